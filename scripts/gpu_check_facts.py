@@ -157,8 +157,7 @@ def sessions(out: Path, seconds: float) -> dict[str, Any]:
 def session(compute: Any, batch: Any, activities: Any, warm_up: int, steps: int = 20) -> dict[str, Any]:
     import torch
 
-    from loaderprobe.compute.kineto import KERNEL_LAUNCH, Window, convert, device_kind
-    from loaderprobe.compute.occupancy import DeviceLimits
+    from loaderprobe.compute.kineto import KERNEL_LAUNCH, DeviceLimits, Window, convert, device_kind
     from loaderprobe.compute.profile import Stage, play, thread_numbers, trace
 
     time.sleep(IDLE_SECONDS)
@@ -204,7 +203,7 @@ def session(compute: Any, batch: Any, activities: Any, warm_up: int, steps: int 
 
 def occupancies(kernels: list[Any], window: Any) -> list[Any]:
     """(shared memory, what the profiler says in percent, what is computed) of some kernels of much shared memory."""
-    from loaderprobe.compute.occupancy import occupancy
+    from loaderprobe.compute.kineto import occupancy
 
     large = {k.name: k for k in kernels if k.details.get("shared memory", 0) > 49152}
     return [

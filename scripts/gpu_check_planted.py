@@ -84,7 +84,7 @@ def named(
 
     from loaderprobe.analyze.gpu.gaps import attribute
     from loaderprobe.analyze.gpu.window import overhead_of, syncs_per_step, why_refused
-    from loaderprobe.compute.occupancy import DeviceLimits
+    from loaderprobe.compute.kineto import DeviceLimits
     from loaderprobe.compute.profile import Device, Stage, record_window
     from loaderprobe.records.gaps import GAP_CAUSES
 

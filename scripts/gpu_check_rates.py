@@ -57,11 +57,9 @@ def overhead(out: Path, seconds: float) -> dict[str, Any]:
     from torch.utils.data import DataLoader
 
     from loaderprobe.compute.torch import CudaCompute
-    from loaderprobe.loaders.images import ImageFiles
-    from loaderprobe.loaders.torch import InOrder, TorchLoader
+    from loaderprobe.loaders.torch import ImageFiles, InOrder, TorchLoader
     from loaderprobe.measure.clock import SystemClock
-    from loaderprobe.measure.pace import Pace
-    from loaderprobe.measure.segments import train
+    from loaderprobe.measure.segments import Pace, train
     from loaderprobe.protocols import ComputeArguments
     from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
     from loaderprobe.samplers import sampling
@@ -120,8 +118,8 @@ def alternated(loops: dict[str, Any], seconds: float) -> dict[str, Any]:
 
 def some_files(place: Path) -> Any:
     from loaderprobe.api.generate import make_sets
-    from loaderprobe.datasets.generate.request import SetRequest
-    from loaderprobe.datasets.scan.folder import generated_set
+    from loaderprobe.datasets.folder import generated_set
+    from loaderprobe.datasets.generate.generate import SetRequest
 
     cores = len(os.sched_getaffinity(0))
     make_sets(place, [SetRequest(resolution=(256, 256))], count=2048, processes=cores, progress=lambda *_: None)
@@ -142,7 +140,7 @@ def swept(run_path: Path, sizes: Any, workers: Any, caches: Any, seconds: float,
     """A run directory, and its rows; `budgeted` deals the time out over the configurations."""
     from loaderprobe.api.generate import make_sets
     from loaderprobe.api.sweep_request import SweepRequest, compute_specs, loader_specs, start_sweep
-    from loaderprobe.datasets.generate.request import SetRequest
+    from loaderprobe.datasets.generate.generate import SetRequest
     from loaderprobe.render.json import summary_json
 
     begin, cores = time.monotonic(), len(os.sched_getaffinity(0))

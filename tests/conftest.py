@@ -18,13 +18,10 @@ import pytest
 from hypothesis import settings
 
 from loaderprobe.api.child import forkserver
-from loaderprobe.datasets.generate.generate import generate
-from loaderprobe.datasets.generate.request import SetRequest
-from loaderprobe.datasets.scan.folder import generated_set
+from loaderprobe.datasets.folder import generated_set
+from loaderprobe.datasets.generate.generate import SetRequest, generate
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.forkserver import ForkServer
-from loaderprobe.measure.order import Order
-from loaderprobe.measure.runner import run_configuration
+from loaderprobe.measure.runner import ForkServer, Order, run_configuration
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store import run_directory

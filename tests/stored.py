@@ -7,14 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.records.bandwidth import StorageCeiling
-from loaderprobe.records.config import RunConfig, SweepSpec
-from loaderprobe.records.device import DeviceKind
+from loaderprobe.records.bandwidth import DeviceKind, StorageCeiling
+from loaderprobe.records.config import RunConfig, SweepSpec, with_options
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.first_lap import FirstLap
-from loaderprobe.records.measurement import Alternative, Measurement, RunFailure, Series
-from loaderprobe.records.options import with_options
-from loaderprobe.records.waits import WAIT_KINDS, WaitSamples
+from loaderprobe.records.measurement import (
+    WAIT_KINDS,
+    Alternative,
+    FirstLap,
+    Measurement,
+    RunFailure,
+    Series,
+    WaitSamples,
+)
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.testing import example_environment, example_files
 from tests.analyze.measured import FILES, measured

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from loaderprobe import errors, plugins, stats, units
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
-from loaderprobe.records.config import ComputeSpec
+from loaderprobe.records.config import ComputeSpec, with_options
 from loaderprobe.records.files import FileSet, content_hash
-from loaderprobe.records.options import with_options
 from loaderprobe.testing import example_config, example_files
 from tests.other_options import PATHS, with_another
 

@@ -12,8 +12,15 @@ from loaderprobe.analyze.plan.quantities import known
 from loaderprobe.analyze.plan.supply import judge_supply, measured_offer
 from loaderprobe.analyze.plan.workload import Workload
 from loaderprobe.errors import BadValue
-from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase, BandwidthReport, Feed
-from loaderprobe.records.device import DeviceKind, Limit, LimitedBy
+from loaderprobe.records.bandwidth import (
+    BandwidthMeasurement,
+    BandwidthPhase,
+    BandwidthReport,
+    DeviceKind,
+    Feed,
+    Limit,
+    LimitedBy,
+)
 from loaderprobe.records.plan import Asked
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Evidence

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from loaderprobe.records.epochs import Epoch, EpochFigures, Epochs, EpochsMeasured, Fit
 from loaderprobe.records.files import FileSet
+from loaderprobe.records.studies import Epoch, EpochFigures, Epochs, EpochsMeasured, Fit
 
 LEAST_PART = 0.3
 """Of the set: where memory holds less, a cache with the least recently used files dropped answers under 5 % of reads

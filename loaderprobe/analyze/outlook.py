@@ -13,9 +13,8 @@ from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import NO_STEP, Measurement
-from loaderprobe.records.outlook import Outlook, StorageNeed, StorageSupply
 from loaderprobe.records.plan import USE, UTILIZATION, Asked, Quantity
-from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.records.report import ConfigurationRow, Outlook, StorageNeed, StorageSupply
 
 COUNTS = (1, 8, 64)
 """Accelerators: one, a machine, a small cluster."""

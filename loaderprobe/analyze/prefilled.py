@@ -6,7 +6,7 @@ from math import ceil
 
 from loaderprobe.analyze.verdict.rates import NS, segment_rate
 from loaderprobe.records.measurement import Measurement, Segment
-from loaderprobe.records.prefilled import CLOSE, BufferEffect, Prefilled, ShortRun, free_batches, over_steady
+from loaderprobe.records.studies import CLOSE, BufferEffect, Prefilled, ShortRun, free_batches, over_steady
 from loaderprobe.records.verdict import Verdict
 
 ITERATIONS = (10, 20, 50, 100, 200)

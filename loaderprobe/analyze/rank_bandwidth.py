@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loaderprobe.analyze.slow_host import SlowHost, host_names, slow_host
-from loaderprobe.records.rank_bandwidth import RanksLimit, RanksPhase
+from loaderprobe.records.bandwidth import RanksLimit, RanksPhase
 
 PLATEAU = 1.05
 """A ladder ends where two doublings of the readers together gain less than this."""

@@ -9,8 +9,7 @@ from loaderprobe.analyze.plan.from_rank_bandwidth import by_slowest, workload_of
 from loaderprobe.analyze.plan.quantities import known
 from loaderprobe.analyze.plan.workload import Workload
 from loaderprobe.errors import BadValue
-from loaderprobe.records.bandwidth import Feed
-from loaderprobe.records.rank_bandwidth import RankBandwidthReport
+from loaderprobe.records.bandwidth import Feed, RankBandwidthReport
 
 
 def rank_feeds(found: RankBandwidthReport, accelerators: Mapping[str, float]) -> tuple[Feed, ...]:

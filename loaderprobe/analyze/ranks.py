@@ -18,10 +18,8 @@ from loaderprobe.analyze.verdict.rates import segments_of, worker_cost
 from loaderprobe.analyze.verdict.validity import base_mode
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.config import RunConfig
-from loaderprobe.records.first_lap import FirstLap
-from loaderprobe.records.measurement import Measurement, Segment, WorkerBatches
-from loaderprobe.records.rank_seen import MOST_SERVICES, RankSeen
-from loaderprobe.records.together import RankMeasurement
+from loaderprobe.records.measurement import MOST_SERVICES, FirstLap, Measurement, RankSeen, Segment, WorkerBatches
+from loaderprobe.records.ranks import RankMeasurement
 from loaderprobe.stats import mean
 
 Note = TypeVar("Note")

@@ -7,9 +7,8 @@ from dataclasses import replace
 from loaderprobe.analyze.verdict.among_ranks import rates_alone
 from loaderprobe.analyze.verdict.rates import NS
 from loaderprobe.analyze.verdict.validity import base_mode
-from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.rank_seen import RankSeen
-from loaderprobe.records.ranks_view import MATTERS, MOST_SHOWN, RankRow, RanksView, Role
+from loaderprobe.records.measurement import Measurement, RankSeen
+from loaderprobe.records.ranks import MATTERS, MOST_SHOWN, RankRow, RanksView, Role
 from loaderprobe.records.verdict import Verdict
 from loaderprobe.stats import median
 

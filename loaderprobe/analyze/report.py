@@ -24,16 +24,13 @@ from loaderprobe.analyze.verdict.rounds import ablations
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import RunConfig
-from loaderprobe.records.damage import DamagedFile
-from loaderprobe.records.environment import Environment
-from loaderprobe.records.epochs import EpochsMeasured
+from loaderprobe.records.environment import SCHEMA_VERSION, Environment
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
-from loaderprobe.records.origin import SCHEMA_VERSION
-from loaderprobe.records.prefilled import Prefilled
 from loaderprobe.records.report import (
     SUMMARY_SCHEMA,
     ConfigurationRow,
+    DamagedFile,
     DataInfo,
     Detail,
     Report,
@@ -41,6 +38,7 @@ from loaderprobe.records.report import (
     Status,
     Summary,
 )
+from loaderprobe.records.studies import EpochsMeasured, Prefilled
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Verdict
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from loaderprobe.records.diagnosis import Drawn
 from loaderprobe.records.note import Note
-from loaderprobe.records.own_loader import Drawn
 from loaderprobe.records.verdict import Action, Advice, Interval
 
 SHARE = 0.5

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from loaderprobe.analyze.gpu.gaps import Attribution
 from loaderprobe.analyze.gpu.intervals import Ranges, clip, merge, total
 from loaderprobe.records.gaps import GAP_CAUSES, Gaps
-from loaderprobe.records.timeline import Timeline
+from loaderprobe.records.measurement import Timeline
 from loaderprobe.records.trace import (
     COLUMNS,
     FREE,

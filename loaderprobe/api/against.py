@@ -14,14 +14,12 @@ from loaderprobe.api.load import Run
 from loaderprobe.api.page import save_report
 from loaderprobe.api.values import PathLike, heard_as, unheard
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.in_turn import measure_in_turn
-from loaderprobe.measure.order import Order
-from loaderprobe.measure.plan_in_turn import plan_in_turn
-from loaderprobe.measure.runner import run_configuration
+from loaderprobe.measure.in_turn import measure_in_turn, plan_in_turn
+from loaderprobe.measure.runner import Order, run_configuration
 from loaderprobe.measure.session import OnStage
 from loaderprobe.measure.sweep import OnProgress
+from loaderprobe.records.config import PlanInTurn
 from loaderprobe.records.measurement import Measurement, RunFailure
-from loaderprobe.records.sweep_plan import PlanInTurn
 from loaderprobe.store.results import write_result
 from loaderprobe.store.run_directory import RunDirectory
 

@@ -22,10 +22,9 @@ from loaderprobe.api.sweep_request import compute_names, parse_cache
 from loaderprobe.api.values import PathLike, listed
 from loaderprobe.errors import BadValue
 from loaderprobe.records.compare import Difference
-from loaderprobe.records.config import RunConfig, SweepSpec, Turns
+from loaderprobe.records.config import OPTIONS, RunConfig, SweepSpec, Turns, with_options
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.options import OPTIONS, with_options
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.system.environment import describe_environment
 from loaderprobe.units import join_words

@@ -9,7 +9,7 @@ from pathlib import Path
 from loaderprobe.analyze.verdict.rounds import deciding
 from loaderprobe.analyze.verdict.rounds import next_round as standard_rounds
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.parts import Parts
+from loaderprobe.measure.session import Parts
 from loaderprobe.plugins import WITHOUT_TORCH, Kind, check_installed, check_name, resolve
 from loaderprobe.protocols import (
     Checked,
@@ -23,14 +23,12 @@ from loaderprobe.protocols import (
     PageCache,
     Peers,
 )
-from loaderprobe.records.config import PUBLISHED_MODEL, ComputeSpec, LoaderSpec, RunConfig
+from loaderprobe.records.config import PUBLISHED_MODEL, ComputeSpec, LoaderSpec, RunConfig, refuse_options
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import Alternative, Missing
-from loaderprobe.records.options import refuse_options
-from loaderprobe.records.waits import WaitSamples
-from loaderprobe.system.cpu import cores_available
+from loaderprobe.records.measurement import Alternative, Missing, WaitSamples
 from loaderprobe.system.device import read_sectors
+from loaderprobe.system.limits import cores_available
 from loaderprobe.system.others import OthersMeter
 
 

@@ -20,7 +20,7 @@ from loaderprobe.api.seen_loaders import Seen, SeenLoaders
 from loaderprobe.batches import length_of
 from loaderprobe.errors import BadValue, LoaderprobeError, LostRank
 from loaderprobe.measure.turns import Turns, Withdrawn
-from loaderprobe.records.attachment import Attached, AttachRequest, WhyNot
+from loaderprobe.records.diagnosis import Attached, AttachRequest, WhyNot
 from loaderprobe.records.note import Note
 from loaderprobe.render import attachment_words as words
 from loaderprobe.system.written_files import WrittenFiles
@@ -141,7 +141,7 @@ class Attachment:
     def next(self, seen: Seen, real: Iterator[Any], take: Callable[[], Any]) -> Any:
         """The batch that the script gets: the next of its own loader, or of the measurement."""
         if self._here and self._measures():
-            from loaderprobe.loaders.twin import FOREIGN_HINT, SHARED
+            from loaderprobe.loaders.unwrap import FOREIGN_HINT, SHARED
 
             raise BadValue(SHARED, hint=FOREIGN_HINT)
         taken = self._takes(seen, real, take) and not self._evaluates(seen, real)

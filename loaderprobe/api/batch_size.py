@@ -30,7 +30,7 @@ from loaderprobe.render.batch_size import batch_size_columns, batch_size_documen
 from loaderprobe.render.batch_size_charts import batch_size_exhibits
 from loaderprobe.render.document import Document
 from loaderprobe.render.exhibit import Exhibit
-from loaderprobe.system.resident import available_bytes
+from loaderprobe.system.limits import available_bytes
 from loaderprobe.units import format_bytes, join_words, parse_bytes
 
 if TYPE_CHECKING:
@@ -140,8 +140,8 @@ def tune_batch_size(
         strategy=strategy, most=most, memory=memory, steps=iterations, images=images, precision=precision,
         name=name or type(model).__name__, command=command,
     )  # fmt: skip
-    from loaderprobe.compute.batch_source import repeated
-    from loaderprobe.compute.model_batches import is_loader
+    from loaderprobe.compute.batch_size import repeated
+    from loaderprobe.compute.trainer import is_loader
 
     if callable(batch) and not is_loader(batch):
         return tuned(model, batch, asked, loss=loss, progress=progress)
@@ -205,7 +205,7 @@ def _prober(
 ) -> tuple[TorchProber, int | None]:
     """What makes the probes, and its memory limit in bytes. Raises MissingPart for the paper's length without a GPU."""
     from loaderprobe.compute.batch_size import Length, ProbeParts, TorchProber
-    from loaderprobe.compute.model_batches import usual_loss
+    from loaderprobe.compute.trainer import usual_loss
 
     clock = SystemClock()
     uuid = _uuid(model)
@@ -241,7 +241,7 @@ def _after(prober: TorchProber, size: int, progress: OnStage) -> BatchSizeProbe:
 
 
 def _is_loaded(batches: Callable[[int], Any], size: int) -> bool:
-    from loaderprobe.compute.model_batches import is_loader
+    from loaderprobe.compute.trainer import is_loader
 
     return bool(is_loader(batches(size)))
 
@@ -274,7 +274,7 @@ def named_batch_size(
     unknown name or a model that cannot be trained, MissingPart for one that cannot be imported or a GPU that is not
     there.
     """
-    from loaderprobe.compute.model_batches import model_on, random_images
+    from loaderprobe.compute.trainer import model_on, random_images
     from loaderprobe.plugins import resolve
 
     (chosen,) = compute_names(device)

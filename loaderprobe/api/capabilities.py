@@ -15,22 +15,18 @@ from loaderprobe.api.assembly import make_compute
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.protocols import Clock
-from loaderprobe.records.capability import Capability, CapabilityName, Finding, FindingCode, StepCode
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
-from loaderprobe.records.environment import StorageLocation
+from loaderprobe.records.environment import Capability, CapabilityName, Finding, FindingCode, StepCode, StorageLocation
 from loaderprobe.records.measurement import Missing, Series
 from loaderprobe.records.unavailable import Unavailable, reported
 from loaderprobe.samplers.nvml import NvmlSampler
-from loaderprobe.system.cpu import cores_available
 from loaderprobe.system.device import locate, read_sectors
 from loaderprobe.system.environment import list_gpus
-from loaderprobe.system.memory import free_shared_memory_bytes
+from loaderprobe.system.limits import cores_available, free_shared_memory_bytes
 from loaderprobe.system.others import OthersMeter
 from loaderprobe.system.pagecache import LinuxPageCache, why_unknown
-from loaderprobe.system.process import read_process
-from loaderprobe.system.thread import ThreadMeter
-from loaderprobe.system.thread_files import ThreadGone
-from loaderprobe.system.waits import WatchedProcess, yama_scope
+from loaderprobe.system.process import ThreadMeter, read_process
+from loaderprobe.system.waits import ThreadGone, WatchedProcess, yama_scope
 
 PROBE_BYTES = 1 << 20
 # Two workers' batches of 32 float images, with a prefetch factor of 2.

@@ -9,7 +9,7 @@ from loaderprobe.analyze.bandwidth import judge_bandwidth
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rule import CLEAR_LEAD, WORTH
 from loaderprobe.errors import BadValue, DamagedRun, LoaderprobeError
-from loaderprobe.measure.order import Order
+from loaderprobe.measure.runner import Order
 from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.files import FileSet, LoaderFiles, PartFiles, UnknownFiles

@@ -18,17 +18,15 @@ from loaderprobe.api.own_child import measure_own
 from loaderprobe.api.rank_child import RankChild
 from loaderprobe.api.study_child import study
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.forkserver import ForkServer, serve
-from loaderprobe.measure.order import Order
-from loaderprobe.measure.pace import Pace, pace_for
-from loaderprobe.measure.recorder import Recorder
-from loaderprobe.measure.session import OnStage, Session
+from loaderprobe.measure.runner import ForkServer, Order, serve
+from loaderprobe.measure.segments import Pace, pace_for
+from loaderprobe.measure.session import OnStage, Recorder, Session
 from loaderprobe.plugins import resolve
 from loaderprobe.protocols import Clock, OnGpu
 from loaderprobe.records.config import ComputeSpec
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Alternative, Measurement
-from loaderprobe.records.place import Place
+from loaderprobe.records.ranks import Place
 from loaderprobe.samplers import sampling
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.system.device import locate

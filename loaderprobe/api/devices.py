@@ -25,7 +25,7 @@ from loaderprobe.records.devices import (
     WorkloadResult,
     WorkloadVerdict,
 )
-from loaderprobe.records.placement import RankOrder
+from loaderprobe.records.ranks import RankOrder
 from loaderprobe.render.devices import devices_columns, devices_document
 from loaderprobe.render.devices_charts import devices_exhibits
 from loaderprobe.render.devices_words import shown_name
@@ -33,8 +33,8 @@ from loaderprobe.render.document import Document
 from loaderprobe.render.exhibit import Exhibit
 from loaderprobe.render.json import result_json
 from loaderprobe.render.unavailable_words import unavailable_words
-from loaderprobe.system.cpu import cores_available
 from loaderprobe.system.environment import list_gpus
+from loaderprobe.system.limits import cores_available
 
 ROUNDS = 5
 LEAST_ROUNDS = 3

@@ -31,11 +31,10 @@ from loaderprobe.measure.session import OnStage
 from loaderprobe.protocols import Compute, ComputeArguments, MakeCompute
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import CacheState
-from loaderprobe.records.diagnosis import Findings
+from loaderprobe.records.diagnosis import DataFound, Findings
 from loaderprobe.records.files import LoaderFiles, PartFiles, UnknownFiles
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.note import Note
-from loaderprobe.records.own_loader import DataFound
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Advice, Interval, Verdict
 from loaderprobe.render.action_words import action_words
@@ -44,7 +43,7 @@ from loaderprobe.render.diagnosis_page import diagnosis_document, rate_columns
 from loaderprobe.render.document import Document
 from loaderprobe.render.verdict_words import sentence
 from loaderprobe.system.launcher import launched
-from loaderprobe.system.memory import memory_bytes
+from loaderprobe.system.limits import memory_bytes
 
 # Folders above this depth may hold anything: no advice to read them whole.
 LEAST_DEPTH = 3

@@ -8,7 +8,7 @@ from loaderprobe.api.capabilities import capabilities
 from loaderprobe.api.shown import Shown
 from loaderprobe.api.values import PathLike
 from loaderprobe.errors import BadValue
-from loaderprobe.records.capability import Capability
+from loaderprobe.records.environment import Capability
 from loaderprobe.render.capabilities import capabilities_headline, capabilities_text
 from loaderprobe.render.notebook import capabilities_html
 from loaderprobe.render.worded import worded

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from loaderprobe.api.frames import frame
 from loaderprobe.api.shown import ShownRecord
 from loaderprobe.api.values import PathLike
-from loaderprobe.records.origin import Origin
+from loaderprobe.records.environment import Origin
 from loaderprobe.render.document import Document, document_markdown, document_text
 from loaderprobe.render.document_page import document_page
 from loaderprobe.render.exhibit import Exhibit

@@ -12,10 +12,10 @@ from loaderprobe.analyze.ranks import as_one
 from loaderprobe.measure.further import joined
 from loaderprobe.protocols import Clock, Crew, NextRound
 from loaderprobe.records.measurement import Activity, Measurement, Mode
-from loaderprobe.records.together import RankMeasurement
+from loaderprobe.records.ranks import RankMeasurement
 from loaderprobe.stats import median
 from loaderprobe.store.codec import decode, encode
-from loaderprobe.system.cpu import cores_available
+from loaderprobe.system.limits import cores_available
 
 Round = tuple[tuple[Mode, Activity], ...]
 KIND = "rank-measurement"

@@ -8,15 +8,14 @@ from pathlib import Path
 
 from loaderprobe.api.shown import Shown
 from loaderprobe.api.values import PathLike, listed, unheard
+from loaderprobe.datasets.generate.generate import SHARD_IMAGES, Damage, SetRequest, verify_set
 from loaderprobe.datasets.generate.generate import generate as generate_set
 from loaderprobe.datasets.generate.manifest import SPEC, Layout
 from loaderprobe.datasets.generate.oddities import parse_oddities
-from loaderprobe.datasets.generate.request import SHARD_IMAGES, SetRequest
-from loaderprobe.datasets.generate.verify import Damage, verify_set
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.session import OnStage
 from loaderprobe.render.notebook import paths_html
-from loaderprobe.system.cpu import cores_available
+from loaderprobe.system.limits import cores_available
 from loaderprobe.units import format_resolution, parse_bytes, parse_resolution
 
 RESOLUTIONS = ("256x256", "500x375", "1024x768")

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from loaderprobe.api.values import unheard
+from loaderprobe.datasets.folder import generated_set, scan_folder
 from loaderprobe.datasets.generate.manifest import sets_in
-from loaderprobe.datasets.scan.folder import generated_set, scan_folder
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.session import OnStage
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig

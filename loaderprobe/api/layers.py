@@ -70,7 +70,7 @@ def layers(
     if steps < FEWEST_STEPS:
         raise BadValue(f"{steps} steps are too few", hint=f"use {FEWEST_STEPS} or more")
     from loaderprobe.compute.layers import measure_layers
-    from loaderprobe.compute.model_batches import usual_loss
+    from loaderprobe.compute.trainer import usual_loss
 
     found = measure_layers(
         model, batch, loss=loss or usual_loss, steps=steps, clock=SystemClock(), name=name or type(model).__name__,
@@ -93,7 +93,7 @@ def named_layers(
     size = batch_size or DEFAULT_BATCH_SIZE[chosen]
     files = None if data is None else image_files(data, sample=(steps * 2 + BEYOND) * size)
     # After all that can be wrong without torch, which takes seconds to import.
-    from loaderprobe.compute.model_batches import model_on, random_images
+    from loaderprobe.compute.trainer import model_on, random_images
 
     made = model_on(chosen, model, resolve("model", model))
     batch: Any = random_images(size, image_size)

@@ -15,10 +15,9 @@ from loaderprobe.api.diagnose import Diagnosis, judge_loader
 from loaderprobe.api.script_ranks import Ranks
 from loaderprobe.api.seen_loaders import Seen, SeenLoaders
 from loaderprobe.api.user_loader import Asked
-from loaderprobe.measure.loop_session import LoopSession
 from loaderprobe.measure.session import OnStage
-from loaderprobe.measure.turns import Turns
-from loaderprobe.records.attachment import AttachRequest, WhyNot
+from loaderprobe.measure.turns import LoopSession, Turns
+from loaderprobe.records.diagnosis import AttachRequest, WhyNot
 from loaderprobe.records.note import Note
 
 BEGUN_EACH_BATCH = Note(code="begun_each_batch")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 from loaderprobe.batches import length_of
-from loaderprobe.records.attachment import SeenLoader
+from loaderprobe.records.diagnosis import SeenLoader
 
 NOT_THE_SCRIPT = ("loaderprobe.", "torch.utils.data", "torchdata.")
 """Modules whose functions stand between a loop and its batches."""
@@ -144,8 +144,7 @@ class KnownLoader:
 
         One that keeps iterators or has a `__del__` is itself: the copy would lack the ones, or run the other.
         """
-        from loaderprobe.loaders.twin import kept_iterators
-        from loaderprobe.loaders.unwrap import bare_copy
+        from loaderprobe.loaders.unwrap import bare_copy, kept_iterators
 
         loader = self.loader
         return loader if hasattr(type(loader), "__del__") or kept_iterators(loader) else bare_copy(loader)

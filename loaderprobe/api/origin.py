@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-from loaderprobe.records.origin import Origin
+from loaderprobe.records.environment import Origin
 from loaderprobe.system.environment import describe_environment
 
 

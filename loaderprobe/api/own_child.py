@@ -15,14 +15,14 @@ from loaderprobe.api.rank_child import RankChild
 from loaderprobe.api.script_ranks import DeadlineInStep
 from loaderprobe.api.user_loader import Asked, measure_loader
 from loaderprobe.errors import BadValue
-from loaderprobe.measure.order import Order
-from loaderprobe.measure.rank_session import RankSession
+from loaderprobe.measure.in_step import RankSession
+from loaderprobe.measure.runner import Order
 from loaderprobe.measure.session import OnStage
 from loaderprobe.protocols import Compute, ComputeArguments, Crew, Exchanging, MakeCompute
+from loaderprobe.records.diagnosis import Drawn, OwnMeasured
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.note import Note
-from loaderprobe.records.own_loader import Drawn, OwnMeasured
-from loaderprobe.records.place import Place
+from loaderprobe.records.ranks import Place
 from loaderprobe.render.rank_words import differs
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 def measure_own(order: Order, on_stage: OnStage) -> OwnMeasured:
     """Make this rank's loader by the user's function, and measure it in step with the others."""
-    from loaderprobe.loaders.group import join_group
+    from loaderprobe.loaders.ranks import join_group
     from loaderprobe.loaders.unwrap import unwrap
 
     own, place = order.own, order.place
@@ -54,7 +54,7 @@ def measure_own(order: Order, on_stage: OnStage) -> OwnMeasured:
 
 def _compute_of(step: Callable[[Any], Any] | None) -> MakeCompute:
     def make(arguments: ComputeArguments) -> Compute:
-        from loaderprobe.compute.step_in_ranks import step_in_ranks
+        from loaderprobe.compute.step import step_in_ranks
 
         return step_in_ranks(step, arguments) if step else compute_of(None)(arguments)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
+from loaderprobe.records.diagnosis import OwnLoader
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.own_loader import OwnLoader
 
 FORM = "name a function: train.py:make_loader, or package.module:make_loader"
 RETURNS = "let it return the loader, or the loader and the step: return loader, step"

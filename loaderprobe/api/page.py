@@ -7,7 +7,7 @@ from pathlib import Path
 from loaderprobe.api.load import Run
 from loaderprobe.api.plan import Plan, plan
 from loaderprobe.errors import LoaderprobeError
-from loaderprobe.records.plan_reason import PlanReason, reported
+from loaderprobe.records.plan import PlanReason, reported
 from loaderprobe.records.report import Report
 from loaderprobe.render.html import html_report
 from loaderprobe.render.json import summary_json

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.trouble import explain_error
+from loaderprobe.measure.runner import explain_error
 from loaderprobe.plugins import resolve
-from loaderprobe.records.placement import RankError, RankOrder, RankRecord
+from loaderprobe.records.ranks import RankError, RankOrder, RankRecord
 from loaderprobe.store.codec import decode, encode, write_atomically
 from loaderprobe.store.marks import MarksFile
 from loaderprobe.system.process import die_with_parent

@@ -20,10 +20,8 @@ from loaderprobe.api.plan_source import find
 from loaderprobe.api.shown import ShownRecord
 from loaderprobe.api.values import PathLike
 from loaderprobe.errors import BadValue
-from loaderprobe.records.bandwidth import BandwidthReport
-from loaderprobe.records.catalogue import CatalogueEntry
-from loaderprobe.records.plan import USE, UTILIZATION, Asked, CacheAsked, PlanReport
-from loaderprobe.records.rank_bandwidth import RankBandwidthReport
+from loaderprobe.records.bandwidth import BandwidthReport, RankBandwidthReport
+from loaderprobe.records.plan import USE, UTILIZATION, Asked, CacheAsked, CatalogueEntry, PlanReport
 from loaderprobe.records.trace import TraceReport
 from loaderprobe.render.document import document_markdown, document_text
 from loaderprobe.render.json import result_json

@@ -26,15 +26,13 @@ from loaderprobe.api.stored import damaged_ceiling
 from loaderprobe.api.values import PathLike
 from loaderprobe.compute.emulated import parse_rate
 from loaderprobe.errors import BadValue, DamagedRun, LoaderprobeError
-from loaderprobe.records.bandwidth import BandwidthReport, StorageCeiling
+from loaderprobe.records.bandwidth import BandwidthReport, RankBandwidthReport, StorageCeiling
 from loaderprobe.records.config import RunConfig
+from loaderprobe.records.diagnosis import WatchReport
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.plan import PlanSource, Quantity
-from loaderprobe.records.plan_reason import PlanReason
-from loaderprobe.records.rank_bandwidth import RankBandwidthReport
+from loaderprobe.records.plan import PlanReason, PlanSource, Quantity
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.trace import TraceReport
-from loaderprobe.records.watch import WatchReport
 from loaderprobe.store.results import read_bandwidth, read_result, schema_in
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.units import join_words

@@ -15,11 +15,10 @@ from loaderprobe.api.origin import origin_now
 from loaderprobe.api.seats import comes, ends_by_itself
 from loaderprobe.compute.emulated import ACCELERATORS
 from loaderprobe.errors import BadValue, LoaderprobeError, LostRank
-from loaderprobe.measure.seating import parse_layout, spread, taking_part
+from loaderprobe.measure.seat import parse_layout, spread, taking_part
 from loaderprobe.protocols import Crew
-from loaderprobe.records.place import Place
-from loaderprobe.records.rank_bandwidth import RankBandwidthReport
-from loaderprobe.records.seats import Launched, Node
+from loaderprobe.records.bandwidth import RankBandwidthReport
+from loaderprobe.records.ranks import Launched, Node, Place
 from loaderprobe.render.document import Document
 from loaderprobe.render.exhibit import Exhibit
 from loaderprobe.render.rank_bandwidth import rank_bandwidth_columns, rank_bandwidth_document
@@ -27,11 +26,10 @@ from loaderprobe.render.rank_bandwidth_charts import rank_bandwidth_exhibits
 from loaderprobe.render.rank_bandwidth_words import headline
 from loaderprobe.render.wording import counted
 from loaderprobe.storage.by_ranks import RankLadder, RankReader, RanksStep, Whereabouts
-from loaderprobe.storage.files import Sample, sample_files
-from loaderprobe.storage.footprint import as_text, locate_pieces, path_text
+from loaderprobe.storage.files import Sample, as_text, locate_pieces, path_text, sample_files
 from loaderprobe.storage.probe import LIMIT_BYTES, OnPhase
 from loaderprobe.store.results import check_out
-from loaderprobe.system.cpu import cores_available
+from loaderprobe.system.limits import cores_available
 from loaderprobe.system.pagecache import LinuxPageCache
 
 READERS = 4

@@ -15,16 +15,14 @@ from loaderprobe.analyze.verdict.rates import segment_seconds, segments_of
 from loaderprobe.analyze.verdict.validity import base_mode
 from loaderprobe.api.gathering import WORTH_A_WORD, Gathering, meeting_s, processes_of_ranks
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.in_step import Agreement
-from loaderprobe.measure.order import Order
-from loaderprobe.measure.parts import Parts
-from loaderprobe.measure.rank_session import RankSession
-from loaderprobe.measure.session import OnStage
+from loaderprobe.measure.in_step import Agreement, RankSession
+from loaderprobe.measure.runner import Order
+from loaderprobe.measure.session import OnStage, Parts
 from loaderprobe.protocols import Crew, Peers
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.note import Note, each_once
-from loaderprobe.records.place import Place
-from loaderprobe.system.cpu import cores_available
+from loaderprobe.records.ranks import Place
+from loaderprobe.system.limits import cores_available
 from loaderprobe.system.others import OthersMeter
 
 if TYPE_CHECKING:

@@ -13,14 +13,13 @@ from loaderprobe.api.rank_request import layouts_of
 from loaderprobe.api.user_loader import Asked
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart, Refused
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.lead import Lead
-from loaderprobe.measure.order import Event, Order
-from loaderprobe.measure.seating import parse_layout, spread
+from loaderprobe.measure.runner import Event, Order
+from loaderprobe.measure.seat import Lead, parse_layout, spread
 from loaderprobe.measure.session import OnStage
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig
+from loaderprobe.records.diagnosis import OwnLoader, OwnMeasured
 from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.note import Note
-from loaderprobe.records.own_loader import OwnLoader, OwnMeasured
 
 BUDGET_S, RANKS_BUDGET_S = 30.0, 60.0
 """Unless asked for: of one process, and of ranks, which measure more."""

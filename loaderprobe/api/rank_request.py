@@ -8,10 +8,10 @@ from itertools import product
 from loaderprobe.api.seats import this_node
 from loaderprobe.api.values import listed
 from loaderprobe.errors import BadValue
-from loaderprobe.measure.seating import check_gpus, parse_layout
+from loaderprobe.measure.seat import check_gpus, parse_layout
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.seats import Layout, Node
+from loaderprobe.records.ranks import Layout, Node
 
 # A cold segment reads each file once, so a set must hold its batches, those ahead and those flushed.
 COLD_BATCHES = 14

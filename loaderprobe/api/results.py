@@ -7,15 +7,14 @@ from pathlib import Path
 
 from loaderprobe.api.documented import Documented
 from loaderprobe.api.load import Run, load
+from loaderprobe.records.bandwidth import RANK_BANDWIDTH_SCHEMA
 from loaderprobe.records.batch_size import BATCH_SIZE_PAPER_SCHEMA, BATCH_SIZE_SCHEMA
 from loaderprobe.records.compare import COMPARE_SCHEMA
 from loaderprobe.records.devices import DEVICES_SCHEMA
-from loaderprobe.records.diagnosis import DIAGNOSIS_SCHEMA
+from loaderprobe.records.diagnosis import DIAGNOSIS_SCHEMA, WATCH_SCHEMA
 from loaderprobe.records.layers import LAYERS_SCHEMA
-from loaderprobe.records.rank_bandwidth import RANK_BANDWIDTH_SCHEMA
 from loaderprobe.records.trace import TRACE_SCHEMA
 from loaderprobe.records.tune_workers import TUNE_WORKERS_SCHEMA
-from loaderprobe.records.watch import WATCH_SCHEMA
 from loaderprobe.store.results import RESULT, read_result
 
 RESULTS = {

@@ -20,8 +20,8 @@ from loaderprobe.api.documented import Documented
 from loaderprobe.api.load import Run
 from loaderprobe.api.results import load_any
 from loaderprobe.errors import BadValue, MissingPart
-from loaderprobe.records.attachment import Attached, AttachRequest
 from loaderprobe.records.config import CacheState
+from loaderprobe.records.diagnosis import Attached, AttachRequest
 from loaderprobe.store.codec import decode, encode, write_atomically
 from loaderprobe.store.results import RESULT, check_out, make_directory, write_result
 

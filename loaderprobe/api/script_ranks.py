@@ -16,16 +16,14 @@ from loaderprobe.api.seen_loaders import Seen
 from loaderprobe.api.user_loader import Asked, Deadline, measure_loader
 from loaderprobe.errors import LostRank
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.in_step import Meeting, SessionInStep
-from loaderprobe.measure.parts import Parts
-from loaderprobe.measure.session import OnStage
-from loaderprobe.measure.take_over import TakeOver
+from loaderprobe.measure.in_step import Meeting, SessionInStep, TakeOver
+from loaderprobe.measure.session import OnStage, Parts
 from loaderprobe.measure.turns import Turns
 from loaderprobe.protocols import Crew
-from loaderprobe.records.attachment import AttachRequest
+from loaderprobe.records.diagnosis import AttachRequest
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.note import Note
-from loaderprobe.records.together import Apart, ApartCode, RankMeasurement, RankOffer
+from loaderprobe.records.ranks import Apart, ApartCode, RankMeasurement, RankOffer
 from loaderprobe.store.codec import encode, write_atomically
 from loaderprobe.store.results import make_directory
 from loaderprobe.system.others import OthersMeter

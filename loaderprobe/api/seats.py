@@ -23,17 +23,13 @@ from loaderprobe.errors import (
     MissingPart,
 )
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.lead import Lead
-from loaderprobe.measure.seat import Seat
-from loaderprobe.measure.seating import check_crowd, check_room
+from loaderprobe.measure.seat import Lead, Seat, check_crowd, check_room
 from loaderprobe.records.config import RunConfig
-from loaderprobe.records.seats import Launched, Node, SeatSeen
+from loaderprobe.records.ranks import Launched, Node, SeatSeen
 from loaderprobe.store.run_directory import RunDirectory
-from loaderprobe.system.cpu import cores_available
 from loaderprobe.system.environment import list_gpus
-from loaderprobe.system.launcher import launched
-from loaderprobe.system.network import address_towards, interface_of
-from loaderprobe.system.open_files import allow_open_files, connections_of
+from loaderprobe.system.launcher import address_towards, interface_of, launched
+from loaderprobe.system.limits import allow_open_files, connections_of, cores_available
 from loaderprobe.system.process import child_environment, die_with_parent
 
 PREFIX = "loaderprobe"
@@ -44,7 +40,7 @@ HEAR_S = 0.5
 
 def comes(here: Launched) -> Seat:
     """This process among the others, once all are there. Raises LostRank, BadValue, and MissingPart for too many."""
-    from loaderprobe.loaders.store import clients
+    from loaderprobe.loaders.ranks import clients
 
     if here.agent_store:
         # torchrun's agent may be killed, and with it goes the store.
@@ -134,7 +130,7 @@ def ends_by_itself() -> None:
 
 def recorded(body: Callable[[], int]) -> Callable[[], int | None]:
     """The same; what it raises, torchelastic's launcher finds."""
-    from loaderprobe.loaders.store import recorded as by_torch
+    from loaderprobe.loaders.ranks import recorded as by_torch
 
     return by_torch(body)
 

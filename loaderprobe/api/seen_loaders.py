@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loaderprobe.api.looped import UPDATES_A_BATCH, KnownLoader, Passes, seen_loader
-from loaderprobe.records.attachment import SeenLoader, WhyNot
+from loaderprobe.records.diagnosis import SeenLoader, WhyNot
 
 
 @dataclass(eq=False, slots=True)

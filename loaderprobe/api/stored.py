@@ -12,10 +12,9 @@ from loaderprobe.measure.studies import pending_studies, without
 from loaderprobe.measure.sweep import pending
 from loaderprobe.plugins import foreign_module
 from loaderprobe.records.bandwidth import StorageCeiling
-from loaderprobe.records.damage import DamagedFile
-from loaderprobe.records.epochs import EpochsMeasured
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.prefilled import Prefilled
+from loaderprobe.records.report import DamagedFile
+from loaderprobe.records.studies import EpochsMeasured, Prefilled
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.store.run_directory import STUDIES, RunDirectory
 

@@ -7,16 +7,13 @@ from pathlib import Path
 
 from loaderprobe.api.assembly import join_parts, make_compute, make_loader
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.epochs import EpochsStudy, in_epochs
-from loaderprobe.measure.order import Order
-from loaderprobe.measure.parts import UNSEEN, Parts
-from loaderprobe.measure.prefilled import PrefilledStudy
-from loaderprobe.measure.session import OnStage
-from loaderprobe.records.epochs import EpochsMeasured
+from loaderprobe.measure.runner import Order
+from loaderprobe.measure.session import UNSEEN, OnStage, Parts
+from loaderprobe.measure.studies import EpochsStudy, PrefilledStudy, in_epochs
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.prefilled import Prefilled
-from loaderprobe.system.cgroups import file_memory_bytes
+from loaderprobe.records.studies import EpochsMeasured, Prefilled
 from loaderprobe.system.device import locate
+from loaderprobe.system.limits import file_memory_bytes
 from loaderprobe.system.pagecache import LinuxPageCache
 
 

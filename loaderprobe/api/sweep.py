@@ -23,20 +23,17 @@ from loaderprobe.api.sweep_request import check_seconds, request_of, start_sweep
 from loaderprobe.api.values import PathLike, heard_as, unheard
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.lead import Lead
-from loaderprobe.measure.order import Order
-from loaderprobe.measure.plan import plan_sweep
-from loaderprobe.measure.runner import run_configuration, run_order
+from loaderprobe.measure.runner import Order, run_configuration, run_order
+from loaderprobe.measure.seat import Lead
 from loaderprobe.measure.session import OnStage
 from loaderprobe.measure.studies import plan_studies, study_all
-from loaderprobe.measure.sweep import OnProgress, pending
+from loaderprobe.measure.sweep import OnProgress, pending, plan_sweep
 from loaderprobe.measure.sweep import sweep as run_sweep
 from loaderprobe.protocols import Clock
-from loaderprobe.records.config import Decoder, MemoryFormat, Pipeline, Precision, TensorType
+from loaderprobe.records.config import Decoder, MemoryFormat, Pipeline, Precision, SweepPlan, TensorType
 from loaderprobe.records.measurement import Measurement, RunFailure
-from loaderprobe.records.sweep_plan import SweepPlan
 from loaderprobe.store.run_directory import RunDirectory
-from loaderprobe.system.cpu import cores_available
+from loaderprobe.system.limits import cores_available
 
 
 def sweep(

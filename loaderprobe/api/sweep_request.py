@@ -23,21 +23,20 @@ from loaderprobe.api.rank_request import (
     layouts_of,
 )
 from loaderprobe.api.values import PathLike, counts, listed
+from loaderprobe.datasets.folder import check_folder, generated_set
+from loaderprobe.datasets.generate.generate import SetRequest
 from loaderprobe.datasets.generate.manifest import is_generated
 from loaderprobe.datasets.generate.pool import expected_mean
-from loaderprobe.datasets.generate.request import SetRequest
-from loaderprobe.datasets.scan.folder import check_folder, generated_set
 from loaderprobe.errors import BadValue
-from loaderprobe.measure.lead import Lead
-from loaderprobe.measure.prefilled import batches_read
-from loaderprobe.measure.seating import check_crowd, spread
+from loaderprobe.measure.seat import Lead, check_crowd, spread
 from loaderprobe.measure.session import OnStage
+from loaderprobe.measure.studies import batches_read
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig, SweepSpec
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.seats import Node
+from loaderprobe.records.ranks import Node
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
-from loaderprobe.system.cpu import cores_available
 from loaderprobe.system.environment import describe_environment, list_gpus
+from loaderprobe.system.limits import cores_available
 from loaderprobe.units import Resolution, format_resolution, parse_resolution
 
 LEAST_IMAGES = 512

@@ -38,12 +38,11 @@ from loaderprobe.analyze.trace import (
 from loaderprobe.api.documented import Documented
 from loaderprobe.api.origin import origin_now
 from loaderprobe.api.values import PathLike
-from loaderprobe.compute.kineto import KERNEL_LAUNCH, RawEvent, Window, convert
-from loaderprobe.compute.occupancy import DeviceLimits
+from loaderprobe.compute.kineto import KERNEL_LAUNCH, DeviceLimits, RawEvent, Window, convert
 from loaderprobe.compute.trace_file import RECORD, Recording, read_trace, why_no_device
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
+from loaderprobe.records.measurement import Timeline
 from loaderprobe.records.note import Note, NoteCode
-from loaderprobe.records.timeline import Timeline
 from loaderprobe.records.trace import FREE, PART_NAMES, PartName, StepSpans, TraceBound, TraceRank, TraceReport, Unread
 from loaderprobe.render.document import Document
 from loaderprobe.render.exhibit import Exhibit

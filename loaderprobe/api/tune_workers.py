@@ -35,7 +35,7 @@ from loaderprobe.render.exhibit import Exhibit
 from loaderprobe.render.json import result_json
 from loaderprobe.render.tune_workers import tuning_columns, tuning_document, tuning_exhibits
 from loaderprobe.render.tune_workers_words import tuning_line, words_of
-from loaderprobe.system.cpu import cores_available
+from loaderprobe.system.limits import cores_available
 
 USUAL_BUDGET_S = 90.0
 # A visit starts workers, learns the files and measures; a budget has about so many.
@@ -163,7 +163,7 @@ def measure_setting(
 
     It is planned for `budget_s`. On a busy machine its one round may take most of `left_s`, which is better than none.
     """
-    from loaderprobe.loaders.resized import resized
+    from loaderprobe.loaders.unwrap import resized
 
     copy = resized(given, planned.setting.workers, planned.setting.prefetch_factor)
     if copy is None:
@@ -261,7 +261,7 @@ class _Tuner:
         self, command: str, *, data: str, own: WorkersSetting | None, paths: Sequence[Path] = ()
     ) -> WorkersTuning:
         """Measure, and conclude."""
-        from loaderprobe.loaders.resized import is_iterable, written_options
+        from loaderprobe.loaders.unwrap import is_iterable, written_options
 
         self.run()
         search = WorkersSearch(asked=self.asked, visits=self.visits, failed=self.failures)

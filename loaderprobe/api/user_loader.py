@@ -19,18 +19,15 @@ from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.further import enough_said
 from loaderprobe.measure.learning import Learned, Learning
-from loaderprobe.measure.parts import Parts
-from loaderprobe.measure.recorder import Recorder
-from loaderprobe.measure.session import OnStage, Session
+from loaderprobe.measure.session import OnStage, Parts, Recorder, Session
 from loaderprobe.measure.turns import GivenUp
 from loaderprobe.protocols import ComputeArguments, MakeCompute, NextRound, PageCache
 from loaderprobe.records.bandwidth import StorageCeiling
-from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig
+from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig, with_options
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.files import LoaderFiles, UnknownFiles, content_hash
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.note import Note
-from loaderprobe.records.options import with_options
 from loaderprobe.render.note_words import note_words
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.system.device import locate
@@ -129,7 +126,7 @@ def measure_loader(
     The loader is left as it was found. Raises BadValue for a loader that cannot be measured, or not in the time
     there is; LoaderprobeError, with its cause, for what the data set or the step raises.
     """
-    from loaderprobe.loaders.shared_state import shared_state_kept
+    from loaderprobe.loaders.state import shared_state_kept
     from loaderprobe.loaders.unwrap import Otherwise, Unwrapped, unwrap
 
     given = loader if isinstance(loader, Unwrapped) else unwrap(loader)
@@ -146,7 +143,7 @@ def measure_loader(
 
 
 def _measure(given: Any, compute: MakeCompute, asked: Asked, on_stage: OnStage, cache: PageCache) -> UserMeasured:
-    from loaderprobe.loaders.random_state import random_state_kept
+    from loaderprobe.loaders.state import random_state_kept
     from loaderprobe.loaders.user_loader import UserLoader
 
     loader = given.loader

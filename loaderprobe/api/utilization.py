@@ -11,10 +11,10 @@ from loaderprobe.records.batch_size import BatchSizeProbe
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.render.unavailable_words import unavailable_words
-from loaderprobe.samplers.background import PERIOD_S, SamplerThread
-from loaderprobe.samplers.cores import CoresSampler
+from loaderprobe.samplers.host import CoresSampler
 from loaderprobe.samplers.nvml import NvmlSampler
-from loaderprobe.system.cpu import cores_available
+from loaderprobe.samplers.recorded import PERIOD_S, SamplerThread
+from loaderprobe.system.limits import cores_available
 
 ONE_S = 1.0
 """The paper's period."""

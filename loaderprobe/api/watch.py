@@ -16,15 +16,14 @@ from loaderprobe.api.looped import UPDATES_A_BATCH, KnownLoader, Passes, seen_lo
 from loaderprobe.api.origin import origin_now
 from loaderprobe.api.outside import Outside
 from loaderprobe.measure.observed import LoopStep, observed
-from loaderprobe.records.attachment import Attached, AttachRequest, WhyNot
+from loaderprobe.records.diagnosis import Attached, AttachRequest, WatchedInterval, WatchReport, WhyNot
 from loaderprobe.records.measurement import WorkerBatches
 from loaderprobe.records.verdict import Bound
-from loaderprobe.records.watch import WatchedInterval, WatchReport
 from loaderprobe.render.document import Document
 from loaderprobe.render.exhibit import Exhibit
 from loaderprobe.render.watch import not_kept, watch_columns, watch_document, watch_exhibits, watched_line
 from loaderprobe.stats import mean
-from loaderprobe.system.cpu import cores_available
+from loaderprobe.system.limits import cores_available
 
 FIRST_S, LATER_S = 15.0, 60.0
 """Lengths of the first interval and of all others."""

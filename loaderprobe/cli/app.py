@@ -11,8 +11,7 @@ from loaderprobe.cli.bandwidth import bandwidth
 from loaderprobe.cli.compare import compare
 from loaderprobe.cli.devices import devices
 from loaderprobe.cli.diagnose import diagnose
-from loaderprobe.cli.doctor import doctor
-from loaderprobe.cli.explain import explain
+from loaderprobe.cli.doctor import doctor, explain
 from loaderprobe.cli.generate import generate
 from loaderprobe.cli.layers import layers
 from loaderprobe.cli.plan import plan
@@ -20,8 +19,7 @@ from loaderprobe.cli.report import report
 from loaderprobe.cli.run import run
 from loaderprobe.cli.sweep import sweep
 from loaderprobe.cli.trace import trace
-from loaderprobe.cli.tune_batch_size import batch_size
-from loaderprobe.cli.tune_workers import workers
+from loaderprobe.cli.tune import batch_size, workers
 
 QUESTION = (
     "Is this training compute-bound or input-bound, which part of the input limits it, and what would change that?"

@@ -17,7 +17,7 @@ from loaderprobe.errors import LoaderprobeError
 CLEAR_LINE = "\r\x1b[K"
 
 if TYPE_CHECKING:
-    from loaderprobe.records.attachment import Attached, AttachRequest
+    from loaderprobe.records.diagnosis import Attached, AttachRequest
 
 
 def attach_by_environment() -> None:

@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from loaderprobe.cli import options
-from loaderprobe.cli.border import command, show, width_and_color
-from loaderprobe.cli.panels import DATA, MEASURING, OUTPUT
-from loaderprobe.cli.progress import counting
-from loaderprobe.cli.results import check_shown, shown_and_kept, typed
+from loaderprobe.cli.border import check_shown, command, counting, show, shown_and_kept, typed, width_and_color
+from loaderprobe.cli.options import DATA, MEASURING, OUTPUT
 from loaderprobe.cli.seats import launched_here
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_SOME_FAILED, BadValue
 
 if TYPE_CHECKING:
     from loaderprobe.api.rank_bandwidth import RankProbe
-    from loaderprobe.records.seats import Launched
+    from loaderprobe.records.ranks import Launched
 
 
 class Reader(StrEnum):

@@ -7,10 +7,8 @@ from typing import Annotated
 
 import typer
 
-from loaderprobe.cli.border import command, show
-from loaderprobe.cli.options import Json, Markdown, Page
-from loaderprobe.cli.panels import OUTPUT
-from loaderprobe.cli.results import refuse_several, show_result, typed, write_page
+from loaderprobe.cli.border import command, refuse_several, show, show_result, typed, write_page
+from loaderprobe.cli.options import OUTPUT, Json, Markdown, Page
 from loaderprobe.errors import EXIT_DONE, EXIT_GATE_FAILED, BadValue
 
 GATES = "Gates"

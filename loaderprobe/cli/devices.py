@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from loaderprobe.cli import options
-from loaderprobe.cli.border import command
-from loaderprobe.cli.panels import COMPUTE, DATA, MEASURING
-from loaderprobe.cli.progress import counting
-from loaderprobe.cli.results import show_and_keep, typed
+from loaderprobe.cli.border import command, counting, show_and_keep, typed
+from loaderprobe.cli.options import COMPUTE, DATA, MEASURING
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_SOME_FAILED, BadValue
 
 if TYPE_CHECKING:

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from loaderprobe.cli import options
-from loaderprobe.cli.border import command
-from loaderprobe.cli.panels import MEASURING
-from loaderprobe.cli.progress import timed
-from loaderprobe.cli.results import show_and_keep, typed
+from loaderprobe.cli.border import command, show_and_keep, timed, typed
+from loaderprobe.cli.options import MEASURING
 from loaderprobe.cli.seats import in_ranks_here, in_seat, launched_here
 from loaderprobe.errors import EXIT_DONE
 
 if TYPE_CHECKING:
     from loaderprobe.api.diagnose import Diagnosis
-    from loaderprobe.measure.lead import Lead
+    from loaderprobe.measure.seat import Lead
 
 
 @command

@@ -7,10 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from loaderprobe.cli.border import command, show, stderr
-from loaderprobe.cli.options import Quiet
-from loaderprobe.cli.panels import DATA, OUTPUT
-from loaderprobe.cli.progress import counting
+from loaderprobe.cli.border import command, counting, show, stderr
+from loaderprobe.cli.options import DATA, OUTPUT, Quiet
 from loaderprobe.cli.sweep import RESOLUTIONS
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_SOME_FAILED
 
@@ -84,7 +82,7 @@ def generate(
     Every block of every file is different. The same seed gives the same files.
     """
     from loaderprobe.api import generate as verb
-    from loaderprobe.datasets.generate.work import GO_ON
+    from loaderprobe.datasets.generate.generate import GO_ON
 
     if verify:
         return _verify(directory, quiet)
@@ -112,8 +110,8 @@ def generate(
 
 def _verify(directory: Path, quiet: bool) -> int:
     from loaderprobe.api.generate import verify
+    from loaderprobe.datasets.generate.generate import GO_ON
     from loaderprobe.datasets.generate.manifest import MANIFEST
-    from loaderprobe.datasets.generate.work import GO_ON
 
     with counting(quiet) as on_data:
         found = verify(directory, on_data)

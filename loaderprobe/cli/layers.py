@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from loaderprobe.cli import options
-from loaderprobe.cli.border import command
-from loaderprobe.cli.panels import MEASURING
-from loaderprobe.cli.results import show_and_keep, typed
+from loaderprobe.cli.border import command, show_and_keep, typed
+from loaderprobe.cli.options import MEASURING
 from loaderprobe.errors import EXIT_DONE, BadValue
 
 if TYPE_CHECKING:

@@ -7,7 +7,15 @@ from typing import Annotated, Literal
 
 import typer
 
-from loaderprobe.cli.panels import COMPUTE, DATA, MEASURING, OUTPUT
+# The panels that options stand in, in the order of `--help`.
+
+DATA = "Data"
+LOADER = "Loader"
+COMPUTE = "Compute"
+STORAGE = "Storage"
+MEASURING = "Measuring"
+OUTPUT = "Output"
+
 
 MODELS = "resnet18, resnet50, resnet152, vgg16, lenet5, mlp, lstm, or package.module:factory (see explain plug-ins)."
 

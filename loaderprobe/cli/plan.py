@@ -8,10 +8,8 @@ from typing import Annotated
 
 import typer
 
-from loaderprobe.cli.border import command, show, width_and_color
-from loaderprobe.cli.options import Json, Markdown, Page
-from loaderprobe.cli.panels import COMPUTE, DATA, OUTPUT, STORAGE
-from loaderprobe.cli.results import refuse_several, show_result, write_page
+from loaderprobe.cli.border import command, refuse_several, show, show_result, width_and_color, write_page
+from loaderprobe.cli.options import COMPUTE, DATA, OUTPUT, STORAGE, Json, Markdown, Page
 from loaderprobe.errors import EXIT_DONE, BadValue
 
 ONE_NODE = 8

@@ -9,9 +9,8 @@ from typing import Annotated
 import typer
 
 from loaderprobe.cli import options
-from loaderprobe.cli.border import command, show, stderr
-from loaderprobe.cli.panels import MEASURING
-from loaderprobe.cli.results import show_result, typed
+from loaderprobe.cli.border import command, show, show_result, stderr, typed
+from loaderprobe.cli.options import MEASURING
 from loaderprobe.errors import BadValue
 
 
@@ -59,7 +58,7 @@ def run(
     """
     from loaderprobe.api.origin import usual_out
     from loaderprobe.api.run import python_of, run_command
-    from loaderprobe.records.attachment import AttachRequest
+    from loaderprobe.records.diagnosis import AttachRequest
     from loaderprobe.render import attachment_words
 
     if budget is not None and not 0 < budget < float("inf"):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, BadValue
 
 if TYPE_CHECKING:
-    from loaderprobe.measure.lead import Lead
-    from loaderprobe.records.seats import Launched
+    from loaderprobe.measure.seat import Lead
+    from loaderprobe.records.ranks import Launched
     from loaderprobe.store.run_directory import RunDirectory
 
 RunOf = Callable[["Lead | None"], "RunDirectory"]

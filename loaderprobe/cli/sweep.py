@@ -4,24 +4,215 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from loaderprobe.cli import options
-from loaderprobe.cli.against import given_options, resume_against, sweep_against
-from loaderprobe.cli.border import command
-from loaderprobe.cli.panels import COMPUTE, DATA, LOADER, MEASURING, OUTPUT
+from loaderprobe.cli.border import command, counting, report_error, show, show_result, stderr, sweeping, typed
+from loaderprobe.cli.options import COMPUTE, DATA, LOADER, MEASURING, OUTPUT
 from loaderprobe.cli.seats import in_ranks, launched_here, shown_as
-from loaderprobe.cli.sweep_run import begin_sweep, measure_and_show, open_sweep
-from loaderprobe.errors import BadValue
-from loaderprobe.units import parse_list
+from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_SOME_FAILED, BadValue, LostRank
+from loaderprobe.units import format_bytes, parse_list
 
 if TYPE_CHECKING:
-    from loaderprobe.measure.lead import Lead
+    from loaderprobe.api.against import Sides
+    from loaderprobe.api.against_request import AgainstRequest
+    from loaderprobe.api.sweep_request import SweepRequest
+    from loaderprobe.measure.seat import Lead
     from loaderprobe.store.run_directory import RunDirectory
+
+
+# A sweep from its request to its report: begun or resumed, measured, shown and kept.
+
+
+def open_sweep(resume: Path, lead: Lead | None, budget_s: float | None) -> RunDirectory:
+    """A run to be completed, once the processes of a launcher are enough for it; with another budget, if given."""
+    from loaderprobe.api.stored import file_sets, foreign_modules, open_to_resume
+
+    run = open_to_resume(resume)
+    if lead:
+        lead.admit(run.record.spec.configs, file_sets(run))
+    if budget_s is not None:
+        run.set_budget(budget_s)
+    say_imports(resume, foreign_modules(run))
+    return run
+
+
+def say_imports(run: Path, modules: Iterable[str]) -> None:
+    """Name the modules outside loaderprobe that a stored run imports; --quiet too, for the user did not type them."""
+    for module in modules:
+        text = f"{run} names a part outside loaderprobe: its module {module} is going to be imported."
+        stderr().print(text, highlight=False, markup=False)
+
+
+def begin_sweep(request: SweepRequest, lead: Lead | None, *, quiet: bool, auto: bool) -> RunDirectory:
+    """Check the request, say what is going to be trained and generated, and prepare it; `auto` was asked for."""
+    from loaderprobe.api.sweep_request import check_request, data_to_make, start_sweep
+    from loaderprobe.system.limits import cores_available
+
+    check_request(request, lead.nodes if lead else None)
+    if auto and not any(compute.name == "cuda" for compute in request.computes):
+        stderr().print(
+            "no NVIDIA GPU: training on the CPU. --compute emulated:mlperf-h100 shows what that GPU would need.",
+            style="yellow",
+        )
+    size = data_to_make(request)
+    if size and not quiet:
+        text = f"Data: about {format_bytes(size)} of images will be generated under {request.data_dir} and kept."
+        stderr().print(text, highlight=False, markup=False)
+    with counting(quiet) as on_data:
+        return start_sweep(request, processes=max(1, round(cores_available())), on_data=on_data, lead=lead)
+
+
+def _say_resume(said: str, run: RunDirectory) -> None:
+    command = shlex.join(["loaderprobe", "sweep", "--resume", str(run.path)])
+    stderr().print(f"{said}. Resume with: {command}", highlight=False, markup=False, soft_wrap=True)
+
+
+def measure_and_show(run: RunDirectory, lead: Lead | None, *, as_json: bool, quiet: bool) -> int:
+    """Measure what is pending, print the report and write its page; returns the exit code."""
+    from loaderprobe.api.load import Run
+    from loaderprobe.api.page import save_report
+    from loaderprobe.api.report import judge_run
+    from loaderprobe.api.sweep import measure, plan
+    from loaderprobe.render.sweep_plan_words import sweep_plan_words
+    from loaderprobe.render.wording import counted
+
+    interrupted, lost = False, None
+    if not quiet:
+        for sentence in sweep_plan_words(plan(run)):
+            stderr().print(sentence, highlight=False)
+    try:
+        with sweeping(quiet) as on_progress:
+            measure(run, on_progress, *([lead] if lead else []))
+    except KeyboardInterrupt:
+        interrupted = True
+    except LostRank as error:
+        lost = error
+    shown = judge_run(run)
+    # Shown before it is saved: a full disk must not hide what was measured.
+    show_result(Run(run, shown), json=as_json)
+    page = save_report(run, shown)
+    if not as_json:
+        show(f"\nReport: {page}")
+    if interrupted:
+        _say_resume("interrupted; the finished configurations are kept", run)
+        return EXIT_INTERRUPTED
+    if lost:
+        return report_error(lost)
+    if pending := shown.summary.run.pending:
+        _say_resume(f"{counted(pending, 'configuration')} not measured yet", run)
+    failed = any(row.status == "failed" for row in shown.summary.configurations)
+    return EXIT_SOME_FAILED if failed or shown.summary.run.damaged else EXIT_DONE
+
+
+# `loaderprobe sweep --against RUN`: A as RUN was, B with the options that the command line changes, in turn.
+
+OWN = frozenset({"against", "data", "rounds", "thorough", "budget", "time_limit", "out", "json", "quiet"})
+"""Options that say how both sides are measured; all others are what B has instead."""
+FLAGS = {"no_pin_memory": ("pin_memory", False), "compiled": ("compile", True)}
+
+
+def sweep_against(given: Mapping[str, Any], *, as_json: bool, quiet: bool) -> int:
+    """Measure both sides, show the comparison, and keep it with both runs; `given` are the options that were typed."""
+    from loaderprobe.api.against_request import PAIRS, against_request, start_against
+
+    changes: dict[str, Any] = dict(FLAGS.get(name, (name, value)) for name, value in given.items() if name not in OWN)
+    request = against_request(
+        given["against"], given.get("data"), rounds=given.get("rounds", PAIRS), budget_s=given.get("budget"),
+        time_limit_s=given.get("time_limit", 600.0), thorough=given.get("thorough", False), out=given.get("out"),
+        changes=changes, command=(typed(),),
+    )  # fmt: skip
+    if not quiet:
+        _say(request)
+    return resume_against(start_against(request), as_json=as_json, quiet=quiet)
+
+
+def resume_against(sides: Sides, *, as_json: bool, quiet: bool) -> int:
+    """Measure the pairs that are left, and show what both runs then say."""
+    from loaderprobe.api.against import compared, failures, keep, plan_sides
+    from loaderprobe.api.stored import foreign_modules
+    from loaderprobe.render.wording import counted
+
+    say_imports(sides[0].path.parent, dict.fromkeys(module for side in sides for module in foreign_modules(side)))
+    interrupted = not _measured(sides, quiet=quiet)
+    failed = failures(sides)
+    for name, failure in failed:
+        text = f"{name} failed: {failure.config.title()}: {failure.reason}"
+        stderr().print(text, highlight=False, markup=False, style="red")
+    found = None
+    with suppress(BadValue):  # a side without a measured configuration: why is said above
+        found = compared(sides, " ".join(sides[0].record.spec.command))
+    if found is not None:
+        # Shown before it is saved: a full disk must not hide what was measured.
+        show_result(found, json=as_json)
+        page = keep(sides, found)
+        if not as_json:
+            show(f"\nReport: {page}")
+            show(f"Gates: loaderprobe compare {sides[0].path} {sides[1].path} --fail-if-slower 5%")
+    left = plan_sides(sides).pairs
+    if interrupted or left:
+        said = "interrupted; the finished pairs are kept" if interrupted else f"{counted(left, 'pair')} of rounds left"
+        resume = f"loaderprobe sweep --resume {sides[0].path.parent}"
+        stderr().print(f"{said}. Resume with: {resume}", highlight=False, markup=False)
+    if interrupted:
+        return EXIT_INTERRUPTED
+    return EXIT_SOME_FAILED if failed or found is None else EXIT_DONE
+
+
+def _measured(sides: Sides, *, quiet: bool) -> bool:
+    """Say what is measured, and measure it; False when it was interrupted."""
+    from loaderprobe.api.against import measure_sides, plan_sides
+    from loaderprobe.render.sweep_plan_words import in_turn_words
+
+    if not quiet:
+        for sentence in in_turn_words(plan_sides(sides)):
+            stderr().print(sentence, highlight=False)
+    try:
+        with sweeping(quiet) as on_progress:
+            measure_sides(sides, on_progress)
+    except KeyboardInterrupt:
+        return False
+    return True
+
+
+def _say(request: AgainstRequest) -> None:
+    """What A and B are, and what is not in the comparison."""
+    from loaderprobe.render.against_words import against_words
+
+    sentences = against_words(
+        str(request.against.path), request.pairs, request.changes,
+        roots=[files.root for files in request.files], moved=request.moved, left_out=request.left_out,
+        since=request.since(),
+    )  # fmt: skip
+    for sentence in sentences:
+        stderr().print(sentence, highlight=False, markup=False)
+
+
+def given_options(context: Any) -> dict[str, Any]:
+    """The options that were typed, by the names of their parameters. Raises BadValue for one without effect here."""
+    from loaderprobe.records.config import OPTIONS
+
+    given = {}
+    for name, value in context.params.items():
+        source = context.get_parameter_source(name)
+        if source is None or source.name != "COMMANDLINE":
+            continue
+        option = FLAGS.get(name, (name, value))[0]
+        if name not in OWN and (option not in OPTIONS or option in ("seed", "data")):
+            written = f"--{name.replace('_', '-')}"
+            raise BadValue(
+                f"{written} has no effect beside --against: A is measured as RUN was",
+                hint=f"leave {written} out; B differs in options of loader and device, or in DATA, a copy",
+            )
+        given[name] = value
+    return given
+
 
 RESOLUTIONS = "256x256,500x375,1024x768"
 BESIDE_RESUME = frozenset({"resume", "budget", "join", "json", "quiet"})

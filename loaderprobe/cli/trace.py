@@ -8,10 +8,8 @@ from typing import Annotated
 import typer
 
 from loaderprobe.cli import options
-from loaderprobe.cli.border import command, show
-from loaderprobe.cli.panels import COMPUTE, DATA, OUTPUT
-from loaderprobe.cli.progress import counting
-from loaderprobe.cli.results import check_place, refuse_several, show_result, typed, write_page
+from loaderprobe.cli.border import check_place, command, counting, refuse_several, show, show_result, typed, write_page
+from loaderprobe.cli.options import COMPUTE, DATA, OUTPUT
 from loaderprobe.errors import EXIT_DONE, EXIT_SOME_FAILED
 from loaderprobe.units import format_bytes
 

@@ -6,17 +6,15 @@ import copy
 import gc
 import math
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
 
-from loaderprobe.compute.batch_source import BatchSource
-from loaderprobe.compute.memory_budget import MemoryBudget
-from loaderprobe.compute.model_batches import called, moved, samples_in
-from loaderprobe.compute.stepped import StepEvents
+from loaderprobe.compute.torch import StepEvents
+from loaderprobe.compute.trainer import called, epochs, is_loader, moved, samples_in
 from loaderprobe.errors import BadValue
 from loaderprobe.protocols import Clock, UtilizationMeter
 from loaderprobe.records.batch_size import BatchSizeProbe
@@ -25,6 +23,141 @@ from loaderprobe.records.measurement import Missing
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Interval
 from loaderprobe.stats import half_width_in_time, mean, median, quantile
+from loaderprobe.system.limits import peak_bytes, release_free, reset_peak, resident_bytes
+
+# Batches of one size: the same one over and over, or those of a loader; and batches made from others' samples.
+
+
+@dataclass(slots=True)
+class BatchSource:
+    """The same batch on the device, over and over, or one after the other from a loader."""
+
+    made: Any
+    device: torch.device
+    part: Callable[[str], AbstractContextManager[None]]
+    _stream: Any = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        if is_loader(self.made):
+            self._stream = epochs(self.made)
+            return
+        with self.part("copy"):
+            self.made = moved(self.made, self.device)
+
+    @property
+    def prefetched(self) -> int:
+        """Batches that workers may have ready before the first step, which would flatter a short probe."""
+        if self._stream is None:
+            return 0
+        return int(getattr(self.made, "num_workers", 0) or 0) * int(getattr(self.made, "prefetch_factor", 0) or 0)
+
+    def take(self) -> Any:
+        """A batch on the device."""
+        if self._stream is None:
+            return self.made
+        with self.part("load"):
+            batch = next(self._stream)
+        with self.part("copy"):
+            return moved(batch, self.device)
+
+    def close(self) -> None:
+        """Stop workers, and let go of the batch."""
+        if self._stream is not None:
+            self._stream.close()
+        self.made = self._stream = None
+
+
+def repeated(batch: Any, batch_size: int) -> Any:
+    """A batch of that size, from the samples of another, round and round: tensors whose first dimension counts them.
+
+    Raises BadValue for a batch without samples.
+    """
+    count = samples_in(batch)
+    if not count:
+        raise BadValue("the batch has no samples", hint="give a batch of tensors whose first dimension is its size")
+    order = torch.arange(batch_size) % count
+
+    def made(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return value[order.to(value.device)] if value.ndim and value.shape[0] == count else value
+        if isinstance(value, Mapping):
+            return {name: made(each) for name, each in value.items()}
+        if isinstance(value, tuple | list):
+            return type(value)(made(each) for each in value)
+        return value
+
+    return made(batch)
+
+
+# The memory that training takes: measured for each batch size, predicted for the next one, before it is tried.
+
+COPIES = 3
+"""Of the weights: themselves, their gradients, the optimizer's momentum."""
+MARGIN = 1.1
+"""On the growth that is predicted: allocators round up."""
+
+
+class MemoryBudget:
+    """What one process takes on one device, beyond what it had when this was made, and what it may take."""
+
+    def __init__(self, device: torch.device, limit: int | None) -> None:
+        self.limit = limit
+        self._device = device
+        self._base = 0
+        if not self._on_gpu:
+            # Memory that was freed before would otherwise hide what training takes.
+            release_free()
+            self._base = resident_bytes()
+        self._known: dict[int, int] = {}
+        self._fixed = 0
+
+    @property
+    def _on_gpu(self) -> bool:
+        return self._device.type == "cuda"
+
+    @property
+    def blind(self) -> bool:
+        """True while nothing is known, on a machine that must not run out of memory."""
+        return not self._on_gpu and not self._known
+
+    def holds(self, weight_bytes: int) -> None:
+        """So many bytes of weights do not depend on the batch size."""
+        self._fixed = COPIES * weight_bytes
+
+    def begin(self) -> None:
+        """A probe begins."""
+        if self._on_gpu:
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats(self._device)
+        else:
+            release_free()
+            reset_peak()
+
+    def end(self, batch_size: int) -> int:
+        """The most that a probe of this size took: at least what does not depend on it. 0 where it cannot be read."""
+        peak = torch.cuda.max_memory_reserved(self._device) if self._on_gpu else peak_bytes()
+        # Memory that was free within the process before does not show.
+        most = max(self._fixed, peak - self._base) if peak else 0
+        self._known[batch_size] = max(most, self._known.get(batch_size, 0))
+        return most
+
+    def beyond(self, taken: int) -> bool:
+        """True when so many bytes are more than may be taken."""
+        return self.limit is not None and taken > self.limit
+
+    def predicted(self, batch_size: int) -> int | None:
+        """What this size will take, on a straight line through the sizes so far; None where one of them says enough.
+
+        With one size only, the weights, gradients and momentum are taken to be what does not grow.
+        """
+        largest = max(self._known, default=0)
+        if not largest or batch_size <= largest:
+            return None
+        smaller = [size for size in self._known if 2 * size <= largest]
+        below, at = (max(smaller), self._known[max(smaller)]) if smaller else (0, self._fixed)
+        growth = max(0.0, (self._known[largest] - at) / (largest - below))
+        return round(self._known[largest] + MARGIN * growth * (batch_size - largest))
+
 
 LEARNING_RATE = 0.0
 """The update takes its time, but the copy stays what it was, so that all sizes train the same model."""

@@ -15,8 +15,8 @@ from typing import Any
 from loaderprobe.batches import samples_in
 from loaderprobe.errors import BadValue
 from loaderprobe.protocols import ComputeArguments, Crew
+from loaderprobe.records.config import refuse_options
 from loaderprobe.records.measurement import ComputeInfo
-from loaderprobe.records.options import refuse_options
 from loaderprobe.units import join_words, significant
 
 STEPS_AHEAD = 2

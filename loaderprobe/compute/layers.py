@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import copy
 import itertools
+import linecache
 import platform
 import sys
-from collections.abc import Callable, Iterator
+import time
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -20,24 +25,271 @@ import torch
 from torch.autograd import DeviceType  # type: ignore[attr-defined]  # torch does not list it
 from torch.autograd.profiler import profile, record_function
 from torch.autograd.profiler_util import FunctionEvent
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from loaderprobe.compute.drill import drilled
-from loaderprobe.compute.layer_events import LAYER, STEP, Call, CallTime, Event, Owners, numbered, step_times
-from loaderprobe.compute.model_batches import called, epochs, is_loader, moved, out_of_memory, samples_in, tensors_in
-from loaderprobe.compute.source_lines import Lines, Took, timing, user_line
+from loaderprobe.compute.trainer import called, epochs, is_loader, moved, out_of_memory, samples_in, tensors_in
 from loaderprobe.errors import BadValue
 from loaderprobe.protocols import Clock
+from loaderprobe.records.environment import Origin
 from loaderprobe.records.layers import (
+    LAST_CALL,
+    DrillLevel,
     LayersReport,
     LayerTime,
+    LevelName,
     Milliseconds,
     OperatorTime,
     PartName,
     PartTime,
     Shape,
 )
-from loaderprobe.records.origin import Origin
 from loaderprobe.stats import median, quantile
+
+# From a profiler's events to the time of each layer: whose operators ran forward, and whose backward.
+#
+# A layer's forward time is that of the operators that it runs itself, not those of the layers inside it; what Python
+# does between operators belongs to none. Autograd gives a backward
+# function the number of the operator that made it, so its time belongs to the layer in which that operator ran. The
+# gradient that is added to a weight has no such operator; it follows the function that made it.
+
+LAYER = "loaderprobe layer "
+STEP = "loaderprobe step"
+EVALUATE = "autograd::engine::evaluate_function: "
+
+Call = tuple[str, int]
+"""(path of the module, 0 for its first call in a step; later calls than the last that has a row share its row)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """What a profiler recorded on the host, with what it called."""
+
+    name: str
+    begin_us: float
+    us: float
+    """Of the host; on a GPU, of the kernels that it and what it called launched."""
+    sequence: int = -1
+    """Autograd's number of a forward operator, and of the backward function that it made; else negative."""
+    children: tuple[Event, ...] = ()
+
+
+@dataclass(slots=True)
+class CallTime:
+    """Microseconds of one call of a layer in one step."""
+
+    forward_us: float = 0.0
+    backward_us: float = 0.0
+    operators: dict[tuple[str, bool], tuple[int, float]] = field(default_factory=dict)
+    """(count, microseconds) by (name, whether it is of the backward pass)."""
+
+    def add(self, name: str, us: float, *, backward: bool, calls: int = 1) -> None:
+        """One more call of an operator; without `calls`, more of the last."""
+        count, total = self.operators.get((name, backward), (0, 0.0))
+        self.operators[name, backward] = (count + calls, total + us)
+
+
+@dataclass(slots=True)
+class Owners:
+    """Which layer made a backward function: autograd's numbers go up while layers take turns."""
+
+    _begins: list[int] = field(default_factory=list)
+    _calls: list[Call | None] = field(default_factory=list)
+
+    def turn(self, number: int, call: Call | None) -> None:
+        """Functions from this number on are of that call of a layer, or of none."""
+        if self._begins and self._begins[-1] == number:
+            self._calls[-1] = call
+        elif not self._calls or self._calls[-1] != call:
+            self._begins.append(number)
+            self._calls.append(call)
+
+    def of(self, number: int) -> Call | None:
+        """None for a function that no layer made."""
+        place = bisect_right(self._begins, number) - 1
+        return self._calls[place] if place >= 0 else None
+
+
+def numbered(name: str, number: int) -> Call:
+    """The call of a layer that has so many before it in the step."""
+    return name, min(number, LAST_CALL)
+
+
+def step_times(roots: Iterable[Event]) -> list[dict[Call, CallTime]]:
+    """For each step, in order, the time of each call of a layer, in the order in which they began."""
+    events = sorted(roots, key=lambda each: each.begin_us)
+    steps = [each for each in events if each.name == STEP]
+    found = []
+    for number, step in enumerate(steps):
+        end = steps[number + 1].begin_us if number + 1 < len(steps) else float("inf")
+        # The backward pass on a GPU runs in a thread of its own, beside the step's own events.
+        beside = [each for each in events if each.name != STEP and step.begin_us <= each.begin_us < end]
+        found.append(_step((step, *beside)))
+    return found
+
+
+def _step(roots: Sequence[Event]) -> dict[Call, CallTime]:
+    times: dict[Call, CallTime] = {}
+    owners: dict[int, Call] = {}
+    calls: Counter[str] = Counter()
+    for root in roots:
+        _forward(root, None, times, owners, calls)
+    owner: Call | None = None
+    for each in sorted(_outermost(roots, EVALUATE), key=lambda event: event.begin_us):
+        owner = owners.get(each.sequence, owner if each.name.endswith("AccumulateGrad") else None)
+        if owner is not None:
+            times[owner].backward_us += each.us
+            times[owner].add(each.name.removeprefix(EVALUATE), each.us, backward=True)
+    return times
+
+
+def _forward(
+    event: Event, owner: Call | None, times: dict[Call, CallTime], owners: dict[int, Call], calls: Counter[str]
+) -> None:
+    """Walk the events of the forward pass; `owner` is the innermost layer around this one."""
+    if event.name.startswith(EVALUATE):
+        return
+    if event.name.startswith(LAYER):
+        name = event.name.removeprefix(LAYER)
+        call = numbered(name, calls[name])
+        calls[name] += 1
+        times.setdefault(call, CallTime())
+        for child in event.children:
+            _forward(child, call, times, owners, calls)
+            if not child.name.startswith(LAYER):
+                own_us = child.us - sum(each.us for each in _outermost(child.children, LAYER))
+                times[call].forward_us += own_us
+                times[call].add(child.name, own_us, backward=False)
+        return
+    if owner is not None and event.sequence >= 0:
+        # An operator without gradient bears the number of the next one with: the last of a number made the function.
+        owners[event.sequence] = owner
+    for child in event.children:
+        _forward(child, owner, times, owners, calls)
+
+
+def _outermost(events: Iterable[Event], prefix: str) -> Iterator[Event]:
+    """Those of such names among events and what they called, without what they called themselves."""
+    for each in events:
+        if each.name.startswith(prefix):
+            yield each
+        else:
+            yield from _outermost(each.children, prefix)
+
+
+# Each operator timed by itself, as it runs: for which lines of source, and for which backward functions.
+
+Line = tuple[str, int]
+"""(file, number)."""
+_OURS = f"{Path(__file__).parents[1]}/"
+_TORCH = f"{Path(torch.__file__).parent}/"
+
+
+Took = Callable[[FrameType, Any, float], object]
+"""Takes (the frame that ran an operator, the backward function that runs now or None, seconds) of each operator."""
+
+
+@dataclass(slots=True)
+class Lines:
+    """Seconds by line, for each (layer, call) of the forward pass and each backward function by its name."""
+
+    forward: dict[tuple[str, int], dict[Line, float]] = field(default_factory=dict)
+    backward: dict[str, dict[Line, float]] = field(default_factory=dict)
+    called: dict[tuple[str, int], Line] = field(default_factory=dict)
+    """Where a layer was called."""
+
+    def add(self, frame: FrameType, node: Any, layer: tuple[str, int] | None, seconds: float) -> None:
+        """One operator of a layer or of a backward function; those of no line of the model are left out."""
+        line = user_line(frame)
+        if line is None:
+            return
+        if node is not None:
+            found = self.backward.setdefault(node.name(), {})
+        elif layer is not None:
+            found = self.forward.setdefault(layer, {})
+        else:
+            return
+        found[line] = found.get(line, 0.0) + seconds
+
+
+class _Timing(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    def __init__(self, took: Took, wait: Callable[[], None]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._took, self._wait = took, wait
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        frame = sys._getframe(1)
+        node = torch._C._current_autograd_node()
+        begin_s = time.perf_counter()
+        made = func(*args, **(kwargs or {}))
+        self._wait()
+        self._took(frame, node, time.perf_counter() - begin_s)
+        return made
+
+
+@contextmanager
+def timing(took: Took, wait: Callable[[], None]) -> Iterator[None]:
+    """`took` hears of each operator that runs in this time, after `wait` has waited for it to end on the device."""
+    with _Timing(took, wait):
+        yield
+
+
+def user_line(frame: FrameType | None) -> Line | None:
+    """The innermost line of the model; None where torch alone runs, as in its own backward functions."""
+    while frame is not None and not frame.f_code.co_filename.startswith(_OURS):
+        file = frame.f_code.co_filename
+        if not file.startswith((_TORCH, "<")):
+            return file, frame.f_lineno
+        frame = frame.f_back
+    return None
+
+
+# From the step to its slowest layer, to the slowest operator in that, to the source line that runs it.
+
+
+def drilled(report: LayersReport, lines: Lines) -> tuple[DrillLevel, ...]:
+    """The step, its slowest layer, the slowest operator in that, the slowest line of that.
+
+    Where operators of the forward pass are not listed, the way goes from a layer that is slow there to the line.
+    """
+    step_ms = sum(part.ms.value for part in report.parts)
+    layer = max(report.layers, key=lambda each: each.ms)
+    forward = report.unlisted and layer.forward.value >= layer.backward.value
+    operator = layer.operators[0] if layer.operators and not forward else None
+    call = (layer.name, layer.call)
+    backward = operator is not None and operator.backward
+    found = (lines.backward.get(operator.name) if operator and backward else lines.forward.get(call)) or {}
+    called = lines.called.get(call)
+    if not found and called is not None:
+        found = {called: 1.0}
+    levels: list[tuple[LevelName, str, str, float]] = [
+        ("step", report.model, "", step_ms),
+        ("layer", layer.name, "", layer.ms),
+    ]
+    if operator is not None:
+        levels.append(("operator", operator.name, "", operator.ms))
+    if found:
+        whole_ms = layer.forward.value if operator is None else operator.ms
+        line, seconds = max(found.items(), key=lambda each: each[1])
+        levels.append(("line", *_shown(line), whole_ms * seconds / sum(found.values())))
+    return tuple(
+        DrillLevel(
+            level=level,
+            name=name,
+            call=layer.call if level == "layer" else 0,
+            text=text,
+            ms=ms,
+            of_above=ms / levels[max(0, place - 1)][3],
+            of_whole=ms / step_ms,
+        )
+        for place, (level, name, text, ms) in enumerate(levels)
+    )
+
+
+def _shown(line: Line) -> tuple[str, str]:
+    """(`file.py:12`, the source there)."""
+    file, number = line
+    return f"{Path(file).name}:{number}", linecache.getline(file, number).strip()
+
 
 WARM_UP_STEPS = 3
 MOST_OPERATORS = 20_000

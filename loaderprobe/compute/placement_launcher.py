@@ -14,7 +14,7 @@ from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from loaderprobe.records.placement import LauncherEnd, RankEnd, RankOrder
+from loaderprobe.records.ranks import LauncherEnd, RankEnd, RankOrder
 from loaderprobe.store.codec import decode, encode, write_atomically
 from loaderprobe.system.process import die_with_parent
 

@@ -16,12 +16,12 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler
 
-from loaderprobe.compute.model_batches import moved
+from loaderprobe.compute.trainer import moved
 from loaderprobe.compute.workloads import Training
 from loaderprobe.errors import BadValue
 from loaderprobe.protocols import Clock
 from loaderprobe.records.devices import LARGER, DeviceSegment, SegmentName
-from loaderprobe.records.placement import RankOrder, RankRecord
+from loaderprobe.records.ranks import RankOrder, RankRecord
 from loaderprobe.store.marks import MarksFile
 
 LEARNING_RATE = 0.01

@@ -17,10 +17,9 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile, schedule
 
-from loaderprobe.compute.kineto import RawEvent, Window, convert
-from loaderprobe.compute.occupancy import DeviceLimits
+from loaderprobe.compute.kineto import DeviceLimits, RawEvent, Window, convert
 from loaderprobe.errors import LoaderprobeError
-from loaderprobe.records.timeline import Timeline
+from loaderprobe.records.measurement import Timeline
 
 CLOCK_TRIES = 10
 

@@ -4,25 +4,181 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import ProfilerActivity
+from torchvision.io import ImageReadMode, decode_jpeg
+from torchvision.transforms import v2
 
-from loaderprobe.compute.decode import GpuDecoder
-from loaderprobe.compute.gradients import Gradients
-from loaderprobe.compute.occupancy import DeviceLimits
+from loaderprobe.compute.kineto import DeviceLimits
 from loaderprobe.compute.profile import Device, Stage, record_window
-from loaderprobe.compute.stepped import StepEvents
 from loaderprobe.compute.trainer import Trainer
 from loaderprobe.errors import BadValue, MissingPart
-from loaderprobe.protocols import ComputeArguments, Peers
-from loaderprobe.records.measurement import ComputeInfo
-from loaderprobe.records.options import asked_of_device
-from loaderprobe.records.timeline import Timeline
+from loaderprobe.protocols import Clock, ComputeArguments, Peers
+from loaderprobe.records.config import asked_of_device
+from loaderprobe.records.measurement import ComputeInfo, Timeline
 from loaderprobe.system.environment import list_gpus
 from loaderprobe.units import join_words
+
+# The exchange of gradients between the ranks of a training, by DistributedDataParallel; it can be switched off.
+
+BACKENDS = {"cuda": "nccl", "cpu": "gloo"}
+BUCKET_BYTES = 25 << 20
+"""DistributedDataParallel's own."""
+
+
+class Gradients:
+    """Those of the model on one device. Of one rank they stay where they are."""
+
+    def __init__(self, device: torch.device, peers: Peers | None) -> None:
+        """Meets the other ranks; raises torch's errors where they do not come."""
+        self.exchanged = True
+        """Whether steps exchange gradients; without, all ranks still end each step together."""
+        self.among_ranks = peers is not None
+        self._device = device
+        self._model: Any = None
+        if peers is not None:
+            on_gpu: dict[str, Any] = {"device_id": device} if device.type == "cuda" else {}
+            dist.init_process_group(
+                BACKENDS[device.type],
+                store=peers.store,  # type: ignore[arg-type]  # torch's
+                rank=peers.crew.rank,
+                world_size=peers.crew.size,
+                timeout=timedelta(seconds=peers.timeout_s),
+                **on_gpu,
+            )
+            self._one = torch.zeros(1, device=device)
+
+    def exchanged_by(self, model: torch.nn.Module) -> Any:
+        """The model, which exchanges its gradients in each step."""
+        if self.among_ranks:
+            number = [self._device] if self._device.type == "cuda" else None
+            self._model = DistributedDataParallel(model, device_ids=number)
+            counts = sum(each.numel() * each.element_size() for each in model.parameters() if each.requires_grad)
+            whole = torch.zeros(-(-counts // 4), dtype=torch.float32, device=self._device)
+            self._buckets = torch.split(whole, BUCKET_BYTES // whole.element_size())
+            return self._model
+        return model
+
+    def step(self, train: Callable[[], None]) -> None:
+        """One step, with the exchange or without."""
+        if not self.among_ranks or self.exchanged:
+            train()
+            return
+        with self._model.no_sync():
+            train()
+        dist.all_reduce(self._one)
+
+    def exchange_alone(self) -> None:
+        """As many bytes as the gradients have, in buckets of the same size, and nothing else."""
+        for each in [dist.all_reduce(bucket, async_op=True) for bucket in self._buckets]:
+            each.wait()
+
+
+# A pair of CUDA events around each step, read once at the end: the device's own times, without waiting for it.
+
+
+class StepEvents:
+    """Records events on the current stream of one GPU. Events are used again: making one costs a call to the driver."""
+
+    def __init__(self, device: torch.device, clock: Clock) -> None:
+        self._device = device
+        self._clock = clock
+        self._spare: list[Any] = []
+        self._pairs: list[tuple[Any, Any]] = []
+        self._open: Any = None
+        self.begun: tuple[int, ...] = ()
+        """Begin of each step that `finish` returned last, on the device, in ns of the clock."""
+
+    def begin(self) -> None:
+        """Record the first event of a step: before its copy, or before its kernels where nothing is copied."""
+        if self._open is None:
+            self._open = self._recorded()
+
+    def end(self) -> None:
+        """Record the event after the last kernel of the step."""
+        self._pairs.append((self._open, self._recorded()))
+        self._open = None
+
+    def finish(self) -> tuple[int, ...]:
+        """Synchronise once; the end of each step on the device, in ns of the clock.
+
+        Events give only the time between each other, so the last one is placed at the end of the wait for it.
+        """
+        torch.cuda.synchronize(self._device)
+        end_ns = self._clock.now_ns()
+        pairs, self._pairs = self._pairs, []
+        last = pairs[-1][1] if pairs else None
+        begun, ended = (tuple(end_ns - round(pair[k].elapsed_time(last) * 1e6) for pair in pairs) for k in (0, 1))
+        self.begun = begun
+        self._spare.extend(event for pair in pairs for event in pair)
+        return ended
+
+    def _recorded(self) -> Any:
+        event = self._spare.pop() if self._spare else torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        event.record(torch.cuda.current_stream(self._device))
+        return event
+
+
+# JPEG files to training images on the GPU.
+
+SIDE = 224
+
+
+class GpuDecoder:
+    """Decodes batches of JPEG files on a separate stream, and crops them to 224 x 224 there.
+
+    nvJPEG's hardware path ignores the order of streams: it may write into memory that earlier queued kernels still
+    read (torchvision issue 9606). So only the decoder uses the stream that owns the memory, and synchronises it before
+    each call. Memory that training still uses returns to that stream's pool only after training has finished with
+    it (`record_stream`). This has not been tried on a GPU yet.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._crop = crop()
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+
+    def decode(self, batch: Any, user: torch.cuda.Stream) -> tuple[torch.Tensor, torch.Tensor]:
+        """Images uint8 N x 3 x 224 x 224 and labels, ready for work queued on `user` from now on.
+
+        `batch` is (lengths, bytes of all files in a row, labels), all on the host. Raises BadValue for files that
+        are not JPEG.
+        """
+        lengths, packed, labels = batch
+        with torch.cuda.stream(self._stream):
+            self._stream.synchronize()
+            try:
+                decoded = decode_jpeg(split(lengths, packed), mode=ImageReadMode.RGB, device=self._device)
+            except RuntimeError as error:
+                raise BadValue(
+                    f"the GPU cannot decode a batch: {error}", hint="the GPU decodes only JPEG files"
+                ) from error
+            images = torch.stack([self._crop(image) for image in decoded])
+            labels = labels.to(self._device, non_blocking=True)
+        user.wait_stream(self._stream)
+        for tensor in (images, labels):
+            tensor.record_stream(user)
+        return images, labels
+
+
+def split(lengths: torch.Tensor, packed: torch.Tensor) -> list[torch.Tensor]:
+    """The bytes of each file, as views."""
+    return list(torch.split(packed, lengths.tolist()))
+
+
+def crop() -> v2.Compose:
+    """Training's random resized crop and flip, to 3 x 224 x 224, of one image on its device.
+
+    Boxes are drawn on the host with torch's generator, so drawing them does not wait for the device.
+    """
+    return v2.Compose([v2.RandomResizedCrop(SIDE, antialias=True), v2.RandomHorizontalFlip()])
+
 
 ON_ROCM = "ROCm: kernels are recorded without their occupancy"
 OF_CPU = frozenset({"model", "precision", "memory_format", "compile"})

@@ -9,8 +9,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
-from loaderprobe.loaders.fetch_log import FetchLog, OpenLog
-from loaderprobe.loaders.worker_probe import WorkerProbe, WorkerSetup, watch_here
+from loaderprobe.loaders.worker_probe import FetchLog, OpenLog, WorkerProbe, WorkerSetup, watch_here
 from loaderprobe.records.measurement import WorkerBatches
 
 COLUMNS = tuple(name for name in WorkerBatches.__dataclass_fields__ if name != "lost")

@@ -14,9 +14,7 @@ from typing import Any, Self
 from torch.utils.data import DataLoader
 
 from loaderprobe.errors import DeadWorker, LoaderprobeError, NoSpace
-from loaderprobe.loaders.bell import Bells
-from loaderprobe.loaders.fetch_log import FetchLog
-from loaderprobe.loaders.worker_probe import FilesOf, WorkerProbe, WorkerSetup, watch_here
+from loaderprobe.loaders.worker_probe import Bells, FetchLog, FilesOf, WorkerProbe, WorkerSetup, watch_here
 from loaderprobe.records.measurement import Mode, WorkerBatches
 from loaderprobe.system.process import signal_name
 

@@ -2,23 +2,177 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import io
+import time
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import torch
-from torch.utils.data import DataLoader, Sampler
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset, Sampler, default_collate
+from torchvision import io as tvio
+from torchvision.transforms import v2
 
-from loaderprobe.errors import NoSpace
-from loaderprobe.loaders.alternatives import alternatives
-from loaderprobe.loaders.images import SIDE, EncodedFiles, ImageFiles, pack
+from loaderprobe.errors import BadValue, NoSpace
 from loaderprobe.loaders.switched import SHARED_MEMORY_HINT, SwitchedLoader
-from loaderprobe.records.config import RunConfig, TensorType
+from loaderprobe.records.config import (
+    CHANNEL_DEVIATION,
+    CHANNEL_MEAN,
+    Decoder,
+    Pipeline,
+    RunConfig,
+    TensorType,
+    with_options,
+)
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Alternative
-from loaderprobe.system.memory import free_shared_memory_bytes, shared_memory_bytes
+from loaderprobe.stats import median
+from loaderprobe.system.limits import free_shared_memory_bytes, shared_memory_bytes
 from loaderprobe.units import format_bytes
+
+# From an image file to a training sample: the two input pipelines and the two decoders.
+
+SIDE = 224
+
+
+def pipeline_steps(pipeline: Pipeline, decoder: Decoder, tensor: TensorType) -> v2.Compose:
+    """The transforms after decoding; they give tensors of 3 x 224 x 224: normalised floats, or bytes as decoded."""
+    crops: dict[Pipeline, list[Any]] = {
+        "imagenet": [v2.RandomResizedCrop(SIDE, antialias=True), v2.RandomHorizontalFlip()],
+        "crop": [v2.RandomCrop(SIDE, pad_if_needed=True)],
+    }
+    to_tensor = [v2.PILToTensor()] if decoder == "pillow" else []
+    scale = (
+        [v2.ToDtype(torch.float32, scale=True), v2.Normalize(CHANNEL_MEAN, CHANNEL_DEVIATION)]
+        if tensor == "float32"
+        else []
+    )
+    return v2.Compose([*crops[pipeline], *to_tensor, *scale])
+
+
+def decode(path: Path, decoder: Decoder) -> Any:
+    """An RGB image of the whole file: a Pillow image, or a uint8 tensor of 3 x H x W."""
+    if decoder == "torchvision":
+        return tvio.decode_image(tvio.read_file(str(path)), mode=tvio.ImageReadMode.RGB)
+    return Image.open(io.BytesIO(path.read_bytes())).convert("RGB")
+
+
+class _FilesInTurn(Dataset[tuple[torch.Tensor, int]]):
+    """A file set that is read round and round, a sample a file."""
+
+    def __init__(self, files: FileSet) -> None:
+        self._paths = files.absolute(0, len(files.paths))
+        self._classes = files.classes
+
+    def files_of(self, batch: Sequence[int]) -> Iterator[Path]:
+        """The files that hold the samples of a batch."""
+        return (self._paths[k % len(self._paths)] for k in batch)
+
+
+class ImageFiles(_FilesInTurn):
+    """Image `k` of a file set that is read round and round: (3 x 224 x 224, class number).
+
+    Raises BadValue, naming the file, when it cannot be decoded.
+    """
+
+    def __init__(self, files: FileSet, pipeline: Pipeline, decoder: Decoder, tensor: TensorType) -> None:
+        super().__init__(files)
+        self._decoder: Decoder = decoder
+        self._transform = pipeline_steps(pipeline, decoder, tensor)
+
+    def __getitem__(self, k: int) -> tuple[torch.Tensor, int]:
+        """Read, decode and augment image `k`."""
+        index = k % len(self._paths)
+        try:
+            image = decode(self._paths[index], self._decoder)
+        except (OSError, RuntimeError, SyntaxError, ValueError) as error:
+            raise BadValue(f"{self._paths[index]} cannot be decoded by {self._decoder}: {error}") from error
+        return self._transform(image), self._classes[index]
+
+
+class EncodedFiles(_FilesInTurn):
+    """File `k` of a file set that is read round and round, not decoded: (bytes as uint8, class number)."""
+
+    def __getitem__(self, k: int) -> tuple[torch.Tensor, int]:
+        """Read file `k`. Raises BadValue for an empty one."""
+        index = k % len(self._paths)
+        # A tensor may be written to, so it needs memory of its own.
+        content = bytearray(self._paths[index].read_bytes())
+        if not content:
+            raise BadValue(f"{self._paths[index]} is empty")
+        return torch.frombuffer(content, dtype=torch.uint8), self._classes[index]
+
+
+def pack(samples: Sequence[tuple[torch.Tensor, int]]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """A batch of encoded files: (length of each, int64 N; the bytes of all in a row, uint8; labels, int64 N).
+
+    One tensor for all: each tensor that a worker sends takes a file descriptor.
+    """
+    files, labels = zip(*samples, strict=True)
+    return torch.tensor([len(each) for each in files]), torch.cat(files), torch.tensor(labels)
+
+
+# The CPU cost of an image with the other decoder, or sent as bytes; measured on the same files.
+
+Way = Literal["usual", "pillow", "torchvision", "uint8"]
+IMAGES = 12
+# CPU time for each alternative; large images get fewer tries.
+ENOUGH_NS = 250_000_000
+
+
+def alternatives(config: RunConfig, files: FileSet) -> tuple[Alternative, ...]:
+    """CPU time of whole samples, collated, with the alternatives to `config` and with `config` itself, in turn.
+
+    The files are read once before, so that all alternatives find them in the cache. Files that cannot be decoded
+    are skipped: the loader reports them.
+    """
+    other: Decoder = "torchvision" if config.loader.decoder == "pillow" else "pillow"
+    ways: dict[Way, RunConfig] = {"usual": config, other: with_options(config, decoder=other)}
+    if config.loader.tensor == "float32":
+        ways["uint8"] = with_options(config, tensor="uint8")
+    made = {name: _maker(way, files) for name, way in ways.items()}
+    timed: dict[Way, list[int]] = {name: [] for name in ways}
+    for number in range(min(IMAGES, files.count)):
+        files.absolute(number, 1)[0].read_bytes()
+        try:
+            used = {name: _cpu_ns(make, number) for name, make in made.items()}
+        except BadValue:
+            continue
+        for name, cpu_ns in used.items():
+            timed[name].append(cpu_ns)
+        if sum(timed["usual"]) > ENOUGH_NS and number > 1:
+            break
+    if not timed["usual"]:
+        return ()
+    # The first image of each alternative imports what it needs.
+    usual_s = median(timed["usual"][1:] or timed["usual"]) / 1e9
+    return tuple(
+        Alternative(name=name, cpu_s=median(timed[name][1:] or timed[name]) / 1e9, usual_cpu_s=usual_s)
+        for name in ways
+        if name != "usual"
+    )
+
+
+def _maker(config: RunConfig, files: FileSet) -> Callable[[int], Any]:
+    images = ImageFiles(files, config.loader.pipeline, config.loader.decoder, config.loader.tensor)
+    return lambda number: default_collate([images[number]])
+
+
+def _cpu_ns(make: Callable[[int], Any], number: int) -> int:
+    """In one thread, as in a worker; every alternative draws the same crop."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.random.fork_rng(devices=()):
+            torch.manual_seed(number)
+            before = time.thread_time_ns()
+            make(number)
+            return time.thread_time_ns() - before
+    finally:
+        torch.set_num_threads(threads)
+
 
 VALUE_BYTES: dict[TensorType, int] = {"float32": 4, "uint8": 1}
 

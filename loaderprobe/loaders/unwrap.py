@@ -8,6 +8,8 @@ copy of the DataLoader. Nothing is iterated here, and only values stored by Pyth
 
 from __future__ import annotations
 
+import copy
+import gc
 import queue
 import threading
 import types
@@ -15,12 +17,23 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from types import GeneratorType
 from typing import Any, Literal
 
-from torch.utils.data import DataLoader
+import torch
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    default_collate,
+)
+from torch.utils.data._utils.collate import default_convert
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from loaderprobe.errors import BadValue
+from loaderprobe.loaders.state import copied_iterable, torch_generators
 from loaderprobe.records.note import Note
 from loaderprobe.units import join_words
 
@@ -285,3 +298,158 @@ def _why_not(wrapper: Wrapper, loader: DataLoader[Any]) -> tuple[LeftOut | None,
     except (TypeError, AttributeError, KeyError) as error:
         return "not_copied", {"error": str(error)}
     return None, {}
+
+
+# A user's DataLoader with another number of workers and another prefetch factor, and its options as they are written.
+#
+# The loader itself stays unchanged.
+
+
+def resized(given: Unwrapped, workers: int, prefetch_factor: int) -> Unwrapped | None:
+    """The same loader with so many workers; None for the serial loader of a data set that cannot be copied.
+
+    The serial loader works in this process, so it gets a copy of the data set: a file that a data set opens here and
+    keeps would be shared by the workers of the next loader. Only a loader that is serial itself goes without a copy.
+    """
+    twin = bare_copy(given.loader)
+    settings = twin.__dict__
+    settings["num_workers"] = workers
+    settings["prefetch_factor"] = prefetch_factor or None
+    if not workers:
+        # What torch refuses without workers.
+        settings["persistent_workers"], settings["timeout"] = False, 0
+        copied = copied_iterable(given.loader.dataset)
+        if copied is None and given.loader.num_workers:
+            return None
+        settings["dataset"] = given.loader.dataset if copied is None else copied
+    return replace(given, loader=twin)
+
+
+def written_options(loader: DataLoader[Any]) -> dict[str, str]:
+    """The options of a loader as Python code, without workers and prefetching; those that are as usual are left out.
+
+    An object has the name of its option or, a function or a class, its own.
+    """
+    found: dict[str, str] = _written_batches(loader)
+    if loader.collate_fn not in (default_collate, default_convert):
+        found["collate_fn"] = _name(loader.collate_fn, "collate_fn")
+    if loader.pin_memory:
+        found["pin_memory"] = "True"
+    for option in ("timeout", "pin_memory_device"):
+        if getattr(loader, option, None):
+            found[option] = repr(getattr(loader, option))
+    if loader.multiprocessing_context is not None:
+        found["multiprocessing_context"] = repr(loader.multiprocessing_context.get_start_method())
+    for option in ("worker_init_fn", "generator"):
+        value = getattr(loader, option, None)
+        if value is not None:
+            found[option] = _name(value, option)
+    return found
+
+
+def _written_batches(loader: DataLoader[Any]) -> dict[str, str]:
+    if type(loader.batch_sampler) is not BatchSampler:
+        if loader.batch_sampler is not None:
+            return {"batch_sampler": "batch_sampler"}
+        return {"batch_size": "None"} | _written_order(loader)
+    found = {"batch_size": str(loader.batch_size)} | _written_order(loader)
+    return found | ({"drop_last": "True"} if loader.drop_last else {})
+
+
+def _written_order(loader: DataLoader[Any]) -> dict[str, str]:
+    sampler = loader.sampler
+    if is_iterable(loader) or type(sampler) is SequentialSampler:
+        return {}
+    if type(sampler) is RandomSampler and not sampler.replacement and sampler._num_samples is None:
+        return {"shuffle": "True"}
+    return {"sampler": "sampler"}
+
+
+def is_iterable(loader: DataLoader[Any]) -> bool:
+    """True for a data set without indices."""
+    return isinstance(loader.dataset, IterableDataset)
+
+
+def _name(value: Any, option: str) -> str:
+    name = getattr(value, "__qualname__", "")
+    return name if name and name.replace(".", "").isidentifier() else option
+
+
+# A copy of a DataLoader that can be iterated while the loader itself stays unchanged.
+
+FOREIGN = "this loader does not iterate as torch's DataLoader does"
+SHARED = f"{FOREIGN}: it takes batches of an iterator that the script uses"
+FOREIGN_HINT = "give a plain torch.utils.data.DataLoader of the same data set"
+
+
+def kept_iterators(loader: DataLoader[Any]) -> list[str]:
+    """Attributes in which a sub-class keeps its own iterators, besides torch's."""
+    return [name for name, value in vars(loader).items() if is_iterator(value) and name != "_iterator"]
+
+
+def check_untouched(loader: DataLoader[Any]) -> None:
+    """Raise BadValue for a loader whose own iterator a copy would consume."""
+    parts = ("dataset", "sampler", "batch_sampler")
+    used = [name for name, value in vars(loader).items() if name not in parts and _iterates(value)]
+    if used:
+        raise BadValue(f"{FOREIGN}: it keeps an iterator of its own ({', '.join(used)})", hint=FOREIGN_HINT)
+
+
+def _iterates(value: Any) -> bool:
+    """True for a generator, and for `cycle` and the like over an iterator of a DataLoader."""
+    over = gc.get_referents(value) if issubclass(type(value), Iterator) and not is_iterator(value) else ()
+    return type(value) is GeneratorType or any(is_iterator(each) for each in over)
+
+
+def _own_dataset(loader: DataLoader[Any]) -> Any:
+    """The data set for the copy of the loader. Workers have copies; without workers an iterable is copied here."""
+    dataset = loader.dataset
+    if loader.num_workers or not isinstance(dataset, IterableDataset):
+        return dataset
+    copied = copied_iterable(dataset)
+    if copied is None and isinstance(dataset, Iterator):
+        raise BadValue(
+            "the data set can be iterated only once, and without workers measuring would consume it",
+            hint="make its __iter__ restart each time, or use workers, which have copies of it",
+        )
+    return dataset if copied is None else copied
+
+
+def own_sampler(loader: DataLoader[Any]) -> Any:
+    """A copy of the loader's index sampler, so that the original keeps its state; the data set is not copied."""
+    sampler = loader._index_sampler
+    if isinstance(sampler, Iterator):
+        raise BadValue(
+            "the loader's sampler can be iterated only once, so measuring would consume it",
+            hint="use a sampler whose __iter__ restarts",
+        )
+    # Generators are shared too: whoever calls puts their states back.
+    shared = {id(each): each for each in (loader.dataset, *torch_generators(loader))}
+    try:
+        return copy.deepcopy(sampler, shared)
+    except Exception as error:  # whatever a sampler's own copying raises
+        raise BadValue(
+            f"the loader's sampler cannot be copied ({error}), so measuring could change it",
+            hint="use a sampler that copy.deepcopy can copy",
+        ) from error
+
+
+def endless(loader: DataLoader[Any], pool: Any, patience_s: float) -> DataLoader[Any]:
+    """A copy of the loader, of the same class, with its own workers and batches without end."""
+    twin = bare_copy(loader)
+    settings = twin.__dict__
+    settings["dataset"] = _own_dataset(loader)
+    settings["persistent_workers"] = False
+    settings["in_order"] = True
+    # Its length is not that of the data set, about which torch would warn.
+    settings["_IterableDataset_len_called"] = None
+    # As torch does, but without its warning.
+    settings["pin_memory"] = loader.pin_memory and torch.accelerator.is_available()
+    if loader.num_workers and not loader.timeout:
+        settings["timeout"] = patience_s
+    if pool is not None:
+        if loader._auto_collation and getattr(loader.batch_sampler, "sampler", None) is loader.sampler:
+            # What sets the epoch of the sampler sets that of the copy.
+            settings["sampler"] = pool.sampler
+        settings["batch_sampler" if loader._auto_collation else "sampler"] = pool
+    return twin

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from math import lcm
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,20 +16,213 @@ from torch.utils.data import DataLoader, IterableDataset, Subset
 
 from loaderprobe.batches import length_of
 from loaderprobe.errors import BadValue, LoaderprobeError
-from loaderprobe.loaders import evict_ahead
-from loaderprobe.loaders.error_origin import FROM_WORKER, origin_of
-from loaderprobe.loaders.fetch_log import ALWAYS_NEW, FetchLog
-from loaderprobe.loaders.learned import Lesson, lessons
-from loaderprobe.loaders.named import named_files
-from loaderprobe.loaders.pool import Pool
+from loaderprobe.loaders import worker_probe
+from loaderprobe.loaders.data_files import named_files
 from loaderprobe.loaders.switched import WORKER_TROUBLE, SwitchedLoader, dead_worker
-from loaderprobe.loaders.twin import FOREIGN, FOREIGN_HINT, check_untouched, endless, kept_iterators, own_sampler
-from loaderprobe.loaders.unwrap import Epochs, Otherwise, Unwrapped, unwrap
+from loaderprobe.loaders.unwrap import (
+    FOREIGN,
+    FOREIGN_HINT,
+    Epochs,
+    Otherwise,
+    Unwrapped,
+    check_untouched,
+    endless,
+    kept_iterators,
+    own_sampler,
+    unwrap,
+)
+from loaderprobe.loaders.worker_probe import ALWAYS_NEW, FetchLog, Lesson, lessons
 from loaderprobe.records.files import BatchFiles, LoaderFiles, PartFiles, UnknownFiles, UnknownFilesCode
 from loaderprobe.records.measurement import Mode
 from loaderprobe.records.note import Note
 from loaderprobe.stats import median
 from loaderprobe.system.mapped import let_go
+
+# The batches of a user's sampler: a pool of them repeatedly, or always new ones.
+
+# Indices of batches, which are small; a day of training has fewer.
+MOST_KEPT = 1_000_000
+
+
+class Pool:
+    """The first batches of a sampler, repeated; or, where repeated ones would be warm, always new ones.
+
+    Every worker must get the same batches in each repetition, so the pool is a whole multiple of their number.
+    """
+
+    def __init__(self, source: Any, workers: int) -> None:
+        self._source = source
+        self._multiple = max(1, workers)
+        self._kept: list[Any] = []
+        self._numbers: list[int] = []
+        self._again: list[list[Any]] = []
+        self._fresh = False
+        self._seen: set[Any] = set()
+        self.size = 0
+        """Number of batches in the pool; 0 while more may be added."""
+        self.odd = 0
+        """Number of batches left out because their length differs from the first."""
+        self.laps = 0
+        """Number of restarts of the sampler while new batches were wanted: its files may then be warm."""
+
+    def __len__(self) -> int:
+        """Practically infinite, because sub-classes of DataLoader may count their batches."""
+        return sys.maxsize
+
+    def __getattr__(self, name: str) -> Any:
+        """Other attributes of the sampler: sub-classes of DataLoader read its own sampler, or set its epoch."""
+        if name.startswith("__") or name == "_source":
+            raise AttributeError(name)
+        return getattr(self._source, name)
+
+    def close(self) -> None:
+        """Fix the pool at the batches requested so far, once each worker has one."""
+        if not self.size and len(self._kept) >= self._multiple:
+            self.size = len(self._kept) // self._multiple * self._multiple
+
+    def in_sequence(self) -> bool:
+        """Whether most samples follow the one before, as in a set that is not shuffled; or where none has a number."""
+        batches = [batch if hasattr(batch, "__iter__") else [batch] for batch in self._kept]
+        drawn = [index for batch in batches for index in batch]
+        steps = [second - first for first, second in pairwise(drawn) if _counts(first) and _counts(second)]
+        return 2 * steps.count(1) >= len(steps)
+
+    def left(self) -> float:
+        """New batches left in this epoch of the sampler, as far as its length is known."""
+        length = length_of(self._source)
+        return float("inf") if length is None else max(0, length - len(self._kept) - self.odd)
+
+    def take_new(self) -> None:
+        """From now on yield only new batches."""
+        self._fresh, self._again = True, []
+
+    def repeat(self, count: int) -> None:
+        """From now on repeat the last `count` batches, each for the worker that had it before."""
+        last = list(zip(self._numbers, self._kept, strict=True))[-max(count, 2 * self._multiple) :]
+        lanes: list[list[Any]] = [[] for _ in range(self._multiple)]
+        for number, batch in last:
+            lanes[number % self._multiple].append(batch)
+        self._again = [lane or [batch for _, batch in last] for lane in lanes]
+
+    def __iter__(self) -> Iterator[Any]:
+        source = iter(self._source)
+        number = 0
+        while True:
+            if self._again:
+                lane = self._again[number % self._multiple]
+                yield lane[number // self._multiple % len(lane)]
+            elif self._fresh or not self.size:
+                source, batch = self._new(source, number)
+                if batch is None:
+                    return
+                yield batch
+            else:
+                yield self._kept[number % self.size % len(self._kept)]
+            number += 1
+
+    def _new(self, source: Iterator[Any], number: int) -> tuple[Iterator[Any], Any]:
+        """The next batch of full length; the sampler restarts when it ends, unless the pool holds all its batches."""
+        while True:
+            batch = next(source, None)
+            if batch is None:
+                if not self._kept:
+                    return source, None
+                if not self._fresh:
+                    self._whole()
+                    return iter(()), self._kept[len(self._kept) % self.size % len(self._kept)]
+                self.laps += 1
+                source = iter(self._source)
+            elif self._kept and _length(batch) != _length(self._kept[0]):
+                self.odd += 1  # the last batch of an epoch is a short one
+            else:
+                if len(self._kept) < MOST_KEPT:
+                    self._kept.append(batch)
+                    self._numbers.append(number)
+                self._note(batch)
+                return source, batch
+
+    def _note(self, batch: Any) -> None:
+        """A sampler may go on for ever, or draw with replacement: what it has given before is not new."""
+        indices = [index for index in (batch if isinstance(batch, Sequence) else [batch]) if isinstance(index, int)]
+        if self._fresh and indices and 2 * len(self._seen.intersection(indices)) > len(indices):
+            self.laps += 1
+        self._seen.update(indices)
+
+    def _whole(self) -> None:
+        """The sampler has ended: the pool is all its batches, repeated until each worker has as many."""
+        whole = len(self._kept) // self._multiple * self._multiple
+        self.size = whole or lcm(len(self._kept), self._multiple)
+
+
+def _counts(index: Any) -> bool:
+    return hasattr(index, "__index__") and not isinstance(index, bool)
+
+
+def _length(batch: Any) -> int:
+    return len(batch) if isinstance(batch, Sequence) else 1
+
+
+# The origin of an error: data set, collate_fn, sampler or worker_init_fn, in this process or in a worker.
+
+# A worker's error arrives as an exception of the same kind, with the worker's traceback as its text.
+FROM_WORKER = re.compile(r"Caught (\w+) ")
+# A text in the traceback, from any process, and the code that ran there; the innermost first.
+PLACES = (
+    ("in _collated", "the loader's collate_fn"),
+    ("in _next_index", "the loader's sampler"),
+    ("self.own(worker)", "the loader's worker_init_fn"),
+    ("in fetch", "the data set"),
+    ("in create_fetcher", "the data set"),
+)
+# loaderprobe's functions that call user code; compiled code has no traceback line of its own.
+CALLS = (
+    "_collated",
+    "_begin_again",
+    "_make",
+    "_whole",
+    "own_sampler",
+    "__call__",
+    "__iter__",
+    "__next__",
+    "__getattr__",
+)
+PACKAGE = f"{Path(__file__).parents[1]}/"
+# The innermost line of a traceback, and Python's message for a class that lacks an attribute.
+LINE = re.compile(r'^\s*File "(.+)", line \d+, in (\w+)$', re.MULTILINE)
+LACKING = re.compile(r"'(Pool|Guarded|Epochs|WorkerProbe|WorkerSetup|UserLoader)' (object|instance)")
+OURS_HINT = "please report this with the whole traceback; the loader was not changed"
+HINT = "iterate the loader yourself to see the same error; the loader was not changed"
+
+
+def origin_of(error: Exception) -> LoaderprobeError:
+    """The error as one sentence that names its origin; the caller sets `error` as its cause."""
+    whole = "".join(traceback.format_exception(error))
+    if _ours(error, whole):
+        from_worker = FROM_WORKER.match(str(error))
+        line = str(error).rstrip().splitlines()[-1] if from_worker else _named(type(error).__name__, str(error))
+        return LoaderprobeError(f"loaderprobe failed in its own code: {line}", hint=OURS_HINT)
+    who = next((who for mark, who in PLACES if mark in whole), "the loader")
+    caught = FROM_WORKER.match(str(error))
+    if not caught:
+        return LoaderprobeError(f"{who} raised {_named(type(error).__name__, str(error))}", hint=HINT)
+    # The last line that begins with its name; more lines may follow.
+    named = re.compile(rf"^(?:[\w.]+\.)?{caught[1]}(?:: (.*))?\Z", re.MULTILINE | re.DOTALL)
+    said = [match[1] or "" for match in named.finditer(str(error).rstrip())]
+    return LoaderprobeError(f"{who} raised {_named(caught[1], said[-1] if said else '')}, in a worker", hint=HINT)
+
+
+def _ours(error: Exception, whole: str) -> bool:
+    """True when loaderprobe's own code raised, or one of its classes lacks an attribute."""
+    if LACKING.search(str(error)):
+        return True
+    # The last line is the innermost; of a worker's error that of the worker, which is the message.
+    lines = LINE.findall(str(error) if FROM_WORKER.match(str(error)) else whole)
+    return bool(lines) and lines[-1][0].startswith(PACKAGE) and lines[-1][1] not in CALLS
+
+
+def _named(kind: str, message: str) -> str:
+    return f"{kind}: {message}" if message else kind
+
 
 # Files are read whole when read calls return about as many bytes as the opened files hold.
 READ_WHOLE = (0.8, 1.25)
@@ -291,7 +488,7 @@ class UserLoader(SwitchedLoader):
             self._log.ahead = 0
         elif tuple(paths) != self._evicted or not self._log.ahead:
             self._lists, self._evicted = self._lists + 1, tuple(paths)
-            evict_ahead.ask(self._lanes, self._lists, paths)
+            worker_probe.ask(self._lanes, self._lists, paths)
             self._log.ahead = self._lists
 
     def extend_pool(self, batches: int) -> int:

@@ -8,27 +8,390 @@ wall time: timers around `decode` would not show it, because Pillow reads lazily
 from __future__ import annotations
 
 import copy
+import json
+import os
+import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+import numpy as np
 import torch
 from torch.utils.data import default_collate, default_convert
 from torch.utils.data._utils import fetch as torch_fetch
 
 from loaderprobe.batches import samples_asked_for, samples_without_collation
-from loaderprobe.loaders.bell import Bells
-from loaderprobe.loaders.evict_ahead import EvictAhead
-from loaderprobe.loaders.fetch_log import LAPS, RELEASED, ROWS, FetchLog
-from loaderprobe.loaders.learned import Learner, Lesson
-from loaderprobe.loaders.random_state import global_random_state
-from loaderprobe.system.mapped import let_go
-from loaderprobe.system.process import die_with_parent
-from loaderprobe.system.thread import ThreadMeter, process_usage
+from loaderprobe.loaders.data_files import (
+    OPENED,
+)
+from loaderprobe.loaders.state import global_random_state
+from loaderprobe.records.measurement import Mode, WorkerBatches
+from loaderprobe.system.mapped import Evicted, held_files, let_go
+from loaderprobe.system.process import ThreadMeter, die_with_parent, process_usage
 from loaderprobe.system.waits import let_be_read_by
+
+# The files behind a worker's first batches, and how the training process gets them.
+
+# Listing what is open and mapped takes some 3 ms in a process with torch in it.
+HELD_EVERY_S = 0.05
+
+
+@dataclass(slots=True)
+class Lesson:
+    """The files and reads of one batch."""
+
+    files: dict[str, int] = field(default_factory=dict)
+    """Path to bytes, for the files that Python opened."""
+    held: dict[str, int] = field(default_factory=dict)
+    """The same for files that were open or mapped afterwards, opened by any code; not checked after every batch."""
+    called_bytes: int = 0
+    """Bytes returned by read calls, from storage, memory or a pipe."""
+    again: bool = False
+    """True when an iterable restarted."""
+
+    @property
+    def opened(self) -> list[str]:
+        """The paths that Python opened, in order."""
+        return list(self.files)
+
+
+class Learner:
+    """Records the opened files while batches are made in one lane, and writes one JSON object per batch."""
+
+    def __init__(self, log: FetchLog, lane: int, *, alone: bool) -> None:
+        self._path = _path(log, lane)
+        self._alone = alone
+        self._counter = Path("/proc/self/io" if alone else "/proc/thread-self/io")
+        self._next_look_s = 0.0
+        self._called: int | None = None
+
+    def listen(self) -> None:
+        """Call before a batch is made. In a process that does nothing else, activity between batches counts too."""
+        if not self._alone or self._called is None:
+            OPENED.listen()
+            self._called = self._read_calls()
+
+    def heard(self, *, again: bool) -> Lesson:
+        """Call after the batch."""
+        called, before = self._read_calls(), self._called or 0
+        found = Lesson(
+            files=dict(OPENED.heard(and_listen=self._alone)), called_bytes=max(0, called - before), again=again
+        )
+        if time.perf_counter() >= self._next_look_s:
+            own = str(self._path.parent)
+            found.held = {path: size for path, size in held_files().items() if not path.startswith(own)}
+            self._next_look_s = time.perf_counter() + HELD_EVERY_S
+        with self._path.open("a") as out:
+            out.write(json.dumps([found.files, found.held, found.called_bytes, found.again]) + "\n")
+        # Writing, looking and asking read files, too.
+        self._called = self._read_calls()
+        return found
+
+    def close(self) -> None:
+        """Stop recording."""
+        OPENED.heard()
+
+    def _read_calls(self) -> int:
+        """Bytes that read calls have returned; 0 where the kernel does not count them."""
+        try:
+            return int(self._counter.read_bytes().split()[1])
+        except OSError:
+            return 0
+
+
+def lessons(log: FetchLog, lane: int) -> list[Lesson]:
+    """The lessons of a lane so far, by batch."""
+    path = _path(log, lane)
+    lines: list[Any] = path.read_text().split("\n")[:-1] if path.is_file() else []
+    return [Lesson(*json.loads(line)) for line in lines]
+
+
+def _path(log: FetchLog, lane: int) -> Path:
+    return log.path.with_name(f"{log.path.name}.files-{lane}")
+
+
+# A signal from the training process to its workers: a thread of each worker answers, whatever the worker is doing.
+
+
+@dataclass(frozen=True, slots=True)
+class Bells:
+    """A named pipe for each worker. Picklable, so that it reaches workers by any start method."""
+
+    folder: Path
+    count: int
+
+    @classmethod
+    def create(cls, folder: Path, count: int) -> Bells | None:
+        """The pipes, in a new folder under this one; None on a file system without named pipes."""
+        made = cls(Path(tempfile.mkdtemp(prefix="bells-", dir=folder)), count)
+        try:
+            for worker in range(count):
+                os.mkfifo(made.path(worker))
+        except OSError:
+            return None
+        return made
+
+    def path(self, worker: int) -> Path:
+        """The pipe of one worker."""
+        return self.folder / str(worker)
+
+    def ring(self) -> None:
+        """Signal every worker that still runs."""
+        for worker in range(self.count):
+            with suppress(OSError):  # no listener
+                pipe = os.open(self.path(worker), os.O_WRONLY | os.O_NONBLOCK)
+                try:
+                    os.write(pipe, b"!")
+                finally:
+                    os.close(pipe)
+
+    def answer(self, worker: int, action: Callable[[], None]) -> None:
+        """In a worker: call `action` from a separate thread at every signal, as long as the process lives."""
+        # Open for both, the pipe never ends when a ringer closes it.
+        pipe = os.open(self.path(worker), os.O_RDWR | os.O_CLOEXEC)
+
+        def listen() -> None:
+            while os.read(pipe, 1):
+                action()
+
+        threading.Thread(target=listen, name="loaderprobe-bell", daemon=True).start()
+
+
+# The cost of each batch in its worker, and the switch that selects the mode of the next batches.
+#
+# Both are in one memory-mapped file. It has one row per batch in one lane per worker, which the parent reads at any
+# time, and a head that the parent writes and the workers read before every batch. So a change of mode starts no
+# process, and all modes see the same machine.
+
+ROWS = 8192
+# batch number + 1 (negative while it is being made, written last), start, wall, cpu, run delay, read bytes, images,
+# collate, instrument, cpu of the whole process
+COLUMNS = 10
+MODES: tuple[Mode, ...] = get_args(Mode)
+# Of the head, which the parent writes.
+MODE, POOL, RELEASE, AHEAD = 0, 1, 2, 3
+# Of the head of a lane, which its worker writes.
+RELEASED, LAPS = 0, 1
+ALWAYS_NEW = -1
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLog:
+    """The log of all lanes of one loader. Picklable, so that it reaches workers by any start method."""
+
+    path: Path
+    lanes: int
+
+    @classmethod
+    def create(cls, path: Path, lanes: int) -> FetchLog:
+        """An empty log at `path`, switched to the baseline."""
+        np.memmap(path, dtype=np.int64, mode="w+", shape=(1 + lanes + lanes * ROWS, COLUMNS)).flush()
+        return cls(path, lanes)
+
+    def open(self, mode: Any) -> OpenLog:
+        """The log as mapped memory; `mode` as of numpy's memmap."""
+        lanes = self.lanes
+        cells = np.asarray(np.memmap(self.path, dtype=np.int64, mode=mode, shape=(1 + lanes + lanes * ROWS, COLUMNS)))
+        return OpenLog(cells[0], cells[1 : 1 + lanes], cells[1 + lanes :].reshape(lanes, ROWS, COLUMNS))
+
+
+Cells = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class OpenLog:
+    """A mapped log: the head, a head and rows of each lane. Batch `k` is made by lane `k mod lanes`."""
+
+    def __init__(self, head: Cells, lane_heads: Cells, rows: Cells) -> None:
+        self._head = head
+        self.lane_heads = lane_heads
+        self.rows = rows
+
+    @property
+    def mode(self) -> Mode:
+        """The mode of the next batch."""
+        return MODES[int(self._head[MODE])]
+
+    @mode.setter
+    def mode(self, mode: Mode) -> None:
+        self._head[MODE] = MODES.index(mode)
+
+    @property
+    def pool(self) -> int:
+        """Batches before the same are made again; 0 while that is not known, ALWAYS_NEW if they never are."""
+        return int(self._head[POOL])
+
+    @pool.setter
+    def pool(self, batches: int) -> None:
+        self._head[POOL] = batches
+
+    @property
+    def release(self) -> int:
+        """Number of requests to workers to unmap the pages of the data's files."""
+        return int(self._head[RELEASE])
+
+    def ask_release(self) -> None:
+        """Ask every worker to unmap them now, and to restart an iterable with its next batch."""
+        self._head[RELEASE] += 1
+
+    @property
+    def ahead(self) -> int:
+        """Number of the list of files that workers evict ahead of each sample; 0 where they evict none."""
+        return int(self._head[AHEAD])
+
+    @ahead.setter
+    def ahead(self, number: int) -> None:
+        self._head[AHEAD] = number
+
+    @property
+    def all_released(self) -> bool:
+        """True when every worker has done so."""
+        return bool((self.lane_heads[:, RELEASED] >= self._head[RELEASE]).all())
+
+    @property
+    def laps(self) -> int:
+        """Most restarts of any worker's iterable."""
+        return int(self.lane_heads[:, LAPS].max())
+
+    def made(self, number: int) -> bool:
+        """True when this batch, or a later one in its place, has been made."""
+        lanes = len(self.rows)
+        return int(self.rows[number % lanes, number // lanes % ROWS, 0]) >= number + 1
+
+    def begun_before(self, first: int, count: int, time_ns: int) -> bool:
+        """True when one of `count` batches from number `first` on was begun before `time_ns`."""
+        lanes = len(self.rows)
+        for number in range(first, first + count):
+            row = self.rows[number % lanes, number // lanes % ROWS]
+            if abs(int(row[0])) == number + 1 and row[1] < time_ns:
+                return True
+        return False
+
+    def read(self) -> WorkerBatches:
+        """All complete rows, by batch number."""
+        lanes = len(self.rows)
+        rows = np.array(self.rows).reshape(-1, COLUMNS)
+        rows = rows[rows[:, 0] > 0]
+        rows = rows[np.argsort(rows[:, 0], kind="stable")]
+        batch = rows[:, 0] - 1
+        newest = int(batch[-1]) + 1 if len(batch) else 0
+        columns = [tuple(column.tolist()) for column in rows.T]
+        return WorkerBatches(
+            batch=tuple(batch.tolist()),
+            worker=tuple((batch % lanes).tolist()),
+            start_ns=columns[1],
+            wall_ns=columns[2],
+            cpu_ns=columns[3],
+            run_delay_ns=columns[4],
+            read_bytes=columns[5],
+            images=columns[6],
+            collate_ns=columns[7],
+            instrument_ns=columns[8],
+            process_cpu_ns=columns[9],
+            lost=max(0, newest - ROWS * lanes),
+        )
+
+
+# Evicting a data set's files ahead of samples, so that each reads as one of a set larger than memory does.
+#
+# Behind a device that reads ahead by some MB, a few samples at random places of one file bring all of it into memory:
+# evicted once, it is warm before timing begins. Evicted whenever the workers together may have read a tenth of it,
+# hardly a sample is served by what was read for another. Not more often: one worker's eviction also takes what another
+# has just read (by two workers and ahead of each sample, 38 times the bytes of the samples were read where a set ten
+# times as large took 22).
+
+# Of the time in which samples are made. Assumed. Where evicting would cost a quick loader more, it is done less often.
+MOST_SHARE = 0.03
+# Of the files, in memory at most, for all workers. Assumed.
+MOST_CACHED = 0.1
+
+
+def ask(log: FetchLog, number: int, paths: Sequence[Path]) -> None:
+    """Let the workers evict these files from now on. `number` must be new."""
+    _list_of(log, number).write_text(json.dumps([str(path) for path in paths]))
+
+
+class EvictAhead:
+    """In a worker: evicts the files that are asked for, ahead of samples of a map-style data set."""
+
+    def __init__(self, log: FetchLog) -> None:
+        self._log = log
+        self._number = 0
+        self._files: Evicted | None = None
+        self._asked: OpenLog | None = None
+        self._since_ns = self._lately_ns = self._most_bytes = 0
+        self._evicted_at: int | None = None
+        """Bytes that this process had read from storage at the last eviction."""
+        self.spent_ns = self.spent_cpu_ns = 0
+        """Of all evictions, wall and CPU time."""
+
+    def around(self, dataset: Any, log: OpenLog) -> Any:
+        """The data set, or one that evicts ahead of its samples."""
+        if log.ahead != self._number:
+            self._begin(log.ahead)
+        if self._files is None:
+            return dataset
+        self._asked = log
+        return (_Batched if getattr(dataset, "__getitems__", None) else _Single)(dataset, self._drop)
+
+    def _begin(self, number: int) -> None:
+        self.close()
+        self._number, self._since_ns, self._lately_ns, self._evicted_at = number, time.perf_counter_ns(), 0, None
+        if number:
+            self._files = Evicted(json.loads(_list_of(self._log, number).read_text()))
+            self._most_bytes = round(MOST_CACHED * self._files.size_bytes / self._log.lanes)
+
+    def _drop(self) -> None:
+        if self._asked is None or self._asked.ahead != self._number:
+            return  # files are made warm meanwhile
+        _, read = process_usage()
+        begin_ns, begin_cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
+        few = self._evicted_at is not None and read - self._evicted_at < self._most_bytes
+        if self._files is None or few or self._lately_ns > MOST_SHARE * (begin_ns - self._since_ns):
+            return
+        self._files.drop()
+        self._evicted_at = read
+        took_ns = time.perf_counter_ns() - begin_ns
+        self._lately_ns += took_ns
+        self.spent_ns += took_ns
+        self.spent_cpu_ns += time.thread_time_ns() - begin_cpu_ns
+
+    def close(self) -> None:
+        """Evict no more."""
+        if self._files is not None:
+            self._files.close()
+        self._files = None
+
+
+class _Single:
+    def __init__(self, dataset: Any, drop: Any) -> None:
+        self._dataset, self._drop = dataset, drop
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("_dataset", "__getitems__"):
+            raise AttributeError(name)
+        return getattr(self._dataset, name)
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __getitem__(self, index: Any) -> Any:
+        self._drop()
+        return self._dataset[index]
+
+
+class _Batched(_Single):
+    def __getitems__(self, indices: Any) -> Any:
+        self._drop()
+        return self._dataset.__getitems__(indices)
+
+
+def _list_of(log: FetchLog, number: int) -> Path:
+    return log.path.with_name(f"{log.path.name}.evict-{number}")
+
 
 FilesOf = Callable[[Sequence[Any]], Iterable[Path]]
 """Maps the indices of a batch to its files."""

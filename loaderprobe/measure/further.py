@@ -8,11 +8,19 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from typing import Any, NamedTuple
 
-from loaderprobe.measure.pace import OVERHEAD, pace_for
-from loaderprobe.records.measurement import Activity, Measurement, Mode, Segment, Series, WorkerBatches
+from loaderprobe.measure.segments import OVERHEAD, pace_for
+from loaderprobe.records.measurement import (
+    MOST_SERVICES,
+    Activity,
+    Measurement,
+    Mode,
+    RankSeen,
+    Segment,
+    Series,
+    WaitSamples,
+    WorkerBatches,
+)
 from loaderprobe.records.note import Note, each_once
-from loaderprobe.records.rank_seen import MOST_SERVICES, RankSeen
-from loaderprobe.records.waits import WaitSamples
 from loaderprobe.stats import mean
 
 NO_TIME = Note(code="no_time")

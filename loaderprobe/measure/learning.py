@@ -15,10 +15,9 @@ from typing import Any, Protocol
 from loaderprobe.batches import copied, holds_images, size_bytes
 from loaderprobe.protocols import Loader, PageCache, Renewing
 from loaderprobe.records.files import BatchFiles, LoaderFiles, PartFiles, UnknownFiles
-from loaderprobe.records.first_lap import LEAST_SAVED_S, TIME_AGAIN, FirstLap
-from loaderprobe.records.measurement import LEAST_BYTES, Access, WorkerBatches
+from loaderprobe.records.measurement import LEAST_BYTES, LEAST_SAVED_S, TIME_AGAIN, Access, FirstLap, WorkerBatches
 from loaderprobe.stats import median
-from loaderprobe.system.thread import process_usage
+from loaderprobe.system.process import process_usage
 
 # A cold segment reads each file once, so a pool must hold its batches, those ahead and those flushed, twice.
 POOL_BATCHES = 14

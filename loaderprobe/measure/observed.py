@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from loaderprobe.measure.parts import UNSEEN
-from loaderprobe.measure.recorder import Recorder
+from loaderprobe.measure.session import UNSEEN, Recorder
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.files import content_hash
 from loaderprobe.records.measurement import ComputeInfo, Measurement, Segment, WorkerBatches

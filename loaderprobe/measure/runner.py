@@ -5,26 +5,315 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import re
 import signal
+import socket
+import struct
 import subprocess
+import sys
 import tempfile
 import threading
-from collections.abc import Callable
-from dataclasses import replace
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Protocol, TypeVar
+from types import TracebackType
+from typing import IO, Any, Protocol, Self, TypeVar
 
 import msgspec
 
-from loaderprobe.errors import LoaderprobeError
-from loaderprobe.measure.forkserver import Child, Start
-from loaderprobe.measure.order import Event, Order
-from loaderprobe.measure.trouble import explain_death
+from loaderprobe.errors import LoaderprobeError, LostRank
+from loaderprobe.measure.session import OnStage
 from loaderprobe.protocols import Clock
-from loaderprobe.records.config import RunConfig
+from loaderprobe.records.config import RunConfig, Study
+from loaderprobe.records.diagnosis import OwnLoader
+from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
-from loaderprobe.store.codec import decode, encode
+from loaderprobe.records.ranks import Place
+from loaderprobe.store.codec import decode, encode, write_atomically
+from loaderprobe.system.process import child_environment, die_with_parent, signal_name
+
+# The reason and the next step for a failed child, as sentences.
+
+_SHARED_MEMORY_HINT = (
+    "give the container more /dev/shm (docker run --shm-size), or lower --batch-size, --workers or --prefetch-factor"
+)
+_OUT_OF_MEMORY = "check dmesg for the out-of-memory killer"
+_KILLED_WORKER = re.compile(r"DataLoader worker \(pid (\d+)\) is killed by signal: ([^.]+)\.")
+"""What torch raises in the middle of anything, as soon as it hears of a worker's end."""
+
+
+def explain_error(error: BaseException) -> tuple[str, str]:
+    """(reason, hint) for an exception that ended a measurement.
+
+    An exception in a worker arrives with the worker's traceback as its text: its last line says what happened.
+    """
+    text = str(error)
+    if "No space left on device" in text or "unable to allocate shared memory" in text:
+        return "a loader worker ran out of shared memory", _SHARED_MEMORY_HINT
+    if killed := _KILLED_WORKER.search(text):
+        return _of_worker(*killed.groups())
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    last = lines[-1] if lines else type(error).__name__
+    if text.startswith("Caught "):
+        return f"the data set raised in a worker: {last}", "the worker's traceback is in the failure record"
+    hint = error.hint if isinstance(error, LoaderprobeError) else ""
+    reason = last if isinstance(error, LoaderprobeError) else f"{type(error).__name__}: {last}"
+    return reason, hint
+
+
+def _of_worker(pid: str, described: str) -> tuple[str, str]:
+    if described == signal.strsignal(signal.SIGBUS):
+        return f"a loader worker (pid {pid}) ran out of shared memory", _SHARED_MEMORY_HINT
+    name = next((each.name for each in signal.Signals if signal.strsignal(each) == described), described)
+    return f"a loader worker (pid {pid}) was killed by {name}", f"{_OUT_OF_MEMORY}; fewer workers need less memory"
+
+
+def explain_death(return_code: int, log: Sequence[str]) -> tuple[str, str, str | None]:
+    """(reason, hint, signal) for a child that ended without a message."""
+    if return_code < 0:
+        name = signal_name(-return_code)
+        hint = _OUT_OF_MEMORY if name == "SIGKILL" else ""
+        return f"the measuring process was killed by {name}", hint, name
+    last = next((line for line in reversed(log) if line.strip()), "no output")
+    return f"the measuring process ended with code {return_code}: {last}", "", None
+
+
+# The messages between the sweep and the child that measures one configuration.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """The configuration that the child measures, and its budget."""
+
+    config: RunConfig
+    files: FileSet
+    budget_s: float | None
+    begin_ns: int
+    """Time of the order in ns, on the clock that all processes of the machine share."""
+    thorough: bool = False
+    earlier: Measurement | None = None
+    """What was measured of it before; the child adds to that."""
+    study: Study | None = None
+    """None for the configuration itself."""
+    epochs: int = 0
+    """Of the study of epochs."""
+    in_turn: bool = False
+    """One round, which trains in any case; then it is the turn of another configuration."""
+    place: Place | None = None
+    """Of the child among the ranks of its configuration; None for one that has no other."""
+    own: OwnLoader | None = None
+    """What makes the user's own loader, which is measured instead; `files` then holds its module."""
+
+    @property
+    def result(self) -> str:
+        """The kind of the record that it asks for."""
+        return self.study or ("own-loader" if self.own else "measurement")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One line of the child's standard output: its stage, or the reason of its failure."""
+
+    stage: str
+    done: int = 0
+    total: int = 0
+    failure: str | None = None
+    hint: str = ""
+    lost: bool = False
+    """True where the failure is that another rank was lost."""
+
+
+# A child process: measures one configuration, and writes its measurement or why there is none.
+#
+# Standard output carries events, one JSON object a line; what libraries print goes to standard error.
+
+Measure = Callable[[Order, Path, OnStage], Any]
+"""Measures an order, with a directory for temporary files: the record that it asks for, usually a `Measurement`."""
+
+
+def live(measure: Measure, order_path: Path, result_path: Path, parent: int) -> int:
+    """Measure, write the result, and return the exit code; an error becomes the last event."""
+    order = decode("order", order_path.read_bytes(), Order, str(order_path))
+    die_with_parent(parent)
+    events = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    stage = "start"
+
+    def on_stage(name: str, done: int, total: int) -> None:
+        nonlocal stage
+        stage = name
+        events.write(msgspec.json.encode(Event(stage=name, done=done, total=total)).decode() + "\n")
+
+    try:
+        result = measure(order, result_path.parent, on_stage)
+        write_atomically(result_path, encode(order.result, result))
+    except Exception as error:  # noqa: BLE001  # the border of the process: everything becomes a record
+        reason, hint = explain_error(error)
+        traceback.print_exc()
+        last = Event(stage=stage, failure=reason, hint=hint, lost=isinstance(error, LostRank))
+        events.write(msgspec.json.encode(last).decode() + "\n")
+        return error.exit_code if isinstance(error, LoaderprobeError) else LoaderprobeError.exit_code
+    return 0
+
+
+# The forkserver of a sweep: a process with the imports that children need, which forks for each of them.
+#
+# Importing torch takes seconds, a fork milliseconds, and every configuration still has its own process. The
+# forkserver uses no device: a process that has used CUDA cannot fork.
+
+MOST_BYTES = 65536
+GONE = "the forkserver, which starts the measuring processes, has ended"
+
+
+class Child(Protocol):
+    """A running child, with the interface of `subprocess.Popen`."""
+
+    pid: int
+    returncode: int | None
+    stdout: IO[bytes] | None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code, or minus the signal. Raises subprocess.TimeoutExpired."""
+        ...
+
+
+Start = Callable[[Path, Path, Path], Child]
+"""Starts a child from the paths of order, result and log; it leads a process group and writes events to stdout."""
+
+
+class _Birth(msgspec.Struct):
+    order: str
+    result: str
+
+
+class ForkServerChild:
+    """A child of the forkserver, which alone can wait for it and reports its end."""
+
+    def __init__(self, pid: int, stdout: IO[bytes], link: socket.socket) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self.stdout: IO[bytes] | None = stdout
+        self._link = link
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code, or minus the signal that ended it."""
+        if self.returncode is None:
+            # A timeout of 0 would mean something else to a socket.
+            self._link.settimeout(None if timeout is None else max(timeout, 1e-3))
+            try:
+                self.returncode = _receive_number(self._link)
+            except EOFError:
+                # The forkserver has ended, and its children with it.
+                self.returncode = -signal.SIGKILL
+            except TimeoutError as error:
+                raise subprocess.TimeoutExpired("child", timeout or 0.0) from error
+        return self.returncode
+
+
+class ForkServer:
+    """Starts children for one sweep; leaving it ends the forkserver.
+
+    `command` runs the program of the forkserver, with two arguments appended: those of `serve`.
+    """
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command = command
+
+    def __enter__(self) -> Self:
+        self._begin()
+        return self
+
+    def _begin(self) -> None:
+        self._link, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [*self._command, str(theirs.fileno()), str(os.getpid())],
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env=child_environment(),
+                start_new_session=True,
+            )
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._link.close()
+        self._process.kill()
+        self._process.wait()
+
+    def start(self, order: Path, result: Path, log: Path) -> ForkServerChild:
+        """A new child. If the forkserver has ended, a new one is started first."""
+        if self._process.poll() is not None:
+            self._link.close()
+            self._begin()
+        read_end, write_end = os.pipe()
+        message = msgspec.json.encode(_Birth(order=str(order), result=str(result)))
+        self._link.settimeout(None)
+        with log.open("wb") as log_file:
+            try:
+                socket.send_fds(self._link, [message], [write_end, log_file.fileno()])
+                pid = _receive_number(self._link)
+            except (OSError, EOFError) as error:
+                os.close(read_end)
+                raise LoaderprobeError(GONE, hint="check dmesg for the out-of-memory killer") from error
+            finally:
+                os.close(write_end)
+        return ForkServerChild(pid, os.fdopen(read_end, "rb", buffering=0), self._link)
+
+
+def _receive_number(link: socket.socket) -> int:
+    found = link.recv(8, socket.MSG_WAITALL)
+    if len(found) < 8:
+        raise EOFError(GONE)
+    return int(struct.unpack("q", found)[0])
+
+
+def serve(link_fd: int, parent: int, measure: Measure) -> None:
+    """Fork a child for every message, send its process id, wait for it, and send its exit status.
+
+    Returns when the sweep has ended, whose process is `parent`; `link_fd` is the socket to it.
+    """
+    die_with_parent(parent)
+    link = socket.socket(fileno=link_fd)
+    while True:
+        message, fds, _, _ = socket.recv_fds(link, MOST_BYTES, 2)
+        if not message:
+            return
+        birth = msgspec.json.decode(message, type=_Birth)
+        pid = os.fork()
+        if pid == 0:
+            _begin_life(birth, fds, link, measure)
+        # The child leads its process group before its id is sent, so that the group can be ended as a whole.
+        os.setpgid(pid, pid)
+        for fd in fds:
+            os.close(fd)
+        with suppress(BrokenPipeError):  # the sweep has ended; the next receive says so
+            link.sendall(struct.pack("q", pid))
+            _, status = os.waitpid(pid, 0)
+            link.sendall(struct.pack("q", os.waitstatus_to_exitcode(status)))
+
+
+def _begin_life(birth: _Birth, fds: list[int], link: socket.socket, measure: Measure) -> None:
+    """Run the child: its own process group, events to its output, everything else to the log."""
+    server = os.getppid()
+    link.close()
+    os.setpgid(0, 0)
+    events, log = fds[0], fds[1]
+    os.dup2(events, 1)
+    os.dup2(log, 2)
+    code = 1
+    try:
+        code = live(measure, Path(birth.order), Path(birth.result), server)
+    except BaseException:  # noqa: BLE001  # the border of the process: the log gets the last word
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
 
 LOG_LINES = 40
 RAISE_TIME_LIMIT = "raise --time-limit, or check the log for a hang"

@@ -2,13 +2,91 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
-from loaderprobe.measure.pace import Pace
-from loaderprobe.protocols import Clock, Compute, Timed
-from loaderprobe.records.measurement import Segment, WorkerBatches
+from loaderprobe.protocols import Clock, Compute, Evicting, Files, Loader, PageCache, Renewing, Switched, Timed
+from loaderprobe.records.config import RunConfig
+from loaderprobe.records.files import BatchFiles, PartFiles
+from loaderprobe.records.measurement import Access, Mode, Segment, WorkerBatches
+from loaderprobe.records.note import Note
+
+# The duration of a segment.
+
+# Rate times CPU per image settles to 1 to 3 % within 1 to 2 s; three rounds of 0.7 s reach it.
+MIN_SECONDS = 0.7
+MIN_BATCHES = 12
+# Token-bucket devices grant reads in slices: where workers mostly wait for storage, look for longer.
+MIN_SECONDS_BLOCKED = 2.0
+BLOCKED_SHARE = 0.3
+# A slow device gets fewer than 12 steps; over at least this long they still average its noise.
+MAX_SECONDS = 3.0
+MIN_STEPS_OF_SLOW_DEVICE = 3
+# Most steps of a segment: more add no information.
+MOST_BATCHES = 10_000
+# In times of the longest usual segment, when there is an end to waiting; twice that within a period of the workers.
+LONGEST = 4.0
+# Assumed, not measured: wall time of a segment over its timed part: flush, eviction, warming.
+OVERHEAD = 1.6
+# The loader alone, training on it, and as much again for the modes that decide an open verdict.
+SEGMENTS_A_ROUND = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """When a segment may end: a whole multiple of the worker count, enough seconds, enough batches."""
+
+    min_s: float = MIN_SECONDS
+    min_batches: int = MIN_BATCHES
+    max_s: float = MAX_SECONDS
+    multiple: int = 1
+    max_batches: int | None = None
+    """Set where each file may be read only once, to stay cold."""
+
+    def enough(self, steps: int, seconds: float) -> bool:
+        """True when a segment of `steps` steps over `seconds` may end."""
+        if steps >= (MOST_BATCHES if self.max_batches is None else self.max_batches):
+            return True
+        latest_s = LONGEST * self.max_s
+        if seconds >= 2 * latest_s and steps:
+            # So slow that the rest of a period of the workers cannot be waited for.
+            return True
+        if steps % self.multiple:
+            # Batches come in groups: two workers make three in the time of four.
+            return False
+        if seconds >= latest_s and steps:
+            return True
+        if seconds >= self.min_s and steps >= self.min_batches:
+            return True
+        return seconds >= self.max_s and steps >= MIN_STEPS_OF_SLOW_DEVICE
+
+    def expected(self, steps: int, seconds: float) -> int:
+        """The steps at which a segment may end that has taken `steps` in `seconds`, if further ones take as long."""
+        if not seconds or not steps:
+            return steps + 1
+        most = MOST_BATCHES if self.max_batches is None else self.max_batches
+        usual = self._whole(max(self.min_batches, self.min_s * steps / seconds))
+        slow = self._whole(max(MIN_STEPS_OF_SLOW_DEVICE, self.max_s * steps / seconds))
+        latest = LONGEST * self.max_s * steps / seconds
+        return max(steps + 1, min(most, usual, slow, self._whole(latest), math.ceil(2 * latest)))
+
+    def _whole(self, steps: float) -> int:
+        return math.ceil(steps / self.multiple) * self.multiple
+
+    def for_blocked_workers(self) -> Pace:
+        """The pace for workers that spend much of their time waiting for storage."""
+        return replace(self, min_s=max(self.min_s, min(MIN_SECONDS_BLOCKED, self.max_s)))
+
+
+def pace_for(*, workers: int, rounds: int, budget_s: float | None) -> Pace:
+    """The pace that fits a configuration into `budget_s` seconds, but not below the minimum."""
+    max_s = MAX_SECONDS
+    if budget_s is not None:
+        timed_s = budget_s / OVERHEAD
+        max_s = min(MAX_SECONDS, max(MIN_SECONDS, timed_s / (rounds * SEGMENTS_A_ROUND)))
+    return Pace(max_s=max_s, multiple=max(workers, 1))
 
 
 @dataclass(slots=True)
@@ -140,3 +218,248 @@ def blocked_share(records: WorkerBatches) -> float:
     """Share of the workers' wall time spent waiting: wall minus CPU minus run delay."""
     wall = sum(records.wall_ns)
     return 1 - (sum(records.cpu_ns) + sum(records.run_delay_ns)) / wall if wall else 0.0
+
+
+# Brings the files of the next batches into the cache state of a mode, and reports that state.
+
+RESIDENCY_FILES = 256
+RESIDENCY_BYTES = 4 << 30
+"""Most bytes to ask about, because mincore takes a byte per page."""
+MIN_COLD_BATCHES = 3
+# Warm more than the fastest rate of the cores would consume: that rate is estimated from the images so far, and other
+# images (smaller, or of another quality) may be faster.
+WARM_MARGIN = 2.0
+# Evicted ahead of each sample are few large files, of which a sample is a part: what is read ahead ends with its file.
+# The number is assumed.
+MOST_EVICTED_AHEAD = 256
+# In times of what is read ahead: of longer ones, its end is hardly met. Assumed.
+SHORT_SHARD = 8
+# Seconds between checks while waiting for workers to finish the requested batches.
+MOST_REST_NS = 10 * 10**9
+REST_S = 0.002
+# Cold segments of a round, and the rounds that new batches are saved for.
+NEW_ROUNDS = 6
+
+
+@dataclass(slots=True)
+class Readiness:
+    """The state of the data's files before each segment. `take(count)` takes and drops batches."""
+
+    config: RunConfig
+    files: Files | PartFiles | None
+    access: Access
+    loader: Loader
+    cache: PageCache
+    take: Callable[[int], None]
+    pool: int = 0
+    """Batches before the same are repeated; 0 where the files give it."""
+    notes: list[Note] = field(default_factory=list)
+    evicted_at: int = 0
+    """Number of batches taken when files were last evicted."""
+    last_new: int = 0
+    """Number of batches in the last segment that took new ones."""
+    sample_bytes: float | None = None
+    read_ahead_bytes: int | None = None
+    """The most that the kernel reads ahead in a file."""
+    _supply: Literal["pool", "new", "again"] = "pool"
+    _read_whole: bool | None = None
+    """Whether files that are read in parts are made warm by reading them whole; None before it was decided."""
+
+    @property
+    def _base_is_warm(self) -> bool:
+        return self.config.cache == "warm"
+
+    def whole(self) -> Files | None:
+        """The files, where those of each batch are known."""
+        return None if isinstance(self.files, PartFiles) else self.files
+
+    def modes(self) -> tuple[Mode, ...]:
+        """The modes that can be prepared: warm needs files or repeated batches, cached_samples needs files."""
+        modes: frozenset[Mode] = (
+            self.loader.modes() if isinstance(self.loader, Switched) else frozenset({"baseline", "warm"})
+        )  # fmt: skip
+        if self.access == "none" or (self.access == "fresh" and not self._repeats()):
+            modes -= {"warm"}
+        if self.access != "files":
+            modes -= {"cached_samples"}
+        return tuple(sorted(modes))
+
+    def _repeats(self) -> bool:
+        return isinstance(self.loader, Renewing) and self.loader.repeats()
+
+    def exhausted(self, segments: int, pace: Pace, to_flush: int) -> bool:
+        """True when so many cold segments need more new batches than are left."""
+        least = max(pace.multiple, MIN_COLD_BATCHES)
+        batches = segments * (to_flush + self.config.loader.batches_ahead + least)
+        return (
+            self.access == "fresh" and isinstance(self.loader, Renewing) and self.loader.new_left() < batches
+        )  # fmt: skip
+
+    def rest(self, taken: int, clock: Clock) -> None:
+        """Wait until no worker is making a batch: compute alone must not share the cores with them."""
+        end_ns = clock.now_ns() + MOST_REST_NS
+        while isinstance(self.loader, Switched) and not self.loader.still(taken) and clock.now_ns() < end_ns:
+            clock.sleep(REST_S)
+
+    def untimed(self, mode: Mode, to_flush: int) -> int:
+        """Batches to drop after a cold start: in shards and databases the kernel reads ahead."""
+        streams = self.access == "parts" and not self._evicts_ahead
+        return to_flush if streams and mode != "warm" and not self._base_is_warm else 0
+
+    def limit(self, pace: Pace, mode: Mode, untimed: int) -> Pace:
+        """The pace limited so that cold segments read each file once; `untimed` batches come before the timed ones."""
+        if self._base_is_warm or mode == "warm" or self.access == "none":
+            return pace
+        if self.access == "parts" and self._evicts_ahead:
+            return pace  # cold however often the pool comes round
+        least = max(pace.multiple, MIN_COLD_BATCHES)
+        if self.access == "fresh":
+            left = self.loader.new_left() if isinstance(self.loader, Renewing) else 0
+            if left == float("inf"):
+                return pace
+            once = int(left / NEW_ROUNDS) - untimed
+        else:
+            known = self.whole()
+            untimed += self.untimed(mode, self.config.loader.batches_begun)
+            pace = self._whole_shards(pace, untimed)
+            least = max(pace.multiple, MIN_COLD_BATCHES)
+            once = (self.pool or (known.count // self.config.compute.batch_size if known else 0)) - untimed
+            if once < least:
+                self._too_few(once + untimed, untimed + least)
+        once -= once % pace.multiple
+        return replace(pace, max_batches=max(once, least))
+
+    def _whole_shards(self, pace: Pace, untimed: int) -> Pace:
+        """Of short shards, as many batches as one has for each worker.
+
+        What is read ahead ends with its shard, so that it differs from the begin of a segment to its end; it is the
+        same at the same place of the next shard.
+        """
+        if self._evicts_ahead or not (
+            isinstance(self.files, PartFiles) and self.sample_bytes and self.read_ahead_bytes
+        ):
+            return pace
+        sizes, workers = self.files.file_bytes.values(), max(self.config.loader.workers, 1)
+        shard = sum(sizes) / len(sizes)
+        if shard > SHORT_SHARD * self.read_ahead_bytes or shard < 2 * self.sample_bytes:
+            return pace
+        batch_bytes = self.sample_bytes * self.config.compute.batch_size
+        batches = math.ceil(math.ceil(shard / batch_bytes) * workers / pace.multiple) * pace.multiple
+        if (untimed + batches) * batch_bytes > sum(sizes):
+            return pace  # it would begin again within the segment
+        if isinstance(self.loader, Evicting):
+            self.pool = max(self.pool, self.loader.extend_pool(untimed + batches))
+        if untimed + batches > self.pool:
+            return pace
+        return replace(pace, multiple=batches)
+
+    def _too_few(self, batches: int, needed: int) -> None:
+        """Said once, of the segment that needs most."""
+        size, places = self.config.compute.batch_size, [note.code for note in self.notes]
+        note = Note(code="too_few_samples", facts={"samples": batches * size, "needed": needed * size})
+        if note.code not in places:
+            self.notes.append(note)
+        elif float(self.notes[places.index(note.code)].facts["needed"]) < needed * size:
+            self.notes[places.index(note.code)] = note
+
+    def prepare(
+        self, mode: Mode, *, taken: int, pace: Pace, to_flush: int, cpu_s: float, read_bytes: float, cores: float
+    ) -> None:
+        """Make the files of the next segment cold or warm.
+
+        `cpu_s` and `read_bytes` are the CPU time and the bytes from storage per image in a worker so far.
+        """
+        if self.access == "none":
+            return
+        cold = mode != "warm" and not self._base_is_warm
+        self._evict_ahead(cold=cold)
+        if cold:
+            self._make_cold(taken)
+        elif self.access == "parts":
+            self._warm_parts(read_bytes)
+        elif self.access == "fresh":
+            if isinstance(self.loader, Renewing):
+                self.loader.repeat(max(self.last_new, self.config.loader.batches_ahead + to_flush))
+                self._supplied("again")
+        else:
+            self._warm(taken, pace, to_flush, cpu_s, cores)
+
+    def _warm_parts(self, read_bytes: float) -> None:
+        """Read all files, where they are smaller than what the pool's batches read; else make those batches once.
+
+        Of a mapped file the kernel reads some MB around each cold page: batches may read more than all there is.
+        """
+        if self._read_whole is None and isinstance(self.files, PartFiles):
+            total = sum(self.files.file_bytes.values())
+            of_pool = read_bytes * self.pool * self.config.compute.batch_size
+            self._read_whole = total <= min(of_pool, RESIDENCY_BYTES)
+        if self._read_whole and isinstance(self.files, PartFiles):
+            self.cache.warm(self.files.paths)
+            return
+        if isinstance(self.loader, Switched):
+            self.loader.switch("baseline")
+        self.take(self.pool)
+
+    @property
+    def _evicts_ahead(self) -> bool:
+        """True where no sample is to be served by what was read for another."""
+        few = isinstance(self.files, PartFiles) and len(self.files.file_bytes) <= MOST_EVICTED_AHEAD
+        return few and isinstance(self.loader, Evicting) and self.loader.evicts()
+
+    def _evict_ahead(self, *, cold: bool) -> None:
+        if self._evicts_ahead and isinstance(self.files, PartFiles) and isinstance(self.loader, Evicting):
+            self.loader.evict_ahead(self.files.paths if cold else ())
+
+    def _make_cold(self, taken: int) -> None:
+        if self.access == "fresh":
+            if isinstance(self.loader, Renewing):
+                self.loader.take_new()
+                self._supplied("new")
+            return
+        if isinstance(self.loader, Renewing):
+            self.loader.release(taken)
+        if isinstance(self.files, PartFiles):
+            self.cache.evict(self.files.paths)
+        elif self.files is not None:
+            self.cache.evict(self.files.absolute(0, self.files.count))
+
+    def _supplied(self, batches: Literal["new", "again"]) -> None:
+        """Drop the batches that were requested before the loader was switched to others."""
+        if batches != self._supply:
+            self.take(self.config.loader.batches_ahead)
+        self._supply = batches
+
+    def _warm(self, taken: int, pace: Pace, to_flush: int, cpu_s: float, cores: float) -> None:
+        known = self.whole()
+        if known is None:
+            return
+        size = self.config.compute.batch_size
+        steps_needed = self.config.loader.batches_ahead + to_flush + 1 + pace.min_batches
+        # A warm configuration also trains on warm files, for as long as a segment may last.
+        seconds = pace.max_s if self._base_is_warm else pace.min_s
+        at_once = min(max(self.config.loader.workers, 1), cores)
+        most = round(WARM_MARGIN * at_once * seconds / cpu_s) if cpu_s > 0 else known.count
+        images = min(known.count, max(steps_needed * size, most))
+        self.cache.warm(known.absolute(taken * size, images))
+
+    def resident(self, first_batch: int) -> float | None:
+        """Cached share of the next files, or of all files that are read in parts; None when unknown."""
+        if isinstance(self.files, PartFiles):
+            few = sum(self.files.file_bytes.values()) <= RESIDENCY_BYTES
+            return self.cache.resident(self.files.paths) if few else None
+        if self.files is None:
+            return None
+        count = min(RESIDENCY_FILES, self.files.count)
+        ahead = (first_batch + self.config.loader.batches_ahead) * self.config.compute.batch_size
+        return self.cache.resident(self.files.absolute(ahead, count))
+
+    def delivered(self, first_batch: int, batches: int) -> tuple[int | None, int | None]:
+        """(bytes of the files of these batches, bytes of those that were not read since the eviction)."""
+        known, size = self.whole(), self.config.compute.batch_size
+        if known is None or self.access != "files":
+            return None, None
+        first, count = first_batch * size, batches * size
+        delivered = known.delivered_bytes(first, count)
+        if not isinstance(known, BatchFiles):
+            return delivered, None
+        return delivered, known.distinct_bytes(max(0, min(self.evicted_at, first_batch)) * size, first, count)

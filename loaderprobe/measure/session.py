@@ -5,21 +5,290 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Protocol
 
-from loaderprobe.measure.further import CUT_SHORT, NO_TIME, Durations, Part
-from loaderprobe.measure.pace import BLOCKED_SHARE, OVERHEAD, Pace, pace_for
-from loaderprobe.measure.parts import Parts
-from loaderprobe.measure.readiness import Readiness
-from loaderprobe.measure.recorder import Recorder
-from loaderprobe.measure.segments import Steps, blocked_share, flush, load_only, train, train_resident
-from loaderprobe.measure.warm_up import WARM_UP, warm_up
-from loaderprobe.measure.window import WINDOW_WARM_UP, record_window, seconds_wanted
-from loaderprobe.protocols import Files, Switched
+from loaderprobe.errors import LoaderprobeError
+from loaderprobe.measure.further import CUT_SHORT, NO_TIME, Durations, Part, joined
+from loaderprobe.measure.segments import (
+    BLOCKED_SHARE,
+    OVERHEAD,
+    Pace,
+    Readiness,
+    Steps,
+    blocked_share,
+    flush,
+    load_only,
+    pace_for,
+    train,
+    train_resident,
+)
+from loaderprobe.protocols import Clock, Compute, Files, Loader, NextRound, PageCache, Profiling, Switched
 from loaderprobe.records.config import RunConfig
+from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.files import PartFiles
-from loaderprobe.records.measurement import Measurement, Missing, Mode, Segment, Series
-from loaderprobe.records.note import Note
+from loaderprobe.records.measurement import (
+    NO_STEP,
+    Access,
+    Activity,
+    Alternative,
+    ComputeInfo,
+    FirstLap,
+    Measurement,
+    Missing,
+    Mode,
+    Others,
+    Segment,
+    Series,
+    Timeline,
+    WaitSamples,
+    WorkerBatches,
+)
+from loaderprobe.records.note import Note, each_once
+from loaderprobe.records.unavailable import CounterCode, Unavailable
+
+# What a session measures with.
+
+Round = tuple[tuple[Mode, Activity], ...]
+Deciding = Callable[[Measurement, Round], Round]
+UNSEEN = Missing(name="waits", reason=Unavailable(code="workers_not_sampled"))
+
+
+class Disturbance(Protocol):
+    """Sees what other processes do to the machine while something is timed."""
+
+    def begin(self) -> None:
+        """Timing begins."""
+        ...
+
+    def end(self) -> Others | None:
+        """It has ended: what others did since; None where that is not seen."""
+        ...
+
+    def missing(self) -> Sequence[Missing]:
+        """Why it is not seen; nothing where it is."""
+        ...
+
+
+class NotWatched:
+    """Of parts without one."""
+
+    def begin(self) -> None:
+        """Reads nothing."""
+
+    def end(self) -> None:
+        """Has seen nothing."""
+
+    def missing(self) -> Sequence[Missing]:
+        """It was not to be seen."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The independent parts of one measurement."""
+
+    loader: Loader
+    compute: Compute
+    clock: Clock
+    cache: PageCache
+    location: StorageLocation
+    cores_available: float
+    read_devices: Callable[[], int | None]
+    """Bytes that the devices under the data have read so far; None when not visible."""
+    next_round: NextRound
+    deciding: Deciding = lambda _, plan: plan
+    """What of a round decides, where there is no time for all of it."""
+    waits: Callable[[], WaitSamples | Missing] = lambda: UNSEEN
+    """The samples of the workers' waits so far, or why there are none."""
+    disturbance: Disturbance = field(default_factory=NotWatched)
+    """What other processes do meanwhile."""
+
+
+# The first steps of a device, which are slower than those after them.
+
+# The first half dozen steps of a CPU took 1.4 times as long as those after them.
+WARM_UP = Pace(min_s=0.0, min_batches=20, max_s=2.0)
+
+
+def warm_up(on_device: Sequence[Any], config: RunConfig, compute: Compute, clock: Clock, pace: Pace = WARM_UP) -> None:
+    """Train in turn on batches that stay on the device, until it is as fast as later; an emulated one always is."""
+    if compute.info().specified_images_per_s is not None:
+        return
+    if config.compute.compile:
+        # The first step compiles, for minutes.
+        train_resident(on_device, compute, clock, Pace(max_batches=1))
+    train_resident(on_device, compute, clock, pace)
+
+
+# The profiler window of a session: its length, or the reason why there is none.
+
+TIMELINE = "gpu_timeline"
+# The first steps under a profiler are slow, and it may lose their first records.
+WINDOW_WARM_UP = 3
+USUAL_STEPS = 20
+LEAST_STEPS = 5
+# Assumed: seconds for a configuration's timeline. The steps without the profiler take as long again.
+MOST_SECONDS = 45.0
+
+
+def _none(code: CounterCode, **facts: float | str) -> Missing:
+    return Missing(name=TIMELINE, reason=Unavailable(code=code, facts=facts))
+
+
+NOT_ASKED = _none("window_not_asked")
+OF_RANKS = _none("window_of_ranks")
+
+
+def record_window(
+    compute: Compute, config: RunConfig, segments: Sequence[Segment], feed: Callable[[int], Iterator[Any]], *,
+    flushed: int, left_s: float | None, on_stage: Callable[[str], None],
+) -> Timeline | Missing:  # fmt: skip
+    """The window, or the reason why there is none: an error in it does not spoil the measurement.
+
+    `feed(count)` flushes `flushed` batches and gives `count`; `left_s` is what is left of the budget.
+    """
+    step_s = seconds_a_step(segments, "warm" if config.cache == "warm" else "baseline")
+    if not isinstance(compute, Profiling):
+        return why_not_profiled(compute.info())
+    if step_s is None:
+        return _none("window_without_steps")
+    if left_s is not None and left_s <= 0:
+        return _none("window_without_time")
+    limit_s = MOST_SECONDS if left_s is None else min(MOST_SECONDS, left_s / 2)
+    steps = window_steps(config, step_s, flushed, limit_s)
+    if isinstance(steps, Missing):
+        return steps
+    on_stage("profiler window")
+    try:
+        return compute.profile(feed, steps=steps, warm_up=WINDOW_WARM_UP, batch_size=config.compute.batch_size)
+    except Exception as error:  # noqa: BLE001  # a profiler's trouble must not cost the measurement
+        why = error.message if isinstance(error, LoaderprobeError) else f"{type(error).__name__}: {error}"
+        return _none("window_failed", error=why)
+
+
+def why_not_profiled(info: ComputeInfo) -> Missing:
+    """The reason for a compute that records no kernels."""
+    if info.name == NO_STEP:
+        return _none("window_without_gpu")
+    if info.specified_images_per_s is not None:
+        return _none("window_emulated")
+    if info.name == "step":
+        return _none("window_own_step")
+    return _none("window_other_device", device=info.device)
+
+
+def seconds_wanted(compute: Compute, config: RunConfig, segments: Sequence[Segment], flushed: int) -> float:
+    """Seconds for a window of the usual length and as many steps before it; 0 where there will be none."""
+    step_s = seconds_a_step(segments, "warm" if config.cache == "warm" else "baseline")
+    if not isinstance(compute, Profiling) or step_s is None:
+        return 0.0
+    steps = max(USUAL_STEPS, 2 * config.loader.batches_ahead) + flushed + WINDOW_WARM_UP
+    return min(MOST_SECONDS, 2 * steps * step_s)
+
+
+def seconds_a_step(segments: Sequence[Segment], mode: Mode) -> float | None:
+    """Of the last segment that trained from the loader in this mode; None without one."""
+    trained = [s for s in segments if s.activity == "training" and s.mode == mode and s.steps]
+    if not trained:
+        return None
+    last = trained[-1]
+    return (max(last.closed_ns, *last.finished_ns[-1:], 0) - last.begin_ns[0]) / last.steps / 1e9
+
+
+def window_steps(config: RunConfig, step_s: float, flushed: int, limit_s: float) -> int | Missing:
+    """Steps of the window: more than the batches made ahead, and as many as usual where time allows.
+
+    A window of fewer than twice the batches ahead would use them up and look compute-bound. Returns the reason
+    when so many steps would take longer than `limit_s`; `flushed` batches and the warm-up go before them.
+    """
+    least = max(LEAST_STEPS, 2 * config.loader.batches_ahead)
+    usual = max(USUAL_STEPS, least)
+    fit = int(limit_s / step_s) - flushed - WINDOW_WARM_UP if step_s > 0 else usual
+    if fit < least:
+        needed_s = (least + flushed + WINDOW_WARM_UP) * step_s
+        return _none("window_too_long", steps=least, needed_s=needed_s, limit_s=limit_s)
+    return min(usual, fit)
+
+
+# What is seen of one configuration, kept until it is a `Measurement`.
+
+
+@dataclass(slots=True)
+class Recorder:
+    """Segments, notes and the start of one configuration.
+
+    A session that drives the loader feeds it, and so does one that only watches a training. Times are ns of one clock.
+    """
+
+    config: RunConfig
+    access: Access = "files"
+    first_lap: FirstLap | None = None
+    sample_bytes: float | None = None
+    alternatives: tuple[Alternative, ...] = ()
+    images: bool = True
+    """False when batches hold no images."""
+    earlier: Measurement | None = None
+    """What was measured of this configuration before, which is continued."""
+    joins: bool = True
+    """False where the measurements of several ranks are joined before that with the earlier one, which is of all."""
+    segments: list[Segment] = field(init=False, default_factory=list)
+    notes: list[Note] = field(init=False, default_factory=list)
+    timeline: Timeline | Missing = field(init=False, default=NOT_ASKED)
+    _started_utc: str = field(init=False)
+    _started_ns: int = field(init=False)
+    _first_batch_s: float = field(init=False, default=0.0)
+
+    @property
+    def rounds_before(self) -> int:
+        """Rounds of the earlier measurement."""
+        return 1 + max(each.round for each in self.earlier.segments) if self.earlier else 0
+
+    def begin(self, now_ns: int) -> None:
+        """The loader is asked for its first batch."""
+        self._started_utc = datetime.now(UTC).isoformat(timespec="seconds")
+        self._started_ns = now_ns
+
+    def got_first_batch(self, now_ns: int) -> None:
+        """It came, which is part of no rate."""
+        self._first_batch_s = self.seconds(now_ns)
+
+    def seconds(self, now_ns: int) -> float:
+        """Since the beginning."""
+        return (now_ns - self._started_ns) / 1e9
+
+    def measurement(
+        self, now_ns: int, *, compute: ComputeInfo, worker_batches: WorkerBatches, waits: WaitSamples | Missing,
+        modes: tuple[Mode, ...], cores_available: float, storage_counts_reads: bool, storage_kind: str,
+        series: Sequence[Series] = (), missing: Sequence[Missing] = (),
+    ) -> Measurement:  # fmt: skip
+        """All so far, with what was measured before. `modes` are those that this loader can be measured in."""
+        unseen = [each for each in (self.timeline, waits) if isinstance(each, Missing)]
+        found = Measurement(
+            config=self.config,
+            compute=compute,
+            started_utc=self._started_utc,
+            first_batch_s=self._first_batch_s,
+            segments=tuple(self.segments),
+            worker_batches=worker_batches,
+            series=tuple(series),
+            missing=(*missing, *unseen),
+            cores_available=cores_available,
+            storage_counts_reads=storage_counts_reads,
+            storage_kind=storage_kind,
+            access=self.access,
+            first_lap=self.first_lap,
+            sample_bytes=self.sample_bytes,
+            waits=None if isinstance(waits, Missing) else waits,
+            images=self.images,
+            modes=modes,
+            alternatives=self.alternatives,
+            timeline=None if isinstance(self.timeline, Missing) else self.timeline,
+            notes=each_once(self.notes),
+            wall_s=self.seconds(now_ns),
+        )
+        return joined(self.earlier, found) if self.earlier and self.joins else found
+
 
 # Not timed: a device is slow in its first step after idling, and after a flush the loader has no batch ready. One wait
 # of 200 ms made training of 8 steps of 150 ms look 14 % slower than it is.

@@ -9,8 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 from loaderprobe.protocols.machine import Clock
 from loaderprobe.protocols.ranks import Crew, SharedStore
 from loaderprobe.records.config import ComputeSpec, LoaderSpec
-from loaderprobe.records.measurement import ComputeInfo
-from loaderprobe.records.timeline import Timeline
+from loaderprobe.records.measurement import ComputeInfo, Timeline
 
 
 class MakeModel(Protocol):

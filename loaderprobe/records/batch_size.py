@@ -9,8 +9,8 @@ from typing import Literal
 from loaderprobe.errors import BadValue
 from loaderprobe.records.checks import check_at_least
 from loaderprobe.records.diagnosis import Findings
+from loaderprobe.records.environment import SCHEMA_VERSION, Origin
 from loaderprobe.records.layers import Milliseconds
-from loaderprobe.records.origin import SCHEMA_VERSION, Origin
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Interval
 

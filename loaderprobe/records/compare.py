@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from loaderprobe.records.config import RunConfig
-from loaderprobe.records.environment import Environment
-from loaderprobe.records.origin import SCHEMA_VERSION, Origin
+from loaderprobe.records.environment import SCHEMA_VERSION, Environment, Origin
 from loaderprobe.records.verdict import Cause, Interval, Side
 
 COMPARE_SCHEMA = "loaderprobe/compare"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from loaderprobe.errors import BadValue
-from loaderprobe.records.origin import SCHEMA_VERSION, Origin
+from loaderprobe.records.environment import SCHEMA_VERSION, Origin
 from loaderprobe.records.verdict import Interval
 
 DEVICES_SCHEMA = "loaderprobe/devices"

@@ -1,14 +1,32 @@
-"""What `loaderprobe.diagnose` finds out about one loader."""
+"""What is found out about a loader or a training script of one's own, measured or only watched."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-from loaderprobe.records.config import CacheState
+from loaderprobe.records.bandwidth import StorageCeiling
+from loaderprobe.records.config import CacheState, RunConfig
+from loaderprobe.records.environment import SCHEMA_VERSION, Origin
+from loaderprobe.records.files import UnknownFiles
+from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.note import Note
-from loaderprobe.records.origin import SCHEMA_VERSION, Origin
+from loaderprobe.records.ranks import Apart
 from loaderprobe.records.unavailable import Unavailable
-from loaderprobe.records.verdict import Advice, Cause, Evidence, FilesWere, Interval, Rates, Reason, Side, Speedups
+from loaderprobe.records.verdict import (
+    Advice,
+    Bound,
+    Cause,
+    Evidence,
+    FilesWere,
+    Interval,
+    Rates,
+    Reason,
+    Side,
+    Speedups,
+)
+
+# What `loaderprobe.diagnose` finds out about one loader.
 
 DIAGNOSIS_SCHEMA = "loaderprobe/diagnosis"
 
@@ -61,3 +79,207 @@ class Findings:
     """CPU time of the measuring itself, as a share of what a batch takes in its worker."""
     wall_s: float
     """Of the measurement, without learning which files there are."""
+
+
+# A function of the user's that makes a loader, by which each rank makes its own, and what was measured of it.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnLoader:
+    """A function without arguments that returns a loader, or a loader and a step."""
+
+    name: str
+    """As it was typed: `train.py:make_loader`, `package.module:make_loader`."""
+    folder: str
+    """Where its module is looked for first; absolute."""
+    module: str
+    function: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFound:
+    """What is known of a whole data set from the batches that were looked at."""
+
+    hidden: UnknownFiles | None
+    """Why its files are not known."""
+    size_bytes: float | None
+    """Of all files; None when that is not known."""
+    root: str
+    """Where all the files seen are, if that is no place for everything; else empty."""
+    samples: int | None = None
+    """None when its length is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnMeasured:
+    """What the child of a rank returns; of rank 0 it is what all measured."""
+
+    config: RunConfig
+    """As it was asked for: the loader's own settings are in the measurement's."""
+    measurement: Measurement
+    data: DataFound
+    with_step: bool
+    ceiling: StorageCeiling | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """What one rank takes of the data set, as far as that is seen from its first batches."""
+
+    batch_size: int
+    workers: int
+    prefetch_factor: int
+    files: tuple[int, ...]
+    """A hash of the name of each file behind them; empty where these are not known."""
+    first: int | None
+    """A hash of the content of the first batch; None where nothing in it can be hashed, or another is the same."""
+    whole: bool
+    """True where the sampler goes through the whole data set."""
+    exchanges: bool = False
+    """True where the step exchanges gradients in a way that can be switched off."""
+
+
+# What `loaderprobe run` asks of the processes that a command starts, and what each of them has seen.
+
+WhyNot = Literal[
+    "no_loader",
+    "script_error",
+    "several_processes",
+    "no_backward",
+    "too_few_steps",
+    "no_such_loader",
+    "other_thread",
+    "ranks",
+    "ranks_apart",
+    "follows",
+    "another_process",
+    "begun_each_batch",
+    "refused",
+    "not_seen_again",
+    "ended_early",
+]
+"""Why a process that iterated a DataLoader, or made a backward pass, has no verdict. ranks: they do not use
+torch.distributed. ranks_apart: they are not measured together. several_processes: they train, and nothing has joined
+them. follows: rank 0 speaks for this rank, and keeps the verdict if there is one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttachRequest:
+    """What to do in a training script."""
+
+    run: str
+    """Absolute path of the directory for the result."""
+    scratch: str
+    """Absolute path of a directory in which the processes leave word."""
+    command: str
+    """For the report."""
+    budget_s: float | None
+    """None: as long as the steps ask for."""
+    cache: CacheState = "cold"
+    watch: bool = False
+    """Change nothing, and estimate."""
+    after_steps: int = 8
+    """Steps that are left alone first: they compile, choose algorithms and import."""
+    loader: int | None = None
+    """The number of the loader to measure; None chooses by backward passes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenLoader:
+    """One DataLoader of a script, in all its epochs."""
+
+    number: int
+    dataset: str
+    """Its class."""
+    batch_size: int | None
+    workers: int
+    batches: int
+    """That the script took before the measurement."""
+    backward_passes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenOutside:
+    """A training without a DataLoader, as its thread was seen: an estimate."""
+
+    steps: int
+    step_s: float
+    """Mean; steps ten times as long as the usual one are left out."""
+    timed: int
+    """Further steps, in which the functions that the loop calls were timed."""
+    place: str
+    """The one with most time, of those that lead neither to the model nor to the optimizer; empty for none."""
+    share: float
+    """What it takes of a step, 0 to 1."""
+    share_off: float
+    """Half the 95 % interval of that, as the timed steps vary."""
+    running_share: float | None
+    """Of all samples of what the thread waits for; None where that cannot be seen, as in the next."""
+    storage_share: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attached:
+    """What one process did and saw."""
+
+    pid: int
+    loaders: tuple[SeenLoader, ...]
+    why_not: WhyNot | None
+    """None where there is a verdict."""
+    detail: str = ""
+    """An error's own words; of `ranks` and `several_processes`, how many there are."""
+    hint: str = ""
+    saved: tuple[str, ...] = ()
+    """Files that the script made while it was measured; they hold nothing of use."""
+    apart: Apart | None = None
+    """Set with `ranks_apart`."""
+    endangered: str = ""
+    """The file before which the script was stopped; empty where it was stopped for the verdict."""
+    outside: SeenOutside | None = None
+    """Set where training takes no batches from a DataLoader, and was looked at for long enough."""
+
+
+# What was seen of a training that nothing changed, interval after interval.
+
+WATCH_SCHEMA = "loaderprobe/watch"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchedInterval:
+    """Some seconds of training."""
+
+    begin_s: float
+    """Since the first batch."""
+    seconds: float
+    steps: int
+    images_per_s: float
+    """Over the steps alone: validation, checkpoints and pauses are left out."""
+    input_wait_fraction: float
+    worker_cpu_fraction: float | None
+    """Of the workers' time while they make batches, as are the next two; None without a record of it."""
+    worker_blocked_fraction: float | None
+    """Neither computing nor waiting for a core: for storage, a network, a lock."""
+    read_bytes_per_s: float | None
+    """From storage, by the workers."""
+    bound: Bound | None
+    """Estimated; None where the interval has too few steps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchReport:
+    """A training, watched from its beginning to its end."""
+
+    schema: str = WATCH_SCHEMA
+    schema_version: int = SCHEMA_VERSION
+    origin: Origin
+    loader: str
+    """Class of its data set."""
+    workers: int
+    batch_size: int
+    intervals: tuple[WatchedInterval, ...]
+    bound: Bound | None
+    """Over the last intervals together; None where there were too few steps."""
+    on_gpu: bool
+    """True where steps end later than the loop sees, so that no verdict follows."""
+    overhead_s: float
+    """CPU time of the training thread that watching took."""

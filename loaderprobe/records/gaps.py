@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from loaderprobe.errors import LoaderprobeError
-from loaderprobe.records.timeline import Rejected
+from loaderprobe.records.measurement import Rejected
 from loaderprobe.records.unavailable import Unavailable
 
 GapCause = Literal["communication", "input", "copy", "loader", "sync", "launch", "device", "other"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from loaderprobe.records.origin import SCHEMA_VERSION, Origin
+from loaderprobe.records.environment import SCHEMA_VERSION, Origin
 
 LAYERS_SCHEMA = "loaderprobe/layers"
 LAST_CALL = 99

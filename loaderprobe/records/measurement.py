@@ -2,18 +2,257 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from loaderprobe.errors import BadValue
 from loaderprobe.records.checks import check_at_least, check_equal_lengths, check_order
 from loaderprobe.records.config import RunConfig
-from loaderprobe.records.first_lap import FirstLap
 from loaderprobe.records.note import Note
-from loaderprobe.records.rank_seen import RankSeen
-from loaderprobe.records.timeline import Timeline
 from loaderprobe.records.unavailable import Unavailable
-from loaderprobe.records.waits import WaitSamples
+
+# What the threads of a loader were seen doing, at random moments. Raw samples; nothing here is derived.
+
+WaitKind = Literal[
+    "running", "storage", "metadata", "network", "lock", "sleep", "pipe", "memory", "uninterruptible", "other"
+]
+"""running: on a core or waiting for one. storage: for a read, or for a page of a mapped file. metadata: for open,
+stat, or a listing. network: on a socket. lock: in futex or a file lock, while no thread of the process works. sleep.
+pipe: between processes. memory: for the kernel to free memory. uninterruptible: in the kernel, where it does not say
+for what (state letter D alone). other: anything else."""
+
+WAIT_KINDS: tuple[WaitKind, ...] = get_args(WaitKind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitSamples:
+    """Moments at which each worker was looked at: columns of equal length, in order of time.
+
+    A worker whose own thread waits for other threads of its process counts as what those do.
+    """
+
+    time_ns: tuple[int, ...]
+    """On the clock of the segments."""
+    worker: tuple[int, ...]
+    """Number of the worker, from 0; 0 for the serial loader."""
+    kind: tuple[int, ...]
+    """Index into `WAIT_KINDS`."""
+    subject: tuple[int, ...]
+    """Index into `subjects`; -1 where it is not known for what."""
+    subjects: tuple[str, ...]
+    """Paths of files, locked ones too, and peers (`10.0.0.5:443`); of other waiting the device, the system call or the
+    function of the kernel. The first 2000."""
+    letters_only: Unavailable | None
+    """Why system calls could not be read, at the end: kinds come from the state's letter and the kernel's function,
+    where that is known, else they are `uninterruptible` and `other`; no file or peer is known. None where they were."""
+    cpu_ns: int
+    """CPU time that the sampler took since it began to look."""
+    wall_ns: int
+    """Time over which it took that."""
+
+    def __post_init__(self) -> None:
+        check_equal_lengths("samples of waits", self, ("time_ns", "worker", "kind", "subject"))
+        least = {"time_ns": 0, "worker": 0, "kind": 0, "subject": -1, "cpu_ns": 0, "wall_ns": 0}
+        check_at_least("samples of waits", self, least)
+        last = max(self.kind, default=0), max(self.subject, default=-1)
+        if last[0] >= len(WAIT_KINDS) or last[1] >= len(self.subjects):
+            raise BadValue("samples of waits: one is of a kind or a subject that is not there")
+
+
+# The first batches of a loader of one's own: what they cost, and what the same batches cost once more.
+
+TIME_AGAIN = 0.6
+"""Batches that take less than this share of the time when they are made again were kept, in part at least."""
+LEAST_SAVED_S = 0.05
+"""Of the workers in all: less than this is no more than noise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstLap:
+    """The first batches of a loader of one's own, taken while its files were as found and its data set was new.
+
+    Sums over the batches, the first of each worker left out.
+    """
+
+    images: int
+    wall_s: float
+    """Of the workers, as are the other times; without the time that they waited for a core."""
+    cpu_s: float
+    read_bytes: int
+    """From storage."""
+    called_bytes: int
+    """Returned by read calls, from storage, memory or a pipe."""
+    again_wall_s: float
+    """Of the same batches made once more, after their files had been evicted as far as they are known."""
+    again_cpu_s: float
+    again_read_bytes: int
+
+    def __post_init__(self) -> None:
+        check_at_least("first batches", self, dict.fromkeys(self.__dataclass_fields__, 0))
+
+    @property
+    def saved_s(self) -> float:
+        """Worker time that making the batches again took less."""
+        return self.wall_s - self.again_wall_s
+
+    @property
+    def quicker(self) -> bool:
+        """True when samples were kept, in part at least: made again they take much less, and more than noise."""
+        return self.again_wall_s < TIME_AGAIN * self.wall_s and self.saved_s >= LEAST_SAVED_S
+
+
+# What one of several ranks saw of a measurement.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankSeen:
+    """What one of several ranks saw, by its own clock. Columns have an entry a segment of the measurement."""
+
+    rank: int
+    node: int
+    host: str
+    device: str
+    """The GPU's UUID; empty without one."""
+    cores: float
+    """Available to it: those of its node, or of its affinity, shared evenly."""
+    span_ns: tuple[int, ...]
+    """From the first step of a segment to the end of its last, or of the device."""
+    input_ns: tuple[int, ...]
+    """In `next()`, mean of the steps."""
+    meet_ns: tuple[int, ...]
+    """Waiting for the other ranks, with a batch in hand; mean of the steps of a `loader_only` segment, 0 elsewhere."""
+    steps: tuple[int, ...]
+    """The same on all ranks, except where each was alone."""
+    delivered_bytes: tuple[int | None, ...]
+    disk_bytes: tuple[int | None, ...]
+    """None on all ranks of a node but its first."""
+    service_ns: tuple[int, ...]
+    """Wall time in a worker of batches of the `alone` segments, in order; at most MOST_SERVICES."""
+    read_bytes: tuple[int | None, ...] = ()
+    """From storage, by the rank's workers for the batches of each segment: whether it was cold, or warm, on each rank.
+    None where reads are not counted; empty where that was not kept."""
+
+    def __post_init__(self) -> None:
+        check_equal_lengths(f"rank {self.rank}", self, COLUMNS, optional=("read_bytes",))
+
+
+COLUMNS = ("span_ns", "input_ns", "meet_ns", "steps", "delivered_bytes", "disk_bytes", "read_bytes")
+"""With an entry a segment."""
+MOST_SERVICES = 128
+
+
+# What a GPU and its host did in one short window, record by record. Nothing here is derived.
+
+DeviceKind = Literal["kernel", "h2d", "d2h", "d2d", "memset"]
+"""What the device did: a kernel, a copy from host to device, back, or within it, or filling memory."""
+
+CallKind = Literal["launch", "sync"]
+"""launch: puts work on a stream. sync: blocks the host until the device is there (synchronising, a copy that
+stages pageable memory, freeing)."""
+
+_COMMUNICATION = re.compile(r"nccl|rccl", re.IGNORECASE)
+
+
+def communicates(name: str) -> bool:
+    """Whether a kernel exchanges data with other GPUs, by its name: NCCL's, and AMD's RCCL."""
+    return _COMMUNICATION.search(name) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceRecords:
+    """Columns of equal length, one entry for each kernel, copy and fill on one GPU, ordered by their begin."""
+
+    kind: tuple[DeviceKind, ...]
+    name: tuple[int, ...]
+    """Index into `Timeline.names`."""
+    begin_ns: tuple[int, ...]
+    end_ns: tuple[int, ...]
+    stream: tuple[int, ...]
+    correlation: tuple[int, ...]
+    """Of the host call that issued it; all kernels of a CUDA graph share one."""
+    loader: tuple[bool, ...]
+    """Issued to make batches (decoding, augmenting on the GPU), not to train."""
+    occupancy: tuple[float | None, ...]
+    """Estimated share of an SM's warps that are active, 0 to 1; None where it cannot be computed, and for copies."""
+    blocks_per_sm: tuple[float | None, ...]
+    """Blocks of the kernel over the number of SMs; None for copies."""
+
+    def __post_init__(self) -> None:
+        check_equal_lengths("device records", self, tuple(self.__dataclass_fields__))
+        check_at_least("device records", self, {"name": 0})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostCalls:
+    """Columns of equal length, one entry for each call of the CUDA runtime or driver that counts."""
+
+    kind: tuple[CallKind, ...]
+    name: tuple[int, ...]
+    """Index into `Timeline.names`."""
+    begin_ns: tuple[int, ...]
+    end_ns: tuple[int, ...]
+    correlation: tuple[int, ...]
+    training: tuple[bool, ...]
+    """Made by a thread that trains: the training thread, or autograd's. Launches count whoever made them, syncs only
+    where they hold up the training."""
+
+    def __post_init__(self) -> None:
+        check_equal_lengths("host calls", self, tuple(self.__dataclass_fields__))
+        check_at_least("host calls", self, {"name": 0})
+
+
+RejectedCode = Literal["no_stamp", "backwards", "outside", "too_early", "cut"]
+"""Without a valid time; ended before it began; outside the window; began before it was launched; overlapped the next
+record of its stream, and was cut there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejected:
+    """Records of the profiler that cannot be true, and so were not kept."""
+
+    reason: RejectedCode
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """One profiler window of whole training steps, outside every timed segment; or one cut from a recorded trace.
+
+    Times are Unix nanoseconds. At the ends of a window that is cut from a trace the device may be busy.
+    """
+
+    device: str
+    steps: int
+    batch_size: int
+    begin_ns: int
+    """The device was idle here: it had been waited for."""
+    end_ns: int
+    """The device had finished the last step."""
+    wait_begin_ns: tuple[int, ...]
+    wait_end_ns: tuple[int, ...]
+    """When the training thread was inside `next()` of the loader."""
+    step_begin_ns: tuple[int, ...]
+    names: tuple[str, ...]
+    records: DeviceRecords
+    calls: HostCalls
+    rejected: tuple[Rejected, ...]
+    launches: int
+    """Calls that should have left a record of the device."""
+    launches_without_record: int
+    plain_ns: int
+    """What as many steps took just before, in the same way, without the profiler."""
+    plain_wait_ns: int = 0
+    """How much of that the training thread was inside `next()`."""
+    clock_shift_ns: int = 0
+    """By how much the host's clocks moved against each other during the window."""
+
+    def __post_init__(self) -> None:
+        check_equal_lengths("timeline", self, ("wait_begin_ns", "wait_end_ns"))
+        check_at_least("timeline", self, dict.fromkeys(("steps", "launches", "launches_without_record"), 0))
+        if max((*self.records.name, *self.calls.name), default=-1) >= len(self.names):
+            raise BadValue("timeline: a record has a name that is not there")
+
 
 Mode = Literal[
     "baseline", "warm", "cached_samples", "no_transport", "resident", "no_exchange", "exchange", "one_thread"

@@ -2,14 +2,187 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+import re
+from dataclasses import dataclass, field
+from datetime import date
 from typing import Literal
 
-from loaderprobe.records.lock_step import LockStep
+from loaderprobe.errors import BadValue
+from loaderprobe.records.environment import SCHEMA_VERSION
 from loaderprobe.records.note import Note
-from loaderprobe.records.origin import SCHEMA_VERSION
-from loaderprobe.records.plan_curves import CacheCurves, RampStep
-from loaderprobe.records.plan_reason import PlanPart, PlanReason
+from loaderprobe.records.verdict import Interval
+
+# Curves beside a storage plan: the measured ladder, and what caches do in general.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RampStep:
+    """One step of the measured ladder."""
+
+    readers: int
+    files_per_s: float
+    bytes_per_s: float
+    """Delivered to the readers."""
+    p50_s: float | None
+    """Median time of one file; None where files were not timed one by one."""
+    p99_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeEpochs:
+    """The share of reads that reach storage in epoch 1, 2, ..., where each node's cache holds the whole set."""
+
+    nodes: int
+    cold: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheHits:
+    """What a node's cache that holds this share of the set answers in the end."""
+
+    share: float
+    lru: float
+    """Where the least recently used files leave it."""
+    page: Interval
+    """The kernel's page cache, by what was measured of it."""
+    pinned: float
+    """Where a fixed part of the files stays."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheCurves:
+    """Caches in general, for the nodes of this plan: no figure of a run is in them."""
+
+    epochs: tuple[NodeEpochs, ...]
+    sizes: tuple[CacheHits, ...]
+
+
+# Why a part of a storage plan is not made.
+
+PlanPart = Literal[
+    "measured_storage", "rank_storage", "cold_opens", "workers", "cores", "reads_in_flight", "stragglers", "lock_step"
+]  # fmt: skip
+"""What a plan may have to leave out, in the order in which that is said."""
+PlanReasonCode = Literal[
+    "not_measured",
+    "files_in_memory",
+    "ceiling_not_measured",
+    "ladder_not_measured",
+    "ladder_from_memory",
+    "reads_unproved",
+    "reads_not_cold",
+    "ranks_not_storage",
+    "opens_not_measured",
+    "opens_from_memory",
+    "opens_unproved",
+    "opens_from_memory_after_drop",
+    "read_not_timed",
+    "read_in_shard_not_timed",
+    "no_worker_times",
+    "file_wait_unknown",
+    "bandwidth_without_workers",
+    "bandwidth_without_steps",
+    "steps_of_another",
+    "steps_of_ranks",
+    "steps_not_recorded",
+    "too_few_steps",
+    "fewer_steps_than_ranks",
+    "batches_not_timed",
+    "too_few_batches",
+    "bandwidth_without_batches",
+    "trace_without_workers",
+    "trace_without_storage",
+    "accelerator_waited",
+    "only_a_cpu",
+    "unavailable",
+    "reported",
+]
+"""What is in the way. `unavailable`: what the storage's measurement lacks; the last is what is wrong with what was
+asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanReason:
+    """Why a part of a plan, or the whole of it, is not made."""
+
+    code: PlanReasonCode
+    facts: dict[str, float | str] = field(default_factory=dict)
+    """What the sentence quotes: shares are 0 to 1. `files` is what they were; with `reported` the `reason`,
+    with `unavailable` the facts of what is, its code under `because`."""
+    sentence: str = field(default="", compare=False)
+    """The reason in words; added where the plan leaves the program."""
+
+
+def reported(reason: str) -> PlanReason:
+    """What is wrong with what was asked for."""
+    return PlanReason(code="reported", facts={"reason": reason})
+
+
+# What it costs ranks to take each step together: a replay of measured batches for more ranks.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefetchCost:
+    """The same ranks with one prefetch factor."""
+
+    prefetch_factor: int
+    """0 for the serial loader."""
+    alone_s: float
+    """Mean step of a rank that waits for no other."""
+    step_s: float
+    """Mean step of all ranks together."""
+    cost: Interval
+    """`step_s` over `alone_s`, with a range that holds 90 %, by bootstrap over the measured batches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockStep:
+    """What waiting for each other costs so many ranks, at several prefetch factors."""
+
+    asked: int
+    """Ranks that are asked for."""
+    ranks: int
+    """Ranks that were replayed: no more than batches were measured. Of more the cost is at least that."""
+    measured_ranks: int
+    """Ranks that the batches were measured on."""
+    batches: int
+    mean_s: float
+    """Of one batch in its worker."""
+    longest_s: float
+    workers: int
+    """Of one rank."""
+    prefetch_factor: int
+    """As measured."""
+    compute_s: float
+    """A step of the accelerator."""
+    costs: tuple[PrefetchCost, ...]
+    """By prefetch factor; empty where storage is saturated."""
+    advised: int | None = None
+    """The smallest prefetch factor that is within 2 % of the best, where that gains at least 5 %."""
+    correlation: float | None = None
+    """Between ranks, of the times of batches at the same place; None for one rank."""
+    slow_rank: int | None = None
+    """A rank whose input was found to be slower: it is replayed once, with batches of its own."""
+    slow_host: str = ""
+    """A host whose ranks were found to be slower: they are replayed once, with batches of their own."""
+    saturated: bool = False
+    """True where the measured ranks took all that a shared storage gives: it is never idle, so waiting costs
+    nothing there."""
+    measured_cost: float | None = None
+    """Over one rank alone, without compute, as the measured ranks showed it."""
+    replayed_cost: float | None = None
+    """The same by the replay."""
+
+    @property
+    def at_least(self) -> bool:
+        """True when more ranks are asked for than batches can show."""
+        return self.asked > self.ranks
+
+    def at(self, prefetch_factor: int) -> PrefetchCost | None:
+        """The cost with this prefetch factor."""
+        return next((each for each in self.costs if each.prefetch_factor == prefetch_factor), None)
+
 
 PLAN_SCHEMA = "loaderprobe/plan"
 
@@ -288,3 +461,112 @@ class PlanReport:
     def need(self, name: NeedName) -> Need | None:
         """The need of this name; None where it is refused."""
         return next((need for need in self.needs if need.name == name), None)
+
+
+# What a kind of storage promises: an entry of the catalogue, its limits as published, with date and source.
+
+StorageFamily = Literal["block", "file", "parallel", "object", "design"]
+"""design: a reference design that names rates, not a product."""
+LimitName = Literal["read_bytes_per_s", "opens_per_s", "requests_per_s"]
+
+STALE_AFTER_MONTHS = 12
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,40}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amount:
+    """A limit that depends on the size that is bought: base + per_unit x size, up to at_most."""
+
+    base: float = 0.0
+    per_unit: float = 0.0
+    at_most: float | None = None
+    least_size: float = 0.0
+    """It is published for sizes from here on."""
+    most_size: float | None = None
+    """To here; None: for all larger ones."""
+
+    def __post_init__(self) -> None:
+        _check_numbers("a limit", self.base, self.per_unit, self.at_most, self.least_size, self.most_size)
+        if not self.base + self.per_unit > 0:
+            raise BadValue("a limit of the catalogue is 0")
+
+    def at(self, size: float) -> float | None:
+        """The limit at this size; None where it is not published."""
+        if size < self.least_size or (self.most_size is not None and size > self.most_size):
+            return None
+        value = self.base + self.per_unit * size
+        return value if self.at_most is None else min(value, self.at_most)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tier:
+    """A variant of an entry that differs in bandwidth, named ENTRY-TIER."""
+
+    name: str
+    read_bytes_per_s_per_unit: float
+    least_size: float = 0.0
+    client_bytes_per_s: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_numbers("a tier", self.read_bytes_per_s_per_unit, self.least_size, self.client_bytes_per_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogueEntry:
+    """The published limits of one kind of storage. Bytes/s, operations/s, seconds."""
+
+    name: str
+    family: StorageFamily
+    unit: str
+    """Of the size that is bought: `TiB`, `prefix`; empty where no limit depends on a size."""
+    least_size: float = 0.0
+    most_size: float | None = None
+    tiers: tuple[Tier, ...] = ()
+    """Where there are any, they give the bandwidth."""
+    read_bytes_per_s: Amount | None = None
+    """None: not published."""
+    opens_per_s: Amount | None = None
+    requests_per_s: Amount | None = None
+    client_bytes_per_s: float | None = None
+    """What a single client gets at most."""
+    latency_s: tuple[float, float] | None = None
+    """Of one small read, at best and typically."""
+    at_least: tuple[LimitName, ...] = ()
+    """Limits that are a promise and no maximum."""
+    read_on: str
+    """Day on which the source was read, ISO 8601."""
+    source: str
+    second_hand: str = ""
+    """What was read on a page that cites the vendor only."""
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name) or not all(_NAME.fullmatch(f"t{tier.name}") for tier in self.tiers):
+            raise BadValue(f"catalogue: {self.name!r} is no name (small letters, digits and -)")
+        if not self.source:
+            raise BadValue(f"catalogue: {self.name} has no source")
+        _check_numbers(self.name, self.least_size, self.most_size, self.client_bytes_per_s, *(self.latency_s or ()))
+        try:
+            date.fromisoformat(self.read_on)
+        except ValueError as error:
+            raise BadValue(f"catalogue: {self.name} was read on {self.read_on!r}, which is no date") from error
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What `--storage` takes: the name, or one for each tier."""
+        return tuple(f"{self.name}-{tier.name}" for tier in self.tiers) or (self.name,)
+
+    def tier(self, name: str) -> Tier | None:
+        """The tier that one of `names` means."""
+        return next((tier for tier in self.tiers if name == f"{self.name}-{tier.name}"), None)
+
+    def stale(self, today: date) -> bool:
+        """True when the source was read twelve months ago or longer."""
+        read = date.fromisoformat(self.read_on)
+        return (today.year - read.year) * 12 + today.month - read.month - (today.day < read.day) >= STALE_AFTER_MONTHS
+
+
+def _check_numbers(what: str, *values: float | None) -> None:
+    for value in values:
+        if value is not None and not (0 <= value < math.inf):
+            raise BadValue(f"catalogue: {what} has {value:g}, which is no limit")

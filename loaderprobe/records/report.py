@@ -7,17 +7,81 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from loaderprobe.records.config import RunConfig
-from loaderprobe.records.damage import DamagedFile
 from loaderprobe.records.environment import Environment
-from loaderprobe.records.epochs import Epochs
 from loaderprobe.records.forecast import Forecast, Knee
 from loaderprobe.records.gaps import GpuWindow, TimelineView
 from loaderprobe.records.note import Note
-from loaderprobe.records.outlook import Outlook
-from loaderprobe.records.prefilled import BufferEffect
-from loaderprobe.records.ranks_view import RanksView
+from loaderprobe.records.plan import PlanReason
+from loaderprobe.records.ranks import RanksView
+from loaderprobe.records.studies import BufferEffect, Epochs
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Ablations, Advice, Bottleneck, Bound, Interval, Verdict
+
+# A file of a stored run that cannot be used, and why.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DamagedFile:
+    """What is in its place: bytes that do not decode, numbers that cannot be, a directory, no permission to read."""
+
+    file: str
+    """Relative to the run: `measurements/0123456789abcdef.json`."""
+    reason: str
+    """What is wrong with it, without its name."""
+
+
+# What accelerators would ask of the machine, beside what it has: of its storage and of its cores.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageNeed:
+    """What so many accelerators together read while files are cold."""
+
+    accelerators: int
+    read_bytes_per_s: float
+    files_per_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageSupply:
+    """The most that the storage under a data set delivered in this run."""
+
+    read_bytes_per_s: float
+    """Read from storage, read-ahead included."""
+    readers: int
+    at_least: bool
+    """True when it may deliver more than that."""
+    feeds: float
+    """Accelerators, with `use` of that rate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """Training on one data set with accelerators of one kind, from the figures of `loaderprobe plan`."""
+
+    data: str
+    """Label of the data set."""
+    compute: str
+    """Name of the compute of the configurations that it follows from."""
+    accelerator: str
+    """Its name, or that of the device that was measured."""
+    images_per_s: float
+    """Of one accelerator alone."""
+    source: str
+    """Where that rate comes from."""
+    specified: bool
+    """True when it is specified, not measured."""
+    utilization: float
+    """Share of that rate which the accelerators shall reach."""
+    use: float
+    """Share of the storage's limit that one dares to use."""
+    needs: tuple[StorageNeed, ...]
+    cores: float | None
+    """Of one accelerator; estimated from the CPU time of an image."""
+    supply: StorageSupply | None
+    missing: PlanReason | None
+    """Why there is no supply; None where there is one."""
+
 
 Status = Literal["measured", "failed", "skipped"]
 SUMMARY_SCHEMA = "loaderprobe/summary"

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from loaderprobe.errors import LoaderprobeError
+from loaderprobe.records.environment import SCHEMA_VERSION, Origin
 from loaderprobe.records.note import Note
-from loaderprobe.records.origin import SCHEMA_VERSION, Origin
 from loaderprobe.records.verdict import Side
 
 TRACE_SCHEMA = "loaderprobe/trace"

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from loaderprobe.errors import BadValue
+from loaderprobe.records.environment import SCHEMA_VERSION, Origin
 from loaderprobe.records.note import Note
-from loaderprobe.records.origin import SCHEMA_VERSION, Origin
 from loaderprobe.records.verdict import FilesWere, Interval
 
 TUNE_WORKERS_SCHEMA = "loaderprobe/tune-workers"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from loaderprobe.records.compare import Difference
-from loaderprobe.records.config import RunConfig
-from loaderprobe.records.options import OPTIONS
+from loaderprobe.records.config import OPTIONS, RunConfig
 from loaderprobe.render.wording import counted
 from loaderprobe.units import join_words
 

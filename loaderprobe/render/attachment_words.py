@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loaderprobe.records.attachment import Attached, SeenLoader, SeenOutside
+from loaderprobe.records.diagnosis import Attached, SeenLoader, SeenOutside
 from loaderprobe.render.rank_words import apart
 from loaderprobe.render.wording import counted, percent
 from loaderprobe.units import format_duration, join_words, significant

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from loaderprobe.records.capability import Capability
+from loaderprobe.records.environment import Capability
 from loaderprobe.render.capability_words import TITLES, step_words, why_words
 from loaderprobe.render.page import Page
 from loaderprobe.render.wording import visible

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loaderprobe.records.capability import Capability, CapabilityName, Finding, FindingCode, StepCode
+from loaderprobe.records.environment import Capability, CapabilityName, Finding, FindingCode, StepCode
 from loaderprobe.records.note import Note
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.render.facts import fact

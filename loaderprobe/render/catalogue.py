@@ -7,7 +7,7 @@ from datetime import date
 
 import msgspec
 
-from loaderprobe.records.catalogue import Amount, CatalogueEntry
+from loaderprobe.records.plan import Amount, CatalogueEntry
 from loaderprobe.render.document import Document, Item, Paragraph, Section, Table
 from loaderprobe.render.wording import MISSING
 from loaderprobe.units import format_duration, format_rate, join_words

@@ -18,9 +18,8 @@ from loaderprobe.records.compare import (
     Unit,
     Word,
 )
-from loaderprobe.records.options import OPTIONS
+from loaderprobe.records.config import FEWEST_PAIRS, OPTIONS
 from loaderprobe.records.report import ConfigurationRow
-from loaderprobe.records.sweep_plan import FEWEST_PAIRS
 from loaderprobe.records.verdict import Interval
 from loaderprobe.render.layers import PART_WORDS
 from loaderprobe.render.trace import PART_WORDS as CAUSE_WORDS

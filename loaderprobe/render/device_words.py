@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loaderprobe.records.device import DeviceKind, KindCode, Limit, LimitCode
+from loaderprobe.records.bandwidth import DeviceKind, KindCode, Limit, LimitCode
 from loaderprobe.render.facts import fact
 from loaderprobe.render.unavailable_words import because_words
 from loaderprobe.render.wording import counted

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from loaderprobe.records.diagnosis import Findings
-from loaderprobe.records.ranks_view import RanksView
+from loaderprobe.records.ranks import RanksView
 from loaderprobe.render.diagnosis import (
     advice_forecast,
     explained,

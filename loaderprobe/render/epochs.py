@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from loaderprobe.records.epochs import EpochFigures, Epochs
 from loaderprobe.records.measurement import COLD_AT_LEAST
 from loaderprobe.records.report import ConfigurationRow, Report
+from loaderprobe.records.studies import EpochFigures, Epochs
 from loaderprobe.render.cells import Cell
 from loaderprobe.render.charts import READ_COLOR, Column, column_chart
 from loaderprobe.render.groups import Group, groups

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
+from loaderprobe.records.config import options_of
 from loaderprobe.records.gaps import GAP_CAUSES, GapCause
-from loaderprobe.records.options import options_of
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.render.action_words import action_words
 from loaderprobe.render.cells import Cell, interval_cells

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from loaderprobe.records.config import alike_but_for
 from loaderprobe.records.gaps import GAP_CAUSES, Gaps, TimelineView
-from loaderprobe.records.options import alike_but_for
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.render.groups import Group, detail_of
 from loaderprobe.render.note_words import REJECTED

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from loaderprobe.records.options import OPTIONS
+from loaderprobe.records.config import OPTIONS
 from loaderprobe.records.report import ConfigurationRow, Detail, Report
 from loaderprobe.records.verdict import Bottleneck
 from loaderprobe.render.wording import differing, label, option_words, rate, unusual

@@ -8,8 +8,8 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from loaderprobe.records.options import OPTIONS, options_of
-from loaderprobe.records.origin import SCHEMA_VERSION
+from loaderprobe.records.config import OPTIONS, options_of
+from loaderprobe.records.environment import SCHEMA_VERSION
 from loaderprobe.records.report import SUMMARY_SCHEMA, ConfigurationRow, Report, Summary
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Verdict

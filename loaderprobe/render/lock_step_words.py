@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from loaderprobe.records.lock_step import LockStep, PrefetchCost
-from loaderprobe.records.plan_reason import PlanReason
+from loaderprobe.records.plan import LockStep, PlanReason, PrefetchCost
 from loaderprobe.render.document import Item, Paragraph, Part, Table
 from loaderprobe.render.plan_reason_words import plan_reason_words
 from loaderprobe.render.wording import counted

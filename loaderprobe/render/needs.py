@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from loaderprobe.records.outlook import Outlook
-from loaderprobe.records.report import Report
+from loaderprobe.records.report import Outlook, Report
 from loaderprobe.render.plan_reason_words import plan_reason_words
 from loaderprobe.render.wording import MISSING, percent, rate
 from loaderprobe.units import format_rate, join_words, significant

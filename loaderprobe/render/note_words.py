@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import get_args
 
+from loaderprobe.records.measurement import RejectedCode
 from loaderprobe.records.note import Note, NoteCode, TraceNote
-from loaderprobe.records.timeline import RejectedCode
 from loaderprobe.render.facts import fact
 from loaderprobe.render.unavailable_words import because_words
 from loaderprobe.render.unknown_files_words import UNKNOWN_FILES

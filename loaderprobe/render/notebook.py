@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from loaderprobe.records.bandwidth import BandwidthPhase, BandwidthReport
-from loaderprobe.records.capability import Capability
+from loaderprobe.records.environment import Capability
 from loaderprobe.records.report import Report
 from loaderprobe.render import bandwidth_words, metadata_words
 from loaderprobe.render.answer import answers

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from loaderprobe.records.plan import PlanReport, Resource, Supply
-from loaderprobe.records.plan_curves import RampStep
+from loaderprobe.records.plan import PlanReport, RampStep, Resource, Supply
 from loaderprobe.render.plan_drawing import (
     BLUE,
     EDGE,

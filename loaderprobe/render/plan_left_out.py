@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from loaderprobe.records.plan import PlanReport
-from loaderprobe.records.plan_reason import PlanPart, PlanReason
+from loaderprobe.records.plan import PlanPart, PlanReason, PlanReport
 
 NOT_COVERED = (
     ("Writes", "checkpoints (ResNet-50: about 0.2 GB each), logs, staging"),

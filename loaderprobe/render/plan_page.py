@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from loaderprobe.records.plan import PlanReport
-from loaderprobe.records.plan_reason import PlanReason
+from loaderprobe.records.plan import PlanReason, PlanReport
 from loaderprobe.render import plan_words as words
 from loaderprobe.render.document import Paragraph
 from loaderprobe.render.document_page import rendered

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loaderprobe.records.plan_reason import PlanPart, PlanReason, PlanReasonCode
+from loaderprobe.records.plan import PlanPart, PlanReason, PlanReasonCode
 from loaderprobe.render.facts import fact
 from loaderprobe.render.unavailable_words import because_words
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from loaderprobe.records.rank_bandwidth import RankBandwidthReport, RanksPhase
+from loaderprobe.records.bandwidth import RankBandwidthReport, RanksPhase
 from loaderprobe.render.cells import as_columns
 from loaderprobe.render.columns import half_interval
 from loaderprobe.render.document import Document, Item, Paragraph, Part, Section, Table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from loaderprobe.records.rank_bandwidth import RankBandwidthReport, RankRead, RanksPhase
+from loaderprobe.records.bandwidth import RankBandwidthReport, RankRead, RanksPhase
 from loaderprobe.render.charts import FLOOR, HEIGHT, LEFT, RIGHT, svg_grid, svg_height, svg_page, svg_text
 from loaderprobe.render.exhibit import Exhibit
 from loaderprobe.render.plan_drawing import BLUE, GREY, RED, data, log_axis, log_scale, names, svg, unchecked

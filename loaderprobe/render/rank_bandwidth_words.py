@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loaderprobe.records.rank_bandwidth import RankBandwidthReport, RanksLimit, RanksPhase
+from loaderprobe.records.bandwidth import RankBandwidthReport, RanksLimit, RanksPhase
 from loaderprobe.render.wording import counted, megabytes_per_s, percent
 from loaderprobe.units import format_duration, significant
 

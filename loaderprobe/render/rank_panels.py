@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loaderprobe.records.ranks_view import RankRow, RanksView
+from loaderprobe.records.ranks import RankRow, RanksView
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.render.charts import LEFT, RIGHT, TONES, TOP, svg_line, svg_page, svg_text
 from loaderprobe.render.document import Paragraph, Section, Table

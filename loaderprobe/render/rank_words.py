@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loaderprobe.records.together import Apart
+from loaderprobe.records.ranks import Apart
 from loaderprobe.units import join_words
 
 _SETTINGS = {

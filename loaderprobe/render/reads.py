@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from loaderprobe.records.outlook import StorageSupply
-from loaderprobe.records.report import ConfigurationRow, Report
+from loaderprobe.records.report import ConfigurationRow, Report, StorageSupply
 from loaderprobe.render.wording import MISSING, megabytes_per_s
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from loaderprobe.records.prefilled import CLOSE, BufferEffect
 from loaderprobe.records.report import ConfigurationRow, Report
+from loaderprobe.records.studies import CLOSE, BufferEffect
 from loaderprobe.records.verdict import How
 from loaderprobe.render.cells import Cell
 from loaderprobe.render.curves import COLORS, Curve, curve_chart

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from loaderprobe.records.sweep_plan import FEWEST_PAIRS, PlanInTurn, StudyPlan, SweepPlan
+from loaderprobe.records.config import FEWEST_PAIRS, PlanInTurn, StudyPlan, SweepPlan
 from loaderprobe.render.wording import counted
 from loaderprobe.units import format_bytes, format_duration
 

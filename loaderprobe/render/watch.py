@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from loaderprobe.records.watch import WatchedInterval, WatchReport
+from loaderprobe.records.diagnosis import WatchedInterval, WatchReport
 from loaderprobe.render.document import Document, Paragraph, Part, Section, Table
 from loaderprobe.render.exhibit import Exhibit
 from loaderprobe.render.plan_drawing import BLUE, RED, data, share_axis, svg, unchecked

@@ -7,12 +7,11 @@ from dataclasses import fields, is_dataclass, replace
 from operator import is_
 from typing import Any, TypeVar, cast
 
-from loaderprobe.records.capability import Capability, Finding
-from loaderprobe.records.device import DeviceKind, Limit
+from loaderprobe.records.bandwidth import DeviceKind, Limit, RanksLimit
+from loaderprobe.records.environment import Capability, Finding
 from loaderprobe.records.forecast import Forecast, Knee
 from loaderprobe.records.note import Note
-from loaderprobe.records.plan_reason import PlanReason
-from loaderprobe.records.rank_bandwidth import RanksLimit
+from loaderprobe.records.plan import PlanReason
 from loaderprobe.records.trace import TraceBound
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Advice, Bound, Evidence

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loaderprobe.records.compare import ShortVerdict
-from loaderprobe.records.config import CacheState, RunConfig
-from loaderprobe.records.options import OPTIONS, REQUIRED
+from loaderprobe.records.config import OPTIONS, REQUIRED, CacheState, RunConfig
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Bound, FilesWere, Interval, Speedup
 from loaderprobe.units import join_words, significant

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from loaderprobe.protocols import Clock
-from loaderprobe.samplers.background import SamplerThread
 from loaderprobe.samplers.host import DiskSampler, MachineSampler, WorkerSampler
 from loaderprobe.samplers.nvml import NvmlSampler
+from loaderprobe.samplers.recorded import SamplerThread
 
 
 def sampling(

@@ -1,14 +1,19 @@
-"""The common part of samplers: named columns of readings."""
+"""The common part of samplers: named columns of readings, and one thread that reads all samplers periodically."""
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
-from loaderprobe.protocols import Clock
+from loaderprobe.protocols import Clock, Sampler
 from loaderprobe.records.measurement import Missing, Series
 from loaderprobe.records.unavailable import Unavailable
+
+# The common part of samplers: named columns of readings.
 
 
 class RecordedSampler:
@@ -49,3 +54,62 @@ class RecordedSampler:
         ]
         names = {series.name for series in read}
         return [*read, *(Missing(name=n, reason=reason) for n, reason in list(self._missing.items()) if n not in names)]
+
+
+# One thread that reads all samplers periodically.
+
+PERIOD_S = 0.2
+
+
+class SamplerThread:
+    """Reads every sampler each `period_s`. A sampler that raises is dropped, and the reason is kept."""
+
+    def __init__(self, samplers: Sequence[Sampler], period_s: float = PERIOD_S) -> None:
+        self._samplers = list(samplers)
+        self._period_s = period_s
+        self._broken: list[Missing] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="samplers", daemon=True)
+        self._open = ExitStack()
+        self.cpu_s = 0.0
+        """CPU time that sampling itself took."""
+
+    def __enter__(self) -> Self:
+        for sampler in self._samplers:
+            self._open.enter_context(sampler)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._open.close()
+
+    def sample_all(self) -> None:
+        """One reading of each sampler."""
+        for sampler in list(self._samplers):
+            try:
+                sampler.sample()
+            except Exception as error:  # noqa: BLE001  # one counter's trouble must not end the measurement
+                self._samplers.remove(sampler)
+                self._broken.append(_stopped(type(sampler).__name__, error))
+
+    def collected(self) -> tuple[list[Series], list[Missing]]:
+        """(all series so far, what is missing and why)."""
+        found = [item for sampler in self._samplers for item in sampler.series()]
+        series = [item for item in found if isinstance(item, Series)]
+        return series, [*(item for item in found if isinstance(item, Missing)), *self._broken]
+
+    def _run(self) -> None:
+        while True:
+            self.sample_all()
+            self.cpu_s = time.thread_time()
+            if self._stop.wait(self._period_s):
+                return
+
+
+def _stopped(name: str, error: Exception) -> Missing:
+    facts: dict[str, float | str] = {"sampler": name, "error": f"{type(error).__name__}: {error}"}
+    return Missing(name=name, reason=Unavailable(code="sampler_stopped", facts=facts))

@@ -13,12 +13,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from loaderprobe.records.measurement import Missing
+from loaderprobe.records.measurement import Missing, WaitSamples
 from loaderprobe.records.unavailable import Unavailable
-from loaderprobe.records.waits import WaitSamples
 from loaderprobe.system.process import child_environment, signal_name
-from loaderprobe.system.wait_rows import GONE, read_rows
 from loaderprobe.system.waits import let_be_read_by, start_ticks
+from loaderprobe.system.waits_process import GONE, read_rows
 
 RATE_HZ = 12.0
 # It takes a tenth of a second; on a file system that is cold and far away, some more.

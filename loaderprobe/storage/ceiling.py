@@ -12,12 +12,10 @@ from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.unavailable import Unavailable
-from loaderprobe.storage.files import LARGE_BLOCK_BYTES, Piece, Sample, blocks
-from loaderprobe.storage.footprint import locate_pieces
+from loaderprobe.storage.files import LARGE_BLOCK_BYTES, Piece, Sample, blocks, locate_pieces
 from loaderprobe.storage.phase import PhaseSettings, run_phase
-from loaderprobe.storage.reader import ThreadEngine
-from loaderprobe.storage.supply import Supply
-from loaderprobe.system.cpu import cores_available
+from loaderprobe.storage.reader import Supply, ThreadEngine
+from loaderprobe.system.limits import cores_available
 
 MOST_BLOCKS = 2048
 

@@ -21,10 +21,8 @@ from loaderprobe.records.environment import StorageLocation
 from loaderprobe.stats import half_width_in_time
 from loaderprobe.storage.files import Piece, Sample
 from loaderprobe.storage.phase import BUSY_SHARE, latency, more, nothing_read, own_reads
-from loaderprobe.storage.reader import Column, Order, Reading, ThreadEngine
-from loaderprobe.storage.steady import steady_slices
-from loaderprobe.system.counters import server_name_calls
-from loaderprobe.system.device import NFS
+from loaderprobe.storage.reader import Column, Order, Reading, ThreadEngine, steady_slices
+from loaderprobe.system.device import NFS, server_name_calls
 
 OPERATIONS: tuple[MetadataOperation, ...] = ("open", "stat")
 READERS = (1, 4, 16, 64)

@@ -15,9 +15,7 @@ from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import WARM_AT_MOST
 from loaderprobe.records.note import Note
 from loaderprobe.stats import half_width_in_time, median
-from loaderprobe.storage.reader import Column, Order, ReadEngine, Reading
-from loaderprobe.storage.steady import steady_slices
-from loaderprobe.storage.supply import Supply
+from loaderprobe.storage.reader import Column, Order, ReadEngine, Reading, Supply, steady_slices
 from loaderprobe.system.device import reads_from_storage
 from loaderprobe.system.process import read_process
 

@@ -23,15 +23,13 @@ from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.note import Note
 from loaderprobe.records.unavailable import StorageCode, Unavailable
-from loaderprobe.storage.files import BLOCK_BYTES, Sample, sample_files, scratch_file
+from loaderprobe.storage.files import BLOCK_BYTES, Sample, as_text, locate_pieces, path_text, sample_files, scratch_file
 from loaderprobe.storage.fio import FioEngine, fio_version
-from loaderprobe.storage.footprint import as_text, locate_pieces, path_text
 from loaderprobe.storage.metadata import MetadataSettings, metadata_ladder
 from loaderprobe.storage.phase import PhaseSettings, run_phase
 from loaderprobe.storage.processes import ProcessEngine, processes_for
-from loaderprobe.storage.reader import ReadEngine, ThreadEngine, why_not_direct
-from loaderprobe.storage.supply import Supply
-from loaderprobe.system.cpu import cores_available
+from loaderprobe.storage.reader import ReadEngine, Supply, ThreadEngine, why_not_direct
+from loaderprobe.system.limits import cores_available
 from loaderprobe.system.pagecache import why_unknown
 
 LIMIT_BYTES = 4 * 10**9

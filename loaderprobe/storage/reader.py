@@ -9,19 +9,22 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import random
 import resource
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import Engine, MetadataOperation
 from loaderprobe.records.unavailable import Unavailable
-from loaderprobe.storage.files import Piece
+from loaderprobe.storage.files import Piece, Sample
 
 MOST_BYTES_A_READ = 16 << 20
 VANISHED = "vanished"
@@ -261,3 +264,87 @@ def cpu_seconds() -> float:
     """User and system time of this process and its ended children, seconds."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in used)
+
+
+# The sample as an endless sequence of cold pieces.
+
+RESIDENCY_FILES = 256
+
+
+@dataclass(slots=True)
+class Supply:
+    """Gives each piece at most once after an eviction; then evicts exactly these files again."""
+
+    sample: Sample
+    cache: PageCache
+    seed: int
+    shuffled: bool = True
+    drop_all: Callable[[], None] | None = None
+    """Empties all caches of the machine, where the user asked for that."""
+    rounds: int = field(init=False, default=0)
+    """How often the files were evicted."""
+    _pieces: list[Piece] = field(init=False, default_factory=list)
+    _next: int = field(init=False, default=0)
+
+    def ahead(self, least: int) -> Sequence[Piece]:
+        """The pieces still cold; evicts first when fewer than `least` are left."""
+        if len(self._pieces) - self._next < min(least, len(self.sample.pieces)):
+            self._renew()
+        return self._pieces[self._next :]
+
+    def take(self, count: int) -> None:
+        """Mark the first `count` pieces ahead as read."""
+        self._next += count
+
+    def spoil(self) -> None:
+        """Mark all files as no longer cold, because another engine has read them."""
+        self._next = len(self._pieces)
+
+    def resident(self) -> float | None:
+        """Share of the next files in the page cache; None where it cannot be known."""
+        paths = dict.fromkeys(piece.path for piece in self._pieces[self._next : self._next + RESIDENCY_FILES])
+        return self.cache.resident(list(paths))
+
+    def _renew(self) -> None:
+        self.cache.evict(self.sample.paths)
+        if self.drop_all:
+            self.drop_all()
+        self._pieces = list(self.sample.pieces)
+        if self.shuffled:
+            random.Random(self.seed + self.rounds).shuffle(self._pieces)
+        self._next = 0
+        self.rounds += 1
+
+
+# The steady part of one run of reads: equal slices of time, and the bytes completed in each.
+
+SLICE_S = 0.5
+# A throttled device first spends its credit from idle time: 0.1 to 0.25 s of its rate under blkio. It grants reads
+# every 0.1 s from the first read on: the edge lies between two grants.
+WARM_UP_S = 0.35
+WARM_UP_SHARE = 0.25
+
+
+def steady_slices(reading: Reading) -> list[tuple[float, float]]:
+    """(seconds, bytes) of the slices between the warm-up and the moment when a reader runs out of work.
+
+    The bytes of a piece are spread evenly over its reading time, so a piece across an edge counts on both
+    sides. A run too short for a steady part is one slice.
+    """
+    if reading.slices:
+        return reading.slices
+    if reading.full_ns < reading.seconds * 1e9 / 3:
+        # Most of the time was spent waiting for the last pieces.
+        return [(reading.seconds, float(reading.size_bytes.sum()))]
+    return slices_until(reading, reading.full_ns)
+
+
+def slices_until(reading: Reading, until_ns: int) -> list[tuple[float, float]]:
+    """(seconds, bytes) of the slices between the warm-up and a time: the same slices for all that began together."""
+    first_ns = min(WARM_UP_S * 1e9, WARM_UP_SHARE * until_ns)
+    length_ns = until_ns - first_ns
+    edges = np.linspace(first_ns, until_ns, max(1, round(length_ns / 1e9 / SLICE_S)) + 1)
+    begun = reading.end_ns - reading.piece_ns
+    took = np.maximum(reading.piece_ns, 1)
+    before = [float((reading.size_bytes * np.clip((edge - begun) / took, 0.0, 1.0)).sum()) for edge in edges]
+    return [(length_ns / (len(edges) - 1) / 1e9, after - since) for since, after in pairwise(before)]

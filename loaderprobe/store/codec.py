@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from loaderprobe.errors import BadValue, DamagedRun, MissingPart, NoSpace
-from loaderprobe.records.origin import SCHEMA_VERSION
+from loaderprobe.records.environment import SCHEMA_VERSION
 
 T = TypeVar("T")
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from loaderprobe.errors import DamagedRun
-from loaderprobe.records.measurement import Measurement, Segment
-from loaderprobe.records.rank_seen import COLUMNS, RankSeen
+from loaderprobe.records.measurement import COLUMNS, Measurement, RankSeen, Segment
 from loaderprobe.store.codec import decode, encode, read, write_atomically, write_error
 
 RANK = "rank"

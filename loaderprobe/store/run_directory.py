@@ -26,12 +26,11 @@ import filelock
 from loaderprobe.errors import MEASURE_AGAIN, BadValue, DamagedRun, ForeignDirectory, Locked, Refused
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import SweepSpec
-from loaderprobe.records.damage import DamagedFile
 from loaderprobe.records.environment import Environment
-from loaderprobe.records.epochs import EpochsMeasured
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
-from loaderprobe.records.prefilled import Prefilled
+from loaderprobe.records.report import DamagedFile
+from loaderprobe.records.studies import EpochsMeasured, Prefilled
 from loaderprobe.store.codec import decode, encode, read, write_atomically, write_error
 from loaderprobe.store.rank_files import read_rank, write_ranks
 

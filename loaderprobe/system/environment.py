@@ -10,9 +10,8 @@ from pathlib import Path
 
 from loaderprobe.records.environment import Environment, Gpu
 from loaderprobe.records.unavailable import Unavailable
-from loaderprobe.system.cpu import cores_available, cpu_model
 from loaderprobe.system.device import locate
-from loaderprobe.system.memory import memory_bytes, shared_memory_bytes
+from loaderprobe.system.limits import cores_available, cpu_model, memory_bytes, shared_memory_bytes
 
 
 def describe_environment(paths: Sequence[Path]) -> Environment:

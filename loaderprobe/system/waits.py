@@ -10,18 +10,577 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-from collections.abc import Mapping
+import socket
+import stat
+import struct
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
+from typing import Literal, NamedTuple
 
+from loaderprobe.records.measurement import WaitKind
 from loaderprobe.records.unavailable import Unavailable
-from loaderprobe.records.waits import WaitKind
-from loaderprobe.system.descriptors import Descriptors
-from loaderprobe.system.sockets import TableBudget
-from loaderprobe.system.syscalls import Call, calls_of
-from loaderprobe.system.thread_files import ThreadFiles, ThreadGone, ThreadTable
-from loaderprobe.system.wait_kinds import RUNNING, CallWaits, Wait, by_channel, outside_calls
+
+# System calls in which threads wait, by their numbers on x86-64 and on 64-bit ARM.
+#
+# Numbers: arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h of Linux 6.12.
+
+Group = Literal[
+    "descriptor", "second", "path", "futex", "lock", "fcntl", "sleep", "poll", "select", "epoll", "ring", "child"
+]
+"""What a call waits for, by its arguments. descriptor: the first argument is a descriptor; second: the second is.
+path: names, not contents. ring: requests submitted earlier (io_uring, libaio). child: another process."""
+
+_GROUPS: dict[Group, str] = {
+    "descriptor": (
+        "read write close lseek ioctl pread64 pwrite64 readv writev preadv pwritev preadv2 pwritev2 connect accept "
+        "accept4 sendto recvfrom sendmsg recvmsg sendmmsg recvmmsg fsync fdatasync ftruncate fallocate readahead "
+        "fadvise64 sync_file_range splice copy_file_range"
+    ),
+    "second": "sendfile",
+    "path": (
+        "open openat openat2 creat stat fstat lstat newfstatat statx statfs fstatfs access faccessat faccessat2 "
+        "getdents getdents64 readlink readlinkat getxattr truncate rename mkdir mkdirat "
+        "rmdir unlink unlinkat"
+    ),
+    "futex": "futex futex_wait futex_waitv",
+    "lock": "flock",
+    "fcntl": "fcntl",
+    "sleep": "nanosleep clock_nanosleep",
+    "poll": "poll ppoll",
+    "select": "select pselect6",
+    "epoll": "epoll_wait epoll_pwait epoll_pwait2",
+    "ring": "io_uring_enter io_getevents io_pgetevents",
+    "child": "wait4 waitid",
+}
+
+# Since Linux 5.1 new calls have the same number everywhere.
+_COMMON = "io_uring_enter 426 openat2 437 faccessat2 439 epoll_pwait2 441 futex_waitv 449 futex_wait 455 "
+_NUMBERS = {
+    "x86_64": _COMMON
+    + (
+        "read 0 write 1 open 2 close 3 stat 4 fstat 5 lstat 6 poll 7 lseek 8 ioctl 16 pread64 17 pwrite64 18 readv 19 "
+        "writev 20 access 21 select 23 nanosleep 35 sendfile 40 connect 42 accept 43 sendto 44 recvfrom 45 sendmsg 46 "
+        "recvmsg 47 wait4 61 fcntl 72 flock 73 fsync 74 fdatasync 75 truncate 76 ftruncate 77 getdents 78 "
+        "rename 82 mkdir 83 rmdir 84 creat 85 unlink 87 readlink 89 statfs 137 fstatfs 138 readahead 187 getxattr 191 "
+        "futex 202 io_getevents 208 getdents64 217 fadvise64 221 clock_nanosleep 230 epoll_wait 232 waitid 247 "
+        "openat 257 mkdirat 258 newfstatat 262 unlinkat 263 readlinkat 267 faccessat 269 pselect6 270 "
+        "ppoll 271 splice 275 sync_file_range 277 epoll_pwait 281 fallocate 285 accept4 288 preadv 295 pwritev 296 "
+        "recvmmsg 299 sendmmsg 307 copy_file_range 326 preadv2 327 pwritev2 328 statx 332 "
+        "io_pgetevents 333"
+    ),
+    "aarch64": _COMMON
+    + (
+        "io_getevents 4 getxattr 8 epoll_pwait 22 fcntl 25 ioctl 29 flock 32 mkdirat 34 unlinkat 35 "
+        "statfs 43 fstatfs 44 truncate 45 ftruncate 46 fallocate 47 faccessat 48 openat 56 close 57 "
+        "getdents64 61 lseek 62 read 63 write 64 readv 65 writev 66 pread64 67 pwrite64 68 preadv 69 pwritev 70 "
+        "sendfile 71 pselect6 72 ppoll 73 splice 76 readlinkat 78 newfstatat 79 fstat 80 fsync 82 fdatasync 83 "
+        "sync_file_range 84 waitid 95 futex 98 nanosleep 101 clock_nanosleep 115 accept 202 connect 203 sendto 206 "
+        "recvfrom 207 sendmsg 211 recvmsg 212 readahead 213 fadvise64 223 accept4 242 recvmmsg 243 wait4 260 "
+        "sendmmsg 269 copy_file_range 285 preadv2 286 pwritev2 287 statx 291 io_pgetevents 292"
+    ),
+}
+
+
+class Call(NamedTuple):
+    """A system call, and how to find what it waits for."""
+
+    name: str
+    group: Group
+
+
+def calls_of(machine: str) -> Mapping[int, Call] | None:
+    """Calls by number for a machine named as by `platform.machine()`; None for an unknown machine."""
+    if machine not in _NUMBERS:
+        return None
+    groups = {name: group for group, names in _GROUPS.items() for name in names.split()}
+    words = _NUMBERS[machine].split()
+    return {int(number): Call(name, groups[name]) for name, number in zip(words[::2], words[1::2], strict=True)}
+
+
+# The files of one thread in /proc, kept open.
+
+MOST_BYTES = 1024
+
+
+class ThreadGone(Exception):
+    """The thread, or its whole process, has ended."""
+
+
+class ThreadFiles:
+    """`syscall`, `stat` and `wchan` of a thread. `directory` is its process's folder in /proc, open.
+
+    Open descriptors stay with their thread: when its number is reused, they report that it has ended. Opening costs
+    three times as much as reading.
+    """
+
+    def __init__(self, directory: int, tid: int) -> None:
+        self._directory, self._tid = directory, tid
+        self._open: dict[str, int] = {}
+
+    def close(self) -> None:
+        """Close the descriptors."""
+        for file in self._open.values():
+            os.close(file)
+        self._open.clear()
+
+    def read(self, name: str) -> bytes:
+        """The file's text. Raises OSError."""
+        file = self._open.get(name)
+        if file is None:
+            file = os.open(f"task/{self._tid}/{name}", os.O_RDONLY, dir_fd=self._directory)
+            self._open[name] = file
+        return os.pread(file, MOST_BYTES, 0)
+
+    def letter(self) -> str:
+        """The state's letter. Raises ThreadGone."""
+        try:
+            # The command's name, in brackets, may hold anything.
+            letter = self.read("stat").rpartition(b")")[2][1:2].decode()
+        except OSError as error:
+            raise ThreadGone from error
+        if letter in "ZXx":  # also where there is no letter
+            raise ThreadGone
+        return letter
+
+    def channel(self) -> str:
+        """The kernel function in which it sleeps; empty where the kernel hides that."""
+        try:
+            channel = self.read("wchan").decode()
+        except OSError:
+            return ""
+        return "" if channel == "0" else channel
+
+
+class ThreadTable:
+    """The files of all sampled threads of a process."""
+
+    def __init__(self, directory: int) -> None:
+        self._directory = directory
+        self._task: int | None = None
+        self._files: dict[int, ThreadFiles] = {}
+
+    def close(self) -> None:
+        """Close all descriptors."""
+        for files in self._files.values():
+            files.close()
+        self._files.clear()
+        if self._task is not None:
+            os.close(self._task)
+            self._task = None
+
+    def files(self, tid: int) -> ThreadFiles:
+        """The files of one thread."""
+        files = self._files.get(tid)
+        if files is None:
+            files = self._files[tid] = ThreadFiles(self._directory, tid)
+        return files
+
+    def forget(self, tid: int) -> None:
+        """Close the files of a thread that has ended."""
+        files = self._files.pop(tid, None)
+        if files is not None:
+            files.close()
+
+    def others(self, tid: int) -> Iterator[int]:
+        """All current threads of the process except this one."""
+        try:
+            if self._task is None:
+                self._task = os.open("task", os.O_RDONLY | os.O_DIRECTORY, dir_fd=self._directory)
+            listed = {int(name) for name in os.listdir(self._task)}  # noqa: PTH208  # of a descriptor
+        except OSError:
+            return
+        for ended in self._files.keys() - listed:
+            self.forget(ended)
+        yield from sorted(listed - {tid})
+
+
+# The kernel function in which a thread sleeps (`/proc/PID/wchan`), as a kind of waiting.
+#
+# Names differ between kernels; the parts used here are the same on Linux 5.4 to 6.18.
+
+# The first part that occurs in the name decides, so that memory reclaim inside a read is not storage.
+_PARTS: tuple[tuple[WaitKind, tuple[str, ...]], ...] = (
+    ("memory", ("shrink_", "balance_", "mem_cgroup_", "reclaim", "congestion", "compact")),
+    ("lock", ("futex", "locks_lock", "flock_lock", "posix_lock", "rwsem_", "mutex_lock", "__down")),
+    ("sleep", ("nanosleep", "nsleep")),
+    ("pipe", ("pipe_", "wait_for_partner", "unix_stream", "unix_dgram", "do_wait")),
+    ("network", ("sk_wait", "wait_woken", "inet_", "tcp_", "udp_", "skb_wait", "skb_recv")),
+    (
+        "storage",
+        ("folio_", "page_bit", "lock_page", "io_schedule", "bit_wait_io", "wait_on_buffer", "submit_bio", "blk_",
+         "blkdev", "dio", "iomap", "filemap", "xfs_buf", "io_cqring", "read_events"),
+    ),
+)  # fmt: skip
+# Requests to the server of a file system: FUSE, NFS, SMB, 9p, Ceph, Lustre. The thread sleeps in S, not in D.
+_REQUESTS = ("request_wait_answer", "fuse", "rpc", "nfs", "wait_for_response", "cifs", "smb", "p9_", "ceph", "cl_sync")
+
+
+def kind_of_channel(channel: str) -> WaitKind | None:
+    """The kind of wait in this kernel function; None where the name gives no kind."""
+    for kind, parts in _PARTS:
+        if any(part in channel for part in parts):
+            return kind
+    return "storage" if any(part in channel for part in _REQUESTS) else None
+
+
+# The peers of a process's sockets.
+
+TABLES = ("net/tcp", "net/tcp6", "net/udp", "net/udp6")
+LISTENING = b"0A"
+# A table lists every connection of the machine, and reading it walks all buckets of the kernel's hash table
+# (milliseconds on large machines); names of peers are worth no more than this share of a core.
+TABLE_SHARE = 0.001
+MOST_REMEMBERED = 4096
+
+
+class Socket(NamedTuple):
+    """A socket that may be waited on. local: between processes of this machine, without a network."""
+
+    kind: Literal["network", "local", "listening"]
+    peer: str | None
+
+
+LOCAL = Socket("local", None)
+
+
+class TableBudget:
+    """Decides when the tables of connections may be read again; shared by all sampled processes."""
+
+    def __init__(
+        self, now_ns: Callable[[], int] = time.monotonic_ns, cpu_ns: Callable[[], int] = time.thread_time_ns
+    ) -> None:
+        self._now_ns, self._cpu_ns = now_ns, cpu_ns
+        self._next_ns = 0
+
+    def spend(self, read: Callable[[], Socket | None]) -> Socket | None:
+        """The result of `read`; None, without reading, while the budget is spent."""
+        if self._now_ns() < self._next_ns:
+            return None
+        before = self._cpu_ns()
+        found = read()
+        self._next_ns = self._now_ns() + int((self._cpu_ns() - before) / TABLE_SHARE)
+        return found
+
+
+class Sockets:
+    """The sockets of one process. Peers are remembered by the socket's inode."""
+
+    def __init__(self, directory: str, budget: TableBudget) -> None:
+        self._directory, self._budget = directory, budget
+        self._known: dict[str, Socket] = {}
+
+    def find(self, number: int, inode: str) -> Socket:
+        """The socket behind descriptor `number`; a network socket has no peer where no table lists it."""
+        known = self._known.get(inode)
+        if known is not None:
+            return known
+        protocol = self._protocol(number)
+        local = protocol.startswith(("UNIX", "NETLINK", "PACKET"))
+        found = LOCAL if local else self._budget.spend(lambda: self._in_tables(inode.encode()))
+        if found is None:
+            return Socket("network", None)
+        if len(self._known) >= MOST_REMEMBERED:
+            self._known.clear()
+        self._known[inode] = found
+        return found
+
+    def _protocol(self, number: int) -> str:
+        """`TCP`, `UNIX-STREAM`; empty where the kernel gives no protocol."""
+        try:
+            return os.getxattr(f"{self._directory}/fd/{number}", "system.sockprotoname").decode()
+        except OSError:
+            return ""
+
+    def _in_tables(self, inode: bytes) -> Socket | None:
+        for name in TABLES:
+            for line in _lines(f"{self._directory}/{name}"):
+                fields = line.split()
+                if len(fields) > 9 and fields[9] == inode:
+                    return Socket("listening", None) if fields[3] == LISTENING else Socket("network", peer(fields[2]))
+        unix = (line.split() for line in _lines(f"{self._directory}/net/unix"))
+        if any(len(fields) > 6 and fields[6] == inode for fields in unix):
+            return LOCAL
+        return None
+
+
+def peer(field: bytes) -> str | None:
+    """`10.0.0.5:443` of the kernel's hexadecimal words, each in the machine's order; None where there is no peer."""
+    address, _, port = field.partition(b":")
+    number = int(port, 16)
+    if not number:
+        return None
+    words = [int(address[at : at + 8], 16) for at in range(0, len(address), 8)]
+    packed = struct.pack(f"={len(words)}I", *words)
+    if len(packed) == 4:
+        return f"{socket.inet_ntop(socket.AF_INET, packed)}:{number}"
+    text = socket.inet_ntop(socket.AF_INET6, packed)
+    # IPv4 through an IPv6 socket.
+    return f"{text[7:]}:{number}" if text.startswith("::ffff:") and "." in text else f"[{text}]:{number}"
+
+
+def _lines(path: str) -> list[bytes]:
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123  # pathlib takes longer than the reading
+            return file.read().splitlines()
+    except OSError:
+        return []
+
+
+# The files and sockets behind another process's descriptors, and the descriptors that a thread polls.
+
+DescriptorKind = Literal["file", "device", "pipe", "network", "local", "listening", "event", "timer", "unknown"]
+# A process that polls more than these is a server; the first ones are enough.
+MOST_POLLED = 32
+_POLLED = struct.Struct("=ihh")
+
+
+class Descriptor(NamedTuple):
+    """The target of a descriptor. device: a node in /dev. event: from threads of the process itself."""
+
+    kind: DescriptorKind
+    subject: str | None = None
+    """Path of a file, address of a peer."""
+
+
+UNKNOWN = Descriptor("unknown")
+_INSIDE: dict[str, Descriptor] = {
+    "[eventfd]": Descriptor("event"),
+    "[timerfd]": Descriptor("timer"),
+}
+
+
+class Descriptors:
+    """The descriptors of one process. `directory` is its folder in /proc, open, and `path` that folder's name."""
+
+    def __init__(self, directory: int, path: str, budget: TableBudget) -> None:
+        self._directory = directory
+        self._sockets = Sockets(path, budget)
+        self._memory: int | None = None
+
+    def close(self) -> None:
+        """Close the descriptor of the process's memory."""
+        if self._memory is not None:
+            os.close(self._memory)
+            self._memory = None
+
+    def find(self, number: int) -> Descriptor:
+        """The target of this descriptor; unknown where it is closed or access is denied."""
+        try:
+            link = os.readlink(f"fd/{number}", dir_fd=self._directory)
+        except OSError:
+            return UNKNOWN
+        if link.startswith("/"):
+            device = link.startswith("/dev/") and not link.startswith("/dev/shm/")
+            if self._is_named_pipe(number):
+                return Descriptor("pipe", link)
+            return Descriptor("device" if device else "file", link)
+        name, _, rest = link.partition(":")
+        if name == "socket":
+            found = self._sockets.find(number, rest.strip("[]"))
+            return Descriptor(found.kind, found.peer)
+        if name == "pipe":
+            return Descriptor("pipe")
+        return _INSIDE.get(rest, UNKNOWN)
+
+    def _is_named_pipe(self, number: int) -> bool:
+        try:
+            return stat.S_ISFIFO(os.stat(f"fd/{number}", dir_fd=self._directory).st_mode)
+        except OSError:
+            return False
+
+    def polled(self, address: int, count: int) -> Iterable[Descriptor] | None:
+        """Those in an array of `struct pollfd`; None where the memory may not be read."""
+        count = min(count, MOST_POLLED)
+        data = self.memory(address, count * _POLLED.size)
+        if data is None or len(data) < count * _POLLED.size:
+            return None
+        return [self.find(number) for number, _, _ in _POLLED.iter_unpack(data) if number >= 0]
+
+    def selected(self, sets: Iterable[int], count: int) -> Iterable[Descriptor] | None:
+        """Those below `count` that are in one of the `fd_set`s at these addresses, or None."""
+        found: set[int] = set()
+        for address in sets:
+            data = self.memory(address, (count + 7) // 8) if address else b""
+            if data is None:
+                return None
+            bits = int.from_bytes(data, "little") & (1 << count) - 1
+            while bits and len(found) < MOST_POLLED:
+                found.add(bits.bit_length() - 1)
+                bits &= (1 << bits.bit_length() - 1) - 1
+        return [self.find(number) for number in found]
+
+    def watched_by_epoll(self, number: int) -> Iterable[Descriptor] | None:
+        """Those that an epoll descriptor watches, as /proc/PID/fdinfo lists them, or None."""
+        try:
+            file = os.open(f"fdinfo/{number}", os.O_RDONLY, dir_fd=self._directory)
+        except OSError:
+            return None
+        try:
+            lines = os.read(file, 16384).splitlines()
+        except OSError:
+            return None
+        finally:
+            os.close(file)
+        numbers = [line.split()[1] for line in lines if line.startswith(b"tfd:")]
+        return [self.find(int(number)) for number in numbers[:MOST_POLLED] if number.isdigit()]
+
+    def memory(self, address: int, size: int) -> bytes | None:
+        """Bytes of the process's memory; None where they may not be read."""
+        try:
+            if self._memory is None:
+                self._memory = os.open("mem", os.O_RDONLY, dir_fd=self._directory)
+            return os.pread(self._memory, size, address)
+        except (OSError, OverflowError):
+            return None
+
+
+# The kind of a wait, from the system call in which a thread waits and its arguments.
+
+F_SETLKW, F_OFD_SETLKW = 7, 38
+LONGEST_PATH = 512
+# The path is their second argument.
+_AFTER_DIRECTORY = frozenset(
+    ("openat", "openat2", "newfstatat", "statx", "faccessat", "faccessat2", "readlinkat", "mkdirat", "unlinkat")
+)
+_OF_DESCRIPTOR = frozenset(("fstat", "fstatfs", "getdents", "getdents64"))
+LONGEST_TIMEOUT_MS = 1 << 31
+OUTSIDE = "connections from outside"
+
+
+class Wait(NamedTuple):
+    """A sampled state of a thread. inside: it may wait for other threads of its own process."""
+
+    kind: WaitKind
+    subject: str | None = None
+    inside: bool = False
+
+
+RUNNING = Wait("running")
+# A pair of sockets to itself is how threads wake an event loop; another process may hold one end as well.
+WOKEN_FROM_INSIDE = Wait("pipe", "a socket of this machine", inside=True)
+
+
+class CallWaits:
+    """Finds what the system calls of one process wait for."""
+
+    def __init__(self, descriptors: Descriptors) -> None:
+        self._descriptors = descriptors
+        self._read: dict[Group, Callable[[ThreadFiles, Call, list[int]], Wait]] = {
+            "descriptor": lambda files, call, found: self._on_descriptor(files, call, found[0]),
+            "second": lambda files, call, found: self._on_descriptor(files, call, found[1]),
+            "path": self._on_path,
+            # Threads that wait for nothing sleep here as well, and so do all that want Python's global lock.
+            "futex": lambda files, call, found: Wait("lock", None, inside=True),
+            "lock": lambda files, call, found: Wait("lock", self._descriptors.find(found[0]).subject),
+            "fcntl": self._in_fcntl,
+            "sleep": lambda files, call, found: Wait("sleep"),
+            "poll": lambda files, call, found: _polling(call, self._descriptors.polled(found[0], found[1])),
+            "select": lambda files, call, found: _polling(call, self._descriptors.selected(found[1:4], found[0])),
+            "epoll": self._in_epoll,
+            # Rings serve sockets too, which nothing here separates; data loaders use them for files.
+            "ring": lambda files, call, found: _for_file(files, None),
+            "child": lambda files, call, found: Wait("pipe", "a child process"),
+        }
+
+    def read(self, files: ThreadFiles, call: Call, arguments: list[int]) -> Wait:
+        """What a thread waits for in this call; the first four arguments. Raises ThreadGone."""
+        return self._read[call.group](files, call, arguments)
+
+    def _on_descriptor(self, files: ThreadFiles, call: Call, number: int) -> Wait:
+        found = self._descriptors.find(number)
+        match found.kind:
+            case "file":
+                return _for_file(files, found.subject)
+            case "network":
+                return Wait("network", found.subject)
+            case "pipe" | "local":
+                return Wait("pipe")
+            case "event":
+                return Wait("lock", None, inside=True)
+            case "timer":
+                return Wait("sleep")
+            case "listening":
+                return Wait("other", OUTSIDE)
+            case _:
+                return by_channel(files.channel(), files.letter(), call.name if found is UNKNOWN else found.subject)
+
+    def _on_path(self, files: ThreadFiles, call: Call, arguments: list[int]) -> Wait:
+        kind = kind_of_channel(files.channel())
+        if kind == "memory":
+            return Wait("memory")
+        if kind == "pipe":
+            # One with a name: it opens when the other end does.
+            return Wait("pipe", self._path(call, arguments))
+        return Wait("metadata", self._path(call, arguments) or call.name)
+
+    def _path(self, call: Call, arguments: list[int]) -> str | None:
+        directory = arguments[0]
+        if call.name in _OF_DESCRIPTOR:
+            return self._descriptors.find(directory).subject
+        data = self._descriptors.memory(arguments[call.name in _AFTER_DIRECTORY], LONGEST_PATH) or b""
+        path = os.fsdecode(data.partition(b"\0")[0])
+        # With an empty path, newfstatat and statx are about the descriptor itself.
+        return path or self._descriptors.find(directory).subject
+
+    def _in_fcntl(self, files: ThreadFiles, call: Call, arguments: list[int]) -> Wait:
+        if arguments[1] in (F_SETLKW, F_OFD_SETLKW):
+            return Wait("lock", self._descriptors.find(arguments[0]).subject)
+        return self._on_descriptor(files, call, arguments[0])
+
+    def _in_epoll(self, files: ThreadFiles, call: Call, arguments: list[int]) -> Wait:
+        seen = _polling(call, self._descriptors.watched_by_epoll(arguments[0]))
+        # An event loop that nothing but its own threads can wake waits for a timer, if it has a timeout.
+        timed = call.name != "epoll_pwait2" and arguments[3] < LONGEST_TIMEOUT_MS
+        return Wait("sleep", None, inside=True) if timed and seen == WOKEN_FROM_INSIDE else seen
+
+
+def _polling(call: Call, found: Iterable[Descriptor] | None) -> Wait:
+    """A wait for any of several descriptors; None: the descriptors are unknown."""
+    if found is None:
+        return Wait("other", call.name, inside=True)
+    by_kind: dict[str, Descriptor] = {}
+    for each in found:
+        by_kind.setdefault(each.kind, each)
+    if "listening" in by_kind:
+        return Wait("other", OUTSIDE, inside=True)
+    if "network" in by_kind:
+        return Wait("network", by_kind["network"].subject)
+    if "device" in by_kind:
+        return Wait("other", by_kind["device"].subject, inside=True)
+    if "pipe" in by_kind:
+        return Wait("pipe", None, inside=True)
+    if "local" in by_kind:
+        return WOKEN_FROM_INSIDE
+    return Wait("lock", None, inside=True) if by_kind.keys() - {"timer"} else Wait("sleep")
+
+
+def _for_file(files: ThreadFiles, path: str | None) -> Wait:
+    """A wait for the contents of a file, unless it waits for memory first or, in a named pipe, for another process."""
+    kind = kind_of_channel(files.channel())
+    return Wait(kind, path) if kind in ("memory", "pipe") else Wait("storage", path)
+
+
+def outside_calls(files: ThreadFiles) -> Wait:
+    """A wait outside system calls: for a page, or for the lock on the process's memory. Raises ThreadGone."""
+    letter = files.letter()
+    channel = files.channel()
+    kind = kind_of_channel(channel)
+    # A thread in R has got its page since the first reading.
+    if letter not in "DR":
+        return Wait(kind or "other", channel or None)
+    return Wait(kind) if kind in ("memory", "lock") else Wait("storage")
+
+
+def by_channel(channel: str, letter: str, subject: str | None) -> Wait:
+    """The kind from the kernel function or, where its name gives no kind, from the letter of the state."""
+    kind = kind_of_channel(channel)
+    if kind is not None:
+        return Wait(kind, subject)
+    return Wait("uninterruptible" if letter == "D" else "other", subject or channel or None)
+
 
 # Documentation/admin-guide/LSM/Yama.rst: "Yama" in ASCII.
 PR_SET_PTRACER = 0x59616D61

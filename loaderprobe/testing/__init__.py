@@ -5,14 +5,15 @@ from loaderprobe.testing.fakes import (
     FakeClock,
     FakePageCache,
     PlantedDisturbance,
+    ProfiledCompute,
     ScriptedLoader,
     Service,
     example_arguments,
     example_config,
+    example_environment,
     example_files,
+    example_location,
 )
-from loaderprobe.testing.machine import example_environment, example_location
-from loaderprobe.testing.profiled import ProfiledCompute
 from loaderprobe.testing.ranks import FakeCrew, FakeStore
 
 __all__ = [

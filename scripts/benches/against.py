@@ -29,8 +29,7 @@ from loaderprobe.analyze.verdict.rates import interval
 from loaderprobe.api.against import measure_sides
 from loaderprobe.api.against_request import PAIRS, against_request, sides_in, start_against
 from loaderprobe.api.compare_source import sources
-from loaderprobe.loaders.images import ImageFiles
-from loaderprobe.loaders.torch import TorchLoader
+from loaderprobe.loaders.torch import ImageFiles, TorchLoader
 from loaderprobe.records.compare import MATTERS, Compared, Subject
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet

@@ -19,13 +19,13 @@ from pathlib import Path
 
 from loaderprobe.analyze.verdict.rates import segment_rate
 from loaderprobe.api.assembly import join_parts, make_compute, make_loader
-from loaderprobe.datasets.scan.folder import generated_set
+from loaderprobe.datasets.folder import generated_set
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.parts import UNSEEN
-from loaderprobe.measure.prefilled import PrefilledStudy
+from loaderprobe.measure.session import UNSEEN
+from loaderprobe.measure.studies import PrefilledStudy
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.prefilled import Prefilled, free_batches, over_steady
+from loaderprobe.records.studies import Prefilled, free_batches, over_steady
 from loaderprobe.stats import mean, median
 from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import LinuxPageCache

@@ -22,15 +22,15 @@ from pathlib import Path
 from loaderprobe.analyze.caches import lru_hits, pinned_hits
 from loaderprobe.analyze.epochs import epochs_of
 from loaderprobe.api.study_child import study
-from loaderprobe.datasets.scan.folder import generated_set
-from loaderprobe.measure.epochs import pages_bytes
-from loaderprobe.measure.order import Order
+from loaderprobe.datasets.folder import generated_set
+from loaderprobe.measure.runner import Order
+from loaderprobe.measure.studies import pages_bytes
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
-from loaderprobe.records.epochs import EpochsMeasured
 from loaderprobe.records.files import FileSet
+from loaderprobe.records.studies import EpochsMeasured
 from loaderprobe.stats import median
 from loaderprobe.store.codec import decode, encode
-from loaderprobe.system.cgroups import MEMBERSHIP, ROOT, cgroup_directories
+from loaderprobe.system.limits import MEMBERSHIP, ROOT, cgroup_directories
 from scripts.benches.harness import child, parser, photographs
 
 RESOLUTION = "500x375"

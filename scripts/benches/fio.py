@@ -21,10 +21,9 @@ from loaderprobe.stats import median
 from loaderprobe.storage.files import sample_files
 from loaderprobe.storage.fio import FioEngine, fio_version
 from loaderprobe.storage.phase import PhaseSettings, run_phase
-from loaderprobe.storage.reader import ReadEngine, ThreadEngine
-from loaderprobe.storage.supply import Supply
-from loaderprobe.system.cpu import cores_available
+from loaderprobe.storage.reader import ReadEngine, Supply, ThreadEngine
 from loaderprobe.system.device import locate
+from loaderprobe.system.limits import cores_available
 from loaderprobe.system.pagecache import LinuxPageCache
 from scripts.benches.harness import Plant, alternated, answer, child, parser, planted, spread
 from tests.planted.files import random_files

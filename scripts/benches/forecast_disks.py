@@ -27,11 +27,11 @@ from loaderprobe.api.bandwidth import bandwidth
 from loaderprobe.api.user_loader import Asked, measure_loader
 from loaderprobe.measure import learning
 from loaderprobe.protocols import ComputeArguments
+from loaderprobe.records.config import with_options
 from loaderprobe.records.files import UnknownFiles
 from loaderprobe.records.measurement import Activity, Measurement, Mode
-from loaderprobe.records.options import with_options
 from loaderprobe.store.codec import encode, write_atomically
-from loaderprobe.system.cpu import cores_available
+from loaderprobe.system.limits import cores_available
 from scripts.benches.harness import Plant, Progress, child, photographs, ran
 from scripts.benches.verdict import disk_of
 from scripts.benches.verdict_blocks import Photographs

@@ -23,13 +23,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageFile
 
-from loaderprobe.datasets.generate.generate import generate
+from loaderprobe.datasets.generate.generate import SetRequest, generate, sync_filesystem
 from loaderprobe.datasets.generate.manifest import Manifest, read_manifest
 from loaderprobe.datasets.generate.pool import PoolRequest, build_pool
-from loaderprobe.datasets.generate.request import SetRequest
 from loaderprobe.stats import median
-from loaderprobe.system.cpu import cores_available
-from loaderprobe.system.sync import sync_filesystem
+from loaderprobe.system.limits import cores_available
 from scripts.benches.harness import alternated, parser, spread
 
 ImageFile.MAXBLOCK = 1 << 24

@@ -19,10 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from loaderprobe.datasets.generate.generate import generate
-from loaderprobe.datasets.generate.request import SetRequest
+from loaderprobe.datasets.generate.generate import SetRequest, generate
 from loaderprobe.stats import half_width, mean, quantile
-from loaderprobe.system.cpu import cores_available
+from loaderprobe.system.limits import cores_available
 from loaderprobe.units import parse_resolution
 from tests.planted.slow_disk import CannotPlant, slow_disk
 

@@ -24,8 +24,8 @@ from statistics import median
 from typing import Any
 
 from loaderprobe.analyze.verdict.rates import rate_interval, segments_of
-from loaderprobe.measure.pace import Pace, pace_for
-from loaderprobe.measure.plan import USUAL_ROUNDS, USUAL_SECONDS
+from loaderprobe.measure.segments import Pace, pace_for
+from loaderprobe.measure.sweep import USUAL_ROUNDS, USUAL_SECONDS
 from loaderprobe.records.measurement import ComputeInfo, Measurement, Segment
 from loaderprobe.stats import mean, quantile
 from scripts.benches.harness import answer, child, parser, photographs

@@ -25,8 +25,7 @@ from torchvision.transforms import v2
 
 from loaderprobe.compute.emulated import EmulatedCompute
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.pace import Pace
-from loaderprobe.measure.segments import load_only, train
+from loaderprobe.measure.segments import Pace, load_only, train
 from loaderprobe.protocols import ComputeArguments
 from loaderprobe.records.config import ComputeSpec, LoaderSpec
 from scripts.benches.intervals import BATCH

@@ -22,7 +22,7 @@ from random import Random
 
 import numpy as np
 
-from loaderprobe.system.cpu import cores_available
+from loaderprobe.system.limits import cores_available
 from scripts.benches.harness import Plant, child
 from tests.planted.slow_reader import read_folder
 

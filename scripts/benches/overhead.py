@@ -19,18 +19,15 @@ from typing import Any
 from torch.utils.data import DataLoader, default_collate
 
 from loaderprobe.compute.emulated import EmulatedCompute
-from loaderprobe.datasets.scan.folder import generated_set
-from loaderprobe.loaders.fetch_log import FetchLog
-from loaderprobe.loaders.images import ImageFiles
-from loaderprobe.loaders.torch import InOrder, TorchLoader
-from loaderprobe.loaders.worker_probe import WorkerProbe
+from loaderprobe.datasets.folder import generated_set
+from loaderprobe.loaders.torch import ImageFiles, InOrder, TorchLoader
+from loaderprobe.loaders.worker_probe import FetchLog, WorkerProbe
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.pace import Pace
-from loaderprobe.measure.segments import train
+from loaderprobe.measure.segments import Pace, train
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.files import FileSet
 from loaderprobe.samplers import sampling
-from loaderprobe.samplers.background import PERIOD_S
+from loaderprobe.samplers.recorded import PERIOD_S
 from loaderprobe.testing import example_arguments
 from scripts.benches.harness import alternated, cpu_ns, parser, photographs, spread
 

@@ -20,12 +20,10 @@ import torch.distributed as dist
 from loaderprobe.compute.emulated import EmulatedCompute
 from loaderprobe.loaders.ranks import joined_at
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.in_step import Agreement
-from loaderprobe.measure.pace import Pace
-from loaderprobe.measure.rank_session import PaceAhead
-from loaderprobe.measure.segments import train
+from loaderprobe.measure.in_step import Agreement, PaceAhead
+from loaderprobe.measure.segments import Pace, train
 from loaderprobe.protocols import ComputeArguments, Peers
-from loaderprobe.records.place import Place
+from loaderprobe.records.ranks import Place
 from loaderprobe.stats import median, quantile
 from loaderprobe.testing import example_config
 from scripts.benches.harness import parser

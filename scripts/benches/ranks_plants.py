@@ -10,8 +10,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from loaderprobe.loaders.images import ImageFiles
-from loaderprobe.loaders.torch import TorchLoader
+from loaderprobe.loaders.torch import ImageFiles, TorchLoader
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
 

@@ -23,14 +23,9 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageFile, JpegImagePlugin
 
-from loaderprobe.datasets.generate.base_image import BaseImage
-from loaderprobe.datasets.generate.free_bits import Base
-from loaderprobe.datasets.generate.jpeg.encoder import encoded
-from loaderprobe.datasets.generate.jpeg.frame import Frame
-from loaderprobe.datasets.generate.jpeg.tables import LUMINANCE, scaled
-from loaderprobe.datasets.generate.mixture import IMAGENET_MEAN_BYTES
-from loaderprobe.datasets.generate.pool import build_pool
-from loaderprobe.datasets.generate.request import SetRequest
+from loaderprobe.datasets.generate.generate import SetRequest
+from loaderprobe.datasets.generate.jpeg import LUMINANCE, Frame, encoded, scaled
+from loaderprobe.datasets.generate.pool import IMAGENET_MEAN_BYTES, Base, BaseImage, build_pool
 from loaderprobe.stats import median
 from loaderprobe.units import IMAGENET, Resolution, format_resolution
 from scripts.benches.harness import alternated, parser, spread

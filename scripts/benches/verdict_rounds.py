@@ -12,8 +12,8 @@ import numpy as np
 from loaderprobe.compute.emulated import EmulatedCompute
 from loaderprobe.compute.step import NoCompute
 from loaderprobe.protocols import Compute, ComputeArguments, NextRound
+from loaderprobe.records.config import with_options
 from loaderprobe.records.measurement import Activity, ComputeInfo, Measurement, Mode, Segment
-from loaderprobe.records.options import with_options
 
 Plan = tuple[tuple[Mode, Activity], ...]
 

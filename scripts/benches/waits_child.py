@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from loaderprobe.store.codec import encode
-from loaderprobe.system.cpu import cores_available
+from loaderprobe.system.limits import cores_available
 from scripts.benches.harness import child
 from scripts.benches.waits_loaders import make_loader, make_step, place_of
 from scripts.benches.waits_rows import DISKS, ROWS, Row

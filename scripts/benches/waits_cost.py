@@ -18,8 +18,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from loaderprobe.records.measurement import Missing
-from loaderprobe.records.waits import WAIT_KINDS, WaitSamples
+from loaderprobe.records.measurement import WAIT_KINDS, Missing, WaitSamples
 from loaderprobe.render.unavailable_words import unavailable_words
 from loaderprobe.samplers.waits import RATE_HZ, WaitsSampler
 from loaderprobe.stats import median

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from loaderprobe.records.measurement import Activity, Measurement, Mode, Segment
-from loaderprobe.records.rank_seen import RankSeen
+from loaderprobe.records.measurement import Activity, Measurement, Mode, RankSeen, Segment
 from tests.analyze.runs import BATCH, FILE_BYTES, STEPS, Cost, Round, run, segment
 
 NS = 1e9

@@ -10,8 +10,7 @@ from loaderprobe.analyze.forecast.fit import Fit, fit
 from loaderprobe.analyze.forecast.point import Point
 from loaderprobe.analyze.forecast.service import Law, Service, Storage
 from loaderprobe.analyze.verdict.prediction import Loop
-from loaderprobe.records.bandwidth import StorageCeiling
-from loaderprobe.records.device import DeviceKind, KindOfDevice
+from loaderprobe.records.bandwidth import DeviceKind, KindOfDevice, StorageCeiling
 from tests.examples.bandwidth import example_phase
 
 

@@ -11,7 +11,7 @@ from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.prefilled import buffer_effect, enough
 from loaderprobe.records.config import LoaderSpec
 from loaderprobe.records.measurement import Segment
-from loaderprobe.records.prefilled import Prefilled, free_batches, over_steady
+from loaderprobe.records.studies import Prefilled, free_batches, over_steady
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.stats import mean
 from tests.analyze.measured import measured

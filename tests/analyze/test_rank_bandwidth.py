@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from loaderprobe.analyze.rank_bandwidth import ranks_limit
-from loaderprobe.records.rank_bandwidth import RanksLimit, RanksLimitCode, RanksPhase
+from loaderprobe.records.bandwidth import RanksLimit, RanksLimitCode, RanksPhase
 from tests.examples.rank_bandwidth import example_ranks
 
 ONE, TWO, FOUR = example_ranks(20e6), example_ranks(10.2e6, 10.2e6), example_ranks(*[5.1e6] * 4)

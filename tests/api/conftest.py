@@ -14,7 +14,7 @@ import pytest
 
 from loaderprobe.api.diagnose import Diagnosis, judge_loader
 from loaderprobe.api.user_loader import Asked
-from loaderprobe.measure.pace import Pace
+from loaderprobe.measure.segments import Pace
 from loaderprobe.records.measurement import Activity, Measurement, Mode
 from loaderprobe.samplers.waits import WaitsSampler
 from tests.api.samples import photo_files, raw_files

@@ -18,10 +18,8 @@ from loaderprobe.api.against_request import AgainstRequest, against_request, mov
 from loaderprobe.api.ceilings import Ceilings
 from loaderprobe.errors import BadValue, Refused
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.forkserver import ForkServer
 from loaderprobe.measure.further import joined
-from loaderprobe.measure.order import Order
-from loaderprobe.measure.runner import run_configuration
+from loaderprobe.measure.runner import ForkServer, Order, run_configuration
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.render.against_words import against_words

@@ -15,7 +15,7 @@ import loaderprobe
 from loaderprobe.api.attachment import Attachment, Finished
 from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.loaders.attached import attach
-from loaderprobe.records.attachment import AttachRequest
+from loaderprobe.records.diagnosis import AttachRequest
 from tests.examples.training import SCHEDULED, STEP_S, WAYS, Training
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -13,11 +13,10 @@ import pytest
 import loaderprobe
 from loaderprobe.api.load import Run
 from loaderprobe.errors import BadValue, NotComparable
-from loaderprobe.records.config import SweepSpec
+from loaderprobe.records.config import SweepSpec, with_options
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.options import with_options
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.testing import example_environment, example_files, example_location
 from tests.analyze.measured import measured

@@ -9,10 +9,10 @@ import pytest
 
 import loaderprobe
 from loaderprobe.analyze.outlook import COUNTS, REFERENCE, outlooks
+from loaderprobe.records.config import with_options
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.options import with_options
-from loaderprobe.records.outlook import Outlook
-from loaderprobe.records.plan_reason import PlanReason
+from loaderprobe.records.plan import PlanReason
+from loaderprobe.records.report import Outlook
 from loaderprobe.store.run_directory import RunDirectory
 from tests.stored import SMALL_FILES, full_run
 

@@ -14,11 +14,11 @@ import torch.distributed as dist
 from loaderprobe.api.own_child import measure_own
 from loaderprobe.api.own_loader import named
 from loaderprobe.api.rank_diagnosis import concluded
-from loaderprobe.measure import learning, rank_session, session
-from loaderprobe.measure.order import Order
-from loaderprobe.measure.pace import Pace
-from loaderprobe.records.own_loader import OwnMeasured
-from loaderprobe.records.place import Place
+from loaderprobe.measure import in_step, learning, session
+from loaderprobe.measure.runner import Order
+from loaderprobe.measure.segments import Pace
+from loaderprobe.records.diagnosis import OwnMeasured
+from loaderprobe.records.ranks import Place
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.testing import example_config, example_files
 
@@ -32,7 +32,7 @@ def measures(rank: int, port: int, scratch: Path) -> None:
     changed: Any = {"pace_for": lambda **_: SHORT}
     vars(session).update(changed)
     vars(learning).update(LEARN_AT_LEAST_S=0.05)
-    vars(rank_session).update(ALONE_S=0.1)
+    vars(in_step).update(ALONE_S=0.1)
     place = Place(
         rank=rank, size=2, node=0, local_rank=rank, local_size=2, address="127.0.0.1", port=port, prefix="p",
         timeout_s=20.0,

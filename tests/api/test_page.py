@@ -11,7 +11,7 @@ from loaderprobe.api.load import Run, load
 from loaderprobe.api.page import default_plan, report_page, save_report
 from loaderprobe.api.plan import Plan, plan
 from loaderprobe.api.plan_source import IMAGENET_IMAGES
-from loaderprobe.records.plan_reason import PlanReason
+from loaderprobe.records.plan import PlanReason
 from tests.stored import full_run
 
 

@@ -16,7 +16,7 @@ from loaderprobe.api.watch import Watch
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.plan_reason import PlanReason
+from loaderprobe.records.plan import PlanReason
 from loaderprobe.store.run_directory import RunDirectory
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth

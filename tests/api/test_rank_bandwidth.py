@@ -14,7 +14,7 @@ from loaderprobe.api.rank_bandwidth import RankBandwidth, RankProbe, ladder_of, 
 from loaderprobe.api.results import load_any, type_of
 from loaderprobe.errors import BadValue, Refused
 from loaderprobe.loaders import ranks as gloo
-from loaderprobe.records.seats import Launched, Node
+from loaderprobe.records.ranks import Launched, Node
 from loaderprobe.storage.by_ranks import RanksStep, Whereabouts
 from loaderprobe.testing.ranks import FakeCrew
 from tests.examples.rank_bandwidth import example_rank_bandwidth, example_ranks

@@ -18,8 +18,8 @@ from loaderprobe.api.ceilings import Ceilings
 from loaderprobe.api.rank_child import cores_of
 from loaderprobe.compute.torch import _gpu_of
 from loaderprobe.errors import MissingPart
-from loaderprobe.records.place import Place
-from loaderprobe.system.cpu import cores_available
+from loaderprobe.records.ranks import Place
+from loaderprobe.system.limits import cores_available
 from loaderprobe.testing import FakeCrew, example_config
 
 

@@ -14,10 +14,10 @@ from loaderprobe.api.own_child import agreed
 from loaderprobe.api.own_loader import named
 from loaderprobe.api.rank_diagnosis import OwnAsked, concluded, diagnose_ranks, failed, one_layout, ranks_here
 from loaderprobe.errors import BadValue, LoaderprobeError
+from loaderprobe.records.diagnosis import DataFound, Drawn, OwnMeasured
 from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.note import Note
-from loaderprobe.records.own_loader import DataFound, Drawn, OwnMeasured
-from loaderprobe.records.seats import Node
+from loaderprobe.records.ranks import Node
 from loaderprobe.render.document import document_markdown
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.testing import FakeCrew, example_config

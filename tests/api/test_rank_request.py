@@ -17,7 +17,7 @@ from loaderprobe.api.rank_request import check_devices, check_images, layouts_of
 from loaderprobe.api.sweep_request import SweepRequest, check_request, request_of
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.records.config import ComputeSpec, SweepSpec
-from loaderprobe.records.seats import Layout, Node
+from loaderprobe.records.ranks import Layout, Node
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.testing import example_config, example_environment, example_files
 from tests.analyze.measured import measured

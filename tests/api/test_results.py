@@ -10,7 +10,7 @@ import pytest
 import loaderprobe
 from loaderprobe.api.bandwidth import Bandwidth
 from loaderprobe.errors import BadValue
-from loaderprobe.records.capability import Capability, Finding
+from loaderprobe.records.environment import Capability, Finding
 from loaderprobe.records.unavailable import reported
 from loaderprobe.render.json import result_json
 from tests.examples.bandwidth import example_bandwidth, example_operations

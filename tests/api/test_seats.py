@@ -8,7 +8,7 @@ import pytest
 
 from loaderprobe.api import seats
 from loaderprobe.errors import MissingPart
-from loaderprobe.records.seats import Launched
+from loaderprobe.records.ranks import Launched
 
 
 def process(rank: int, size: int, *, agent_store: bool) -> Launched:

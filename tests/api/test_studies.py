@@ -10,15 +10,13 @@ import pytest
 from loaderprobe.api.report import judge_run
 from loaderprobe.api.stored import foreign_modules
 from loaderprobe.api.study_child import study
-from loaderprobe.measure import prefilled
-from loaderprobe.measure.order import Order
-from loaderprobe.measure.pace import Pace
-from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
-from loaderprobe.records.epochs import Epoch, EpochsMeasured
+from loaderprobe.measure import studies
+from loaderprobe.measure.runner import Order
+from loaderprobe.measure.segments import Pace
+from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig, Study
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.prefilled import Prefilled
 from loaderprobe.records.report import ConfigurationRow
-from loaderprobe.records.sweep_plan import Study
+from loaderprobe.records.studies import Epoch, EpochsMeasured, Prefilled
 from loaderprobe.records.unavailable import Unavailable, reported
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.system.device import locate
@@ -60,7 +58,7 @@ def test_a_real_buffer_is_filled_and_used_up(
     photographs: FileSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its batches are there at once: the first iterations take no time of the loader's, the later ones do."""
-    monkeypatch.setattr(prefilled, "STEADY", Pace(min_s=0.0, min_batches=4, max_s=0.1))
+    monkeypatch.setattr(studies, "STEADY", Pace(min_s=0.0, min_batches=4, max_s=0.1))
     found = study(order(photographs, "prefilled"), tmp_path, lambda *_: None)
     assert isinstance(found, Prefilled) and found.prefilled is not None, found
     waits = [ready - begin for begin, ready in zip(found.prefilled.begin_ns, found.prefilled.ready_ns, strict=True)]

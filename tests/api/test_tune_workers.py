@@ -261,7 +261,7 @@ def _collate(batch: list[int]) -> list[int]:
 
 def test_the_line_keeps_what_can_be_written(found: loaderprobe.WorkersTuning) -> None:
     """Samplers, functions and contexts by name; without workers, nothing that torch refuses."""
-    from loaderprobe.loaders.resized import written_options
+    from loaderprobe.loaders.unwrap import written_options
 
     sampler = samples.Backwards(8)
     loader = DataLoader(

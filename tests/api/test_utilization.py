@@ -8,7 +8,7 @@ from loaderprobe.api.utilization import Meter, WithReadings
 from loaderprobe.errors import MissingPart
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.records.measurement import Missing
-from loaderprobe.samplers.cores import CoresSampler
+from loaderprobe.samplers.host import CoresSampler
 from loaderprobe.testing import FakeClock, ScriptedProber
 
 

@@ -15,7 +15,7 @@ from loaderprobe.api.results import load_any
 from loaderprobe.api.watch import Watch, Watcher
 from loaderprobe.errors import NoSpace
 from loaderprobe.loaders.attached import attach
-from loaderprobe.records.attachment import AttachRequest
+from loaderprobe.records.diagnosis import AttachRequest
 from tests.examples import training as example
 from tests.examples.training import SCHEDULED, WAYS, Training
 

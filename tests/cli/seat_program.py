@@ -14,9 +14,8 @@ from typing import Any
 from loaderprobe.api import seats, sweep
 from loaderprobe.api.report import judge_run
 from loaderprobe.cli.seats import in_ranks, launched_here
-from loaderprobe.measure.forkserver import Child
-from loaderprobe.measure.lead import Lead
-from loaderprobe.measure.order import Order
+from loaderprobe.measure.runner import Child, Order
+from loaderprobe.measure.seat import Lead
 from loaderprobe.records.config import SweepSpec
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.render.json import summary_json

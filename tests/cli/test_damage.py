@@ -13,7 +13,7 @@ import pytest
 
 from loaderprobe.api import sweep as verb
 from loaderprobe.cli import main
-from loaderprobe.records.origin import SCHEMA_VERSION
+from loaderprobe.records.environment import SCHEMA_VERSION
 from loaderprobe.store.codec import encode
 from loaderprobe.store.run_directory import RunDirectory
 from tests.stored import full_run

@@ -10,7 +10,7 @@ import pytest
 from loaderprobe.api import devices as verb
 from loaderprobe.measure.placement import run_placement
 from loaderprobe.records.devices import DeviceSegment, PlacementFailure, PlacementResult
-from loaderprobe.records.placement import RankOrder
+from loaderprobe.records.ranks import RankOrder
 from tests.cli.invoke import invoke
 
 SMALL = ("devices", "--on", "cpu,2xcpu", "--rounds", 3)

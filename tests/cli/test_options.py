@@ -14,7 +14,7 @@ import typer
 from typer.testing import CliRunner
 
 from loaderprobe import __version__
-from loaderprobe.cli import panels
+from loaderprobe.cli import options as panels
 from loaderprobe.cli.app import app
 from loaderprobe.cli.bandwidth import bandwidth
 from loaderprobe.cli.generate import generate

@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from loaderprobe.records.together import RankMeasurement
+from loaderprobe.records.ranks import RankMeasurement
 from loaderprobe.store.codec import decode
 from tests.cli.test_run import run
 

@@ -11,10 +11,8 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import loaderprobe
-from loaderprobe.compute.batch_size import Length, ProbeParts, TorchProber
-from loaderprobe.compute.batch_source import repeated
-from loaderprobe.compute.memory_budget import MemoryBudget
-from loaderprobe.compute.model_batches import usual_loss
+from loaderprobe.compute.batch_size import Length, MemoryBudget, ProbeParts, TorchProber, repeated
+from loaderprobe.compute.trainer import usual_loss
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.testing import ScriptedMeter

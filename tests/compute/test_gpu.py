@@ -12,12 +12,12 @@ import torch
 from torch.profiler import ProfilerActivity
 
 from loaderprobe.analyze.gpu.gaps import attribute
-from loaderprobe.compute.occupancy import DeviceLimits
+from loaderprobe.compute.kineto import DeviceLimits
 from loaderprobe.compute.profile import Device, Stage, record_window
 from loaderprobe.compute.torch import CudaCompute
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN
-from loaderprobe.records.timeline import Timeline
+from loaderprobe.records.measurement import Timeline
 from loaderprobe.testing import example_arguments
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")]

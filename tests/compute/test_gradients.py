@@ -12,7 +12,7 @@ import msgspec
 import torch
 import torch.distributed as dist
 
-from loaderprobe.compute.gradients import Gradients
+from loaderprobe.compute.torch import Gradients
 from loaderprobe.protocols import Peers
 
 LONGEST_S = 60.0

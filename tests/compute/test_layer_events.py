@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loaderprobe.compute.layer_events import EVALUATE, LAYER, STEP, CallTime, Event, Owners, step_times
+from loaderprobe.compute.layers import EVALUATE, LAYER, STEP, CallTime, Event, Owners, step_times
 
 
 def event(name: str, begin: float, us: float, *children: Event, sequence: int = -1) -> Event:

@@ -16,8 +16,7 @@ from loaderprobe.analyze.forecast.groups import Known, recommend_groups
 from loaderprobe.api.assembly import check_parts
 from loaderprobe.compute.trainer import CLASSES, Trainer
 from loaderprobe.errors import BadValue, MissingPart
-from loaderprobe.records.config import ComputeSpec
-from loaderprobe.records.options import with_options
+from loaderprobe.records.config import ComputeSpec, with_options
 from loaderprobe.testing import example_config
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.compute.occupancy import DeviceLimits, blocks_per_sm, occupancy
+from loaderprobe.compute.kineto import DeviceLimits, blocks_per_sm, occupancy
 
 HOPPER = DeviceLimits(sm_count=132)
 

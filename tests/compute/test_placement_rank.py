@@ -16,7 +16,7 @@ from loaderprobe.compute.workloads import HELD, Training, training_of
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.records.devices import DataKind, Placement, Workload
-from loaderprobe.records.placement import RankOrder, RankRecord
+from loaderprobe.records.ranks import RankOrder, RankRecord
 from loaderprobe.store.marks import Marks, MarksFile
 
 

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from loaderprobe.compute.step_in_ranks import ExchangingStep, step_in_ranks
+from loaderprobe.compute.step import ExchangingStep, step_in_ranks
 from loaderprobe.protocols import ComputeArguments
 from loaderprobe.testing import FakeClock, example_config
 

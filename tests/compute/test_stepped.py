@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from loaderprobe.compute.stepped import StepEvents
+from loaderprobe.compute.torch import StepEvents
 from loaderprobe.testing import FakeClock
 from tests.compute.fake_gpu import Gpu
 

@@ -9,9 +9,8 @@ import torch
 from torchvision.transforms import v2
 
 from loaderprobe.compute import torch as module
-from loaderprobe.compute.decode import crop, split
 from loaderprobe.compute.profile import Device, thread_numbers
-from loaderprobe.compute.torch import CpuCompute, CudaCompute
+from loaderprobe.compute.torch import CpuCompute, CudaCompute, crop, split
 from loaderprobe.compute.trainer import FORMATS, Trainer
 from loaderprobe.errors import MissingPart
 from loaderprobe.measure.clock import SystemClock

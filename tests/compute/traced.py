@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from itertools import count
 from typing import Any
 
-from loaderprobe.compute.kineto import RawEvent, Window
-from loaderprobe.compute.occupancy import DeviceLimits
+from loaderprobe.compute.kineto import DeviceLimits, RawEvent, Window
 
 US = 1_000
 MS = 1_000_000

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from loaderprobe.datasets.generate.generate import generate
-from loaderprobe.datasets.generate.request import SetRequest
+from loaderprobe.datasets.generate.generate import SetRequest, generate
 
 UNPRIVILEGED = 65534
 Make = Callable[..., Path]

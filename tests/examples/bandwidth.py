@@ -8,17 +8,18 @@ from typing import Any
 from loaderprobe.records.bandwidth import (
     BandwidthPhase,
     BandwidthReport,
+    DeviceKind,
     Feed,
     Latency,
+    Limit,
     MetadataOperation,
     MetadataPhase,
 )
-from loaderprobe.records.device import DeviceKind, Limit
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.note import Note
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Evidence
-from loaderprobe.testing.machine import example_location
+from loaderprobe.testing.fakes import example_location
 
 FILE_BYTES = 114_000
 

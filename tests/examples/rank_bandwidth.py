@@ -6,10 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from loaderprobe.analyze.rank_bandwidth import ranks_limit
-from loaderprobe.records.bandwidth import Latency
-from loaderprobe.records.origin import Origin
-from loaderprobe.records.rank_bandwidth import RankBandwidthReport, RankRead, RanksPhase
-from loaderprobe.testing.machine import example_environment, example_location
+from loaderprobe.records.bandwidth import Latency, RankBandwidthReport, RankRead, RanksPhase
+from loaderprobe.records.environment import Origin
+from loaderprobe.testing.fakes import example_environment, example_location
 
 ORIGIN = Origin(created_utc="2026-11-22T10:00:00+00:00", command="test", environment=example_environment())
 

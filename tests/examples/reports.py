@@ -6,26 +6,27 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
 
+from loaderprobe.records.config import OPTIONS, with_options
+from loaderprobe.records.environment import SCHEMA_VERSION
 from loaderprobe.records.files import content_hash
 from loaderprobe.records.forecast import Knee
 from loaderprobe.records.gaps import TimelineView
-from loaderprobe.records.options import OPTIONS, with_options
-from loaderprobe.records.origin import SCHEMA_VERSION
-from loaderprobe.records.outlook import Outlook, StorageNeed, StorageSupply
 from loaderprobe.records.report import (
     SUMMARY_SCHEMA,
     ConfigurationRow,
     DataInfo,
     Detail,
+    Outlook,
     Report,
     RunInfo,
     Status,
+    StorageNeed,
+    StorageSupply,
     Summary,
 )
 from loaderprobe.records.unavailable import reported
 from loaderprobe.records.verdict import Verdict
-from loaderprobe.testing.fakes import example_config
-from loaderprobe.testing.machine import example_environment
+from loaderprobe.testing.fakes import example_config, example_environment
 from tests.examples.study import BATCH_SIZE, BYTES, CASES, CEILING, DISK_BYTES_PER_S, Case
 from tests.examples.verdicts import forecasts_of, verdict_of
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from math import ceil
 from typing import Any
 
-from loaderprobe.records.epochs import EpochFigures, Epochs
-from loaderprobe.records.prefilled import BufferEffect, ShortRun, over_steady
+from loaderprobe.records.studies import BufferEffect, EpochFigures, Epochs, ShortRun, over_steady
 
 
 def example_effect(factor: int, workers: int = 8, most: float = 9.0, **changes: Any) -> BufferEffect:

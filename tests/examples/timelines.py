@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from loaderprobe.records.timeline import DeviceKind, DeviceRecords, HostCalls, Timeline
+from loaderprobe.records.measurement import DeviceKind, DeviceRecords, HostCalls, Timeline
 
 _KERNEL, _PINNED, _PAGEABLE = "sm90_xmma_fprop", "Memcpy HtoD (Pinned -> Device)", "Memcpy HtoD (Pageable -> Device)"
 _NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"

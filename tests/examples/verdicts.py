@@ -17,7 +17,7 @@ from loaderprobe.records.verdict import (
     Verdict,
     WorkerTime,
 )
-from loaderprobe.testing.machine import NO_GPU
+from loaderprobe.testing.fakes import NO_GPU
 from tests.examples.study import BATCH_SIZE, BYTES, CEILING, DISK_BYTES_PER_S, NO_TRANSPORT, Case
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from loaderprobe.loaders.alternatives import alternatives
+from loaderprobe.loaders.torch import alternatives
 from loaderprobe.records.files import FileSet
 from loaderprobe.testing import example_config
 

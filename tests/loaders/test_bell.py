@@ -6,7 +6,7 @@ import multiprocessing
 import threading
 from pathlib import Path
 
-from loaderprobe.loaders.bell import Bells
+from loaderprobe.loaders.worker_probe import Bells
 
 
 def _worker(bells: Bells, ready: object, heard: object) -> None:

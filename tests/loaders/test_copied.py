@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loaderprobe.loaders import copied
-from loaderprobe.loaders.copied import copied_iterable
+from loaderprobe.loaders import state
+from loaderprobe.loaders.state import copied_iterable
 from tests.api.samples import Shared
 
 
@@ -34,8 +34,8 @@ def test_what_is_too_large_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> Non
     data = Shared(["a", "b", "c"])
     vars(data)["table"] = np.zeros(1000)
     assert copied_iterable(data) is not None
-    monkeypatch.setattr(copied, "MOST_BYTES", 7999)
+    monkeypatch.setattr(state, "MOST_BYTES", 7999)
     assert copied_iterable(data) is None
     monkeypatch.undo()
-    monkeypatch.setattr(copied, "MOST", 3)
+    monkeypatch.setattr(state, "MOST", 3)
     assert copied_iterable(data) is None

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.loaders import evict_ahead
-from loaderprobe.loaders.evict_ahead import EvictAhead
-from loaderprobe.loaders.fetch_log import FetchLog
+from loaderprobe.loaders import worker_probe
+from loaderprobe.loaders.worker_probe import EvictAhead, FetchLog
 from loaderprobe.system.mapped import Evicted
 from loaderprobe.system.pagecache import LinuxPageCache
 
@@ -52,11 +51,11 @@ def opened(tmp_path: Path) -> tuple[FetchLog, Any]:
 
 def test_each_sample_finds_the_mapped_file_cold(data: Mapped, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Although the one before has read all of it; without the request it is warm from the second on."""
-    monkeypatch.setattr(evict_ahead, "MOST_SHARE", 1e9)
+    monkeypatch.setattr(worker_probe, "MOST_SHARE", 1e9)
     log, head = opened(tmp_path)
     ahead = EvictAhead(log)
     assert ahead.around(data, head) is data
-    evict_ahead.ask(log, 1, [data.path])
+    worker_probe.ask(log, 1, [data.path])
     head.ahead = 1
     cold = ahead.around(data, head)
     assert [len(cold[number]) for number in range(3)] == [SIZE] * 3
@@ -69,10 +68,10 @@ def test_each_sample_finds_the_mapped_file_cold(data: Mapped, tmp_path: Path, mo
 
 def test_only_what_may_serve_others_is_evicted(data: Mapped, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a worker has read little of the files since, the next sample is hardly met; others may be reading."""
-    monkeypatch.setattr(evict_ahead, "MOST_SHARE", 1e9)
-    monkeypatch.setattr(evict_ahead, "MOST_CACHED", 3.0)
+    monkeypatch.setattr(worker_probe, "MOST_SHARE", 1e9)
+    monkeypatch.setattr(worker_probe, "MOST_CACHED", 3.0)
     log, head = opened(tmp_path)
-    evict_ahead.ask(log, 1, [data.path])
+    worker_probe.ask(log, 1, [data.path])
     head.ahead = 1
     cold = EvictAhead(log).around(data, head)
     for number in range(3):
@@ -82,9 +81,9 @@ def test_only_what_may_serve_others_is_evicted(data: Mapped, tmp_path: Path, mon
 
 def test_evicting_takes_no_more_than_its_share(data: Mapped, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A quick loader would else be measured with it: after the first, it waits until that has been made up for."""
-    monkeypatch.setattr(evict_ahead, "MOST_SHARE", 0.0)
+    monkeypatch.setattr(worker_probe, "MOST_SHARE", 0.0)
     log, head = opened(tmp_path)
-    evict_ahead.ask(log, 1, [data.path])
+    worker_probe.ask(log, 1, [data.path])
     head.ahead = 1
     cold = EvictAhead(log).around(data, head)
     for number in range(3):
@@ -100,7 +99,7 @@ def test_batched_data_sets_stay_batched(data: Mapped, tmp_path: Path) -> None:
             return indices
 
     log, head = opened(tmp_path)
-    evict_ahead.ask(log, 1, [data.path])
+    worker_probe.ask(log, 1, [data.path])
     head.ahead = 1
     ahead = EvictAhead(log)
     assert ahead.around(Batched(), head).__getitems__([1, 2]) == [1, 2]

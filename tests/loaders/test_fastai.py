@@ -11,14 +11,14 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from loaderprobe.loaders import fastai
+from loaderprobe.loaders import attached
 from tests.examples import fastai_load
 from tests.examples.training import Costly
 
 
 @pytest.fixture(autouse=True)
 def _imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, fastai.MODULE, fastai_load)
+    monkeypatch.setitem(sys.modules, attached.MODULE, fastai_load)
 
 
 def loader(workers: int = 0, **options: Any) -> fastai_load.DataLoader:
@@ -36,11 +36,11 @@ def numbers(batches: Any) -> list[list[int]]:
 def test_it_makes_the_same_batches(workers: int) -> None:
     """In fastai's own order, with its samples, in as many workers."""
     usual, other = loader(workers), loader(workers)
-    made = fastai.torch_loader(other.fake_l)
+    made = attached.torch_loader(other.fake_l)
     assert made is not None and (made.num_workers, made.batch_size) == (workers, 8)
     other.rng = random.Random(other.rng.randint(0, 2**32 - 1))
     assert numbers(made) == numbers(usual)
-    assert fastai.torch_loader(other.fake_l) is made
+    assert attached.torch_loader(other.fake_l) is made
 
 
 def test_samples_that_are_skipped_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,7 +48,7 @@ def test_samples_that_are_skipped_are_left_out(monkeypatch: pytest.MonkeyPatch) 
     d = loader()
     usual = fastai_load.DataLoader.do_item
     monkeypatch.setattr(d, "do_item", lambda index: usual(d, index) if index else None, raising=False)
-    made = fastai.torch_loader(d.fake_l)
+    made = attached.torch_loader(d.fake_l)
     assert made is not None
     assert sum(map(len, numbers(made))) == 19
 
@@ -62,8 +62,8 @@ class Streaming(fastai_load.DataLoader):
 
 def test_what_forms_batches_by_itself_is_left_alone() -> None:
     """So is a loader without a batch size."""
-    assert fastai.torch_loader(Streaming(Costly(0.0, 20), 8).fake_l) is None
-    assert fastai.torch_loader(loader().fake_l) is not None
+    assert attached.torch_loader(Streaming(Costly(0.0, 20), 8).fake_l) is None
+    assert attached.torch_loader(loader().fake_l) is not None
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -80,12 +80,12 @@ def test_a_loop_is_heard_of_and_gets_its_own_batches(workers: int) -> None:
     usual, other = loader(workers), loader(workers)
     expected = numbers(usual)
     kinds = fastai_load._loaders
-    fastai_load._loaders = tuple(fastai.telling(iterated, kind) for kind in kinds)
+    fastai_load._loaders = tuple(attached.telling(iterated, kind) for kind in kinds)
     try:
         assert numbers(other) == expected
     finally:
         fastai_load._loaders = kinds
-    assert heard == [fastai.torch_loader(other.fake_l)]
+    assert heard == [attached.torch_loader(other.fake_l)]
     assert other.fake_l.worker_init_fn is fastai_load._wif
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loaderprobe.loaders.fetch_log import ROWS, FetchLog
+from loaderprobe.loaders.worker_probe import ROWS, FetchLog
 
 
 def test_the_switch_and_the_pool_are_seen_by_whoever_has_the_log_open(tmp_path: Path) -> None:

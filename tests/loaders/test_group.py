@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 
-from loaderprobe.loaders import group
-from loaderprobe.records.place import Place
+from loaderprobe.loaders import ranks
+from loaderprobe.records.ranks import Place
 
 PLACE = Place(
     rank=3, size=4, node=1, local_rank=1, local_size=2, address="head", port=4000, prefix="loaderprobe/0/turn/1/ranks"
@@ -23,9 +23,9 @@ def test_code_may_read_the_variables_of_torchrun(
     joined: list[dict[str, Any]] = []
     for module in (dist, dist.distributed_c10d):
         monkeypatch.setattr(module, "init_process_group", lambda *_, **given: joined.append(given))
-    monkeypatch.setattr(group, "store_at", lambda place, name: (place, name))
+    monkeypatch.setattr(ranks, "store_at", lambda place, name: (place, name))
     variables = {**set_, "RANK": "0", "LOCAL_RANK": "0"}
-    group.join_group(PLACE, variables)
+    ranks.join_group(PLACE, variables)
     assert variables["TORCHELASTIC_RESTART_COUNT"] == count
     numbers = {name: int(value) for name, value in variables.items() if name.endswith(("RANK", "SIZE", "COUNT"))}
     assert (numbers["RANK"], numbers["LOCAL_RANK"], numbers["GROUP_RANK"], numbers["GROUP_WORLD_SIZE"]) == (3, 1, 1, 2)

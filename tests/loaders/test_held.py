@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loaderprobe.loaders.held import held
+from loaderprobe.loaders.state import held
 
 
 class Holding:

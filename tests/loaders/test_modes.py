@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from loaderprobe.loaders.opened import OPENED
+from loaderprobe.loaders.data_files import OPENED
 from loaderprobe.loaders.switched import SwitchedLoader
 from loaderprobe.records.measurement import WorkerBatches
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.loaders.named import MOST_S, holds_more_than_data, named_files
+from loaderprobe.loaders.data_files import MOST_S, holds_more_than_data, named_files
 
 
 class Holding:
@@ -84,7 +84,7 @@ def test_a_file_that_fails_ends_nothing(folder: Path, monkeypatch: pytest.Monkey
             raise PermissionError(13, "Permission denied", str(path))
         return usual(path, **options)
 
-    monkeypatch.setattr("loaderprobe.loaders.named.os.stat", stat)
+    monkeypatch.setattr("loaderprobe.loaders.data_files.os.stat", stat)
     assert names(folder) == ["1.bin", "3.bin"]
     gone = folder / "gone"
     gone.mkdir()

@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 
-from loaderprobe.loaders.pool import Pool
+from loaderprobe.loaders.user_loader import Pool
 
 
 def _settled(count: int, workers: int, taken: int) -> tuple[Pool, list[list[int]], object]:

@@ -14,7 +14,7 @@ from loaderprobe.errors import LostRank
 from loaderprobe.loaders import ranks
 from loaderprobe.loaders.ranks import AtPlace, GlooCrew, joined_at
 from loaderprobe.measure.in_step import Agreement
-from loaderprobe.records.place import Place
+from loaderprobe.records.ranks import Place
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from loaderprobe.loaders import shared_state
-from loaderprobe.loaders.shared_state import shared_state_kept
+from loaderprobe.loaders import state as shared_state
+from loaderprobe.loaders.state import shared_state_kept
 from loaderprobe.records.note import Note
 from tests.api.samples import Backwards, Numbers
 from tests.said import all_said

@@ -12,11 +12,9 @@ import torch
 
 from loaderprobe.errors import BadValue, NoSpace
 from loaderprobe.loaders import torch as torch_loader
-from loaderprobe.loaders.images import EncodedFiles, ImageFiles, decode
-from loaderprobe.loaders.torch import TorchLoader, image_loader, shared_memory_needed
-from loaderprobe.records.config import Decoder, Pipeline
+from loaderprobe.loaders.torch import EncodedFiles, ImageFiles, TorchLoader, decode, image_loader, shared_memory_needed
+from loaderprobe.records.config import Decoder, Pipeline, with_options
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.options import with_options
 from loaderprobe.testing import example_config
 
 

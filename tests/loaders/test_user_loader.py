@@ -16,11 +16,9 @@ from torch.utils.data import DataLoader
 
 from loaderprobe.batches import holds_images, samples_in, samples_without_collation
 from loaderprobe.errors import BadValue
-from loaderprobe.loaders.error_origin import origin_of
-from loaderprobe.loaders.opened import OpenedFiles
-from loaderprobe.loaders.pool import Pool
-from loaderprobe.loaders.random_state import random_state_kept
-from loaderprobe.loaders.user_loader import UserLoader
+from loaderprobe.loaders.data_files import OpenedFiles
+from loaderprobe.loaders.state import random_state_kept
+from loaderprobe.loaders.user_loader import Pool, UserLoader, origin_of
 from tests.api.samples import Dreaming, Moving, Numbers
 
 

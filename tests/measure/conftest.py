@@ -10,10 +10,8 @@ import pytest
 
 from loaderprobe.analyze.verdict.rounds import deciding, next_round
 from loaderprobe.api.assembly import make_compute
-from loaderprobe.measure import pace
-from loaderprobe.measure.parts import Parts
-from loaderprobe.measure.recorder import Recorder
-from loaderprobe.measure.session import Session
+from loaderprobe.measure import segments
+from loaderprobe.measure.session import Parts, Recorder, Session
 from loaderprobe.protocols import Compute, Files
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
@@ -65,7 +63,7 @@ def scripted_session(
 @pytest.fixture(autouse=True)
 def _few_free_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """What costs no time on a fake clock has this many steps in a segment, and not ten thousand."""
-    monkeypatch.setattr(pace, "MOST_BATCHES", 500)
+    monkeypatch.setattr(segments, "MOST_BATCHES", 500)
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from loaderprobe.records.placement import LauncherEnd, RankEnd, RankOrder
+from loaderprobe.records.ranks import LauncherEnd, RankEnd, RankOrder
 from loaderprobe.store.codec import decode, encode, write_atomically
 from loaderprobe.system.process import die_with_parent
 

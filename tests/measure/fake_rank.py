@@ -11,7 +11,7 @@ from pathlib import Path
 
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.records.devices import DeviceSegment
-from loaderprobe.records.placement import RankError, RankOrder, RankRecord
+from loaderprobe.records.ranks import RankError, RankOrder, RankRecord
 from loaderprobe.store.codec import decode, encode, write_atomically
 from loaderprobe.store.marks import MarksFile
 from loaderprobe.system.process import die_with_parent

@@ -8,13 +8,10 @@ import threading
 from pathlib import Path
 
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.forkserver import Child, Start
-from loaderprobe.measure.lead import Lead
-from loaderprobe.measure.order import Event, Order
-from loaderprobe.measure.seat import Seat
+from loaderprobe.measure.runner import Child, Event, Order, Start
+from loaderprobe.measure.seat import Lead, Seat
 from loaderprobe.records.measurement import Measurement, RunFailure
-from loaderprobe.records.place import Place
-from loaderprobe.records.seats import Launched, SeatSeen
+from loaderprobe.records.ranks import Launched, Place, SeatSeen
 from loaderprobe.store.codec import decode
 from loaderprobe.testing import FakeStore, example_config, example_files
 

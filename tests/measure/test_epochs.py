@@ -10,8 +10,8 @@ import pytest
 from loaderprobe.analyze.caches import lru_hits
 from loaderprobe.analyze.epochs import epochs_of
 from loaderprobe.api.assembly import make_compute
-from loaderprobe.measure.epochs import EpochsStudy, in_epochs, pages_bytes, too_small
-from loaderprobe.records.epochs import Epochs
+from loaderprobe.measure.studies import EpochsStudy, in_epochs, pages_bytes, too_small
+from loaderprobe.records.studies import Epochs
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.testing import FakeClock, FakePageCache, Service, example_config, example_files
 from tests.measure.conftest import scripted_parts

@@ -12,9 +12,7 @@ import pytest
 
 from loaderprobe.api.child import forkserver
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.forkserver import ForkServer
-from loaderprobe.measure.order import Event, Order
-from loaderprobe.measure.runner import run_configuration
+from loaderprobe.measure.runner import Event, ForkServer, Order, run_configuration
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.testing import example_config, example_files

@@ -14,13 +14,12 @@ from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.api.assembly import make_compute
 from loaderprobe.api.sweep import is_open
 from loaderprobe.measure.further import CUT_SHORT, NO_TIME, Durations, Part, enough_said, joined
-from loaderprobe.measure.order import Order
+from loaderprobe.measure.runner import Order
 from loaderprobe.measure.sweep import Progress, sweep
 from loaderprobe.records.config import SweepSpec
-from loaderprobe.records.measurement import Measurement, Missing, RunFailure, Series
+from loaderprobe.records.measurement import Measurement, Missing, RunFailure, Series, WaitSamples
 from loaderprobe.records.note import Note
 from loaderprobe.records.unavailable import reported
-from loaderprobe.records.waits import WaitSamples
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.testing import (

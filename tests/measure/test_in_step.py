@@ -14,11 +14,10 @@ from loaderprobe.analyze.ranks import as_one
 from loaderprobe.analyze.verdict.rounds import Round, next_round
 from loaderprobe.errors import LostRank
 from loaderprobe.measure.in_step import Meeting, SessionInStep
-from loaderprobe.measure.loop_session import AGAIN
-from loaderprobe.measure.recorder import Recorder
-from loaderprobe.measure.turns import GivenUp, Turns, Withdrawn
+from loaderprobe.measure.session import Recorder
+from loaderprobe.measure.turns import AGAIN, GivenUp, Turns, Withdrawn
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.together import Apart, RankMeasurement
+from loaderprobe.records.ranks import Apart, RankMeasurement
 from loaderprobe.testing import FakeClock, FakeCrew, FakePageCache, Service, example_config, example_files
 from tests.measure.conftest import scripted_parts
 from tests.measure.test_loop_session import LoopCompute

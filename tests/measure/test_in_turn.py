@@ -11,12 +11,10 @@ import pytest
 
 from loaderprobe.analyze.verdict.in_turn import round_in_turn
 from loaderprobe.api.assembly import make_compute
-from loaderprobe.measure.in_turn import begins_with_a, measure_in_turn, pairs_left, rounds_of
-from loaderprobe.measure.order import Order
-from loaderprobe.measure.pace import pace_for
-from loaderprobe.measure.plan_in_turn import plan_in_turn
-from loaderprobe.measure.recorder import Recorder
-from loaderprobe.measure.session import Session
+from loaderprobe.measure.in_turn import begins_with_a, measure_in_turn, pairs_left, plan_in_turn, rounds_of
+from loaderprobe.measure.runner import Order
+from loaderprobe.measure.segments import pace_for
+from loaderprobe.measure.session import Recorder, Session
 from loaderprobe.measure.sweep import Progress
 from loaderprobe.records.config import SweepSpec, Turns
 from loaderprobe.records.measurement import Measurement, RunFailure

@@ -8,8 +8,7 @@ import pytest
 
 from loaderprobe.measure.learning import Learned, Learning, bytes_of_sample, first_lap
 from loaderprobe.records.files import PartFiles, UnknownFiles
-from loaderprobe.records.first_lap import FirstLap
-from loaderprobe.records.measurement import WorkerBatches
+from loaderprobe.records.measurement import FirstLap, WorkerBatches
 from loaderprobe.testing import FakePageCache
 
 FILES = PartFiles(file_bytes={"/data/a.tar": 10**9})

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaderprobe.measure.pace import LONGEST, MAX_SECONDS, MIN_SECONDS, Pace, pace_for
+from loaderprobe.measure.segments import LONGEST, MAX_SECONDS, MIN_SECONDS, Pace, pace_for
 
 
 def test_long_and_many_enough_ends_on_a_multiple_of_the_workers() -> None:

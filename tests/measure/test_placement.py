@@ -10,10 +10,9 @@ import pytest
 
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.placement import Programs, run_placement
-from loaderprobe.measure.placement_trouble import behind, failure_of
+from loaderprobe.measure.placement import Programs, behind, failure_of, run_placement
 from loaderprobe.records.devices import Placement, PlacementFailure, Workload
-from loaderprobe.records.placement import RankEnd, RankError, RankOrder
+from loaderprobe.records.ranks import RankEnd, RankError, RankOrder
 from loaderprobe.store.marks import Marks
 
 FAKES = Programs(launcher="tests.measure.fake_launcher", rank="tests.measure.fake_rank")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.measure.plan import plan_sweep, usual_seconds
+from loaderprobe.measure.sweep import plan_sweep, usual_seconds
 from loaderprobe.records.config import SweepSpec
 from loaderprobe.render.sweep_plan_words import sweep_plan_words
 from loaderprobe.testing import example_config

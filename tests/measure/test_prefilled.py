@@ -10,8 +10,8 @@ import pytest
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.prefilled import buffer_effect
 from loaderprobe.api.assembly import make_compute
-from loaderprobe.measure.prefilled import PrefilledStudy, batches_read, images_for
-from loaderprobe.records.prefilled import Prefilled
+from loaderprobe.measure.studies import PrefilledStudy, batches_read, images_for
+from loaderprobe.records.studies import Prefilled
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.testing import FakeClock, FakePageCache, ScriptedLoader, Service, example_config, example_files
 from tests.measure.conftest import Measure, scripted_parts

@@ -14,10 +14,9 @@ from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.api.assembly import make_compute
 from loaderprobe.api.gathering import Gathering
 from loaderprobe.measure import session
-from loaderprobe.measure.in_step import Agreement
-from loaderprobe.measure.pace import Pace
-from loaderprobe.measure.rank_session import PaceAhead, RankSession
-from loaderprobe.measure.recorder import Recorder
+from loaderprobe.measure.in_step import Agreement, PaceAhead, RankSession
+from loaderprobe.measure.segments import Pace
+from loaderprobe.measure.session import Recorder
 from loaderprobe.protocols import Peers
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet

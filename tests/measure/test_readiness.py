@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.measure.pace import Pace
-from loaderprobe.measure.readiness import MOST_EVICTED_AHEAD, Readiness
+from loaderprobe.measure.segments import MOST_EVICTED_AHEAD, Pace, Readiness
 from loaderprobe.records.files import PartFiles
 from loaderprobe.testing import FakeClock, FakePageCache, ScriptedLoader, Service, example_config, example_files
 

@@ -12,9 +12,7 @@ import pytest
 
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.forkserver import Child, Start
-from loaderprobe.measure.order import Event, Order
-from loaderprobe.measure.runner import RAISE_TIME_LIMIT, named_limit, run_configuration
+from loaderprobe.measure.runner import RAISE_TIME_LIMIT, Child, Event, Order, Start, named_limit, run_configuration
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store.codec import encode
 from loaderprobe.testing import FakeClock, Service, example_config, example_files

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from loaderprobe.measure.order import Order
-from loaderprobe.measure.seat_trouble import failure_of, is_consequence, origin_of
+from loaderprobe.measure.runner import Order
+from loaderprobe.measure.seat import failure_of, is_consequence, origin_of
 from loaderprobe.records.measurement import RunFailure
-from loaderprobe.records.seats import SeatEnd
+from loaderprobe.records.ranks import SeatEnd
 from loaderprobe.testing import example_config, example_files
 
 GONE = "another rank has gone, or does not answer (Connection closed by peer [10.0.0.1]:1)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loaderprobe.errors import BadValue, MissingPart
-from loaderprobe.measure.seating import (
+from loaderprobe.measure.seat import (
     check_crowd,
     check_room,
     nodes_of,
@@ -14,7 +14,7 @@ from loaderprobe.measure.seating import (
     spread,
     taking_part,
 )
-from loaderprobe.records.seats import Launched, Layout, SeatSeen
+from loaderprobe.records.ranks import Launched, Layout, SeatSeen
 from loaderprobe.testing import example_config
 
 

@@ -11,15 +11,15 @@ import msgspec
 import pytest
 
 from loaderprobe.errors import BadValue, LostRank
-from loaderprobe.measure import lead as lead_module
+from loaderprobe.measure import seat as lead_module
 from loaderprobe.measure import seat as seat_module
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.order import Event
+from loaderprobe.measure.runner import Event
 from loaderprobe.measure.seat import Seat, put, take
+from loaderprobe.records.diagnosis import DataFound, OwnLoader, OwnMeasured
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
-from loaderprobe.records.own_loader import DataFound, OwnLoader, OwnMeasured
-from loaderprobe.records.seats import Launched, SeatSeen, Turn
+from loaderprobe.records.ranks import Launched, SeatSeen, Turn
 from loaderprobe.store.codec import encode
 from loaderprobe.testing import FakeClock, FakeStore, example_files
 from tests.analyze.measured import measured

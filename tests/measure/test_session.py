@@ -11,8 +11,7 @@ import pytest
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.disturbance import others_share
 from loaderprobe.api.assembly import make_compute
-from loaderprobe.measure.pace import Pace
-from loaderprobe.measure.readiness import REST_S, Readiness
+from loaderprobe.measure.segments import REST_S, Pace, Readiness
 from loaderprobe.records.files import PartFiles
 from loaderprobe.testing import FakeClock, FakePageCache, ScriptedLoader, Service, example_config, example_files
 from tests.measure.conftest import Measure, scripted_session

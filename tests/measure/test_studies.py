@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.measure.order import Event, Order
+from loaderprobe.measure.runner import Event, Order
 from loaderprobe.measure.studies import asks_for, study_all
 from loaderprobe.records.config import RunConfig, SweepSpec
-from loaderprobe.records.epochs import Epoch, EpochsMeasured
 from loaderprobe.records.measurement import RunFailure
+from loaderprobe.records.studies import Epoch, EpochsMeasured
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.render.unavailable_words import unavailable_words
 from loaderprobe.store.run_directory import RunDirectory, RunRecord

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.measure.order import Event, Order
-from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT
+from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT, Event, Order
 from loaderprobe.measure.sweep import Progress, pending
 from loaderprobe.measure.sweep import sweep as sweep_by
 from loaderprobe.records.config import SweepSpec

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from loaderprobe.measure.take_over import AHEAD, PATIENCE_S, TURN_S, TakeOver
-from loaderprobe.records.together import Apart, RankOffer
+from loaderprobe.measure.in_step import AHEAD, PATIENCE_S, TURN_S, TakeOver
+from loaderprobe.records.ranks import Apart, RankOffer
 from loaderprobe.testing import FakeClock, FakeStore
 
 OFFER = RankOffer(loader=0, batch_size=8, workers=2, prefetch_factor=2, period=1)

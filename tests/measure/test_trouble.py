@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loaderprobe.errors import BadValue
-from loaderprobe.measure.trouble import explain_death, explain_error
+from loaderprobe.measure.runner import explain_death, explain_error
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from loaderprobe.compute.emulated import EmulatedCompute
 from loaderprobe.compute.step import NoCompute
 from loaderprobe.errors import LoaderprobeError
-from loaderprobe.measure.window import window_steps
+from loaderprobe.measure.session import window_steps
 from loaderprobe.protocols import Compute
 from loaderprobe.records.measurement import Measurement, Missing
 from loaderprobe.store.codec import decode, encode

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loaderprobe.records.attachment import Attached
+from loaderprobe.records.diagnosis import Attached
 from loaderprobe.render.attachment_words import not_measured
 
 

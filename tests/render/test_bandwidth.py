@@ -8,8 +8,7 @@ import pytest
 
 import loaderprobe
 from loaderprobe.analyze.bandwidth import judge_bandwidth
-from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport
-from loaderprobe.records.device import DeviceKind
+from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport, DeviceKind
 from loaderprobe.records.note import Note
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.render.bandwidth import render_bandwidth

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from loaderprobe.records.bandwidth import BandwidthReport
-from loaderprobe.records.origin import SCHEMA_VERSION
+from loaderprobe.records.environment import SCHEMA_VERSION
 from loaderprobe.render.json import result_json
 from tests.examples.bandwidth import example_bandwidth
 

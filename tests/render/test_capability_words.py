@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from loaderprobe.records.capability import Capability, CapabilityName, Finding, FindingCode, StepCode
+from loaderprobe.records.environment import Capability, CapabilityName, Finding, FindingCode, StepCode
 from loaderprobe.records.note import Note
 from loaderprobe.records.unavailable import reported
 from loaderprobe.render.capabilities import capabilities_text

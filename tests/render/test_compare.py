@@ -18,7 +18,7 @@ from loaderprobe.records.compare import (
     ShortVerdict,
     Subject,
 )
-from loaderprobe.records.origin import Origin
+from loaderprobe.records.environment import Origin
 from loaderprobe.records.verdict import Interval
 from loaderprobe.render.compare import compare_columns, compare_document
 from loaderprobe.render.compare_charts import MOST_ROWS, compare_exhibits

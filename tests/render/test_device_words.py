@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from loaderprobe.records.device import DeviceKind, KindCode, Limit, LimitCode
+from loaderprobe.records.bandwidth import DeviceKind, KindCode, Limit, LimitCode
 from loaderprobe.render.device_words import kind_words, limit_words
 
 FACTS: dict[str, float | str] = {

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.records.epochs import EpochFigures
 from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.records.studies import EpochFigures
 from loaderprobe.records.unavailable import reported
 from loaderprobe.render.epochs import epoch_panels, epoch_sentences
 from loaderprobe.render.html import html_report

@@ -8,7 +8,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from loaderprobe.records.origin import SCHEMA_VERSION
+from loaderprobe.records.environment import SCHEMA_VERSION
 from loaderprobe.render.json import summary_json, summary_schema, summary_type
 from loaderprobe.render.verdict_words import sentence
 from tests.examples.reports import example_report, example_row

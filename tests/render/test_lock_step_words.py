@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.records.lock_step import LockStep, PrefetchCost
+from loaderprobe.records.plan import LockStep, PrefetchCost
 from loaderprobe.records.verdict import Interval
 from loaderprobe.render.document import Document, Section, document_text
 from loaderprobe.render.lock_step_words import lock_step_answer, lock_step_parts

@@ -11,9 +11,7 @@ import vl_convert
 
 from loaderprobe.analyze.plan.offers import given_offer
 from loaderprobe.analyze.plan.plan import make_plan
-from loaderprobe.records.plan import PlanReport
-from loaderprobe.records.plan_curves import RampStep
-from loaderprobe.records.plan_reason import PlanReason, reported
+from loaderprobe.records.plan import PlanReason, PlanReport, RampStep, reported
 from loaderprobe.render.plan_drawing import apart, log_axis
 from loaderprobe.render.plan_exhibits import exhibits
 from loaderprobe.render.plan_page import plan_page, plan_section

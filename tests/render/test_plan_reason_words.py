@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from loaderprobe.records.plan_reason import PlanPart, PlanReason, PlanReasonCode
+from loaderprobe.records.plan import PlanPart, PlanReason, PlanReasonCode
 from loaderprobe.render.plan_reason_words import PART, plan_reason_words
 
 FACTS: dict[str, dict[str, float | str]] = {

@@ -10,7 +10,7 @@ import pytest
 
 import loaderprobe
 from loaderprobe.analyze.rank_feeds import rank_feeds, rank_feeds_in_step
-from loaderprobe.records.rank_bandwidth import RankBandwidthReport, RanksLimit, RanksLimitCode
+from loaderprobe.records.bandwidth import RankBandwidthReport, RanksLimit, RanksLimitCode
 from loaderprobe.render.document import document_markdown, document_text
 from loaderprobe.render.json import result_json
 from loaderprobe.render.rank_bandwidth import rank_bandwidth_columns, rank_bandwidth_document

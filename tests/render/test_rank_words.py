@@ -6,8 +6,8 @@ from typing import get_args
 
 import pytest
 
-from loaderprobe.records.attachment import Attached, WhyNot
-from loaderprobe.records.together import Apart, ApartCode
+from loaderprobe.records.diagnosis import Attached, WhyNot
+from loaderprobe.records.ranks import Apart, ApartCode
 from loaderprobe.render.attachment_words import without_verdict
 from loaderprobe.render.rank_words import apart
 

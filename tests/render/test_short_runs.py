@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.records.prefilled import ShortRun
 from loaderprobe.records.report import ConfigurationRow, Report
+from loaderprobe.records.studies import ShortRun
 from loaderprobe.records.unavailable import reported
 from loaderprobe.render.html import html_report
 from loaderprobe.render.short_runs import short_run_panels, short_run_sentences

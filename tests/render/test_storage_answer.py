@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.records.plan_reason import PlanReason
+from loaderprobe.records.plan import PlanReason
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Bound, Cause, Interval, Reason, Side, Speedup
 from loaderprobe.render.answer import answers

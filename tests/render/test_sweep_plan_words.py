@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.records.sweep_plan import PlanInTurn, StudyPlan, SweepPlan
+from loaderprobe.records.config import PlanInTurn, StudyPlan, SweepPlan
 from loaderprobe.render.sweep_plan_words import in_turn_words, sweep_plan_words
 
 BUFFERS = StudyPlan(study="prefilled", configurations=2, each_s=20.0)

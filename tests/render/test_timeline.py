@@ -14,8 +14,8 @@ import pytest
 
 from loaderprobe.analyze.gpu.window import read_window
 from loaderprobe.records.gaps import TimelineView
+from loaderprobe.records.measurement import Rejected, Timeline
 from loaderprobe.records.report import Report
-from loaderprobe.records.timeline import Rejected, Timeline
 from loaderprobe.render.gpu import windows
 from loaderprobe.render.groups import groups
 from loaderprobe.render.html import html_report

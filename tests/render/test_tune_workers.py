@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.records.origin import Origin
+from loaderprobe.records.environment import Origin
 from loaderprobe.records.tune_workers import WorkersReport, WorkersRow, WorkersSetting, WorkersVisit
 from loaderprobe.records.verdict import Interval
 from loaderprobe.render.document import document_text

@@ -9,9 +9,7 @@ import pytest
 
 from loaderprobe.records.measurement import Missing, Series
 from loaderprobe.render.counter_words import NVML_ERRORS
-from loaderprobe.samplers.gpm import METRICS, UNSUPPORTED
-from loaderprobe.samplers.nvml import FIGURES, NvmlSampler
-from loaderprobe.samplers.nvml_errors import FATAL
+from loaderprobe.samplers.nvml import FATAL, FIGURES, METRICS, UNSUPPORTED, NvmlSampler
 from tests.said import said
 from tests.samplers.fake_nvml import FakeNvml
 from tests.samplers.test_nvml import reasons, sample, values

@@ -11,8 +11,7 @@ import pytest
 
 from loaderprobe.records.measurement import Missing, Series
 from loaderprobe.render.counter_words import NVML_ERRORS
-from loaderprobe.samplers.nvml import FIGURES, NvmlSampler
-from loaderprobe.samplers.nvml_errors import FATAL, reason_for
+from loaderprobe.samplers.nvml import FATAL, FIGURES, NvmlSampler, reason_for
 from loaderprobe.testing import FakeClock
 from tests.said import said
 from tests.samplers.fake_nvml import FakeNvml, NvmlError

@@ -6,8 +6,8 @@ from typing import Self
 
 from loaderprobe.records.measurement import Missing, Series
 from loaderprobe.samplers import sampling
-from loaderprobe.samplers.background import SamplerThread
 from loaderprobe.samplers.host import DiskSampler, MachineSampler, WorkerSampler
+from loaderprobe.samplers.recorded import SamplerThread
 from loaderprobe.system.process import ProcessCounters
 from loaderprobe.testing import FakeClock
 from tests.said import all_said

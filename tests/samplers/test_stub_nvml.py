@@ -14,9 +14,7 @@ from typing import Any
 import pytest
 
 from loaderprobe.render.counter_words import NVML_ERRORS
-from loaderprobe.samplers.gpm import METRICS, UNSUPPORTED
-from loaderprobe.samplers.nvml import FIGURES
-from loaderprobe.samplers.nvml_errors import FATAL
+from loaderprobe.samplers.nvml import FATAL, FIGURES, METRICS, UNSUPPORTED
 from tests.said import said
 
 NO_GPM = said(UNSUPPORTED)

@@ -12,15 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from loaderprobe.records.measurement import Missing
+from loaderprobe.records.measurement import WAIT_KINDS, Missing, WaitSamples
 from loaderprobe.records.unavailable import Unavailable
-from loaderprobe.records.waits import WAIT_KINDS, WaitSamples
 from loaderprobe.samplers.waits import WaitsSampler
-from loaderprobe.system.thread_files import ThreadGone
-from loaderprobe.system.wait_kinds import Wait
-from loaderprobe.system.wait_rows import MOST_SUBJECTS, ROW, ROWS, RowWriter, read_rows
-from loaderprobe.system.waits import WatchedProcess, start_ticks
-from loaderprobe.system.waits_process import Watcher, watch
+from loaderprobe.system.waits import ThreadGone, Wait, WatchedProcess, start_ticks
+from loaderprobe.system.waits_process import MOST_SUBJECTS, ROW, ROWS, RowWriter, Watcher, read_rows, watch
 
 DEADLINE_S = 60.0
 FAST_HZ = 500.0

@@ -8,7 +8,7 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from loaderprobe.errors import BadValue, MissingPart
-from loaderprobe.records.catalogue import Amount, CatalogueEntry
+from loaderprobe.records.plan import Amount, CatalogueEntry
 from loaderprobe.storage.catalogue import catalogue, entry_named, published
 
 OWN = CatalogueEntry(

@@ -15,12 +15,10 @@ from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase
 from loaderprobe.records.unavailable import reported
 from loaderprobe.storage import phase as phase_module
 from loaderprobe.storage import probe as probe_module
-from loaderprobe.storage.files import sample_files
-from loaderprobe.storage.footprint import locate_pieces
+from loaderprobe.storage.files import locate_pieces, sample_files
 from loaderprobe.storage.phase import MOST_ROUNDS, PhaseSettings, cache_label, run_phase
 from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
-from loaderprobe.storage.reader import ThreadEngine
-from loaderprobe.storage.supply import Supply
+from loaderprobe.storage.reader import Supply, ThreadEngine
 from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.testing import FakePageCache, example_location

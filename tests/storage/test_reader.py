@@ -12,8 +12,15 @@ from loaderprobe.errors import LoaderprobeError
 from loaderprobe.storage import processes
 from loaderprobe.storage.files import BLOCK_BYTES, Piece, Sample, sample_files
 from loaderprobe.storage.processes import ProcessEngine
-from loaderprobe.storage.reader import MOST_BYTES_A_READ, Order, ReadEngine, Reading, ThreadEngine, why_not_direct
-from loaderprobe.storage.steady import steady_slices
+from loaderprobe.storage.reader import (
+    MOST_BYTES_A_READ,
+    Order,
+    ReadEngine,
+    Reading,
+    ThreadEngine,
+    steady_slices,
+    why_not_direct,
+)
 from tests.said import said
 
 ENGINES = (ThreadEngine(), ProcessEngine(2))

@@ -10,7 +10,7 @@ import pytest
 
 from loaderprobe.errors import BadValue, MissingPart, NoSpace
 from loaderprobe.records.config import RunConfig
-from loaderprobe.records.origin import SCHEMA_VERSION
+from loaderprobe.records.environment import SCHEMA_VERSION
 from loaderprobe.store.codec import decode, encode, write_atomically
 from loaderprobe.testing import example_config
 

@@ -11,9 +11,8 @@ import pytest
 from loaderprobe.errors import BadValue, DamagedRun, ForeignDirectory, Locked, MissingPart, NoSpace
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import SweepSpec
-from loaderprobe.records.damage import DamagedFile
-from loaderprobe.records.measurement import Measurement, RunFailure
-from loaderprobe.records.rank_seen import RankSeen
+from loaderprobe.records.measurement import Measurement, RankSeen, RunFailure
+from loaderprobe.records.report import DamagedFile
 from loaderprobe.store.codec import decode, encode, write_atomically
 from loaderprobe.store.run_directory import RunDirectory, RunRecord, lock_directory
 from loaderprobe.testing import Service, example_config, example_environment, example_files

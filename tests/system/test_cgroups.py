@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loaderprobe.system.cgroups import file_memory_bytes
+from loaderprobe.system.limits import file_memory_bytes
 
 STAT_1 = "cache 90\ntotal_active_file 30\ntotal_inactive_file 20\n"
 STAT_2 = "anon 5\nactive_file 30\ninactive_file 20\n"

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from loaderprobe.records.environment import StorageKind, StorageLocation
-from loaderprobe.system.counters import device_read_bytes, server_name_calls, server_read_bytes
-from loaderprobe.system.device import reads_from_storage
+from loaderprobe.system.device import device_read_bytes, reads_from_storage, server_name_calls, server_read_bytes
 
 MOUNTSTATS = """\
 device proc mounted on /proc with fstype proc

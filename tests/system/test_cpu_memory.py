@@ -5,8 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from loaderprobe.system.cpu import cores_available, cpu_model
-from loaderprobe.system.memory import free_shared_memory_bytes, memory_bytes, shared_memory_bytes
+from loaderprobe.system.limits import (
+    cores_available,
+    cpu_model,
+    free_shared_memory_bytes,
+    memory_bytes,
+    shared_memory_bytes,
+)
 
 
 @pytest.fixture(autouse=True)

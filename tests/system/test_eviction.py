@@ -10,8 +10,7 @@ import pytest
 
 from loaderprobe.system import pagecache
 from loaderprobe.system.device import locate
-from loaderprobe.system.pagecache import LinuxPageCache
-from loaderprobe.system.residency import OVERLAY
+from loaderprobe.system.pagecache import OVERLAY, LinuxPageCache
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loaderprobe.errors import BadValue
-from loaderprobe.records.seats import Launched
+from loaderprobe.records.ranks import Launched
 from loaderprobe.system.launcher import TORCH, first_host, half_set, launched, own_gpu
 
 TORCHRUN = {

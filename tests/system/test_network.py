@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import psutil
 import pytest
 
-from loaderprobe.system.network import address_towards, bound_calls, interface_of
+from loaderprobe.system.launcher import address_towards, bound_calls, interface_of
 
 
 def test_this_machine_is_no_way_to_another() -> None:

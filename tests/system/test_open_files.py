@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from loaderprobe.system.open_files import allow_open_files, connections_of
+from loaderprobe.system.limits import allow_open_files, connections_of
 
 UNLIMITED = resource.RLIM_INFINITY
 

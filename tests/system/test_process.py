@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from loaderprobe.system.process import child_environment, die_with_parent, read_process, signal_name
-from loaderprobe.system.thread import ThreadMeter
+from loaderprobe.system.process import ThreadMeter, child_environment, die_with_parent, read_process, signal_name
 
 
 def _process(proc: Path, *, io: str | None, schedstat: str | None) -> None:

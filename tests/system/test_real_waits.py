@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from loaderprobe.system.thread_files import ThreadGone
-from loaderprobe.system.waits import WatchedProcess, let_be_read_by
+from loaderprobe.system.waits import ThreadGone, WatchedProcess, let_be_read_by
 
 DEADLINE_S = 60.0
 

@@ -11,10 +11,16 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.system import residency
+from loaderprobe.system import pagecache
 from loaderprobe.system.device import locate
-from loaderprobe.system.pagecache import LinuxPageCache, why_unknown
-from loaderprobe.system.residency import PAGE_BYTES, SAMPLED_PAGES, acts_as_owner, knows_all_users
+from loaderprobe.system.pagecache import (
+    PAGE_BYTES,
+    SAMPLED_PAGES,
+    LinuxPageCache,
+    acts_as_owner,
+    knows_all_users,
+    why_unknown,
+)
 from tests.said import said
 from tests.system.real_kernel import ask_kernel
 
@@ -37,7 +43,7 @@ def files(public_directory: Path) -> list[Path]:
 @pytest.fixture
 def lied_to(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if every file were another user's."""
-    monkeypatch.setattr(residency._Asker, "gets_the_truth", lambda *_: False)
+    monkeypatch.setattr(pagecache._Asker, "gets_the_truth", lambda *_: False)
 
 
 def _warm(path: Path, pages: int) -> None:
@@ -101,9 +107,9 @@ def test_root_of_a_user_namespace_sees_what_is_cached(files: list[Path]) -> None
 def test_asking_leaves_a_file_as_it_was(files: list[Path]) -> None:
     """Of a file in part warm no page is lost, and of none is a page left that was not there."""
     _warm(files[0], PAGES // 2)
-    assert residency._resident_pages(files[0], PAGES * PAGE_BYTES) == PAGES // 2
+    assert pagecache._resident_pages(files[0], PAGES * PAGE_BYTES) == PAGES // 2
     assert LinuxPageCache().resident(files[:1]) == pytest.approx(0.5, abs=0.1)
-    assert residency._resident_pages(files[0], PAGES * PAGE_BYTES) == PAGES // 2
+    assert pagecache._resident_pages(files[0], PAGES * PAGE_BYTES) == PAGES // 2
 
 
 @pytest.mark.usefixtures("lied_to")
@@ -133,7 +139,7 @@ def test_shares_are_weighed_by_size(public_directory: Path, monkeypatch: pytest.
     def share(path: Path, pages: object) -> float:
         return float(path.name == "warm")
 
-    monkeypatch.setattr(residency, "_share_of_file", share)
+    monkeypatch.setattr(pagecache, "_share_of_file", share)
     assert LinuxPageCache().resident([public_directory / name for name in sizes]) == 0.75
 
 
@@ -159,14 +165,14 @@ def test_a_file_system_without_trial_reads_is_unknown(public_directory: Path, mo
     assert "another user" in said(why_unknown(public_directory / "file"))
 
 
-@pytest.mark.parametrize(("magic", "says"), [(residency.FUSE, "FUSE"), (0x2FC12FC1, "ZFS")])
+@pytest.mark.parametrize(("magic", "says"), [(pagecache.FUSE, "FUSE"), (0x2FC12FC1, "ZFS")])
 def test_some_file_systems_are_not_asked(
     public_directory: Path, monkeypatch: pytest.MonkeyPatch, magic: int, says: str
 ) -> None:
     """On FUSE opening may change the answer, on ZFS mincore knows nothing: not even the owner's file is opened."""
     path = public_directory / "file"
     path.write_bytes(b"x")
-    monkeypatch.setattr(residency, "filesystem_magic", lambda _: magic)
+    monkeypatch.setattr(pagecache, "filesystem_magic", lambda _: magic)
 
     def refuse(*_: object) -> int:
         raise AssertionError("the file was opened")
@@ -180,9 +186,9 @@ def test_trial_reads_are_not_made_over_a_network(public_directory: Path, monkeyp
     """There mincore gives an owner what the client caches, and others nothing."""
     path = public_directory / "file"
     path.write_bytes(b"x")
-    monkeypatch.setattr(residency, "filesystem_magic", lambda _: 0x6969)
+    monkeypatch.setattr(pagecache, "filesystem_magic", lambda _: 0x6969)
     assert LinuxPageCache().resident([path]) == 1.0
-    monkeypatch.setattr(residency._Asker, "gets_the_truth", lambda *_: False)
+    monkeypatch.setattr(pagecache._Asker, "gets_the_truth", lambda *_: False)
     assert "network" in said(why_unknown(path))
 
 
@@ -194,17 +200,17 @@ def test_what_is_no_file_is_unknown(public_directory: Path) -> None:
 
 def test_users_unknown_to_a_namespace_are_not_taken_for_this_one(tmp_path: Path) -> None:
     """A user namespace gives all of them one number, which may be the asker's as well."""
-    ask = residency._Asker(euid=65534, owns_all=True, knows_all=False)
+    ask = pagecache._Asker(euid=65534, owns_all=True, knows_all=False)
     assert not ask.gets_the_truth(tmp_path / "none", 65534, 0)
     assert ask.gets_the_truth(tmp_path / "none", 1000, 0)
-    assert residency._Asker(euid=65534, owns_all=False, knows_all=True).gets_the_truth(tmp_path / "none", 65534, 0)
+    assert pagecache._Asker(euid=65534, owns_all=False, knows_all=True).gets_the_truth(tmp_path / "none", 65534, 0)
 
 
 def test_the_right_to_write_shows_nothing_on_an_overlay(tmp_path: Path) -> None:
     """There the layer under the file decides, which may be read-only."""
-    ask = residency._Asker(euid=-1, owns_all=False, knows_all=True)
+    ask = pagecache._Asker(euid=-1, owns_all=False, knows_all=True)
     assert ask.gets_the_truth(tmp_path, 0, 0)
-    assert not ask.gets_the_truth(tmp_path, 0, residency.OVERLAY)
+    assert not ask.gets_the_truth(tmp_path, 0, pagecache.OVERLAY)
 
 
 def test_rights_are_read_from_proc(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from loaderprobe.system.resident import available_bytes, peak_bytes, release_free, reset_peak, resident_bytes
+from loaderprobe.system.limits import available_bytes, peak_bytes, release_free, reset_peak, resident_bytes
 
 
 def test_a_peak_is_seen_after_it_is_gone() -> None:

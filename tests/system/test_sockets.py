@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loaderprobe.system.sockets import Socket, TableBudget, peer
+from loaderprobe.system.waits import Socket, TableBudget, peer
 
 
 def test_peers_are_written_as_addresses() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import LinuxPageCache
-from loaderprobe.system.thread import ThreadMeter
+from loaderprobe.system.process import ThreadMeter
 
 SIZE = 4_000_000
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from loaderprobe.system.syscalls import calls_of
-from loaderprobe.system.wait_channels import kind_of_channel
+from loaderprobe.system.waits import calls_of, kind_of_channel
 
 
 def test_kernel_functions_seen() -> None:

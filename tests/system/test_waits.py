@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from loaderprobe.records.measurement import WaitKind
 from loaderprobe.records.unavailable import Unavailable
-from loaderprobe.records.waits import WaitKind
 from loaderprobe.system import waits
-from loaderprobe.system.sockets import TableBudget
-from loaderprobe.system.thread_files import ThreadFiles, ThreadGone
-from loaderprobe.system.waits import WatchedProcess, start_ticks
+from loaderprobe.system.waits import TableBudget, ThreadFiles, ThreadGone, WatchedProcess, start_ticks
 from tests.system.fake_threads import PID, FakeThreads, pollfds
 
 FILE, PIPE, PEER, LISTENING, EVENT, TIMER, DEVICE, LOCAL = 3, 4, 5, 6, 7, 8, 9, 10

@@ -7,8 +7,8 @@ from typing import get_args
 
 from loaderprobe.errors import BadValue, NotComparable
 from loaderprobe.records.compare import Difference, Group
+from loaderprobe.records.config import OPTIONS
 from loaderprobe.records.environment import Environment, StorageLocation
-from loaderprobe.records.options import OPTIONS
 from loaderprobe.units import join_words
 
 GROUPS: dict[str, Group] = {

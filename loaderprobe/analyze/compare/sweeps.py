@@ -16,10 +16,9 @@ from loaderprobe.analyze.verdict.speedups import judged_activity
 from loaderprobe.analyze.verdict.validity import base_mode
 from loaderprobe.errors import BadValue
 from loaderprobe.records.compare import CompareNote, Difference, ShortVerdict, Subject
-from loaderprobe.records.config import Turns
+from loaderprobe.records.config import OPTIONS, Turns
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.options import OPTIONS
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.units import format_bytes, join_words
 

@@ -12,10 +12,9 @@ from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.rule import cores_are_busy
 from loaderprobe.analyze.verdict.speedups import run_experiments
-from loaderprobe.records.config import PUBLISHED_MODEL
+from loaderprobe.records.config import PUBLISHED_MODEL, alike_but_for
 from loaderprobe.records.forecast import Knee
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.options import alike_but_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,9 +11,8 @@ from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.rank_rule import host_behind, is_imbalanced, speedups_among, straggles
 from loaderprobe.analyze.verdict.rates import NS
 from loaderprobe.analyze.verdict.rule import INPUT_RESOURCES, WORTH, contenders
-from loaderprobe.records.lock_step import LockStep, PrefetchCost
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.plan_reason import PlanReason
+from loaderprobe.records.plan import LockStep, PlanReason, PrefetchCost
 from loaderprobe.records.verdict import Action, ActionCode, Advice, Interval
 from loaderprobe.stats import median
 

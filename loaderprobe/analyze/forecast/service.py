@@ -12,8 +12,7 @@ from typing import Literal
 
 from loaderprobe.analyze.forecast.queues import closed_network
 from loaderprobe.analyze.verdict.rates import per_second
-from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling
-from loaderprobe.records.device import KindOfDevice
+from loaderprobe.records.bandwidth import BandwidthPhase, KindOfDevice, StorageCeiling
 from loaderprobe.records.verdict import Bottleneck
 
 Law = Literal["token_bucket", "single_server", "latency", "memory"]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from loaderprobe.analyze.gpu.intervals import Ranges, clip, intersect, merge, subtract, total
 from loaderprobe.records.gaps import GapCause, Gaps
-from loaderprobe.records.timeline import Timeline, communicates
+from loaderprobe.records.measurement import Timeline, communicates
 
 # Between a call and its kernel the hardware alone takes a few microseconds; more is waiting for another stream.
 HARDWARE_LATENCY_NS = 5_000

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from loaderprobe.analyze.gpu.intervals import merge, total
 from loaderprobe.records.gaps import DeviceUse
-from loaderprobe.records.timeline import Timeline, communicates
+from loaderprobe.records.measurement import Timeline, communicates
 from loaderprobe.records.unavailable import Unavailable
 
 # With less of the kernels' time known, an estimate would be of some kernels and not of the device.

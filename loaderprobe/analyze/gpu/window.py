@@ -10,8 +10,7 @@ from loaderprobe.analyze.gpu.gaps import Attribution, attribute
 from loaderprobe.analyze.gpu.intervals import Ranges
 from loaderprobe.analyze.gpu.occupancy import missing_estimates, use_of
 from loaderprobe.records.gaps import Gaps, GpuWindow, TimelineView
-from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.timeline import Timeline
+from loaderprobe.records.measurement import Measurement, Timeline
 from loaderprobe.records.unavailable import Unavailable
 
 # A profiler that slows the steps by more than this has measured itself.

@@ -9,7 +9,7 @@ from loaderprobe.analyze.verdict.disk import NEAR_CEILING
 from loaderprobe.analyze.verdict.rates import NS
 from loaderprobe.analyze.verdict.validity import base_mode
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.plan_reason import PlanReason
+from loaderprobe.records.plan import PlanReason
 from loaderprobe.records.verdict import Verdict
 
 

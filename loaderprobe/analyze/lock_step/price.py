@@ -24,8 +24,7 @@ from loaderprobe.analyze.lock_step.replay import (
     resampled,
 )
 from loaderprobe.analyze.verdict.rule import WORTH
-from loaderprobe.records.lock_step import LockStep, PrefetchCost
-from loaderprobe.records.plan_reason import PlanReason
+from loaderprobe.records.plan import LockStep, PlanReason, PrefetchCost
 from loaderprobe.records.verdict import Interval
 
 LEAST_BATCHES = 30

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from loaderprobe.analyze.caches import lru_hits, page_cache_hits, pinned_hits
-from loaderprobe.records.plan_curves import CacheCurves, CacheHits, NodeEpochs
+from loaderprobe.records.plan import CacheCurves, CacheHits, NodeEpochs
 
 CURVE_EPOCHS = 20
 CURVE_SHARES = tuple(number / 20 for number in range(21))

@@ -12,8 +12,7 @@ from typing import Literal
 
 from loaderprobe.analyze.plan.quantities import assumed_too, known, product, scaled, total
 from loaderprobe.analyze.plan.workload import REQUEST_BYTES, Workload
-from loaderprobe.records.plan import Asked, Need, NeedName, Quantity
-from loaderprobe.records.plan_reason import PlanPart, PlanReason, PlanReasonCode
+from loaderprobe.records.plan import Asked, Need, NeedName, PlanPart, PlanReason, PlanReasonCode, Quantity
 
 BUSY_CORES = 0.85
 """Cores that workers keep busier than this make them wait for each other."""

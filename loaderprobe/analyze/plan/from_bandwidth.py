@@ -10,8 +10,7 @@ from loaderprobe.analyze.plan.workload import MeasuredStorage, Workload, request
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import BandwidthMeasurement, MetadataPhase
 from loaderprobe.records.note import Note, PlanNote
-from loaderprobe.records.plan import Quantity
-from loaderprobe.records.plan_reason import PlanPart, PlanReason
+from loaderprobe.records.plan import PlanPart, PlanReason, Quantity
 
 WIDE = 0.25
 """Half an interval of opens/s that is wider than this share of them is worth a word."""

@@ -9,10 +9,9 @@ from loaderprobe.analyze.plan.from_bandwidth import workload_of_bandwidth
 from loaderprobe.analyze.plan.quantities import scaled
 from loaderprobe.analyze.plan.workload import Workload
 from loaderprobe.analyze.rank_bandwidth import UNFAIR, has_ended
-from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase
+from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase, RankBandwidthReport, RanksPhase
 from loaderprobe.records.note import Note
 from loaderprobe.records.plan import Quantity
-from loaderprobe.records.rank_bandwidth import RankBandwidthReport, RanksPhase
 
 
 def workload_of_ranks(found: RankBandwidthReport, accelerator: str, rate: Quantity) -> Workload:

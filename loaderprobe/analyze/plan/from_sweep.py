@@ -18,8 +18,7 @@ from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.plan import Quantity
-from loaderprobe.records.plan_reason import PlanPart, PlanReason
+from loaderprobe.records.plan import PlanPart, PlanReason, Quantity
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Verdict
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from loaderprobe.analyze.plan.quantities import assumed_too, known
 from loaderprobe.analyze.plan.workload import Workload, requests
 from loaderprobe.errors import BadValue
-from loaderprobe.records.plan import Quantity
-from loaderprobe.records.plan_reason import PlanPart, PlanReason
+from loaderprobe.records.plan import PlanPart, PlanReason, Quantity
 from loaderprobe.records.trace import TraceRank, TraceReport
 
 _NO_WORKERS, _NO_STORAGE = PlanReason(code="trace_without_workers"), PlanReason(code="trace_without_storage")

@@ -8,9 +8,8 @@ from datetime import date
 from loaderprobe.analyze.plan.quantities import known
 from loaderprobe.analyze.plan.supply import Offer, OfferLimit
 from loaderprobe.errors import BadValue
-from loaderprobe.records.catalogue import CatalogueEntry, LimitName
 from loaderprobe.records.note import Note
-from loaderprobe.records.plan import Quantity, Resource
+from loaderprobe.records.plan import CatalogueEntry, LimitName, Quantity, Resource
 from loaderprobe.units import significant
 
 _OPERATIONS: tuple[tuple[LimitName, Resource], ...] = (("opens_per_s", "opens"), ("requests_per_s", "requests"))

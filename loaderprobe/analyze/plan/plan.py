@@ -16,21 +16,22 @@ from loaderprobe.analyze.plan.quantities import known, product
 from loaderprobe.analyze.plan.stragglers import stragglers
 from loaderprobe.analyze.plan.supply import Offer, judge_supplies, judge_supply, measured_offer
 from loaderprobe.analyze.plan.workload import REQUEST_BYTES, Workload
-from loaderprobe.records.lock_step import LockStep
 from loaderprobe.records.plan import (
     Acceptance,
     Asked,
     EpochPlan,
     EpochShare,
     LedgerEntry,
+    LockStep,
     Need,
+    PlanPart,
+    PlanReason,
     PlanReport,
     PlanSource,
     Quantity,
     Scenario,
     Stragglers,
 )
-from loaderprobe.records.plan_reason import PlanPart, PlanReason
 
 SHOWN_EPOCHS = (1, 2, 3, 5, 10, 20, 50)
 USES = (0.7, 0.9)

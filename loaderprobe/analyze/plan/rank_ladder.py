@@ -13,7 +13,7 @@ from loaderprobe.analyze.plan.supply import Offer, OfferLimit
 from loaderprobe.analyze.rank_bandwidth import PLATEAU, TWO_DOUBLINGS
 from loaderprobe.analyze.verdict.disk import NEAR_CEILING
 from loaderprobe.records.note import Note
-from loaderprobe.records.plan_reason import PlanReason
+from loaderprobe.records.plan import PlanReason
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Verdict
 from loaderprobe.units import join_words

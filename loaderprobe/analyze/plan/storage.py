@@ -9,9 +9,7 @@ from loaderprobe.analyze.plan.workload import MeasuredStorage
 from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling, fastest
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.note import Note
-from loaderprobe.records.plan import Quantity
-from loaderprobe.records.plan_curves import RampStep
-from loaderprobe.records.plan_reason import PlanReason
+from loaderprobe.records.plan import PlanReason, Quantity, RampStep
 
 HERE = "measured here"
 OTHERS_FROM = 0.05

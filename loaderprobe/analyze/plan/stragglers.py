@@ -10,8 +10,7 @@ import math
 from collections.abc import Sequence
 
 from loaderprobe.analyze.plan.workload import Stalls
-from loaderprobe.records.plan import Stragglers
-from loaderprobe.records.plan_reason import PlanReason
+from loaderprobe.records.plan import PlanReason, Stragglers
 
 LEAST_STEPS = 30
 

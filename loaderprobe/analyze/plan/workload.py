@@ -9,9 +9,7 @@ from dataclasses import dataclass, field, replace
 from loaderprobe.analyze.lock_step.price import Batches
 from loaderprobe.analyze.plan.quantities import known
 from loaderprobe.records.note import Note
-from loaderprobe.records.plan import Quantity
-from loaderprobe.records.plan_curves import RampStep
-from loaderprobe.records.plan_reason import PlanPart, PlanReason
+from loaderprobe.records.plan import PlanPart, PlanReason, Quantity, RampStep
 
 REQUEST_BYTES = 128 * 1024
 """What the kernel's read-ahead asks storage for at a time (read_ahead_kb of most Linux systems)."""

@@ -17,8 +17,7 @@ from loaderprobe.analyze.slow_host import SlowHost, host_names, slow_host
 from loaderprobe.analyze.verdict.prediction import Loop
 from loaderprobe.analyze.verdict.rates import NS, interval, rates_by_round
 from loaderprobe.analyze.verdict.validity import base_mode, why_not_on_a_rank
-from loaderprobe.records.measurement import Measurement, Mode, Segment
-from loaderprobe.records.rank_seen import RankSeen
+from loaderprobe.records.measurement import Measurement, Mode, RankSeen, Segment
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Speedup
 from loaderprobe.stats import mean, median

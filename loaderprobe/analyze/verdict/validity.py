@@ -11,8 +11,15 @@ from collections.abc import Sequence
 from loaderprobe.analyze.verdict.evidence import evidence_of
 from loaderprobe.analyze.verdict.rates import WorkerCost, cold_fraction, segments_of, step_images, worker_cost
 from loaderprobe.analyze.verdict.waiting import waiting_of
-from loaderprobe.records.measurement import COLD_AT_LEAST, LEAST_BYTES, WARM_AT_MOST, Measurement, Mode, Segment
-from loaderprobe.records.rank_seen import RankSeen
+from loaderprobe.records.measurement import (
+    COLD_AT_LEAST,
+    LEAST_BYTES,
+    WARM_AT_MOST,
+    Measurement,
+    Mode,
+    RankSeen,
+    Segment,
+)
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Evidence, FilesWere
 from loaderprobe.stats import mean

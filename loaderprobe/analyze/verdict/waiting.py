@@ -11,8 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from loaderprobe.records.measurement import Measurement, Segment
-from loaderprobe.records.waits import WAIT_KINDS, WaitKind
+from loaderprobe.records.measurement import WAIT_KINDS, Measurement, Segment, WaitKind
 
 # Fewer samples say nothing about shares.
 LEAST_SAMPLES = 12

@@ -6,15 +6,31 @@ and those base images. So any number of processes write the same bytes, and a ki
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import ctypes
+import multiprocessing
+import os
+import re
+import signal
+import tarfile
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
+from typing import BinaryIO
 
-from loaderprobe.datasets.generate.inventory import check_space, is_whole, take_inventory
-from loaderprobe.datasets.generate.journal import Entry, Journal
+import msgspec
+import xxhash
+
 from loaderprobe.datasets.generate.manifest import (
+    MANIFEST,
     POOL,
     SPEC,
+    Layout,
     Manifest,
     SetSpec,
     read_manifest,
@@ -22,14 +38,440 @@ from loaderprobe.datasets.generate.manifest import (
     write_manifest,
     write_spec,
 )
-from loaderprobe.datasets.generate.oddities import ODDITIES
-from loaderprobe.datasets.generate.pool import Pool, build_pool, expected_mean, is_pool, load_pool
-from loaderprobe.datasets.generate.request import SetRequest
-from loaderprobe.datasets.generate.work import GO_ON, Book, Work, process_pool
-from loaderprobe.errors import BadValue, ForeignDirectory, LoaderprobeError, NoSpace, Refused
-from loaderprobe.store.codec import write_error
+from loaderprobe.datasets.generate.oddities import ODDITIES, OddityName
+from loaderprobe.datasets.generate.pool import Pool, PoolRequest, build_pool, expected_mean, is_pool, load_pool
+from loaderprobe.errors import BadValue, ForeignDirectory, LoaderprobeError, MissingPart, NoSpace, Refused
+from loaderprobe.store.codec import write_atomically, write_error
 from loaderprobe.store.run_directory import lock_directory
-from loaderprobe.units import format_resolution
+from loaderprobe.system.process import die_with_parent
+from loaderprobe.units import Resolution, format_bytes, format_resolution
+
+# The complete files of a set that is being generated: a line is written only after they are on the disk.
+
+# Make written data durable on one file system, not on the whole machine.
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def sync_filesystem(path: Path) -> None:
+    """Wait until all data written to the file system of the directory `path` is on the disk (syncfs(2)).
+
+    Raises OSError, also for a write that failed later (reported by Linux 5.8 and newer).
+    """
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if _libc().syncfs(directory):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), str(path))
+    finally:
+        os.close(directory)
+
+
+JOURNAL = "journal.jsonl"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A file that was written."""
+
+    number: int
+    images: int
+    size_bytes: int
+    xxh3: str
+
+
+class Journal:
+    """Append-only: each line holds entries and their checksum, so that a torn line is recognised."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._path = directory / JOURNAL
+
+    def entries(self) -> list[Entry]:
+        """All entries up to the first line that a crash tore."""
+        found: list[Entry] = []
+        lines = self._path.read_bytes().splitlines(keepends=True) if self._path.exists() else []
+        for line in lines:
+            checksum, _, body = line.partition(b" ")
+            if not line.endswith(b"\n") or checksum != _checksum(body):
+                return found
+            found += msgspec.json.decode(body, type=list[Entry])
+        return found
+
+    def begin(self, entries: Sequence[Entry]) -> None:
+        """Start a new journal with these entries of the old one."""
+        write_atomically(self._path, _line(entries) if entries else b"")
+
+    def add(self, entries: Sequence[Entry]) -> None:
+        """Make the files of these entries durable, then write them. Raises OSError, and then writes none of them."""
+        sync_filesystem(self._directory)
+        if not entries:
+            return
+        with self._path.open("ab") as file:
+            file.write(_line(entries))
+            file.flush()
+            os.fsync(file.fileno())
+
+    def end(self, beyond: Sequence[Entry]) -> None:
+        """Keep only these entries, which a larger set will need; the manifest holds the others."""
+        if beyond:
+            self.begin(beyond)
+        else:
+            self._path.unlink(missing_ok=True)
+
+
+def _line(entries: Sequence[Entry]) -> bytes:
+    body = msgspec.json.encode(entries) + b"\n"
+    return _checksum(body) + b" " + body
+
+
+def _checksum(body: bytes) -> bytes:
+    return f"{zlib.crc32(body):08x}".encode()
+
+
+# Writes the files of a set: images, or tar shards of them in the form of WebDataset.
+
+PART = ".part"
+BUFFER = 1 << 20
+SENT_AT_ONCE = 16 << 20
+# What a tar file adds to an image, at most: two headers, and both members filled up to whole blocks.
+SHARD_OVERHEAD = 4 * tarfile.BLOCKSIZE
+
+
+def write_files(directory: Path, spec: SetSpec, pool: Pool, numbers: Iterable[int], images: int) -> list[Entry]:
+    """Files `numbers` of a set of so many images. Raises OSError; a file that was begun is removed then."""
+    return [write_file(directory, spec, pool, number, spec.images_in(number, images)) for number in numbers]
+
+
+def write_file(directory: Path, spec: SetSpec, pool: Pool, number: int, indices: range) -> Entry:
+    """Write under another name first, so that an interrupted file never counts as complete."""
+    path = directory / spec.path(number)
+    part = path.with_name(f".{path.name}{PART}")
+    try:
+        size, digest = (
+            _write_shard(part, spec, pool, indices)
+            if spec.layout == "shards"
+            else _write_image(part, pool.image(spec.seed, number, spec.oddities))
+        )
+        part.replace(path)
+    except BaseException:
+        # Ctrl-C as much as a full disk.
+        part.unlink(missing_ok=True)
+        raise
+    return Entry(number=number, images=len(indices), size_bytes=size, xxh3=digest)
+
+
+def _write_image(part: Path, data: bytes) -> tuple[int, str]:
+    part.write_bytes(data)
+    return len(data), xxhash.xxh3_128_hexdigest(data)
+
+
+def _write_shard(part: Path, spec: SetSpec, pool: Pool, indices: range) -> tuple[int, str]:
+    """Each image as NAME.jpg, its class as NAME.cls; all else is zero, so the bytes depend on the images alone."""
+    with part.open("wb", buffering=BUFFER) as file:
+        out = _Hashed(file)
+        for index in indices:
+            _add(out, f"{spec.name(index)}.jpg", pool.image(spec.seed, index, spec.oddities))
+            _add(out, f"{spec.name(index)}.cls", str(index % spec.classes).encode())
+        # POSIX: two empty blocks end an archive, which is filled up to whole records.
+        out.write(bytes(2 * tarfile.BLOCKSIZE))
+        out.write(bytes(-out.tell() % tarfile.RECORDSIZE))
+    return out.tell(), out.digest()
+
+
+def _add(out: _Hashed, name: str, data: bytes) -> None:
+    """One member: tarfile's own `addfile` takes as long as making the image."""
+    info = tarfile.TarInfo(name)
+    info.size, info.mode = len(data), 0o644
+    out.write(info.tobuf(tarfile.USTAR_FORMAT) + data + bytes(-len(data) % tarfile.BLOCKSIZE))
+
+
+class _Hashed:
+    """A file that is written and hashed in one pass, and flushed to the disk while the rest is generated."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._hash = xxhash.xxh3_128()
+        self._size = self._sent = 0
+
+    def write(self, data: bytes) -> int:
+        self._hash.update(data)
+        self._size += len(data)
+        if self._size - self._sent > SENT_AT_ONCE:
+            # Start the write-back now: otherwise the kernel would delay it for seconds.
+            os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            self._sent = self._size
+        return self._file.write(data)
+
+    def tell(self) -> int:
+        return self._size
+
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+
+# The files that exist already, and whether there is space for the rest.
+
+SPACE_MARGIN = 1.03
+# Files take whole blocks; so many bytes are lost to that per file, on average.
+HALF_BLOCK = 2048
+NUMBERED = re.compile(r"\.(?:n\d{8,}_(\d+)\.JPEG|shard-(\d{6,})\.tar)" + re.escape(PART))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """The files of a set that are known to be complete."""
+
+    whole: dict[int, Entry]
+    """By number: the files of the set at its requested size."""
+    beyond: tuple[Entry, ...]
+    """Files of a larger set that was begun before: kept, and used when the set grows."""
+
+
+def take_inventory(
+    directory: Path, spec: SetSpec, manifest: Manifest | None, journal: Journal, count: int
+) -> Inventory:
+    """Files in the manifest and the journal that still have their sizes.
+
+    Removes only files that a killed process left half-written; a file without an entry is written again.
+    """
+    _remove_halves(directory, spec)
+    known = _entries(manifest) if manifest else []
+    found = {entry.number: entry for entry in (*known, *journal.entries()) if _has_size(directory, spec, entry)}
+    inside = {number for number in found if number < spec.files(count)}
+    return Inventory(
+        whole={n: found[n] for n in sorted(inside) if found[n].images == len(spec.images_in(n, count))},
+        beyond=tuple(found[n] for n in sorted(found.keys() - inside)),
+    )
+
+
+def is_whole(directory: Path, manifest: Manifest, count: int) -> bool:
+    """True when the files of the first `count` images are there, with their sizes."""
+    files = manifest.spec.files(count)
+    return manifest.images >= count and all(
+        _has_size(directory, manifest.spec, entry) for entry in _entries(manifest)[:files]
+    )
+
+
+def _entries(manifest: Manifest) -> list[Entry]:
+    columns = zip(manifest.size_bytes, manifest.xxh3, strict=True)
+    return [
+        Entry(number=k, images=len(manifest.spec.images_in(k, manifest.images)), size_bytes=size, xxh3=digest)
+        for k, (size, digest) in enumerate(columns)
+    ]
+
+
+def _has_size(directory: Path, spec: SetSpec, entry: Entry) -> bool:
+    try:
+        return (directory / spec.path(entry.number)).stat().st_size == entry.size_bytes
+    except FileNotFoundError:
+        return False
+
+
+def _remove_halves(directory: Path, spec: SetSpec) -> None:
+    """Remove only files with the temporary names of this set."""
+    for part in (directory / "train").rglob(f".*{PART}"):
+        match = NUMBERED.fullmatch(part.name)
+        if match and part.with_name(part.name[1 : -len(PART)]) == directory / spec.path(int(match[1] or match[2])):
+            part.unlink()
+
+
+def check_space(directory: Path, spec: SetSpec, mean_bytes: float, images: int, files: int) -> None:
+    """Refuse before so many images in so many files are written. Raises NoSpace."""
+    each = mean_bytes + (SHARD_OVERHEAD if spec.layout == "shards" else 0)
+    needed = round((images * each + files * HALF_BLOCK) * SPACE_MARGIN)
+    stat = os.statvfs(directory)
+    free = stat.f_bavail * stat.f_frsize
+    if free < needed:
+        raise NoSpace(
+            f"{directory} has {format_bytes(free)} free, and {images} images take about {format_bytes(needed)}",
+            hint="choose another directory, or fewer images",
+        )
+    if stat.f_files and stat.f_favail < files + spec.classes:
+        raise NoSpace(f"{directory} has space for only {stat.f_favail} more files", hint="choose another file system")
+
+
+# The requested settings of a generated set.
+
+SHARD_IMAGES = 1000
+# Painting those of all three usual resolutions takes some 10 s on two cores.
+BASE_IMAGES = 20
+MIXTURE_BASE_IMAGES = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetRequest:
+    """A requested set. Raises BadValue for impossible numbers."""
+
+    resolution: Resolution
+    classes: int = 10
+    seed: int = 0
+    mean_bytes: int | None = None
+    oddities: tuple[OddityName, ...] = ()
+    layout: Layout = "folder"
+    shard_images: int = SHARD_IMAGES
+    base_images: int | None = None
+    """Base images in the pool; None for the default."""
+
+    def __post_init__(self) -> None:
+        if (
+            min(self.classes, self.shard_images, 1 if self.base_images is None else self.base_images) < 1
+            or self.seed < 0
+        ):
+            raise BadValue("classes, images per shard and base images must be 1 or more, and the seed 0 or more")
+        if self.mean_bytes is not None and self.mean_bytes < 1:
+            raise BadValue("the mean size of a file must be 1 byte or more")
+
+    def spec(self) -> SetSpec:
+        """The settings that the files depend on, without the pool's digest."""
+        usual = MIXTURE_BASE_IMAGES if isinstance(self.resolution, str) else BASE_IMAGES
+        return SetSpec(
+            resolution=format_resolution(self.resolution),
+            classes=self.classes,
+            seed=self.seed,
+            base_images=self.base_images or usual,
+            mean_bytes=self.mean_bytes,
+            oddities=self.oddities,
+            layout=self.layout,
+            shard_images=self.shard_images if self.layout == "shards" else 1,
+        )
+
+    def pool(self) -> PoolRequest:
+        """The pool that it needs."""
+        return PoolRequest(
+            resolution=None if isinstance(self.resolution, str) else self.resolution,
+            seed=self.seed,
+            base_images=self.spec().base_images,
+            mean_bytes=self.mean_bytes,
+            oddities=self.oddities,
+        )
+
+
+# Writes the files of a set with several processes, and records the complete ones.
+
+CHUNK = 32
+# A killed run loses the files of about so many seconds.
+SYNC_S = 5.0
+GO_ON = "run the same command again: it resumes where it stopped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """The files of one set of so many images."""
+
+    directory: Path
+    spec: SetSpec
+    pool: Pool
+    images: int
+
+    def chunk(self, numbers: Sequence[int]) -> list[Entry]:
+        """Write these files."""
+        return write_files(self.directory, self.spec, self.pool, numbers, self.images)
+
+    def write(self, numbers: Sequence[int], processes: int, found: Callable[[list[Entry]], None], book: Book) -> None:
+        """Write all of these. `found` is called with each chunk once it is recorded, and may raise to end the work.
+
+        Raises OSError, and LoaderprobeError when a process died. Complete files are recorded in any case.
+        """
+        size = 1 if self.spec.layout == "shards" else CHUNK
+        chunks = [numbers[first : first + size] for first in range(0, len(numbers), size)]
+        try:
+            if processes == 1 or len(chunks) <= 1:
+                for chunk in chunks:
+                    book.add(entries := self.chunk(chunk))
+                    found(entries)
+            else:
+                self._write_together(chunks, processes, found, book)
+        except BaseException:
+            # Ctrl-C as much as a full disk, which cannot hold a line either: files that no line names are only
+            # made again.
+            with suppress(OSError):
+                book.close()
+            raise
+        book.close()
+
+    def _write_together(
+        self, chunks: Sequence[Sequence[int]], processes: int, found: Callable[[list[Entry]], None], book: Book
+    ) -> None:
+        seen: set[Future[list[Entry]]] = set()
+        futures: list[Future[list[Entry]]] = []
+        try:
+            with process_pool(min(processes, len(chunks)), self) as executor:
+                futures += [executor.submit(_write_chunk, chunk) for chunk in chunks]
+                for future in as_completed(futures):
+                    entries = future.result()
+                    seen.add(future)
+                    book.add(entries)
+                    found(entries)
+        finally:
+            # Chunks that ended while the processes were being stopped.
+            for future in futures:
+                if future not in seen and future.done() and not future.cancelled() and future.exception() is None:
+                    book.add(future.result())
+
+
+@dataclass(slots=True)
+class Book:
+    """Enters files in the journal periodically, and when the work ends for any reason."""
+
+    journal: Journal
+    _fresh: list[Entry] = field(default_factory=list)
+    _last_s: float = field(default_factory=time.monotonic)
+    _failed: bool = False
+
+    def add(self, entries: list[Entry]) -> None:
+        """Record complete files. Raises OSError when they cannot be made durable."""
+        self._fresh += entries
+        if time.monotonic() - self._last_s > SYNC_S:
+            self.close()
+            self._last_s = time.monotonic()
+
+    def close(self) -> None:
+        """Enter all of them. Raises OSError when they cannot be made durable.
+
+        The kernel reports a failed write once, without its file: after that nothing more is entered.
+        """
+        if self._failed:
+            return
+        fresh, self._fresh = self._fresh, []
+        try:
+            self.journal.add(fresh)
+        except OSError:
+            self._failed = True
+            raise
+
+
+@contextmanager
+def process_pool(processes: int, work: Work | None = None) -> Iterator[ProcessPoolExecutor]:
+    """Processes that inherit the work and end with this one. Raises LoaderprobeError when one of them dies."""
+    context = multiprocessing.get_context("fork")
+    executor = ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(os.getpid(), work))
+    try:
+        yield executor
+    except BrokenProcessPool as error:
+        raise LoaderprobeError("a process that generated images died", hint=GO_ON) from error
+    finally:
+        executor.shutdown(wait=True, cancel_futures=True)
+
+
+_work: Work | None = None
+
+
+def _begin(parent: int, work: Work | None) -> None:
+    """Ctrl-C reaches the whole group: a process finishes its chunk, and the parent assigns no more."""
+    global _work  # of a process that does nothing else; a pool is too large to be sent with each chunk
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    die_with_parent(parent)
+    _work = work
+
+
+def _write_chunk(numbers: Sequence[int]) -> list[Entry]:
+    assert _work is not None
+    return _work.chunk(numbers)
+
 
 OnImages = Callable[[int, int], None]
 
@@ -186,3 +628,51 @@ def _pool_of(directory: Path, request: SetRequest, processes: int, on_base_image
     spec = replace(request.spec(), pool_sha256=pool.digest)
     write_spec(directory, spec)
     return pool, spec
+
+
+# Check that every file of a generated set is as it was written.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """A file that differs from the manifest."""
+
+    path: str
+    trouble: str
+
+
+def verify_set(directory: Path, progress: Callable[[int, int], None]) -> tuple[Damage, ...]:
+    """All files that are missing or differ, from reading every one; of an incomplete set, its manifest.
+
+    Raises MissingPart when the manifest cannot be read.
+    """
+    try:
+        manifest = read_manifest(directory)
+    except OSError as error:
+        raise MissingPart(
+            f"{directory} cannot be read: {error.strerror}", hint="run as a user with read permission"
+        ) from error
+    if manifest is None:
+        return (Damage(path=MANIFEST, trouble="missing: the set is not complete"),)
+    found = []
+    for number, (size, digest) in enumerate(zip(manifest.size_bytes, manifest.xxh3, strict=True)):
+        path = manifest.spec.path(number)
+        if trouble := _verify_trouble(directory / path, size, digest):
+            found.append(Damage(path=path, trouble=trouble))
+        progress(number + 1, len(manifest.size_bytes))
+    return tuple(found)
+
+
+def _verify_trouble(path: Path, size: int, digest: str) -> str:
+    """The damage of the file as text; empty when there is none."""
+    try:
+        found_size = path.stat().st_size
+        if found_size != size:
+            return f"{found_size} bytes, not {size}"
+        found = xxhash.xxh3_128()
+        with path.open("rb") as file:
+            while data := file.read(BUFFER):
+                found.update(data)
+    except OSError as error:
+        return error.strerror or str(error)
+    return "" if found.hexdigest() == digest else "its content has changed"

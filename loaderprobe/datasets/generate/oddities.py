@@ -14,7 +14,7 @@ from typing import Literal, get_args
 import numpy as np
 from PIL import Image, ImageCms
 
-from loaderprobe.datasets.generate.jpeg.encoder import segment
+from loaderprobe.datasets.generate.jpeg import segment
 from loaderprobe.errors import BadValue
 from loaderprobe.units import join_words
 

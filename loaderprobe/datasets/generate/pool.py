@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,14 +17,311 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from loaderprobe.datasets.generate.base_image import BaseImage
-from loaderprobe.datasets.generate.free_bits import Base
-from loaderprobe.datasets.generate.jpeg.encoder import encoded
-from loaderprobe.datasets.generate.mixture import IMAGENET_MEAN_BYTES, Draw, draws, tilted
+from loaderprobe.datasets.generate.jpeg import (
+    END_OF_IMAGE,
+    Encoded,
+    Frame,
+    Plane,
+    Spectrum,
+    Tokens,
+    encoded,
+    encoded_size,
+    scan_tokens,
+    spectra,
+    stuffed,
+)
 from loaderprobe.datasets.generate.oddities import OddityName, Segments, content_at, png_file
 from loaderprobe.errors import BadValue
 from loaderprobe.store.codec import write_atomically
 from loaderprobe.units import format_bytes
+
+# Natural-looking images by the dead-leaves model: textured shapes that occlude one another.
+#
+# Chosen among five models in earlier experiments, where its bytes per pixel came closest to photographs over
+# JPEG quality; uniform noise takes twice the bytes. Planes are luminance and two chrominances, less 128.
+
+# Shapes per pixel of a 500 x 375 image with 2000 of them.
+SHAPES_PER_PIXEL = 2000 / (500 * 375)
+SMALLEST_RADIUS = 2.0
+BACKGROUND_SHAPES = 25
+TEXTURE_EXPONENT = 0.8
+TEXTURE_STRENGTH = 5.4
+BOX_SHARE = 0.35
+GREY = -8.0
+"""The mean of luminance, less 128."""
+# Grain of a camera: nearly the same in all colours, so it shows in luminance.
+GRAIN = (1.0, 0.22, 0.22)
+
+
+def pink_plane(rng: np.random.Generator, height: int, width: int, exponent: float) -> Plane:
+    """A field whose amplitude falls as 1 / frequency^exponent, with deviation 1; height x width."""
+    vertical = np.fft.fftfreq(height)[:, None] * height
+    horizontal = np.fft.rfftfreq(width)[None] * width
+    frequency = np.hypot(vertical, horizontal)
+    frequency[0, 0] = 1
+    spectrum = (rng.standard_normal(frequency.shape) + 1j * rng.standard_normal(frequency.shape)) / frequency**exponent
+    spectrum[0, 0] = 0
+    field = np.fft.irfft2(spectrum, s=(height, width))
+    plane: Plane = (field / field.std()).astype(np.float32)
+    return plane
+
+
+def dead_leaves(rng: np.random.Generator, width: int, height: int) -> list[Plane]:
+    """An image: three planes of height x width."""
+    planes = np.zeros((height, width, 3), np.float32)
+    planes[..., 0] = GREY
+    texture = pink_plane(rng, height, width, TEXTURE_EXPONENT)
+    for shape in _shapes(rng, width, height):
+        _paint(planes, texture, shape)
+    return list(np.moveaxis(softened(planes), 2, 0))
+
+
+def grain(rng: np.random.Generator, width: int, height: int) -> list[Plane]:
+    """Noise with deviation 1 in luminance, three planes of height x width."""
+    return [rng.standard_normal((height, width), np.float32) * np.float32(strength) for strength in GRAIN]
+
+
+def _shapes(rng: np.random.Generator, width: int, height: int) -> NDArray[Any]:
+    """The shapes in the order of painting, as records: radii follow r^-3, the first ones cover the ground."""
+    count = max(BACKGROUND_SHAPES, round(SHAPES_PER_PIXEL * width * height))
+    largest = min(width, height) * 0.5
+    shapes = np.zeros(
+        count,
+        dtype=[(name, np.float32) for name in ("x", "y", "rx", "ry", "luma", "cb", "cr", "dx", "dy", "texture", "box")],
+    )
+    radius = (SMALLEST_RADIUS**-2 - rng.random(count) * (SMALLEST_RADIUS**-2 - largest**-2)) ** -0.5
+    radius[:BACKGROUND_SHAPES] = rng.uniform(largest * 0.35, largest, BACKGROUND_SHAPES)
+    aspect = rng.uniform(0.5, 2, count) ** 0.5
+    shapes["rx"], shapes["ry"] = radius * aspect, radius / aspect
+    shapes["x"], shapes["y"] = rng.uniform(0, width, count), rng.uniform(0, height, count)
+    shapes["luma"] = rng.normal(118, 58, count).clip(0, 255) - 128
+    shapes["cb"], shapes["cr"] = rng.normal(0, 14, count), rng.normal(0, 14, count)
+    shapes["dx"], shapes["dy"] = rng.normal(0, 0.18, count), rng.normal(0, 0.18, count)
+    shapes["texture"] = np.abs(rng.standard_cauchy(count)).clip(0, 4) * TEXTURE_STRENGTH
+    shapes["box"] = rng.random(count) < BOX_SHARE
+    return shapes
+
+
+def _paint(planes: NDArray[np.float32], texture: Plane, shape: Any) -> None:
+    height, width, _ = planes.shape
+    left, right = max(0, int(shape["x"] - shape["rx"])), min(width, int(shape["x"] + shape["rx"]) + 1)
+    top, bottom = max(0, int(shape["y"] - shape["ry"])), min(height, int(shape["y"] + shape["ry"]) + 1)
+    if left >= right or top >= bottom:
+        return
+    y = np.arange(top, bottom, dtype=np.float32)[:, None] - shape["y"]
+    x = np.arange(left, right, dtype=np.float32)[None] - shape["x"]
+    window = planes[top:bottom, left:right]
+    inside = np.ones(window.shape[:2], bool) if shape["box"] else (x / shape["rx"]) ** 2 + (y / shape["ry"]) ** 2 <= 1
+    luma = shape["luma"] + shape["dx"] * x + shape["dy"] * y + shape["texture"] * texture[top:bottom, left:right]
+    window[..., 0][inside] = luma[inside]
+    window[..., 1][inside] = shape["cb"]
+    window[..., 2][inside] = shape["cr"]
+
+
+def softened(planes: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Blur edges as a lens does: a binomial filter of three pixels each way, along the first two axes; in place."""
+    planes[1:-1] = 0.25 * planes[:-2] + 0.5 * planes[1:-1] + 0.25 * planes[2:]
+    planes[:, 1:-1] = 0.25 * planes[:, :-2] + 0.5 * planes[:, 1:-1] + 0.25 * planes[:, 2:]
+    return planes
+
+
+# A base image whose file has a given size: one knob from blurred and flat to sharp and grainy.
+
+# Contrast rises with the knob up to its middle, where the image is as painted, with the grain of a camera.
+FLATTEST = 0.04
+LEAST_GRAIN, MOST_GRAIN = 2.0, 250.0
+GRAIN_EXPONENT = 2.5
+CLOSE_ENOUGH = 0.01
+MOST_TRIES = 8
+
+
+class BaseImage:
+    """Dead leaves in one frame. Its spectrum is a sum, so the DCT is computed once and not for every try."""
+
+    def __init__(self, rng: np.random.Generator, frame: Frame) -> None:
+        self._frame = frame
+        sharp = dead_leaves(rng, frame.width, frame.height)
+        noise = grain(rng, frame.width, frame.height)
+        soft = [softened(softened(plane.copy())) for plane in sharp]
+        self._sharp, self._soft, self._grain = (
+            spectra(_components(planes, frame.components), frame) for planes in (sharp, soft, noise)
+        )
+
+    def tokens(self, knob: float) -> Tokens:
+        """The image quantised at a knob of 0 to 1; the file grows with the knob."""
+        contrast = min(1.0, FLATTEST + (1 - FLATTEST) * 2 * knob)
+        blur = max(0.0, 1 - 2 * knob)
+        strength = LEAST_GRAIN * min(1.0, 2 * knob) + MOST_GRAIN * max(0.0, knob - 0.5) ** GRAIN_EXPONENT
+        mixed: list[Spectrum] = []
+        for sharp, soft, noise in zip(self._sharp, self._soft, self._grain, strict=True):
+            mixed.append(contrast * ((1 - blur) * sharp + blur * soft) + strength * noise)
+        return scan_tokens(mixed, self._frame)
+
+    def sized(self, target_bytes: float) -> Tokens:
+        """The image at the knob whose file is nearest to the target, within 1 % where the knob has enough range."""
+        low, high, knob = 0.0, 1.0, 0.5
+        best: tuple[float, Tokens] | None = None
+        for _ in range(MOST_TRIES):
+            found = self.tokens(knob)
+            error = math.log(encoded_size(found, self._frame) / target_bytes)
+            if best is None or abs(error) < abs(best[0]):
+                best = error, found
+            if abs(error) <= CLOSE_ENOUGH:
+                break
+            low, high = (knob, high) if error < 0 else (low, knob)
+            knob = (low + high) / 2
+        assert best is not None
+        return best[1]
+
+
+def _components(planes: Sequence[Plane], count: int) -> list[Plane]:
+    """The planes as grey, as colour, or as the inks of a CMYK file: cyan, magenta, yellow about the grey, and black."""
+    if count == 4:
+        luminance, blue, red = planes
+        return [luminance - red, luminance + (blue + red) / 4, luminance - blue, np.full_like(luminance, -GREY)]
+    return list(planes[:count])
+
+
+# Any number of files from one encoded base image: random values for the free bits of its scan.
+#
+# A nonzero AC coefficient is coded as a Huffman code for its category, followed by bits that say which value of the
+# category it is (T.81 F.1.2.2.1). Any of those values is as valid and as long as any other. So `base XOR (random AND
+# mask)` is the scan of another image with the same Huffman codes, the same nonzero coefficients and the same work
+# to decode. A third of all bits are free, spread evenly, so no block of the file is found in another file. DC
+# coefficients stay: changed differences would drift.
+
+Words = NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """An encoded base image, with the mask of its free bits."""
+
+    start: bytes
+    """The bytes before further application segments."""
+    tables: bytes
+    scan: Words
+    """Little-endian words; the last one is filled up with zeros."""
+    free: Words
+    scan_bytes: int
+
+    @classmethod
+    def of(cls, encoded: Encoded) -> Base:
+        """The base of an encoded image."""
+        return cls(
+            start=encoded.start,
+            tables=encoded.tables,
+            scan=_words(encoded.scan),
+            free=_words(encoded.free),
+            scan_bytes=len(encoded.scan),
+        )
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the file as it was encoded; others differ by the zeros stuffed behind 0xFF, some 0.1 %."""
+        stuffing = self.scan.view(np.uint8)[: self.scan_bytes] == 0xFF
+        return len(self.start) + len(self.tables) + self.scan_bytes + int(stuffing.sum()) + len(END_OF_IMAGE)
+
+    def vary(self, bits: np.random.BitGenerator, segments: bytes = b"") -> bytes:
+        """A file from this base image, with the free bits drawn from `bits`.
+
+        Only raw words are drawn: numpy keeps the streams of its bit generators, but not of its distributions.
+        """
+        words = bits.random_raw(len(self.scan)).astype("<u8", copy=False)
+        words &= self.free
+        words ^= self.scan
+        scan = words.view(np.uint8)[: self.scan_bytes].tobytes()
+        return b"".join((self.start, segments, self.tables, stuffed(scan), END_OF_IMAGE))
+
+
+def _words(data: NDArray[np.uint8]) -> Words:
+    return np.concatenate([data, np.zeros(-len(data) % 8, np.uint8)]).view("<u8")
+
+
+# Sizes, qualities and samplings of ImageNet's images, drawn from measured files.
+#
+# `imagenet_statistics.tsv` holds one line for each of 1,000 files of ILSVRC2012, one of every class (the sample images
+# collected by E. Schwartz): width, height, quality of the quantisation tables, sampling factors of luminance, number of
+# components, bytes of the file and of its header. It holds figures only, and no part of an image.
+
+# MLPerf Storage's record length of ResNet-50; it agrees with the size of the training set's tar file.
+IMAGENET_MEAN_BYTES = 114_660
+HEADER_BYTES = 600
+# Relative: a mean that is as near as this needs no weights to be had.
+CLOSE = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draw:
+    """The properties of an image to generate."""
+
+    frame: Frame
+    size_bytes: float
+    """Of the file, without more segments than the usual."""
+
+
+@cache
+def _table() -> tuple[Draw, ...]:
+    """The measured files, ordered so that neighbours are similar."""
+    text = files("loaderprobe.datasets.generate").joinpath("imagenet_statistics.tsv").read_text()
+    lines = [tuple(map(int, line.split("\t"))) for line in text.splitlines()[1:]]
+    draws = [
+        Draw(
+            frame=Frame(
+                width=width, height=height, quality=quality, components=components,
+                sampling=divmod(sampling, 10) if components == 3 else (1, 1),
+            ),
+            # Long headers are oddities of their own; the scan is what makes the work.
+            size_bytes=size - header + min(header, HEADER_BYTES),
+        )
+        for width, height, quality, sampling, components, size, header in lines
+    ]  # fmt: skip
+    return tuple(sorted(draws, key=lambda draw: (draw.frame.sampling, draw.frame.quality, draw.size_bytes)))
+
+
+def draws(
+    resolution: tuple[int, int] | None, count: int, rng: np.random.Generator, *, components: int = 3
+) -> list[Draw]:
+    """`count` images like ImageNet's; at one resolution, with the bytes per pixel they have there.
+
+    Takes every k-th of the measured files, ordered so that neighbours are similar. So even a few of them have all
+    samplings, qualities and sizes in their shares.
+    """
+    table = [draw for draw in _table() if draw.frame.components == (1 if components == 1 else 3)]
+    places = (np.arange(count) + rng.random()) * len(table) / count
+    chosen = [table[int(place) % len(table)] for place in places]
+    if components == 4:
+        chosen = [replace(draw, frame=replace(draw.frame, components=4, sampling=(1, 1))) for draw in chosen]
+    return [_resized(draw, resolution) if resolution else draw for draw in chosen]
+
+
+def _resized(draw: Draw, resolution: tuple[int, int]) -> Draw:
+    width, height = resolution
+    scan = draw.size_bytes - min(draw.size_bytes / 2, HEADER_BYTES)
+    per_pixel = scan / (draw.frame.width * draw.frame.height)
+    return Draw(
+        frame=replace(draw.frame, width=width, height=height), size_bytes=HEADER_BYTES + per_pixel * width * height
+    )
+
+
+def tilted(sizes: Sequence[float], target: float) -> list[float] | None:
+    """Weights with sum 1 under which the mean of the sizes is the target, as equal as can be (largest entropy).
+
+    They are exponential in the size (E. T. Jaynes 1957). None when the target is beyond the sizes by over 1 %.
+    """
+    values = np.asarray(sizes, np.float64)
+    if len(set(sizes)) == 1 or not values.min() < target < values.max():
+        return [1 / len(sizes)] * len(sizes) if np.isclose(values.mean(), target, rtol=CLOSE) else None
+    scaled = (values - values.mean()) / values.std()
+    low, high = -700.0, 700.0
+    for _ in range(200):
+        middle = (low + high) / 2
+        exponent = middle * scaled
+        weights = np.exp(exponent - exponent.max())
+        weights /= weights.sum()
+        low, high = (middle, high) if weights @ values < target else (low, middle)
+    return [float(weight) for weight in weights]
+
 
 # 2^64 over the golden ratio: its multiples fill the circle as evenly as any (Weyl's sequence), so that even a
 # hundred files have the pool's mean size, as independent draws do not.

@@ -26,7 +26,7 @@ from loaderprobe.analyze.forecast.changes import (
 from loaderprobe.analyze.forecast.fit import DRIFT, Fit, fit
 from loaderprobe.analyze.forecast.knee import worker_forecasts
 from loaderprobe.analyze.forecast.service import Storage
-from loaderprobe.records.device import KindOfDevice
+from loaderprobe.records.bandwidth import KindOfDevice
 from loaderprobe.records.forecast import Forecast, Refusal, RefusalCode
 from loaderprobe.records.measurement import Alternative
 from tests.analyze.scripted import Truth

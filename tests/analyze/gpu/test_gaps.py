@@ -16,7 +16,7 @@ from loaderprobe.analyze.gpu.gaps import AFTER_SYNC_NS, attribute
 from loaderprobe.analyze.gpu.intervals import total
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.gaps import GAP_CAUSES, Gaps
-from loaderprobe.records.timeline import DeviceKind, Timeline
+from loaderprobe.records.measurement import DeviceKind, Timeline
 from tests.examples import timelines
 from tests.examples.timelines import TimelineScript
 

@@ -13,10 +13,9 @@ import pytest
 from loaderprobe.analyze.gpu.gaps import attribute
 from loaderprobe.analyze.gpu.occupancy import use_of
 from loaderprobe.analyze.gpu.window import syncs_per_step
-from loaderprobe.compute.kineto import RawEvent, Window, convert
-from loaderprobe.compute.occupancy import DeviceLimits, occupancy
+from loaderprobe.compute.kineto import DeviceLimits, RawEvent, Window, convert, occupancy
 from loaderprobe.records.gaps import GAP_CAUSES
-from loaderprobe.records.timeline import Timeline, communicates
+from loaderprobe.records.measurement import Timeline, communicates
 
 TRACES = Path(__file__).parents[3] / "fixtures" / "traces"
 OLD = {"Kernel": "kernel", "Memcpy": "gpu_memcpy", "Memset": "gpu_memset", "Runtime": "cuda_runtime"}

@@ -14,8 +14,7 @@ from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.report import build_report
 from loaderprobe.analyze.verdict.rule import Judgement, with_gaps
 from loaderprobe.records.gaps import Gaps, GpuWindow
-from loaderprobe.records.measurement import Measurement, Missing
-from loaderprobe.records.timeline import Rejected, Timeline
+from loaderprobe.records.measurement import Measurement, Missing, Rejected, Timeline
 from loaderprobe.records.unavailable import Unavailable, reported
 from loaderprobe.records.verdict import Bound, Reason
 from loaderprobe.render.unavailable_words import unavailable_words

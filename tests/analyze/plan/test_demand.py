@@ -13,8 +13,7 @@ from loaderprobe.analyze.plan.offers import given_offer
 from loaderprobe.analyze.plan.quantities import known, product, total
 from loaderprobe.analyze.plan.supply import judge_supply
 from loaderprobe.analyze.plan.workload import requests
-from loaderprobe.records.plan import Quantity
-from loaderprobe.records.plan_reason import PlanReason
+from loaderprobe.records.plan import PlanReason, Quantity
 from tests.examples.plan import example_asked, example_workload
 
 COUNTS = st.integers(1, 100_000)

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from loaderprobe.analyze.plan.plan import epoch_plan
-from loaderprobe.records.plan import CacheAsked, Lever, PlanReport
-from loaderprobe.records.plan_reason import PlanReason
+from loaderprobe.records.plan import CacheAsked, Lever, PlanReason, PlanReport
 from tests.examples.plan import example_asked, example_batches, example_plan, example_storage, example_workload
 
 SET_BYTES = 1_281_167 * 115_000.0

@@ -8,7 +8,7 @@ import pytest
 
 from loaderprobe.analyze.plan.rank_ladder import rank_offer
 from loaderprobe.analyze.plan.supply import Offer
-from loaderprobe.records.plan_reason import PlanReason
+from loaderprobe.records.plan import PlanReason
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import FilesWere
 from tests.examples.reports import example_row

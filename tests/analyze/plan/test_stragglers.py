@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from loaderprobe.analyze.plan.stragglers import expected_most, stragglers
 from loaderprobe.analyze.plan.workload import Stalls
-from loaderprobe.records.plan import Stragglers
-from loaderprobe.records.plan_reason import PlanReason
+from loaderprobe.records.plan import PlanReason, Stragglers
 
 
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=60), st.integers(1, 500))

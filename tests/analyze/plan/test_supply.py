@@ -12,8 +12,7 @@ from loaderprobe.analyze.plan.demand import demand
 from loaderprobe.analyze.plan.offers import catalogue_offer, given_offer
 from loaderprobe.analyze.plan.supply import Offer, judge_supply, measured_offer
 from loaderprobe.errors import BadValue
-from loaderprobe.records.catalogue import Amount, CatalogueEntry, Tier
-from loaderprobe.records.plan import Supply
+from loaderprobe.records.plan import Amount, CatalogueEntry, Supply, Tier
 from loaderprobe.storage.catalogue import entry_named, published
 from tests.examples.plan import example_asked, example_workload
 from tests.said import all_said

@@ -3,11 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from loaderprobe.datasets.generate.base_image import BaseImage
-from loaderprobe.datasets.generate.content import GRAIN, dead_leaves, grain
-from loaderprobe.datasets.generate.jpeg.encoder import encoded_size
-from loaderprobe.datasets.generate.jpeg.frame import Frame
-from loaderprobe.datasets.generate.mixture import IMAGENET_MEAN_BYTES, draws, tilted
+from loaderprobe.datasets.generate.jpeg import Frame, encoded_size
+from loaderprobe.datasets.generate.pool import GRAIN, IMAGENET_MEAN_BYTES, BaseImage, dead_leaves, draws, grain, tilted
 
 
 def _rng(seed: int = 0) -> np.random.Generator:

@@ -11,7 +11,7 @@ import xxhash
 from loaderprobe.datasets.generate import generate as module
 from loaderprobe.datasets.generate.manifest import read_manifest
 from loaderprobe.errors import BadValue
-from loaderprobe.records.origin import SCHEMA_VERSION
+from loaderprobe.records.environment import SCHEMA_VERSION
 from loaderprobe.store.run_directory import lock_directory
 from tests.datasets.conftest import Make, tree
 

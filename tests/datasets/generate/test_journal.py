@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from loaderprobe.datasets.generate.journal import JOURNAL, Entry, Journal
+from loaderprobe.datasets.generate.generate import JOURNAL, Entry, Journal
 from tests.datasets.conftest import Make, tree
 
 PROGRAM = """
@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from loaderprobe.datasets.generate import work
 from loaderprobe.datasets.generate.generate import generate
-from loaderprobe.datasets.generate.request import SetRequest
+from loaderprobe.datasets.generate.generate import SetRequest
 work.SYNC_S = 0.0
 say = lambda done, _: print(done, flush=True)
 request = SetRequest(resolution=(64, 48), classes=3, base_images=4)

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loaderprobe.datasets.generate.free_bits import Base
-from loaderprobe.datasets.generate.jpeg.frame import Frame
+from loaderprobe.datasets.generate.jpeg import Frame
 from loaderprobe.datasets.generate.oddities import NAMES, ODDITIES, OddityName, parse_oddities
-from loaderprobe.datasets.generate.pool import Pool, PoolRequest, build_pool, load_pool
+from loaderprobe.datasets.generate.pool import Base, Pool, PoolRequest, build_pool, load_pool
 from loaderprobe.errors import BadValue
 from tests.datasets.generate.jpeg.images import encode, frames, opened
 

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from loaderprobe.datasets.generate import files, journal, work
-from loaderprobe.datasets.generate.journal import Entry
+from loaderprobe.datasets.generate import generate
+from loaderprobe.datasets.generate.generate import Entry
 from loaderprobe.datasets.generate.manifest import SetSpec, read_manifest
 from loaderprobe.datasets.generate.pool import Pool
 from loaderprobe.errors import BadValue, ForeignDirectory, LoaderprobeError, Locked, MissingPart, NoSpace, Refused
@@ -119,13 +119,13 @@ def test_a_write_that_the_medium_refuses_is_never_called_complete(
             raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(journal, "sync_filesystem", refused)
-        patch.setattr(work, "SYNC_S", 0.0 if failing == 2 else 1e9)
+        patch.setattr(generate, "sync_filesystem", refused)
+        patch.setattr(generate, "SYNC_S", 0.0 if failing == 2 else 1e9)
         with pytest.raises(MissingPart, match="Input/output"):
             make(tmp_path / "cut")
     directory = tmp_path / "cut" / "64x48"
     assert not (directory / "manifest.json").exists()
-    assert len(journal.Journal(directory).entries()) == (32 if failing == 2 else 0)
+    assert len(generate.Journal(directory).entries()) == (32 if failing == 2 else 0)
     assert tree(make(tmp_path / "cut")) == tree(make(tmp_path / "whole"))
 
 
@@ -137,14 +137,14 @@ def test_nothing_is_entered_after_a_write_that_failed(tmp_path: Path, monkeypatc
         if next(calls) == 1:
             raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(journal, "sync_filesystem", refused_once)
-    book = work.Book(journal.Journal(tmp_path))
+    monkeypatch.setattr(generate, "sync_filesystem", refused_once)
+    book = generate.Book(generate.Journal(tmp_path))
     book.add([Entry(number=0, images=1, size_bytes=1, xxh3="")])
     with pytest.raises(OSError, match="Input/output"):
         book.close()
     book.add([Entry(number=1, images=1, size_bytes=1, xxh3="")])
     book.close()
-    assert journal.Journal(tmp_path).entries() == []
+    assert generate.Journal(tmp_path).entries() == []
 
 
 def test_files_of_somebody_else_are_left_alone(tmp_path: Path, make: Make) -> None:
@@ -195,7 +195,7 @@ def test_a_killed_process_is_reported_and_nothing_is_lost(
     tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker that the kernel kills gives one clear error, and the next call completes the set."""
-    write_file = files.write_file
+    write_file = generate.write_file
 
     def killed_at_forty(directory: Path, spec: SetSpec, pool: Pool, number: int, indices: range) -> Entry:
         if number == 40:
@@ -203,7 +203,7 @@ def test_a_killed_process_is_reported_and_nothing_is_lost(
         return write_file(directory, spec, pool, number, indices)
 
     with monkeypatch.context() as patch:
-        patch.setattr(files, "write_file", killed_at_forty)
+        patch.setattr(generate, "write_file", killed_at_forty)
         with pytest.raises(LoaderprobeError, match="died") as death:
             make(tmp_path / "cut", processes=2)
     assert "it resumes" in death.value.hint
@@ -214,7 +214,7 @@ def test_no_worker_outlives_its_parent(tmp_path: Path, make: Make) -> None:
     """After kill -9 no process goes on writing: the pipe that the workers inherited closes, and the set completes."""
     program = (
         "from pathlib import Path; import sys; from loaderprobe.datasets.generate.generate import generate\n"
-        "from loaderprobe.datasets.generate.request import SetRequest\n"
+        "from loaderprobe.datasets.generate.generate import SetRequest\n"
         "say = lambda done, _: done and print('alive', flush=True)\n"
         "request = SetRequest(resolution=(64, 48), classes=3, base_images=4)\n"
         f"generate(Path({str(tmp_path)!r}), request, count=100_000, processes=2, progress=say)"

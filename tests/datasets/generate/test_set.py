@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from PIL import Image, JpegImagePlugin
 
+from loaderprobe.datasets.generate.generate import verify_set
 from loaderprobe.datasets.generate.manifest import read_manifest
 from loaderprobe.datasets.generate.pool import PoolRequest, build_pool
-from loaderprobe.datasets.generate.verify import verify_set
 from tests.datasets.conftest import Make, tree
 
 SMALL, MIXED, LARGE = 380, 100, 20

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from loaderprobe.datasets.scan.folder import NAMED_SKIPS, scan_folder
+from loaderprobe.datasets.folder import NAMED_SKIPS, scan_folder
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.records.files import FileSet
 from tests.datasets.conftest import AsUnprivileged

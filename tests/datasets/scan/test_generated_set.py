@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from loaderprobe.datasets.folder import generated_set
 from loaderprobe.datasets.generate.manifest import is_generated
-from loaderprobe.datasets.scan.folder import generated_set
 from loaderprobe.errors import BadValue
 from loaderprobe.records.files import FileSet
 from tests.datasets.conftest import Make

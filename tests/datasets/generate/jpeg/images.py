@@ -10,8 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 from PIL import Image
 
-from loaderprobe.datasets.generate.jpeg.encoder import Encoded, encoded, scan_tokens
-from loaderprobe.datasets.generate.jpeg.frame import Frame, Plane, spectra
+from loaderprobe.datasets.generate.jpeg import Encoded, Frame, Plane, encoded, scan_tokens, spectra
 
 SAMPLINGS = ((1, 1), (2, 1), (1, 2), (2, 2))
 

@@ -8,9 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, JpegImagePlugin
 
-from loaderprobe.datasets.generate.jpeg.encoder import encoded_size, scan_tokens, stuffed
-from loaderprobe.datasets.generate.jpeg.frame import DCT, Frame, quantised, spectra
-from loaderprobe.datasets.generate.jpeg.tables import CHROMINANCE, LUMINANCE, ZIGZAG, scaled
+from loaderprobe.datasets.generate.jpeg import (
+    CHROMINANCE,
+    DCT,
+    LUMINANCE,
+    ZIGZAG,
+    Frame,
+    encoded_size,
+    quantised,
+    scaled,
+    scan_tokens,
+    spectra,
+    stuffed,
+)
 from tests.datasets.generate.jpeg.images import encode, frames, opened, planes
 
 

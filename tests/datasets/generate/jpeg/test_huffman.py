@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaderprobe.datasets.generate.jpeg.huffman import best_code
+from loaderprobe.datasets.generate.jpeg import best_code
 
 FREQUENCIES = st.dictionaries(st.integers(0, 255), st.integers(1, 10**6), min_size=1, max_size=256)
 

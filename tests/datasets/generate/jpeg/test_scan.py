@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loaderprobe.datasets.generate.jpeg.huffman import HuffmanCode
-from loaderprobe.datasets.generate.jpeg.scan import Tokens, pack, tokens
+from loaderprobe.datasets.generate.jpeg import HuffmanCode, Tokens, pack, tokens
 
 Blocks = np.ndarray[tuple[int, ...], np.dtype[np.int16]]
 

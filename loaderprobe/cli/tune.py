@@ -1,20 +1,23 @@
-"""`loaderprobe tune batch-size`: the batch size with which a model trains fastest."""
+"""`loaderprobe tune batch-size` and `tune workers`: the fastest setting."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from loaderprobe.cli import options
-from loaderprobe.cli.border import command, stderr
-from loaderprobe.cli.panels import COMPUTE, MEASURING
-from loaderprobe.cli.progress import counting
-from loaderprobe.cli.results import show_and_keep, typed
+from loaderprobe.cli.border import command, counting, show_and_keep, stderr, timed, typed
+from loaderprobe.cli.options import COMPUTE, DATA, MEASURING
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, BadValue
 
 if TYPE_CHECKING:
     from loaderprobe.api.documented import Documented
+    from loaderprobe.api.tune_workers import WorkersTuning
+
+
+# `loaderprobe tune batch-size`: the batch size with which a model trains fastest.
 
 IMAGE_SIZE = 224
 
@@ -107,3 +110,50 @@ def _beforehand(paper: bool, strategy: str) -> str:
     if strategy == "throughput":
         return "Up to 32 probes of about 2 s each, longer where a step is; Ctrl-C ends with the fastest so far."
     return "Up to 100 loops; Ctrl-C ends with the fastest so far."
+
+
+# `loaderprobe tune workers`: the smallest number of workers within 2 % of the best.
+
+
+@command
+def workers(
+    data: Annotated[Path, typer.Argument(help="Folder of images, or a generated data set.", show_default=False)],
+    most: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=4096, help="Most workers to consider.", show_default="by cores and waiting", rich_help_panel=DATA
+        ),
+    ] = None,
+    model: options.Model = "resnet50",
+    compute: Annotated[
+        str,
+        typer.Option(
+            help="auto (cuda if present, else cpu), cuda, cpu, emulated:NAME or emulated:IMAGES_PER_S.",
+            rich_help_panel=COMPUTE,
+        ),
+    ] = "auto",
+    batch_size: options.AnyBatchSize = None,
+    cache: options.Cache = "cold",
+    budget: Annotated[float, typer.Option(min=1, help="Seconds for everything.", rich_help_panel=MEASURING)] = 90.0,
+    out: options.Out = None,
+    md: options.Markdown = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> int:
+    """Find the smallest number of workers, and prefetch factor, that trains within 2 % of the best.
+
+    Measures the few settings that cannot be ruled out, in turns. Your own DataLoader: loaderprobe.tune_workers(loader,
+    step) in Python.
+    """
+
+    def measure() -> WorkersTuning:
+        from loaderprobe.api.tune_workers import tuned_images
+
+        with timed(quiet or json) as progress:
+            return tuned_images(
+                data, compute=compute, model=model, batch_size=batch_size, budget_s=budget, cache=cache, most=most,
+                progress=progress, command=typed(),
+            )  # fmt: skip
+
+    found = show_and_keep(measure, kind="tune-workers", out=out, json=json, markdown=md)
+    return EXIT_INTERRUPTED if found.stop == "interrupted" else EXIT_DONE

@@ -1,0 +1,471 @@
+"""Baseline JPEG (ITU-T T.81): an encoder that also returns which bits of the scan are free to change."""
+
+from __future__ import annotations
+
+import heapq
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Constants of T.81: the zigzag order, the example quantisation tables, and their scaling by quality.
+
+Table = NDArray[np.int64]
+"""64 quantiser steps in row-major order."""
+
+SIDE = 8
+# T.81 Figure A.6: walks the anti-diagonals, upwards in the even ones.
+ZIGZAG = np.array(
+    sorted(range(64), key=lambda at: (at // 8 + at % 8, at // 8 if (at // 8 + at % 8) % 2 else at % 8)), np.intp
+)
+
+# T.81 Table K.1.
+LUMINANCE: Table = np.array(
+    [
+        16, 11, 10, 16, 24, 40, 51, 61,
+        12, 12, 14, 19, 26, 58, 60, 55,
+        14, 13, 16, 24, 40, 57, 69, 56,
+        14, 17, 22, 29, 51, 87, 80, 62,
+        18, 22, 37, 56, 68, 109, 103, 77,
+        24, 35, 55, 64, 81, 104, 113, 92,
+        49, 64, 78, 87, 103, 121, 120, 101,
+        72, 92, 95, 98, 112, 100, 103, 99,
+    ],
+    np.int64,
+)  # fmt: skip
+
+# T.81 Table K.2.
+CHROMINANCE: Table = np.array(
+    [
+        17, 18, 24, 47, 99, 99, 99, 99,
+        18, 21, 26, 66, 99, 99, 99, 99,
+        24, 26, 56, 99, 99, 99, 99, 99,
+        47, 66, 99, 99, 99, 99, 99, 99,
+        *[99] * 32,
+    ],
+    np.int64,
+)  # fmt: skip
+
+
+def scaled(table: Table, quality: int) -> Table:
+    """The table that the Independent JPEG Group's encoder takes for a quality of 1 to 100."""
+    scale = 5000 // quality if quality < 50 else 200 - 2 * quality
+    return ((table * scale + 50) // 100).clip(1, 255)
+
+
+# An image's planes as quantised blocks, in the order of the scan (T.81 A.1 to A.3).
+
+Plane = NDArray[np.float32]
+"""Samples of one component less 128, height x width."""
+Spectrum = NDArray[np.float32]
+"""DCT coefficients of one component: minimum coded units x blocks in each x 64, row-major within a block."""
+Sampling = tuple[int, int]
+"""Of the first component against the others: how many times as wide, and as high (T.81 A.1.1)."""
+
+_k = np.arange(SIDE)
+# T.81 A.3.3: rows are frequencies.
+DCT = (np.sqrt(2 / SIDE) * np.cos((2 * _k[None] + 1) * _k[:, None] * np.pi / (2 * SIDE))).astype(np.float32)
+DCT[0] /= np.sqrt(2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """What the frame header says (T.81 B.2.2): 1 component (grey), 3 (YCbCr) or 4 (all of full size)."""
+
+    width: int
+    height: int
+    quality: int
+    sampling: Sampling = (1, 1)
+    components: int = 3
+
+    def factors(self, component: int) -> Sampling:
+        """Horizontal and vertical sampling factor of a component."""
+        return self.sampling if component == 0 and self.components > 1 else (1, 1)
+
+    def table_of(self, component: int) -> int:
+        """Which quantisation and entropy tables a component uses: 0, or 1 for chrominance."""
+        return int(component > 0 and self.components == 3)
+
+    @property
+    def quantisers(self) -> tuple[Table, ...]:
+        """One table, or two where there is chrominance."""
+        tables = (LUMINANCE, CHROMINANCE)
+        return tuple(scaled(table, self.quality) for table in tables[: 2 if self.components == 3 else 1])
+
+    @property
+    def unit(self) -> tuple[int, int]:
+        """Width and height in samples of the minimum coded unit (T.81 A.2)."""
+        horizontal, vertical = self.factors(0)
+        return SIDE * horizontal, SIDE * vertical
+
+    @property
+    def block_components(self) -> NDArray[np.int64]:
+        """The component of each block of a minimum coded unit."""
+        sizes = [self.factors(component)[0] * self.factors(component)[1] for component in range(self.components)]
+        return np.repeat(np.arange(self.components), sizes)
+
+
+def spectra(planes: Sequence[Plane], frame: Frame) -> tuple[Spectrum, ...]:
+    """The DCT of every component, which is linear: a sum of images has the sum of their spectra.
+
+    All planes are of the frame's full size; chrominance is averaged down to its sampling, and edges are
+    repeated up to whole units.
+    """
+    wide, high = frame.unit
+    found = []
+    for component, plane in enumerate(planes):
+        padded = np.pad(plane, ((0, -frame.height % high), (0, -frame.width % wide)), "edge")
+        horizontal, vertical = frame.factors(component)
+        across, down = frame.factors(0)[0] // horizontal, frame.factors(0)[1] // vertical
+        if (across, down) != (1, 1):
+            padded = padded.reshape(padded.shape[0] // down, down, -1, across).mean((1, 3))
+        found.append(_dct(padded, horizontal, vertical))
+    return tuple(found)
+
+
+def _dct(plane: Plane, horizontal: int, vertical: int) -> Spectrum:
+    """Blocks in the order of the scan (T.81 A.2.3): units row by row, and so the blocks within each."""
+    rows, columns = plane.shape[0] // SIDE, plane.shape[1] // SIDE
+    blocks = plane.reshape(rows, SIDE, columns, SIDE).transpose(0, 2, 1, 3)
+    transformed = (DCT @ blocks @ DCT.T).reshape(rows // vertical, vertical, columns // horizontal, horizontal, 64)
+    ordered: Spectrum = transformed.transpose(0, 2, 1, 3, 4).reshape(-1, horizontal * vertical, 64)
+    return ordered
+
+
+def quantised(spectrum: Sequence[Spectrum], frame: Frame) -> NDArray[np.int16]:
+    """All blocks in the order of the scan, coefficients in zigzag order: blocks x 64 (T.81 A.3.4, A.3.6).
+
+    Clipped to what baseline can code (T.81 F.1.2.1 and F.1.2.2): 11 bits for a DC difference, 10 for the rest.
+    """
+    parts = []
+    for component, coefficients in enumerate(spectrum):
+        steps = frame.quantisers[frame.table_of(component)].astype(np.float32)
+        parts.append(np.rint(coefficients * (1 / steps))[..., ZIGZAG])
+    blocks = np.concatenate(parts, axis=1).reshape(-1, 64)
+    clipped: NDArray[np.int16] = blocks.clip(-1023, 1023).astype(np.int16)
+    return clipped
+
+
+# The best Huffman code for given frequencies, within the limits of JPEG (T.81 Annex K.2).
+
+LONGEST = 16
+SYMBOLS = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HuffmanCode:
+    """A code as DHT carries it (T.81 B.2.4.2), and as the encoder uses it."""
+
+    counts: tuple[int, ...]
+    """How many codes have 1, 2, ... 16 bits."""
+    symbols: tuple[int, ...]
+    """In the order of their codes."""
+    codes: NDArray[np.uint64]
+    """By symbol, 256 entries."""
+    lengths: NDArray[np.int64]
+    """Bits, by symbol; 0 for a symbol without a code."""
+
+
+def best_code(frequencies: NDArray[np.int64]) -> HuffmanCode:
+    """A code for all symbols that occur (of 256), none longer than 16 bits and none all ones (T.81 K.2, C)."""
+    sizes = _code_sizes([*map(int, frequencies), 1])
+    counts = _limited(np.bincount(sizes, minlength=SYMBOLS + 2).tolist())
+    # The symbol that does not exist took the code of all ones; it is one of the longest (Figure K.3, its end).
+    longest = max(bits for bits in range(LONGEST + 1) if counts[bits])
+    counts[longest] -= 1
+    symbols = sorted((s for s in range(SYMBOLS) if sizes[s]), key=lambda s: (sizes[s], s))
+    codes, lengths = np.zeros(SYMBOLS, np.uint64), np.zeros(SYMBOLS, np.int64)
+    code, waiting = 0, iter(symbols)
+    for bits in range(1, LONGEST + 1):
+        for _ in range(counts[bits]):
+            symbol = next(waiting)
+            codes[symbol], lengths[symbol] = code, bits
+            code += 1
+        code <<= 1
+    return HuffmanCode(counts=tuple(counts[1 : LONGEST + 1]), symbols=tuple(symbols), codes=codes, lengths=lengths)
+
+
+def _code_sizes(frequencies: Sequence[int]) -> list[int]:
+    """Bits of each symbol's code, without a limit (Figure K.1): the two rarest groups are joined repeatedly."""
+    sizes = [0] * len(frequencies)
+    members = {symbol: [symbol] for symbol, count in enumerate(frequencies) if count}
+    # Of equally rare ones the largest symbol first, so that the one that does not exist gets a longest code.
+    heap = [(frequencies[symbol], -symbol) for symbol in members]
+    heapq.heapify(heap)
+    while len(heap) > 1:
+        first, one = heapq.heappop(heap)
+        second, other = heapq.heappop(heap)
+        members[-other] += members.pop(-one)
+        for symbol in members[-other]:
+            sizes[symbol] += 1
+        heapq.heappush(heap, (first + second, other))
+    return sizes
+
+
+def _limited(counts: list[int]) -> list[int]:
+    """As many codes of each length, none over 16 bits (Figure K.3): pairs of too long ones move up the tree."""
+    for bits in range(len(counts) - 1, LONGEST, -1):
+        while counts[bits]:
+            shorter = bits - 2
+            while not counts[shorter]:
+                shorter -= 1
+            counts[bits] -= 2
+            counts[bits - 1] += 1
+            counts[shorter + 1] += 2
+            counts[shorter] -= 1
+    return counts
+
+
+# Huffman coding of quantised blocks, all at once with numpy (T.81 F.1.2), and the mask of the free bits.
+
+Ints = NDArray[np.int64]
+Words = NDArray[np.uint64]
+
+END_OF_BLOCK = 0x00
+SIXTEEN_ZEROS = 0xF0
+WORD = 64
+# T.81 Table F.1: the category of a value is the number of its bits.
+CATEGORY = np.array([value.bit_length() for value in range(4096)], np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """The tokens of a scan, before it has a code. Blocks in the order of the scan; `entry` counts nonzero AC values."""
+
+    table: Ints
+    """By block: which pair of Huffman tables it uses."""
+    difference: Ints
+    """By block: DC less that of the component's previous block (F.1.2.1)."""
+    block: Ints
+    """By entry."""
+    value: Ints
+    """By entry."""
+    symbol: Ints
+    """By entry: the zeros before it, modulo 16, and its category (F.1.2.2)."""
+    sixteens: Ints
+    """By entry: how many runs of sixteen zeros come before it."""
+    short: Ints
+    """Blocks that end in zeros, and so with an end-of-block code."""
+
+    def codes(self) -> list[tuple[HuffmanCode, HuffmanCode]]:
+        """(DC, AC) for each table: the best for these tokens."""
+        found = []
+        for table in range(int(self.table.max()) + 1):
+            mine = self.table[self.block] == table
+            dc = np.bincount(_category(self.difference[self.table == table]), minlength=256)
+            ac = np.bincount(self.symbol[mine], minlength=256)
+            ac[SIXTEEN_ZEROS] += int(self.sixteens[mine].sum())
+            ac[END_OF_BLOCK] += int((self.table[self.short] == table).sum())
+            found.append((best_code(dc), best_code(ac)))
+        return found
+
+    def bits(self, codes: list[tuple[HuffmanCode, HuffmanCode]]) -> int:
+        """Length of the scan in these codes."""
+        total = int(_category(self.difference).sum() + (self.symbol & 15).sum())
+        for table, (dc, ac) in enumerate(codes):
+            mine = self.table[self.block] == table
+            total += int(dc.lengths[_category(self.difference[self.table == table])].sum())
+            total += int(ac.lengths[self.symbol[mine]].sum() + ac.lengths[SIXTEEN_ZEROS] * self.sixteens[mine].sum())
+            total += int(ac.lengths[END_OF_BLOCK] * (self.table[self.short] == table).sum())
+        return total
+
+
+def tokens(blocks: NDArray[np.int16], component: Ints, table: Ints) -> Tokens:
+    """The tokens of quantised blocks (blocks x 64, zigzag), given each block's component and tables."""
+    difference = np.empty(len(blocks), np.int64)
+    for each in np.unique(component):
+        mine = component == each
+        difference[mine] = np.diff(blocks[mine, 0].astype(np.int64), prepend=0)
+    block, position = np.nonzero(blocks[:, 1:])
+    value = blocks[block, position + 1].astype(np.int64)
+    before = np.empty_like(position)
+    before[:1] = -1
+    before[1:] = np.where(block[1:] == block[:-1], position[:-1], -1)
+    zeros = position - before - 1
+    last = np.full(len(blocks), -1)
+    # Entries are in order, so the last one of each block stays.
+    last[block] = position
+    return Tokens(
+        table=table,
+        difference=difference,
+        block=block,
+        value=value,
+        symbol=(zeros & 15) << 4 | _category(value),
+        sixteens=zeros >> 4,
+        short=np.flatnonzero(last < 62),
+    )
+
+
+def pack(found: Tokens, codes: list[tuple[HuffmanCode, HuffmanCode]]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """(scan, free): the coded bytes without stuffing, padded with ones (F.1.2.3), and the mask of free bits in them.
+
+    Free are the bits appended to each AC code: they say which of the category's values it is, and any of
+    them is a value of that category, so the code stays valid and as long as it was (F.1.2.2.1).
+    """
+    value, length, free = _items(found, codes)
+    end = np.cumsum(length)
+    start, total = end - length, int(end[-1])
+    size = (total + 7) // 8
+    scan, mask = (_bytes(bits, start, length, total)[:size].copy() for bits in (value, free))
+    if total % 8:
+        scan[-1] |= 0xFF >> total % 8
+    return scan, mask
+
+
+def _items(found: Tokens, codes: list[tuple[HuffmanCode, HuffmanCode]]) -> tuple[Words, Ints, Words]:
+    """(bits, length, free bits) of each piece of the scan, in order: of each block its DC, its entries, its end."""
+    dc_code, dc_length, ac_code, ac_length = (
+        np.stack([getattr(code[which], field) for code in codes])
+        for which, field in ((0, "codes"), (0, "lengths"), (1, "codes"), (1, "lengths"))
+    )
+    entries = np.bincount(found.block, minlength=len(found.table))
+    ends = np.zeros_like(entries)
+    ends[found.short] = 1
+    pieces = 1 + entries + ends
+    first = np.cumsum(pieces) - pieces
+    value, length = np.zeros(int(pieces.sum()), np.uint64), np.zeros(int(pieces.sum()), np.int64)
+    free = np.zeros_like(value)
+    category = _category(found.difference)
+    value[first] = _joined(dc_code[found.table, category], found.difference, category)
+    length[first] = dc_length[found.table, category] + category
+    at = np.arange(len(found.block)) + found.block + 1 + (np.cumsum(ends) - ends)[found.block]
+    table, size = found.table[found.block], found.symbol & 15
+    value[at], length[at] = _after_zeros(
+        found, _joined(ac_code[table, found.symbol], found.value, size), ac_length[table, found.symbol] + size,
+        ac_code[table, SIXTEEN_ZEROS], ac_length[table, SIXTEEN_ZEROS],
+    )  # fmt: skip
+    free[at] = (np.uint64(1) << size.astype(np.uint64)) - np.uint64(1)
+    at_end = (first + pieces - 1)[found.short]
+    value[at_end], length[at_end] = (
+        ac_code[found.table[found.short], END_OF_BLOCK], ac_length[found.table[found.short], END_OF_BLOCK],
+    )  # fmt: skip
+    return value, length, free
+
+
+def _after_zeros(found: Tokens, bits: Words, length: Ints, zeros: Words, zeros_length: Ints) -> tuple[Words, Ints]:
+    """Entries with the codes of up to three runs of sixteen zeros put before them: at most 16 x 3 + 26 bits... of 64.
+
+    A code of sixteen zeros is short when it is common enough to come three times; where 64 bits do not hold
+    them all, ValueError says so rather than a damaged file.
+    """
+    for runs in (1, 2, 3):
+        here = found.sixteens >= runs
+        bits[here] |= zeros[here] << length[here].astype(np.uint64)
+        length[here] += zeros_length[here]
+    if length.max(initial=0) > WORD:
+        raise ValueError("a run of zeros takes more bits than a word has")
+    return bits, length
+
+
+def _category(values: Ints) -> Ints:
+    found: Ints = CATEGORY[np.abs(values)]
+    return found
+
+
+def _joined(code: Words, value: Ints, category: Ints) -> Words:
+    """The code, then the value's own bits; of a negative one those of the value less one (T.81 F.1.2.1.1)."""
+    own = np.where(value < 0, value + (1 << category) - 1, value).astype(np.uint64)
+    return code << category.astype(np.uint64) | own
+
+
+def _bytes(bits: Words, start: Ints, length: Ints, total: int) -> NDArray[np.uint8]:
+    """Concatenate pieces of up to 64 bits, most significant bit first."""
+    word, shift = start // WORD, WORD - start % WORD - length
+    out = np.zeros(total // WORD + 2, np.uint64)
+    left, right = shift.clip(0).astype(np.uint64), (-shift).clip(0).astype(np.uint64)
+    here = np.where(shift >= 0, bits << left, bits >> right)
+    changes = np.flatnonzero(np.diff(word, prepend=-1))
+    out[word[changes]] = np.bitwise_or.reduceat(here, changes)
+    split = np.flatnonzero(shift < 0)
+    out[word[split] + 1] |= bits[split] << (WORD + shift[split]).astype(np.uint64)
+    return out.astype(">u8").view(np.uint8)
+
+
+# The parts of a JPEG file from an image's spectrum: header, scan, and the free bits of the scan.
+
+START_OF_IMAGE = b"\xff\xd8"
+END_OF_IMAGE = b"\xff\xd9"
+# T.81 Table B.1, and the application segments of JFIF 1.02 and of Adobe (T.872).
+APP0, APP14, QUANTISATION, BASELINE, HUFFMAN, SCAN = 0xE0, 0xEE, 0xDB, 0xC0, 0xC4, 0xDA
+JFIF = b"JFIF\0\1\1\0\0\1\0\1\0\0"
+# Four components as they are: no transform.
+ADOBE = b"Adobe\0\x64\0\0\0\0\0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoded:
+    """A JPEG file in parts."""
+
+    start: bytes
+    """Start of image and the application segment: others may follow it."""
+    tables: bytes
+    """Everything from the quantisation tables to the scan header."""
+    scan: NDArray[np.uint8]
+    """Entropy-coded bytes, without stuffing."""
+    free: NDArray[np.uint8]
+    """As long as the scan: ones where a bit may have any value."""
+
+    def file(self, segments: bytes = b"") -> bytes:
+        """The file as it is, with more application segments if wished."""
+        return self.start + segments + self.tables + stuffed(self.scan.tobytes()) + END_OF_IMAGE
+
+
+def stuffed(scan: bytes) -> bytes:
+    """The bytes of a scan in a file: a zero after every 0xFF, which would otherwise be a marker (T.81 B.1.1.5)."""
+    return scan.replace(b"\xff", b"\xff\0")
+
+
+def segment(marker: int, body: bytes) -> bytes:
+    """A marker segment (T.81 B.1.1.4)."""
+    return struct.pack(">BBH", 0xFF, marker, len(body) + 2) + body
+
+
+def scan_tokens(spectrum: Sequence[Spectrum], frame: Frame) -> Tokens:
+    """The spectrum quantised and cut into tokens."""
+    blocks = quantised(spectrum, frame)
+    component = np.tile(frame.block_components, len(blocks) // len(frame.block_components))
+    table = component.clip(max=1) if frame.components == 3 else np.zeros_like(component)
+    return tokens(blocks, component, table)
+
+
+def encoded(found: Tokens, frame: Frame) -> Encoded:
+    """The file of these tokens with its own Huffman tables, as nearly all files of ImageNet have."""
+    codes = found.codes()
+    scan, free = pack(found, codes)
+    application = segment(APP14, ADOBE) if frame.components == 4 else segment(APP0, JFIF)
+    return Encoded(start=START_OF_IMAGE + application, tables=_tables(frame, codes), scan=scan, free=free)
+
+
+def encoded_size(found: Tokens, frame: Frame) -> int:
+    """Bytes of the file of these tokens, with the byte stuffing of evenly distributed bytes."""
+    codes = found.codes()
+    scan = found.bits(codes) // 8 + 1
+    return len(START_OF_IMAGE + segment(APP0, JFIF) + END_OF_IMAGE + _tables(frame, codes)) + scan + scan // 256
+
+
+def _tables(frame: Frame, codes: Sequence[tuple[HuffmanCode, HuffmanCode]]) -> bytes:
+    parts = [
+        segment(QUANTISATION, bytes([number]) + table[ZIGZAG].astype(np.uint8).tobytes())
+        for number, table in enumerate(frame.quantisers)
+    ]
+    parts.append(_frame_header(frame))
+    for number, pair in enumerate(codes):
+        # The high half says whether a table is for AC (T.81 B.2.4.2).
+        parts += [
+            segment(HUFFMAN, bytes([kind << 4 | number, *code.counts, *code.symbols])) for kind, code in enumerate(pair)
+        ]
+    selectors = b"".join(bytes([each + 1, frame.table_of(each) * 0x11]) for each in range(frame.components))
+    # T.81 B.2.3: all of 64 coefficients, no successive approximation.
+    parts.append(segment(SCAN, bytes([frame.components]) + selectors + b"\0\x3f\0"))
+    return b"".join(parts)
+
+
+def _frame_header(frame: Frame) -> bytes:
+    """T.81 B.2.2."""
+    body = struct.pack(">BHHB", 8, frame.height, frame.width, frame.components)
+    for component in range(frame.components):
+        horizontal, vertical = frame.factors(component)
+        body += bytes([component + 1, horizontal << 4 | vertical, frame.table_of(component)])
+    return segment(BASELINE, body)

@@ -1,0 +1,407 @@
+"""What a loader holds: its values, a copy of it, and its random and shared state, restored after a measurement."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import functools
+import mmap
+import random
+import types
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import chain, islice
+from multiprocessing.managers import BaseProxy
+from pathlib import Path, PurePath
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from loaderprobe.records.note import Note
+
+# All values that a data set, a sampler or another object holds, found without running its code.
+#
+# Only what Python itself stores is opened: attributes, slots, the items of lists, tuples, sets and dicts, the
+# arguments of partial functions, what functions close over, and arrays of objects. Properties, `__iter__`,
+# `__getattr__` and `__class__` of a user's classes are never called.
+
+MOST = 200_000
+"""Most values to find."""
+DEPTH = 12
+# Numbers are not found and not counted, but passing over them takes time as well: some 0.2 s for so many.
+MOST_PASSED = 4_000_000
+# Items of a container that are opened in one go. Containers that hold more wait until the small ones are done, and
+# take turns, so that one list of a million paths does not hide everything else.
+CHUNK = 1000
+
+CONTAINERS = frozenset({list, tuple, dict, set, frozenset, deque})
+DULL = frozenset({type(None), bool, int, float, complex, bytes, bytearray, type(Ellipsis), slice, range})
+# Found, but not opened: their content is not the data set's, or is not a Python object.
+CLOSED = (str, PurePath, type, types.ModuleType, torch.Tensor, torch.Generator, memoryview)
+
+
+def held(
+    roots: Iterable[Any], *, most: int = MOST, depth: int = DEPTH, closed: tuple[type, ...] = ()
+) -> Iterator[Any]:  # fmt: skip
+    """The roots and all values that they hold, each once, nearest first: at most `most`, no deeper than `depth`.
+
+    Numbers, None, bytes and plain containers are left out; objects come before their values. Large containers
+    come last, and in turns. Objects of the types in `closed` are found, but not opened.
+    """
+    small: deque[tuple[Iterator[Any], int]] = deque([(iter(list(roots)), 0)])
+    large: deque[tuple[Iterator[Any], int]] = deque()
+    # Each opened object is reachable from a root and cannot go away meanwhile, so its id stays its own.
+    opened: set[int] = set()
+    passed = 0
+    while (small or large) and most > 0 and passed < MOST_PASSED:
+        items, level = (small or large).popleft()
+        chunk = list(islice(items, CHUNK))
+        passed += len(chunk)
+        if len(chunk) == CHUNK:
+            large.append((items, level))
+        for value in chunk:
+            kind = type(value)
+            if kind in DULL:
+                continue
+            if kind is not str:
+                if id(value) in opened:
+                    continue
+                opened.add(id(value))
+                inside = None if level >= depth or issubclass(kind, closed) else _inside(value, kind)
+                if inside is not None:
+                    small.append((inside, level + 1))
+            if kind in CONTAINERS:
+                continue
+            yield value
+            most -= 1
+            if most <= 0:
+                return
+
+
+def _inside(value: Any, kind: type) -> Iterator[Any] | None:
+    """The values inside a value; None for a type that is not opened."""
+    if issubclass(kind, CLOSED):
+        return None
+    if issubclass(kind, np.ndarray):
+        return iter(np.ndarray.tolist(value)) if value.dtype == object and value.ndim == 1 else None
+    if issubclass(kind, functools.partial):
+        return iter((value.func, value.args, value.keywords))
+    if kind is types.MethodType:
+        return iter((value.__self__, value.__func__))
+    if kind is types.FunctionType:
+        return iter(list(_closed_over(value)))
+    items = _items(value, kind)
+    return items if kind in CONTAINERS else chain(_attributes(value, kind), items)
+
+
+def _items(value: Any, kind: type) -> Iterator[Any]:
+    """The items of a container, also of a sub-class with a changed iteration; else nothing."""
+    for ordered in (list, tuple):
+        if issubclass(kind, ordered):
+            items: Iterator[Any] = ordered.__iter__(value)
+            return items
+    for unordered in (set, frozenset, deque):
+        if issubclass(kind, unordered):
+            # Copied in one go: another thread may change it meanwhile.
+            return iter(list(unordered.__iter__(value)))
+    if issubclass(kind, dict):
+        return chain(list(dict.keys(value)), list(dict.values(value)))
+    return iter(())
+
+
+def _attributes(value: Any, kind: type) -> Iterator[Any]:
+    """The values of `__dict__` and of slots."""
+    found: list[Any] = []
+    try:
+        own = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        own = None
+    if type(own) is dict:
+        found += own.values()
+    for base in kind.__mro__:
+        for name, member in type.__getattribute__(base, "__dict__").items():
+            if type(member) is types.MemberDescriptorType and name != "__weakref__":
+                try:
+                    found.append(member.__get__(value))
+                except (AttributeError, TypeError):
+                    continue  # a slot that was never filled
+    return iter(found)
+
+
+def _closed_over(function: types.FunctionType) -> Iterator[Any]:
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:
+            continue  # not filled yet
+    yield from function.__defaults__ or ()
+
+
+# A copy of an iterable data set, for loaders without workers: iterating the original would advance it.
+
+MOST_BYTES = 64 * 2**20
+"""Most bytes of tensors and arrays that are copied; a larger data set is iterated itself."""
+
+
+def copied_iterable(dataset: Any) -> Any:
+    """A deep copy, as a worker would have; None when it is too large or cannot be copied."""
+    size = 0
+    for number, value in enumerate(held([dataset]), 1):
+        if issubclass(type(value), torch.Tensor | np.ndarray):
+            size += value.nbytes
+        if number >= MOST or size > MOST_BYTES:
+            return None
+    try:
+        return copy.deepcopy(dataset)
+    except Exception:  # noqa: BLE001  # whatever its own copying raises: files, locks and generators do
+        return None
+
+
+# The random generators that a loader draws from, and restoring them.
+
+Restore = Callable[[], None]
+
+
+def global_random_state() -> Restore:
+    """Returns a function that restores the generators of torch, Python and numpy to their state of now."""
+    of_torch, of_python, of_numpy = torch.get_rng_state(), random.getstate(), np.random.get_state()
+    # Read only if CUDA is in use: reading would start it.
+    on_gpu = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    of_cuda = torch.cuda.get_rng_state_all() if on_gpu else None
+
+    def restore() -> None:
+        torch.set_rng_state(of_torch)
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)
+        if of_cuda is not None:
+            torch.cuda.set_rng_state_all(of_cuda)
+
+    return restore
+
+
+def torch_generators(loader: DataLoader[Any]) -> list[torch.Generator]:
+    """The torch generators of the loader and its samplers."""
+    return [each for each in _held(loader) if isinstance(each, torch.Generator)]
+
+
+@contextmanager
+def random_state_kept(loader: DataLoader[Any]) -> Iterator[None]:
+    """Restore, at the end, all random generators that a loader or its data set draws from."""
+    back = [global_random_state(), *(_restorer(each) for each in _held(loader) if _is_generator(each))]
+    try:
+        yield
+    finally:
+        for restore in back:
+            restore()
+
+
+def _held(loader: DataLoader[Any]) -> list[Any]:
+    """The attributes of the loader, its samplers and its data set; each value once."""
+    inner = getattr(loader.batch_sampler, "sampler", None)
+    places = (loader, loader.sampler, loader.batch_sampler, inner, loader.dataset)
+    found = [value for place in places for value in list(getattr(place, "__dict__", {}).values())]
+    return list({id(value): value for value in found}.values())
+
+
+def _is_generator(value: Any) -> bool:
+    return isinstance(value, torch.Generator | random.Random | np.random.RandomState | np.random.Generator)
+
+
+def _restorer(each: Any) -> Restore:
+    if isinstance(each, random.Random):
+        of_python = each.getstate()
+        return lambda: each.setstate(of_python)
+    if isinstance(each, np.random.Generator):
+        of_numpy = each.bit_generator.state
+        return lambda: setattr(each.bit_generator, "state", of_numpy)
+    state = each.get_state()
+    return lambda: each.set_state(state)
+
+
+# State that a loader shares with its workers, and the state of its samplers: restored after a measurement.
+#
+# A copy of a loader has its own workers, but shared memory is the same in all of them: an epoch counter in
+# `multiprocessing.Value`, in a shared tensor or in a `SharedMemory` block advances for the user as well.
+
+"""Most shared memory that is restored; of more, the smallest pieces, because counters are small."""
+# How /proc names shared memory that is no file of the user's: blocks by name, and anonymous ones.
+NO_FILE = ("/dev/shm/", "/dev/zero", "/memfd:", "/SYSV")
+CDATA = ctypes.Structure.__mro__[1]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedState:
+    """What will be restored."""
+
+    notes: tuple[Note, ...]
+    """What will not be restored, known before anything is touched."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Piece:
+    """Bytes of this process's memory."""
+
+    start: int
+    size: int
+
+
+@contextmanager
+def shared_state_kept(loader: DataLoader[Any]) -> Iterator[SharedState]:
+    """Restore, at the end, the shared memory of a loader's parts and the attributes of its samplers.
+
+    Leave it after the workers have ended. No user code is called: values are found by inspection.
+    """
+    places = [value for value in vars(loader).values() if not isinstance(value, _BaseDataLoaderIter)]
+    # The values that were found keep their memory mapped, unless they are closed.
+    values = [value for value in held(places, closed=(_BaseDataLoaderIter,)) if _may_be_shared(type(value))]
+    mappings = Mappings.now()
+    pieces = sorted({piece for value in values if (piece := _memory(value)) and mappings.shared(piece)})
+    saved, left_out = _within(_merged(pieces))
+    attributes = [(vars(owner), dict(vars(owner))) for owner in _owners(loader)]
+    places_in_epoch = [(vars(loader.dataset), _numbers(loader.dataset))] if _resumes_here(loader) else []
+    notes = []
+    if left_out:
+        notes.append(Note(code="shared_memory_stays", facts={"size_bytes": left_out}))
+    if any(issubclass(type(value), BaseProxy) for value in values):
+        notes.append(Note(code="manager_stays"))
+    copies = [(piece, mappings.of(piece), ctypes.string_at(piece.start, piece.size)) for piece in saved]
+    try:
+        yield SharedState(tuple(notes))
+    finally:
+        _put_back(copies)
+        for own, before in attributes:
+            own.clear()
+            own.update(before)
+        for own, before in places_in_epoch:
+            own.update(before)
+
+
+def _may_be_shared(kind: type) -> bool:
+    return kind is torch.Tensor or issubclass(kind, np.ndarray | memoryview | mmap.mmap | CDATA | BaseProxy)
+
+
+def _memory(value: Any) -> Piece | None:
+    """The memory of a value's bytes; None for a value without memory in this process."""
+    kind = type(value)
+    with suppress(ValueError, TypeError, RuntimeError, NotImplementedError):  # closed, released, empty, not dense
+        if kind is torch.Tensor:
+            if value.device.type != "cpu" or not value.is_shared():
+                return None
+            storage = value.untyped_storage()
+            return Piece(storage.data_ptr(), storage.nbytes())
+        if issubclass(kind, CDATA):
+            return Piece(ctypes.addressof(value), ctypes.sizeof(value))
+        if issubclass(kind, memoryview | mmap.mmap):
+            value = np.frombuffer(value, np.uint8)
+        if isinstance(value, np.ndarray):
+            return _bounds(value)
+    return None
+
+
+def _bounds(array: np.ndarray[Any, Any]) -> Piece | None:
+    if not array.size:
+        return None
+    ends = [(length - 1) * stride for length, stride in zip(array.shape, array.strides, strict=True)]
+    below = sum(end for end in ends if end < 0)
+    above = sum(end for end in ends if end > 0)
+    return Piece(array.ctypes.data + below, above - below + array.itemsize)
+
+
+def _merged(pieces: Iterable[Piece]) -> list[Piece]:
+    """Sorted by start; overlapping ones are merged."""
+    found: list[Piece] = []
+    for piece in pieces:
+        if found and piece.start <= found[-1].start + found[-1].size:
+            end = max(found[-1].start + found[-1].size, piece.start + piece.size)
+            found[-1] = Piece(found[-1].start, end - found[-1].start)
+        else:
+            found.append(piece)
+    return found
+
+
+def _within(pieces: Iterable[Piece]) -> tuple[list[Piece], int]:
+    """(the smallest ones within the limit, the bytes of the others)."""
+    kept: list[Piece] = []
+    used = left_out = 0
+    for piece in sorted(pieces, key=lambda piece: piece.size):
+        if used + piece.size <= MOST_BYTES:
+            kept.append(piece)
+            used += piece.size
+        else:
+            left_out += piece.size
+    return kept, left_out
+
+
+def _put_back(copies: Iterable[tuple[Piece, str, bytes]]) -> None:
+    """Write back only changed bytes, and only where the same memory is still mapped."""
+    mappings = Mappings.now()
+    for piece, mapped, before in copies:
+        if mappings.of(piece) == mapped and ctypes.string_at(piece.start, piece.size) != before:
+            ctypes.memmove(piece.start, before, piece.size)
+
+
+def _owners(loader: DataLoader[Any]) -> list[Any]:
+    """Objects whose attributes are restored.
+
+    Wrappers call `set_epoch` on samplers and data sets of this process. A data set that works in this process
+    keeps what it has opened and cached.
+    """
+    batch_sampler = loader.batch_sampler
+    found = [loader.sampler, batch_sampler, getattr(batch_sampler, "__dict__", {}).get("sampler")]
+    if loader.num_workers:
+        found.append(loader.dataset)
+    return list({id(each): each for each in found if type(getattr(each, "__dict__", None)) is dict}.values())
+
+
+def _resumes_here(loader: DataLoader[Any]) -> bool:
+    """True for a data set that works in this process and keeps its position, so that it can continue from there."""
+    own = getattr(loader.dataset, "__dict__", None)
+    return not loader.num_workers and type(own) is dict and hasattr(type(loader.dataset), "load_state_dict")
+
+
+def _numbers(dataset: Any) -> dict[str, Any]:
+    """Attributes that can be a position; threads and files opened since then stay."""
+    plain = (int, float, bool, str, type(None))
+    return {name: value for name, value in vars(dataset).items() if type(value) in plain}
+
+
+class Mappings:
+    """The mappings of this process from /proc/self/maps; none where it is not readable."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._starts: list[int] = []
+        self._rest: list[tuple[int, str, str]] = []
+        for line in lines:
+            span, access, _, device, inode, *path = line.split(maxsplit=5)
+            start, end = (int(bound, 16) for bound in span.split("-"))
+            self._starts.append(start)
+            self._rest.append((end, access, f"{device} {inode} {path[0] if path else ''}"))
+
+    @classmethod
+    def now(cls) -> Mappings:
+        """The current state."""
+        try:
+            return cls(Path("/proc/self/maps").read_text().splitlines())
+        except OSError:
+            return cls([])
+
+    def of(self, piece: Piece) -> str:
+        """Device, inode and name of the mapping there; empty when it is not one whole mapping."""
+        number = bisect_right(self._starts, piece.start) - 1
+        if number < 0 or piece.start + piece.size > self._rest[number][0]:
+            return ""
+        return self._rest[number][2]
+
+    def shared(self, piece: Piece) -> bool:
+        """True for writable memory that is shared with other processes and is not a file of the user."""
+        what = self.of(piece)
+        if not what or self._rest[bisect_right(self._starts, piece.start) - 1][1] != "rw-s":
+            return False
+        path = what.split(maxsplit=2)[2] if what.count(" ") >= 2 else ""
+        return path.startswith(NO_FILE) or path.endswith("(deleted)")

@@ -1,0 +1,325 @@
+"""The ranks of a training: who they are, what passes between them, how they ended, and what each measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Literal
+
+from loaderprobe.records.devices import DeviceSegment, Placement, Workload
+from loaderprobe.records.measurement import Measurement
+
+# What passes between the processes that a launcher started: who they are, what is next, how it ended.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launched:
+    """One of the processes that a launcher started, by the variables that it set."""
+
+    rank: int
+    size: int
+    """Of all processes."""
+    node: str
+    """A name that the processes of one node share; empty where the launcher gave none."""
+    address: str
+    """Of the store."""
+    port: int
+    agent_store: bool
+    """True where the launcher holds the store; otherwise the process of rank 0 does."""
+    attempt: str = "0"
+    """Grows when the launcher starts all processes again, which find the same store."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """Ranks as they are asked for: `8`, or `4x2` on four nodes."""
+
+    ranks: int
+    """Of all nodes."""
+    nodes: int | None = None
+    """None for as few as have the processes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeatSeen:
+    """What a process says of itself when it comes."""
+
+    rank: int
+    host: str
+    node: str
+    gpus: tuple[str, ...]
+    """The UUIDs of those that it sees."""
+    version: str
+    """Of loaderprobe."""
+    address: str = ""
+    """Of this host, as it reaches the store; empty on the host that holds it by a name for itself only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A node, with the processes that the launcher started there."""
+
+    host: str
+    seats: tuple[int, ...]
+    """Their ranks."""
+    gpus: int
+    """That its processes see; 0 also where they cannot be listed."""
+    address: str = ""
+    """By which others reach it; empty where that is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """What the processes do next: measure a configuration, look for the files of a data set on each node, or end."""
+
+    kind: Literal["measure", "files", "end"]
+    ranks: int = 0
+    nodes: int = 0
+    time_limit_s: float = 0.0
+    exit_code: int = 0
+    """With `end`: of all processes. A launcher that sees others end well may wait for them for minutes."""
+
+
+EndKind = Literal["done", "failed", "timeout", "ended", "lost"]
+"""ended: its own process was ended because another rank could not go on. lost: it gave no word at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeatEnd:
+    """How one rank's part in a turn ended."""
+
+    rank: int
+    """Among those of the turn."""
+    host: str
+    kind: EndKind
+    stage: str = ""
+    """The last that it reported."""
+    events: int = 0
+    """How many it reported."""
+    first: bool = False
+    """True for the first of all that could not go on."""
+    consequence: bool = False
+    """True where all that it says is that it lost another rank."""
+    reason: str = ""
+    hint: str = ""
+    exit_code: int | None = None
+    signal: str | None = None
+    log: tuple[str, ...] = ()
+
+
+# The place of one rank among those that measure a configuration together.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Which rank a process is, and the store by which it finds the others."""
+
+    rank: int
+    size: int
+    """Ranks of the configuration."""
+    node: int
+    """Of the rank, from 0."""
+    local_rank: int
+    """Among the ranks of its node, from 0."""
+    local_size: int
+    """Ranks of the configuration on its node."""
+    address: str
+    """Of the store, which outlives the processes that measure."""
+    port: int
+    prefix: str
+    """Of all keys of this configuration and of this attempt at it."""
+    timeout_s: float = 60.0
+    """For the others to come to a meeting, or to end a step."""
+
+
+# What passes between the process that asks for a placement, the launcher and the ranks.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankOrder:
+    """What every rank of a placement measures."""
+
+    workload: Workload
+    placement: Placement
+    threads: int
+    rounds: int
+    steps: int | None
+    """Of a segment; None takes as many as fit into its usual time."""
+    seed: int
+    timeout_s: float
+    """Without a step of any rank."""
+    scratch: str
+    """The directory for the files of this placement."""
+
+    def result(self, rank: int) -> Path:
+        """Where a rank writes its `RankRecord`."""
+        return Path(self.scratch) / f"rank-{rank}.json"
+
+    def error(self, rank: int) -> Path:
+        """Where a rank writes the `RankError` that ended it."""
+        return Path(self.scratch) / f"rank-{rank}-error.json"
+
+    def marks(self, rank: int) -> Path:
+        """Where a rank says how far it is."""
+        return Path(self.scratch) / f"rank-{rank}-marks"
+
+    @property
+    def ends(self) -> Path:
+        """Where the launcher writes its `LauncherEnd`."""
+        return Path(self.scratch) / "ends.json"
+
+    @property
+    def logs(self) -> Path:
+        """The directory of what the ranks print."""
+        return Path(self.scratch) / "logs"
+
+    @property
+    def store(self) -> Path:
+        """The file by which the ranks find each other: no port is opened for that."""
+        return Path(self.scratch) / "store"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankRecord:
+    """What one rank measured; in its segments are its own seconds alone."""
+
+    rank: int
+    device: str
+    backend: str
+    gradient_bytes: int
+    segments: tuple[DeviceSegment, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankError:
+    """The exception that ended a rank."""
+
+    rank: int
+    reason: str
+    hint: str
+    exit_code: int
+    at_ns: int
+    """On the clock that all processes of the machine share."""
+    everywhere: bool = False
+    """The model or an option is wrong, whatever the placement."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankEnd:
+    """How the process of a rank that failed ended."""
+
+    rank: int
+    exit_code: int
+    """Minus the signal, if one ended it."""
+    log: str
+    """The path of what it printed on standard error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LauncherEnd:
+    """What the launcher saw of the ranks that failed."""
+
+    failed: tuple[RankEnd, ...]
+
+
+# Ranks of one training that are measured together: what each offers, why they are not, and what each measured.
+
+ApartCode = Literal[
+    "silent",
+    "other_thread",
+    "another_process",
+    "loaders_differ",
+    "out_of_step",
+    "no_group",
+    "refused",
+    "ended",
+    "lost",
+]
+"""Why ranks are not measured together. silent: ranks of which none of the DataLoaders trained in time. loaders_differ:
+from those of rank 0. out_of_step: they did not come to the agreed step. no_group: they could not meet. refused: a
+loader cannot be measured. ended: the script ended. lost: ranks do not answer any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Apart:
+    """Why all ranks go on with the script, or why the measurement ended."""
+
+    code: ApartCode
+    ranks: tuple[int, ...]
+    """Those that are the reason."""
+    detail: str = ""
+    """An error's own words."""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankOffer:
+    """The loader that trains on one rank, and its settings, which are the same on all."""
+
+    loader: int
+    """Its number."""
+    batch_size: int | None
+    workers: int
+    prefetch_factor: int
+    period: int
+    """Batches between two updates of the model."""
+
+    def differing(self, other: RankOffer) -> tuple[str, ...]:
+        """The names of the settings that another rank has otherwise."""
+        return tuple(each.name for each in fields(self) if getattr(self, each.name) != getattr(other, each.name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankMeasurement:
+    """What one rank measured, on its own clock."""
+
+    rank: int
+    host: str
+    """Ranks of one host share its storage's counters and its cores."""
+    cores: float
+    """Available to this rank."""
+    affinity: tuple[int, ...]
+    """The cores that it may run on: those of ranks that may run on the same count once."""
+    measurement: Measurement
+    node: int = 0
+    device: str = ""
+    """The GPU's UUID; empty without one."""
+
+
+# The ranks of one configuration as the report shows them: a few by name, and all of them to be drawn.
+
+Role = Literal["slowest", "median", "fastest"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankRow:
+    """One rank. Times are seconds of a step of the loader alone, in step with the others."""
+
+    rank: int
+    node: int
+    host: str
+    alone_images_per_s: float | None
+    """Of its loader by itself; None where ranks were measured in step only."""
+    input_s: float
+    """In `next()`."""
+    waiting_s: float
+    """For the other ranks, with its batch in hand."""
+    role: Role | None = None
+    """By its rate alone, or by its time in `next()`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RanksView:
+    """All ranks, and how unlike they are."""
+
+    rows: tuple[RankRow, ...]
+    """In their order."""
+    shown: tuple[RankRow, ...]
+    """At most MOST_SHOWN, the slowest first; those with a role are among them."""
+    uneven: bool
+    """True where a slow rank, or slow batches, cost more than MATTERS."""
+
+
+MOST_SHOWN = 8
+MATTERS = 1.05
+"""A speed-up that is worth a drawing."""

@@ -1,0 +1,218 @@
+"""What this process may use and what is left of it: cores, memory, open files, by its cgroups and the machine."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import re
+import resource
+from contextlib import suppress
+from pathlib import Path
+
+# Memory of this process, now and at most, and what the machine has left, in bytes.
+
+SELF = Path("/proc/self")
+MEMINFO = Path("/proc/meminfo")
+CGROUP = Path("/sys/fs/cgroup")
+PEAK_FROM_HERE = "5"
+"""Written to `clear_refs`, it sets the peak to what is resident now (proc(5))."""
+
+
+def resident_bytes(process: Path = SELF) -> int:
+    """What is resident now; 0 where /proc does not say."""
+    return _field(process / "status", "VmRSS") or 0
+
+
+def release_free() -> None:
+    """Give the kernel back what the allocator keeps of freed memory; nothing where the C library cannot (musl)."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+def reset_peak(process: Path = SELF) -> bool:
+    """Begin a new peak; False where the kernel does not allow it."""
+    try:
+        (process / "clear_refs").write_text(PEAK_FROM_HERE)
+    except OSError:
+        return False
+    return True
+
+
+def peak_bytes(process: Path = SELF) -> int:
+    """The most that was resident since `reset_peak`; 0 where /proc does not say."""
+    return _field(process / "status", "VmHWM") or 0
+
+
+def available_bytes(meminfo: Path = MEMINFO, cgroup: Path = CGROUP) -> int:
+    """What may still be allocated without swapping, on this machine and in this container; 0 where it is not known."""
+    free = machine_available_bytes(meminfo)
+    most, now = _number(cgroup / "memory.max"), _number(cgroup / "memory.current")
+    return min(free, max(0, most - now)) if most is not None and now is not None else free
+
+
+def machine_available_bytes(meminfo: Path = MEMINFO) -> int:
+    """What the machine has available, the cache that it could drop included; 0 where it is not known."""
+    return _field(meminfo, "MemAvailable") or 0
+
+
+def _field(file: Path, name: str) -> int | None:
+    """A line `name:  123 kB`."""
+    try:
+        found = re.search(rf"^{name}:\s+(\d+) kB", file.read_text(), re.MULTILINE)
+    except OSError:
+        return None
+    return int(found[1]) * 1024 if found else None
+
+
+def _number(file: Path) -> int | None:
+    try:
+        return int(file.read_text())
+    except (OSError, ValueError):
+        return None  # `max` is no limit
+
+
+# The cgroups that a process is in, of both versions, and the memory that they and the machine leave for files.
+
+ROOT = Path("/sys/fs/cgroup")
+MEMBERSHIP = Path("/proc/self/cgroup")
+_UNLIMITED = 1 << 60
+"""Version 1 writes a number beyond all memory where it means no limit."""
+
+
+def cgroup_directories(controller: str, root: Path = ROOT, membership: Path = MEMBERSHIP) -> list[Path]:
+    """This process's cgroup directories of one controller and their parents, for both versions; some may not exist."""
+    try:
+        lines = membership.read_text().splitlines()
+    except OSError:
+        return []
+    found: list[Path] = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        bases = [root / controllers, root / controller] if controllers else [root, root / "unified"]
+        for base in bases:
+            own = base / path.lstrip("/")
+            found += [own, *(parent for parent in own.parents if parent.is_relative_to(base))]
+    return found
+
+
+def file_memory_bytes(root: Path = ROOT, membership: Path = MEMBERSHIP, meminfo: Path = MEMINFO) -> int | None:
+    """Bytes that the page cache may take beside the processes that run now; None where nothing says.
+
+    The least of what the machine has available, which counts the cache that could be dropped, and what the memory
+    limit of each cgroup above leaves when everything but files is subtracted.
+    """
+    of_groups = [left for each in cgroup_directories("memory", root, membership) if (left := _left(each)) is not None]
+    available = machine_available_bytes(meminfo)
+    return min([*of_groups, *([available] if available else [])], default=None)
+
+
+def _left(directory: Path) -> int | None:
+    """What the limit of one cgroup leaves for files; None without a limit."""
+    try:
+        if (directory / "memory.max").is_file():
+            limit, used = ((directory / name).read_text().strip() for name in ("memory.max", "memory.current"))
+            prefix = ""
+        else:
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes")
+            limit, used = ((directory / name).read_text().strip() for name in names)
+            prefix = "total_"
+        if limit == "max" or int(limit) >= _UNLIMITED:
+            return None
+        counted = dict(line.split() for line in (directory / "memory.stat").read_text().splitlines())
+        files = sum(int(counted[f"{prefix}{name}"]) for name in ("active_file", "inactive_file"))
+    except (OSError, ValueError, KeyError):
+        return None  # no controller here: no limit from this directory
+    return max(0, int(limit) - int(used) + files)
+
+
+# How many cores this process may use.
+
+
+def cores_available(root: Path = ROOT, membership: Path = MEMBERSHIP) -> float:
+    """Cores within CPU affinity and the smallest cgroup quota (v1 or v2) of this process and its parents."""
+    cores = float(len(os.sched_getaffinity(0)))
+    quotas = [quota for each in cgroup_directories("cpu", root, membership) if (quota := _quota(each)) is not None]
+    return min([cores, *quotas])
+
+
+def _quota(directory: Path) -> float | None:
+    try:
+        if (directory / "cpu.max").is_file():
+            quota, period = (directory / "cpu.max").read_text().split()
+            return None if quota == "max" else int(quota) / int(period)
+        quota_us = int((directory / "cpu.cfs_quota_us").read_text())
+        period_us = int((directory / "cpu.cfs_period_us").read_text())
+    except (OSError, ValueError):
+        return None  # no controller here: no limit from this directory
+    return quota_us / period_us if quota_us > 0 else None
+
+
+def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """The processor's name, or the architecture where the kernel does not give one."""
+    try:
+        lines = cpuinfo.read_text().splitlines()
+    except OSError:
+        return platform.machine()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+# Sizes of physical memory and of shared memory, in bytes.
+
+SHARED_MEMORY = Path("/dev/shm")
+
+
+def memory_bytes() -> int:
+    """Physical memory of the machine, bytes."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def shared_memory_bytes(path: Path = SHARED_MEMORY) -> int | None:
+    """Size of the file system for shared memory, bytes; None where there is none to see."""
+    stat = _stat(path)
+    return None if stat is None else stat.f_blocks * stat.f_frsize
+
+
+def free_shared_memory_bytes(path: Path = SHARED_MEMORY) -> int | None:
+    """Free bytes in shared memory; None where there is none to see."""
+    stat = _stat(path)
+    return None if stat is None else stat.f_bavail * stat.f_frsize
+
+
+def _stat(path: Path) -> os.statvfs_result | None:
+    try:
+        return os.statvfs(path)
+    except OSError:
+        return None
+
+
+# How many files and connections a process may hold open, and how many a launcher's processes need of one.
+
+A_RANK = 7
+"""Connections to the store of all: two of each process, and five of its child, one of them for a group of the user's
+own code."""
+BESIDE = 100
+"""Files that the process with the store has open beside."""
+
+
+def connections_of(ranks: int) -> int:
+    """Open files of the process that holds the store of so many ranks."""
+    return A_RANK * ranks + BESIDE
+
+
+def allow_open_files(least: int, pid: int = 0) -> int | None:
+    """Let a process, this one or another of this user, hold so many open; returns how many it may, None if unlimited.
+
+    The soft limit is raised where it is lower, as far as the hard one allows. None also where that cannot be seen.
+    """
+    with suppress(OSError, ValueError):
+        soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        if soft == resource.RLIM_INFINITY or soft >= least:
+            return None if soft == resource.RLIM_INFINITY else soft
+        wanted = least if hard == resource.RLIM_INFINITY else min(least, hard)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (wanted, hard))
+        return wanted
+    return None
