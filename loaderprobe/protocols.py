@@ -11,8 +11,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, runtime_checkable
 
+from loaderprobe.records.bandwidth import BandwidthMeasurement, DeviceKind, StorageCeiling
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeStop
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
+from loaderprobe.records.diagnosis import Attached, Drawn, SeenLoader, WatchedInterval
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import (
     Activity,
@@ -25,6 +27,9 @@ from loaderprobe.records.measurement import (
     Timeline,
     WorkerBatches,
 )
+from loaderprobe.records.note import Note
+from loaderprobe.records.ranks import RankMeasurement
+from loaderprobe.records.verdict import Bound
 
 # What the machine gives a measurement: time, counters, the page cache, how busy the device is.
 
@@ -359,6 +364,77 @@ class NextRound(Protocol):
     """Chooses the next segments from the measurement so far; none ends the measurement."""
 
     def __call__(self, measurement: Measurement, *, thorough: bool) -> tuple[tuple[Mode, Activity], ...]: ...
+
+
+Round = tuple[tuple[Mode, Activity], ...]
+
+
+class ScriptWords(Protocol):
+    """What is said in a training script while it is measured, and why it is not."""
+
+    MEASURED: str
+    NOT_MEASURED: str
+    NEXT_EPOCH: str
+    NO_PASS: str
+    PAUSED: str
+    ONE_PROCESS: str
+
+    def loader_names(self, seen: Sequence[SeenLoader]) -> str: ...
+    def iterated(self, seen: SeenLoader) -> str: ...
+    def begins(self, seen: SeenLoader, budget_s: float, others: Sequence[SeenLoader], ranks: int = 1) -> str: ...
+    def no_loader_yet(self, passes: int) -> str: ...
+    def paused(self, seconds: float, places: str, budget_s: float) -> str: ...
+    def others_train(self, count: int | str) -> str: ...
+    def going_on(self, round_: str) -> str: ...
+    def stopped_before(self, path: str) -> str: ...
+    def saved(self, files: Sequence[str]) -> str: ...
+    def not_measured(self, attached: Attached) -> str: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """What measuring says, or raises, in sentences that a report has, too."""
+
+    note: Callable[[Note], str]
+    differs: Callable[[int, str], tuple[str, str]]
+    """(that the loader of a rank has another setting than rank 0's, the next step)."""
+    script: ScriptWords
+    watched: Callable[[WatchedInterval], str]
+    not_kept: Callable[[Exception], str]
+    """That an interval is not kept, and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judging:
+    """What measuring asks of judging, which it does not import: made once, in `api`, and given to what runs."""
+
+    next_round: NextRound
+    further_round: NextRound
+    """The same in time that other configurations leave."""
+    round_in_turn: NextRound
+    """The same of a configuration that is measured in turn with another."""
+    deciding: Callable[[Measurement, Round], Round]
+    """What of a round decides, where there is no time for all of it."""
+    as_one: Callable[[Sequence[RankMeasurement]], Measurement]
+    """One measurement of all ranks, which are given in their order. Raises LoaderprobeError where they differ."""
+    bound: Callable[[Measurement], Bound]
+    """Raises BadValue without a complete round, as `images_per_s` returns None."""
+    images_per_s: Callable[[Measurement], float | None]
+    """Of training."""
+    is_open: Callable[[Measurement], bool]
+    """True where no cause can be named yet."""
+    is_unsure: Callable[[Measurement, StorageCeiling | None], bool]
+    """The same, and where one of several may be the cause."""
+    storage_matters: Callable[[Measurement], bool]
+    """False where a ceiling of the storage would explain nothing."""
+    storage_advised: Callable[[Measurement], bool]
+    """True where faster storage may be advised, or more workers, which ask more of it."""
+    kind_of_storage: Callable[[BandwidthMeasurement], DeviceKind]
+    differing: Callable[[Sequence[Drawn]], tuple[int, str] | None]
+    """(The first rank whose loader has another setting than rank 0's, that setting); None where all are alike."""
+    same_samples: Callable[[Sequence[Drawn]], Note | None]
+    """That ranks take the same samples; None where nothing shows it."""
+    words: Words
 
 
 class BatchSizeProber(Protocol):

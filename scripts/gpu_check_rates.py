@@ -139,7 +139,7 @@ def sweep(out: Path, seconds: float) -> dict[str, Any]:
 def swept(run_path: Path, sizes: Any, workers: Any, caches: Any, seconds: float, *, budgeted: bool) -> dict[str, Any]:
     """A run directory, and its rows; `budgeted` deals the time out over the configurations."""
     from loaderprobe.api.generate import make_sets
-    from loaderprobe.api.sweep_request import SweepRequest, compute_specs, loader_specs, start_sweep
+    from loaderprobe.api.sweep_request import SweepRequest, check_request, compute_specs, loader_specs, start_sweep
     from loaderprobe.datasets.generate.generate import SetRequest
     from loaderprobe.render.json import summary_json
 
@@ -155,6 +155,7 @@ def swept(run_path: Path, sizes: Any, workers: Any, caches: Any, seconds: float,
         made_s = time.monotonic() - begin
         left_s = max(1.0, seconds - made_s - SWEEP_REST_S)
         request = replace(request, budget_s=left_s if budgeted else None)
+        check_request(request)
         run = start_sweep(request, processes=cores, on_data=lambda *_: None)
         shown = within(run, left_s)
     (run_path / "summary.json").write_text(summary_json(shown))

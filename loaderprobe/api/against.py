@@ -12,6 +12,7 @@ from loaderprobe.api.child import forkserver
 from loaderprobe.api.compare import Comparison, compare
 from loaderprobe.api.load import Run
 from loaderprobe.api.page import save_report
+from loaderprobe.api.policy import JUDGING
 from loaderprobe.api.values import PathLike, heard_as, unheard
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.in_turn import measure_in_turn, plan_in_turn
@@ -76,7 +77,7 @@ def plan_sides(sides: Sides) -> PlanInTurn:
 
 def measure_sides(sides: Sides, on_progress: OnProgress) -> None:
     """Measure the pairs that are left. KeyboardInterrupt keeps what is done. Raises Locked."""
-    ceilings = {side.path: Ceilings(run=side) for side in sides}
+    ceilings = {side.path: Ceilings(run=side, judging=JUDGING) for side in sides}
 
     def on_kept(run: RunDirectory, order: Order, measured: Measurement) -> None:
         if order.earlier is None:

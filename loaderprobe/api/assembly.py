@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from loaderprobe.analyze.verdict.rounds import deciding
-from loaderprobe.analyze.verdict.rounds import next_round as standard_rounds
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.session import Parts
 from loaderprobe.plugins import WITHOUT_TORCH, Kind, check_installed, check_name, resolve
@@ -17,6 +15,7 @@ from loaderprobe.protocols import (
     Compared,
     Compute,
     ComputeArguments,
+    Judging,
     Loader,
     MakeCompute,
     NextRound,
@@ -90,11 +89,13 @@ def alternatives(config: RunConfig, files: FileSet) -> tuple[Alternative, ...]:
 
 def join_parts(
     loader: Loader, compute: Compute, clock: Clock, cache: PageCache, location: StorageLocation,
-    waits: Callable[[], WaitSamples | Missing], next_round: NextRound = standard_rounds, own: Sequence[int] = (),
+    waits: Callable[[], WaitSamples | Missing], judging: Judging, next_round: NextRound | None = None,
+    own: Sequence[int] = (),
 ) -> Parts:  # fmt: skip
     """The parts of a session on this machine; `waits` are the samples so far of what workers wait for.
 
-    `own` are processes that belong to the measurement with all that they start, beside this one.
+    `next_round` is asked in place of the usual one. `own` are processes that belong to the measurement with all that
+    they start, beside this one.
     """
     return Parts(
         loader=loader,
@@ -104,8 +105,8 @@ def join_parts(
         location=location,
         cores_available=cores_available(),
         read_devices=lambda: read_sectors(location.devices),
-        next_round=next_round,
-        deciding=deciding,
+        next_round=next_round or judging.next_round,
+        deciding=judging.deciding,
         waits=waits,
         disturbance=OthersMeter(own),
     )

@@ -6,13 +6,20 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.api.diagnose import Diagnosis
-from loaderprobe.api.loop_turns import announce, budget_of, others_that_train, prevented, settled, step_s, turns_of
+from loaderprobe.api.loop_turns import (
+    Judge,
+    announce,
+    budget_of,
+    others_that_train,
+    prevented,
+    settled,
+    step_s,
+    turns_of,
+)
 from loaderprobe.api.looped import LoopIterator, counts_to
 from loaderprobe.api.outside import Outside, Pauses
 from loaderprobe.api.script_ranks import Ranks, ranks_here
@@ -20,9 +27,9 @@ from loaderprobe.api.seen_loaders import Seen, SeenLoaders
 from loaderprobe.batches import length_of
 from loaderprobe.errors import BadValue, LoaderprobeError, LostRank
 from loaderprobe.measure.turns import Turns, Withdrawn
+from loaderprobe.protocols import Judging
 from loaderprobe.records.diagnosis import Attached, AttachRequest, WhyNot
 from loaderprobe.records.note import Note
-from loaderprobe.render import attachment_words as words
 from loaderprobe.system.written_files import WrittenFiles
 
 MOST_LISTED = 200
@@ -40,7 +47,7 @@ class Finished(SystemExit):
     Libraries that log what ends them show `said`.
     """
 
-    def __init__(self, code: int = 0, said: str = words.MEASURED) -> None:
+    def __init__(self, code: int, said: str) -> None:
         super().__init__(code)
         self.said = said
 
@@ -51,22 +58,26 @@ class Finished(SystemExit):
 class Attachment:
     """Looks on until a loader has trained for some steps, then measures it with the loop as the step.
 
-    `say(text)` is how it speaks, `found(diagnosis)` is called with the verdict. Hears of the script as an `Onlooker`.
+    `say(text)` is how it speaks. `judge` makes the result of what was measured, and `found(result, notes)` is called
+    with it and what is to be noted besides. Hears of the script as an `Onlooker`.
     """
 
     def __init__(
         self,
         request: AttachRequest,
         say: Callable[[str], None],
-        found: Callable[[Diagnosis], None],
+        judge: Judge,
+        found: Callable[[Any, tuple[Note, ...]], None],
+        judging: Judging,
         launched: int = 1,
         clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         """`launched` is how many processes a launcher has started to train together; `clock` gives ns."""
-        self._request, self._say, self._found, self._launched = request, say, found, launched
-        self._clock = clock
+        self._request, self._say, self._launched, self._clock = request, say, launched, clock
+        self._judge, self._found, self._judging = judge, found, judging
+        self._words = judging.words.script
         self._pid = os.getpid()
-        self._outside = Outside(say, Path(request.scratch), clock)
+        self._outside = Outside(say, Path(request.scratch), self._words.no_loader_yet, clock)
         self._pauses = Pauses(clock)
         self._given_in: Loop | None = None
         """The one that got the last batch of the loader that is measured."""
@@ -169,7 +180,9 @@ class Attachment:
     def _interrupt(self, seen: Seen) -> None:
         """What is timed now is more than a step."""
         if self._turns is not None and not (seen is self._chosen and seen.begun_each_batch):
-            self._turns.interrupt(words.NEXT_EPOCH if seen is self._chosen else words.iterated(seen.record()))
+            self._turns.interrupt(
+                self._words.NEXT_EPOCH if seen is self._chosen else self._words.iterated(seen.record())
+            )
 
     def _evaluates(self, seen: Seen, real: Iterator[Any]) -> bool:
         """True for a loop over the loader that is measured which trains on none of its batches: it gets its own.
@@ -183,7 +196,7 @@ class Attachment:
             return True
         if self._given_in != loop or not seen.trained or seen.passes.trains:
             return False
-        self._turns.interrupt(words.NO_PASS)
+        self._turns.interrupt(self._words.NO_PASS)
         if self._trains_in == loop or not seen.passes.evaluates:
             return False
         self._makes_own = True
@@ -251,9 +264,9 @@ class Attachment:
         """The loop asks for a batch again: what took it much longer than a step is said, and is no part of a step."""
         pause = self._pauses.end()
         if pause is not None and self._turns is not None:
-            self._turns.interrupt(words.PAUSED)
+            self._turns.interrupt(self._words.PAUSED)
         if pause is not None and self._leads:
-            self._say(words.paused(*pause, self._budget_s))
+            self._say(self._words.paused(*pause, self._budget_s))
 
     def backward(self) -> None:
         """A backward pass began."""
@@ -295,12 +308,12 @@ class Attachment:
 
     def _endangered(self, path: str) -> None:
         """A model that trained on the same batches over and over must not take the place of a real one."""
-        self._say(words.stopped_before(path))
+        self._say(self._words.stopped_before(path))
         if self._here:
             self._stopped_before = path
             if threading.get_ident() == self._loaders.trained_in:
                 self.end()
-        raise Finished(0, words.stopped_before(path))
+        raise Finished(0, self._words.stopped_before(path))
 
     @property
     def _here(self) -> bool:
@@ -322,7 +335,7 @@ class Attachment:
         if self._ranks is None:
             if seen is not self._loaders.choice(self._request.loader, self._request.after_steps):
                 return False
-            self._ranks = ranks_here()
+            self._ranks = ranks_here(self._judging)
             if self._ranks is None and not (settled(seen) or others_that_train(Path(self._request.scratch))):
                 return False
             why, self._detail = prevented(self._request, self._loaders, self._ranks, self._launched)
@@ -346,7 +359,7 @@ class Attachment:
         self._over, self._why = True, why if self._leads else "follows"
         self._outside.close()
         if self._leads:
-            self._say(words.not_measured(self.record()))
+            self._say(self._words.not_measured(self.record()))
 
     @property
     def _leads(self) -> bool:
@@ -368,8 +381,8 @@ class Attachment:
         self._most_elsewhere = round(EPOCHS_ELSEWHERE * epoch * passes)
         if self._leads:
             others = self._loaders.beside(seen)
-            self._say(words.begins(seen.record(), budget_s, others, ranks.size if ranks else 1))
-        self._turns = turns_of(seen, self._request, budget_s, ranks, self._heard)
+            self._say(self._words.begins(seen.record(), budget_s, others, ranks.size if ranks else 1))
+        self._turns = turns_of(seen, self._request, budget_s, ranks, self._heard, self._judging, self._judge)
         self._files.begin()
         self._budget_s = budget_s
         self._pauses.watch(threading.get_ident(), step_s(seen))
@@ -379,11 +392,11 @@ class Attachment:
         """One line a round. Raises BadValue where another process has begun to train meanwhile."""
         others = 0 if self._ranks else others_that_train(Path(self._request.scratch))
         if others:
-            raise BadValue(words.others_train(others + 1), hint=words.ONE_PROCESS)
+            raise BadValue(self._words.others_train(others + 1), hint=self._words.ONE_PROCESS)
         round_ = stage.partition(":")[0]
         if self._leads and stage.startswith("round") and round_ != self._round:
             self._round = round_
-            self._say(words.going_on(round_))
+            self._say(self._words.going_on(round_))
 
     def _release(self, real: Iterator[Any]) -> None:
         """The script's own workers are not needed any more, and would only take memory."""
@@ -398,7 +411,7 @@ class Attachment:
 
     def _ended(self) -> Finished:
         """What ends the script, with what it has come to."""
-        return Finished(0, words.NOT_MEASURED if self._why else words.MEASURED)
+        return Finished(0, self._words.NOT_MEASURED if self._why else self._words.MEASURED)
 
     def _refused(self, error: LoaderprobeError) -> Any:
         """Before the first batch the script goes on as if nothing had happened; later it ends."""
@@ -407,11 +420,11 @@ class Attachment:
             return self._withdrawn()
         self._over, self._why, self._detail, self._hint = True, "refused", error.message, error.hint
         self._outside.close()
-        self._say(words.not_measured(self.record()))
+        self._say(self._words.not_measured(self.record()))
         if self._handed:
             self._pauses.close()
             self._finished = True
-            raise Finished(error.exit_code, words.NOT_MEASURED)
+            raise Finished(error.exit_code, self._words.NOT_MEASURED)
         return self._as_before()
 
     def _withdrawn(self) -> Any:
@@ -431,13 +444,10 @@ class Attachment:
 
     def _conclude(self) -> None:
         self._over = self._finished = self._keeping = True
-        found = self._turns.result if self._turns else None
+        found, paused_s = self._turns.result if self._turns and self._turns.over else None, self._pauses.total_s
         try:
-            if isinstance(found, Diagnosis):
-                if self._pauses.total_s:
-                    note = Note(code="script_paused", facts={"paused_s": self._pauses.total_s})
-                    found = replace(found, notes=(*found.notes, note))
-                self._found(found)
+            if found is not None:
+                self._found(found, (Note(code="script_paused", facts={"paused_s": paused_s}),) if paused_s else ())
             else:
                 self._why = "ended_early" if self._leads else "follows"
         except LoaderprobeError as error:
@@ -446,7 +456,7 @@ class Attachment:
             self._keeping = False
             self._pauses.close()
         if self._files.new:
-            self._say(words.saved(tuple(self._files.new)))
+            self._say(self._words.saved(tuple(self._files.new)))
 
     def end(self) -> None:
         """The script ends by itself: conclude from whole rounds, else keep the reason."""
@@ -475,7 +485,7 @@ class Attachment:
             self._why = "ended_early" if self._leads or lost else "follows"
             self._detail, self._hint = error.message, error.hint
             if self._trains_elsewhere and self._why == "ended_early":
-                self._why, self._detail = "not_seen_again", words.loader_names(self._loaders.beside(self._chosen))
+                self._why, self._detail = "not_seen_again", self._words.loader_names(self._loaders.beside(self._chosen))
 
     def close(self) -> None:
         """The script is over, or the block: its files are its own again, and its loader makes iterators again."""

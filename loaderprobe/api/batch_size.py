@@ -30,6 +30,7 @@ from loaderprobe.render.batch_size import batch_size_columns, batch_size_documen
 from loaderprobe.render.batch_size_charts import batch_size_exhibits
 from loaderprobe.render.document import Document
 from loaderprobe.render.exhibit import Exhibit
+from loaderprobe.render.unavailable_words import unavailable_words
 from loaderprobe.system.limits import available_bytes
 from loaderprobe.units import format_bytes, join_words, parse_bytes
 
@@ -166,7 +167,7 @@ def tuned(
     strategy = asked.made()
 
     most = MOST_PROBES if asked.strategy == "throughput" else LOOPS
-    asking = WithReadings(prober) if asked.strategy == "gpu-usage" else prober
+    asking = WithReadings(prober, unavailable_words) if asked.strategy == "gpu-usage" else prober
     probes, stop = search(strategy, asking, lambda done: progress("batch sizes tried", done, most))
     if not stop.chosen:
         at = f" into {format_bytes(limit)}" if limit else ""

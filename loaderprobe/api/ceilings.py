@@ -5,12 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from loaderprobe.analyze.bandwidth import judge_bandwidth
-from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.verdict.rule import CLEAR_LEAD, WORTH
-from loaderprobe.errors import BadValue, DamagedRun, LoaderprobeError
+from loaderprobe.errors import DamagedRun, LoaderprobeError
 from loaderprobe.measure.runner import Order
-from loaderprobe.protocols import PageCache
+from loaderprobe.protocols import Judging, PageCache
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.files import FileSet, LoaderFiles, PartFiles, UnknownFiles
 from loaderprobe.records.measurement import Measurement
@@ -36,13 +33,14 @@ class Ceilings:
     """Measures the storage under a run's data where it may matter: for the rest it would explain nothing."""
 
     run: RunDirectory
+    judging: Judging
 
     def after(self, order: Order, measured: Measurement) -> None:
         """Measure what the storage delivers to as many readers as `order` has workers, right after it has run."""
         if order.config.cache != "cold" or order.config.nodes > 1:
             return  # what one node gets is no ceiling of several
         most = max(config.readers for config in self.run.record.spec.configs if config.nodes == 1)
-        if not (order.thorough or order.config.readers == most or storage_matters(measured)):
+        if not (order.thorough or order.config.readers == most or self.judging.storage_matters(measured)):
             return
         known = self._known(order.config.data)
         longest_s = CEILING_LONGEST_S if order.budget_s is None else order.budget_s * CEILING_SHARE
@@ -63,10 +61,12 @@ class Ceilings:
             known, measured = self._known(config.data), self.run.result(config.key)
             if known is None or known.kind is not None or not isinstance(measured, Measurement):
                 continue
-            if config.cache == "cold" and storage_matters(measured) and (left_s is None or left_s > KIND_LONGEST_S):
+            if config.cache != "cold" or not self.judging.storage_matters(measured):
+                continue
+            if left_s is None or left_s > KIND_LONGEST_S:
                 left_s = None if left_s is None else left_s - KIND_LONGEST_S
                 with suppress(DamagedRun):  # without its files there is no kind; the report says so
-                    self.run.save_ceiling(_with_kind(known, self.run.files(config.data)))
+                    self.run.save_ceiling(_with_kind(known, self.run.files(config.data), self.judging))
 
     def _known(self, data: str) -> StorageCeiling | None:
         """A ceiling that cannot be read is measured again."""
@@ -76,12 +76,12 @@ class Ceilings:
             return None
 
 
-def ceiling_of(measured: Measurement, files: LoaderFiles, cache: PageCache) -> StorageCeiling | None:
+def ceiling_of(measured: Measurement, files: LoaderFiles, cache: PageCache, judging: Judging) -> StorageCeiling | None:
     """What the storage under a loader's own files delivers to as many readers as it has workers, on all ranks.
 
     None where no advice could rest on it, or no file is known.
     """
-    if isinstance(files, UnknownFiles) or measured.config.cache != "cold" or not _is_of_use(measured):
+    if isinstance(files, UnknownFiles) or measured.config.cache != "cold" or not judging.storage_advised(measured):
         return None
     readers = measured.config.readers
     if isinstance(files, PartFiles):
@@ -94,36 +94,11 @@ def ceiling_of(measured: Measurement, files: LoaderFiles, cache: PageCache) -> S
     return raise_ceiling(None, everything, readers, seconds=CEILING_S, longest_s=CEILING_S, cache=cache)
 
 
-def _is_of_use(measurement: Measurement) -> bool:
-    """True where faster storage may be advised, or more workers, which ask more of it than was seen."""
-    try:
-        cause = verdict(measurement).bound.cause
-    except BadValue:
-        return False
-    return cause == "preprocessing" or storage_matters(measurement, WORTH)
-
-
-def storage_matters(measurement: Measurement, least: float = CLEAR_LEAD) -> bool:
-    """False where storage cannot be the limit, and would gain less than `least` if it were free."""
-    try:
-        judged = verdict(measurement)
-    except BadValue:
-        return False  # no complete round: nothing is known that a ceiling could explain
-    speedup, estimate = judged.speedups.storage, judged.speedups.preprocessing
-    if (
-        estimate is not None
-        and estimate.how == "estimated"
-        and judged.bound.cause in ("preprocessing", "cpu", "either")
-    ):
-        return True  # however little workers wait: without their work the storage may be at its limit
-    return speedup is None or speedup.value >= least or "storage" in (judged.bound.cause, *judged.bound.candidates)
-
-
-def _with_kind(known: StorageCeiling, files: FileSet) -> StorageCeiling:
+def _with_kind(known: StorageCeiling, files: FileSet, judging: Judging) -> StorageCeiling:
     request = ProbeRequest(path=files.folder, readers=KIND_READERS, seconds=KIND_S)
     try:
         measured = probe_bandwidth(request, cache=LinuxPageCache(), on_phase=lambda *_: None)
     except (LoaderprobeError, OSError) as error:
         failed = Unavailable(code="kind_failed", facts={"error": str(error)})
         return replace(known, missing=known.missing or failed)
-    return replace(known, kind=judge_bandwidth(measured, {}).kind)
+    return replace(known, kind=judging.kind_of_storage(measured))

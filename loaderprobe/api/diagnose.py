@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from loaderprobe.analyze.forecast.advice import MEMORY_SHARE, Place, Surroundings, recommend
@@ -24,15 +23,14 @@ from loaderprobe.analyze.verdict.speedups import judged_activity, run_experiment
 from loaderprobe.analyze.verdict.validity import base_mode
 from loaderprobe.api.documented import Documented
 from loaderprobe.api.origin import origin_now
-from loaderprobe.api.user_loader import Asked, measure_loader
-from loaderprobe.batches import length_of
+from loaderprobe.api.policy import JUDGING
+from loaderprobe.api.user_loader import Asked, measure_with_step
+from loaderprobe.api.values import unheard
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.session import OnStage
-from loaderprobe.protocols import Compute, ComputeArguments, MakeCompute
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import CacheState
-from loaderprobe.records.diagnosis import DataFound, Findings
-from loaderprobe.records.files import LoaderFiles, PartFiles, UnknownFiles
+from loaderprobe.records.diagnosis import DataFound, Findings, OwnMeasured
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.note import Note
 from loaderprobe.records.unavailable import Unavailable
@@ -45,8 +43,6 @@ from loaderprobe.render.verdict_words import sentence
 from loaderprobe.system.launcher import launched
 from loaderprobe.system.limits import memory_bytes
 
-# Folders above this depth may hold anything: no advice to read them whole.
-LEAST_DEPTH = 3
 # Times the bytes of a sample that the storage reads: less may be the rest of its pages. Assumed.
 AMPLIFIED = 1.5
 # What speaks of a device that trains, where there is no step.
@@ -116,7 +112,7 @@ def diagnose(
     """
     check_asked(step, budget_s, cache)
     _check_alone()
-    return judge_loader(loader, step, Asked(cache=cache, budget_s=budget_s), progress)
+    return judge_loader(loader, step, Asked(judging=JUDGING, cache=cache, budget_s=budget_s), progress)
 
 
 def check_asked(step: Any, budget_s: float, cache: str) -> None:
@@ -148,64 +144,29 @@ def judge_loader(
     command: str = "loaderprobe.diagnose(...)",
 ) -> Diagnosis:
     """The same, measured as `asked`; `command` is for the report."""
-    from loaderprobe.loaders.unwrap import unwrap
-
-    found = measure_loader(loader, compute_of(step), asked, progress or (lambda stage, done, total: None))
-    data = DataSeen.of(unwrap(loader).loader, found.files)
-    return diagnosis_of(found.measurement, found.ceiling, data, step is not None, command)
+    return diagnosis_of(measure_with_step(loader, step, asked, progress or unheard), command)
 
 
-def diagnosis_of(
-    measured: Measurement, ceiling: StorageCeiling | None, data: DataSeen, with_step: bool, command: str
-) -> Diagnosis:
+def diagnosis_of(found: OwnMeasured, command: str) -> Diagnosis:
     """The verdict on a measurement, with the ceiling of its storage where there is one."""
-    return conclude(measured, verdict(measured, ceiling), data, with_step, command, ceiling)
+    judged = verdict(found.measurement, found.ceiling)
+    return conclude(found.measurement, judged, found.data, found.with_step, command, found.ceiling)
 
 
-def compute_of(step: Callable[[Any], Any] | None) -> MakeCompute:
-    """What makes a device of the user's step, or of none."""
-
-    def make(arguments: ComputeArguments) -> Compute:
-        from loaderprobe.compute.step import NoCompute, StepCompute
-
-        return NoCompute(arguments) if step is None else StepCompute(step, arguments)
-
-    return make
+def _fits(data: DataFound) -> bool:
+    """True when all files can stay in memory beside training."""
+    return data.size_bytes is not None and data.size_bytes <= MEMORY_SHARE * memory_bytes()
 
 
-class DataSeen(DataFound):
-    """What is known of a whole data set, and what this machine could do with it."""
-
-    __slots__ = ()
-
-    @classmethod
-    def of(cls, loader: Any, files: LoaderFiles) -> DataSeen:
-        """From what was learned of the files of some batches."""
-        samples = length_of(loader.dataset)
-        if isinstance(files, UnknownFiles):
-            return cls(hidden=files, samples=samples, size_bytes=None, root="")
-        if isinstance(files, PartFiles):
-            # Files that are opened only later are not among them.
-            return cls(hidden=None, samples=samples, size_bytes=None, root="")
-        size = None if samples is None else files.total_bytes / files.count * samples
-        root = Path(os.path.commonpath([Path(path).parent for batch in files.paths for path in batch]))
-        place = str(root) if len(root.parts) >= LEAST_DEPTH else ""
-        return cls(hidden=None, samples=samples, size_bytes=size, root=place)
-
-    @property
-    def fits(self) -> bool:
-        """True when all files can stay in memory beside training."""
-        return self.size_bytes is not None and self.size_bytes <= MEMORY_SHARE * memory_bytes()
-
-    def place(self) -> Place | None:
-        """For advice: nothing is to be read into memory from a folder that may hold anything."""
-        if self.size_bytes is None or (self.fits and not self.root):
-            return None
-        return Place(root=self.root, size_bytes=self.size_bytes, memory_bytes=memory_bytes())
+def _place(data: DataFound) -> Place | None:
+    """For advice: nothing is to be read into memory from a folder that may hold anything."""
+    if data.size_bytes is None or (_fits(data) and not data.root):
+        return None
+    return Place(root=data.root, size_bytes=data.size_bytes, memory_bytes=memory_bytes())
 
 
 def conclude(
-    measured: Measurement, judged: Verdict, data: DataSeen, with_step: bool, command: str = "",
+    measured: Measurement, judged: Verdict, data: DataFound, with_step: bool, command: str = "",
     ceiling: StorageCeiling | None = None,
 ) -> Diagnosis:  # fmt: skip
     """The verdict, in words that fit a loader of one's own."""
@@ -266,10 +227,10 @@ def _alone(measured: Measurement) -> Interval:
 
 
 def _advice(
-    measured: Measurement, ceiling: StorageCeiling | None, data: DataSeen, with_step: bool
+    measured: Measurement, ceiling: StorageCeiling | None, data: DataFound, with_step: bool
 ) -> tuple[Advice, ...]:
     """Without a step, no advice about accelerators."""
-    around = Surroundings(place=data.place(), storage=Storage(ceiling=ceiling))
+    around = Surroundings(place=_place(data), storage=Storage(ceiling=ceiling))
     found = recommend(measured, run_experiments(measured, ceiling), around).advice
     return (
         found if with_step else tuple(each for each in found if each.speedup > 1 and each.action.code != "accelerator")
@@ -289,7 +250,7 @@ def _storage_alone(judged: Verdict, ceiling: StorageCeiling | None, readers: int
 
 
 def _read_ahead(
-    measured: Measurement, judged: Verdict, ceiling: StorageCeiling | None, data: DataSeen, unit: str
+    measured: Measurement, judged: Verdict, ceiling: StorageCeiling | None, data: DataFound, unit: str
 ) -> list[Note]:
     """What is read in vain around each sample; what the epochs of a set find that it brings into memory at once."""
     size, times = measured.sample_bytes, judged.read_amplification
@@ -314,7 +275,7 @@ def _read_ahead(
     return [*found, Note(code="small_set", facts=facts)]
 
 
-def _notes(judged: Verdict, data: DataSeen, rounds: int, kept: Epochs | None, unit: str) -> list[Note]:
+def _notes(judged: Verdict, data: DataFound, rounds: int, kept: Epochs | None, unit: str) -> list[Note]:
     """What hidden files mean; what later epochs find where samples are kept, or all files fit in memory."""
     found = []
     if rounds == 1:
@@ -328,7 +289,7 @@ def _notes(judged: Verdict, data: DataSeen, rounds: int, kept: Epochs | None, un
         later: dict[str, float | str] = {"later_per_s": kept.later} if kept.later else {}
         found.append(Note(code="samples_kept", facts=facts | later))
     warm, speedup = judged.rates_images_per_s.loader_without_storage, judged.speedups.storage
-    if data.fits and data.size_bytes and warm is not None and speedup is not None:
+    if _fits(data) and data.size_bytes and warm is not None and speedup is not None:
         facts = {"size_bytes": data.size_bytes, "warm_per_s": warm, "unit": unit}
         found.append(Note(code="fits_in_memory", facts=facts))
     return found

@@ -8,16 +8,14 @@ import zlib
 
 import msgspec
 
-from loaderprobe.analyze.ranks import as_one
 from loaderprobe.measure.further import joined
-from loaderprobe.protocols import Clock, Crew, NextRound
-from loaderprobe.records.measurement import Activity, Measurement, Mode
+from loaderprobe.protocols import Clock, Crew, Judging, NextRound, Round
+from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.ranks import RankMeasurement
 from loaderprobe.stats import median
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.system.limits import cores_available
 
-Round = tuple[tuple[Mode, Activity], ...]
 KIND = "rank-measurement"
 
 MEETINGS = 16
@@ -49,10 +47,15 @@ class Gathering:
     """One rank's side of it. All ranks call the same methods in the same order; each raises LostRank."""
 
     def __init__(
-        self, crew: Crew, decide: NextRound, *, node: int = 0, device: str = "", earlier: Measurement | None = None
-    ) -> None:
-        """`decide` is asked on rank 0, of all ranks together and what was measured `earlier`; `device` is a UUID."""
-        self._crew, self._decide, self._earlier = crew, decide, earlier
+        self, crew: Crew, judging: Judging, decide: NextRound | None = None, *, node: int = 0, device: str = "",
+        earlier: Measurement | None = None,
+    ) -> None:  # fmt: skip
+        """`decide`, without it `next_round`, is asked on rank 0, of all ranks together and what was measured `earlier`.
+
+        `device` is a UUID.
+        """
+        self._crew, self._decide, self._earlier = crew, decide or judging.next_round, earlier
+        self._as_one = judging.as_one
         self._node, self._device = node, device
         self.seen: list[RankMeasurement] = []
         """What all ranks had measured when they were last asked; on rank 0."""
@@ -65,7 +68,7 @@ class Gathering:
 
     def together(self) -> Measurement:
         """One measurement of all ranks, and of earlier rounds; on rank 0."""
-        found = as_one(self.seen)
+        found = self._as_one(self.seen)
         return joined(self._earlier, found) if self._earlier else found
 
     def gather(self, measurement: Measurement) -> None:

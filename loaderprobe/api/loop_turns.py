@@ -11,13 +11,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.api.diagnose import Diagnosis, judge_loader
 from loaderprobe.api.script_ranks import Ranks
 from loaderprobe.api.seen_loaders import Seen, SeenLoaders
-from loaderprobe.api.user_loader import Asked
+from loaderprobe.api.user_loader import Asked, measure_with_step
 from loaderprobe.measure.session import OnStage
 from loaderprobe.measure.turns import LoopSession, Turns
-from loaderprobe.records.diagnosis import AttachRequest, WhyNot
+from loaderprobe.protocols import Judging
+from loaderprobe.records.diagnosis import AttachRequest, OwnMeasured, WhyNot
 from loaderprobe.records.note import Note
 
 BEGUN_EACH_BATCH = Note(code="begun_each_batch")
@@ -95,20 +95,31 @@ def step_s(seen: Seen) -> float:
     return (time.perf_counter_ns() - seen.began_ns) / max(seen.batches, 1) / 1e9
 
 
-def turns_of(seen: Seen, request: AttachRequest, budget_s: float, ranks: Ranks | None, on_stage: OnStage) -> Turns:
-    """Those of the loop over one loader, which measure it alone, or in step with the loops of all `ranks`."""
+Judge = Callable[[OwnMeasured, Callable[[], tuple[Note, ...]]], Any]
+"""Makes a result of what was measured; once that is judged, it asks for the notes that the result has first."""
 
-    def measure(step: Callable[[Any], None]) -> Diagnosis | None:
+
+def turns_of(
+    seen: Seen, request: AttachRequest, budget_s: float, ranks: Ranks | None, on_stage: OnStage, judging: Judging,
+    judge: Judge,
+) -> Turns:  # fmt: skip
+    """Those of the loop over one loader, which measure it alone, or in step with the loops of all `ranks`.
+
+    Their result is what `judge` makes; None on ranks other than the first.
+    """
+
+    def measure(step: Callable[[Any], None]) -> Any:
         if ranks is not None:
-            return ranks.judge(seen, step, turns, request, budget_s, on_stage)
+            found = ranks.measure(seen, step, turns, request, budget_s, on_stage)
+            return None if found is None else judge(found, lambda: ranks.kept(found.measurement, request.run))
 
         def session(**given: Any) -> LoopSession:
             made = LoopSession(turns=turns, period=seen.period, **given)
             made.recorder.notes.extend([BEGUN_EACH_BATCH] if seen.begun_each_batch else [])
             return made
 
-        asked = Asked(cache=request.cache, budget_s=budget_s, session=session)
-        return judge_loader(seen.known.to_measure(), step, asked, on_stage, command=request.command)
+        asked = Asked(judging=judging, cache=request.cache, budget_s=budget_s, session=session)
+        return judge(measure_with_step(seen.known.to_measure(), step, asked, on_stage), lambda: ())
 
     turns = ranks.turns(measure) if ranks is not None else Turns(measure)
     return turns

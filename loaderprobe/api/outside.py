@@ -13,7 +13,6 @@ from pathlib import Path
 from loaderprobe.measure.observed import NO_STEP_TIMES
 from loaderprobe.records.diagnosis import SeenOutside
 from loaderprobe.records.measurement import WAIT_KINDS, WaitSamples
-from loaderprobe.render.attachment_words import no_loader_yet
 from loaderprobe.samplers.stacks import CallTimes, Place, Stack, StackLooks, called, of_the_script, shared, stack_of
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.stats import half_width, mean, median
@@ -35,13 +34,15 @@ LOOK_AT_PAUSE_S = 1.0
 class Outside:
     """Hears of batches, backward passes and updates. Where passes come without batches, says so and looks on.
 
-    `scratch` is for the samples of what the thread waits for, `clock` gives ns.
+    `scratch` is for the samples of what the thread waits for, `no_loader` are the words for so many passes, `clock`
+    gives ns.
     """
 
     def __init__(
-        self, say: Callable[[str], None], scratch: Path, clock: Callable[[], int] = time.perf_counter_ns
-    ) -> None:
-        self._say, self._scratch, self._clock = say, scratch, clock
+        self, say: Callable[[str], None], scratch: Path, no_loader: Callable[[int], str],
+        clock: Callable[[], int] = time.perf_counter_ns,
+    ) -> None:  # fmt: skip
+        self._say, self._scratch, self._no_loader, self._clock = say, scratch, no_loader, clock
         self.passes = 0
         """All backward passes."""
         self.looked = False
@@ -85,7 +86,7 @@ class Outside:
             self._since_ns = now_ns
         if not self._said and (self._without >= LEAST_PASSES or now_ns - self._since_ns >= LEAST_S * 1e9):
             self._said = self.looked = True
-            self._say(no_loader_yet(self._without))
+            self._say(self._no_loader(self._without))
             self._begin()
 
     def _begin(self) -> None:

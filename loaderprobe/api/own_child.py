@@ -8,28 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from loaderprobe.analyze.same_samples import differing, same_samples
-from loaderprobe.api.diagnose import DataSeen, compute_of
 from loaderprobe.api.own_loader import made
 from loaderprobe.api.rank_child import RankChild
-from loaderprobe.api.script_ranks import DeadlineInStep
-from loaderprobe.api.user_loader import Asked, measure_loader
+from loaderprobe.api.user_loader import Asked, DeadlineInStep, compute_of, data_found, measure_loader
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.in_step import RankSession
 from loaderprobe.measure.runner import Order
 from loaderprobe.measure.session import OnStage
-from loaderprobe.protocols import Compute, ComputeArguments, Crew, Exchanging, MakeCompute
+from loaderprobe.protocols import Compute, ComputeArguments, Crew, Exchanging, Judging, MakeCompute
 from loaderprobe.records.diagnosis import Drawn, OwnMeasured
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.note import Note
 from loaderprobe.records.ranks import Place
-from loaderprobe.render.rank_words import differs
 
 if TYPE_CHECKING:
     from loaderprobe.loaders.unwrap import Unwrapped
 
 
-def measure_own(order: Order, on_stage: OnStage) -> OwnMeasured:
+def measure_own(order: Order, on_stage: OnStage, judging: Judging) -> OwnMeasured:
     """Make this rank's loader by the user's function, and measure it in step with the others."""
     from loaderprobe.loaders.ranks import join_group
     from loaderprobe.loaders.unwrap import unwrap
@@ -41,12 +37,12 @@ def measure_own(order: Order, on_stage: OnStage) -> OwnMeasured:
     on_stage(f"calling {own.name}", 0, 0)
     loader, step = made(own)
     given = unwrap(loader)
-    rank = OwnRank(order, place, given, on_stage)
+    rank = OwnRank(order, place, given, on_stage, judging)
     found = measure_loader(given, _compute_of(step), rank.asked(), on_stage)
     return OwnMeasured(
         config=order.config,
         measurement=found.measurement,
-        data=DataSeen.of(given.loader, found.files),
+        data=data_found(given.loader, found.files),
         with_step=step is not None,
         ceiling=found.ceiling,
     )
@@ -64,7 +60,8 @@ def _compute_of(step: Callable[[Any], Any] | None) -> MakeCompute:
 class OwnRank:
     """This rank's part: it learns its loader by itself, and then meets the others."""
 
-    def __init__(self, order: Order, place: Place, given: Unwrapped, on_stage: OnStage) -> None:
+    def __init__(self, order: Order, place: Place, given: Unwrapped, on_stage: OnStage, judging: Judging) -> None:
+        self._judging = judging
         self._order, self._place, self._given, self._on_stage = order, place, given, on_stage
         self._child: RankChild | None = None
         self._said: tuple[Note, ...] = ()
@@ -73,6 +70,7 @@ class OwnRank:
         """How each rank is measured. What one node's storage delivers is measured after all, by rank 0."""
         config = self._order.config
         return Asked(
+            judging=self._judging,
             cache=config.cache,
             budget_s=self._order.budget_s,
             session=self._session,
@@ -90,8 +88,8 @@ class OwnRank:
                 hint="give every worker data, or give the DataLoader itself",
             )
         # Workers have been started: none holds the connections of the ranks open.
-        child = self._child = RankChild(self._order, self._place, self._on_stage)
-        self._said = agreed(child.crew, self._drawn(given))
+        child = self._child = RankChild(self._order, self._place, self._on_stage, self._judging)
+        self._said = agreed(child.crew, self._drawn(given), self._judging)
         return child.session(device="", **given)
 
     def _drawn(self, given: dict[str, Any]) -> Drawn:
@@ -107,13 +105,13 @@ class OwnRank:
         return replace(found, notes=(*self._said, *found.notes)) if self._place.rank == 0 else found
 
 
-def agreed(crew: Crew, own: Drawn) -> tuple[Note, ...]:
+def agreed(crew: Crew, own: Drawn, judging: Judging) -> tuple[Note, ...]:
     """What rank 0 says of what all ranks take. Raises BadValue on all of them where their loaders differ."""
     ranks = [msgspec.json.decode(each, type=Drawn) for each in crew.gathered(msgspec.json.encode(own))]
-    found = differing(ranks) if ranks else None
+    found = judging.differing(ranks) if ranks else None
     other = msgspec.json.decode(crew.broadcast(msgspec.json.encode(found)), type=tuple[int, str] | None)
     if other is not None:
-        reason, hint = differs(*other)
+        reason, hint = judging.words.differs(*other)
         raise BadValue(reason, hint=hint)
-    same = same_samples(ranks) if ranks else None
+    same = judging.same_samples(ranks) if ranks else None
     return () if same is None else (same,)

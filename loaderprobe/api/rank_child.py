@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from loaderprobe.analyze.verdict.rates import segment_seconds, segments_of
-from loaderprobe.analyze.verdict.validity import base_mode
 from loaderprobe.api.gathering import WORTH_A_WORD, Gathering, meeting_s, processes_of_ranks
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.in_step import Agreement, RankSession
 from loaderprobe.measure.runner import Order
 from loaderprobe.measure.session import OnStage, Parts
-from loaderprobe.protocols import Crew, Peers
-from loaderprobe.records.measurement import Measurement
+from loaderprobe.protocols import Crew, Judging, Peers
+from loaderprobe.records.measurement import Measurement, base_mode, segment_seconds, segments_of
 from loaderprobe.records.note import Note, each_once
 from loaderprobe.records.ranks import Place
 from loaderprobe.system.limits import cores_available
@@ -35,11 +33,11 @@ _HELD: list[AtPlace] = []
 class RankChild:
     """This process as one rank. To be made once workers have been started; raises LostRank where not all come."""
 
-    def __init__(self, order: Order, place: Place, on_stage: OnStage) -> None:
+    def __init__(self, order: Order, place: Place, on_stage: OnStage, judging: Judging) -> None:
         from loaderprobe.loaders.ranks import joined_at
 
         on_stage("waiting for the other ranks", 0, 0)
-        self._order, self._place, self._at = order, place, joined_at(place)
+        self._order, self._place, self._at, self._judging = order, place, joined_at(place), judging
         _HELD.append(self._at)
         self._cores = cores_of(self._at.crew, place.node)
         self._ranks_here = processes_of_ranks(self._at.crew)
@@ -63,7 +61,7 @@ class RankChild:
         """In step with the others. `device` is the UUID of its GPU, or empty."""
         crew = self._at.crew
         self._gathering = Gathering(
-            crew, parts.next_round, node=self._place.node, device=device, earlier=self._order.earlier
+            crew, self._judging, parts.next_round, node=self._place.node, device=device, earlier=self._order.earlier
         )
         of_rank = replace(
             parts,

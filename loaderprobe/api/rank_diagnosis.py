@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 from loaderprobe.api.child import forkserver
-from loaderprobe.api.diagnose import DataSeen, Diagnosis, check_asked, diagnosis_of, judge_loader
+from loaderprobe.api.diagnose import Diagnosis, check_asked, diagnosis_of, judge_loader
 from loaderprobe.api.own_loader import made, module_file
+from loaderprobe.api.policy import JUDGING
 from loaderprobe.api.rank_request import layouts_of
 from loaderprobe.api.user_loader import Asked
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart, Refused
@@ -46,9 +47,8 @@ def diagnose_own(asked: OwnAsked, progress: OnStage) -> Diagnosis:
     budget_s = BUDGET_S if asked.budget_s is None else asked.budget_s
     check_asked(None, budget_s, asked.cache)
     loader, step = made(asked.own)
-    return judge_loader(
-        loader, step, Asked(cache=asked.cache, budget_s=budget_s), _over(budget_s, progress), asked.command
-    )
+    how = Asked(judging=JUDGING, cache=asked.cache, budget_s=budget_s)
+    return judge_loader(loader, step, how, _over(budget_s, progress), asked.command)
 
 
 def diagnose_ranks(lead: Lead, asked: OwnAsked, ranks: str | None, progress: OnStage) -> Diagnosis:
@@ -103,8 +103,7 @@ def concluded(found: OwnMeasured, command: str) -> Diagnosis:
         "ranks": measured.ranks, "hosts": len({each.host for each in measured.by_rank}), "exchange": exchange,
     }  # fmt: skip
     measured = replace(measured, notes=(Note(code="ranks_in_step", facts=facts), *measured.notes))
-    data = DataSeen(**{each.name: getattr(found.data, each.name) for each in fields(found.data)})
-    return diagnosis_of(measured, found.ceiling, data, found.with_step, command)
+    return diagnosis_of(replace(found, measurement=measured), command)
 
 
 def failed(failure: RunFailure) -> LoaderprobeError:

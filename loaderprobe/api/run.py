@@ -6,7 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,13 +16,15 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from loaderprobe.api.attachment import Attachment, Finished
-from loaderprobe.api.diagnose import Diagnosis
+from loaderprobe.api.diagnose import Diagnosis, diagnosis_of
 from loaderprobe.api.documented import Documented
 from loaderprobe.api.load import Run
+from loaderprobe.api.policy import JUDGING
 from loaderprobe.api.results import load_any
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.records.config import CacheState
-from loaderprobe.records.diagnosis import Attached, AttachRequest
+from loaderprobe.records.diagnosis import Attached, AttachRequest, OwnMeasured
+from loaderprobe.records.note import Note
 from loaderprobe.store.codec import decode, encode, write_atomically
 from loaderprobe.store.results import RESULT, check_out, make_directory, write_result
 
@@ -86,6 +89,25 @@ def _signals_left_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def attachment_of(
+    request: AttachRequest, say: Callable[[str], None], keep: Callable[[Diagnosis], None], launched: int = 1,
+    clock: Callable[[], int] = time.perf_counter_ns,
+) -> Attachment:  # fmt: skip
+    """What measures a script: `say(text)` is how it speaks, `keep(diagnosis)` is called with the verdict.
+
+    `launched` is how many processes a launcher has started to train together; `clock` gives ns.
+    """
+
+    def judge(measured: OwnMeasured, first: Callable[[], tuple[Note, ...]]) -> Diagnosis:
+        found = diagnosis_of(measured, request.command)
+        return replace(found, notes=(*first(), *found.notes))
+
+    def found(diagnosis: Diagnosis, notes: tuple[Note, ...]) -> None:
+        keep(replace(diagnosis, notes=(*diagnosis.notes, *notes)))
+
+    return Attachment(request, say, judge, found, JUDGING, launched, clock)
+
+
 def requested(text: str) -> AttachRequest:
     """The request in the environment of a process that `run_command` started."""
     return msgspec.json.decode(text, type=AttachRequest)
@@ -144,7 +166,7 @@ def attached(*, budget_s: float | None = None, cache: CacheState = "cold", after
             run=scratch, scratch=scratch, command="loaderprobe.attached()", budget_s=budget_s, cache=cache,
             after_steps=after_steps,
         )  # fmt: skip
-        attachment = Attachment(request, lambda text: None, keep_found)
+        attachment = attachment_of(request, lambda text: None, keep_found)
         detach = attach(attachment)
         try:
             yield found

@@ -7,21 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loaderprobe.analyze.verdict.rates import segment_seconds, segments_of
-from loaderprobe.analyze.verdict.rounds import next_round as standard_rounds
-from loaderprobe.analyze.verdict.validity import base_mode
-from loaderprobe.api.diagnose import Diagnosis, compute_of, judge_loader
 from loaderprobe.api.gathering import KIND, WORTH_A_WORD, Gathering, meeting_s, processes_of_ranks
 from loaderprobe.api.seen_loaders import Seen
-from loaderprobe.api.user_loader import Asked, Deadline, measure_loader
+from loaderprobe.api.user_loader import Asked, Deadline, DeadlineInStep, measure_with_step
 from loaderprobe.errors import LostRank
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.in_step import Meeting, SessionInStep, TakeOver
 from loaderprobe.measure.session import OnStage, Parts
 from loaderprobe.measure.turns import Turns
-from loaderprobe.protocols import Crew
-from loaderprobe.records.diagnosis import AttachRequest
-from loaderprobe.records.measurement import Measurement
+from loaderprobe.protocols import Crew, Judging
+from loaderprobe.records.diagnosis import AttachRequest, OwnMeasured
+from loaderprobe.records.measurement import Measurement, base_mode, segment_seconds, segments_of
 from loaderprobe.records.note import Note
 from loaderprobe.records.ranks import Apart, ApartCode, RankMeasurement, RankOffer
 from loaderprobe.store.codec import encode, write_atomically
@@ -35,24 +31,11 @@ RANKS = "ranks"
 """Of the directory of a run: what each rank measured."""
 
 
-class DeadlineInStep(Deadline):
-    """Raises while this rank prepares. Once the loops are taken over, rank 0 decides for all when time is over."""
-
-    def __init__(self, budget_s: float | None, begun: Callable[[], bool]) -> None:
-        super().__init__(budget_s)
-        self._begun = begun
-
-    def check(self) -> None:
-        """Raise OutOfTimeError when it is too late for this rank alone."""
-        if not self._begun():
-            super().check()
-
-
 class Ranks:
     """This rank's part: it offers its loader, agrees on the step, and measures in step with the others."""
 
-    def __init__(self, joined: Joined) -> None:
-        self._joined = joined
+    def __init__(self, joined: Joined, judging: Judging) -> None:
+        self._joined, self._judging = joined, judging
         self._taking_over = TakeOver(joined.store, joined.rank, joined.size, SystemClock())
         self._offer: RankOffer | None = None
         self._crew: Crew | None = None
@@ -119,11 +102,11 @@ class Ranks:
         self._meeting.turns = Turns(measure, self._meeting)
         return self._meeting.turns
 
-    def judge(
+    def measure(
         self, seen: Seen, step: Callable[[Any], None], turns: Turns, request: AttachRequest, budget_s: float,
         on_stage: OnStage,
-    ) -> Diagnosis | None:  # fmt: skip
-        """Measure in step with the others. The verdict on all, on rank 0; None on the others."""
+    ) -> OwnMeasured | None:  # fmt: skip
+        """Measure in step with the others. What all measured, on rank 0; None on the others."""
         meeting, gathering = self._meeting, self._gathering
         assert meeting is not None and gathering is not None
 
@@ -132,6 +115,7 @@ class Ranks:
             return SessionInStep(turns=turns, period=seen.period, meeting=meeting, parts=seeing, **given)
 
         asked = Asked(
+            judging=self._judging,
             cache=request.cache,
             budget_s=budget_s,
             next_round=gathering.next_round,
@@ -140,12 +124,14 @@ class Ranks:
             deadline=lambda budget: self._deadline(budget, meeting),
             joined=self._as_one,
         )
-        if not self.leads:
-            measure_loader(seen.known.to_measure(), compute_of(step), asked, on_stage)
-            return None
-        found = judge_loader(seen.known.to_measure(), step, asked, on_stage, command=request.command)
-        keep_ranks(gathering.seen, Path(request.run))
-        return replace(found, notes=(*self._notes(found, gathering.seen), *found.notes))
+        found = measure_with_step(seen.known.to_measure(), step, asked, on_stage)
+        return found if self.leads else None
+
+    def kept(self, measured: Measurement, run: str) -> tuple[Note, ...]:
+        """Write what each rank measured into the directory of a run; the notes on what all measured."""
+        assert self._gathering is not None
+        keep_ranks(self._gathering.seen, Path(run))
+        return self._notes(measured, self._gathering.seen)
 
     @property
     def _together(self) -> Crew:
@@ -159,7 +145,7 @@ class Ranks:
         crew = GlooCrew(self._joined)
         self._ranks_here = processes_of_ranks(crew)
         self._meeting_s = meeting_s(crew, SystemClock())
-        self._crew, self._meeting, self._gathering = crew, Meeting(crew), Gathering(crew, standard_rounds)
+        self._crew, self._meeting, self._gathering = crew, Meeting(crew), Gathering(crew, self._judging)
 
     def _deadline(self, budget_s: float | None, meeting: Meeting) -> Deadline:
         deadline = DeadlineInStep(budget_s, lambda: meeting.begun)
@@ -180,9 +166,8 @@ class Ranks:
         found = gathering.together()
         return replace(found, notes=(*found.notes, *(each for each in measured.notes if each not in found.notes)))
 
-    def _notes(self, found: Diagnosis, seen: Sequence[RankMeasurement]) -> tuple[Note, ...]:
+    def _notes(self, measured: Measurement, seen: Sequence[RankMeasurement]) -> tuple[Note, ...]:
         """What the rates are; and the time of meeting after each step, where that is worth a word."""
-        measured = found.measurement
         trained = segments_of(measured, base_mode(measured), "training")
         step_s = sum(map(segment_seconds, trained)) / sum(each.steps for each in trained)
         hosts = len({each.host for each in seen})
@@ -201,12 +186,12 @@ class Ranks:
             return
 
 
-def ranks_here() -> Ranks | None:
+def ranks_here(judging: Judging) -> Ranks | None:
     """None for a process that has joined no other through torch.distributed."""
     from loaderprobe.loaders.ranks import joined_ranks
 
     joined = joined_ranks()
-    return None if joined is None else Ranks(joined)
+    return None if joined is None else Ranks(joined, judging)
 
 
 def offer_of(seen: Seen) -> RankOffer:

@@ -13,7 +13,6 @@ from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
-from loaderprobe.api.child import forkserver
 from loaderprobe.errors import (
     EXIT_DONE,
     EXIT_INTERRUPTED,
@@ -23,6 +22,7 @@ from loaderprobe.errors import (
     MissingPart,
 )
 from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.runner import ForkServer
 from loaderprobe.measure.seat import Lead, Seat, check_crowd, check_room
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.ranks import Launched, Node, SeatSeen
@@ -114,7 +114,7 @@ def leads(here: Launched, measure: Callable[[Lead], int]) -> int:
     return code
 
 
-def follows(here: Launched) -> int:
+def follows(here: Launched, forkserver: Callable[[], ForkServer]) -> int:
     """The part of any other rank; returns the exit code. Raises LostRank when rank 0 has gone."""
     seat = comes(here)
     with forkserver() as server:

@@ -10,6 +10,7 @@ from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.runner import Order
 from loaderprobe.measure.session import UNSEEN, OnStage, Parts
 from loaderprobe.measure.studies import EpochsStudy, PrefilledStudy, in_epochs
+from loaderprobe.protocols import Judging
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.studies import EpochsMeasured, Prefilled
 from loaderprobe.system.device import locate
@@ -17,11 +18,11 @@ from loaderprobe.system.limits import file_memory_bytes
 from loaderprobe.system.pagecache import LinuxPageCache
 
 
-def study(order: Order, scratch: Path, on_stage: OnStage) -> Prefilled | EpochsMeasured:
+def study(order: Order, scratch: Path, on_stage: OnStage, judging: Judging) -> Prefilled | EpochsMeasured:
     """Measure what the order asks for beside the verdict."""
     with ExitStack() as stack:
         if order.study == "prefilled":
-            parts = _parts(order, order.files, scratch, stack)
+            parts = _parts(order, order.files, scratch, stack, judging)
             return PrefilledStudy(order.config, order.files, parts, on_stage).run()
         everything = order.files.absolute(0, order.files.count)
         cache = LinuxPageCache()
@@ -33,7 +34,7 @@ def study(order: Order, scratch: Path, on_stage: OnStage) -> Prefilled | EpochsM
             config=order.config,
             files=order.files,
             order=served,
-            parts=_parts(order, served, scratch, stack),
+            parts=_parts(order, served, scratch, stack, judging),
             epochs=order.epochs,
             resident_before=resident,
             memory=file_memory_bytes,
@@ -41,11 +42,11 @@ def study(order: Order, scratch: Path, on_stage: OnStage) -> Prefilled | EpochsM
         ).run()
 
 
-def _parts(order: Order, files: FileSet, scratch: Path, stack: ExitStack) -> Parts:
+def _parts(order: Order, files: FileSet, scratch: Path, stack: ExitStack, judging: Judging) -> Parts:
     """Its loader serves `files`, and ends with the stack."""
     clock = SystemClock()
     # Workers start before the device does: a process that has used CUDA cannot fork.
     loader = stack.enter_context(make_loader(order.config, files, scratch))
     compute = make_compute(order.config, clock)
     location = locate(Path(order.files.root))
-    return join_parts(loader, compute, clock, LinuxPageCache(), location, lambda: UNSEEN)
+    return join_parts(loader, compute, clock, LinuxPageCache(), location, lambda: UNSEEN, judging)

@@ -9,19 +9,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.verdict.rounds import further_round
 from loaderprobe.api.ceilings import Ceilings
 from loaderprobe.api.child import forkserver
 from loaderprobe.api.generate import RESOLUTIONS
 from loaderprobe.api.load import Run
 from loaderprobe.api.page import save_report
+from loaderprobe.api.policy import JUDGING
 from loaderprobe.api.report import judge_run
 from loaderprobe.api.seats import complete, most_ranks
 from loaderprobe.api.stored import open_to_resume
-from loaderprobe.api.sweep_request import check_seconds, request_of, start_sweep
+from loaderprobe.api.sweep_request import check_request, check_seconds, request_of, start_sweep
 from loaderprobe.api.values import PathLike, heard_as, unheard
-from loaderprobe.errors import BadValue
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.runner import Order, run_configuration, run_order
 from loaderprobe.measure.seat import Lead
@@ -84,6 +82,7 @@ def sweep(
     """
     options = {name: value for name, value in locals().items() if name != "progress"}
     request = request_of(**options, command=(written(options),))
+    check_request(request)
     heard = progress or unheard
     return _measured(start_sweep(request, processes=max(1, round(cores_available())), on_data=heard), heard)
 
@@ -138,14 +137,6 @@ def heard_of(run: RunDirectory, heard: OnStage, done: set[str]) -> None:
     heard(f"{len(done)}/{len(keys)} measured", len(done), len(keys))
 
 
-def is_open(measured: Measurement) -> bool:
-    """True where no cause can be named yet."""
-    try:
-        return verdict(measured).bound.cause == "inconclusive"
-    except BadValue:
-        return True  # no complete round
-
-
 def plan(run: RunDirectory) -> SweepPlan:
     """What a sweep of the run would measure now, and how long that takes."""
     return plan_sweep(run.record.spec, pending(run), plan_studies(run))
@@ -157,31 +148,21 @@ def measure(run: RunDirectory, on_progress: OnProgress, lead: Lead | None = None
     `lead` has the other processes that a launcher started: they take part where a configuration has several ranks.
     """
 
-    ceilings, clock = Ceilings(run=run), SystemClock()
+    ceilings, clock = Ceilings(run=run, judging=JUDGING), SystemClock()
     begin_ns = clock.now_ns()
 
     def run_one(order: Order, *, clock: Clock, **options: Any) -> Measurement | RunFailure:
         run_order_of = lead.measure if lead and order.config.ranks > 1 else run_configuration
-        result = run_order_of(order, clock=clock, start=server.start, **options)
-        if isinstance(result, Measurement):
-            # Kept before anything else can be interrupted.
-            run.save(result)
-            ceilings.after(order, result)
-        return result
+        return run_order_of(order, clock=clock, start=server.start, **options)
 
     with run.lock(), forkserver() as server:
-        run_sweep(run, clock=clock, on_progress=on_progress, run_one=run_one, next_round=further_round, is_open=is_open)
+        run_sweep(
+            run, clock=clock, on_progress=on_progress, run_one=run_one, next_round=JUDGING.further_round,
+            is_open=JUDGING.is_open, on_kept=ceilings.after,
+        )  # fmt: skip
         budget_s, spent_s = run.record.spec.budget_s, (clock.now_ns() - begin_ns) / 1e9
         ceilings.name_kinds(None if budget_s is None else budget_s - spent_s)
         spent_s = (clock.now_ns() - begin_ns) / 1e9
         left_s = None if budget_s is None else budget_s - spent_s
         run_one = partial(run_order, start=server.start)
-        study_all(run, clock=clock, run_one=run_one, rate=training_rate, on_progress=on_progress, left_s=left_s)
-
-
-def training_rate(measured: Measurement) -> float | None:
-    """Images/s of training as the verdict has it; None without a complete round."""
-    try:
-        return verdict(measured).images_per_s.value
-    except BadValue:
-        return None
+        study_all(run, clock=clock, run_one=run_one, rate=JUDGING.images_per_s, on_progress=on_progress, left_s=left_s)

@@ -242,8 +242,7 @@ def check_request(request: SweepRequest, nodes: Sequence[Node] | None = None) ->
 
 
 def start_sweep(request: SweepRequest, *, processes: int, on_data: OnStage, lead: Lead | None = None) -> RunDirectory:
-    """Check the request, prepare the data and make the run directory. `lead` has the processes of a launcher."""
-    check_request(request, lead.nodes if lead else None)
+    """Prepare the data of a checked request and make the run directory. `lead` has the processes of a launcher."""
     files = _file_sets(request, processes, on_data)
     configs = tuple(
         RunConfig(

@@ -15,12 +15,13 @@ from loaderprobe.analyze.tune.workers_rows import limit_of, rate_of, rows_of
 from loaderprobe.analyze.tune.workers_visit import first_round, later_round, visit_of
 from loaderprobe.analyze.verdict.validity import as_found, files_were
 from loaderprobe.api.assembly import check_parts, make_compute
-from loaderprobe.api.diagnose import check_asked, compute_of
+from loaderprobe.api.diagnose import check_asked
 from loaderprobe.api.documented import Documented
 from loaderprobe.api.image_data import image_files, loader_of_images
 from loaderprobe.api.origin import origin_now
+from loaderprobe.api.policy import JUDGING
 from loaderprobe.api.sweep_request import compute_names, compute_specs, parse_cache
-from loaderprobe.api.user_loader import OVERRUN_S, OVERRUN_TIMES, Asked, Deadline, measure_loader
+from loaderprobe.api.user_loader import OVERRUN_S, OVERRUN_TIMES, Asked, Deadline, compute_of, measure_loader
 from loaderprobe.api.values import unheard
 from loaderprobe.errors import BadValue, DeadWorker, LoaderprobeError, NoSpace
 from loaderprobe.measure.clock import SystemClock
@@ -169,7 +170,7 @@ def measure_setting(
     if copy is None:
         return None
     asked = Asked(
-        cache=cache, budget_s=min(LONGEST_S, max(SHORTEST_S, budget_s)), rounds=1, seed=planned.turn,
+        judging=JUDGING, cache=cache, budget_s=min(LONGEST_S, max(SHORTEST_S, budget_s)), rounds=1, seed=planned.turn,
         next_round=later_round if planned.turn else first_round, ceiling=False,
         deadline=lambda visit_s: Deadline(max(visit_s or 0.0, (MOST_OF_REST * left_s - OVERRUN_S) / OVERRUN_TIMES)),
     )  # fmt: skip

@@ -9,9 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.verdict.rounds import next_round as standard_rounds
-from loaderprobe.analyze.verdict.speedups import judged_activity
 from loaderprobe.api.assembly import join_parts
 from loaderprobe.api.ceilings import CEILING_S, ceiling_of
 from loaderprobe.batches import length_of
@@ -21,14 +18,14 @@ from loaderprobe.measure.further import enough_said
 from loaderprobe.measure.learning import Learned, Learning
 from loaderprobe.measure.session import OnStage, Parts, Recorder, Session
 from loaderprobe.measure.turns import GivenUp
-from loaderprobe.protocols import ComputeArguments, MakeCompute, NextRound, PageCache
+from loaderprobe.protocols import Compute, ComputeArguments, Judging, MakeCompute, NextRound, PageCache
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig, with_options
+from loaderprobe.records.diagnosis import DataFound, OwnMeasured
 from loaderprobe.records.environment import StorageLocation
-from loaderprobe.records.files import LoaderFiles, UnknownFiles, content_hash
-from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.files import LoaderFiles, PartFiles, UnknownFiles, content_hash
+from loaderprobe.records.measurement import Measurement, judged_activity
 from loaderprobe.records.note import Note
-from loaderprobe.render.note_words import note_words
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import LinuxPageCache
@@ -40,6 +37,8 @@ OVERRUN_TIMES = 2.0
 OVERRUN_S = 10.0
 # A batch that does not come at all, with workers.
 PATIENCE_S = 60.0
+# Folders above this depth may hold anything: no advice to read them whole.
+LEAST_DEPTH = 3
 ENDED = Note(code="script_ended")
 BROKEN_OFF = Note(code="broken_off")
 HIDDEN = StorageLocation(
@@ -51,12 +50,14 @@ HIDDEN = StorageLocation(
 class Asked:
     """How a loader is to be measured."""
 
+    judging: Judging
     cache: CacheState = "cold"
     budget_s: float | None
     thorough: bool = False
     rounds: int = 3
     seed: int = 0
-    next_round: NextRound = standard_rounds
+    next_round: NextRound | None = None
+    """Asked in place of the usual one."""
     session: Callable[..., Session] = Session
     """Makes what drives the measurement, of a session's fields."""
     ceiling: bool = True
@@ -107,6 +108,19 @@ class Deadline(SystemClock):
             raise self.error()
 
 
+class DeadlineInStep(Deadline):
+    """Raises while this rank prepares. Once the loops are taken over, rank 0 decides for all when time is over."""
+
+    def __init__(self, budget_s: float | None, begun: Callable[[], bool]) -> None:
+        super().__init__(budget_s)
+        self._begun = begun
+
+    def check(self) -> None:
+        """Raise OutOfTimeError when it is too late for this rank alone."""
+        if not self._begun():
+            super().check()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserMeasured:
     """What one loader does, the files that it reads (or why they are not known), and what its storage delivers."""
@@ -116,6 +130,45 @@ class UserMeasured:
     ceiling: StorageCeiling | None = None
     keeps_samples: bool = False
     """True when its data set did less work the second time."""
+
+
+def measure_with_step(loader: Any, step: Callable[[Any], Any] | None, asked: Asked, on_stage: OnStage) -> OwnMeasured:
+    """Measure a loader with the user's step, or with none. Raises what `measure_loader` raises."""
+    from loaderprobe.loaders.unwrap import unwrap
+
+    found = measure_loader(loader, compute_of(step), asked, on_stage)
+    return OwnMeasured(
+        config=found.measurement.config,
+        measurement=found.measurement,
+        data=data_found(unwrap(loader).loader, found.files),
+        with_step=step is not None,
+        ceiling=found.ceiling,
+    )
+
+
+def compute_of(step: Callable[[Any], Any] | None) -> MakeCompute:
+    """What makes a device of the user's step, or of none."""
+
+    def make(arguments: ComputeArguments) -> Compute:
+        from loaderprobe.compute.step import NoCompute, StepCompute
+
+        return NoCompute(arguments) if step is None else StepCompute(step, arguments)
+
+    return make
+
+
+def data_found(loader: Any, files: LoaderFiles) -> DataFound:
+    """What is known of a whole data set, from what was learned of the files of some batches."""
+    samples = length_of(loader.dataset)
+    if isinstance(files, UnknownFiles):
+        return DataFound(hidden=files, samples=samples, size_bytes=None, root="")
+    if isinstance(files, PartFiles):
+        # Files that are opened only later are not among them.
+        return DataFound(hidden=None, samples=samples, size_bytes=None, root="")
+    size = None if samples is None else files.total_bytes / files.count * samples
+    root = Path(os.path.commonpath([Path(path).parent for batch in files.paths for path in batch]))
+    place = str(root) if len(root.parts) >= LEAST_DEPTH else ""
+    return DataFound(hidden=None, samples=samples, size_bytes=size, root=place)
 
 
 def measure_loader(
@@ -132,7 +185,7 @@ def measure_loader(
     given = loader if isinstance(loader, Unwrapped) else unwrap(loader)
     with shared_state_kept(given.loader) as state:
         for note in state.notes:
-            on_stage(note_words(note), 0, 0)
+            on_stage(asked.judging.words.note(note), 0, 0)
         while True:
             try:
                 found = _measure(given, compute, asked, on_stage, cache or LinuxPageCache())
@@ -159,7 +212,9 @@ def _measure(given: Any, compute: MakeCompute, asked: Asked, on_stage: OnStage, 
                 config = _config(own, loader, asked, learned)
                 device = compute(ComputeArguments(spec=config.compute, loader=config.loader, clock=limit))
                 location = _location(learned.files)
-                parts = join_parts(own, device, SystemClock(), cache, location, looking.samples, asked.next_round)
+                parts = join_parts(
+                    own, device, SystemClock(), cache, location, looking.samples, asked.judging, asked.next_round
+                )
                 session = _session(config, parts, asked, on_stage, learned)
                 wanted = asked.ceiling and session.parts.location.counts_reads and asked.cache == "cold"
                 ceiling_s = CEILING_S if wanted else 0.0
@@ -177,7 +232,7 @@ def _measure(given: Any, compute: MakeCompute, asked: Asked, on_stage: OnStage, 
     wanted = wanted and ENDED not in measured.notes
     if wanted:
         on_stage("what the storage delivers", 0, 0)
-    ceiling = ceiling_of(measured, learned.files, cache) if wanted else None
+    ceiling = ceiling_of(measured, learned.files, cache, asked.judging) if wanted else None
     return UserMeasured(
         measurement=replace(measured, notes=_with_budget(measured, ceiling, session, asked)),
         files=learned.files,
@@ -190,18 +245,13 @@ def _with_budget(
     measured: Measurement, ceiling: StorageCeiling | None, session: Session, asked: Asked
 ) -> tuple[Note, ...]:
     """The notes; where the budget ended the session while the verdict is open, with the budget that it would take."""
-    if session.more_s is None or not session.budget_s or asked.budget_s is None or not _is_open(measured, ceiling):
+    if session.more_s is None or not session.budget_s or asked.budget_s is None:
+        return measured.notes
+    if not asked.judging.is_unsure(measured, ceiling):
         return measured.notes
     # Learning and the storage alone take their shares of a larger budget, too.
     enough_s = asked.budget_s * (1 + session.more_s / session.budget_s)
     return enough_said(measured.notes, enough_s, session.enough_rounds)
-
-
-def _is_open(measured: Measurement, ceiling: StorageCeiling | None) -> bool:
-    try:
-        return verdict(measured, ceiling).bound.cause in ("inconclusive", "either")
-    except BadValue:
-        return True  # no complete round
 
 
 def _threads(own: Any, loader: Any) -> list[tuple[int, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -10,7 +11,6 @@ from loaderprobe.protocols import BatchSizeProber, Clock
 from loaderprobe.records.batch_size import BatchSizeProbe
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.unavailable import Unavailable
-from loaderprobe.render.unavailable_words import unavailable_words
 from loaderprobe.samplers.host import CoresSampler
 from loaderprobe.samplers.nvml import NvmlSampler
 from loaderprobe.samplers.recorded import PERIOD_S, SamplerThread
@@ -51,15 +51,15 @@ class Meter:
 class WithReadings:
     """A prober for a strategy that cannot do without utilization. Raises MissingPart where it is not read."""
 
-    def __init__(self, prober: BatchSizeProber) -> None:
-        self._prober = prober
+    def __init__(self, prober: BatchSizeProber, words: Callable[[Unavailable], str]) -> None:
+        self._prober, self._words = prober, words
 
     def probe(self, batch_size: int) -> BatchSizeProbe:
         """The same probe."""
         found = self._prober.probe(batch_size)
         if found.fits and found.utilization is None:
             why = found.unavailable.get("utilization")
-            reason = f": {unavailable_words(why)}" if why else ""
+            reason = f": {self._words(why)}" if why else ""
             raise MissingPart(
                 f"gpu-usage needs the utilization of the device{reason}", hint="use --strategy throughput"
             )

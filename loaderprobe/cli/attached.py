@@ -32,11 +32,10 @@ def attach_by_environment() -> None:
 
 
 def _measure(request: AttachRequest) -> None:
-    from loaderprobe.api.attachment import Attachment
-    from loaderprobe.api.run import keep, keep_seen
+    from loaderprobe.api.run import attachment_of, keep, keep_seen
     from loaderprobe.loaders.attached import attach
 
-    attachment = Attachment(request, _say, lambda found: keep(found, request), _number("WORLD_SIZE", 1))
+    attachment = attachment_of(request, _say, lambda found: keep(found, request), _number("WORLD_SIZE", 1))
     attach(attachment)
 
     def end() -> None:
@@ -52,7 +51,7 @@ def _watch(request: AttachRequest) -> None:
         return
     from loaderprobe.api.loop_turns import claimed
     from loaderprobe.api.run import keep, keep_raw, keep_seen
-    from loaderprobe.api.watch import Watcher
+    from loaderprobe.api.watch import watch_of, watcher_of
     from loaderprobe.loaders.attached import attach
 
     claim: list[bool] = []
@@ -63,14 +62,14 @@ def _watch(request: AttachRequest) -> None:
             claim.append(claimed(Path(request.scratch)))
         return claim[0]
 
-    watcher = Watcher(request, _say, lambda found: keep_raw(found, request) if first() else None)
+    watcher = watcher_of(request, _say, lambda found: keep_raw(found, request) if first() else None)
     detach = attach(watcher)
 
     def end() -> None:
         detach()
         found, seen = watcher.result(), watcher.record()
         if found is not None and first():
-            keep(found, request)
+            keep(watch_of(found), request)
         elif found is not None:
             seen = replace(seen, why_not="another_process")
         keep_seen(with_error(seen), request)

@@ -60,13 +60,14 @@ def in_ranks_here(ranks: int, arguments: Sequence[str]) -> int:
 
 def in_seat(here: Launched, lead_by: Callable[[Lead], int]) -> int:
     """The part of one process of a launcher. Rank 0 leads the others, and prints; returns the exit code."""
+    from loaderprobe.api.child import forkserver
     from loaderprobe.api.seats import follows, leads, recorded
 
     def part() -> int:
         if here.rank == 0:
             return leads(here, lead_by)
         try:
-            return follows(here)
+            return follows(here, forkserver)
         except KeyboardInterrupt:  # rank 0 says so for all
             return EXIT_INTERRUPTED
 

@@ -23,14 +23,13 @@ from loaderprobe.measure.segments import (
     train,
     train_resident,
 )
-from loaderprobe.protocols import Clock, Compute, Files, Loader, NextRound, PageCache, Profiling, Switched
+from loaderprobe.protocols import Clock, Compute, Files, Loader, NextRound, PageCache, Profiling, Round, Switched
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.files import PartFiles
 from loaderprobe.records.measurement import (
     NO_STEP,
     Access,
-    Activity,
     Alternative,
     ComputeInfo,
     FirstLap,
@@ -49,7 +48,6 @@ from loaderprobe.records.unavailable import CounterCode, Unavailable
 
 # What a session measures with.
 
-Round = tuple[tuple[Mode, Activity], ...]
 Deciding = Callable[[Measurement, Round], Round]
 UNSEEN = Missing(name="waits", reason=Unavailable(code="workers_not_sampled"))
 

@@ -91,6 +91,8 @@ class Progress:
 
 OnProgress = Callable[[Progress], None]
 Run = Callable[..., Measurement | RunFailure]
+Kept = Callable[[Order, Measurement], None]
+"""Hears of each measurement that was kept."""
 
 
 def pending(run: RunDirectory) -> list[RunConfig]:
@@ -100,9 +102,9 @@ def pending(run: RunDirectory) -> list[RunConfig]:
 
 def sweep(
     run: RunDirectory, *, clock: Clock, on_progress: OnProgress, run_one: Run, next_round: NextRound,
-    is_open: Callable[[Measurement], bool],
+    is_open: Callable[[Measurement], bool], on_kept: Kept = lambda order, measured: None,
 ) -> None:  # fmt: skip
-    """Measure the pending configurations of `run`, and store each result at once.
+    """Measure the pending configurations of `run`, and store each result at once; `on_kept` hears of it then.
 
     The budget is divided evenly over the remaining configurations, so after a slow one the later ones get
     shorter segments. Configurations that have not begun when it is spent stay pending. Without a budget the
@@ -119,6 +121,7 @@ def sweep(
         run_one=run_one,
         next_round=next_round,
         is_open=is_open,
+        on_kept=on_kept,
     )
     if going.measure_each():
         going.spend_the_rest()
@@ -143,6 +146,7 @@ class _Sweep:
     run_one: Run
     next_round: NextRound
     is_open: Callable[[Measurement], bool]
+    on_kept: Kept
 
     @property
     def spec(self) -> SweepSpec:
@@ -174,7 +178,9 @@ class _Sweep:
                 self._report(index, event, done / len(self.todo), (len(self.todo) - done) * usual_s)
 
             report(Event(stage="start"))
-            self.run.save(self._measured(config, budget_s, report))
+            found = self._measured(config, budget_s, report)
+            if isinstance(found, RunFailure):
+                self.run.save(found)
         return True
 
     def spend_the_rest(self) -> None:
@@ -215,15 +221,13 @@ class _Sweep:
 
         earlier = further.measured
         found = self._measured(earlier.config, budget_s, report, earlier)
-        if isinstance(found, RunFailure) or len(found.segments) <= len(earlier.segments):
-            return False
-        self.run.save(found)
-        return True
+        return isinstance(found, Measurement) and len(found.segments) > len(earlier.segments)
 
     def _measured(
         self, config: RunConfig, budget_s: float | None, report: Callable[[Event], None],
         earlier: Measurement | None = None,
     ) -> Measurement | RunFailure:  # fmt: skip
+        """A measurement is kept before anything else can be interrupted."""
         try:
             files = self.run.files(config.data)
         except DamagedRun as error:
@@ -239,6 +243,9 @@ class _Sweep:
         left_s = None if self.spec.budget_s is None else self.spec.budget_s - self.spent_s + GRACE_S
         limit_s = self.spec.time_limit_s if left_s is None else min(self.spec.time_limit_s, left_s)
         found = self.run_one(order, clock=self.clock, time_limit_s=limit_s, on_event=report)
+        if isinstance(found, Measurement):
+            self.run.save(found)
+            self.on_kept(order, found)
         return named_limit(found, by_budget=limit_s < self.spec.time_limit_s)
 
     def _report(self, index: int, event: Event, share: float, left_s: float) -> None:

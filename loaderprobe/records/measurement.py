@@ -548,3 +548,30 @@ class RunFailure:
     """Of several ranks, the one in which it began; None where that is not known, and for one."""
     host: str = ""
     """Of that rank."""
+
+
+# What both measuring and judging ask of the segments.
+
+
+def base_mode(measurement: Measurement) -> Mode:
+    """The mode that is the configuration as asked."""
+    return "warm" if measurement.config.cache == "warm" else "baseline"
+
+
+def judged_activity(measurement: Measurement) -> Activity:
+    """What the verdict is on: training or, without a step, the loader alone."""
+    return "loader_only" if measurement.compute.name == NO_STEP else "training"
+
+
+def segments_of(
+    measurement: Measurement, mode: Mode, activity: Activity, *, without: int | None = None
+) -> list[Segment]:
+    """The segments of one mode and activity, by round: all ranks take input, but for the one in `without`."""
+    wanted = (mode, activity, without)
+    found = [s for s in measurement.segments if (s.mode, s.activity, s.without) == wanted and s.steps > 0]
+    return sorted(found, key=lambda segment: segment.round)
+
+
+def segment_seconds(segment: Segment) -> float:
+    """Whole iterations, from the first `next()` to the release of the last batch."""
+    return (segment.closed_ns - segment.begin_ns[0]) / 1e9

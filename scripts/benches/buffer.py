@@ -19,6 +19,7 @@ from pathlib import Path
 
 from loaderprobe.analyze.verdict.rates import segment_rate
 from loaderprobe.api.assembly import join_parts, make_compute, make_loader
+from loaderprobe.api.policy import JUDGING
 from loaderprobe.datasets.folder import generated_set
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.session import UNSEEN
@@ -88,7 +89,7 @@ def measured(files: FileSet, loader_spec: LoaderSpec, cache: CacheState, scratch
     clock = SystemClock()
     with make_loader(config, files, scratch) as loader:
         compute, location = make_compute(config, clock), locate(files.folder)
-        parts = join_parts(loader, compute, clock, LinuxPageCache(), location, lambda: UNSEEN)
+        parts = join_parts(loader, compute, clock, LinuxPageCache(), location, lambda: UNSEEN, JUDGING)
         study = PrefilledStudy(config, files, parts, lambda *_: None, steps=ITERATIONS[-1], seconds=60.0)
         return study.run()
 

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from loaderprobe.analyze.caches import lru_hits, pinned_hits
 from loaderprobe.analyze.epochs import epochs_of
+from loaderprobe.api.policy import JUDGING
 from loaderprobe.api.study_child import study
 from loaderprobe.datasets.folder import generated_set
 from loaderprobe.measure.runner import Order
@@ -87,7 +88,7 @@ def measured(files: FileSet, workers: int, epochs: int) -> EpochsMeasured:
     )
     order = Order(config=config, files=files, budget_s=None, begin_ns=0, study="epochs", epochs=epochs)
     with tempfile.TemporaryDirectory(prefix="loaderprobe-epochs-") as scratch:
-        found = study(order, Path(scratch), lambda *_: None)
+        found = study(order, Path(scratch), lambda *_: None, JUDGING)
     assert isinstance(found, EpochsMeasured)
     return found
 

@@ -24,6 +24,7 @@ from typing import Literal
 from torch.utils.data import DataLoader
 
 from loaderprobe.api.bandwidth import bandwidth
+from loaderprobe.api.policy import JUDGING
 from loaderprobe.api.user_loader import Asked, measure_loader
 from loaderprobe.measure import learning
 from loaderprobe.protocols import ComputeArguments
@@ -117,7 +118,13 @@ def measure_visit(name: str, visit: int, folder: Path, out: Path) -> None:
     for workers in worker_counts():
         rounds = Rounds()
         loader = DataLoader(Photographs(folder, "plain"), batch_size=BATCH_SIZE, shuffle=True, num_workers=workers)
-        asked = Asked(cache="warm" if disk.kind == "warm" else "cold", budget_s=None, rounds=ROUNDS, next_round=rounds)
+        asked = Asked(
+            judging=JUDGING,
+            cache="warm" if disk.kind == "warm" else "cold",
+            budget_s=None,
+            rounds=ROUNDS,
+            next_round=rounds,
+        )
         seen = measure_loader(loader, rounds.rack, asked, lambda *_: None)
         if isinstance(seen.files, UnknownFiles):
             raise SystemExit(f"{name}, {workers} workers: {seen.files.code}")

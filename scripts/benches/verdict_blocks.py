@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
 
 from loaderprobe.analyze.verdict.rounds import next_round
+from loaderprobe.api.policy import JUDGING
 from loaderprobe.api.user_loader import Asked, measure_loader
 from loaderprobe.measure import session
 from loaderprobe.records.files import UnknownFiles
@@ -135,7 +136,7 @@ def measure_block(block: Block, folder: Path, out: Path, truth_rounds: int, neig
             set_paused(neighbour, truth)
 
     director = Director(block.accelerators, truth_rounds, next_round, on_round)
-    asked = Asked(cache="warm" if block.disk == "warm" else "cold", budget_s=None, next_round=director)
+    asked = Asked(judging=JUDGING, cache="warm" if block.disk == "warm" else "cold", budget_s=None, next_round=director)
     found = measure_loader(loader, director.rack, asked, lambda *_: None)
     if isinstance(found.files, UnknownFiles):
         raise SystemExit(f"{block.name}: {found.files.code}")

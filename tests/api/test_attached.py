@@ -12,8 +12,9 @@ import torch
 from torch.utils.data import DataLoader
 
 import loaderprobe
-from loaderprobe.api.attachment import Attachment, Finished
+from loaderprobe.api.attachment import Finished
 from loaderprobe.api.diagnose import Diagnosis
+from loaderprobe.api.run import attachment_of
 from loaderprobe.loaders.attached import attach
 from loaderprobe.records.diagnosis import AttachRequest
 from tests.examples.training import SCHEDULED, STEP_S, WAYS, Training
@@ -122,7 +123,7 @@ def test_a_long_end_of_an_epoch_is_said(tmp_path: Path) -> None:
     """How long it took, and that it counts towards the budget; the verdict has a note of it, too."""
     clock, said, kept = Slow(), list[str](), list[Diagnosis]()
     request = AttachRequest(run=str(tmp_path), scratch=str(tmp_path), command="train.py", budget_s=BUDGET_S)
-    attachment = Attachment(request, said.append, kept.append, clock=clock)
+    attachment = attachment_of(request, said.append, kept.append, clock=clock)
     training = Training(tmp_path)
     sampled: list[float] = []
 
@@ -153,7 +154,7 @@ def test_a_pause_makes_void_what_was_timed(tmp_path: Path) -> None:
     """Also in the middle of an epoch, between two batches of one loop."""
     clock, kept = Slow(), list[Diagnosis]()
     request = AttachRequest(run=str(tmp_path), scratch=str(tmp_path), command="train.py", budget_s=BUDGET_S)
-    attachment = Attachment(request, lambda text: None, kept.append, clock=clock)
+    attachment = attachment_of(request, lambda text: None, kept.append, clock=clock)
     training, why = Training(tmp_path), list[str]()
     detach = attach(attachment)
     try:
@@ -231,7 +232,7 @@ def test_an_error_before_the_first_batch_leaves_the_script_alone(
     def broken(*given: Any, **named: Any) -> None:
         raise ZeroDivisionError("planted here")
 
-    monkeypatch.setattr("loaderprobe.api.loop_turns.judge_loader", broken)
+    monkeypatch.setattr("loaderprobe.api.loop_turns.measure_with_step", broken)
     with pytest.raises(KeyError, match="planted"), loaderprobe.attached(budget_s=BUDGET_S) as found:
         WAYS["raises"](Training(tmp_path))
     assert "ZeroDivisionError: planted here" in found.reason

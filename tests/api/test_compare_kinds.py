@@ -11,9 +11,10 @@ import torch
 
 import loaderprobe
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.api.diagnose import DataSeen, conclude
+from loaderprobe.api.diagnose import conclude
 from loaderprobe.errors import BadValue, DamagedRun, NotComparable
 from loaderprobe.records.bandwidth import BandwidthReport
+from loaderprobe.records.diagnosis import DataFound
 from loaderprobe.records.layers import Milliseconds
 from loaderprobe.render.json import result_json
 from loaderprobe.testing import example_location
@@ -106,7 +107,7 @@ def test_measured_layers_have_their_steps(nets: tuple[loaderprobe.Layers, loader
 def diagnosed(path: Path, truth: Truth, **changes: Any) -> loaderprobe.Diagnosis:
     """What `run` would keep of a script's loader; kept in `path`."""
     raw = measured(truth, 2)
-    seen = DataSeen(hidden=None, size_bytes=1e9, root="")
+    seen = DataFound(hidden=None, size_bytes=1e9, root="")
     found = replace(conclude(raw, verdict(raw), seen, with_step=True, command="loaderprobe run"), **changes)
     found.save(path)
     return found

@@ -14,7 +14,9 @@ import pytest
 from rich.console import Console
 
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.api.diagnose import DataSeen, Diagnosis, conclude
+from loaderprobe.api.diagnose import Diagnosis, conclude
+from loaderprobe.api.user_loader import data_found
+from loaderprobe.records.diagnosis import DataFound
 from loaderprobe.records.files import BatchFiles, UnknownFiles, UnknownFilesCode
 from loaderprobe.records.verdict import Advice
 from tests.analyze.measured import measured
@@ -22,10 +24,10 @@ from tests.analyze.scripted import Truth
 from tests.examples.bandwidth import example_phase
 from tests.said import all_said, quoted
 
-SEEN = DataSeen(hidden=None, size_bytes=1e9, root="/data/photos/train")
+SEEN = DataFound(hidden=None, size_bytes=1e9, root="/data/photos/train")
 
 
-def _found(data: DataSeen = SEEN, with_step: bool = True, **changes: Any) -> Diagnosis:
+def _found(data: DataFound = SEEN, with_step: bool = True, **changes: Any) -> Diagnosis:
     """Of workers that mostly wait for a slow disk."""
     raw = replace(measured(Truth(bytes_per_s=20e6, cpu_s=0.0038, compute=900.0), 2), **changes)
     return conclude(raw, verdict(raw), data, with_step)
@@ -77,15 +79,15 @@ def test_it_is_data_that_json_can_hold() -> None:
 def test_unknown_files_are_a_note_with_its_reason(code: UnknownFilesCode, words: str) -> None:
     """They could not be made cold, so no figure of storage is measured."""
     hidden = UnknownFiles(code=code)
-    seen = DataSeen.of(_Loader(10), files=hidden)
-    assert (seen.hidden, seen.fits, seen.place(), seen.samples) == (hidden, False, None, 10)
+    seen = data_found(_Loader(10), files=hidden)
+    assert (seen.hidden, seen.size_bytes, seen.root, seen.samples) == (hidden, None, "", 10)
     note = f"{words}, so files were read as they were found, and speed-ups are estimated"
     assert note in all_said(_found(seen).notes) and note not in all_said(_found().notes)
 
 
 def test_a_set_in_memory_has_no_cold_files() -> None:
     """What is said of the setting, and why."""
-    found = _found(DataSeen.of(_Loader(10), files=UnknownFiles(code="none_read")))
+    found = _found(data_found(_Loader(10), files=UnknownFiles(code="none_read")))
     assert "no files read" in str(found) and "cold files" not in str(found)
     assert "samples read no files, so nothing was made cold or warm" in all_said(found.notes)
 
@@ -126,7 +128,7 @@ def test_it_shows_itself_in_a_notebook() -> None:
 
 def test_samples_are_called_so_everywhere() -> None:
     """In sentence, advice, evidence and notes, but not in what is to be typed."""
-    found = _found(DataSeen(hidden=None, size_bytes=1e9, root="/data/images"), images=False)
+    found = _found(DataFound(hidden=None, size_bytes=1e9, root="/data/images"), images=False)
     shown = f"{found}{found._repr_html_()}"
     assert "samples/s" in shown
     assert "image" not in shown.replace("/data/images", "")
@@ -140,7 +142,7 @@ def test_a_data_set_that_fits_in_memory_may_be_warm_later(monkeypatch: pytest.Mo
     note = next(note for note in all_said(found.notes) if "fits in memory" in note)
     assert "1.00 GB" in note
     assert f"{found.ceilings.loader_without_storage:.0f} images/s" in note
-    large = _found(DataSeen(hidden=None, size_bytes=1e10, root="/data/photos/train"))
+    large = _found(DataFound(hidden=None, size_bytes=1e10, root="/data/photos/train"))
     assert not any("memory" in note for note in all_said(large.notes))
     assert any("pin 14 % of the files in memory" in advice.sentence for advice in large.advice)
 
@@ -157,7 +159,7 @@ def test_what_is_read_ahead_in_vain_and_what_a_small_set_finds_is_said() -> None
     kind = truth.storage().ceiling
     assert kind is not None
     ceiling = replace(kind, phases=(replace(example_phase(2, 20e6), cache="cold"),))
-    seen = DataSeen(hidden=None, size_bytes=None, root="", samples=2000)
+    seen = DataFound(hidden=None, size_bytes=None, root="", samples=2000)
     notes = {
         note.code: note.facts for note in conclude(parts, verdict(parts, ceiling), seen, True, ceiling=ceiling).notes
     }
@@ -194,12 +196,12 @@ def test_no_advice_to_read_a_folder_that_may_hold_anything() -> None:
         paths=(("/data/a/1.raw",), ("/data/b/2.raw",)),
         file_bytes={"/data/a/1.raw": 1, "/data/b/2.raw": 1},
     )
-    assert DataSeen.of(_Loader(10), files).root == ""
+    assert data_found(_Loader(10), files).root == ""
     deep = replace(
         files, paths=(("/data/a/1.raw",), ("/data/a/2.raw",)), file_bytes={"/data/a/1.raw": 1, "/data/a/2.raw": 1}
     )
-    assert (DataSeen.of(_Loader(10), deep).root, DataSeen.of(_Loader(10), deep).size_bytes) == ("/data/a", 10)
-    shallow = _found(DataSeen(hidden=None, size_bytes=1e9, root=""))
+    assert (data_found(_Loader(10), deep).root, data_found(_Loader(10), deep).size_bytes) == ("/data/a", 10)
+    shallow = _found(DataFound(hidden=None, size_bytes=1e9, root=""))
     assert not any("find" in advice.command for advice in shallow.advice)
 
 

@@ -18,6 +18,7 @@ from loaderprobe.api import outside
 from loaderprobe.api.loop_turns import announce, claimed, others_that_train
 from loaderprobe.api.outside import LEAST_PASSES, Outside, Pauses
 from loaderprobe.api.seen_loaders import SeenLoaders
+from loaderprobe.render.attachment_words import no_loader_yet
 from loaderprobe.samplers import stacks
 from loaderprobe.samplers.stacks import CallTimes, Place, called, of_the_script, place_of, shared, stack_of
 from loaderprobe.testing import FakeClock
@@ -33,7 +34,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
 def made(tmp_path: Path) -> tuple[Outside, list[str], FakeClock]:
     said: list[str] = []
     clock = FakeClock()
-    return Outside(said.append, tmp_path, clock.now_ns), said, clock
+    return Outside(said.append, tmp_path, no_loader_yet, clock.now_ns), said, clock
 
 
 @pytest.mark.usefixtures("quiet")

@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 from loaderprobe.api.own_child import measure_own
 from loaderprobe.api.own_loader import named
+from loaderprobe.api.policy import JUDGING
 from loaderprobe.api.rank_diagnosis import concluded
 from loaderprobe.measure import in_step, learning, session
 from loaderprobe.measure.runner import Order
@@ -41,7 +42,7 @@ def measures(rank: int, port: int, scratch: Path) -> None:
         config=example_config(ranks=2), files=example_files(1), budget_s=0.5, begin_ns=0,
         own=named("tests.examples.own_ranks:make_loader"), place=place,
     )  # fmt: skip
-    found = measure_own(order, lambda *_: None)
+    found = measure_own(order, lambda *_: None, JUDGING)
     (scratch / f"rank-{rank}.json").write_bytes(encode("own-loader", found))
 
 

@@ -10,11 +10,12 @@ import pytest
 
 import loaderprobe
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.api.diagnose import DataSeen, conclude
+from loaderprobe.api.diagnose import conclude
 from loaderprobe.api.origin import origin_now
 from loaderprobe.api.watch import Watch
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
+from loaderprobe.records.diagnosis import DataFound
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.plan import PlanReason
 from loaderprobe.store.run_directory import RunDirectory
@@ -163,7 +164,7 @@ def test_a_plan_shows_itself(run: RunDirectory) -> None:
 def test_a_result_of_run_is_planned_from_its_directory_its_file_and_as_it_is(tmp_path: Path) -> None:
     """Its device, its files and its storage; the whole data set has the samples that it had."""
     raw = measured(Truth(bytes_per_s=20e6, compute=900.0), 2)
-    data = DataSeen(hidden=None, size_bytes=1e9, root="/data/photos", samples=10_000)
+    data = DataFound(hidden=None, size_bytes=1e9, root="/data/photos", samples=10_000)
     ceiling = StorageCeiling(data="", phases=(example_phase(2, 20e6),))
     found = replace(conclude(raw, verdict(raw), data, with_step=True), ceiling=ceiling)
     found.save(tmp_path / "found")

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 import torch
 
-from loaderprobe.api import child
 from loaderprobe.api.ceilings import Ceilings
+from loaderprobe.api.policy import JUDGING
 from loaderprobe.api.rank_child import cores_of
 from loaderprobe.compute.torch import _gpu_of
 from loaderprobe.errors import MissingPart
+from loaderprobe.measure import child
 from loaderprobe.records.ranks import Place
 from loaderprobe.system.limits import cores_available
 from loaderprobe.testing import FakeCrew, example_config
@@ -35,7 +36,7 @@ def test_one_node_measures_no_ceiling_of_several() -> None:
     """What it gets alone is less than all get together."""
     run: Any = None
     order: Any = SimpleNamespace(config=replace(example_config(), ranks=4, nodes=2))
-    Ceilings(run=run).after(order, order)
+    Ceilings(run=run, judging=JUDGING).after(order, order)
 
 
 class OnlyGpu(Exception):
@@ -71,7 +72,7 @@ def test_a_rank_sees_its_own_gpu_before_its_loader_starts(
         place=Place(rank=2, size=3, node=0, local_rank=2, local_size=3, address="a", port=1, prefix="p"),
     )  # fmt: skip
     with pytest.raises(OnlyGpu) as raised:
-        child.measure(order, Path("/"), lambda *_: None)
+        child.measure(order, Path("/"), lambda *_: None, JUDGING)
     assert raised.value.args == (seen,)
 
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.api.diagnose import DataSeen, diagnose
+from loaderprobe.api.diagnose import diagnose
 from loaderprobe.api.own_child import agreed
 from loaderprobe.api.own_loader import named
+from loaderprobe.api.policy import JUDGING
 from loaderprobe.api.rank_diagnosis import OwnAsked, concluded, diagnose_ranks, failed, one_layout, ranks_here
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.records.diagnosis import DataFound, Drawn, OwnMeasured
@@ -33,7 +34,7 @@ def on_all(ranks: list[Drawn]) -> list[Any]:
 
     def on_one(crew: FakeCrew) -> Any:
         try:
-            return agreed(crew, ranks[crew.rank])
+            return agreed(crew, ranks[crew.rank], JUDGING)
         except BadValue as error:
             return error.message
 
@@ -57,7 +58,7 @@ def test_no_rank_is_measured_where_one_has_another_loader() -> None:
 def test_all_ranks_become_one_diagnosis() -> None:
     """Of the child of rank 0, as it comes back: rates of all, the settings of one, and what the exchange counts as."""
     given = rank_run(alike(warm=186.0, resident=18000.0), cache="warm", workers=2, ranks=2)
-    record = OwnMeasured(config=given.config, measurement=given, data=DataSeen(**_fields(DATA)), with_step=True)
+    record = OwnMeasured(config=given.config, measurement=given, data=DATA, with_step=True)
     back = decode("own-loader", encode("own-loader", record), OwnMeasured, "child")
     found = concluded(back, "loaderprobe diagnose a:b --ranks 2")
     assert (found.ranks, found.batch_size) == (2, given.config.compute.batch_size)
@@ -71,9 +72,7 @@ def test_ranks_that_share_nothing_out_are_warned_first() -> None:
     """It costs more than any rate: before the verdict, in plain words, and as the first advice; not as a note."""
     given = rank_run(alike(warm=186.0, resident=18000.0), cache="warm", workers=2, ranks=2)
     note = Note(code="same_samples", facts={"ranks": 2.0, "again": 108.0, "files": 800.0})
-    record = OwnMeasured(
-        config=given.config, measurement=replace(given, notes=(note,)), data=DataSeen(**_fields(DATA)), with_step=True
-    )
+    record = OwnMeasured(config=given.config, measurement=replace(given, notes=(note,)), data=DATA, with_step=True)
     found = concluded(record, "loaderprobe diagnose a:b --ranks 2")
     assert found.advice[0].action.code == "own_shares"
     for shown in (str(found), found._repr_html_(), document_markdown(found.document())):

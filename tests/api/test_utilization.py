@@ -8,6 +8,7 @@ from loaderprobe.api.utilization import Meter, WithReadings
 from loaderprobe.errors import MissingPart
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.records.measurement import Missing
+from loaderprobe.render.unavailable_words import unavailable_words
 from loaderprobe.samplers.host import CoresSampler
 from loaderprobe.testing import FakeClock, ScriptedProber
 
@@ -41,7 +42,10 @@ def test_a_meter_reads_however_short_it_is() -> None:
 
 def test_a_strategy_that_needs_utilization_says_that_it_is_not_there() -> None:
     """Instead of growing the batch for ever."""
-    assert WithReadings(ScriptedProber(rate=float, utilization=lambda size: 0.5)).probe(8).utilization == 0.5
+    assert (
+        WithReadings(ScriptedProber(rate=float, utilization=lambda size: 0.5), unavailable_words).probe(8).utilization
+        == 0.5
+    )
     with pytest.raises(MissingPart, match="needs the utilization of the device: the device is scripted"):
-        WithReadings(ScriptedProber(rate=float)).probe(8)
-    assert not WithReadings(ScriptedProber(rate=float, fits_up_to=4)).probe(8).fits
+        WithReadings(ScriptedProber(rate=float), unavailable_words).probe(8)
+    assert not WithReadings(ScriptedProber(rate=float, fits_up_to=4), unavailable_words).probe(8).fits

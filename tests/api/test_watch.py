@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from loaderprobe.api import watch
+from loaderprobe.api import watcher
 from loaderprobe.api.results import load_any
-from loaderprobe.api.watch import Watch, Watcher
+from loaderprobe.api.watch import Watch, watch_of, watcher_of
 from loaderprobe.errors import NoSpace
 from loaderprobe.loaders.attached import attach
 from loaderprobe.records.diagnosis import AttachRequest
@@ -68,11 +68,12 @@ def losses(options: dict[str, Any]) -> tuple[list[float], torch.Tensor]:
 def watched(train: Any, keep: Callable[[Watch], None] = lambda found: None) -> tuple[Any, Watch | None, list[str]]:
     """What it returns, what was seen, and what was said."""
     said: list[str] = []
-    watcher = Watcher(AttachRequest(run="", scratch="", command="train.py", budget_s=None), said.append, keep)
+    watcher = watcher_of(AttachRequest(run="", scratch="", command="train.py", budget_s=None), said.append, keep)
     detach = attach(watcher)
     try:
         returned = train()
-        return returned, watcher.result(), said
+        report = watcher.result()
+        return returned, None if report is None else watch_of(report), said
     finally:
         detach()
         watcher.close()
@@ -93,7 +94,7 @@ def test_a_watched_training_is_the_same_bit_for_bit(kind: str) -> None:
 
 def test_what_cannot_be_kept_ends_no_training(monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk is said once an interval, and all is seen to the end."""
-    monkeypatch.setattr(watch, "FIRST_S", 0.01)
+    monkeypatch.setattr(watcher, "FIRST_S", 0.01)
 
     def full(found: Watch) -> None:
         raise NoSpace("no space left to write result.json")
@@ -105,8 +106,8 @@ def test_what_cannot_be_kept_ends_no_training(monkeypatch: pytest.MonkeyPatch) -
 
 def trained(sample_s: float, step_s: float, steps: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """A loop of so many steps, validated now and then, that is watched in short intervals."""
-    monkeypatch.setattr(watch, "FIRST_S", 0.1)
-    monkeypatch.setattr(watch, "LATER_S", 0.6)
+    monkeypatch.setattr(watcher, "FIRST_S", 0.1)
+    monkeypatch.setattr(watcher, "LATER_S", 0.6)
     monkeypatch.setattr(example, "STEP_S", step_s)
 
     def train() -> None:

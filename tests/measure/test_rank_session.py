@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.api.assembly import make_compute
 from loaderprobe.api.gathering import Gathering
+from loaderprobe.api.policy import JUDGING
 from loaderprobe.measure import session
 from loaderprobe.measure.in_step import Agreement, PaceAhead, RankSession
 from loaderprobe.measure.segments import Pace
@@ -79,7 +79,7 @@ class Rank:
         clock.sleep(1.7 * self._crew.rank)
         crew = Waiting(self._crew, clock)
         compute = make_compute(config, clock, self._peers)
-        gathering = Gathering(crew, next_round, earlier=self._earlier)
+        gathering = Gathering(crew, JUDGING, earlier=self._earlier)
         parts = scripted_parts(self._service, clock, compute, config, self._files, FakePageCache())
         measures = RankSession(
             recorder=Recorder(config, earlier=self._earlier, joins=False), files=self._files,

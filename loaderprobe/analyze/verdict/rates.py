@@ -9,6 +9,8 @@ from itertools import pairwise
 
 from loaderprobe.analyze.verdict.waiting import RESOURCES, Waiting, waiting_of
 from loaderprobe.records.measurement import Activity, Measurement, Mode, Segment, WorkerBatches
+from loaderprobe.records.measurement import segment_seconds as segment_seconds
+from loaderprobe.records.measurement import segments_of as segments_of
 from loaderprobe.records.verdict import Interval, StepTime, WorkerTime
 from loaderprobe.stats import (
     Noise,
@@ -110,23 +112,9 @@ class WorkerCost:
         )
 
 
-def segments_of(
-    measurement: Measurement, mode: Mode, activity: Activity, *, without: int | None = None
-) -> list[Segment]:
-    """The segments of one mode and activity, by round: all ranks take input, but for the one in `without`."""
-    wanted = (mode, activity, without)
-    found = [s for s in measurement.segments if (s.mode, s.activity, s.without) == wanted and s.steps > 0]
-    return sorted(found, key=lambda segment: segment.round)
-
-
 def step_images(measurement: Measurement) -> int:
     """Images of one step: of all ranks, where several were gathered."""
     return measurement.segments[0].batch_size if measurement.segments else measurement.config.step_images
-
-
-def segment_seconds(segment: Segment) -> float:
-    """Whole iterations, from the first `next()` to the release of the last batch."""
-    return (segment.closed_ns - segment.begin_ns[0]) / NS
 
 
 def segment_rate(segment: Segment, *, synchronous: bool, workers: int = 0) -> float:

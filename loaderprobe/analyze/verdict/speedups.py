@@ -36,7 +36,8 @@ from loaderprobe.analyze.verdict.rule import FAR_LEAD
 from loaderprobe.analyze.verdict.validity import base_mode, by_waiting, files_were, waiting_evidence
 from loaderprobe.analyze.verdict.waiting import Waiting
 from loaderprobe.records.bandwidth import StorageCeiling
-from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode, Segment
+from loaderprobe.records.measurement import Activity, Measurement, Mode, Segment
+from loaderprobe.records.measurement import judged_activity as judged_activity
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import How, Speedup
 from loaderprobe.stats import median
@@ -284,11 +285,6 @@ def _above_ceiling(
     if phase is None or size is None or measurement.config.cache == "warm" or files_were(measurement) != "cold":
         return None
     return (fastest * size, phase.bw_bytes) if fastest * size > MOST_OF_CEILING * phase.bw_bytes else None
-
-
-def judged_activity(measurement: Measurement) -> Activity:
-    """What the verdict is on: training or, without a step, the loader alone."""
-    return "loader_only" if measurement.compute.name == NO_STEP else "training"
 
 
 def _at_most(rates: Mapping[int, float], loader: Mapping[int, float], most: float) -> dict[int, float]:

@@ -20,6 +20,7 @@ from loaderprobe.records.measurement import (
     RankSeen,
     Segment,
 )
+from loaderprobe.records.measurement import base_mode as base_mode
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Evidence, FilesWere
 from loaderprobe.stats import mean
@@ -39,11 +40,6 @@ FROM_ELSEWHERE = 0.05
 WORK_AGAIN = 0.6
 # No clock resolves a shorter wait.
 SHORTEST_WAIT_S = 1e-6
-
-
-def base_mode(measurement: Measurement) -> Mode:
-    """The mode that is the configuration as asked."""
-    return "warm" if measurement.config.cache == "warm" else "baseline"
 
 
 def as_found(measurement: Measurement) -> bool:

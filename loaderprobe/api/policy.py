@@ -1,0 +1,40 @@
+"""What measuring is given of judging and of words: the one place where both meet."""
+
+from __future__ import annotations
+
+from loaderprobe.analyze.policy import (
+    bound_of,
+    is_open,
+    is_unsure,
+    kind_of_storage,
+    storage_advised,
+    storage_matters,
+    training_rate,
+)
+from loaderprobe.analyze.ranks import as_one
+from loaderprobe.analyze.same_samples import differing, same_samples
+from loaderprobe.analyze.verdict.in_turn import round_in_turn
+from loaderprobe.analyze.verdict.rounds import deciding, further_round, next_round
+from loaderprobe.protocols import Judging, Words
+from loaderprobe.render import attachment_words
+from loaderprobe.render.note_words import note_words
+from loaderprobe.render.rank_words import differs
+from loaderprobe.render.watch import not_kept, watched_line
+
+JUDGING = Judging(
+    next_round=next_round,
+    further_round=further_round,
+    round_in_turn=round_in_turn,
+    deciding=deciding,
+    as_one=as_one,
+    bound=bound_of,
+    images_per_s=training_rate,
+    is_open=is_open,
+    is_unsure=is_unsure,
+    storage_matters=storage_matters,
+    storage_advised=storage_advised,
+    kind_of_storage=kind_of_storage,
+    differing=differing,
+    same_samples=same_samples,
+    words=Words(note=note_words, differs=differs, script=attachment_words, watched=watched_line, not_kept=not_kept),
+)

@@ -1,0 +1,261 @@
+"""Looks on a training without changing it, and estimates what limits it, interval after interval."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from loaderprobe.api.looped import UPDATES_A_BATCH, KnownLoader, Passes, seen_loader
+from loaderprobe.api.outside import Outside
+from loaderprobe.measure.observed import LoopStep, observed
+from loaderprobe.protocols import Judging
+from loaderprobe.records.diagnosis import Attached, AttachRequest, WatchedInterval, WatchReport, WhyNot
+from loaderprobe.records.environment import Origin
+from loaderprobe.records.measurement import WorkerBatches
+from loaderprobe.records.verdict import Bound
+from loaderprobe.stats import mean
+from loaderprobe.system.limits import cores_available
+
+FIRST_S, LATER_S = 15.0, 60.0
+"""Lengths of the first interval and of all others."""
+JUDGED_STEPS = 4000
+"""The last steps, on which the verdict is."""
+WARM_UP = 8
+
+
+@dataclass(eq=False, slots=True)
+class Watched:
+    """One loader of the script, in all its epochs."""
+
+    known: KnownLoader
+    record: Any
+    taken: int = 0
+    trained: int = 0
+    steps: list[LoopStep] = field(default_factory=list)
+    """The last ones."""
+    intervals: list[WatchedInterval] = field(default_factory=list)
+    began_ns: int = 0
+    passes: Passes = field(default_factory=Passes)
+    since: int = 0
+    """Place in `steps` of the first of the interval."""
+
+    @property
+    def loader(self) -> Any:
+        """That of the last epoch."""
+        return self.known.loader
+
+
+class Watcher:
+    """Hears of a script as an `Onlooker`; `say(text)` is called once an interval."""
+
+    drives = False
+
+    def __init__(
+        self, request: AttachRequest, say: Callable[[str], None], keep: Callable[[WatchReport], None],
+        origin: Callable[[str], Origin], judging: Judging,
+    ) -> None:  # fmt: skip
+        """`keep(found)` is called with all so far once an interval is over; `origin(command)` says where it is from."""
+        self._request, self._say, self._keep, self._origin, self._judging = request, say, keep, origin, judging
+        # Below that of the command, which is removed however this process ends.
+        self._folder = tempfile.TemporaryDirectory(prefix="loaderprobe-", dir=request.scratch or None)
+        self._all: list[Watched] = []
+        self._current: Watched | None = None
+        self._overhead_ns = 0
+        self._outside = Outside(say, Path(self._folder.name), judging.words.script.no_loader_yet)
+
+    def begins(self, loader: Any) -> None:
+        """A loop over a loader begins, with an iterator that is heard of by itself."""
+        for seen in self._all:
+            if seen.known.is_itself(loader):
+                seen.passes.began()
+
+    def iterated(self, loader: Any, original: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
+        """The script's own iterator, whose workers record what batches cost."""
+        made: Iterator[Any] = self._seen(loader).record.iterate(loader, original)
+        return made
+
+    def made(self, loader: Any) -> Watched:
+        """An iterator of a loader is made."""
+        return self._seen(loader)
+
+    def next(self, seen: Watched, real: Iterator[Any], take: Callable[[], Any]) -> Any:
+        """The script's own batch."""
+        entered = time.thread_time_ns()
+        self._ended(seen, time.perf_counter_ns(), entered)
+        # What closing an interval takes is no waiting for input.
+        begin_ns, cpu_ns, process_begun_ns = time.perf_counter_ns(), time.thread_time_ns(), time.process_time_ns()
+        batch = take()
+        ready_ns, cpu_after = time.perf_counter_ns(), time.thread_time_ns()
+        step = LoopStep(
+            begin_ns=begin_ns,
+            ready_ns=ready_ns,
+            begin_cpu_ns=cpu_ns,
+            ready_cpu_ns=cpu_after,
+            begin_process_ns=process_begun_ns,
+        )
+        self._took(seen, step)
+        self._overhead_ns += cpu_ns - entered + time.thread_time_ns() - cpu_after
+        return batch
+
+    def _ended(self, seen: Watched, now_ns: int, cpu_ns: int) -> None:
+        """The loop asks for its next batch: its step is over."""
+        if seen.steps and not seen.steps[-1].end_ns:
+            last = seen.steps[-1]
+            last.end_ns, last.end_cpu_ns, last.end_process_ns = now_ns, cpu_ns, time.process_time_ns()
+            last.trains = seen.passes.trains
+            length_s = FIRST_S if not seen.intervals else LATER_S
+            if self._trains_on(seen) and now_ns - seen.steps[seen.since].begin_ns >= length_s * 1e9:
+                self._interval(seen)
+
+    def _took(self, seen: Watched, step: LoopStep) -> None:
+        """It got a batch."""
+        seen.began_ns = seen.began_ns or step.begin_ns
+        seen.steps.append(step)
+        seen.taken += 1
+        seen.passes.took()
+        self._outside.took()
+        self._current = seen
+        if len(seen.steps) > JUDGED_STEPS and not self._trains_on(seen):
+            del seen.steps[:-WARM_UP]
+            seen.since = 0
+
+    def _trains_on(self, seen: Watched) -> bool:
+        """False for a loader that only gives batches now and then, as for a validation, beside many updates without."""
+        of_all = seen.trained * UPDATES_A_BATCH >= self._outside.passes
+        return seen.trained > 0 and (of_all or seen.passes.steps >= UPDATES_A_BATCH)
+
+    def backward(self) -> None:
+        """A backward pass belongs to the loader that gave the last batch, if that came after the last update."""
+        self._outside.backward()
+        if self._current is not None:
+            self._current.trained += not self._current.passes.updates
+            self._current.passes.backward()
+
+    def updated(self) -> None:
+        """An optimizer's step is a part of the loop's."""
+        self._outside.updated()
+        if self._current is not None:
+            self._current.passes.updated()
+
+    def saving(self, target: Any) -> None:
+        """The training is a real one, and may save."""
+
+    def result(self) -> WatchReport | None:
+        """What was seen of the loader that trained most, to the end; None where none trained."""
+        self._outside.close()
+        trained = max(self._all, key=lambda seen: seen.trained, default=None)
+        if trained is None or not self._trains_on(trained):
+            return None
+        if len(trained.steps) > trained.since:
+            self._interval(trained)
+        return self._so_far(trained)
+
+    def record(self) -> Attached:
+        """What this process saw, for the command."""
+        seen = tuple(
+            seen_loader(number, each.loader, each.taken, each.trained) for number, each in enumerate(self._all)
+        )
+        why: WhyNot | None = None if any(self._trains_on(each) for each in self._all) else "no_backward"
+        if why and self._outside.passes:
+            why = "no_loader"
+        return Attached(
+            pid=os.getpid(), loaders=seen, why_not=why, outside=self._outside.seen() if why == "no_loader" else None
+        )
+
+    def _so_far(self, trained: Watched) -> WatchReport:
+        last = trained.steps[WARM_UP:] if trained.taken == len(trained.steps) else trained.steps
+        return WatchReport(
+            origin=self._origin(self._request.command),
+            loader=type(trained.loader.dataset).__name__,
+            workers=trained.loader.num_workers,
+            batch_size=trained.loader.batch_size or 0,
+            intervals=tuple(trained.intervals),
+            bound=self._bound(trained, last, self._records(trained, last)),
+            on_gpu=_on_gpu(),
+            overhead_s=self._overhead_ns / 1e9,
+        )
+
+    def close(self) -> None:
+        """Remove the logs."""
+        self._folder.cleanup()
+
+    def _seen(self, loader: Any) -> Watched:
+        """This loader, of which a loop begins; one made again for each epoch is the same one."""
+        for seen in self._all:
+            if seen.known.comes_again(loader):
+                seen.passes.began()
+                return seen
+        from loaderprobe.loaders.onlooker import WatchedLoader
+
+        record = WatchedLoader(Path(self._folder.name, str(len(self._all))))
+        self._all.append(Watched(known=KnownLoader(loader), record=record))
+        return self._all[-1]
+
+    def _interval(self, seen: Watched) -> None:
+        """Close an interval, and keep only as many steps as the verdict is on."""
+        part, seen.steps = seen.steps[seen.since :], seen.steps[-JUDGED_STEPS:]
+        seen.since = len(seen.steps)
+        try:
+            records = self._records(seen, part)
+            bound = self._bound(seen, part, records)
+            seen.intervals.append(_summed(part, records, seen.began_ns, bound, seen.loader.batch_size or 0))
+            seen.record.forget(seen.steps[0].begin_ns)
+            self._say(self._judging.words.watched(seen.intervals[-1]))
+            self._keep(self._so_far(seen))
+        except Exception as error:  # noqa: BLE001  # a full disk, or whatever it is: training goes on
+            self._say(self._judging.words.not_kept(error))
+
+    def _records(self, seen: Watched, part: Sequence[LoopStep]) -> WorkerBatches:
+        found: WorkerBatches = seen.record.records(part[0].begin_ns if part else 0)
+        return found
+
+    def _bound(self, seen: Watched, part: Sequence[LoopStep], records: WorkerBatches) -> Bound | None:
+        """The estimated verdict on some steps."""
+        if _on_gpu():
+            return None
+        measured = observed(
+            part,
+            records,
+            name=type(seen.loader.dataset).__name__,
+            workers=seen.loader.num_workers,
+            prefetch_factor=seen.loader.prefetch_factor or 0,
+            cores=cores_available(),
+        )
+        return None if measured is None else self._judging.bound(measured)
+
+
+def _on_gpu() -> bool:
+    from loaderprobe.compute.step import cuda_in_use
+
+    return cuda_in_use()
+
+
+def _summed(
+    part: Sequence[LoopStep], records: WorkerBatches, began_ns: int, bound: Bound | None, batch_size: int
+) -> WatchedInterval:
+    """What some steps came to. `batch_size` is for batches of which there is no record: of the first iterator of a
+    loader that has iterators of its own kind."""
+    whole = [step for step in part if step.end_ns and step.trains] or list(part)
+    wait = sum(step.ready_ns - step.begin_ns for step in whole)
+    busy = sum(max(step.end_ns, step.ready_ns) - step.ready_ns for step in whole)
+    wall = sum(records.wall_ns)
+    end_ns = max(whole[-1].end_ns, whole[-1].ready_ns)
+    seconds = (end_ns - whole[0].begin_ns) / 1e9
+    images = mean([float(each) for each in records.images]) if records.images else float(batch_size)
+    waiting = wall - sum(records.cpu_ns) - sum(records.run_delay_ns)
+    return WatchedInterval(
+        begin_s=(whole[0].begin_ns - began_ns) / 1e9,
+        seconds=seconds,
+        steps=len(whole),
+        images_per_s=images * len(whole) / max(wait + busy, 1) * 1e9,
+        input_wait_fraction=wait / max(wait + busy, 1),
+        worker_cpu_fraction=sum(records.cpu_ns) / wall if wall else None,
+        worker_blocked_fraction=max(0, waiting) / wall if wall else None,
+        read_bytes_per_s=sum(records.read_bytes) / seconds if wall and seconds else None,
+        bound=bound,
+    )
