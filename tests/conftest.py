@@ -168,7 +168,7 @@ def fork_server() -> Iterator[ForkServer]:
 @pytest.fixture
 def short_sweeps(fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sweep in this process has no forkserver of its own, and reads for a moment to find the storage's ceiling."""
-    monkeypatch.setattr("loaderprobe.api.ceilings.CEILING_S", 0.02)
+    monkeypatch.setattr("loaderprobe.measure.ceilings.CEILING_S", 0.02)
     monkeypatch.setattr("loaderprobe.api.sweep.forkserver", lambda: nullcontext(fork_server))
 
 

@@ -60,7 +60,7 @@ def test_the_guides_package_is_measured(
     (table,) = (tomllib.loads(text)["project"]["entry-points"] for text in blocks("toml"))
     install(site, "acme", table, {**modules, "acme/__init__.py": ""})
     names = ("--loader", "draft", "--compute", "torchvision:mobilenet_v3_small")
-    monkeypatch.setattr("loaderprobe.api.ceilings.CEILING_S", 0.02)
+    monkeypatch.setattr("loaderprobe.measure.ceilings.CEILING_S", 0.02)
     done = invoke("sweep", photographs.root, *names, *SMALL, "--out", tmp_path / "run", "--json")
     assert done.exit_code == 0, done.stderr
     (row,) = json.loads(done.stdout)["configurations"]

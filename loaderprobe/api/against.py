@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from loaderprobe.api.against_request import PAIRS, against_request, start_against
-from loaderprobe.api.ceilings import Ceilings
 from loaderprobe.api.child import forkserver
 from loaderprobe.api.compare import Comparison, compare
 from loaderprobe.api.load import Run
 from loaderprobe.api.page import save_report
 from loaderprobe.api.policy import JUDGING
 from loaderprobe.api.values import PathLike, heard_as, unheard
+from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.in_turn import measure_in_turn, plan_in_turn
 from loaderprobe.measure.runner import Order, run_configuration

@@ -14,13 +14,13 @@ from typing import Any, Literal
 import msgspec
 
 from loaderprobe.analyze.compare.comparable import differences, environment_facts
-from loaderprobe.api.assembly import check_names, check_parts
-from loaderprobe.api.image_data import PREFETCH_FACTOR
 from loaderprobe.api.load import Run, load
 from loaderprobe.api.origin import usual_out
 from loaderprobe.api.sweep_request import compute_names, parse_cache
 from loaderprobe.api.values import PathLike, listed
 from loaderprobe.errors import BadValue
+from loaderprobe.measure.assembly import check_names, check_parts
+from loaderprobe.measure.image_data import PREFETCH_FACTOR
 from loaderprobe.records.compare import Difference
 from loaderprobe.records.config import OPTIONS, RunConfig, SweepSpec, Turns, with_options
 from loaderprobe.records.files import FileSet

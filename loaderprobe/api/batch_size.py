@@ -13,14 +13,13 @@ from loaderprobe.analyze.tune.throughput import MOST, MOST_PROBES, Throughput, l
 from loaderprobe.analyze.tune.together import by_size, together
 from loaderprobe.api.diagnose import diagnose
 from loaderprobe.api.documented import Documented
-from loaderprobe.api.image_data import image_files, loader_of_images
 from loaderprobe.api.origin import origin_now
 from loaderprobe.api.sweep_request import compute_names
-from loaderprobe.api.utilization import ONE_S, Meter, WithReadings
 from loaderprobe.api.values import unheard
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
-from loaderprobe.measure.batch_size import search
+from loaderprobe.measure.batch_size import ONE_S, Meter, WithReadings, search
 from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.image_data import image_files, loader_of_images
 from loaderprobe.measure.session import OnStage
 from loaderprobe.protocols import BatchSizeStrategy
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeReport, BatchSizeStop, StrategyName

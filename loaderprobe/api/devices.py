@@ -14,7 +14,7 @@ from loaderprobe.api.origin import origin_now
 from loaderprobe.api.values import listed, unheard
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.placement import Programs, run_placement
+from loaderprobe.measure.ranks.placement import Programs, run_placement
 from loaderprobe.plugins import resolve
 from loaderprobe.records.devices import (
     DeviceName,
@@ -40,7 +40,7 @@ ROUNDS = 5
 LEAST_ROUNDS = 3
 """Fewer have no useful spread."""
 TIMEOUT_S = 120.0
-PROGRAMS = Programs(launcher="loaderprobe.compute.placement_launcher", rank="loaderprobe.api.placement_rank")
+PROGRAMS = Programs(launcher="loaderprobe.compute.placement_launcher", rank="loaderprobe.measure.ranks.placement_rank")
 MNIST, SEQUENCE, IMAGE_SIZE = (1, 28, 28), (50, 1), 32
 BATCH_SIZES, BATCH_SIZE = {"mlp": 128, "lenet5": 64, "lstm": 64}, 32
 SAMPLES, CIFAR = {"mlp": 60_000, "lstm": 10_000}, 50_000

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from loaderprobe.api.capabilities import capabilities
 from loaderprobe.api.shown import Shown
 from loaderprobe.api.values import PathLike
 from loaderprobe.errors import BadValue
+from loaderprobe.measure.capabilities import capabilities
 from loaderprobe.records.environment import Capability
 from loaderprobe.render.capabilities import capabilities_headline, capabilities_text
 from loaderprobe.render.notebook import capabilities_html

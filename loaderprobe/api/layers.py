@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from loaderprobe.api.documented import Documented
-from loaderprobe.api.image_data import image_files, loader_of_images
 from loaderprobe.api.origin import origin_now
 from loaderprobe.api.sweep_request import DEFAULT_BATCH_SIZE, compute_names
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.image_data import image_files, loader_of_images
 from loaderprobe.plugins import check_name, resolve
 from loaderprobe.records.layers import LayersReport
 from loaderprobe.render.document import Document

@@ -12,10 +12,10 @@ from loaderprobe.analyze.rank_bandwidth import ranks_limit
 from loaderprobe.analyze.rank_feeds import rank_feeds, rank_feeds_in_step
 from loaderprobe.api.documented import Documented
 from loaderprobe.api.origin import origin_now
-from loaderprobe.api.seats import comes, ends_by_itself
 from loaderprobe.compute.emulated import ACCELERATORS
 from loaderprobe.errors import BadValue, LoaderprobeError, LostRank
-from loaderprobe.measure.seat import parse_layout, spread, taking_part
+from loaderprobe.measure.ranks.crew import parse_layout, spread, taking_part
+from loaderprobe.measure.ranks.launch import comes, ends_by_itself
 from loaderprobe.protocols import Crew
 from loaderprobe.records.bandwidth import RankBandwidthReport
 from loaderprobe.records.ranks import Launched, Node, Place

@@ -15,13 +15,13 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from loaderprobe.api.attachment import Attachment, Finished
 from loaderprobe.api.diagnose import Diagnosis, diagnosis_of
 from loaderprobe.api.documented import Documented
 from loaderprobe.api.load import Run
 from loaderprobe.api.policy import JUDGING
 from loaderprobe.api.results import load_any
 from loaderprobe.errors import BadValue, MissingPart
+from loaderprobe.measure.attach.attachment import Attachment, Finished
 from loaderprobe.records.config import CacheState
 from loaderprobe.records.diagnosis import Attached, AttachRequest, OwnMeasured
 from loaderprobe.records.note import Note

@@ -9,20 +9,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from loaderprobe.api.ceilings import Ceilings
 from loaderprobe.api.child import forkserver
 from loaderprobe.api.generate import RESOLUTIONS
 from loaderprobe.api.load import Run
 from loaderprobe.api.page import save_report
 from loaderprobe.api.policy import JUDGING
 from loaderprobe.api.report import judge_run
-from loaderprobe.api.seats import complete, most_ranks
 from loaderprobe.api.stored import open_to_resume
 from loaderprobe.api.sweep_request import check_request, check_seconds, request_of, start_sweep
 from loaderprobe.api.values import PathLike, heard_as, unheard
+from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.ranks.crew import Lead
+from loaderprobe.measure.ranks.launch import complete, most_ranks
 from loaderprobe.measure.runner import Order, run_configuration, run_order
-from loaderprobe.measure.seat import Lead
 from loaderprobe.measure.session import OnStage
 from loaderprobe.measure.studies import plan_studies, study_all
 from loaderprobe.measure.sweep import OnProgress, pending, plan_sweep

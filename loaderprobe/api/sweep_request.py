@@ -6,38 +6,93 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.api.assembly import check_names, check_parts
 from loaderprobe.api.generate import make_sets
-from loaderprobe.api.image_data import image_sets
 from loaderprobe.api.origin import usual_out
-from loaderprobe.api.rank_request import (
-    COLD_BATCHES,
-    MOST_IMAGES,
-    check_alone,
-    check_devices,
-    check_images,
-    images_of_rank,
-    layouts_of,
-)
 from loaderprobe.api.values import PathLike, counts, listed
 from loaderprobe.datasets.folder import check_folder, generated_set
 from loaderprobe.datasets.generate.generate import SetRequest
 from loaderprobe.datasets.generate.manifest import is_generated
 from loaderprobe.datasets.generate.pool import expected_mean
 from loaderprobe.errors import BadValue
-from loaderprobe.measure.seat import Lead, check_crowd, spread
+from loaderprobe.measure.assembly import check_names, check_parts
+from loaderprobe.measure.image_data import image_sets
+from loaderprobe.measure.ranks.crew import Lead, check_crowd, check_gpus, parse_layout, spread
+from loaderprobe.measure.ranks.launch import this_node
 from loaderprobe.measure.session import OnStage
 from loaderprobe.measure.studies import batches_read
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig, SweepSpec
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.ranks import Node
+from loaderprobe.records.ranks import Layout, Node
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.system.environment import describe_environment, list_gpus
 from loaderprobe.system.limits import cores_available
 from loaderprobe.units import Resolution, format_resolution, parse_resolution
+
+# What a sweep of several ranks is asked for: their layouts, and what one rank alone can measure.
+
+# A cold segment reads each file once, so a set must hold its batches, those ahead and those flushed.
+COLD_BATCHES = 14
+MOST_IMAGES = 20_000
+"""Of one rank."""
+IN_STEP = ("cuda", "cpu", "emulated")
+"""Devices that train in step with others."""
+Ranks = str | int | Iterable[int | str] | None
+"""As they are asked for: `"1,2,4x8"`, `2`, `[1, "4x8"]`; None for as many as there are processes."""
+
+
+def layouts_of(ranks: Ranks, nodes: Sequence[Node] | None) -> tuple[Layout, ...]:
+    """As asked for; unless asked, all processes that a launcher started as evenly as they are, else one rank."""
+    if ranks is not None:
+        return listed(ranks, parse_layout)
+    each = min(len(node.seats) for node in nodes) if nodes else 1
+    count = len(nodes) if nodes else 1
+    return (Layout(ranks=count * each, nodes=count),)
+
+
+def images_of_rank(loader: LoaderSpec, batch_size: int) -> int:
+    """That one of several ranks reads in a cold segment; before it, ranks take what is loaded ahead in step."""
+    return (COLD_BATCHES + 2 * (loader.batches_ahead + loader.workers) + loader.batches_ahead) * batch_size
+
+
+def check_alone(ranks: int, epochs: int, loaders: Sequence[LoaderSpec], computes: Sequence[ComputeSpec]) -> None:
+    """Raises BadValue for what is measured with one rank only."""
+    several = f"--ranks {ranks}"
+    if epochs:
+        raise BadValue(f"whole epochs are trained by one rank: --epochs and {several}", hint="leave one of them out")
+    if any(loader.gpu_decode for loader in loaders):
+        raise BadValue(f"one rank alone decodes on its GPU: --gpu-decode and {several}", hint="leave one of them out")
+    if other := next((each for each in computes if each.kind not in IN_STEP), None):
+        raise BadValue(f"--compute {other.name} does not train in step with other ranks", hint="use cuda or cpu")
+
+
+def check_devices(
+    computes: Iterable[ComputeSpec], ranks: Sequence[tuple[int, int]], nodes: Sequence[Node] | None
+) -> None:
+    """Raises MissingPart for more ranks on a node than it has GPUs; without nodes, on this one."""
+    most = max(count for count, _ in ranks)
+    if most > 1:
+        there = this_node(most) if nodes is None else nodes
+        for compute, (count, over) in product(computes, ranks):
+            check_gpus(compute, count, over, there)
+
+
+def check_images(files: Iterable[FileSet], configs: Iterable[RunConfig]) -> None:
+    """Raises BadValue for a data set that is too small to be shared by the ranks of a configuration."""
+    sets = {each.fingerprint: each for each in files}
+    for config in configs:
+        batch, there = config.compute.batch_size, sets[config.data]
+        least = min(MOST_IMAGES, images_of_rank(config.loader, batch)) if config.cache == "cold" else batch
+        if config.ranks > 1 and there.count < config.ranks * least:
+            raise BadValue(
+                f"the data set {there.label} has {there.count} images, and {config.title()} needs "
+                f"{config.ranks * least}: each rank reads {least} of its own",
+                hint="give more images, fewer ranks, or a smaller --batch-size or --workers",
+            )
+
 
 LEAST_IMAGES = 512
 DEFAULT_BATCH_SIZE = {"cuda": 256, "cpu": 4}

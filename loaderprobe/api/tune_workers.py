@@ -14,17 +14,17 @@ from loaderprobe.analyze.tune.workers import Planned, WorkersAsked, WorkersSearc
 from loaderprobe.analyze.tune.workers_rows import limit_of, rate_of, rows_of
 from loaderprobe.analyze.tune.workers_visit import first_round, later_round, visit_of
 from loaderprobe.analyze.verdict.validity import as_found, files_were
-from loaderprobe.api.assembly import check_parts, make_compute
 from loaderprobe.api.diagnose import check_asked
 from loaderprobe.api.documented import Documented
-from loaderprobe.api.image_data import image_files, loader_of_images
 from loaderprobe.api.origin import origin_now
 from loaderprobe.api.policy import JUDGING
 from loaderprobe.api.sweep_request import compute_names, compute_specs, parse_cache
-from loaderprobe.api.user_loader import OVERRUN_S, OVERRUN_TIMES, Asked, Deadline, compute_of, measure_loader
 from loaderprobe.api.values import unheard
 from loaderprobe.errors import BadValue, DeadWorker, LoaderprobeError, NoSpace
+from loaderprobe.measure.assembly import check_parts, make_compute
 from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.image_data import image_files, loader_of_images
+from loaderprobe.measure.own.loader import OVERRUN_S, OVERRUN_TIMES, Asked, Deadline, compute_of, measure_loader
 from loaderprobe.measure.session import OnStage
 from loaderprobe.protocols import Compute, ComputeArguments, MakeCompute
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig

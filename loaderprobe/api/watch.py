@@ -9,7 +9,7 @@ from typing import Any
 from loaderprobe.api.documented import Documented
 from loaderprobe.api.origin import origin_now
 from loaderprobe.api.policy import JUDGING
-from loaderprobe.api.watcher import Watcher
+from loaderprobe.measure.attach.watcher import Watcher
 from loaderprobe.records.diagnosis import AttachRequest, WatchReport
 from loaderprobe.render.document import Document
 from loaderprobe.render.exhibit import Exhibit

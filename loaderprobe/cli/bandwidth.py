@@ -144,8 +144,8 @@ def _by_ranks(
 ) -> int:  # fmt: skip
     """Read in the processes of a launcher, of which this is one; without one (None) start them on this machine."""
     from loaderprobe.api.rank_bandwidth import READERS, most_ranks_of, read_in_seat
-    from loaderprobe.api.seats import recorded, start_here, wait_for
     from loaderprobe.api.values import counts
+    from loaderprobe.measure.ranks.launch import recorded, start_here, wait_for
     from loaderprobe.store.results import check_out
 
     each = READERS if readers == "auto" else _one(counts(readers, "--readers"))

@@ -16,7 +16,7 @@ from loaderprobe.errors import EXIT_DONE
 
 if TYPE_CHECKING:
     from loaderprobe.api.diagnose import Diagnosis
-    from loaderprobe.measure.seat import Lead
+    from loaderprobe.measure.ranks.crew import Lead
 
 
 @command
@@ -57,8 +57,8 @@ def diagnose(
     FUNCTION is called without arguments, in each rank. The step really trains.
     In Python: loaderprobe.diagnose(loader, step).
     """
-    from loaderprobe.api.own_loader import named
-    from loaderprobe.api.rank_diagnosis import OwnAsked, diagnose_own, diagnose_ranks, ranks_here
+    from loaderprobe.api.diagnose import OwnAsked, diagnose_own, diagnose_ranks, ranks_here
+    from loaderprobe.measure.own.function import named
 
     here = launched_here(join, several=ranks is not None)
     asked = OwnAsked(own=named(factory), cache=cache, budget_s=budget, command=typed())

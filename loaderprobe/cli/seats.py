@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, BadValue
 
 if TYPE_CHECKING:
-    from loaderprobe.measure.seat import Lead
+    from loaderprobe.measure.ranks.crew import Lead
     from loaderprobe.records.ranks import Launched
     from loaderprobe.store.run_directory import RunDirectory
 
@@ -38,7 +38,7 @@ def in_ranks(here: Launched | None, run_of: RunOf, measured: Measured, *, option
 
     `options` are those of a process that completes the run.
     """
-    from loaderprobe.api.seats import most_ranks, start_ranks, wait_for
+    from loaderprobe.measure.ranks.launch import most_ranks, start_ranks, wait_for
     from loaderprobe.measure.sweep import pending
 
     if here is not None:
@@ -52,7 +52,7 @@ def in_ranks(here: Launched | None, run_of: RunOf, measured: Measured, *, option
 
 def in_ranks_here(ranks: int, arguments: Sequence[str]) -> int:
     """The same command in so many processes on this machine; returns the exit code."""
-    from loaderprobe.api.seats import start_here, wait_for
+    from loaderprobe.measure.ranks.launch import start_here, wait_for
 
     _ended_by_sigterm()
     return wait_for(start_here(ranks, arguments))
@@ -61,7 +61,7 @@ def in_ranks_here(ranks: int, arguments: Sequence[str]) -> int:
 def in_seat(here: Launched, lead_by: Callable[[Lead], int]) -> int:
     """The part of one process of a launcher. Rank 0 leads the others, and prints; returns the exit code."""
     from loaderprobe.api.child import forkserver
-    from loaderprobe.api.seats import follows, leads, recorded
+    from loaderprobe.measure.ranks.launch import follows, leads, recorded
 
     def part() -> int:
         if here.rank == 0:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from loaderprobe.api.against import Sides
     from loaderprobe.api.against_request import AgainstRequest
     from loaderprobe.api.sweep_request import SweepRequest
-    from loaderprobe.measure.seat import Lead
+    from loaderprobe.measure.ranks.crew import Lead
     from loaderprobe.store.run_directory import RunDirectory
 
 

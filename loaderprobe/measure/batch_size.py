@@ -1,11 +1,20 @@
-"""The search for a batch size: a strategy asks, a prober answers."""
+"""The search for a batch size: a strategy asks, a prober answers, and a meter reads how busy the device is."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import TracebackType
+from typing import Self
 
-from loaderprobe.protocols import BatchSizeProber, BatchSizeStrategy
+from loaderprobe.errors import MissingPart
+from loaderprobe.protocols import BatchSizeProber, BatchSizeStrategy, Clock
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeStop
+from loaderprobe.records.measurement import Missing
+from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.samplers.host import CoresSampler
+from loaderprobe.samplers.nvml import NvmlSampler
+from loaderprobe.samplers.recorded import PERIOD_S, SamplerThread
+from loaderprobe.system.limits import cores_available
 
 OnProbe = Callable[[int], None]
 """Called before each probe, with how many there were."""
@@ -32,3 +41,55 @@ def search(
 
 def _rate(probe: BatchSizeProbe) -> float:
     return probe.images_per_s.value if probe.images_per_s else 0.0
+
+
+# How busy the device that trains is: kernels of a GPU, or the cores of the CPU.
+
+ONE_S = 1.0
+"""The paper's period."""
+
+
+class Meter:
+    """One thread that reads the utilization while it is entered; `uuid` is that of a GPU, None for the CPU."""
+
+    def __init__(self, clock: Clock, uuid: str | None, *, period_s: float = PERIOD_S) -> None:
+        self._name = "own_cpu" if uuid is None else "gpu_utilization"
+        self._cores = CoresSampler(clock, cores_available()) if uuid is None else None
+        self._thread = SamplerThread([self._cores or NvmlSampler(clock, uuid)], period_s)
+
+    def __enter__(self) -> Self:
+        self._thread.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._thread.__exit__(kind, error, trace)
+        if self._cores is not None:
+            # What a probe that is shorter than the period used.
+            self._cores.sample()
+
+    def readings(self) -> tuple[float, ...] | Missing:
+        """Shares, 0 to 1, in the order of time; or why there are none."""
+        series, missing = self._thread.collected()
+        found = next((each.values for each in series if each.name == self._name), ())
+        why = next((each for each in missing if each.name == self._name), None)
+        return found or why or Missing(name=self._name, reason=Unavailable(code="not_read"))
+
+
+class WithReadings:
+    """A prober for a strategy that cannot do without utilization. Raises MissingPart where it is not read."""
+
+    def __init__(self, prober: BatchSizeProber, words: Callable[[Unavailable], str]) -> None:
+        self._prober, self._words = prober, words
+
+    def probe(self, batch_size: int) -> BatchSizeProbe:
+        """The same probe."""
+        found = self._prober.probe(batch_size)
+        if found.fits and found.utilization is None:
+            why = found.unavailable.get("utilization")
+            reason = f": {self._words(why)}" if why else ""
+            raise MissingPart(
+                f"gpu-usage needs the utilization of the device{reason}", hint="use --strategy throughput"
+            )
+        return found

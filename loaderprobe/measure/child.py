@@ -1,5 +1,7 @@
-"""The process that measures: the forkserver of a sweep imports what its children need, and forks one for each
-configuration, in which `measure` joins and runs the parts."""
+"""The process that measures: a forkserver that imports what its children need, and forks one for each configuration.
+
+In the child, `measure` joins and runs the parts.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +10,14 @@ from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.api.assembly import alternatives, join_parts, make_compute, make_loader
-from loaderprobe.api.own_child import measure_own
-from loaderprobe.api.rank_child import RankChild
-from loaderprobe.api.study_child import study
+from loaderprobe.measure.assembly import alternatives, join_parts, make_compute, make_loader
 from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.own.function import measure_own
+from loaderprobe.measure.ranks.child import RankChild
 from loaderprobe.measure.runner import Order, serve
 from loaderprobe.measure.segments import Pace, pace_for
 from loaderprobe.measure.session import OnStage, Recorder, Session
+from loaderprobe.measure.studies import study
 from loaderprobe.plugins import resolve
 from loaderprobe.protocols import Clock, Judging, OnGpu
 from loaderprobe.records.config import ComputeSpec

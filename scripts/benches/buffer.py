@@ -18,9 +18,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from loaderprobe.analyze.verdict.rates import segment_rate
-from loaderprobe.api.assembly import join_parts, make_compute, make_loader
 from loaderprobe.api.policy import JUDGING
 from loaderprobe.datasets.folder import generated_set
+from loaderprobe.measure.assembly import join_parts, make_compute, make_loader
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.session import UNSEEN
 from loaderprobe.measure.studies import PrefilledStudy

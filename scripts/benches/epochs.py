@@ -22,10 +22,9 @@ from pathlib import Path
 from loaderprobe.analyze.caches import lru_hits, pinned_hits
 from loaderprobe.analyze.epochs import epochs_of
 from loaderprobe.api.policy import JUDGING
-from loaderprobe.api.study_child import study
 from loaderprobe.datasets.folder import generated_set
 from loaderprobe.measure.runner import Order
-from loaderprobe.measure.studies import pages_bytes
+from loaderprobe.measure.studies import pages_bytes, study
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.studies import EpochsMeasured

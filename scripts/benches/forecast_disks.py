@@ -25,8 +25,8 @@ from torch.utils.data import DataLoader
 
 from loaderprobe.api.bandwidth import bandwidth
 from loaderprobe.api.policy import JUDGING
-from loaderprobe.api.user_loader import Asked, measure_loader
-from loaderprobe.measure import learning
+from loaderprobe.measure.own import loader as learning
+from loaderprobe.measure.own.loader import Asked, measure_loader
 from loaderprobe.protocols import ComputeArguments
 from loaderprobe.records.config import with_options
 from loaderprobe.records.files import UnknownFiles

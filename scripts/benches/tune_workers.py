@@ -25,8 +25,8 @@ import loaderprobe
 from loaderprobe.analyze.tune.workers import Planned
 from loaderprobe.analyze.tune.workers_visit import visit_of
 from loaderprobe.api.tune_workers import VISITS, measure_setting
-from loaderprobe.api.user_loader import compute_of
 from loaderprobe.loaders.unwrap import unwrap
+from loaderprobe.measure.own.loader import compute_of
 from loaderprobe.records.tune_workers import WITHIN, WorkersSetting
 from loaderprobe.stats import median
 from scripts.benches.harness import Progress, parser, spread

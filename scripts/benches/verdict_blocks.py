@@ -21,8 +21,8 @@ from torchvision.transforms import v2
 
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.api.policy import JUDGING
-from loaderprobe.api.user_loader import Asked, measure_loader
 from loaderprobe.measure import session
+from loaderprobe.measure.own.loader import Asked, measure_loader
 from loaderprobe.records.files import UnknownFiles
 from loaderprobe.store.codec import encode, write_atomically
 from scripts.benches.neighbours import set_paused

@@ -14,7 +14,7 @@ import pytest
 
 from loaderprobe.api.diagnose import Diagnosis, judge_loader
 from loaderprobe.api.policy import JUDGING
-from loaderprobe.api.user_loader import Asked
+from loaderprobe.measure.own.loader import Asked
 from loaderprobe.measure.segments import Pace
 from loaderprobe.records.measurement import Activity, Measurement, Mode
 from loaderprobe.samplers.waits import WaitsSampler
@@ -28,8 +28,8 @@ TWO_ROUNDS: Plan = (("baseline", "loader_only"), ("baseline", "training"))
 @pytest.fixture(autouse=True)
 def _short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     """A segment is a few batches, however fast they come; learning and the ceiling of storage are as short."""
-    monkeypatch.setattr("loaderprobe.measure.learning.LEARN_AT_LEAST_S", 0.2)
-    monkeypatch.setattr("loaderprobe.api.ceilings.CEILING_S", 0.02)
+    monkeypatch.setattr("loaderprobe.measure.own.loader.LEARN_AT_LEAST_S", 0.2)
+    monkeypatch.setattr("loaderprobe.measure.ceilings.CEILING_S", 0.02)
     monkeypatch.setattr(
         "loaderprobe.measure.session.pace_for",
         lambda *, workers, rounds, budget_s: Pace(min_s=0.0, min_batches=4, max_s=0.01, multiple=max(workers, 1)),
@@ -49,7 +49,7 @@ def _scripted_waits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
         return ["/bin/sh", "-c", 'cd "$0" && : > rows && : > subjects && printf . && exec cat > /dev/null', str(folder)]
 
     if "real_waits" not in request.fixturenames:
-        monkeypatch.setattr("loaderprobe.api.user_loader.WaitsSampler", partial(WaitsSampler, command=script))
+        monkeypatch.setattr("loaderprobe.measure.own.loader.WaitsSampler", partial(WaitsSampler, command=script))
 
 
 @pytest.fixture(autouse=True)

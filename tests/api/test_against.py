@@ -15,8 +15,8 @@ import pytest
 import loaderprobe
 from loaderprobe.api import against as verb
 from loaderprobe.api.against_request import AgainstRequest, against_request, moved, sides_in, start_against
-from loaderprobe.api.ceilings import Ceilings
 from loaderprobe.errors import BadValue, Refused
+from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.further import joined
 from loaderprobe.measure.runner import ForkServer, Order, run_configuration

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.api.assembly import alternatives, check_parts, make_compute
 from loaderprobe.compute import torch as trainers
 from loaderprobe.errors import BadValue, MissingPart
+from loaderprobe.measure.assembly import alternatives, check_parts, make_compute
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.protocols import ComputeArguments
 from loaderprobe.records.config import RunConfig

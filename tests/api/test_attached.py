@@ -12,10 +12,10 @@ import torch
 from torch.utils.data import DataLoader
 
 import loaderprobe
-from loaderprobe.api.attachment import Finished
 from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.api.run import attachment_of
 from loaderprobe.loaders.attached import attach
+from loaderprobe.measure.attach.attachment import Finished
 from loaderprobe.records.diagnosis import AttachRequest
 from tests.examples.training import SCHEDULED, STEP_S, WAYS, Training
 
@@ -232,7 +232,7 @@ def test_an_error_before_the_first_batch_leaves_the_script_alone(
     def broken(*given: Any, **named: Any) -> None:
         raise ZeroDivisionError("planted here")
 
-    monkeypatch.setattr("loaderprobe.api.loop_turns.measure_with_step", broken)
+    monkeypatch.setattr("loaderprobe.measure.attach.attachment.measure_with_step", broken)
     with pytest.raises(KeyError, match="planted"), loaderprobe.attached(budget_s=BUDGET_S) as found:
         WAYS["raises"](Training(tmp_path))
     assert "ZeroDivisionError: planted here" in found.reason

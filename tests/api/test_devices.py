@@ -14,7 +14,7 @@ import loaderprobe
 from loaderprobe.api import devices as verb
 from loaderprobe.api.devices import parse_placement
 from loaderprobe.errors import BadValue, MissingPart
-from loaderprobe.measure.placement import run_placement
+from loaderprobe.measure.ranks.placement import run_placement
 from loaderprobe.records.devices import Placement, PlacementFailure, PlacementResult
 from loaderprobe.records.environment import Gpu
 from loaderprobe.records.unavailable import Unavailable

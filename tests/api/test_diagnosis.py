@@ -15,7 +15,7 @@ from rich.console import Console
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.api.diagnose import Diagnosis, conclude
-from loaderprobe.api.user_loader import data_found
+from loaderprobe.measure.own.loader import data_found
 from loaderprobe.records.diagnosis import DataFound
 from loaderprobe.records.files import BatchFiles, UnknownFiles, UnknownFilesCode
 from loaderprobe.records.verdict import Advice

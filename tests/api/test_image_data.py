@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from loaderprobe.api.generate import generate
-from loaderprobe.api.image_data import image_files, image_sets
 from loaderprobe.errors import BadValue
+from loaderprobe.measure.image_data import image_files, image_sets
 
 
 @pytest.fixture(scope="module")

@@ -50,8 +50,8 @@ def test_a_script_that_is_not_measured_sees_its_own_batches(
     def refused(*given: Any) -> None:
         raise BadValue("planted here")
 
-    monkeypatch.setattr("loaderprobe.measure.learning.Learning._evict", refused)
-    monkeypatch.setattr("loaderprobe.measure.learning.LEARN_AT_LEAST_S", 0.0)
+    monkeypatch.setattr("loaderprobe.measure.own.loader.Learning._evict", refused)
+    monkeypatch.setattr("loaderprobe.measure.own.loader.LEARN_AT_LEAST_S", 0.0)
     alone = targets(kind, workers, tmp_path)
     with loaderprobe.attached(budget_s=BUDGET_S) as found:
         beside = targets(kind, workers, tmp_path)

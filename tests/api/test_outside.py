@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import torch
 
-from loaderprobe.api import outside
-from loaderprobe.api.loop_turns import announce, claimed, others_that_train
-from loaderprobe.api.outside import LEAST_PASSES, Outside, Pauses
-from loaderprobe.api.seen_loaders import SeenLoaders
+from loaderprobe.measure.attach import outside
+from loaderprobe.measure.attach.attachment import announce, claimed, others_that_train
+from loaderprobe.measure.attach.outside import LEAST_PASSES, Outside, Pauses
+from loaderprobe.measure.attach.script_loaders import SeenLoaders
 from loaderprobe.render.attachment_words import no_loader_yet
 from loaderprobe.samplers import stacks
 from loaderprobe.samplers.stacks import CallTimes, Place, called, of_the_script, place_of, shared, stack_of

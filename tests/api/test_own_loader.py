@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from loaderprobe.api.own_loader import made, module_file, named
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
+from loaderprobe.measure.own.function import made, module_file, named
 
 MODULE = """
 import sys

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import torch
 
-from loaderprobe.api.ceilings import Ceilings
 from loaderprobe.api.policy import JUDGING
-from loaderprobe.api.rank_child import cores_of
 from loaderprobe.compute.torch import _gpu_of
 from loaderprobe.errors import MissingPart
 from loaderprobe.measure import child
+from loaderprobe.measure.ceilings import Ceilings
+from loaderprobe.measure.ranks.child import cores_of
 from loaderprobe.records.ranks import Place
 from loaderprobe.system.limits import cores_available
 from loaderprobe.testing import FakeCrew, example_config

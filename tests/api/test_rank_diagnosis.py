@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.api.diagnose import diagnose
-from loaderprobe.api.own_child import agreed
-from loaderprobe.api.own_loader import named
+from loaderprobe.api.diagnose import OwnAsked, concluded, diagnose, diagnose_ranks, failed, one_layout, ranks_here
 from loaderprobe.api.policy import JUDGING
-from loaderprobe.api.rank_diagnosis import OwnAsked, concluded, diagnose_ranks, failed, one_layout, ranks_here
 from loaderprobe.errors import BadValue, LoaderprobeError
+from loaderprobe.measure.own.function import agreed, named
 from loaderprobe.records.diagnosis import DataFound, Drawn, OwnMeasured
 from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.note import Note

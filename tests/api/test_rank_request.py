@@ -10,12 +10,19 @@ from typing import Any
 import pytest
 
 import loaderprobe
-from loaderprobe.api import rank_request, seats, sweep_request
 from loaderprobe.api import sweep as verb
+from loaderprobe.api import sweep_request
 from loaderprobe.api.against_request import against_request, as_value
-from loaderprobe.api.rank_request import check_devices, check_images, layouts_of
-from loaderprobe.api.sweep_request import SweepRequest, check_request, request_of
+from loaderprobe.api.sweep_request import (
+    SweepRequest,
+    check_devices,
+    check_images,
+    check_request,
+    layouts_of,
+    request_of,
+)
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
+from loaderprobe.measure.ranks import launch
 from loaderprobe.records.config import ComputeSpec, SweepSpec
 from loaderprobe.records.ranks import Layout, Node
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
@@ -103,7 +110,7 @@ def test_ranks_on_cuda_need_a_gpu_each(tmp_path: Path, monkeypatch: pytest.Monke
     """Before any data is generated."""
     with pytest.raises(MissingPart, match="2 ranks on cuda need a GPU each, and b has 1"):
         check_devices([ComputeSpec(name="cuda", batch_size=8)], [(4, 2)], NODES)
-    monkeypatch.setattr(rank_request, "this_node", lambda ranks: NODES[1:])
+    monkeypatch.setattr(sweep_request, "this_node", lambda ranks: NODES[1:])
     with pytest.raises(MissingPart, match="b has 1"):
         check_request(request(tmp_path, compute="cuda", ranks=2))
 
@@ -112,13 +119,13 @@ def test_far_more_ranks_than_cores_are_refused_before_any_data_is_generated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And before any process is started; those of a launcher are its own matter."""
-    for module in (sweep_request, seats):
+    for module in (sweep_request, launch):
         monkeypatch.setattr(module, "cores_available", lambda: 2.0)
     with pytest.raises(BadValue, match="17 ranks on this machine would share 2 cores"):
         check_request(request(tmp_path, ranks=17))
     check_request(request(tmp_path, ranks="17x1", nodes=[Node(host=str(n), seats=(n,), gpus=0) for n in range(17)]), ())
     with pytest.raises(BadValue, match="17 ranks"):
-        seats.start_here(17, [])
+        launch.start_here(17, [])
 
 
 def test_a_run_of_ranks_is_not_measured_in_turn(tmp_path: Path) -> None:
@@ -144,16 +151,16 @@ def test_torchrun_completes_a_run_here(tmp_path: Path, monkeypatch: pytest.Monke
         started.update(given, command=command)
 
     monkeypatch.setattr(subprocess, "Popen", begin)
-    monkeypatch.setattr(seats, "cores_available", lambda: 8.0)
+    monkeypatch.setattr(launch, "cores_available", lambda: 8.0)
     monkeypatch.setenv("PET_NNODES", "4")
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     run = run_of(tmp_path / "run", 1, 4)
-    seats.start_ranks(run, ["--json"])
+    launch.start_ranks(run, ["--json"])
     module, _, *rest = started["command"][3:]
     assert (module, rest) == ("loaderprobe.compute.seats", ["4", "sweep", "--resume", str(run.path), "--json"])
     assert started["env"]["OMP_NUM_THREADS"] == "2" and "PET_NNODES" not in started["env"]
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
-    seats.start_ranks(run)
+    launch.start_ranks(run)
     assert started["env"]["OMP_NUM_THREADS"] == "5"
 
 
@@ -161,13 +168,13 @@ def test_nodes_meet_by_the_way_from_one_to_another(monkeypatch: pytest.MonkeyPat
     """The node of the store, which finds it at its own loopback, looks for the way to another node."""
     head = Node(host="a", seats=(0,), gpus=0)
     other = Node(host="b", seats=(1,), gpus=0, address="10.0.0.2")
-    monkeypatch.setattr(seats, "address_towards", lambda host, port: {"10.0.0.2": "10.0.0.1"}[host])
+    monkeypatch.setattr(launch, "address_towards", lambda host, port: {"10.0.0.2": "10.0.0.1"}[host])
     monkeypatch.setattr(
-        seats, "interface_of", lambda address: {"10.0.0.1": "eth1", "10.0.0.2": "eth2", "": ""}[address]
+        launch, "interface_of", lambda address: {"10.0.0.1": "eth1", "10.0.0.2": "eth2", "": ""}[address]
     )
-    assert seats._interface(head, (head, other), 7) == "eth1"
-    assert seats._interface(other, (head, other), 7) == "eth2"
-    assert seats._interface(head, (head,), 7) == ""
+    assert launch._interface(head, (head, other), 7) == "eth1"
+    assert launch._interface(other, (head, other), 7) == "eth2"
+    assert launch._interface(head, (head,), 7) == ""
 
 
 def test_a_run_of_several_nodes_is_not_completed_here(tmp_path: Path) -> None:
@@ -176,7 +183,7 @@ def test_a_run_of_several_nodes_is_not_completed_here(tmp_path: Path) -> None:
     config = replace(run.record.spec.configs[0], nodes=2)
     spread = RunDirectory(run.path, replace(run.record, spec=SweepSpec(configs=(config,))))
     with pytest.raises(BadValue, match="on this node only"):
-        seats.start_ranks(spread)
+        launch.start_ranks(spread)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +204,7 @@ def test_a_program_hears_how_the_processes_ended(
         with log.open("wb") as file:
             return subprocess.Popen(["/bin/sh", "-c", script], stdout=file)
 
-    monkeypatch.setattr(seats, "start_ranks", start)
+    monkeypatch.setattr(launch, "start_ranks", start)
     heard: list[tuple[str, int, int]] = []
     path = run_of(tmp_path / "run", 1, 2).path
 

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from loaderprobe.api import seats
 from loaderprobe.errors import MissingPart
+from loaderprobe.measure.ranks import launch
 from loaderprobe.records.ranks import Launched
 
 
@@ -27,18 +27,18 @@ def test_too_many_processes_for_the_store_are_refused_before_they_meet(
         asked.append((least, pid))
         return 1024
 
-    monkeypatch.setattr(seats, "allow_open_files", allowed)
-    monkeypatch.setattr(seats, "die_with_parent", lambda _: None)
+    monkeypatch.setattr(launch, "allow_open_files", allowed)
+    monkeypatch.setattr(launch, "die_with_parent", lambda _: None)
     with pytest.raises(
         MissingPart, match=rf"1000 processes .*{holder}, which needs 7100 open .* limit is 1024"
     ) as raised:
-        seats.comes(process(0, 1000, agent_store=agent_store))
+        launch.comes(process(0, 1000, agent_store=agent_store))
     assert "ulimit -Hn 7100" in raised.value.hint
     assert asked[-1] == (7100, os.getppid() if agent_store else 0)
 
 
 def test_the_limit_of_the_store_is_no_matter_of_other_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     """They raise their own, and of few ranks none is too low."""
-    monkeypatch.setattr(seats, "allow_open_files", lambda *_: 1024)
-    seats._allow_connections(process(1, 1000, agent_store=False))
-    seats._allow_connections(process(0, 8, agent_store=True))
+    monkeypatch.setattr(launch, "allow_open_files", lambda *_: 1024)
+    launch._allow_connections(process(1, 1000, agent_store=False))
+    launch._allow_connections(process(0, 8, agent_store=True))

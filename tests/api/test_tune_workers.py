@@ -17,8 +17,8 @@ from torch.utils.data import DataLoader, Dataset
 
 import loaderprobe
 from loaderprobe.api.results import load_any
-from loaderprobe.api.user_loader import PATIENCE_S
 from loaderprobe.errors import BadValue, DeadWorker, LoaderprobeError, NoSpace
+from loaderprobe.measure.own.loader import PATIENCE_S
 from loaderprobe.records.tune_workers import WorkersSetting
 from tests.api import samples
 from tests.api.samples import Numbers, RawImages, Shared
@@ -126,7 +126,7 @@ def test_workers_that_die_leave_the_serial_loader() -> None:
 
 
 def _failing(at: int, error: LoaderprobeError) -> Callable[..., Any]:
-    from loaderprobe.api.user_loader import measure_loader
+    from loaderprobe.measure.own.loader import measure_loader
 
     def measure(given: Any, *others: Any) -> Any:
         if given.loader.num_workers >= at:
@@ -164,7 +164,7 @@ def test_too_little_shared_memory_ends_only_its_setting(
 
 def _interrupted(after: int) -> Callable[..., Any]:
     """Measures so many settings; then Ctrl-C comes."""
-    from loaderprobe.api.user_loader import measure_loader
+    from loaderprobe.measure.own.loader import measure_loader
 
     left = [None] * after
 

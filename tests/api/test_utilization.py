@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from loaderprobe.api.utilization import Meter, WithReadings
 from loaderprobe.errors import MissingPart
+from loaderprobe.measure.batch_size import Meter, WithReadings
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.records.measurement import Missing
 from loaderprobe.render.unavailable_words import unavailable_words

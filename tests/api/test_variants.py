@@ -12,8 +12,8 @@ from torch.utils.data import DataLoader
 
 from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.api.policy import JUDGING
-from loaderprobe.api.user_loader import Asked, measure_loader
 from loaderprobe.compute.step import NoCompute
+from loaderprobe.measure.own.loader import Asked, measure_loader
 from loaderprobe.records.files import BatchFiles
 from loaderprobe.records.measurement import Activity, Measurement, Mode
 from loaderprobe.testing import FakePageCache

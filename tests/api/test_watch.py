@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from loaderprobe.api import watcher
 from loaderprobe.api.results import load_any
 from loaderprobe.api.watch import Watch, watch_of, watcher_of
 from loaderprobe.errors import NoSpace
 from loaderprobe.loaders.attached import attach
+from loaderprobe.measure.attach import watcher as watcher
 from loaderprobe.records.diagnosis import AttachRequest
 from tests.examples import training as example
 from tests.examples.training import SCHEDULED, WAYS, Training

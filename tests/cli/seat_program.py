@@ -11,11 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.api import seats, sweep
+from loaderprobe.api import sweep
 from loaderprobe.api.report import judge_run
 from loaderprobe.cli.seats import in_ranks, launched_here
+from loaderprobe.measure.ranks import launch
+from loaderprobe.measure.ranks.crew import Lead
 from loaderprobe.measure.runner import Child, Order
-from loaderprobe.measure.seat import Lead
 from loaderprobe.records.config import SweepSpec
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.render.json import summary_json
@@ -73,7 +74,7 @@ def measured(run: RunDirectory, lead: Lead | None) -> int:
 def main() -> int:
     """The exit code of this process."""
     changed: Any = {"forkserver": scripted}
-    vars(seats).update(changed)
+    vars(launch).update(changed)
     vars(sweep).update(changed)
     return in_ranks(launched_here("slurm" if "slurm" in OPTIONS else None, several=True), run_of, measured, options=())
 

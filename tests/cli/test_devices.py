@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from loaderprobe.api import devices as verb
-from loaderprobe.measure.placement import run_placement
+from loaderprobe.measure.ranks.placement import run_placement
 from loaderprobe.records.devices import DeviceSegment, PlacementFailure, PlacementResult
 from loaderprobe.records.ranks import RankOrder
 from tests.cli.invoke import invoke

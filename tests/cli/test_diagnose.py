@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.api import seats
+from loaderprobe.measure.ranks import launch
 from tests.cli.invoke import invoke
 
 
@@ -34,8 +34,8 @@ def test_what_cannot_be_is_refused(arguments: list[str], said: str, monkeypatch:
 def test_ranks_of_this_machine_are_processes_of_the_same_command(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many, and its exit code is theirs."""
     started: list[Any] = []
-    monkeypatch.setattr(seats, "start_here", lambda *given: started.append(given))
-    monkeypatch.setattr(seats, "wait_for", lambda launcher: 4)
+    monkeypatch.setattr(launch, "start_here", lambda *given: started.append(given))
+    monkeypatch.setattr(launch, "wait_for", lambda launcher: 4)
     monkeypatch.setattr("loaderprobe.cli.seats._ended_by_sigterm", lambda: None)
     monkeypatch.setattr(sys, "argv", ["loaderprobe", "diagnose", "a.module:make", "--ranks", "2"])
     assert invoke("diagnose", "a.module:make", "--ranks", "2").exit_code == 4

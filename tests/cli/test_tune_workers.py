@@ -35,7 +35,7 @@ def test_an_interrupted_search_is_shown_and_kept(
     tmp_path: Path, photographs: FileSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the exit code of an interruption."""
-    from loaderprobe.api.user_loader import measure_loader
+    from loaderprobe.measure.own.loader import measure_loader
 
     visits: list[object] = []
 

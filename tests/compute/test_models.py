@@ -13,9 +13,9 @@ import torch
 
 from loaderprobe import plugins
 from loaderprobe.analyze.forecast.groups import Known, recommend_groups
-from loaderprobe.api.assembly import check_parts
 from loaderprobe.compute.trainer import CLASSES, Trainer
 from loaderprobe.errors import BadValue, MissingPart
+from loaderprobe.measure.assembly import check_parts
 from loaderprobe.records.config import ComputeSpec, with_options
 from loaderprobe.testing import example_config
 from tests.analyze.measured import measured

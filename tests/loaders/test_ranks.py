@@ -13,7 +13,7 @@ import torch.distributed as dist
 from loaderprobe.errors import LostRank
 from loaderprobe.loaders import ranks
 from loaderprobe.loaders.ranks import AtPlace, GlooCrew, joined_at
-from loaderprobe.measure.in_step import Agreement
+from loaderprobe.measure.ranks.in_step import Agreement
 from loaderprobe.records.ranks import Place
 
 

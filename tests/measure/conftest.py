@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from loaderprobe.analyze.verdict.rounds import deciding, next_round
-from loaderprobe.api.assembly import make_compute
 from loaderprobe.measure import segments
+from loaderprobe.measure.assembly import make_compute
 from loaderprobe.measure.session import Parts, Recorder, Session
 from loaderprobe.protocols import Compute, Files
 from loaderprobe.records.config import RunConfig

@@ -8,8 +8,8 @@ import threading
 from pathlib import Path
 
 from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.ranks.crew import Lead, Seat
 from loaderprobe.measure.runner import Child, Event, Order, Start
-from loaderprobe.measure.seat import Lead, Seat
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.ranks import Launched, Place, SeatSeen
 from loaderprobe.store.codec import decode

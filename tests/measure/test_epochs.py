@@ -9,7 +9,7 @@ import pytest
 
 from loaderprobe.analyze.caches import lru_hits
 from loaderprobe.analyze.epochs import epochs_of
-from loaderprobe.api.assembly import make_compute
+from loaderprobe.measure.assembly import make_compute
 from loaderprobe.measure.studies import EpochsStudy, in_epochs, pages_bytes, too_small
 from loaderprobe.records.studies import Epochs
 from loaderprobe.records.unavailable import Unavailable

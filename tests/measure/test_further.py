@@ -12,7 +12,7 @@ import pytest
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.policy import is_open
 from loaderprobe.analyze.verdict.rounds import next_round
-from loaderprobe.api.assembly import make_compute
+from loaderprobe.measure.assembly import make_compute
 from loaderprobe.measure.further import CUT_SHORT, NO_TIME, Durations, Part, enough_said, joined
 from loaderprobe.measure.runner import Order
 from loaderprobe.measure.sweep import Progress, sweep

@@ -13,9 +13,9 @@ import msgspec
 from loaderprobe.analyze.ranks import as_one
 from loaderprobe.analyze.verdict.rounds import Round, next_round
 from loaderprobe.errors import LostRank
-from loaderprobe.measure.in_step import Meeting, SessionInStep
+from loaderprobe.measure.attach.turns import AGAIN, GivenUp, Turns, Withdrawn
+from loaderprobe.measure.ranks.in_step import Meeting, SessionInStep
 from loaderprobe.measure.session import Recorder
-from loaderprobe.measure.turns import AGAIN, GivenUp, Turns, Withdrawn
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.ranks import Apart, RankMeasurement
 from loaderprobe.testing import FakeClock, FakeCrew, FakePageCache, Service, example_config, example_files

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.measure.learning import Learned, Learning, bytes_of_sample, first_lap
+from loaderprobe.measure.own.loader import Learned, Learning, bytes_of_sample, first_lap
 from loaderprobe.records.files import PartFiles, UnknownFiles
 from loaderprobe.records.measurement import FirstLap, WorkerBatches
 from loaderprobe.testing import FakePageCache

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from loaderprobe.errors import BadValue
+from loaderprobe.measure.attach.turns import AGAIN, ATTEMPTS, MOST_RESIDENT, LoopSession, Turns
 from loaderprobe.measure.further import CUT_SHORT
 from loaderprobe.measure.session import Recorder
-from loaderprobe.measure.turns import AGAIN, ATTEMPTS, MOST_RESIDENT, LoopSession, Turns
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.testing import FakeClock, FakePageCache, Service, example_config, example_files
 from tests.measure.conftest import scripted_parts

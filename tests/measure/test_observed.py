@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.measure.observed import LEAST_STEPS, ROUNDS, LoopStep, observed
+from loaderprobe.measure.attach.watcher import LEAST_STEPS, ROUNDS, LoopStep, observed
 from loaderprobe.records.measurement import Measurement, WorkerBatches
 
 MS = 1_000_000

@@ -10,7 +10,7 @@ import pytest
 
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.placement import Programs, behind, failure_of, run_placement
+from loaderprobe.measure.ranks.placement import Programs, behind, failure_of, run_placement
 from loaderprobe.records.devices import Placement, PlacementFailure, Workload
 from loaderprobe.records.ranks import RankEnd, RankError, RankOrder
 from loaderprobe.store.marks import Marks

@@ -9,7 +9,7 @@ import pytest
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.prefilled import buffer_effect
-from loaderprobe.api.assembly import make_compute
+from loaderprobe.measure.assembly import make_compute
 from loaderprobe.measure.studies import PrefilledStudy, batches_read, images_for
 from loaderprobe.records.studies import Prefilled
 from loaderprobe.records.unavailable import Unavailable

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loaderprobe.api.assembly import make_compute
-from loaderprobe.api.gathering import Gathering
 from loaderprobe.api.policy import JUDGING
 from loaderprobe.measure import session
-from loaderprobe.measure.in_step import Agreement, PaceAhead, RankSession
+from loaderprobe.measure.assembly import make_compute
+from loaderprobe.measure.ranks.child import Gathering
+from loaderprobe.measure.ranks.in_step import Agreement, PaceAhead, RankSession
 from loaderprobe.measure.segments import Pace
 from loaderprobe.measure.session import Recorder
 from loaderprobe.protocols import Peers

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from loaderprobe.measure.ranks.crew import failure_of, is_consequence, origin_of
 from loaderprobe.measure.runner import Order
-from loaderprobe.measure.seat import failure_of, is_consequence, origin_of
 from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.ranks import SeatEnd
 from loaderprobe.testing import example_config, example_files

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loaderprobe.errors import BadValue, MissingPart
-from loaderprobe.measure.seat import (
+from loaderprobe.measure.ranks.crew import (
     check_crowd,
     check_room,
     nodes_of,

@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 from loaderprobe.errors import BadValue, LostRank
-from loaderprobe.measure import seat as lead_module
-from loaderprobe.measure import seat as seat_module
 from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.ranks import crew as lead_module
+from loaderprobe.measure.ranks import crew as seat_module
+from loaderprobe.measure.ranks.crew import Seat, put, take
 from loaderprobe.measure.runner import Event
-from loaderprobe.measure.seat import Seat, put, take
 from loaderprobe.records.diagnosis import DataFound, OwnLoader, OwnMeasured
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure

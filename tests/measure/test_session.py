@@ -10,7 +10,7 @@ import pytest
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.disturbance import others_share
-from loaderprobe.api.assembly import make_compute
+from loaderprobe.measure.assembly import make_compute
 from loaderprobe.measure.segments import REST_S, Pace, Readiness
 from loaderprobe.records.files import PartFiles
 from loaderprobe.testing import FakeClock, FakePageCache, ScriptedLoader, Service, example_config, example_files

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.measure.turns import GivenUp, Interrupted, Turns
+from loaderprobe.measure.attach.turns import GivenUp, Interrupted, Turns
 
 Step = Callable[[Any], None]
 

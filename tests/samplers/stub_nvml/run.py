@@ -11,7 +11,7 @@ import sys
 from ctypes import CDLL
 from typing import Any
 
-from loaderprobe.api.capabilities import gpu_counters
+from loaderprobe.measure.capabilities import gpu_counters
 from loaderprobe.records.measurement import Series
 from loaderprobe.render.capability_words import why_words
 from loaderprobe.samplers.nvml import NvmlSampler

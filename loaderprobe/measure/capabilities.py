@@ -11,8 +11,8 @@ from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Literal
 
-from loaderprobe.api.assembly import make_compute
 from loaderprobe.errors import LoaderprobeError
+from loaderprobe.measure.assembly import make_compute
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.protocols import Clock
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig

@@ -7,14 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loaderprobe.api.gathering import KIND, WORTH_A_WORD, Gathering, meeting_s, processes_of_ranks
-from loaderprobe.api.seen_loaders import Seen
-from loaderprobe.api.user_loader import Asked, Deadline, DeadlineInStep, measure_with_step
 from loaderprobe.errors import LostRank
+from loaderprobe.measure.attach.script_loaders import Seen
+from loaderprobe.measure.attach.turns import Turns
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.in_step import Meeting, SessionInStep, TakeOver
+from loaderprobe.measure.own.loader import Asked, Deadline, DeadlineInStep, measure_with_step
+from loaderprobe.measure.ranks.child import KIND, WORTH_A_WORD, Gathering, meeting_s, processes_of_ranks
+from loaderprobe.measure.ranks.in_step import Meeting, SessionInStep, TakeOver
 from loaderprobe.measure.session import OnStage, Parts
-from loaderprobe.measure.turns import Turns
 from loaderprobe.protocols import Crew, Judging
 from loaderprobe.records.diagnosis import AttachRequest, OwnMeasured
 from loaderprobe.records.measurement import Measurement, base_mode, segment_seconds, segments_of
@@ -26,6 +26,7 @@ from loaderprobe.system.others import OthersMeter
 
 if TYPE_CHECKING:
     from loaderprobe.loaders.ranks import Joined
+
 
 RANKS = "ranks"
 """Of the directory of a run: what each rank measured."""

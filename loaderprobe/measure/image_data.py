@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.api.values import unheard
 from loaderprobe.datasets.folder import generated_set, scan_folder
 from loaderprobe.datasets.generate.manifest import sets_in
 from loaderprobe.errors import BadValue
@@ -17,7 +16,7 @@ from loaderprobe.units import join_words
 PREFETCH_FACTOR = 2
 
 
-def image_files(data: Path, *, sample: int, seed: int = 0, progress: OnStage = unheard) -> FileSet:
+def image_files(data: Path, *, sample: int, seed: int = 0, progress: OnStage = lambda *_: None) -> FileSet:
     """At most `sample` images of a folder or of a generated set, in random order. Raises BadValue, MissingPart."""
     sets = sets_in(data)
     if len(sets) > 1:
@@ -26,7 +25,7 @@ def image_files(data: Path, *, sample: int, seed: int = 0, progress: OnStage = u
     return image_sets(data, sample=sample, seed=seed, progress=progress)[0]
 
 
-def image_sets(data: Path, *, sample: int, seed: int = 0, progress: OnStage = unheard) -> list[FileSet]:
+def image_sets(data: Path, *, sample: int, seed: int = 0, progress: OnStage = lambda *_: None) -> list[FileSet]:
     """The same; of a folder of generated sets, as `generate` makes it, each set by itself, the smallest files first.
 
     Raises BadValue, MissingPart.

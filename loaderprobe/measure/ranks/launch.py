@@ -22,8 +22,8 @@ from loaderprobe.errors import (
     MissingPart,
 )
 from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.ranks.crew import Lead, Seat, check_crowd, check_room
 from loaderprobe.measure.runner import ForkServer
-from loaderprobe.measure.seat import Lead, Seat, check_crowd, check_room
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.ranks import Launched, Node, SeatSeen
 from loaderprobe.store.run_directory import RunDirectory

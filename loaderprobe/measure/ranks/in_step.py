@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from loaderprobe.errors import LostRank
+from loaderprobe.measure.attach.turns import Among, GivenUp, LoopSession, Turns, Withdrawn
 from loaderprobe.measure.further import Part
 from loaderprobe.measure.segments import MIN_STEPS_OF_SLOW_DEVICE, Pace, Steps, load_in_step, load_only, train_resident
 from loaderprobe.measure.session import FIRST_STEP, OF_RANKS, Session, why_not_profiled
-from loaderprobe.measure.turns import Among, GivenUp, LoopSession, Turns, Withdrawn
 from loaderprobe.protocols import Clock, Crew, Exchanging, InStepCompute, Profiling, SharedStore
 from loaderprobe.records.measurement import Measurement, Mode, Segment
 from loaderprobe.records.ranks import Apart, RankOffer

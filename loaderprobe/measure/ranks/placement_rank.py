@@ -1,4 +1,4 @@
-"""The process of one rank: `python -m loaderprobe.api.placement_rank ORDER LAUNCHER`, which the launcher starts."""
+"""The process of one rank, which the launcher starts: `python -m loaderprobe.measure.ranks.placement_rank`."""
 
 from __future__ import annotations
 

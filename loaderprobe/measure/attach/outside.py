@@ -10,7 +10,6 @@ from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
 
-from loaderprobe.measure.observed import NO_STEP_TIMES
 from loaderprobe.records.diagnosis import SeenOutside
 from loaderprobe.records.measurement import WAIT_KINDS, WaitSamples
 from loaderprobe.samplers.stacks import CallTimes, Place, Stack, StackLooks, called, of_the_script, shared, stack_of
@@ -28,6 +27,8 @@ TIMED_STEPS = 32
 """In a row, in which calls are timed; again each time that twice as many steps are made."""
 LEAST_TIMED = 8
 LEAST_PAUSE_S = 5.0
+NO_STEP_TIMES = 10
+"""What takes so many times the usual step is a validation or a checkpoint."""
 LOOK_AT_PAUSE_S = 1.0
 
 

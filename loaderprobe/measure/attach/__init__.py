@@ -1,0 +1,1 @@
+"""A training script that is measured from inside, or only watched."""

@@ -1,0 +1,1 @@
+"""A DataLoader of the user's own."""

@@ -1,0 +1,221 @@
+"""A function of the user's that makes a loader: by its name, called here, or called in each rank."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
+from loaderprobe.measure.own.loader import Asked, DeadlineInStep, compute_of, data_found, measure_loader
+from loaderprobe.measure.ranks.child import RankChild
+from loaderprobe.measure.ranks.in_step import RankSession
+from loaderprobe.measure.runner import Order
+from loaderprobe.measure.session import OnStage
+from loaderprobe.protocols import Compute, ComputeArguments, Crew, Exchanging, Judging, MakeCompute
+from loaderprobe.records.diagnosis import Drawn, OwnLoader, OwnMeasured
+from loaderprobe.records.files import FileSet
+from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.note import Note
+from loaderprobe.records.ranks import Place
+
+if TYPE_CHECKING:
+    from loaderprobe.loaders.unwrap import Unwrapped
+
+
+FORM = "name a function: train.py:make_loader, or package.module:make_loader"
+RETURNS = "let it return the loader, or the loader and the step: return loader, step"
+NO_GROUP = ("process group has not been initialized", "rendezvous: environment variable")
+"""torch's words where code asks for its rank, or joins the others, in a process that has none."""
+
+
+def named(text: str) -> OwnLoader:
+    """The function behind `train.py:make_loader` or `package.module:make_loader`. Imports nothing. Raises BadValue."""
+    where, colon, function = text.rpartition(":")
+    path = Path(where)
+    of_file = path.suffix == ".py"
+    module = path.stem if of_file else where
+    if not colon or not all(part.isidentifier() for part in (*module.split("."), function)):
+        raise BadValue(f"'{text}' names no function in a module", hint=FORM)
+    if of_file and not path.is_file():
+        raise BadValue(f"there is no file {where}", hint=FORM)
+    folder = path.parent if of_file else Path()
+    return OwnLoader(name=text, folder=str(folder.absolute()), module=module, function=function)
+
+
+def module_file(own: OwnLoader) -> FileSet:
+    """The file of its module, which all nodes must have. Imports nothing. Raises MissingPart where there is none."""
+    path = _found(own)
+    if path is None:
+        raise MissingPart(f"there is no module {own.module}", hint=FORM)
+    return FileSet(
+        label=own.name, root=str(path.parent), generated=False, paths=(path.name,), classes=(0,),
+        size_bytes=(path.stat().st_size,), images_found=1,
+    )  # fmt: skip
+
+
+def _found(own: OwnLoader) -> Path | None:
+    """Not by `find_spec` of the whole name, which imports the packages around the module."""
+    top, *below = own.module.split(".")
+    specs = (finder.find_spec(top, [own.folder, *sys.path]) for finder in sys.meta_path)
+    spec = next((each for each in specs if each is not None), None)
+    if spec is None:
+        return None
+    places = [Path(place, *below) for place in spec.submodule_search_locations or ()] if below else []
+    origin = [] if below or spec.origin is None else [Path(spec.origin)]
+    files = [*origin, *(file for place in places for file in (place / "__init__.py", place.with_suffix(".py")))]
+    return next((each for each in files if each.is_file()), None)
+
+
+def made(own: OwnLoader) -> tuple[Any, Callable[[Any], Any] | None]:
+    """(loader, step or None) as the function makes them. Raises BadValue, MissingPart, and what it raises."""
+    with _as_script(own):
+        found = _called(own, _function(own))
+    if not isinstance(found, tuple):
+        return found, None
+    if len(found) != 2 or not callable(found[1]):
+        kinds = ", ".join(type(each).__name__ for each in found)
+        raise BadValue(f"{own.name} returned ({kinds})", hint=RETURNS)
+    return found
+
+
+def _function(own: OwnLoader) -> Callable[[], Any]:
+    try:
+        found = getattr(import_module(own.module), own.function)
+    except (Exception, SystemExit) as error:  # a module of the user's own may raise anything while it is imported
+        reason = str(error) if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: {error}"
+        hint = f"check that {own.module} can be imported; what trains stands under if __name__ == '__main__'"
+        raise MissingPart(f"{own.name} cannot be loaded: {reason}", hint=hint) from error
+    if not callable(found):
+        raise BadValue(f"{own.name} is a {type(found).__name__}, not a function", hint=FORM)
+    function: Callable[[], Any] = found
+    return function
+
+
+def _called(own: OwnLoader, function: Callable[[], Any]) -> Any:
+    try:
+        found = function()
+    except LoaderprobeError:
+        raise
+    except (Exception, SystemExit) as error:
+        hint = "call it yourself, without arguments"
+        if any(words in str(error) for words in NO_GROUP):
+            hint = "it asks for its rank: add --ranks 2, or start it with torchrun"
+        raise LoaderprobeError(f"{own.name} raised {type(error).__name__}: {error}", hint=hint) from error
+    if found is None:
+        raise BadValue(f"{own.name} returned nothing", hint=RETURNS)
+    return found
+
+
+@contextmanager
+def _as_script(own: OwnLoader) -> Iterator[None]:
+    """Modules beside it are found first, also later by workers; it sees no arguments of the command line."""
+    if own.folder not in sys.path[:1]:
+        sys.path.insert(0, own.folder)
+    arguments = sys.argv
+    sys.argv = [own.name.rpartition(":")[0]]
+    try:
+        yield
+    finally:
+        sys.argv = arguments
+
+
+# One rank of a user's own loader, in the child of a process that a launcher started.
+
+
+def measure_own(order: Order, on_stage: OnStage, judging: Judging) -> OwnMeasured:
+    """Make this rank's loader by the user's function, and measure it in step with the others."""
+    from loaderprobe.loaders.ranks import join_group
+    from loaderprobe.loaders.unwrap import unwrap
+
+    own, place = order.own, order.place
+    assert own is not None and place is not None
+    on_stage("joining the process group", 0, 0)
+    join_group(place)
+    on_stage(f"calling {own.name}", 0, 0)
+    loader, step = made(own)
+    given = unwrap(loader)
+    rank = OwnRank(order, place, given, on_stage, judging)
+    found = measure_loader(given, _compute_of(step), rank.asked(), on_stage)
+    return OwnMeasured(
+        config=order.config,
+        measurement=found.measurement,
+        data=data_found(given.loader, found.files),
+        with_step=step is not None,
+        ceiling=found.ceiling,
+    )
+
+
+def _compute_of(step: Callable[[Any], Any] | None) -> MakeCompute:
+    def make(arguments: ComputeArguments) -> Compute:
+        from loaderprobe.compute.step import step_in_ranks
+
+        return step_in_ranks(step, arguments) if step else compute_of(None)(arguments)
+
+    return make
+
+
+class OwnRank:
+    """This rank's part: it learns its loader by itself, and then meets the others."""
+
+    def __init__(self, order: Order, place: Place, given: Unwrapped, on_stage: OnStage, judging: Judging) -> None:
+        self._judging = judging
+        self._order, self._place, self._given, self._on_stage = order, place, given, on_stage
+        self._child: RankChild | None = None
+        self._said: tuple[Note, ...] = ()
+
+    def asked(self) -> Asked:
+        """How each rank is measured. What one node's storage delivers is measured after all, by rank 0."""
+        config = self._order.config
+        return Asked(
+            judging=self._judging,
+            cache=config.cache,
+            budget_s=self._order.budget_s,
+            session=self._session,
+            ceiling=self._place.rank == 0 and config.nodes == 1,
+            deadline=lambda budget_s: DeadlineInStep(budget_s, lambda: self._child is not None),
+            joined=self._together,
+            ranks=config.ranks,
+            nodes=config.nodes,
+        )
+
+    def _session(self, **given: Any) -> RankSession:
+        if self._child is not None:
+            raise BadValue(
+                "while it was measured, some workers had no more data, or its wrapper took more batches than it gave",
+                hint="give every worker data, or give the DataLoader itself",
+            )
+        # Workers have been started: none holds the connections of the ranks open.
+        child = self._child = RankChild(self._order, self._place, self._on_stage, self._judging)
+        self._said = agreed(child.crew, self._drawn(given), self._judging)
+        return child.session(device="", **given)
+
+    def _drawn(self, given: dict[str, Any]) -> Drawn:
+        from loaderprobe.loaders.drawn import drawn
+
+        config = given["recorder"].config
+        exchanges = isinstance(given["parts"].compute, Exchanging)
+        return drawn(self._given.loader, config, given["files"], given["held"], exchanges=exchanges)
+
+    def _together(self, measured: Measurement) -> Measurement:
+        assert self._child is not None
+        found = self._child.together(measured)
+        return replace(found, notes=(*self._said, *found.notes)) if self._place.rank == 0 else found
+
+
+def agreed(crew: Crew, own: Drawn, judging: Judging) -> tuple[Note, ...]:
+    """What rank 0 says of what all ranks take. Raises BadValue on all of them where their loaders differ."""
+    ranks = [msgspec.json.decode(each, type=Drawn) for each in crew.gathered(msgspec.json.encode(own))]
+    found = judging.differing(ranks) if ranks else None
+    other = msgspec.json.decode(crew.broadcast(msgspec.json.encode(found)), type=tuple[int, str] | None)
+    if other is not None:
+        reason, hint = judging.words.differs(*other)
+        raise BadValue(reason, hint=hint)
+    same = judging.same_samples(ranks) if ranks else None
+    return () if same is None else (same,)
