@@ -22,23 +22,18 @@ from loaderprobe.analyze.verdict.epochs import Epochs, epochs
 from loaderprobe.analyze.verdict.rates import rate_interval, segments_of
 from loaderprobe.analyze.verdict.speedups import judged_activity, run_experiments
 from loaderprobe.analyze.verdict.validity import base_mode
-from loaderprobe.api.child import forkserver
 from loaderprobe.api.documented import Documented
 from loaderprobe.api.origin import origin_now
 from loaderprobe.api.policy import JUDGING
-from loaderprobe.api.sweep_request import layouts_of
 from loaderprobe.api.values import unheard
-from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart, Refused
-from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.own.function import made, module_file
+from loaderprobe.errors import BadValue
 from loaderprobe.measure.own.loader import Asked, measure_with_step
 from loaderprobe.measure.ranks.crew import Lead, parse_layout, spread
-from loaderprobe.measure.runner import Event, Order
 from loaderprobe.measure.session import OnStage
 from loaderprobe.records.bandwidth import StorageCeiling
-from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig
+from loaderprobe.records.config import CacheState
 from loaderprobe.records.diagnosis import DataFound, Findings, OwnLoader, OwnMeasured
-from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.note import Note
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Advice, Interval, Verdict
@@ -306,11 +301,6 @@ def _notes(judged: Verdict, data: DataFound, rounds: int, kept: Epochs | None, u
 
 BUDGET_S, RANKS_BUDGET_S = 30.0, 60.0
 """Unless asked for: of one process, and of ranks, which measure more."""
-LIMIT_S, LIMIT_TIMES = 1200.0, 4.0
-"""After which the ranks are ended, or so many times the budget. A quarter of it a rank may take longer than the others
-to make its loader: looking for files on remote storage takes minutes."""
-KINDS: tuple[type[LoaderprobeError], ...] = (BadValue, MissingPart, Refused)
-"""What a rank ended with keeps its exit code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,6 +316,8 @@ class OwnAsked:
 
 def diagnose_own(asked: OwnAsked, progress: OnStage) -> Diagnosis:
     """Measure the loader in this process, by itself. Raises what `diagnose` raises, and what its function does."""
+    from loaderprobe.measure.own.function import made
+
     budget_s = BUDGET_S if asked.budget_s is None else asked.budget_s
     check_asked(None, budget_s, asked.cache)
     loader, step = made(asked.own)
@@ -338,32 +330,25 @@ def diagnose_ranks(lead: Lead, asked: OwnAsked, ranks: str | None, progress: OnS
 
     Raises what the rank ended with in which it began, named with its host; BadValue for what the processes cannot do.
     """
+    from loaderprobe.api.child import forkserver
+    from loaderprobe.measure.own.function import measure_in_ranks
+
     budget_s = RANKS_BUDGET_S if asked.budget_s is None else asked.budget_s
     check_asked(None, budget_s, asked.cache)
     count, over = one_layout(ranks, lead)
     if count == 1:
         raise BadValue("one rank is measured by a process that no launcher started", hint="start it without one")
-    files = module_file(asked.own)
-    config = _config(asked, files.fingerprint, count, over)
-    lead.admit((config,), (files,), what="module of")
-    heard = _over(budget_s, progress)
-    order = Order(config=config, files=files, budget_s=budget_s, begin_ns=time.perf_counter_ns(), own=asked.own)
-
-    def on_event(event: Event) -> None:
-        heard(event.stage, event.done, event.total)
-
-    with forkserver() as server:
-        found = lead.run(
-            order, OwnMeasured, clock=SystemClock(), time_limit_s=max(LIMIT_S, LIMIT_TIMES * budget_s),
-            on_event=on_event, start=server.start,
-        )  # fmt: skip
-    if isinstance(found, RunFailure):
-        raise failed(found)
+    found = measure_in_ranks(
+        asked.own, lead, count, over, cache=asked.cache, budget_s=budget_s, on_stage=_over(budget_s, progress),
+        forkserver=forkserver,
+    )  # fmt: skip
     return concluded(found, asked.command)
 
 
 def one_layout(ranks: str | None, lead: Lead) -> tuple[int, int]:
     """(ranks, nodes) that are asked for, or all that there are. Raises BadValue for several, or too many."""
+    from loaderprobe.api.sweep_request import layouts_of
+
     (layout, *others) = layouts_of(ranks, lead.nodes)
     if others:
         raise BadValue(f"--ranks {ranks} names several numbers, and diagnose measures one", hint="give one number")
@@ -386,24 +371,6 @@ def concluded(found: OwnMeasured, command: str) -> Diagnosis:
     }  # fmt: skip
     measured = replace(measured, notes=(Note(code="ranks_in_step", facts=facts), *measured.notes))
     return diagnosis_of(replace(found, measurement=measured), command)
-
-
-def failed(failure: RunFailure) -> LoaderprobeError:
-    """Of the rank in which it began, by its own exit code."""
-    kind = next((each for each in KINDS if each.exit_code == failure.exit_code), LoaderprobeError)
-    who = "" if failure.rank is None else f"rank {failure.rank} ({failure.host}): "
-    last = next((line for line in reversed(failure.log) if line.strip()), "")
-    late = failure.reason.startswith("timeout")
-    hint = "look for a hang in it" if late else failure.hint or (f"its last line: {last}" if last else "")
-    return kind(f"{who}{failure.reason} ({failure.stage})", hint=hint)
-
-
-def _config(asked: OwnAsked, module: str, ranks: int, nodes: int) -> RunConfig:
-    """As far as it is known before the loader is made: the rest each rank learns."""
-    return RunConfig(
-        data=module, resolution=asked.own.name, loader=LoaderSpec(name="own", workers=0, prefetch_factor=0),
-        compute=ComputeSpec(name="own", batch_size=1), cache=asked.cache, ranks=ranks, nodes=nodes,
-    )  # fmt: skip
 
 
 def _over(budget_s: float, progress: OnStage) -> Callable[[str, int, int], None]:

@@ -16,19 +16,21 @@ from loaderprobe.measure.own.function import measure_own
 from loaderprobe.measure.ranks.child import RankChild
 from loaderprobe.measure.runner import Order, serve
 from loaderprobe.measure.segments import Pace, pace_for
-from loaderprobe.measure.session import OnStage, Recorder, Session
-from loaderprobe.measure.studies import study
+from loaderprobe.measure.session import UNSEEN, OnStage, Parts, Recorder, Session
+from loaderprobe.measure.studies import EpochsStudy, PrefilledStudy, in_epochs
 from loaderprobe.plugins import resolve
 from loaderprobe.protocols import Clock, Judging, OnGpu
 from loaderprobe.records.config import ComputeSpec
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Alternative, Measurement
 from loaderprobe.records.ranks import Place
+from loaderprobe.records.studies import EpochsMeasured, Prefilled
 from loaderprobe.samplers import sampling
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.system.device import locate
 from loaderprobe.system.environment import list_gpus
 from loaderprobe.system.launcher import VISIBLE, own_gpu
+from loaderprobe.system.limits import file_memory_bytes
 from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.system.process import threads_of
 
@@ -102,6 +104,40 @@ def _left_s(order: Order, clock: Clock) -> float | None:
     if order.budget_s is None or order.in_turn:
         return None
     return order.budget_s - (clock.now_ns() - order.begin_ns) / 1e9
+
+
+def study(order: Order, scratch: Path, on_stage: OnStage, judging: Judging) -> Prefilled | EpochsMeasured:
+    """Measure what the order asks for beside the verdict."""
+    with ExitStack() as stack:
+        if order.study == "prefilled":
+            parts = _parts(order, order.files, scratch, stack, judging)
+            return PrefilledStudy(order.config, order.files, parts, on_stage).run()
+        everything = order.files.absolute(0, order.files.count)
+        cache = LinuxPageCache()
+        on_stage("making the files cold", 0, order.epochs)
+        cache.evict(everything)
+        resident = cache.resident(everything)
+        served = in_epochs(order.files, order.config, order.epochs)
+        return EpochsStudy(
+            config=order.config,
+            files=order.files,
+            order=served,
+            parts=_parts(order, served, scratch, stack, judging),
+            epochs=order.epochs,
+            resident_before=resident,
+            memory=file_memory_bytes,
+            on_stage=on_stage,
+        ).run()
+
+
+def _parts(order: Order, files: FileSet, scratch: Path, stack: ExitStack, judging: Judging) -> Parts:
+    """Its loader serves `files`, and ends with the stack."""
+    clock = SystemClock()
+    # Workers start before the device does: a process that has used CUDA cannot fork.
+    loader = stack.enter_context(make_loader(order.config, files, scratch))
+    compute = make_compute(order.config, clock)
+    location = locate(Path(order.files.root))
+    return join_parts(loader, compute, clock, LinuxPageCache(), location, lambda: UNSEEN, judging)
 
 
 def main(link_fd: int, parent: int, judging: Judging) -> None:

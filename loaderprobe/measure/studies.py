@@ -5,30 +5,24 @@ from __future__ import annotations
 import mmap
 import random
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from math import inf
-from pathlib import Path
 from typing import Any
 
 from loaderprobe.errors import DamagedRun
-from loaderprobe.measure.assembly import join_parts, make_compute, make_loader
-from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.runner import Event, Order, named_limit
 from loaderprobe.measure.segments import Pace, Readiness, Steps, flush, train
-from loaderprobe.measure.session import FIRST_STEP, UNSEEN, OnStage, Parts, warm_up
+from loaderprobe.measure.session import FIRST_STEP, OnStage, Parts, warm_up
 from loaderprobe.measure.sweep import GRACE_S, START_SECONDS, OnProgress, Progress
-from loaderprobe.protocols import Clock, Judging, Switched
+from loaderprobe.protocols import Clock, Switched
 from loaderprobe.records.config import LoaderSpec, RunConfig, Study, StudyPlan, SweepSpec, alike_but_for
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, Mode, RunFailure, Segment, WorkerBatches
 from loaderprobe.records.studies import Epoch, EpochsMeasured, Prefilled
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.store.run_directory import STUDIES, RunDirectory
-from loaderprobe.system.device import locate
-from loaderprobe.system.limits import file_memory_bytes
-from loaderprobe.system.pagecache import LinuxPageCache
 
 # Whole epochs: the first with cold files, the others with what the page cache kept of those before.
 #
@@ -464,40 +458,3 @@ def images_for(config: RunConfig, steps: int) -> int:
 def fitting(config: RunConfig, files: FileSet) -> int:
     """Steps from a full buffer for which a set has files."""
     return files.count // config.compute.batch_size - untimed(config.loader)
-
-
-# A study in the child of a sweep: its parts are built and run here.
-
-
-def study(order: Order, scratch: Path, on_stage: OnStage, judging: Judging) -> Prefilled | EpochsMeasured:
-    """Measure what the order asks for beside the verdict."""
-    with ExitStack() as stack:
-        if order.study == "prefilled":
-            parts = _parts(order, order.files, scratch, stack, judging)
-            return PrefilledStudy(order.config, order.files, parts, on_stage).run()
-        everything = order.files.absolute(0, order.files.count)
-        cache = LinuxPageCache()
-        on_stage("making the files cold", 0, order.epochs)
-        cache.evict(everything)
-        resident = cache.resident(everything)
-        served = in_epochs(order.files, order.config, order.epochs)
-        return EpochsStudy(
-            config=order.config,
-            files=order.files,
-            order=served,
-            parts=_parts(order, served, scratch, stack, judging),
-            epochs=order.epochs,
-            resident_before=resident,
-            memory=file_memory_bytes,
-            on_stage=on_stage,
-        ).run()
-
-
-def _parts(order: Order, files: FileSet, scratch: Path, stack: ExitStack, judging: Judging) -> Parts:
-    """Its loader serves `files`, and ends with the stack."""
-    clock = SystemClock()
-    # Workers start before the device does: a process that has used CUDA cannot fork.
-    loader = stack.enter_context(make_loader(order.config, files, scratch))
-    compute = make_compute(order.config, clock)
-    location = locate(Path(order.files.root))
-    return join_parts(loader, compute, clock, LinuxPageCache(), location, lambda: UNSEEN, judging)

@@ -23,8 +23,9 @@ from loaderprobe.analyze.caches import lru_hits, pinned_hits
 from loaderprobe.analyze.epochs import epochs_of
 from loaderprobe.api.policy import JUDGING
 from loaderprobe.datasets.folder import generated_set
+from loaderprobe.measure.child import study
 from loaderprobe.measure.runner import Order
-from loaderprobe.measure.studies import pages_bytes, study
+from loaderprobe.measure.studies import pages_bytes
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.studies import EpochsMeasured

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.api.diagnose import OwnAsked, concluded, diagnose, diagnose_ranks, failed, one_layout, ranks_here
+from loaderprobe.api.diagnose import OwnAsked, concluded, diagnose, diagnose_ranks, one_layout, ranks_here
 from loaderprobe.api.policy import JUDGING
 from loaderprobe.errors import BadValue, LoaderprobeError
-from loaderprobe.measure.own.function import agreed, named
+from loaderprobe.measure.own.function import agreed, failed, named
 from loaderprobe.records.diagnosis import DataFound, Drawn, OwnMeasured
 from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.note import Note

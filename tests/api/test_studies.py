@@ -11,9 +11,9 @@ from loaderprobe.api.policy import JUDGING
 from loaderprobe.api.report import judge_run
 from loaderprobe.api.stored import foreign_modules
 from loaderprobe.measure import studies
+from loaderprobe.measure.child import study
 from loaderprobe.measure.runner import Order
 from loaderprobe.measure.segments import Pace
-from loaderprobe.measure.studies import study
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig, Study
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.report import ConfigurationRow

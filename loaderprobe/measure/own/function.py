@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,16 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
+from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart, Refused
+from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.own.loader import Asked, DeadlineInStep, compute_of, data_found, measure_loader
 from loaderprobe.measure.ranks.child import RankChild
+from loaderprobe.measure.ranks.crew import Lead
 from loaderprobe.measure.ranks.in_step import RankSession
-from loaderprobe.measure.runner import Order
+from loaderprobe.measure.runner import ForkServer, Order
 from loaderprobe.measure.session import OnStage
 from loaderprobe.protocols import Compute, ComputeArguments, Crew, Exchanging, Judging, MakeCompute
+from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.diagnosis import Drawn, OwnLoader, OwnMeasured
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.note import Note
 from loaderprobe.records.ranks import Place
 
@@ -126,7 +130,56 @@ def _as_script(own: OwnLoader) -> Iterator[None]:
         sys.argv = arguments
 
 
-# One rank of a user's own loader, in the child of a process that a launcher started.
+# Measuring it in the ranks of a launcher.
+
+LIMIT_S, LIMIT_TIMES = 1200.0, 4.0
+"""After which the ranks are ended, or so many times the budget. A quarter of it a rank may take longer than the others
+to make its loader: looking for files on remote storage takes minutes."""
+KINDS: tuple[type[LoaderprobeError], ...] = (BadValue, MissingPart, Refused)
+"""What a rank ended with keeps its exit code."""
+
+
+def measure_in_ranks(
+    own: OwnLoader, lead: Lead, ranks: int, nodes: int, *, cache: CacheState, budget_s: float, on_stage: OnStage,
+    forkserver: Callable[[], ForkServer],
+) -> OwnMeasured:  # fmt: skip
+    """What all ranks measured, each in a child of one of the processes that `lead` has.
+
+    Raises what the rank ended with in which it began, named with its host; BadValue for what the processes cannot do.
+    """
+    files = module_file(own)
+    config = _config(own, files.fingerprint, cache, ranks, nodes)
+    lead.admit((config,), (files,), what="module of")
+    order = Order(config=config, files=files, budget_s=budget_s, begin_ns=time.perf_counter_ns(), own=own)
+    with forkserver() as server:
+        found = lead.run(
+            order, OwnMeasured, clock=SystemClock(), time_limit_s=max(LIMIT_S, LIMIT_TIMES * budget_s),
+            on_event=lambda event: on_stage(event.stage, event.done, event.total), start=server.start,
+        )  # fmt: skip
+    if isinstance(found, RunFailure):
+        raise failed(found)
+    return found
+
+
+def failed(failure: RunFailure) -> LoaderprobeError:
+    """Of the rank in which it began, by its own exit code."""
+    kind = next((each for each in KINDS if each.exit_code == failure.exit_code), LoaderprobeError)
+    who = "" if failure.rank is None else f"rank {failure.rank} ({failure.host}): "
+    last = next((line for line in reversed(failure.log) if line.strip()), "")
+    late = failure.reason.startswith("timeout")
+    hint = "look for a hang in it" if late else failure.hint or (f"its last line: {last}" if last else "")
+    return kind(f"{who}{failure.reason} ({failure.stage})", hint=hint)
+
+
+def _config(own: OwnLoader, module: str, cache: CacheState, ranks: int, nodes: int) -> RunConfig:
+    """As far as it is known before the loader is made: the rest each rank learns."""
+    return RunConfig(
+        data=module, resolution=own.name, loader=LoaderSpec(name="own", workers=0, prefetch_factor=0),
+        compute=ComputeSpec(name="own", batch_size=1), cache=cache, ranks=ranks, nodes=nodes,
+    )  # fmt: skip
+
+
+# One rank of it, in such a child.
 
 
 def measure_own(order: Order, on_stage: OnStage, judging: Judging) -> OwnMeasured:
