@@ -74,6 +74,31 @@ def test_results_are_kept_and_failures_do_not_stop_the_sweep(
     assert kinds == [Measurement, RunFailure, Measurement]
 
 
+def test_a_measurement_is_kept_once_and_before_what_follows_it(
+    run_directory: RunDirectory, measure_fake: Measure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What hears of it may be interrupted: measuring the storage under it, say. A failure is not heard of."""
+    clock, saved = FakeClock(), list[str]()
+    save = run_directory.save
+
+    def counted(run: RunDirectory, found: Measurement | RunFailure) -> None:
+        saved.append(found.config.key)
+        save(found)
+
+    monkeypatch.setattr(RunDirectory, "save", counted)
+
+    def heard(order: Order, measured: Measurement) -> None:
+        assert run_directory.has_measurement(measured.config.key)
+        if order.config.loader.workers == 2:
+            raise KeyboardInterrupt
+
+    runner = Runner(clock, measure_fake, fails=(1,))
+    with pytest.raises(KeyboardInterrupt):
+        sweep(run_directory, clock=clock, on_progress=lambda _: None, run_one=runner, on_kept=heard)
+    assert saved == [config.key for config in run_directory.record.spec.configs]
+    assert [config.loader.workers for config in pending(run_directory)] == [1]
+
+
 def test_resuming_measures_only_what_is_missing(run_directory: RunDirectory, measure_fake: Measure) -> None:
     """After a failure and an interruption, only those two configurations run again."""
     clock = FakeClock()
