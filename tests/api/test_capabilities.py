@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from loaderprobe.api import capabilities
+from loaderprobe.measure import capabilities
 from loaderprobe.records.measurement import Missing, Others
 from loaderprobe.records.unavailable import Unavailable, reported
 from loaderprobe.render.capability_words import step_words, why_words
