@@ -21,7 +21,7 @@ from loaderprobe.batches import length_of
 from loaderprobe.errors import BadValue, LoaderprobeError, LostRank
 from loaderprobe.measure.turns import Turns, Withdrawn
 from loaderprobe.records.diagnosis import Attached, AttachRequest, WhyNot
-from loaderprobe.records.note import Note
+from loaderprobe.records.remark import Remark
 from loaderprobe.render import attachment_words as words
 from loaderprobe.system.written_files import WrittenFiles
 
@@ -435,7 +435,7 @@ class Attachment:
         try:
             if isinstance(found, Diagnosis):
                 if self._pauses.total_s:
-                    note = Note(code="script_paused", facts={"paused_s": self._pauses.total_s})
+                    note = Remark(code="script_paused", facts={"paused_s": self._pauses.total_s})
                     found = replace(found, notes=(*found.notes, note))
                 self._found(found)
             else:

@@ -25,7 +25,7 @@ from loaderprobe.measure.session import OnStage
 from loaderprobe.protocols import BatchSizeStrategy
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeReport, BatchSizeStop, StrategyName
 from loaderprobe.records.diagnosis import Findings
-from loaderprobe.records.unavailable import Unavailable, reported
+from loaderprobe.records.remark import Remark, reported
 from loaderprobe.render.batch_size import batch_size_columns, batch_size_document
 from loaderprobe.render.batch_size_charts import batch_size_exhibits
 from loaderprobe.render.document import Document
@@ -248,14 +248,14 @@ def _is_loaded(batches: Callable[[int], Any], size: int) -> bool:
 
 def _judged(
     prober: TorchProber, batches: Callable[[int], Any], stop: BatchSizeStop, progress: OnStage
-) -> tuple[Findings | None, Unavailable | None]:
+) -> tuple[Findings | None, Remark | None]:
     """What limits a loader of the chosen size, or why that is not known: Ctrl-C ends this, too."""
     if stop.code == "interrupted":
-        return None, Unavailable(code="interrupted")
+        return None, Remark(code="interrupted")
     try:
         found = diagnose(batches(stop.chosen), prober.step, progress=progress)
     except KeyboardInterrupt:
-        return None, Unavailable(code="interrupted")
+        return None, Remark(code="interrupted")
     except LoaderprobeError as error:
         return None, reported(error.message)
     names = Findings.__dataclass_fields__

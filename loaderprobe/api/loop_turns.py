@@ -18,9 +18,9 @@ from loaderprobe.api.user_loader import Asked
 from loaderprobe.measure.session import OnStage
 from loaderprobe.measure.turns import LoopSession, Turns
 from loaderprobe.records.diagnosis import AttachRequest, WhyNot
-from loaderprobe.records.note import Note
+from loaderprobe.records.remark import Remark
 
-BEGUN_EACH_BATCH = Note(code="begun_each_batch")
+BEGUN_EACH_BATCH = Remark(code="begun_each_batch")
 LEAST_BUDGET_S = 60.0
 BUDGET_STEPS = 60
 """The usual budget is that of so many steps: twenty to warm up, and three rounds of training and of compute alone."""

@@ -21,8 +21,8 @@ from loaderprobe.measure.session import OnStage
 from loaderprobe.protocols import Compute, ComputeArguments, Crew, Exchanging, MakeCompute
 from loaderprobe.records.diagnosis import Drawn, OwnMeasured
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.note import Note
 from loaderprobe.records.ranks import Place
+from loaderprobe.records.remark import Remark
 from loaderprobe.render.rank_words import differs
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class OwnRank:
     def __init__(self, order: Order, place: Place, given: Unwrapped, on_stage: OnStage) -> None:
         self._order, self._place, self._given, self._on_stage = order, place, given, on_stage
         self._child: RankChild | None = None
-        self._said: tuple[Note, ...] = ()
+        self._said: tuple[Remark, ...] = ()
 
     def asked(self) -> Asked:
         """How each rank is measured. What one node's storage delivers is measured after all, by rank 0."""
@@ -107,7 +107,7 @@ class OwnRank:
         return replace(found, notes=(*self._said, *found.notes)) if self._place.rank == 0 else found
 
 
-def agreed(crew: Crew, own: Drawn) -> tuple[Note, ...]:
+def agreed(crew: Crew, own: Drawn) -> tuple[Remark, ...]:
     """What rank 0 says of what all ranks take. Raises BadValue on all of them where their loaders differ."""
     ranks = [msgspec.json.decode(each, type=Drawn) for each in crew.gathered(msgspec.json.encode(own))]
     found = differing(ranks) if ranks else None

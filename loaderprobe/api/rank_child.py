@@ -20,8 +20,8 @@ from loaderprobe.measure.runner import Order
 from loaderprobe.measure.session import OnStage, Parts
 from loaderprobe.protocols import Crew, Peers
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.note import Note, each_once
 from loaderprobe.records.ranks import Place
+from loaderprobe.records.remark import Remark, each_once
 from loaderprobe.system.limits import cores_available
 from loaderprobe.system.others import OthersMeter
 
@@ -86,13 +86,13 @@ class RankChild:
         found = self._gathering.together()
         return replace(found, notes=each_once((*found.notes, *self._notes(found))))
 
-    def _notes(self, found: Measurement) -> Iterator[Note]:
+    def _notes(self, found: Measurement) -> Iterator[Remark]:
         """The time of meeting after each batch, where that is worth a word."""
         loaded = segments_of(found, base_mode(found), "loader_only")
         step_s = sum(map(segment_seconds, loaded)) / max(1, sum(each.steps for each in loaded))
         if self._meeting_s > WORTH_A_WORD * step_s > 0:
             share = self._meeting_s / step_s
-            yield Note(code="ranks_meet_loading", facts={"meeting_s": self._meeting_s, "share": share})
+            yield Remark(code="ranks_meet_loading", facts={"meeting_s": self._meeting_s, "share": share})
 
     @contextmanager
     def named(self) -> Iterator[None]:

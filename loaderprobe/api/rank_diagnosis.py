@@ -19,7 +19,7 @@ from loaderprobe.measure.session import OnStage
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.diagnosis import OwnLoader, OwnMeasured
 from loaderprobe.records.measurement import RunFailure
-from loaderprobe.records.note import Note
+from loaderprobe.records.remark import Remark
 
 BUDGET_S, RANKS_BUDGET_S = 30.0, 60.0
 """Unless asked for: of one process, and of ranks, which measure more."""
@@ -102,7 +102,7 @@ def concluded(found: OwnMeasured, command: str) -> Diagnosis:
     facts: dict[str, float | str] = {
         "ranks": measured.ranks, "hosts": len({each.host for each in measured.by_rank}), "exchange": exchange,
     }  # fmt: skip
-    measured = replace(measured, notes=(Note(code="ranks_in_step", facts=facts), *measured.notes))
+    measured = replace(measured, notes=(Remark(code="ranks_in_step", facts=facts), *measured.notes))
     data = DataSeen(**{each.name: getattr(found.data, each.name) for each in fields(found.data)})
     return diagnosis_of(measured, found.ceiling, data, found.with_step, command)
 

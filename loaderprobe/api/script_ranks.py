@@ -22,8 +22,8 @@ from loaderprobe.measure.turns import Turns
 from loaderprobe.protocols import Crew
 from loaderprobe.records.diagnosis import AttachRequest
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.note import Note
 from loaderprobe.records.ranks import Apart, ApartCode, RankMeasurement, RankOffer
+from loaderprobe.records.remark import Remark
 from loaderprobe.store.codec import encode, write_atomically
 from loaderprobe.store.results import make_directory
 from loaderprobe.system.others import OthersMeter
@@ -180,17 +180,17 @@ class Ranks:
         found = gathering.together()
         return replace(found, notes=(*found.notes, *(each for each in measured.notes if each not in found.notes)))
 
-    def _notes(self, found: Diagnosis, seen: Sequence[RankMeasurement]) -> tuple[Note, ...]:
+    def _notes(self, found: Diagnosis, seen: Sequence[RankMeasurement]) -> tuple[Remark, ...]:
         """What the rates are; and the time of meeting after each step, where that is worth a word."""
         measured = found.measurement
         trained = segments_of(measured, base_mode(measured), "training")
         step_s = sum(map(segment_seconds, trained)) / sum(each.steps for each in trained)
         hosts = len({each.host for each in seen})
-        together = Note(code="ranks_together", facts={"ranks": self.size, "hosts": hosts})
+        together = Remark(code="ranks_together", facts={"ranks": self.size, "hosts": hosts})
         if self._meeting_s <= WORTH_A_WORD * step_s:
             return (together,)
         share = self._meeting_s / step_s
-        return together, Note(code="ranks_meet", facts={"meeting_s": self._meeting_s, "share": share})
+        return together, Remark(code="ranks_meet", facts={"meeting_s": self._meeting_s, "share": share})
 
     @staticmethod
     def _tell(call: Callable[[], None]) -> None:

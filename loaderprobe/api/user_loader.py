@@ -27,8 +27,8 @@ from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunC
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.files import LoaderFiles, UnknownFiles, content_hash
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.note import Note
-from loaderprobe.render.note_words import note_words
+from loaderprobe.records.remark import Remark
+from loaderprobe.render.remarks import remark_words
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import LinuxPageCache
@@ -40,10 +40,16 @@ OVERRUN_TIMES = 2.0
 OVERRUN_S = 10.0
 # A batch that does not come at all, with workers.
 PATIENCE_S = 60.0
-ENDED = Note(code="script_ended")
-BROKEN_OFF = Note(code="broken_off")
+ENDED = Remark(code="script_ended")
+BROKEN_OFF = Remark(code="broken_off")
 HIDDEN = StorageLocation(
-    path="", filesystem="unknown", kind="unknown", mount="", source="", devices=(), notes=(Note(code="files_unknown"),)
+    path="",
+    filesystem="unknown",
+    kind="unknown",
+    mount="",
+    source="",
+    devices=(),
+    notes=(Remark(code="files_unknown"),),
 )
 
 
@@ -132,7 +138,7 @@ def measure_loader(
     given = loader if isinstance(loader, Unwrapped) else unwrap(loader)
     with shared_state_kept(given.loader) as state:
         for note in state.notes:
-            on_stage(note_words(note), 0, 0)
+            on_stage(remark_words(note), 0, 0)
         while True:
             try:
                 found = _measure(given, compute, asked, on_stage, cache or LinuxPageCache())
@@ -188,7 +194,7 @@ def _measure(given: Any, compute: MakeCompute, asked: Asked, on_stage: OnStage, 
 
 def _with_budget(
     measured: Measurement, ceiling: StorageCeiling | None, session: Session, asked: Asked
-) -> tuple[Note, ...]:
+) -> tuple[Remark, ...]:
     """The notes; where the budget ended the session while the verdict is open, with the budget that it would take."""
     if session.more_s is None or not session.budget_s or asked.budget_s is None or not _is_open(measured, ceiling):
         return measured.notes
@@ -258,7 +264,7 @@ def _session(config: RunConfig, parts: Parts, asked: Asked, on_stage: OnStage, l
     )
 
 
-def _run(session: Session, own: Any, loader: Any) -> tuple[Note, ...]:
+def _run(session: Session, own: Any, loader: Any) -> tuple[Remark, ...]:
     """Measure; a note says when a round was broken off. Raises OutOfTimeError when that was the first."""
     try:
         session.run()

@@ -9,8 +9,8 @@ from loaderprobe.errors import MissingPart
 from loaderprobe.protocols import BatchSizeProber, Clock
 from loaderprobe.records.batch_size import BatchSizeProbe
 from loaderprobe.records.measurement import Missing
-from loaderprobe.records.unavailable import Unavailable
-from loaderprobe.render.unavailable_words import unavailable_words
+from loaderprobe.records.remark import Remark
+from loaderprobe.render.remarks import remark_words
 from loaderprobe.samplers.host import CoresSampler
 from loaderprobe.samplers.nvml import NvmlSampler
 from loaderprobe.samplers.recorded import PERIOD_S, SamplerThread
@@ -45,7 +45,7 @@ class Meter:
         series, missing = self._thread.collected()
         found = next((each.values for each in series if each.name == self._name), ())
         why = next((each for each in missing if each.name == self._name), None)
-        return found or why or Missing(name=self._name, reason=Unavailable(code="not_read"))
+        return found or why or Missing(name=self._name, reason=Remark(code="not_read"))
 
 
 class WithReadings:
@@ -59,7 +59,7 @@ class WithReadings:
         found = self._prober.probe(batch_size)
         if found.fits and found.utilization is None:
             why = found.unavailable.get("utilization")
-            reason = f": {unavailable_words(why)}" if why else ""
+            reason = f": {remark_words(why)}" if why else ""
             raise MissingPart(
                 f"gpu-usage needs the utilization of the device{reason}", hint="use --strategy throughput"
             )

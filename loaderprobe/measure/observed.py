@@ -9,7 +9,7 @@ from loaderprobe.measure.session import UNSEEN, Recorder
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.files import content_hash
 from loaderprobe.records.measurement import ComputeInfo, Measurement, Segment, WorkerBatches
-from loaderprobe.records.note import Note
+from loaderprobe.records.remark import Remark
 from loaderprobe.stats import median
 
 ROUNDS = 3
@@ -66,7 +66,7 @@ def observed(
     )
     recorder.begin(steps[0].begin_ns)
     recorder.got_first_batch(steps[0].ready_ns)
-    recorder.notes.append(Note(code="only_watched"))
+    recorder.notes.append(Remark(code="only_watched"))
     for number in range(ROUNDS):
         first = number * size
         recorder.segments.append(_segment(whole[first : first + size], number, first, batch_size))

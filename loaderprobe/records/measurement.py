@@ -9,8 +9,7 @@ from typing import Literal, get_args
 from loaderprobe.errors import BadValue
 from loaderprobe.records.checks import check_at_least, check_equal_lengths, check_order
 from loaderprobe.records.config import RunConfig
-from loaderprobe.records.note import Note
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 
 # What the threads of a loader were seen doing, at random moments. Raw samples; nothing here is derived.
 
@@ -43,7 +42,7 @@ class WaitSamples:
     subjects: tuple[str, ...]
     """Paths of files, locked ones too, and peers (`10.0.0.5:443`); of other waiting the device, the system call or the
     function of the kernel. The first 2000."""
-    letters_only: Unavailable | None
+    letters_only: Remark | None
     """Why system calls could not be read, at the end: kinds come from the state's letter and the kernel's function,
     where that is known, else they are `uninterruptible` and `other`; no file or peer is known. None where they were."""
     cpu_ns: int
@@ -281,7 +280,7 @@ class Missing:
     """Something that could not be measured, and why. Never stands for 0."""
 
     name: str
-    reason: Unavailable
+    reason: Remark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -514,7 +513,7 @@ class Measurement:
     alternatives: tuple[Alternative, ...] = ()
     timeline: Timeline | None = None
     """What the GPU did in one profiler window; without it, `missing` has the reason under `gpu_timeline`."""
-    notes: tuple[Note, ...] = ()
+    notes: tuple[Remark, ...] = ()
     ranks: int = 1
     """Processes that trained in step. Then batches, images and bytes are those of all of them together; times, workers
     and cores are those of one."""
