@@ -12,7 +12,7 @@ from pathlib import Path
 
 from loaderprobe.measure.observed import NO_STEP_TIMES
 from loaderprobe.records.diagnosis import SeenOutside
-from loaderprobe.records.measurement import WAIT_KINDS, WaitSamples
+from loaderprobe.records.waits import WAIT_KINDS, WaitSamples
 from loaderprobe.render.attachment_words import no_loader_yet
 from loaderprobe.samplers.stacks import CallTimes, Place, Stack, StackLooks, called, of_the_script, shared, stack_of
 from loaderprobe.samplers.waits import WaitsSampler

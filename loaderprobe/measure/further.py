@@ -17,10 +17,10 @@ from loaderprobe.records.measurement import (
     RankSeen,
     Segment,
     Series,
-    WaitSamples,
     WorkerBatches,
 )
 from loaderprobe.records.remark import Remark, each_once
+from loaderprobe.records.waits import WaitSamples
 from loaderprobe.stats import mean
 
 NO_TIME = Remark(code="no_time")

@@ -41,10 +41,10 @@ from loaderprobe.records.measurement import (
     Segment,
     Series,
     Timeline,
-    WaitSamples,
     WorkerBatches,
 )
 from loaderprobe.records.remark import Remark, each_once
+from loaderprobe.records.waits import WaitSamples
 
 # What a session measures with.
 

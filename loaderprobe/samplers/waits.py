@@ -13,8 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from loaderprobe.records.measurement import Missing, WaitSamples
+from loaderprobe.records.measurement import Missing
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.waits import WaitSamples
 from loaderprobe.system.process import child_environment, signal_name
 from loaderprobe.system.waits import let_be_read_by, start_ticks
 from loaderprobe.system.waits_process import GONE, read_rows

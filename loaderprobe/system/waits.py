@@ -20,8 +20,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from loaderprobe.records.measurement import WaitKind
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.waits import WaitKind
 
 # System calls in which threads wait, by their numbers on x86-64 and on 64-bit ARM.
 #

@@ -21,8 +21,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from loaderprobe.records.measurement import WAIT_KINDS, WaitSamples
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.waits import WAIT_KINDS, WaitSamples
 from loaderprobe.system.process import die_with_parent
 from loaderprobe.system.waits import TableBudget, ThreadGone, Wait, WatchedProcess
 

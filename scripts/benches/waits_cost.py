@@ -18,7 +18,8 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from loaderprobe.records.measurement import WAIT_KINDS, Missing, WaitSamples
+from loaderprobe.records.measurement import Missing
+from loaderprobe.records.waits import WAIT_KINDS, WaitSamples
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.samplers.waits import RATE_HZ, WaitsSampler
 from loaderprobe.stats import median

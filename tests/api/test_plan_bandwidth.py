@@ -152,7 +152,7 @@ def test_a_bandwidth_result_from_memory_feeds_nothing() -> None:
     """tmpfs; and one in which nothing was measured."""
     memory = replace(example_location("/dev/shm"), kind="memory", filesystem="tmpfs")
     for report, code in (
-        (cold_bandwidth(location=memory), "files_in_memory"),
+        (cold_bandwidth(location=memory), "no_storage_behind_files"),
         (cold_bandwidth(phases=()), "ladder_not_measured"),
     ):
         plan = loaderprobe.plan(report, kind="mlperf-h100")

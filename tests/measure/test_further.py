@@ -17,8 +17,9 @@ from loaderprobe.measure.further import CUT_SHORT, NO_TIME, Durations, Part, eno
 from loaderprobe.measure.runner import Order
 from loaderprobe.measure.sweep import Progress, sweep
 from loaderprobe.records.config import SweepSpec
-from loaderprobe.records.measurement import Measurement, Missing, RunFailure, Series, WaitSamples
+from loaderprobe.records.measurement import Measurement, Missing, RunFailure, Series
 from loaderprobe.records.remark import Remark, reported
+from loaderprobe.records.waits import WaitSamples
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.testing import (

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from loaderprobe.records.measurement import WAIT_KINDS, Missing, WaitSamples
+from loaderprobe.records.measurement import Missing
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.waits import WAIT_KINDS, WaitSamples
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.system.waits import ThreadGone, Wait, WatchedProcess, start_ticks
 from loaderprobe.system.waits_process import MOST_SUBJECTS, ROW, ROWS, RowWriter, Watcher, read_rows, watch

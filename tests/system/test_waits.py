@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from loaderprobe.records.measurement import WaitKind
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.waits import WaitKind
 from loaderprobe.system import waits
 from loaderprobe.system.waits import TableBudget, ThreadFiles, ThreadGone, WatchedProcess, start_ticks
 from tests.system.fake_threads import PID, FakeThreads, pollfds

@@ -283,6 +283,6 @@ def test_a_loader_that_no_law_describes_gets_no_forecast() -> None:
 def test_a_prefetch_forecast_needs_batches() -> None:
     """Too few recorded batches, or no workers, and nothing is said."""
     found = TOKEN_BUCKET.fit(1, anchor=1)
-    assert code(prefetch(found, 4, 2, [[0.08] * 3])) == "too_few_batches"
+    assert code(prefetch(found, 4, 2, [[0.08] * 3])) == "batch_times_unknown"
     assert code(prefetch(TOKEN_BUCKET.fit(0, 1, anchor=0), 4, 2, [])) == "serial_loader"
     assert rate(prefetch(found, 4, 2, [[0.08] * 30])) == pytest.approx(found.anchor.training, rel=0.01)

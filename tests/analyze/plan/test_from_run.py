@@ -47,7 +47,7 @@ def test_files_device_and_workers_are_those_of_the_run() -> None:
     assert (found.file_bytes.value, found.file_bytes.label) == (FILE_BYTES, "measured")
     assert found.cpu_s is not None and found.cpu_s.value == pytest.approx(0.004)
     assert found.images is not None and found.images.value == 1000
-    assert found.storage is None and found.refused["measured_storage"].code == "ceiling_not_measured"
+    assert found.storage is None and found.refused["measured_storage"].code == "no_ceiling"
     assert workload(measured()).images is None and found.notes == ()
 
 
