@@ -27,8 +27,8 @@ from loaderprobe.records.measurement import (
     Timeline,
     WorkerBatches,
 )
-from loaderprobe.records.note import Note
 from loaderprobe.records.ranks import RankMeasurement
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Bound
 
 # What the machine gives a measurement: time, counters, the page cache, how busy the device is.
@@ -395,7 +395,7 @@ class ScriptWords(Protocol):
 class Words:
     """What measuring says, or raises, in sentences that a report has, too."""
 
-    note: Callable[[Note], str]
+    note: Callable[[Remark], str]
     differs: Callable[[int, str], tuple[str, str]]
     """(that the loader of a rank has another setting than rank 0's, the next step)."""
     script: ScriptWords
@@ -432,7 +432,7 @@ class Judging:
     kind_of_storage: Callable[[BandwidthMeasurement], DeviceKind]
     differing: Callable[[Sequence[Drawn]], tuple[int, str] | None]
     """(The first rank whose loader has another setting than rank 0's, that setting); None where all are alike."""
-    same_samples: Callable[[Sequence[Drawn]], Note | None]
+    same_samples: Callable[[Sequence[Drawn]], Remark | None]
     """That ranks take the same samples; None where nothing shows it."""
     words: Words
 

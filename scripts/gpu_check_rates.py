@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from loaderprobe.render.figures import reason_words
-from loaderprobe.render.unavailable_words import unavailable_words
+from loaderprobe.render.remarks import remark_words
 
 CEILINGS: tuple[tuple[int, dict[str, Any]], ...] = (
     (256, {}), (256, {"precision": "fp16"}), (256, {"precision": "tf32"}), (256, {"precision": "fp32"}),
@@ -188,7 +188,7 @@ def rows(shown: Any, run: Any) -> Iterator[dict[str, Any]]:
     for row in shown.summary.configurations:
         seen = run.result(row.key)
         timeline = getattr(seen, "timeline", None)
-        missing = {each.name: unavailable_words(each.reason) for each in getattr(seen, "missing", ())}
+        missing = {each.name: remark_words(each.reason) for each in getattr(seen, "missing", ())}
         yield {
             "resolution": row.config.resolution, "workers": row.config.loader.workers, "cache": row.config.cache,
             "status": row.status,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from loaderprobe.records.note import Note
+from loaderprobe.records.remark import Remark
 from loaderprobe.render.worded import worded
 
 
@@ -20,6 +20,6 @@ def all_said(records: Sequence[Any]) -> list[str]:
     return [said(each) for each in records]
 
 
-def quoted(text: str) -> Note:
+def quoted(text: str) -> Remark:
     """A note of these words."""
-    return Note(code="reported", facts={"text": text})
+    return Remark(code="quoted", facts={"text": text})

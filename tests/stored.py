@@ -10,15 +10,8 @@ from typing import Any
 from loaderprobe.records.bandwidth import DeviceKind, StorageCeiling
 from loaderprobe.records.config import RunConfig, SweepSpec, with_options
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import (
-    WAIT_KINDS,
-    Alternative,
-    FirstLap,
-    Measurement,
-    RunFailure,
-    Series,
-    WaitSamples,
-)
+from loaderprobe.records.measurement import Alternative, FirstLap, Measurement, RunFailure, Series
+from loaderprobe.records.waits import WAIT_KINDS, WaitSamples
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.testing import example_environment, example_files
 from tests.analyze.measured import FILES, measured

@@ -22,7 +22,7 @@ from loaderprobe.records.bandwidth import (
     LimitedBy,
 )
 from loaderprobe.records.plan import Asked
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Evidence
 
 KNEE = 0.95
@@ -132,7 +132,7 @@ def _kind(measured: BandwidthMeasurement) -> DeviceKind:
     alone = next((phase for phase in measured.ladder if phase.readers == 1), None)
     paced = measured.phase("paced")
     if alone is None or paced is None or len(measured.ladder) < 2:
-        usual = Unavailable(code="phase_interrupted")
+        usual = Remark(code="phase_interrupted")
         why = next((part.reason for part in measured.missing if part.name == "paced"), usual)
         return DeviceKind(kind="unknown", code="not_paced", facts=why.because, evidence=())
     most = measured.ladder[-1]

@@ -25,7 +25,7 @@ from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.gaps import GpuWindow
 from loaderprobe.records.measurement import NO_STEP, Measurement, Segment
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Bound, Evidence, Rates, Reason, Speedups, Verdict
 from loaderprobe.stats import median
 
@@ -174,15 +174,15 @@ def _wait_fraction(segments: Sequence[Segment], overhead_s: float) -> float:
     return wait / total if total else 0.0
 
 
-def _unseen_waits(measurement: Measurement, found: Experiments) -> dict[str, Unavailable]:
+def _unseen_waits(measurement: Measurement, found: Experiments) -> dict[str, Remark]:
     """Why nothing is known of the network, of locks and of other waiting."""
-    reason = why_missing(measurement, "waits") or Unavailable(code="too_few_wait_samples")
+    reason = why_missing(measurement, "waits") or Remark(code="too_few_wait_samples")
     unseen = [resource for resource in ("network", "lock", "wait") if resource not in found.speedups]
     names = (name for each in unseen for name in (f"speedups.{each}", f"rates_images_per_s.loader_without_{each}"))
     return dict.fromkeys(names, reason)
 
 
-def _unavailable(found: Experiments, rates: Rates, disk: DiskUse) -> dict[str, Unavailable]:
+def _unavailable(found: Experiments, rates: Rates, disk: DiskUse) -> dict[str, Remark]:
     reasons = dict(disk.unavailable)
     for resource, reason in found.missing.items():
         reasons[f"speedups.{resource}"] = reason
@@ -191,12 +191,12 @@ def _unavailable(found: Experiments, rates: Rates, disk: DiskUse) -> dict[str, U
     reasons |= {f"speedups.{name}": reason for name, reason in found.among.missing.items() if name not in known}
     for resource in found.without:
         if getattr(rates, f"loader_without_{resource}") is None and resource not in found.missing:
-            reasons[f"rates_images_per_s.loader_without_{resource}"] = Unavailable(code="nothing_else_takes_time")
+            reasons[f"rates_images_per_s.loader_without_{resource}"] = Remark(code="nothing_else_takes_time")
     if rates.cpu_limit is None:
-        reasons["rates_images_per_s.cpu_limit"] = Unavailable(code="no_worker_cpu_times")
+        reasons["rates_images_per_s.cpu_limit"] = Remark(code="no_worker_cpu_times")
     if found.cost is None or found.cost.instrument_cpu_fraction is None:
-        reasons["instrument_cpu_fraction"] = Unavailable(code="overhead_not_recorded")
+        reasons["instrument_cpu_fraction"] = Remark(code="overhead_not_recorded")
     if found.compute is None:
-        reasons["rates_images_per_s.compute"] = Unavailable(code="no_resident_segment")
-        reasons["accelerator_utilization"] = Unavailable(code="compute_unknown")
+        reasons["rates_images_per_s.compute"] = Remark(code="no_resident_segment")
+        reasons["accelerator_utilization"] = Remark(code="compute_unknown")
     return reasons

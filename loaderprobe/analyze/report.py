@@ -27,6 +27,7 @@ from loaderprobe.records.config import RunConfig
 from loaderprobe.records.environment import SCHEMA_VERSION, Environment
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import (
     SUMMARY_SCHEMA,
     ConfigurationRow,
@@ -39,7 +40,6 @@ from loaderprobe.records.report import (
     Summary,
 )
 from loaderprobe.records.studies import EpochsMeasured, Prefilled
-from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Verdict
 
 Result = Measurement | RunFailure | DamagedFile | None
@@ -208,14 +208,14 @@ def _with_studies(
 
 def _unmeasured_row(config: RunConfig, failure: RunFailure | DamagedFile | None) -> ConfigurationRow:
     status: Status = "skipped" if failure is None else "failed"
-    reason = Unavailable(code="not_measured")
+    reason = Remark(code="not_measured")
     if isinstance(failure, DamagedFile):
-        reason = Unavailable(code="result_damaged", facts={"file": failure.file, "error": failure.reason})
+        reason = Remark(code="result_damaged", facts={"file": failure.file, "error": failure.reason})
     elif failure is not None:
         facts: dict[str, float | str] = {"error": failure.reason, "stage": failure.stage, "hint": failure.hint}
         if failure.rank is not None:
             facts |= {"rank": str(failure.rank), "host": failure.host}
-        reason = Unavailable(code="failed", facts=facts)
+        reason = Remark(code="failed", facts=facts)
     emulated = config.compute.name.startswith("emulated")
     return ConfigurationRow(config=config, status=status, reason=reason, verdict=None, emulated=emulated)
 

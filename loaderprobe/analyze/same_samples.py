@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loaderprobe.records.diagnosis import Drawn
-from loaderprobe.records.note import Note
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Action, Advice, Interval
 
 SHARE = 0.5
@@ -15,7 +15,7 @@ BY_CHANCE = 3
 """Files that all share at most, such as one of labels, where each rank goes through a part of its own."""
 
 
-def same_samples(ranks: Sequence[Drawn]) -> Note | None:
+def same_samples(ranks: Sequence[Drawn]) -> Remark | None:
     """That ranks take the same samples; None where nothing shows it.
 
     They do where most files that one opened another opened as well; where more than a few are, and each sampler goes
@@ -28,15 +28,15 @@ def same_samples(ranks: Sequence[Drawn]) -> Note | None:
         again = read - len(set().union(*files))
         most = read * (1 - 1 / size)
         if again >= SHARE * most or (again > BY_CHANCE * (size - 1) and all(each.whole for each in ranks)):
-            return Note(code="same_samples", facts={"ranks": size, "again": again, "files": read})
+            return Remark(code="same_samples", facts={"ranks": size, "again": again, "files": read})
         return None
     first = {each.first for each in ranks}
     if len(first) == 1 and None not in first:
-        return Note(code="same_batches", facts={"ranks": size})
+        return Remark(code="same_batches", facts={"ranks": size})
     return None
 
 
-def own_shares(notes: Sequence[Note], now: Interval) -> tuple[Advice, ...]:
+def own_shares(notes: Sequence[Remark], now: Interval) -> tuple[Advice, ...]:
     """To share the data set out, where `notes` say that ranks take the same samples; it changes no rate.
 
     `now` is the rate of what was measured.

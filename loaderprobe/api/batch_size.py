@@ -24,12 +24,12 @@ from loaderprobe.measure.session import OnStage
 from loaderprobe.protocols import BatchSizeStrategy
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeReport, BatchSizeStop, StrategyName
 from loaderprobe.records.diagnosis import Findings
-from loaderprobe.records.unavailable import Unavailable, reported
+from loaderprobe.records.remark import Remark, reported
 from loaderprobe.render.batch_size import batch_size_columns, batch_size_document
 from loaderprobe.render.batch_size_charts import batch_size_exhibits
 from loaderprobe.render.document import Document
 from loaderprobe.render.exhibit import Exhibit
-from loaderprobe.render.unavailable_words import unavailable_words
+from loaderprobe.render.remarks import remark_words
 from loaderprobe.system.limits import available_bytes
 from loaderprobe.units import format_bytes, join_words, parse_bytes
 
@@ -166,7 +166,7 @@ def tuned(
     strategy = asked.made()
 
     most = MOST_PROBES if asked.strategy == "throughput" else LOOPS
-    asking = WithReadings(prober, unavailable_words) if asked.strategy == "gpu-usage" else prober
+    asking = WithReadings(prober, remark_words) if asked.strategy == "gpu-usage" else prober
     probes, stop = search(strategy, asking, lambda done: progress("batch sizes tried", done, most))
     if not stop.chosen:
         at = f" into {format_bytes(limit)}" if limit else ""
@@ -248,14 +248,14 @@ def _is_loaded(batches: Callable[[int], Any], size: int) -> bool:
 
 def _judged(
     prober: TorchProber, batches: Callable[[int], Any], stop: BatchSizeStop, progress: OnStage
-) -> tuple[Findings | None, Unavailable | None]:
+) -> tuple[Findings | None, Remark | None]:
     """What limits a loader of the chosen size, or why that is not known: Ctrl-C ends this, too."""
     if stop.code == "interrupted":
-        return None, Unavailable(code="interrupted")
+        return None, Remark(code="interrupted")
     try:
         found = diagnose(batches(stop.chosen), prober.step, progress=progress)
     except KeyboardInterrupt:
-        return None, Unavailable(code="interrupted")
+        return None, Remark(code="interrupted")
     except LoaderprobeError as error:
         return None, reported(error.message)
     names = Findings.__dataclass_fields__

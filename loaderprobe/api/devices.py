@@ -32,7 +32,7 @@ from loaderprobe.render.devices_words import shown_name
 from loaderprobe.render.document import Document
 from loaderprobe.render.exhibit import Exhibit
 from loaderprobe.render.json import result_json
-from loaderprobe.render.unavailable_words import unavailable_words
+from loaderprobe.render.remarks import remark_words
 from loaderprobe.system.environment import list_gpus
 from loaderprobe.system.limits import cores_available
 
@@ -191,7 +191,7 @@ def _placements(on: str | Iterable[str] | None, cores: float) -> tuple[Placement
         why = list_gpus()[1]
         raise MissingPart(
             f"{wanted} GPU{'s are' if wanted > 1 else ' is'} asked for, and torch finds {gpus or 'none'}"
-            + (f" ({unavailable_words(why)})" if why else ""),
+            + (f" ({remark_words(why)})" if why else ""),
             hint="run `loaderprobe doctor`; or use --on cpu,2xcpu",
         )
     return placements

@@ -34,8 +34,7 @@ from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import CacheState
 from loaderprobe.records.diagnosis import DataFound, Findings, OwnLoader, OwnMeasured
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.note import Note
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Advice, Interval, Verdict
 from loaderprobe.render.action_words import action_words
 from loaderprobe.render.diagnosis import notebook, terminal
@@ -174,7 +173,7 @@ def conclude(
     """The verdict, in words that fit a loader of one's own."""
     sample = "image" if measured.images else "sample"
     rounds = len(segments_of(measured, base_mode(measured), judged_activity(measured)))
-    gone = {} if with_step else dict.fromkeys(("speedups.compute", "ceilings.compute"), Unavailable(code="no_step"))
+    gone = {} if with_step else dict.fromkeys(("speedups.compute", "ceilings.compute"), Remark(code="no_step"))
     unavailable = {name.replace("rates_images_per_s.", "ceilings."): why for name, why in judged.unavailable.items()}
     kept = epochs(measured)
     now = judged.images_per_s if with_step else _alone(measured)
@@ -239,7 +238,7 @@ def _advice(
     )
 
 
-def _storage_alone(judged: Verdict, ceiling: StorageCeiling | None, readers: int) -> tuple[Note, ...]:
+def _storage_alone(judged: Verdict, ceiling: StorageCeiling | None, readers: int) -> tuple[Remark, ...]:
     """What the storage delivers to as many readers that do nothing else, beside what is read from it here."""
     phase, read = ceiling.at(readers) if ceiling else None, judged.disk_read_bytes_per_s
     if phase is None or phase.cache != "cold" or not read:
@@ -248,12 +247,12 @@ def _storage_alone(judged: Verdict, ceiling: StorageCeiling | None, readers: int
         "alone_bytes_per_s": phase.bw_bytes, "readers": readers, "read_bytes_per_s": read,
         "share": read / phase.bw_bytes, "least": "at least " if phase.at_least else "",
     }  # fmt: skip
-    return (Note(code="storage_alone", facts=facts),)
+    return (Remark(code="storage_alone", facts=facts),)
 
 
 def _read_ahead(
     measured: Measurement, judged: Verdict, ceiling: StorageCeiling | None, data: DataFound, unit: str
-) -> list[Note]:
+) -> list[Remark]:
     """What is read in vain around each sample; what the epochs of a set find that it brings into memory at once."""
     size, times = measured.sample_bytes, judged.read_amplification
     if size is None or times is None or times < AMPLIFIED:
@@ -263,7 +262,7 @@ def _read_ahead(
         "sample_bytes": size, "read_bytes": size * times, "amplification": times, "low_per_s": alone.low,
         "high_per_s": alone.high, "unit": unit,
     }  # fmt: skip
-    found = [Note(code="read_ahead", facts=facts)]
+    found = [Remark(code="read_ahead", facts=facts)]
     phase, _ = ceiling_phase(measured, ceiling, measured.config.readers)
     later, total = judged.rates_images_per_s.loader_without_storage, size * (data.samples or 0)
     if phase is None or later is None or not data.samples or total > MEMORY_SHARE * memory_bytes():
@@ -274,26 +273,26 @@ def _read_ahead(
         "high_per_s": data.samples / max(storage_s, rest_s), "memory_per_s": later, "unit": unit,
         "how": "estimated" if judged.speedups.storage is None else judged.speedups.storage.how,
     }  # fmt: skip
-    return [*found, Note(code="small_set", facts=facts)]
+    return [*found, Remark(code="small_set", facts=facts)]
 
 
-def _notes(judged: Verdict, data: DataFound, rounds: int, kept: Epochs | None, unit: str) -> list[Note]:
+def _notes(judged: Verdict, data: DataFound, rounds: int, kept: Epochs | None, unit: str) -> list[Remark]:
     """What hidden files mean; what later epochs find where samples are kept, or all files fit in memory."""
     found = []
     if rounds == 1:
-        found.append(Note(code="one_round"))
+        found.append(Remark(code="one_round"))
     if data.hidden and data.hidden.code == "none_read":
-        found.append(Note(code="reads_no_files"))
+        found.append(Remark(code="reads_no_files"))
     elif data.hidden:
-        found.append(Note(code="files_hidden", facts={"because": data.hidden.code}))
+        found.append(Remark(code="files_hidden", facts={"because": data.hidden.code}))
     if kept is not None:
         facts: dict[str, float | str] = {"first_per_s": kept.first, "unit": unit, "judged": kept.judged}
         later: dict[str, float | str] = {"later_per_s": kept.later} if kept.later else {}
-        found.append(Note(code="samples_kept", facts=facts | later))
+        found.append(Remark(code="samples_kept", facts=facts | later))
     warm, speedup = judged.rates_images_per_s.loader_without_storage, judged.speedups.storage
     if _fits(data) and data.size_bytes and warm is not None and speedup is not None:
         facts = {"size_bytes": data.size_bytes, "warm_per_s": warm, "unit": unit}
-        found.append(Note(code="fits_in_memory", facts=facts))
+        found.append(Remark(code="fits_in_memory", facts=facts))
     return found
 
 
@@ -369,7 +368,7 @@ def concluded(found: OwnMeasured, command: str) -> Diagnosis:
     facts: dict[str, float | str] = {
         "ranks": measured.ranks, "hosts": len({each.host for each in measured.by_rank}), "exchange": exchange,
     }  # fmt: skip
-    measured = replace(measured, notes=(Note(code="ranks_in_step", facts=facts), *measured.notes))
+    measured = replace(measured, notes=(Remark(code="ranks_in_step", facts=facts), *measured.notes))
     return diagnosis_of(replace(found, measurement=measured), command)
 
 

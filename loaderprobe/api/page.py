@@ -7,7 +7,7 @@ from pathlib import Path
 from loaderprobe.api.load import Run
 from loaderprobe.api.plan import Plan, plan
 from loaderprobe.errors import LoaderprobeError
-from loaderprobe.records.plan import PlanReason, reported
+from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.report import Report
 from loaderprobe.render.html import html_report
 from loaderprobe.render.json import summary_json
@@ -26,19 +26,19 @@ def save_report(run: RunDirectory, shown: Report) -> Path:
 def report_page(run: Run) -> str:
     """The report of a run as one HTML file, with a storage plan or the reason why there is none."""
     planned = default_plan(run)
-    if isinstance(planned, PlanReason):
+    if isinstance(planned, Remark):
         section = plan_section(planned, command=f"loaderprobe plan {run.path} --kind mlperf-h100 --html plan.html")
     else:
         section = plan_section(planned, chosen=chosen_words(planned), command=_command(run))
     return html_report(run.report(), section)
 
 
-def default_plan(run: Run) -> Plan | PlanReason:
+def default_plan(run: Run) -> Plan | Remark:
     """The plan for the run's fastest accelerator, or why there is none."""
     try:
         found = plan(run, accelerators=ACCELERATORS)
         if found.source.accelerator == "cpu":
-            return PlanReason(code="only_a_cpu")
+            return Remark(code="only_a_cpu")
     except LoaderprobeError as error:
         return reported(error.message)
     return found

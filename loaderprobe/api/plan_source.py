@@ -30,7 +30,8 @@ from loaderprobe.records.bandwidth import BandwidthReport, RankBandwidthReport, 
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.diagnosis import WatchReport
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.plan import PlanReason, PlanSource, Quantity
+from loaderprobe.records.plan import PlanSource, Quantity
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.trace import TraceReport
 from loaderprobe.store.results import read_bandwidth, read_result, schema_in
@@ -178,7 +179,7 @@ def _of_sweep(run: Run, data: str | None, kind: str | None) -> Found:
     )  # fmt: skip
     alike = [each for each in rows if _of_one_rank(each) == _of_one_rank(row)]
     by_ranks = rank_offer(alike, workload.storage.read_bytes_per_s.value if workload.storage else None)
-    if isinstance(by_ranks, PlanReason):
+    if isinstance(by_ranks, Remark):
         return Found(workload=workload.refusing("rank_storage", by_ranks), source=source)
     return Found(workload=workload, source=source, by_ranks=by_ranks)
 

@@ -17,8 +17,8 @@ from loaderprobe.analyze.verdict.in_turn import round_in_turn
 from loaderprobe.analyze.verdict.rounds import deciding, further_round, next_round
 from loaderprobe.protocols import Judging, Words
 from loaderprobe.render import attachment_words
-from loaderprobe.render.note_words import note_words
 from loaderprobe.render.rank_words import differs
+from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.watch import not_kept, watched_line
 
 JUDGING = Judging(
@@ -36,5 +36,5 @@ JUDGING = Judging(
     kind_of_storage=kind_of_storage,
     differing=differing,
     same_samples=same_samples,
-    words=Words(note=note_words, differs=differs, script=attachment_words, watched=watched_line, not_kept=not_kept),
+    words=Words(note=remark_words, differs=differs, script=attachment_words, watched=watched_line, not_kept=not_kept),
 )

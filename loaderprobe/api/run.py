@@ -24,7 +24,7 @@ from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.measure.attach.attachment import Attachment, Finished
 from loaderprobe.records.config import CacheState
 from loaderprobe.records.diagnosis import Attached, AttachRequest, OwnMeasured
-from loaderprobe.records.note import Note
+from loaderprobe.records.remark import Remark
 from loaderprobe.store.codec import decode, encode, write_atomically
 from loaderprobe.store.results import RESULT, check_out, make_directory, write_result
 
@@ -98,11 +98,11 @@ def attachment_of(
     `launched` is how many processes a launcher has started to train together; `clock` gives ns.
     """
 
-    def judge(measured: OwnMeasured, first: Callable[[], tuple[Note, ...]]) -> Diagnosis:
+    def judge(measured: OwnMeasured, first: Callable[[], tuple[Remark, ...]]) -> Diagnosis:
         found = diagnosis_of(measured, request.command)
         return replace(found, notes=(*first(), *found.notes))
 
-    def found(diagnosis: Diagnosis, notes: tuple[Note, ...]) -> None:
+    def found(diagnosis: Diagnosis, notes: tuple[Remark, ...]) -> None:
         keep(replace(diagnosis, notes=(*diagnosis.notes, *notes)))
 
     return Attachment(request, say, judge, found, JUDGING, launched, clock)

@@ -13,12 +13,12 @@ from loaderprobe.measure.sweep import pending
 from loaderprobe.plugins import foreign_module
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.files import FileSet
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import DamagedFile
 from loaderprobe.records.studies import EpochsMeasured, Prefilled
-from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.store.run_directory import STUDIES, RunDirectory
 
-LEFT = Unavailable(code="study_left")
+LEFT = Remark(code="study_left")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ def beside_results(run: RunDirectory, fingerprints: Sequence[str]) -> BesideResu
 def damaged_ceiling(fingerprint: str, damaged: DamagedFile) -> StorageCeiling:
     """In place of one that cannot be read: it has no phase, and says why."""
     facts: dict[str, float | str] = {"file": damaged.file, "error": damaged.reason}
-    return StorageCeiling(data=fingerprint, phases=(), missing=Unavailable(code="file_damaged", facts=facts))
+    return StorageCeiling(data=fingerprint, phases=(), missing=Remark(code="file_damaged", facts=facts))
 
 
 def studies_of(run: RunDirectory) -> tuple[Studies, tuple[DamagedFile, ...]]:

@@ -42,11 +42,11 @@ from loaderprobe.compute.kineto import KERNEL_LAUNCH, DeviceLimits, RawEvent, Wi
 from loaderprobe.compute.trace_file import RECORD, Recording, read_trace, why_no_device
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.records.measurement import Timeline
-from loaderprobe.records.note import Note, NoteCode
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.trace import FREE, PART_NAMES, PartName, StepSpans, TraceBound, TraceRank, TraceReport, Unread
 from loaderprobe.render.document import Document
 from loaderprobe.render.exhibit import Exhibit
-from loaderprobe.render.note_words import note_words
+from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.trace import bound_sentence, trace_columns, trace_document, trace_exhibits
 
 ENDINGS = (".json", ".json.gz")
@@ -163,8 +163,8 @@ def _bound(shares: Mapping[PartName, float]) -> TraceBound:
     return replace(bound, sentence=bound_sentence(bound))
 
 
-def _worded(notes: Iterable[Note]) -> tuple[Note, ...]:
-    return tuple(replace(each, sentence=note_words(each)) for each in notes)
+def _worded(notes: Iterable[Remark]) -> tuple[Remark, ...]:
+    return tuple(replace(each, sentence=remark_words(each)) for each in notes)
 
 
 def _refuse_strangers(ranks: Sequence[TraceRank]) -> None:
@@ -319,12 +319,14 @@ def _timeline(found: Recording, events: Sequence[RawEvent], device: int, steps: 
     )
 
 
-def _notes(found: Recording, timeline: Timeline, steps: StepSpans, launch: float, no_occupancy: bool) -> Iterable[Note]:
+def _notes(
+    found: Recording, timeline: Timeline, steps: StepSpans, launch: float, no_occupancy: bool
+) -> Iterable[Remark]:
     """Doubts, and what was left out."""
     count, lost = float(len(steps.steps)), float(without_launch(timeline))
     times = [end - begin for begin, end in steps.steps]
     mean = fmean(times)
-    doubts: dict[NoteCode, tuple[bool, dict[str, float | str]]] = {
+    doubts: dict[str, tuple[bool, dict[str, float | str]]] = {
         "no_loader_spans": (not loader_spans(found.spans), {}),
         "no_step_marks": (steps.marked == "none", {}),
         "few_steps": (steps.marked != "none" and count < FEW_STEPS, {"steps": count}),
@@ -340,27 +342,29 @@ def _notes(found: Recording, timeline: Timeline, steps: StepSpans, launch: float
     }
     for code, (holds, facts) in doubts.items():
         if holds:
-            yield Note(code=code, facts=facts)
+            yield Remark(code=code, facts=facts)
     for each in timeline.rejected:
-        yield Note(code="records_rejected", facts={"records": float(each.count), "because": each.reason})
+        yield Remark(code="records_rejected", facts={"records": float(each.count), "because": each.reason})
 
 
-def _fed(parts_s: Mapping[PartName, Sequence[float]]) -> Iterable[Note]:
+def _fed(parts_s: Mapping[PartName, Sequence[float]]) -> Iterable[Remark]:
     """That batches loaded ahead may hide a wait for input."""
     fed, count = fed_steps(parts_s), len(parts_s["input"])
     lost, whole = (sum(sum(parts_s[name][fed:]) for name in names) for names in (FREE["input"], PART_NAMES))
     if fed == count and count < AHEAD:
-        yield Note(code="perhaps_fed", facts={"steps": float(count)})
+        yield Remark(code="perhaps_fed", facts={"steps": float(count)})
     elif 0 < fed < count and LEAST * whole < lost < whole:
-        yield Note(code="first_steps_fed", facts={"steps": float(fed), "next": fed + 1.0, "input_share": lost / whole})
+        yield Remark(
+            code="first_steps_fed", facts={"steps": float(fed), "next": fed + 1.0, "input_share": lost / whole}
+        )
 
 
-def _notes_of_all(ranks: Sequence[TraceRank]) -> Iterable[Note]:
+def _notes_of_all(ranks: Sequence[TraceRank]) -> Iterable[Remark]:
     """What no recording shows, and what is missing of the group."""
-    yield Note(code="workers_not_recorded")
+    yield Remark(code="workers_not_recorded")
     world = max(each.world_size or 1 for each in ranks)
     if len(ranks) < world and any(each.parts_s["communication"] for each in ranks):
-        yield Note(code="ranks_missing", facts={"given": float(len(ranks)), "ranks": float(world)})
+        yield Remark(code="ranks_missing", facts={"given": float(len(ranks)), "ranks": float(world)})
 
 
 def _gpu(found: Recording, device: int) -> Mapping[str, Any]:

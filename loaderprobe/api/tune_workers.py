@@ -29,7 +29,7 @@ from loaderprobe.measure.session import OnStage
 from loaderprobe.protocols import Compute, ComputeArguments, MakeCompute
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.measurement import NO_STEP, Measurement
-from loaderprobe.records.note import NoteCode, each_once
+from loaderprobe.records.remark import each_once
 from loaderprobe.records.tune_workers import StopCode, WorkersReport, WorkersSetting, WorkersVisit
 from loaderprobe.render.document import Document
 from loaderprobe.render.exhibit import Exhibit
@@ -49,7 +49,7 @@ MOST_OF_REST = 0.8
 # Images of a folder: a segment of the most workers reads each once.
 SAMPLE_BATCHES = 160
 MOST_IMAGES = 20_000
-OF_A_VISIT: tuple[NoteCode, ...] = ("no_time", "cut_short", "all_batches_made")
+OF_A_VISIT: tuple[str, ...] = ("no_time", "cut_short", "all_batches_made")
 """Notes that say nothing of the loader."""
 # What torch says where memory, shared memory or descriptors are used up: fewer workers need less.
 USED_UP = ("shared memory", "Cannot allocate memory", "No space left on device", "Too many open files", "shm")

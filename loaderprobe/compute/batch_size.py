@@ -20,7 +20,7 @@ from loaderprobe.protocols import Clock, UtilizationMeter
 from loaderprobe.records.batch_size import BatchSizeProbe
 from loaderprobe.records.layers import Milliseconds
 from loaderprobe.records.measurement import Missing
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Interval
 from loaderprobe.stats import half_width_in_time, mean, median, quantile
 from loaderprobe.system.limits import peak_bytes, release_free, reset_peak, resident_bytes
@@ -380,12 +380,12 @@ def _probe(batch_size: int, times: _Times, readings: tuple[float, ...] | Missing
     each = [spent / count for spent, count in zip(seconds, times.images, strict=True)]
     rate = sum(times.images) / sum(seconds)
     half = min(0.99, half_width_in_time(each) / mean(each)) * rate
-    unavailable: dict[str, Unavailable] = {}
+    unavailable: dict[str, Remark] = {}
     if isinstance(readings, Missing):
         unavailable["utilization"] = readings.reason
     samples = () if isinstance(readings, Missing) else readings
     if not memory:
-        unavailable["memory_bytes"] = Unavailable(code="peak_unreadable")
+        unavailable["memory_bytes"] = Remark(code="peak_unreadable")
     ms = [spent * 1e3 for spent in seconds]
     return BatchSizeProbe(
         batch_size=batch_size,

@@ -23,7 +23,7 @@ import torch
 from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from loaderprobe.records.note import Note
+from loaderprobe.records.remark import Remark
 
 # All values that a data set, a sampler or another object holds, found without running its code.
 #
@@ -239,7 +239,7 @@ CDATA = ctypes.Structure.__mro__[1]
 class SharedState:
     """What will be restored."""
 
-    notes: tuple[Note, ...]
+    notes: tuple[Remark, ...]
     """What will not be restored, known before anything is touched."""
 
 
@@ -267,9 +267,9 @@ def shared_state_kept(loader: DataLoader[Any]) -> Iterator[SharedState]:
     places_in_epoch = [(vars(loader.dataset), _numbers(loader.dataset))] if _resumes_here(loader) else []
     notes = []
     if left_out:
-        notes.append(Note(code="shared_memory_stays", facts={"size_bytes": left_out}))
+        notes.append(Remark(code="shared_memory_stays", facts={"size_bytes": left_out}))
     if any(issubclass(type(value), BaseProxy) for value in values):
-        notes.append(Note(code="manager_stays"))
+        notes.append(Remark(code="manager_stays"))
     copies = [(piece, mappings.of(piece), ctypes.string_at(piece.start, piece.size)) for piece in saved]
     try:
         yield SharedState(tuple(notes))

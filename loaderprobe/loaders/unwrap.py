@@ -34,7 +34,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from loaderprobe.errors import BadValue
 from loaderprobe.loaders.state import copied_iterable, torch_generators
-from loaderprobe.records.note import Note
+from loaderprobe.records.remark import Remark
 from loaderprobe.units import join_words
 
 NO_LOADER = "not a torch.utils.data.DataLoader"
@@ -87,7 +87,7 @@ class Unwrapped:
     """Wrappers that are kept, the outermost first."""
     path: str = "loader"
     """The path to the DataLoader, as the user would write it."""
-    notes: tuple[Note, ...] = ()
+    notes: tuple[Remark, ...] = ()
     """Notes on what is left out."""
 
     def rewrap(self, twin: DataLoader[Any]) -> Any:
@@ -108,10 +108,10 @@ class Unwrapped:
     def without_wrappers(self, why: LeftOut, **facts: str) -> Unwrapped:
         """The DataLoader alone, and a note that says so."""
         name = type(self.wrappers[0].outer).__name__
-        note = Note(code="wrapper_left_out", facts={"wrapper": name, "path": self.path, "because": why, **facts})
+        note = Remark(code="wrapper_left_out", facts={"wrapper": name, "path": self.path, "because": why, **facts})
         return replace(self, wrappers=(), notes=(*self.notes, note))
 
-    def with_workers(self, workers: int, note: Note) -> Unwrapped:
+    def with_workers(self, workers: int, note: Remark) -> Unwrapped:
         """The same with another number of workers."""
         twin = bare_copy(self.loader)
         twin.__dict__["num_workers"] = workers

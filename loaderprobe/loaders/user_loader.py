@@ -34,7 +34,7 @@ from loaderprobe.loaders.unwrap import (
 from loaderprobe.loaders.worker_probe import ALWAYS_NEW, FetchLog, Lesson, lessons
 from loaderprobe.records.files import BatchFiles, LoaderFiles, PartFiles, UnknownFiles, UnknownFilesCode
 from loaderprobe.records.measurement import Mode
-from loaderprobe.records.note import Note
+from loaderprobe.records.remark import Remark
 from loaderprobe.stats import median
 from loaderprobe.system.mapped import let_go
 
@@ -339,7 +339,7 @@ class UserLoader(SwitchedLoader):
             hint = "give every worker a share that restarts each time (get_worker_info), or use fewer workers"
             if busy + ended != workers:
                 raise BadValue(message, hint=hint)
-            note = Note(code="workers_without_data", facts={"idle": ended, "workers": workers, "busy": busy})
+            note = Remark(code="workers_without_data", facts={"idle": ended, "workers": workers, "busy": busy})
             raise Otherwise(message, hint=hint, instead=self._given.with_workers(busy, note))
 
     def _check_pace(self) -> None:
@@ -355,13 +355,13 @@ class UserLoader(SwitchedLoader):
     def _ended_workers(self) -> int:
         return list(self._iterator._workers_status).count(False) if self._loader.num_workers else 0
 
-    def notes(self) -> tuple[Note, ...]:
+    def notes(self) -> tuple[Remark, ...]:
         """Notes on differences from the loader's settings."""
         found = list(self._given.notes)
         if not self._own.__dict__.get("in_order", True):
-            found.append(Note(code="taken_in_order"))
+            found.append(Remark(code="taken_in_order"))
         if self._pool is not None and self._pool.odd > 1:
-            found.append(Note(code="odd_batches", facts={"batches": self._pool.odd}))
+            found.append(Remark(code="odd_batches", facts={"batches": self._pool.odd}))
         return tuple(found)
 
     def modes(self) -> frozenset[Mode]:

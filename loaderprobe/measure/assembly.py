@@ -25,7 +25,8 @@ from loaderprobe.protocols import (
 from loaderprobe.records.config import PUBLISHED_MODEL, ComputeSpec, LoaderSpec, RunConfig, refuse_options
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import Alternative, Missing, WaitSamples
+from loaderprobe.records.measurement import Alternative, Missing
+from loaderprobe.records.waits import WaitSamples
 from loaderprobe.system.device import read_sectors
 from loaderprobe.system.limits import cores_available
 from loaderprobe.system.others import OthersMeter

@@ -10,7 +10,7 @@ from loaderprobe.errors import MissingPart
 from loaderprobe.protocols import BatchSizeProber, BatchSizeStrategy, Clock
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeStop
 from loaderprobe.records.measurement import Missing
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 from loaderprobe.samplers.host import CoresSampler
 from loaderprobe.samplers.nvml import NvmlSampler
 from loaderprobe.samplers.recorded import PERIOD_S, SamplerThread
@@ -74,13 +74,13 @@ class Meter:
         series, missing = self._thread.collected()
         found = next((each.values for each in series if each.name == self._name), ())
         why = next((each for each in missing if each.name == self._name), None)
-        return found or why or Missing(name=self._name, reason=Unavailable(code="not_read"))
+        return found or why or Missing(name=self._name, reason=Remark(code="not_read"))
 
 
 class WithReadings:
     """A prober for a strategy that cannot do without utilization. Raises MissingPart where it is not read."""
 
-    def __init__(self, prober: BatchSizeProber, words: Callable[[Unavailable], str]) -> None:
+    def __init__(self, prober: BatchSizeProber, words: Callable[[Remark], str]) -> None:
         self._prober, self._words = prober, words
 
     def probe(self, batch_size: int) -> BatchSizeProbe:

@@ -16,9 +16,9 @@ from loaderprobe.measure.assembly import make_compute
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.protocols import Clock
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
-from loaderprobe.records.environment import Capability, CapabilityName, Finding, FindingCode, StepCode, StorageLocation
+from loaderprobe.records.environment import Capability, CapabilityName, StepCode, StorageLocation
 from loaderprobe.records.measurement import Missing, Series
-from loaderprobe.records.unavailable import Unavailable, reported
+from loaderprobe.records.remark import Remark, reported
 from loaderprobe.samplers.nvml import NvmlSampler
 from loaderprobe.system.device import locate, read_sectors
 from loaderprobe.system.environment import list_gpus
@@ -57,21 +57,21 @@ def capabilities(path: Path) -> tuple[Capability, ...]:
 
 def _storage(location: StorageLocation) -> Capability:
     if location.kind == "memory":
-        why = Finding(code="in_memory", facts={"path": location.path})
+        why = Remark(code="path_in_memory", facts={"path": location.path})
         return Capability(name="storage", state="no", why=(why,), next_step="path_on_storage")
     known = bool(location.counts_reads and location.devices)
     where = {"filesystem": location.filesystem, "devices": ", ".join(location.devices) or location.source}
     ahead = {} if location.read_ahead_bytes is None else {"read_ahead_bytes": location.read_ahead_bytes}
-    why = Finding(code="on_storage", facts={**where, **ahead})
+    why = Remark(code="on_storage", facts={**where, **ahead})
     return Capability(name="storage", state="yes" if known else "limited", why=(why, *location.notes))
 
 
 def _cold_reads(path: Path, location: StorageLocation) -> Capability:
     """Tried on a temporary file under `path`; otherwise the reason why not."""
     if location.kind == "memory":
-        return Capability(name="cold_reads", state="no", why=(Finding(code="always_warm"),))
+        return Capability(name="cold_reads", state="no", why=(Remark(code="memory_always_warm"),))
     if not os.access(path, os.W_OK):
-        why = Finding(code="no_trial_file", facts={"mount": location.mount})
+        why = Remark(code="no_trial_file", facts={"mount": location.mount})
         return Capability(name="cold_reads", state="limited", why=(why,), next_step="directory_to_write")
     cache = LinuxPageCache()
     with tempfile.NamedTemporaryFile(dir=path, prefix=".loaderprobe-") as file:
@@ -82,28 +82,28 @@ def _cold_reads(path: Path, location: StorageLocation) -> Capability:
         left = cache.resident([Path(file.name)])
         unknown = why_unknown(Path(file.name)) if left is None else None
     if left is None:
-        return Capability(name="cold_reads", state="limited", why=(unknown or Finding(code="cache_unknown"),))
+        return Capability(name="cold_reads", state="limited", why=(unknown or Remark(code="no_cache_state"),))
     if left > 0:
-        stays = Finding(code="stays_in_cache", facts={"share": left})
+        stays = Remark(code="stays_in_cache", facts={"share": left})
         return Capability(name="cold_reads", state="no", why=(stays,))
-    return Capability(name="cold_reads", state="yes", why=(Finding(code="evicted"),))
+    return Capability(name="cold_reads", state="yes", why=(Remark(code="evicted"),))
 
 
 def _device_reads(location: StorageLocation) -> Capability:
     if read_sectors(location.devices) is None:
-        return Capability(name="device_reads", state="no", why=(Finding(code="device_not_counted"),))
-    why = Finding(code="device_counted", facts={"devices": ", ".join(location.devices)})
+        return Capability(name="device_reads", state="no", why=(Remark(code="device_not_counted"),))
+    why = Remark(code="device_counted", facts={"devices": ", ".join(location.devices)})
     return Capability(name="device_reads", state="yes", why=(why,))
 
 
 def _own_reads(location: StorageLocation) -> Capability:
     counters = read_process(os.getpid())
     if counters is None or counters.read_bytes is None:
-        return Capability(name="worker_reads", state="no", why=(Finding(code="reads_refused"),))
+        return Capability(name="worker_reads", state="no", why=(Remark(code="reads_refused"),))
     if not location.counts_reads:
-        why = Finding(code="reads_not_counted", facts={"filesystem": location.filesystem})
+        why = Remark(code="filesystem_counts_no_reads", facts={"filesystem": location.filesystem})
         return Capability(name="worker_reads", state="limited", why=(why,))
-    return Capability(name="worker_reads", state="yes", why=(Finding(code="reads_counted"),))
+    return Capability(name="worker_reads", state="yes", why=(Remark(code="reads_counted"),))
 
 
 def _waits() -> Capability:
@@ -112,20 +112,20 @@ def _waits() -> Capability:
         reason = _why_letters_only(child.pid)
         child.kill()
     if reason is None:
-        return Capability(name="waits", state="yes", why=(Finding(code="calls_seen"),))
+        return Capability(name="waits", state="yes", why=(Remark(code="calls_seen"),))
     if not Path("/proc/self/task").is_dir():
-        return Capability(name="waits", state="no", why=(Finding(code="no_proc"),))
+        return Capability(name="waits", state="no", why=(Remark(code="no_proc"),))
     step: StepCode | None = None
     if reason.code in ("ptrace_scope", "trace_refused"):
         step = "allow_ptrace" if yama_scope() > 1 else "add_sys_ptrace"
-    return Capability(name="waits", state="limited", next_step=step, why=(reason, Finding(code="kinds_only")))
+    return Capability(name="waits", state="limited", next_step=step, why=(reason, Remark(code="kinds_only")))
 
 
-def _why_letters_only(pid: int) -> Unavailable | None:
+def _why_letters_only(pid: int) -> Remark | None:
     try:
         process = WatchedProcess(pid)
     except ThreadGone:
-        return Unavailable(code="processes_hidden")
+        return Remark(code="processes_hidden")
     with closing(process), suppress(ThreadGone):
         process.look(pid)
     return process.letters_only
@@ -136,14 +136,14 @@ def _run_delay() -> Capability:
     known = meter.run_delay_known
     meter.close()
     if known:
-        return Capability(name="run_delay", state="yes", why=(Finding(code="delay_counted"),))
-    why = Finding(code="delay_not_counted")
+        return Capability(name="run_delay", state="yes", why=(Remark(code="delay_counted"),))
+    why = Remark(code="delay_not_counted")
     return Capability(name="run_delay", state="limited", why=(why,), next_step="kernel_with_schedstat")
 
 
 def _cores() -> Capability:
     cores = cores_available()
-    why = Finding(code="cores", facts={"cores": cores, "all": os.cpu_count() or cores})
+    why = Remark(code="cores", facts={"cores": cores, "all": os.cpu_count() or cores})
     return Capability(name="cores", state="yes", why=(why,))
 
 
@@ -157,19 +157,19 @@ def _others() -> Capability:
         why = tuple(each.reason for each in meter.missing())
         return Capability(name="other_processes", state="no", why=why)
     facts = {"share": seen.cpu_ns / (seen.span_ns * seen.cores), "cores": float(seen.cores)}
-    return Capability(name="other_processes", state="yes", why=(Finding(code="others_take", facts={**facts}),))
+    return Capability(name="other_processes", state="yes", why=(Remark(code="others_take", facts={**facts}),))
 
 
 def _shared_memory() -> Capability:
     free = free_shared_memory_bytes()
     if free is None:
-        why = Finding(code="no_shared_memory")
+        why = Remark(code="no_shared_memory")
         return Capability(name="shared_memory", state="no", why=(why,), next_step="mount_tmpfs")
     if free < USUAL_SHARED_MEMORY:
-        why = Finding(code="shared_memory_small", facts={"free_bytes": free})
+        why = Remark(code="shared_memory_small", facts={"free_bytes": free})
         return Capability(name="shared_memory", state="limited", why=(why,), next_step="more_shared_memory")
     return Capability(
-        name="shared_memory", state="yes", why=(Finding(code="shared_memory", facts={"free_bytes": free}),)
+        name="shared_memory", state="yes", why=(Remark(code="shared_memory", facts={"free_bytes": free}),)
     )
 
 
@@ -185,7 +185,7 @@ def _training() -> Capability:
     except LoaderprobeError as error:
         why = reported(error.message)
         return Capability(name="gpu_training", state="no", why=(why,), next_step="train_elsewhere")
-    return Capability(name="gpu_training", state="yes", why=(Finding(code="trains_on", facts={"device": info.device}),))
+    return Capability(name="gpu_training", state="yes", why=(Remark(code="trains_on", facts={"device": info.device}),))
 
 
 def gpu_counters(clock: Clock) -> tuple[Capability, ...]:
@@ -210,17 +210,17 @@ def gpu_counters(clock: Clock) -> tuple[Capability, ...]:
 
 
 def _gpu_counter(
-    name: CapabilityName, code: FindingCode, found: Sequence[tuple[str, Sequence[Series | Missing]]]
+    name: CapabilityName, code: str, found: Sequence[tuple[str, Sequence[Series | Missing]]]
 ) -> Capability:
     """Capabilities are named as the series that show them."""
     read = [gpu for gpu, items in found if any(isinstance(item, Series) and item.name == name for item in items)]
     reasons = [
-        Finding(code="gpu_not_read", facts={**item.reason.because, "gpu": gpu})
+        Remark(code="gpu_not_read", facts={**item.reason.because, "gpu": gpu})
         for gpu, items in found
         for item in items
         if isinstance(item, Missing) and item.name == name
     ]
     state: Literal["yes", "limited", "no"] = "yes" if len(read) == len(found) else "limited" if read else "no"
-    good = [Finding(code=code, facts={"gpus": ", ".join(dict.fromkeys(read))})] if read else []
+    good = [Remark(code=code, facts={"gpus": ", ".join(dict.fromkeys(read))})] if read else []
     different = [each for number, each in enumerate(reasons) if each not in reasons[:number]]
     return Capability(name=name, state=state, why=(*good, *different))

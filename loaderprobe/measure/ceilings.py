@@ -11,7 +11,7 @@ from loaderprobe.protocols import Judging, PageCache
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.files import FileSet, LoaderFiles, PartFiles, UnknownFiles
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 from loaderprobe.storage.ceiling import ceiling_of_parts, raise_ceiling
 from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
 from loaderprobe.store.run_directory import RunDirectory
@@ -99,6 +99,6 @@ def _with_kind(known: StorageCeiling, files: FileSet, judging: Judging) -> Stora
     try:
         measured = probe_bandwidth(request, cache=LinuxPageCache(), on_phase=lambda *_: None)
     except (LoaderprobeError, OSError) as error:
-        failed = Unavailable(code="kind_failed", facts={"error": str(error)})
+        failed = Remark(code="kind_failed", facts={"error": str(error)})
         return replace(known, missing=known.missing or failed)
     return replace(known, kind=judging.kind_of_storage(measured))

@@ -17,14 +17,14 @@ from loaderprobe.records.measurement import (
     RankSeen,
     Segment,
     Series,
-    WaitSamples,
     WorkerBatches,
 )
-from loaderprobe.records.note import Note, each_once
+from loaderprobe.records.remark import Remark, each_once
+from loaderprobe.records.waits import WaitSamples
 from loaderprobe.stats import mean
 
-NO_TIME = Note(code="no_time")
-CUT_SHORT = Note(code="cut_short")
+NO_TIME = Remark(code="no_time")
+CUT_SHORT = Remark(code="cut_short")
 TOO_SHORT = (NO_TIME.code, CUT_SHORT.code)
 # A budget that is said is a multiple of this.
 BUDGET_STEP_S = 5
@@ -118,7 +118,7 @@ class Durations:
             yield [each for each in rest if each not in trained]
 
 
-def enough_said(notes: Sequence[Note], budget_s: float, rounds: int) -> tuple[Note, ...]:
+def enough_said(notes: Sequence[Remark], budget_s: float, rounds: int) -> tuple[Remark, ...]:
     """The same notes; the last one that time was too short says that such a budget would allow so many rounds."""
     whole_s = float(math.ceil(budget_s / BUDGET_STEP_S) * BUDGET_STEP_S)
     last = max((place for place, note in enumerate(notes) if note.code in TOO_SHORT), default=-1)

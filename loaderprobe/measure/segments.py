@@ -11,7 +11,7 @@ from loaderprobe.protocols import Clock, Compute, Evicting, Files, Loader, PageC
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import BatchFiles, PartFiles
 from loaderprobe.records.measurement import Access, Mode, Segment, WorkerBatches
-from loaderprobe.records.note import Note
+from loaderprobe.records.remark import Remark
 
 # The duration of a segment.
 
@@ -253,7 +253,7 @@ class Readiness:
     take: Callable[[int], None]
     pool: int = 0
     """Batches before the same are repeated; 0 where the files give it."""
-    notes: list[Note] = field(default_factory=list)
+    notes: list[Remark] = field(default_factory=list)
     evicted_at: int = 0
     """Number of batches taken when files were last evicted."""
     last_new: int = 0
@@ -356,7 +356,7 @@ class Readiness:
     def _too_few(self, batches: int, needed: int) -> None:
         """Said once, of the segment that needs most."""
         size, places = self.config.compute.batch_size, [note.code for note in self.notes]
-        note = Note(code="too_few_samples", facts={"samples": batches * size, "needed": needed * size})
+        note = Remark(code="too_few_samples", facts={"samples": batches * size, "needed": needed * size})
         if note.code not in places:
             self.notes.append(note)
         elif float(self.notes[places.index(note.code)].facts["needed"]) < needed * size:

@@ -40,16 +40,15 @@ from loaderprobe.records.measurement import (
     Segment,
     Series,
     Timeline,
-    WaitSamples,
     WorkerBatches,
 )
-from loaderprobe.records.note import Note, each_once
-from loaderprobe.records.unavailable import CounterCode, Unavailable
+from loaderprobe.records.remark import Remark, each_once
+from loaderprobe.records.waits import WaitSamples
 
 # What a session measures with.
 
 Deciding = Callable[[Measurement, Round], Round]
-UNSEEN = Missing(name="waits", reason=Unavailable(code="workers_not_sampled"))
+UNSEEN = Missing(name="waits", reason=Remark(code="workers_not_sampled"))
 
 
 class Disturbance(Protocol):
@@ -130,8 +129,8 @@ LEAST_STEPS = 5
 MOST_SECONDS = 45.0
 
 
-def _none(code: CounterCode, **facts: float | str) -> Missing:
-    return Missing(name=TIMELINE, reason=Unavailable(code=code, facts=facts))
+def _none(code: str, **facts: float | str) -> Missing:
+    return Missing(name=TIMELINE, reason=Remark(code=code, facts=facts))
 
 
 NOT_ASKED = _none("window_not_asked")
@@ -231,7 +230,7 @@ class Recorder:
     joins: bool = True
     """False where the measurements of several ranks are joined before that with the earlier one, which is of all."""
     segments: list[Segment] = field(init=False, default_factory=list)
-    notes: list[Note] = field(init=False, default_factory=list)
+    notes: list[Remark] = field(init=False, default_factory=list)
     timeline: Timeline | Missing = field(init=False, default=NOT_ASKED)
     _started_utc: str = field(init=False)
     _started_ns: int = field(init=False)
@@ -419,7 +418,7 @@ class Session:
         cold = sum(each.mode not in ("warm", "resident") for each in plan)
         short = self._ready.exhausted(cold, self._pace, self._to_flush + 1)
         if short:
-            self.recorder.notes.append(Note(code="all_batches_made"))
+            self.recorder.notes.append(Remark(code="all_batches_made"))
         return not short
 
     def _spent_s(self) -> float:

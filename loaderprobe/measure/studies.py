@@ -20,8 +20,8 @@ from loaderprobe.protocols import Clock, Switched
 from loaderprobe.records.config import LoaderSpec, RunConfig, Study, StudyPlan, SweepSpec, alike_but_for
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, Mode, RunFailure, Segment, WorkerBatches
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.studies import Epoch, EpochsMeasured, Prefilled
-from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.store.run_directory import STUDIES, RunDirectory
 
 # Whole epochs: the first with cold files, the others with what the page cache kept of those before.
@@ -49,12 +49,12 @@ def in_epochs(files: FileSet, config: RunConfig, epochs: int) -> FileSet:
     )
 
 
-def too_small(files: FileSet, config: RunConfig) -> Unavailable | None:
+def too_small(files: FileSet, config: RunConfig) -> Remark | None:
     """Why a set has no epochs to speak of; None where it has."""
     least = (config.loader.batches_begun + LEAST_TIMED) * config.compute.batch_size
     if files.count >= least:
         return None
-    return Unavailable(code="too_few_for_epoch", facts={"images": files.count, "least": least})
+    return Remark(code="too_few_for_epoch", facts={"images": files.count, "least": least})
 
 
 def pages_bytes(files: FileSet) -> int:
@@ -279,16 +279,16 @@ def _studied(
     found = named_limit(ended, by_budget=limit_s < spec.time_limit_s)
     if isinstance(found, RunFailure):
         facts: dict[str, float | str] = {"error": found.reason, "stage": found.stage, "hint": found.hint}
-        return without(task.study, task.config, task.files, Unavailable(code="failed", facts=facts))
+        return without(task.study, task.config, task.files, Remark(code="failed", facts=facts))
     return found
 
 
-def _refused(spec: SweepSpec, task: Task) -> Unavailable | None:
+def _refused(spec: SweepSpec, task: Task) -> Remark | None:
     """Why it is not even begun; None where it is."""
     if task.study == "prefilled":
         return None
     if task.expected_s > spec.time_limit_s:
-        return Unavailable(
+        return Remark(
             code="epochs_too_long",
             facts={"epochs": spec.epochs, "images": task.files.count, "take_s": task.expected_s,
                    "timeout_s": spec.time_limit_s},
@@ -296,7 +296,7 @@ def _refused(spec: SweepSpec, task: Task) -> Unavailable | None:
     return too_small(task.files, task.config)
 
 
-def without(study: Study, config: RunConfig, files: FileSet, why: Unavailable) -> Prefilled | EpochsMeasured:
+def without(study: Study, config: RunConfig, files: FileSet, why: Remark) -> Prefilled | EpochsMeasured:
     """A study that was not made, and why."""
     started_utc = datetime.now(UTC).isoformat(timespec="seconds")
     if study == "prefilled":
@@ -352,19 +352,19 @@ class PrefilledStudy:
         self.on_stage("filling the buffer", 1, 3)
         prefilled = self._prefilled()
         if prefilled is None:
-            why = Unavailable(code="buffer_not_filled", facts={"within_s": FILL_S})
+            why = Remark(code="buffer_not_filled", facts={"within_s": FILL_S})
             return Prefilled(config=self.config, started_utc=started_utc, reason=why)
         self.on_stage("steady training", 2, 3)
         steady = before, self._steady()
         return Prefilled(config=self.config, started_utc=started_utc, steady=steady, prefilled=prefilled)
 
-    def _impossible(self) -> Unavailable | None:
+    def _impossible(self) -> Remark | None:
         """Why a full buffer cannot be studied; None where it can."""
         if not isinstance(self.parts.loader, Switched):
-            return Unavailable(code="buffer_not_told")
+            return Remark(code="buffer_not_told")
         least = images_for(self.config, LEAST_BUFFERS * self.config.loader.batches_ahead)
         if self.config.cache == "cold" and self.files.count < least:
-            return Unavailable(code="too_few_for_buffer", facts={"images": self.files.count, "least": least})
+            return Remark(code="too_few_for_buffer", facts={"images": self.files.count, "least": least})
         return None
 
     def _begin(self) -> None:

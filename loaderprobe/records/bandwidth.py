@@ -9,9 +9,8 @@ from typing import Literal
 from loaderprobe.errors import BadValue
 from loaderprobe.records.environment import SCHEMA_VERSION, Origin, StorageLocation
 from loaderprobe.records.measurement import Missing
-from loaderprobe.records.note import Note
 from loaderprobe.records.plan import Resource
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Evidence
 
 # What limits a storage, and what kind of device it is.
@@ -140,7 +139,7 @@ class BandwidthPhase:
     """True when the probe's own CPU use may be the limit."""
     unread: dict[str, int] = field(default_factory=dict)
     """Reason to number of files that could not be read to their end."""
-    notes: tuple[Note, ...] = ()
+    notes: tuple[Remark, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +201,7 @@ class BandwidthMeasurement:
     """Phases that were not measured, by name, and why."""
     failed: tuple[str, ...] = ()
     """Names of those of them that ended in an error."""
-    notes: tuple[Note, ...] = ()
+    notes: tuple[Remark, ...] = ()
 
     @property
     def ladder(self) -> tuple[BandwidthPhase, ...]:
@@ -284,7 +283,7 @@ class StorageCeiling:
     data: str
     """Fingerprint of the file set."""
     phases: tuple[BandwidthPhase, ...]
-    missing: Unavailable | None = None
+    missing: Remark | None = None
     """Why there is no phase."""
     kind: DeviceKind | None = None
     """None where it was not needed: storage was no limit."""
@@ -432,7 +431,7 @@ class RankBandwidthReport:
     """By what all ranks get together; empty as in a report of one process."""
     feeds_in_step: tuple[Feed, ...] = ()
     """The same by as many times the slowest rank: what accelerators in step get at least."""
-    notes: tuple[Note, ...] = ()
+    notes: tuple[Remark, ...] = ()
 
     @property
     def ladder(self) -> tuple[RanksPhase, ...]:

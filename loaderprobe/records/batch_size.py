@@ -11,7 +11,7 @@ from loaderprobe.records.checks import check_at_least
 from loaderprobe.records.diagnosis import Findings
 from loaderprobe.records.environment import SCHEMA_VERSION, Origin
 from loaderprobe.records.layers import Milliseconds
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Interval
 
 BATCH_SIZE_SCHEMA = "loaderprobe/batch-size"
@@ -59,7 +59,7 @@ class BatchSizeProbe:
     """At most, beyond what the process had before; of what did not fit, what it was predicted to take."""
     wall_s: float = 0.0
     """With warming up."""
-    unavailable: dict[str, Unavailable] = field(default_factory=dict)
+    unavailable: dict[str, Remark] = field(default_factory=dict)
     """Field name to reason, for utilization and memory where they are None."""
 
     def __post_init__(self) -> None:
@@ -123,7 +123,7 @@ class BatchSizeReport:
     limit: LimitName
     findings: Findings | None = None
     """The verdict of `diagnose` on a loader of the chosen size."""
-    no_findings: Unavailable | None = None
+    no_findings: Remark | None = None
     """Why there is no verdict although batches are loaded."""
     schema: str = BATCH_SIZE_SCHEMA
     schema_version: int = SCHEMA_VERSION

@@ -10,9 +10,8 @@ from loaderprobe.records.config import CacheState, RunConfig
 from loaderprobe.records.environment import SCHEMA_VERSION, Origin
 from loaderprobe.records.files import UnknownFiles
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.note import Note
 from loaderprobe.records.ranks import Apart
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import (
     Advice,
     Bound,
@@ -72,8 +71,8 @@ class Findings:
     speedups: Speedups
     advice: tuple[Advice, ...]
     evidence: tuple[Evidence, ...]
-    notes: tuple[Note, ...]
-    unavailable: dict[str, Unavailable]
+    notes: tuple[Remark, ...]
+    unavailable: dict[str, Remark]
     """`speedups.NAME` or `ceilings.NAME` to the reason, for every figure above that is None."""
     instrument_cpu_fraction: float | None
     """CPU time of the measuring itself, as a share of what a batch takes in its worker."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from loaderprobe.records.note import Note
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 
 # Where it was measured: the machine, its software, the storage under a path.
 
@@ -25,7 +24,7 @@ class StorageLocation:
     source: str
     devices: tuple[str, ...]
     """Kernel names of the leaf block devices (`vda`, `nvme0n1`); empty when there are none to see."""
-    notes: tuple[Note, ...] = ()
+    notes: tuple[Remark, ...] = ()
     """What could not be known."""
     layers: tuple[StorageKind | Literal["hidden"], ...] = ()
     """What an overlay's layers live on, topmost first; `hidden` for one that is not visible from here."""
@@ -77,7 +76,7 @@ class Environment:
     shared_memory_bytes: int | None
     """Size of /dev/shm, through which workers send batches."""
     gpus: tuple[Gpu, ...]
-    gpu_reason: Unavailable | None
+    gpu_reason: Remark | None
     """Why no GPU is listed; None when one is."""
     storage: tuple[StorageLocation, ...]
 
@@ -106,13 +105,6 @@ CapabilityName = Literal[
     "shared_memory", "gpu_training", "gpu_utilization", "gpu_sm_occupancy",
 ]  # fmt: skip
 """What a sweep measures, and what it needs."""
-FindingCode = Literal[
-    "on_storage", "in_memory", "always_warm", "no_trial_file", "cache_unknown", "stays_in_cache", "evicted",
-    "device_counted", "device_not_counted", "reads_counted", "reads_refused", "reads_not_counted",
-    "calls_seen", "no_proc", "kinds_only", "delay_counted", "delay_not_counted", "cores", "others_take",
-    "no_shared_memory", "shared_memory_small", "shared_memory", "trains_on",
-    "utilization_read", "occupancy_read", "gpu_not_read",
-]  # fmt: skip
 StepCode = Literal[
     "path_on_storage", "directory_to_write", "allow_ptrace", "add_sys_ptrace", "kernel_with_schedstat", "mount_tmpfs",
     "more_shared_memory", "train_elsewhere", "nvidia_gpu", "hopper_gpu",
@@ -121,23 +113,12 @@ StepCode = Literal[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """What was found on this machine."""
-
-    code: FindingCode
-    facts: dict[str, float | str] = field(default_factory=dict)
-    """What the sentence quotes; of `gpu_not_read` those of the reason, with its code under `because`."""
-    sentence: str = field(default="", compare=False)
-    """It in words; added where the result leaves the program."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Capability:
     """Something loaderprobe measures, and whether it can here."""
 
     name: CapabilityName
     state: Literal["yes", "limited", "no"]
-    why: tuple[Finding | Note | Unavailable, ...]
+    why: tuple[Remark, ...]
     next_step: StepCode | None = None
     """How to get the rest; None where there is nothing to get."""
     sentence: str = field(default="", compare=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Bottleneck, How, Interval
 
 Changed = Literal[
@@ -13,36 +14,6 @@ Changed = Literal[
 ]  # fmt: skip
 """page_cache_share: of the files that the kernel's page cache can hold. pinned_share: of the files that always stay
 in memory, locked there or as a copy in tmpfs."""
-
-RefusalCode = Literal[
-    "no_complete_round",
-    "outside_noise_band",
-    "no_worker_times",
-    "no_model_fits",
-    "files_from_memory",
-    "files_as_found",
-    "storage_missing",
-    "more_than_cores",
-    "no_file_size",
-    "no_rate_of_batch_size",
-    "no_cpu_time",
-    "serial_loader",
-    "too_few_batches",
-    "more_than_storage",
-    "laws_disagree",
-    "exchange_of_gradients",
-]
-"""Why there is no forecast."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """Why there is no forecast, before it is put into words."""
-
-    code: RefusalCode
-    facts: dict[str, float | str] = field(default_factory=dict)
-    """What the sentence quotes, in images/s, bytes/s, cores or shares; with `storage_missing` the facts of what is
-    unavailable, and its code under `because`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +31,7 @@ class Forecast:
     """True when it is the time that a single worker takes, so that more workers would gain."""
     how: How
     """measured: such a configuration, or such a mode, was measured. estimated: by a law."""
-    refused: Refusal | None
+    refused: Remark | None
     """Why there is no rate."""
     sentence: str = field(default="", compare=False)
     """The refusal in words; `render` adds it where the summary leaves the program."""

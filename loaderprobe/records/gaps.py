@@ -7,7 +7,7 @@ from typing import Literal
 
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.measurement import Rejected
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 
 GapCause = Literal["communication", "input", "copy", "loader", "sync", "launch", "device", "other"]
 """Why the device did not train: communication (it did nothing but exchange data with other GPUs, or wait for them to),
@@ -91,9 +91,9 @@ class GpuWindow:
     `.to(device)` of pageable memory."""
     gaps: Gaps | None
     use: DeviceUse | None
-    refused: Unavailable | None
+    refused: Remark | None
     """Why neither holds."""
-    doubts: tuple[Unavailable, ...] = ()
+    doubts: tuple[Remark, ...] = ()
     """Why no verdict rests on the gaps, though they are shown."""
     rejected: tuple[Rejected, ...] = ()
     """What the profiler recorded and cannot be true."""

@@ -4,60 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from loaderprobe.errors import BadValue
 from loaderprobe.records.checks import check_at_least, check_equal_lengths, check_order
 from loaderprobe.records.config import RunConfig
-from loaderprobe.records.note import Note
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
+from loaderprobe.records.waits import WaitSamples
 
 # What the threads of a loader were seen doing, at random moments. Raw samples; nothing here is derived.
-
-WaitKind = Literal[
-    "running", "storage", "metadata", "network", "lock", "sleep", "pipe", "memory", "uninterruptible", "other"
-]
-"""running: on a core or waiting for one. storage: for a read, or for a page of a mapped file. metadata: for open,
-stat, or a listing. network: on a socket. lock: in futex or a file lock, while no thread of the process works. sleep.
-pipe: between processes. memory: for the kernel to free memory. uninterruptible: in the kernel, where it does not say
-for what (state letter D alone). other: anything else."""
-
-WAIT_KINDS: tuple[WaitKind, ...] = get_args(WaitKind)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WaitSamples:
-    """Moments at which each worker was looked at: columns of equal length, in order of time.
-
-    A worker whose own thread waits for other threads of its process counts as what those do.
-    """
-
-    time_ns: tuple[int, ...]
-    """On the clock of the segments."""
-    worker: tuple[int, ...]
-    """Number of the worker, from 0; 0 for the serial loader."""
-    kind: tuple[int, ...]
-    """Index into `WAIT_KINDS`."""
-    subject: tuple[int, ...]
-    """Index into `subjects`; -1 where it is not known for what."""
-    subjects: tuple[str, ...]
-    """Paths of files, locked ones too, and peers (`10.0.0.5:443`); of other waiting the device, the system call or the
-    function of the kernel. The first 2000."""
-    letters_only: Unavailable | None
-    """Why system calls could not be read, at the end: kinds come from the state's letter and the kernel's function,
-    where that is known, else they are `uninterruptible` and `other`; no file or peer is known. None where they were."""
-    cpu_ns: int
-    """CPU time that the sampler took since it began to look."""
-    wall_ns: int
-    """Time over which it took that."""
-
-    def __post_init__(self) -> None:
-        check_equal_lengths("samples of waits", self, ("time_ns", "worker", "kind", "subject"))
-        least = {"time_ns": 0, "worker": 0, "kind": 0, "subject": -1, "cpu_ns": 0, "wall_ns": 0}
-        check_at_least("samples of waits", self, least)
-        last = max(self.kind, default=0), max(self.subject, default=-1)
-        if last[0] >= len(WAIT_KINDS) or last[1] >= len(self.subjects):
-            raise BadValue("samples of waits: one is of a kind or a subject that is not there")
 
 
 # The first batches of a loader of one's own: what they cost, and what the same batches cost once more.
@@ -281,7 +236,7 @@ class Missing:
     """Something that could not be measured, and why. Never stands for 0."""
 
     name: str
-    reason: Unavailable
+    reason: Remark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -514,7 +469,7 @@ class Measurement:
     alternatives: tuple[Alternative, ...] = ()
     timeline: Timeline | None = None
     """What the GPU did in one profiler window; without it, `missing` has the reason under `gpu_timeline`."""
-    notes: tuple[Note, ...] = ()
+    notes: tuple[Remark, ...] = ()
     ranks: int = 1
     """Processes that trained in step. Then batches, images and bytes are those of all of them together; times, workers
     and cores are those of one."""

@@ -10,11 +10,9 @@ from loaderprobe.records.config import RunConfig
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.forecast import Forecast, Knee
 from loaderprobe.records.gaps import GpuWindow, TimelineView
-from loaderprobe.records.note import Note
-from loaderprobe.records.plan import PlanReason
 from loaderprobe.records.ranks import RanksView
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.studies import BufferEffect, Epochs
-from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Ablations, Advice, Bottleneck, Bound, Interval, Verdict
 
 # A file of a stored run that cannot be used, and why.
@@ -79,7 +77,7 @@ class Outlook:
     cores: float | None
     """Of one accelerator; estimated from the CPU time of an image."""
     supply: StorageSupply | None
-    missing: PlanReason | None
+    missing: Remark | None
     """Why there is no supply; None where there is one."""
 
 
@@ -116,7 +114,7 @@ class RunInfo:
     data: tuple[DataInfo, ...]
     damaged: tuple[DamagedFile, ...] = ()
     """Files of the run that cannot be used; what depends on them is missing."""
-    notes: tuple[Note, ...] = ()
+    notes: tuple[Remark, ...] = ()
     """What else is to know of all its measurements, such as what other processes took of the machine."""
 
 
@@ -126,7 +124,7 @@ class ConfigurationRow:
 
     config: RunConfig
     status: Status
-    reason: Unavailable | None
+    reason: Remark | None
     """Why there is no verdict."""
     verdict: Verdict | None
     """None unless `status` is `measured`."""
@@ -158,7 +156,7 @@ class ConfigurationRow:
         return self.verdict.advice if self.verdict else ()
 
     @property
-    def unavailable(self) -> dict[str, Unavailable]:
+    def unavailable(self) -> dict[str, Remark]:
         """The reason for every figure that does not exist; without a verdict one for all, under `*`."""
         if self.verdict:
             return self.verdict.unavailable
@@ -186,7 +184,7 @@ class Detail:
     compute_device: str
     compute_source: str
     first_batch_s: float
-    notes: tuple[Note, ...]
+    notes: tuple[Remark, ...]
     ablations: Ablations | None = None
     """Which resources were made free, and why no more."""
     view: TimelineView | None = None

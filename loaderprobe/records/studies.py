@@ -9,7 +9,7 @@ from loaderprobe.errors import BadValue
 from loaderprobe.records.checks import check_at_least
 from loaderprobe.records.config import LoaderSpec, RunConfig
 from loaderprobe.records.measurement import Segment
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import How
 
 # Whole epochs as training meets them: the first one cold, the others with what the page cache kept.
@@ -48,7 +48,7 @@ class EpochsMeasured:
     resident_before: float | None
     """Share of the files in the page cache before the first epoch; None: not known."""
     epochs: tuple[Epoch, ...] = ()
-    reason: Unavailable | None = None
+    reason: Remark | None = None
     """Why there are none."""
 
     def __post_init__(self) -> None:
@@ -77,7 +77,7 @@ class Epochs:
     """None where the memory is not known."""
     whole_set_bytes: float
     """Of all images that were found, of which an epoch may read a sample."""
-    reason: Unavailable | None = None
+    reason: Remark | None = None
     """Why there are none."""
 
 
@@ -97,7 +97,7 @@ class Prefilled:
     """Before and after it, from an empty buffer."""
     prefilled: Segment | None = None
     """The loader had made all batches that it makes ahead, and stood idle; None where `reason` says why."""
-    reason: Unavailable | None = None
+    reason: Remark | None = None
     """Why it was not measured."""
 
     def __post_init__(self) -> None:
@@ -131,7 +131,7 @@ class BufferEffect:
     """Iterations from which on the rate is within 2 % of the steady one, estimated."""
     noise: float = 0.0
     """Of a measured effect: by what share the steady rates before and after it differ from their mean."""
-    reason: Unavailable | None = None
+    reason: Remark | None = None
     """Why it was not measured; None where it was, or was not asked for."""
 
     def predicted(self, iterations: int) -> float:

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.environment import SCHEMA_VERSION, Origin
-from loaderprobe.records.note import Note
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Side
 
 TRACE_SCHEMA = "loaderprobe/trace"
@@ -165,7 +165,7 @@ class TraceRank:
     """The part of the copies that came from pageable memory."""
     batch_size: int | None
     """Images a step, by the shape of the first convolution or as given."""
-    notes: tuple[Note, ...]
+    notes: tuple[Remark, ...]
     """Doubts, and what was left out."""
     strip: Strip
 
@@ -203,5 +203,5 @@ class TraceReport:
     ranks: tuple[TraceRank, ...]
     waited_for: int | None
     """Place in `ranks` of the one that the others wait for; None for a single one, and where they wait alike."""
-    notes: tuple[Note, ...] = ()
+    notes: tuple[Remark, ...] = ()
     unread: tuple[Unread, ...] = ()

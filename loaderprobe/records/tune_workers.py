@@ -7,7 +7,7 @@ from typing import Literal
 
 from loaderprobe.errors import BadValue
 from loaderprobe.records.environment import SCHEMA_VERSION, Origin
-from loaderprobe.records.note import Note
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import FilesWere, Interval
 
 TUNE_WORKERS_SCHEMA = "loaderprobe/tune-workers"
@@ -149,7 +149,7 @@ class WorkersReport:
     loader_class: str
     options: dict[str, str]
     """Of the loader, as they are written in Python, besides those that are tuned."""
-    notes: tuple[Note, ...] = ()
+    notes: tuple[Remark, ...] = ()
     wall_s: float
     schema: str = TUNE_WORKERS_SCHEMA
     schema_version: int = SCHEMA_VERSION

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 
 Side = Literal["compute", "input", "balanced", "inconclusive"]
 Cause = Literal[
@@ -298,5 +298,5 @@ class Verdict:
     """None where nothing shows it, or no file is read."""
     instrument_cpu_fraction: float | None
     """CPU time that recording took in the workers, over the CPU time of what it recorded."""
-    unavailable: dict[str, Unavailable] = field(default_factory=dict)
+    unavailable: dict[str, Remark] = field(default_factory=dict)
     """Field name to reason, for every figure above that is None, and for counters whose readings ended early."""

@@ -12,7 +12,7 @@ from loaderprobe.render import metadata_words
 from loaderprobe.render.columns import Column, Table, aligned, column, half_interval
 from loaderprobe.render.device_words import kind_words, limit_words
 from loaderprobe.render.page import Page
-from loaderprobe.render.unavailable_words import unavailable_words
+from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.wording import MISSING, percent
 from loaderprobe.units import significant
 
@@ -65,7 +65,7 @@ def _tables(page: Page, report: BandwidthReport, width: int) -> None:
     """The ladder, and below it, in the same columns, the phases that are made once or why they were not made."""
     phases = (*report.ladder, *(phase for name in _ALONE if (phase := report.phase(name))))
     table = Table(page, _layout(phases, report, width) if phases else ())
-    reasons = {part.name: unavailable_words(part.reason) for part in report.missing}
+    reasons = {part.name: remark_words(part.reason) for part in report.missing}
     if report.ladder:
         page.gap()
     for number in range(len(report.ladder)):

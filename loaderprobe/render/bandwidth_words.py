@@ -9,10 +9,8 @@ from loaderprobe.render import metadata_words
 from loaderprobe.render.columns import half_interval, value_range
 from loaderprobe.render.device_words import kind_words
 from loaderprobe.render.evidence_words import evidence_words
-from loaderprobe.render.facts import read_ahead_words
 from loaderprobe.render.feed_words import feeding, other_feeds
-from loaderprobe.render.note_words import note_words
-from loaderprobe.render.unavailable_words import unavailable_words
+from loaderprobe.render.remarks import read_ahead_words, remark_words
 from loaderprobe.render.wording import MISSING, counted, megabytes_per_s, percent
 from loaderprobe.units import format_bytes, format_rate, join_words, significant
 
@@ -158,8 +156,8 @@ def made(report: BandwidthReport) -> str:
 
 def notes(report: BandwidthReport) -> Notes:
     """(subject, fact), each once, only what applies."""
-    notes: Notes = [("Files", note_words(note)) for note in report.notes]
-    notes += [("Storage", note_words(note)) for note in report.location.notes]
+    notes: Notes = [("Files", remark_words(note)) for note in report.notes]
+    notes += [("Storage", remark_words(note)) for note in report.location.notes]
     notes += _not_made(report)
     notes += _grouped(report, ((phase, note) for phase in report.phases for note in _of_phase(report, phase)))
     notes += _compared(report)
@@ -171,7 +169,7 @@ def notes(report: BandwidthReport) -> Notes:
 def _not_made(report: BandwidthReport) -> Notes:
     """The phases without a place in the table."""
     return [
-        (title(part.name), f"not measured, {unavailable_words(part.reason)}")
+        (title(part.name), f"not measured, {remark_words(part.reason)}")
         for part in report.missing
         if part.name == "files" or (part.name == "paced" and report.kind.code != "not_paced")
     ]
@@ -179,7 +177,7 @@ def _not_made(report: BandwidthReport) -> Notes:
 
 def _of_phase(report: BandwidthReport, phase: BandwidthPhase) -> list[str]:
     piece = noun(phase, report)
-    found = [note_words(note) for note in phase.notes]
+    found = [remark_words(note) for note in phase.notes]
     found += [f"{counted(count, piece)} could not be read to the end: {why}" for why, count in phase.unread.items()]
     if phase.cache == "unproved" and not in_memory(report, phase) and (phase.resident_before or 0) > RESIDENT_FROM:
         found.append(f"the page cache held {percent(phase.resident_before)} of the files before")

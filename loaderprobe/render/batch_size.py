@@ -17,7 +17,7 @@ from loaderprobe.render.batch_size_words import (
 )
 from loaderprobe.render.cells import as_columns, interval_cells
 from loaderprobe.render.document import Document, Paragraph, Section, Table
-from loaderprobe.render.unavailable_words import unavailable_words
+from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.wording import MISSING, figure, interval, percent
 from loaderprobe.units import format_bytes, format_duration
 
@@ -135,5 +135,5 @@ def _notes(found: BatchSizeReport) -> str:
         notes.append("not tried: by the growth of memory so far it cannot fit.")
     gone = [each.unavailable["utilization"] for each in found.probes if "utilization" in each.unavailable]
     if gone:
-        notes.append(f"Utilization is missing: {unavailable_words(gone[0])}.")
+        notes.append(f"Utilization is missing: {remark_words(gone[0])}.")
     return " ".join((*notes, setting_words(found)))

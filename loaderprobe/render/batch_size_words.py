@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeReport, StopCode
-from loaderprobe.render.unavailable_words import unavailable_words
+from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.verdict_words import explanation, heading
 from loaderprobe.render.wording import counted, interval, percent
 from loaderprobe.units import format_bytes, significant
@@ -90,7 +90,7 @@ def _judged_words(found: BatchSizeReport) -> str:
     """The verdict on the loader at the chosen size, or why there is none."""
     size = found.stop.chosen
     if found.findings is None:
-        why = f": {unavailable_words(found.no_findings)}" if found.no_findings else ""
+        why = f": {remark_words(found.no_findings)}" if found.no_findings else ""
         return f"What limits training at batch {size} is not known{why}."
     return f"{heading(found.findings)} at batch {size}: {explanation([found.findings])}"
 

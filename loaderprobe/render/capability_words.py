@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from loaderprobe.records.environment import Capability, CapabilityName, Finding, FindingCode, StepCode
-from loaderprobe.records.note import Note
-from loaderprobe.records.unavailable import Unavailable
-from loaderprobe.render.facts import fact
-from loaderprobe.render.note_words import note_words
-from loaderprobe.render.unavailable_words import because_words, unavailable_words
+from loaderprobe.records.environment import Capability, CapabilityName, StepCode
+from loaderprobe.render.remarks import remark_words
 
 TITLES: dict[CapabilityName, str] = {
     "storage": "storage under the data",
@@ -22,34 +18,6 @@ TITLES: dict[CapabilityName, str] = {
     "gpu_training": "training on a GPU",
     "gpu_utilization": "GPU utilization (NVML)",
     "gpu_sm_occupancy": "SM occupancy (NVML GPM)",
-}
-_TEXTS: dict[FindingCode, str] = {
-    "on_storage": "{filesystem} on {devices}{ahead}",
-    "in_memory": "{path} is in memory, not on storage",
-    "always_warm": "files in memory are always warm",
-    "no_trial_file": "no permission to write a test file here; the sweep checks by bytes read",
-    "cache_unknown": "the state of the page cache is unknown here",
-    "stays_in_cache": "{share} of a file stayed in the cache after it was dropped",
-    "evicted": "a file was dropped from the page cache, confirmed by the kernel",
-    "device_counted": "/proc/diskstats counts {devices}",
-    "device_not_counted": "/proc/diskstats shows no device of this file system",
-    "reads_counted": "/proc/PID/io and getrusage count bytes fetched from storage",
-    "reads_refused": "no permission to read /proc/PID/io",
-    "reads_not_counted": "the kernel does not count reads of {filesystem}",
-    "calls_seen": "/proc/PID/task/TID/syscall shows files, sockets and locks",
-    "no_proc": "there is no /proc here",
-    "kinds_only": "states and kernel functions show the kinds of waits, but not files",
-    "delay_counted": "/proc/thread-self/schedstat counts the run-queue delay",
-    "delay_not_counted": "no schedstat: waiting for a core counts as waiting for storage",
-    "cores": "{cores} after affinity and quota, of {all}",
-    "others_take": "they take {share} of {cores} cores now, counted by /proc/stat",
-    "no_shared_memory": "there is no /dev/shm",
-    "shared_memory_small": "{free_bytes} free, too little for 2 workers",
-    "shared_memory": "{free_bytes} free in /dev/shm",
-    "trains_on": "{device}",
-    "utilization_read": "{gpus}: share of time with any kernel at all",
-    "occupancy_read": "{gpus}: active warps over the maximum of the SMs",
-    "gpu_not_read": "{gpu}: {why}",
 }
 _STEPS: dict[StepCode, str] = {
     "path_on_storage": "give a path on the storage in question",
@@ -67,19 +35,9 @@ _STEPS: dict[StepCode, str] = {
 }
 
 
-def finding_words(found: Finding) -> str:
-    """A clause without a full stop: `2 after affinity and quota, of 4`."""
-    facts = {name: fact(name, value) for name, value in found.facts.items()}
-    if found.code == "on_storage":
-        facts["ahead"] = f", {facts['read_ahead_bytes']}" if "read_ahead_bytes" in facts else ""
-    if found.code == "gpu_not_read":
-        facts["why"] = because_words(found.facts)
-    return _TEXTS[found.code].format(**facts)
-
-
 def why_words(capability: Capability) -> str:
     """All that was found of it, with semicolons between."""
-    return "; ".join(map(_words, capability.why))
+    return "; ".join(map(remark_words, capability.why))
 
 
 def step_words(capability: Capability) -> str:
@@ -88,9 +46,3 @@ def step_words(capability: Capability) -> str:
         return ""
     facts = {name: value for why in capability.why for name, value in why.facts.items()}
     return _STEPS[capability.next_step].format(**facts)
-
-
-def _words(why: Finding | Note | Unavailable) -> str:
-    if isinstance(why, Finding):
-        return finding_words(why)
-    return note_words(why) if isinstance(why, Note) else unavailable_words(why)

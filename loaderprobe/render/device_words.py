@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from loaderprobe.records.bandwidth import DeviceKind, KindCode, Limit, LimitCode
-from loaderprobe.render.facts import fact
-from loaderprobe.render.unavailable_words import because_words
+from loaderprobe.render.remarks import because_words, fact
 from loaderprobe.render.wording import counted
 
 _LIMITS: dict[LimitCode, str] = {

@@ -9,13 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from loaderprobe.records.diagnosis import Findings
-from loaderprobe.records.note import NoteCode
 from loaderprobe.records.verdict import Advice, Speedup
 from loaderprobe.render.forecast_words import forecast_words, worth_making
-from loaderprobe.render.note_words import note_words
 from loaderprobe.render.page import Page
+from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.terminal import STYLES
-from loaderprobe.render.unavailable_words import unavailable_words
 from loaderprobe.render.verdict_words import NOUN, explanation, heading
 from loaderprobe.render.wording import MISSING, counted, factor, figure, interval, state_word, visible
 from loaderprobe.units import format_duration, significant
@@ -27,7 +25,7 @@ _AMONG_RANKS = {
     "gradients": "if the exchange of gradients were free",
 }  # fmt: skip
 """What only ranks lose to each other."""
-_COSTS_ALL: tuple[NoteCode, ...] = ("same_samples", "same_batches")
+_COSTS_ALL: tuple[str, ...] = ("same_samples", "same_batches")
 _WAITS = ("network", "lock", "wait")
 WORTH = 1.05
 # Colours that can be read on white and on black.
@@ -246,16 +244,16 @@ def footer(found: Findings) -> str:
 
 def warnings_on(found: Findings) -> list[str]:
     """What spoils the training itself, whatever its speed: to be read before the verdict. In sentences."""
-    words = [note_words(note) for note in found.notes if note.code in _COSTS_ALL]
+    words = [remark_words(note) for note in found.notes if note.code in _COSTS_ALL]
     return [f"Warning: {each}." for each in words]
 
 
 def remarks_on(found: Findings) -> list[str]:
     """What else is to know, and why speed-ups are not known."""
     return [
-        *(note_words(note) for note in found.notes if note.code not in _COSTS_ALL),
+        *(remark_words(note) for note in found.notes if note.code not in _COSTS_ALL),
         *(
-            f"no speed-up is known for {NOUN.get(name.removeprefix('speedups.'), name)}: {unavailable_words(why)}"
+            f"no speed-up is known for {NOUN.get(name.removeprefix('speedups.'), name)}: {remark_words(why)}"
             for name, why in found.unavailable.items()
             if name.startswith("speedups.") and not (name == "speedups.compute" and not found.with_step)
             if name.removeprefix("speedups.") not in (*_WAITS, *_AMONG_RANKS)

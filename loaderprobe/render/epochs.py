@@ -10,7 +10,7 @@ from loaderprobe.render.charts import READ_COLOR, Column, column_chart
 from loaderprobe.render.groups import Group, groups
 from loaderprobe.render.limit_map import line_of
 from loaderprobe.render.panels import Figure, Panel
-from loaderprobe.render.unavailable_words import unavailable_words
+from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.wording import MISSING, loading, percent, rate
 from loaderprobe.units import format_bytes
 
@@ -67,7 +67,7 @@ def _name(row: ConfigurationRow, group: Group) -> str:
 
 def _sentence(epochs: Epochs) -> str:
     if epochs.reason:
-        return f"not measured: {unavailable_words(epochs.reason)}."
+        return f"not measured: {remark_words(epochs.reason)}."
     first, last = epochs.epochs[0], epochs.epochs[-1]
     warm = first.cold_fraction is not None and first.cold_fraction < COLD_AT_LEAST
     said = [f"epoch 1: {_words(first)}{', so it was not cold' if warm else ''}"]

@@ -13,7 +13,7 @@ from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.render.action_words import action_words
 from loaderprobe.render.cells import Cell, interval_cells
 from loaderprobe.render.forecast_words import worth_making
-from loaderprobe.render.unavailable_words import unavailable_words
+from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.verdict_words import sentence
 from loaderprobe.render.wording import RESOURCES, figure, megabytes_per_s, percent
 
@@ -167,12 +167,12 @@ def shown(row: ConfigurationRow, column: str) -> str:
 
 def reasons(row: ConfigurationRow) -> dict[str, str]:
     """Why figures of a row do not exist, by their place in the summary."""
-    return {at: unavailable_words(each) for at, each in row.unavailable.items()}
+    return {at: remark_words(each) for at, each in row.unavailable.items()}
 
 
 def reason_words(row: ConfigurationRow) -> str:
     """Why a row has no verdict; empty where it has one."""
-    return unavailable_words(row.reason) if row.reason else ""
+    return remark_words(row.reason) if row.reason else ""
 
 
 def flat(row: ConfigurationRow) -> dict[str, Cell]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from loaderprobe.records.forecast import Forecast, Knee
 from loaderprobe.records.verdict import Advice, Bottleneck, How, Interval
 from loaderprobe.render.action_words import action_words
-from loaderprobe.render.refusal_words import refusal_words
+from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.wording import counted, rate
 from loaderprobe.units import significant
 
@@ -97,7 +97,7 @@ def knee_words(knees: Sequence[Knee]) -> str:
 def knee_kind(knee: Knee) -> tuple[int | None, How, Bottleneck | None, str, bool]:
     """(workers, how it is known, the limit beyond it, why nothing is known beyond it, whether more was judged)."""
     after = [each for each in knee.forecasts if knee.workers is None or _count(each) > knee.workers]
-    reason = next((refusal_words(each.refused) for each in after if each.refused), "")
+    reason = next((remark_words(each.refused) for each in after if each.refused), "")
     return knee.workers, knee.how, knee.bottleneck, reason, bool(after)
 
 

@@ -9,9 +9,8 @@ from loaderprobe.records.config import alike_but_for
 from loaderprobe.records.gaps import GAP_CAUSES, Gaps, TimelineView
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.render.groups import Group, detail_of
-from loaderprobe.render.note_words import REJECTED
+from loaderprobe.render.remarks import REJECTED, remark_words
 from loaderprobe.render.timeline import SHADES, common_length_ns, timeline_chart
-from loaderprobe.render.unavailable_words import unavailable_words
 from loaderprobe.render.wording import MISSING, counted, label, loading, percent, variation
 from loaderprobe.units import significant
 
@@ -158,7 +157,7 @@ def _notes(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> list[tup
     window = row.gpu_window
     if window is None:
         return []
-    texts = [unavailable_words(each) for each in ((window.refused,) if window.refused else window.doubts)]
+    texts = [remark_words(each) for each in ((window.refused,) if window.refused else window.doubts)]
     if not window.refused and window.syncs_per_step >= OFTEN:
         texts.append(
             f"the training thread waits for the GPU {significant(window.syncs_per_step, 2)} times a step (.item(), a "
@@ -185,7 +184,7 @@ def idle_words(row: ConfigurationRow) -> str:
     ]
     measured = [f"{words} {_measured(row, name)}" for name, words in MEASURED.items() if name in counters(row)]
     parts = [f"busy {percent(use.training_busy)}", f"idle {idle}" if idle else "", ", ".join(estimates + measured)]
-    return "; ".join(part for part in (*parts, *map(unavailable_words, window.doubts)) if part) + "."
+    return "; ".join(part for part in (*parts, *map(remark_words, window.doubts)) if part) + "."
 
 
 def profiled(group: Group) -> list[tuple[str, str]]:

@@ -29,8 +29,7 @@ from loaderprobe.render.ablation_words import ablation_words
 from loaderprobe.render.document_page import templates
 from loaderprobe.render.evidence_words import evidence_words
 from loaderprobe.render.first_page import BEST_HEAD, BEST_RIGHT, first_page
-from loaderprobe.render.note_words import note_words
-from loaderprobe.render.refusal_words import refusal_words
+from loaderprobe.render.remarks import remark_words
 from loaderprobe.units import format_bytes, format_duration, significant
 
 if TYPE_CHECKING:
@@ -74,13 +73,13 @@ def _context(report: Report) -> dict[str, Any]:
         "not_complete": overview.not_complete(report),
         "why": _why,
         "evidence": evidence_words,
-        "note_words": note_words,
+        "remark_words": remark_words,
         "then": lambda row: groups.then_of(report, row),
         "gain": lambda row: limits.gain_words(row, groups.then_of(report, row)),
         "ablations": ablation_words,
         "limit": forecast_words.LIMIT,
         "advice_words": forecast_words.advice_words,
-        "refused": refusal_words,
+        "refused": remark_words,
         "next_limit": limits.NEXT,
         "emulated": any(row.emulated for row in rows),
         "emulated_note": overview.EMULATED_NOTE,

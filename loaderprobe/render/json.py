@@ -10,8 +10,8 @@ import msgspec
 
 from loaderprobe.records.config import OPTIONS, options_of
 from loaderprobe.records.environment import SCHEMA_VERSION
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import SUMMARY_SCHEMA, ConfigurationRow, Report, Summary
-from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Verdict
 from loaderprobe.render.worded import worded
 
@@ -38,7 +38,7 @@ def _configuration(row: ConfigurationRow) -> dict[str, Any]:
 def summary_type() -> type[msgspec.Struct]:
     """What `summary.json` decodes to: types from the records it is made of."""
     row, verdict = get_type_hints(ConfigurationRow), get_type_hints(Verdict)
-    row |= {"key": str, "unavailable": dict[str, Unavailable]}
+    row |= {"key": str, "unavailable": dict[str, Remark]}
     kinds = {"key": str, **{name: each.type for name, each in OPTIONS.items()}}
     kinds |= {name: row[name] for name in _OF_ROW} | {name: verdict[name] | None for name in _OF_VERDICT}
     configuration = msgspec.defstruct("Configuration", list(kinds.items()), kw_only=True)

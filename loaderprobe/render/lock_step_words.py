@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from loaderprobe.records.plan import LockStep, PlanReason, PrefetchCost
+from loaderprobe.records.plan import LockStep, PrefetchCost
+from loaderprobe.records.remark import Remark
 from loaderprobe.render.document import Item, Paragraph, Part, Table
-from loaderprobe.render.plan_reason_words import plan_reason_words
+from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.wording import counted
 from loaderprobe.units import format_duration, significant
 
@@ -38,10 +39,10 @@ def lock_step_answer(found: LockStep) -> str:
     return f"{lost} {_advice(found, now)}".rstrip()
 
 
-def refused_answer(ranks: int, why: PlanReason) -> str:
+def refused_answer(ranks: int, why: Remark) -> str:
     """Of a replay that was asked for: why there is none, and what would make it."""
     remedy = f" {MORE_BATCHES}" if why.code == "too_few_batches" else ""
-    return f"{_ranks(ranks)} in step: no cost is said, since {plan_reason_words(why)}.{remedy}"
+    return f"{_ranks(ranks)} in step: no cost is said, since {remark_words(why)}.{remedy}"
 
 
 def lock_step_parts(found: LockStep) -> Iterator[Part]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from loaderprobe.records.bandwidth import BandwidthReport, MetadataLabel, MetadataPhase
 from loaderprobe.render.columns import Column, column, half_interval, value_range
 from loaderprobe.render.plan_words import grouped
-from loaderprobe.render.unavailable_words import unavailable_words
+from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.wording import MISSING, counted
 from loaderprobe.units import significant
 
@@ -25,7 +25,7 @@ def opens_sentence(report: BandwidthReport) -> str:
     """What a storage plan may count on: opens/s cold, or why there is no such figure; empty where none was tried."""
     best = report.best_opens
     if best is None:
-        reasons = (unavailable_words(part.reason) for part in report.missing if part.name == "metadata")
+        reasons = (remark_words(part.reason) for part in report.missing if part.name == "metadata")
         return next((f"not measured, {reason}" for reason in reasons), "")
     least = "at least " if best.at_least and not best.short else ""
     half = "" if _spread(best) == MISSING else f" {_spread(best)}"

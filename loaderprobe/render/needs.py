@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loaderprobe.records.report import Outlook, Report
-from loaderprobe.render.plan_reason_words import plan_reason_words
+from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.wording import MISSING, percent, rate
 from loaderprobe.units import format_rate, join_words, significant
 
@@ -44,7 +44,7 @@ def _needs(some: Sequence[Outlook], cores: float) -> Needs:
     missing: dict[str, list[str]] = {}
     for each in some:
         if each.missing:
-            missing.setdefault(plan_reason_words(each.missing), []).append(each.data)
+            missing.setdefault(remark_words(each.missing), []).append(each.data)
     reason = "".join(f" {_without_rate(names, len(some))}: {why}." for why, names in missing.items())
     return Needs(
         title=f"What {named(first.accelerator, join_words(counts))} need at {percent(first.utilization)} of "

@@ -6,20 +6,13 @@ import shlex
 from collections import Counter
 from collections.abc import Hashable, Sequence
 
-from loaderprobe.records.note import each_once, subject_of
+from loaderprobe.records.remark import Remark, each_once, subject_of
 from loaderprobe.records.report import ConfigurationRow, Report
-from loaderprobe.records.unavailable import Unavailable
-from loaderprobe.render.facts import read_ahead_words
 from loaderprobe.render.figures import reason_words, reasons, words_of
 from loaderprobe.render.groups import detail_of, full_label, groups, measured
-from loaderprobe.render.note_words import note_words
-from loaderprobe.render.unavailable_words import unavailable_words
+from loaderprobe.render.remarks import read_ahead_words, remark_words
 from loaderprobe.render.verdict_words import kind_of, sentence
-from loaderprobe.render.wording import (
-    counted,
-    loading,
-    variation,
-)
+from loaderprobe.render.wording import counted, loading, variation
 from loaderprobe.units import format_bytes, join_words
 
 HOW_TO_READ = (
@@ -35,7 +28,7 @@ HOW_TO_READ = (
 EMULATED_NOTE = "Emulated accelerator: its throughput is specified, not measured."
 CPU_NOTE = "Training ran on a CPU: nothing follows for a GPU."
 
-_ONE_RANK = unavailable_words(Unavailable(code="one_rank"))
+_ONE_RANK = remark_words(Remark(code="one_rank"))
 """No reader misses what one rank loses to others."""
 _MOST_SKIPPED = 3
 """Of the skipped files of a data set, so many are named beside the answer."""
@@ -59,7 +52,7 @@ def counts(report: Report) -> str:
     found = f"Of {counted(len(measured(rows)), 'measured configuration')}{against}: {join_words(words)}."
     lost = [f"{states[state]} {state}" for state in ("failed", "skipped") if states[state]]
     parts = [found if words else "Nothing was measured.", f"{join_words(lost).capitalize()}." if lost else ""]
-    parts += [f"{said[0].upper()}{said[1:]}." for said in map(note_words, report.summary.run.notes)]
+    parts += [f"{said[0].upper()}{said[1:]}." for said in map(remark_words, report.summary.run.notes)]
     return " ".join(part for part in parts if part)
 
 
@@ -126,7 +119,7 @@ def missing(report: Report, only: Sequence[str] = ()) -> list[tuple[str, str]]:
         touched = list({row.key: row for affected in fields.values() for row in affected}.values())
         out.append((f"{join_words(list(fields))} ({_where(touched, rows, report)})", reason))
     gpu_reason = report.summary.environment.gpu_reason
-    no_gpu = unavailable_words(gpu_reason) if gpu_reason else ""
+    no_gpu = remark_words(gpu_reason) if gpu_reason else ""
     if no_gpu and no_gpu not in found and not only:
         out.append(("GPU", no_gpu))
     return out + _damaged(report)
@@ -160,7 +153,7 @@ def notes(report: Report) -> list[tuple[str, str]]:
     for note, row in left:
         found.setdefault(subject_of(note), []).append(row)
     said = each_once(note for note, _ in left)
-    return [(_where(found[subject_of(note)], rows, report), note_words(note)) for note in said]
+    return [(_where(found[subject_of(note)], rows, report), remark_words(note)) for note in said]
 
 
 def skipped_files(report: Report) -> list[str]:
@@ -191,7 +184,7 @@ def _damaged(report: Report) -> list[tuple[str, str]]:
 def environment_facts(report: Report) -> list[tuple[str, str]]:
     """(what, which) for the machine, its software and the storage under the data."""
     machine = report.summary.environment
-    no_gpu = unavailable_words(machine.gpu_reason) if machine.gpu_reason else "no reason recorded"
+    no_gpu = remark_words(machine.gpu_reason) if machine.gpu_reason else "no reason recorded"
     gpus = [
         f"{gpu.name}{f', {format_bytes(gpu.memory_bytes)}' if gpu.memory_bytes else ''}"
         f"{f', driver {gpu.driver}' if gpu.driver else ''}"
@@ -212,7 +205,7 @@ def environment_facts(report: Report) -> list[tuple[str, str]]:
     for place in machine.storage:
         devices = f", device {join_words(place.devices)}" if place.devices else ", block device not visible"
         ahead = "" if place.read_ahead_bytes is None else f", {read_ahead_words(place.read_ahead_bytes)}"
-        notes = "".join(f"; {note_words(note)}" for note in place.notes)
+        notes = "".join(f"; {remark_words(note)}" for note in place.notes)
         where = f"{place.filesystem} ({place.kind}) on {place.mount}, {place.source}"
         facts.append(("Storage", f"{place.path}: {where}{devices}{ahead}{notes}"))
     return facts

@@ -5,23 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from loaderprobe.records.plan import (
-    CacheSize,
-    LedgerEntry,
-    Lever,
-    Need,
-    PlanReport,
-    Quantity,
-    Supply,
-)
+from loaderprobe.records.plan import CacheSize, LedgerEntry, Lever, Need, PlanReport, Quantity, Supply
 from loaderprobe.render import plan_words as words
 from loaderprobe.render.delivery_words import delivery_command, delivery_words, read_words
 from loaderprobe.render.document import Command, Document, Item, Paragraph, Part, Section, Table
 from loaderprobe.render.lock_step_words import TITLE as LOCK_STEP
 from loaderprobe.render.lock_step_words import lock_step_parts
-from loaderprobe.render.note_words import note_words
 from loaderprobe.render.plan_left_out import not_covered, not_said
-from loaderprobe.render.plan_reason_words import PART, plan_reason_words
+from loaderprobe.render.plan_words import PART
+from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.wording import MISSING, percent
 from loaderprobe.units import format_bytes, format_rate
 
@@ -67,11 +59,11 @@ def _sections(plan: PlanReport) -> Iterator[Section]:
     yield Section(title="What lowers the need", parts=tuple(_levers(plan)))
     yield Section(title="Inputs and assumptions", parts=tuple(_ledger(plan)))
     yield Section(title="The test on delivery", parts=tuple(_test(plan)))
-    refused = tuple(Item(subject=PART[part], text=plan_reason_words(why)) for part, why in not_said(plan).items())
+    refused = tuple(Item(subject=PART[part], text=remark_words(why)) for part, why in not_said(plan).items())
     yield Section(title="Not said, and why", parts=refused)
     uncovered = [Item(subject=subject, text=text) for subject, text in not_covered(plan)]
     yield Section(title="Not covered", parts=tuple(uncovered))
-    notes = tuple(Paragraph(text=note_words(note)) for note in plan.notes)
+    notes = tuple(Paragraph(text=remark_words(note)) for note in plan.notes)
     made = f"loaderprobe {plan.loaderprobe}, {plan.created_utc[:10]}. {words.from_words(plan)}"
     yield Section(parts=(*notes, Paragraph(text=made)))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from loaderprobe.records.plan import PlanPart, PlanReason, PlanReport
+from loaderprobe.records.plan import PlanPart, PlanReport
+from loaderprobe.records.remark import Remark
 
 NOT_COVERED = (
     ("Writes", "checkpoints (ResNet-50: about 0.2 GB each), logs, staging"),
@@ -19,7 +20,7 @@ COLD_OPENS = (
 )
 
 
-def not_said(plan: PlanReport) -> dict[PlanPart, PlanReason]:
+def not_said(plan: PlanReport) -> dict[PlanPart, Remark]:
     """What is refused, but for what the answer says already."""
     return {part: why for part, why in plan.refused.items() if part != "lock_step" or plan.asked.simulate_ranks is None}
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from loaderprobe.records.plan import PlanReason, PlanReport
+from loaderprobe.records.plan import PlanReport
+from loaderprobe.records.remark import Remark
 from loaderprobe.render import plan_words as words
 from loaderprobe.render.document import Paragraph
 from loaderprobe.render.document_page import rendered
 from loaderprobe.render.plan import plan_document
 from loaderprobe.render.plan_exhibits import exhibits
-from loaderprobe.render.plan_reason_words import plan_reason_words
+from loaderprobe.render.remarks import remark_words
 
 
-def plan_section(plan: PlanReport | PlanReason, *, chosen: str = "", command: str = "") -> str:
+def plan_section(plan: PlanReport | Remark, *, chosen: str = "", command: str = "") -> str:
     """The planner's half of a report, a section with a heading; or why there is no plan.
 
     `chosen` says what was planned for without being asked, `command` how to ask for something else.
@@ -40,14 +41,14 @@ def chosen_words(plan: PlanReport) -> str:
     )
 
 
-def _rendered(template: str, plan: PlanReport | PlanReason, **given: Any) -> str:
+def _rendered(template: str, plan: PlanReport | Remark, **given: Any) -> str:
     return rendered(template, **_context(plan), **given)
 
 
-def _context(plan: PlanReport | PlanReason) -> dict[str, Any]:
-    if isinstance(plan, PlanReason):
+def _context(plan: PlanReport | Remark) -> dict[str, Any]:
+    if isinstance(plan, Remark):
         then = " Name one to plan for it:" if plan.code == "only_a_cpu" else ""
-        return {"title": "Storage plan", "reason": f"{plan_reason_words(plan)}.{then}"}
+        return {"title": "Storage plan", "reason": f"{remark_words(plan)}.{then}"}
     page = plan_document(plan)
     lead, *rest = words.answer(plan)
     return {

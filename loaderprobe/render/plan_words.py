@@ -8,6 +8,7 @@ from loaderprobe.records.plan import (
     Asked,
     LeverName,
     NeedName,
+    PlanPart,
     PlanReport,
     Quantity,
     Resource,
@@ -15,10 +16,20 @@ from loaderprobe.records.plan import (
     SupplyLimit,
 )
 from loaderprobe.render.lock_step_words import lock_step_answer, refused_answer
-from loaderprobe.render.note_words import note_words
+from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.wording import MISSING, counted, percent
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
+PART: dict[PlanPart, str] = {
+    "measured_storage": "measured storage",
+    "rank_storage": "storage by ranks",
+    "cold_opens": "cold opens of the measured storage",
+    "workers": "workers",
+    "cores": "cores",
+    "reads_in_flight": "reads in flight",
+    "stragglers": "stragglers",
+    "lock_step": "cost of lock-step",
+}
 NEED: dict[NeedName, str] = {
     "read_bytes": "read bandwidth",
     "opens": "files opened",
@@ -253,7 +264,7 @@ def storage_name(supply: Supply) -> str:
 
 def supply_notes(supply: Supply, nodes: int) -> list[str]:
     """What is to be known of a storage beside its limits."""
-    told = [note_words(note) for note in supply.notes]
+    told = [remark_words(note) for note in supply.notes]
     if supply.label == "measured" and supply.feeds is not None and nodes > 1:
         told.insert(
             0,

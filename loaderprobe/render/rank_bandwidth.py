@@ -10,8 +10,8 @@ from loaderprobe.render.cells import as_columns
 from loaderprobe.render.columns import half_interval
 from loaderprobe.render.document import Document, Item, Paragraph, Part, Section, Table
 from loaderprobe.render.feed_words import feeding, feeding_in_step, other_feeds
-from loaderprobe.render.note_words import note_words
 from loaderprobe.render.rank_bandwidth_words import NOTICED, headline, layout, noun, ranks_limit_words
+from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.wording import counted, megabytes_per_s
 from loaderprobe.units import format_bytes, format_duration, significant
 
@@ -150,4 +150,4 @@ def _read(found: RankBandwidthReport) -> Iterator[Part]:
     for why, count in unread.items():
         yield Item(subject="Not read", text=f"{counted(count, noun(found))}: {why}")
     for note in found.notes:
-        yield Paragraph(text=f"{note_words(note)}.")
+        yield Paragraph(text=f"{remark_words(note)}.")

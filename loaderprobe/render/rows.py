@@ -10,7 +10,7 @@ from typing import Any
 from loaderprobe.records.bandwidth import BandwidthPhase, Latency, MetadataPhase
 from loaderprobe.records.measurement import Measurement, Segment, WorkerBatches
 from loaderprobe.render.cells import Cell, as_columns
-from loaderprobe.render.note_words import note_words
+from loaderprobe.render.remarks import remark_words
 
 Row = tuple[Cell, ...]
 
@@ -102,7 +102,7 @@ def _phase(phase: BandwidthPhase | MetadataPhase) -> dict[str, Cell]:
             cells |= {f"{name}_{part}_ns": getattr(value, part) for part in ("min", "mean", "max")}
             cells |= {f"{name}_p{float(share):g}_ns": each for share, each in value.percentile.items()}
         elif field.name == "notes":
-            cells["notes"] = "; ".join(map(note_words, value)) or None
+            cells["notes"] = "; ".join(map(remark_words, value)) or None
         elif field.name not in ("unread", "clat_ns", "file_ns", "op_ns"):
             cells[_WITH_UNIT.get(field.name, field.name)] = value
     return cells

@@ -12,7 +12,7 @@ from loaderprobe.render.cells import Cell
 from loaderprobe.render.curves import COLORS, Curve, curve_chart
 from loaderprobe.render.groups import Group, groups
 from loaderprobe.render.panels import Figure, Panel
-from loaderprobe.render.unavailable_words import unavailable_words
+from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.wording import MISSING, counted, loading, percent
 from loaderprobe.units import join_words, significant
 
@@ -121,7 +121,7 @@ def _sentence(chosen: Sequence[Buffered]) -> str:
         factors.setdefault(words, []).append(str(row.config.loader.prefetch_factor))
     said = join_words([f"{words} with prefetch {join_words(some)}" for words, some in factors.items()])
     how = join_words(_once([_usual(effect)[1] for _, effect in chosen]))
-    missing = _once([unavailable_words(effect.reason) for _, effect in chosen if effect.reason])
+    missing = _once([remark_words(effect.reason) for _, effect in chosen if effect.reason])
     reasons = [f" Not measured: {reason}." for reason in missing]
     first = f"the first {USUAL} iterations from a full buffer are {said} ({how})"
     return f"{first}; {_enough([effect.enough for _, effect in chosen])} (estimated).{''.join(reasons)}"
@@ -160,7 +160,7 @@ def _figure(name: str, some: Sequence[Buffered]) -> Figure:
         ),
         note="; ".join(
             f"{counted(row.config.loader.workers, 'worker')}, prefetch {row.config.loader.prefetch_factor} not "
-            f"measured: {unavailable_words(effect.reason)}"
+            f"measured: {remark_words(effect.reason)}"
             for row, effect in some
             if effect.reason
         ),

@@ -17,14 +17,7 @@ from loaderprobe.render.groups import Group, groups, then_of
 from loaderprobe.render.limits import gain_words
 from loaderprobe.render.markdown import escaped as _escaped
 from loaderprobe.render.markdown import pipe_table as _pipe_table
-from loaderprobe.render.overview import (
-    CPU_NOTE,
-    EMULATED_NOTE,
-    HOW_TO_READ,
-    counts,
-    environment_facts,
-    sentences,
-)
+from loaderprobe.render.overview import CPU_NOTE, EMULATED_NOTE, HOW_TO_READ, counts, environment_facts, sentences
 from loaderprobe.render.recommend import advised, knees
 from loaderprobe.render.sections import sections
 from loaderprobe.render.short_runs import short_run_cells

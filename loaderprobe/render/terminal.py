@@ -8,15 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from loaderprobe.records.report import Report
-from loaderprobe.render.first_page import (
-    BEST_HEAD,
-    BEST_RIGHT,
-    DevicePart,
-    FirstPage,
-    change_of,
-    first_page,
-    of_ranks,
-)
+from loaderprobe.render.first_page import BEST_HEAD, BEST_RIGHT, DevicePart, FirstPage, change_of, first_page, of_ranks
 from loaderprobe.render.forecast_words import worth_making
 from loaderprobe.render.gpu import profiled
 from loaderprobe.render.groups import Group, groups

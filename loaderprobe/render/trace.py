@@ -25,7 +25,7 @@ from loaderprobe.records.trace import (
 from loaderprobe.render.cells import as_columns
 from loaderprobe.render.document import Command, Document, Item, Paragraph, Part, Section, Table
 from loaderprobe.render.exhibit import Exhibit
-from loaderprobe.render.note_words import note_words
+from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.timeline import KERNELS, SHADES, Shade
 from loaderprobe.render.wording import counted, percent, times_as_fast, visible
 from loaderprobe.units import join_words, significant
@@ -338,7 +338,7 @@ def _doubts(found: TraceReport) -> Iterator[Part]:
     of: dict[str, list[TraceRank]] = {}
     for rank in found.ranks:
         for note in (each for each in rank.notes if each.code != "no_loader_spans" or some_span):
-            of.setdefault(note_words(note), []).append(rank)
+            of.setdefault(remark_words(note), []).append(rank)
     for text, ranks in of.items():
         if len(ranks) < len(found.ranks):
             more = f" and {len(ranks) - 3} more" if len(ranks) > 4 else ""
@@ -349,7 +349,7 @@ def _doubts(found: TraceReport) -> Iterator[Part]:
             yield Item(subject=f"{_capital(text)}.", text="")
     for note in found.notes:
         if note.code != "workers_not_recorded":
-            yield Item(subject=f"{_capital(note_words(note))}.", text="")
+            yield Item(subject=f"{_capital(remark_words(note))}.", text="")
     for each in found.unread:
         yield Item(subject="Not read", text=each.reason)
 

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from loaderprobe.records.tune_workers import (
-    ClosedCode,
-    WorkersReport,
-    WorkersRow,
-)
+from loaderprobe.records.tune_workers import ClosedCode, WorkersReport, WorkersRow
 from loaderprobe.records.verdict import Interval
 from loaderprobe.render.cells import as_columns, interval_cells
 from loaderprobe.render.charts import TONES, Column, column_chart
 from loaderprobe.render.document import Command, Document, Item, Paragraph, Part, Section, Table
 from loaderprobe.render.exhibit import Exhibit
-from loaderprobe.render.note_words import note_words
+from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.tune_workers_words import (
     chosen_visit,
     limit_words,
@@ -191,7 +187,7 @@ def _rest(found: WorkersReport) -> tuple[Part, ...]:
         *_busy(found),
         FILES.get(found.files_were or "", "Whether files came from storage or from memory is not known."),
         *([ITERABLE] if found.iterable else []),
-        *(f"{note[0].upper()}{note[1:]}." for note in map(note_words, found.notes)),
+        *(f"{note[0].upper()}{note[1:]}." for note in map(remark_words, found.notes)),
     ]
     apart = any(row.state == "measured" and not row.paired for row in found.rows)
     if apart:

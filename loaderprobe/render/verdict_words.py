@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from loaderprobe.records.diagnosis import Findings
 from loaderprobe.records.verdict import Bound, ReasonCode
-from loaderprobe.render.unavailable_words import because_words
+from loaderprobe.render.remarks import because_words
 from loaderprobe.units import format_rate, join_words, significant
 
 FREE = {each: f"free {each}" for each in ("storage", "preprocessing", "transport")}

@@ -8,24 +8,19 @@ from operator import is_
 from typing import Any, TypeVar, cast
 
 from loaderprobe.records.bandwidth import DeviceKind, Limit, RanksLimit
-from loaderprobe.records.environment import Capability, Finding
+from loaderprobe.records.environment import Capability
 from loaderprobe.records.forecast import Forecast, Knee
-from loaderprobe.records.note import Note
-from loaderprobe.records.plan import PlanReason
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.trace import TraceBound
-from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Advice, Bound, Evidence
 from loaderprobe.render.action_words import action_words
-from loaderprobe.render.capability_words import finding_words, why_words
+from loaderprobe.render.capability_words import why_words
 from loaderprobe.render.device_words import kind_words, limit_words
 from loaderprobe.render.evidence_words import evidence_words
 from loaderprobe.render.forecast_words import knee_words
-from loaderprobe.render.note_words import note_words
-from loaderprobe.render.plan_reason_words import plan_reason_words
 from loaderprobe.render.rank_bandwidth_words import ranks_limit_words
-from loaderprobe.render.refusal_words import refusal_words
+from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.trace import bound_sentence
-from loaderprobe.render.unavailable_words import unavailable_words
 from loaderprobe.render.verdict_words import sentence
 
 T = TypeVar("T")
@@ -35,15 +30,12 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     Capability: why_words,
     DeviceKind: kind_words,
     Evidence: evidence_words,
-    Finding: finding_words,
-    Forecast: lambda forecast: refusal_words(forecast.refused) if forecast.refused else "",
+    Forecast: lambda forecast: remark_words(forecast.refused) if forecast.refused else "",
     Knee: lambda knee: knee_words([knee]),
     Limit: limit_words,
-    Note: note_words,
-    PlanReason: plan_reason_words,
     RanksLimit: ranks_limit_words,
     TraceBound: bound_sentence,
-    Unavailable: unavailable_words,
+    Remark: remark_words,
 }
 """What makes the `sentence` of a record."""
 _PLAIN = (int, float, str)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import psutil
 
 from loaderprobe.protocols import Clock
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 from loaderprobe.samplers.recorded import RecordedSampler
 from loaderprobe.system.device import read_sectors
 from loaderprobe.system.process import ProcessCounters, read_process
@@ -30,7 +30,7 @@ class DiskSampler(RecordedSampler):
         """Read the devices' counters."""
         count = self._read(self._devices)
         if count is None:
-            self.miss("disk_read", Unavailable(code="disks_not_listed"))
+            self.miss("disk_read", Remark(code="disks_not_listed"))
         else:
             self.record("disk_read", "bytes", "/proc/diskstats", count)
 
@@ -56,17 +56,17 @@ class WorkerSampler(RecordedSampler):
             if counters is not None:
                 self._last[pid] = counters
         if not self._last:
-            self.miss("worker_cpu", Unavailable(code="no_workers"))
-            self.miss("worker_read", Unavailable(code="no_workers"))
+            self.miss("worker_cpu", Remark(code="no_workers"))
+            self.miss("worker_read", Remark(code="no_workers"))
             return
         cpu = [counters.cpu_s for counters in self._last.values()]
         read = [counters.read_bytes for counters in self._last.values()]
         if None in cpu:
-            self.miss("worker_cpu", Unavailable(code="worker_stat_unreadable"))
+            self.miss("worker_cpu", Remark(code="worker_stat_unreadable"))
         else:
             self.record("worker_cpu", "s", "/proc/PID/stat", sum(value or 0.0 for value in cpu))
         if None in read:
-            self.miss("worker_read", Unavailable(code="worker_io_refused"))
+            self.miss("worker_read", Remark(code="worker_io_refused"))
         else:
             self.record("worker_read", "bytes", "/proc/PID/io", sum(value or 0 for value in read))
 

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from loaderprobe.protocols import Clock
 from loaderprobe.records.measurement import Missing, Series
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 from loaderprobe.samplers.recorded import RecordedSampler
 
 # NVML's errors by value, because its exceptions cannot be hashed or compared reliably.
@@ -25,9 +25,9 @@ FATAL = frozenset({1, 9, 12, 15, 16, 18})
 FINAL = frozenset({2, NOT_SUPPORTED, 4, FUNCTION_NOT_FOUND, 25})
 
 
-def reason_for(status: int) -> Unavailable:
+def reason_for(status: int) -> Remark:
     """The reason of an error, or of the status of a single figure within a successful answer."""
-    return Unavailable(code="nvml", facts={"status": status})
+    return Remark(code="nvml", facts={"status": status})
 
 
 # One GPU, or one MIG instance of it, as NVML knows it.
@@ -58,15 +58,15 @@ class NvmlDevice:
                     raise
         return call(self.nvml, names[-1], self.handle)
 
-    def explain(self, error: Any) -> Unavailable:
+    def explain(self, error: Any) -> Remark:
         """The reason of an error; names MIG where MIG is the reason."""
         if error.value != NOT_SUPPORTED:
             return reason_for(error.value)
         if self.instance is not None:
-            return Unavailable(code="mig_instance")
+            return Remark(code="mig_instance")
         with suppress(self.nvml.NVMLError):  # a GPU without MIG answers with an error as well
             if call(self.nvml, "nvmlDeviceGetMigMode", self.handle)[0]:
-                return Unavailable(code="mig_split")
+                return Remark(code="mig_split")
         return reason_for(error.value)
 
 
@@ -120,7 +120,7 @@ def _handle(nvml: Any, uuid: str) -> Any:
 
 # nvml.h: samples should be more than 100 ms apart, for the driver refreshes them no faster.
 LEAST_GAP_NS = 110_000_000
-UNSUPPORTED = Unavailable(code="no_gpm")
+UNSUPPORTED = Remark(code="no_gpm")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +155,7 @@ METRICS = (
     GpmMetric(name="gpu_jpeg_utilization", unit="", meaning="the busiest JPEG engine", ids=tuple(range(40, 48))),
 )
 
-Answers = Mapping[str, float | Unavailable]
+Answers = Mapping[str, float | Remark]
 """Metric name to its value, or to the reason why it has none."""
 
 
@@ -175,7 +175,7 @@ class GpmReader:
         self._first_ns = self._last_ns = 0
         self._whole: Answers = {}
 
-    def start(self) -> Unavailable | None:
+    def start(self) -> Remark | None:
         """Take the first sample. A GPU without GPM gives a reason and no readings."""
         nvml = self._device.nvml
         try:
@@ -215,7 +215,7 @@ class GpmReader:
         for metric in METRICS:
             answer = answers.get(metric.name)
             name = f"{metric.name}_mean"
-            if isinstance(answer, Unavailable):
+            if isinstance(answer, Remark):
                 found.append(Missing(name=name, reason=answer))
             elif answer is not None:
                 source = f"{over}: {metric.meaning}"
@@ -250,16 +250,16 @@ class GpmReader:
         return {metric.name: _answer(metric, [metrics[number] for number in metric.ids]) for metric in METRICS}
 
 
-def _answer(metric: GpmMetric, metrics: list[Any]) -> float | Unavailable:
+def _answer(metric: GpmMetric, metrics: list[Any]) -> float | Remark:
     """Each metric has its own status, even in a successful answer."""
     values = [each.value * metric.scale for each in metrics if each.nvmlReturn == 0 and math.isfinite(each.value)]
     if values:
         return float(max(values))
     status = next((each.nvmlReturn for each in metrics if each.nvmlReturn != 0), None)
-    return Unavailable(code="gpm_no_number") if status is None else of_gpm(status)
+    return Remark(code="gpm_no_number") if status is None else of_gpm(status)
 
 
-def of_gpm(status: int) -> Unavailable:
+def of_gpm(status: int) -> Remark:
     """The reason of an error of GPM, for one metric or for all."""
     return replace(reason_for(status), code="gpm")
 
@@ -271,7 +271,7 @@ class NvmlFigure:
     name: str
     unit: str
     source: str
-    read: Callable[[NvmlDevice], float | Unavailable]
+    read: Callable[[NvmlDevice], float | Remark]
     """The value, or the reason why there is none. Raises nvml.NVMLError."""
 
 
@@ -280,7 +280,7 @@ def _clock_mhz(device: NvmlDevice, which: str) -> float:
     return float(call(nvml, "nvmlDeviceGetClockInfo", device.handle, getattr(nvml, which)))
 
 
-def _other_processes(device: NvmlDevice) -> float | Unavailable:
+def _other_processes(device: NvmlDevice) -> float | Remark:
     """Number of processes on this GPU without this one, which trains there.
 
     It is not matched by its id, because in a container NVML often lists the host's ids.
@@ -288,7 +288,7 @@ def _other_processes(device: NvmlDevice) -> float | Unavailable:
     listed = device.ask("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2")
     pids = {process.pid for process in listed}
     if not pids:
-        return Unavailable(code="no_process_listed")
+        return Remark(code="no_process_listed")
     return float(len(pids) - 1)
 
 
@@ -340,8 +340,8 @@ class NvmlSampler(RecordedSampler):
         self._gpm: GpmReader | None = None
         self._figures = list(FIGURES)
         self._with_gpm = True
-        self._lost: Unavailable | None = None
-        self._stopped: dict[str, Unavailable] = {}
+        self._lost: Remark | None = None
+        self._stopped: dict[str, Remark] = {}
         self._begun_ns = 0
 
     def __enter__(self) -> Self:
@@ -380,14 +380,14 @@ class NvmlSampler(RecordedSampler):
                 found.append(Missing(name=name, reason=replace(reason, facts=facts)))
         return [*found, *(self._gpm.whole() if self._gpm is not None else ())]
 
-    def _open(self) -> Unavailable | None:
+    def _open(self) -> Remark | None:
         """The reason why there is no GPU to read; None when there is one."""
         if self._uuid is None:
-            return Unavailable(code="no_gpu_trains")
+            return Remark(code="no_gpu_trains")
         try:
             self._nvml = self._nvml or import_module("pynvml")
         except ImportError as error:
-            return Unavailable(code="pynvml_missing", facts={"error": str(error)})
+            return Remark(code="pynvml_missing", facts={"error": str(error)})
         try:
             self._nvml.nvmlInit()
         except self._nvml.NVMLError as error:
@@ -412,7 +412,7 @@ class NvmlSampler(RecordedSampler):
                 self._figures.remove(figure)
             self._fail((figure.name,), error, device.explain(error))
             return
-        if isinstance(value, Unavailable):
+        if isinstance(value, Remark):
             self._stop((figure.name,), value)
         else:
             self._stopped.pop(figure.name, None)
@@ -431,7 +431,7 @@ class NvmlSampler(RecordedSampler):
             return
         for metric in METRICS:
             answer = answers.get(metric.name) if answers is not None else None
-            if isinstance(answer, Unavailable):
+            if isinstance(answer, Remark):
                 self._stop((metric.name,), answer)
             elif answer is not None:
                 self._stopped.pop(metric.name, None)
@@ -450,18 +450,18 @@ class NvmlSampler(RecordedSampler):
             self._with_gpm = False
             self._stop(names, reason)
 
-    def _fail(self, names: tuple[str, ...], error: Any, reason: Unavailable) -> None:
+    def _fail(self, names: tuple[str, ...], error: Any, reason: Remark) -> None:
         self._stop(names, reason)
         if error.value in FATAL:
             self._lost = reason
             self._miss_all(reason)
 
-    def _stop(self, names: tuple[str, ...], reason: Unavailable) -> None:
+    def _stop(self, names: tuple[str, ...], reason: Remark) -> None:
         for name in names:
             self.miss(name, reason)
             self._stopped[name] = reason
 
-    def _miss_all(self, reason: Unavailable) -> None:
+    def _miss_all(self, reason: Remark) -> None:
         for figure in (*FIGURES, *METRICS):
             self.miss(figure.name, reason)
             self._stopped.setdefault(figure.name, reason)

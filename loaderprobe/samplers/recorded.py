@@ -11,7 +11,7 @@ from typing import Self
 
 from loaderprobe.protocols import Clock, Sampler
 from loaderprobe.records.measurement import Missing, Series
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 
 # The common part of samplers: named columns of readings.
 
@@ -22,7 +22,7 @@ class RecordedSampler:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._readings: dict[tuple[str, str, str], list[tuple[int, float]]] = {}
-        self._missing: dict[str, Unavailable] = {}
+        self._missing: dict[str, Remark] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -35,7 +35,7 @@ class RecordedSampler:
         """Keep one reading, stamped now."""
         self._readings.setdefault((name, unit, source), []).append((self._clock.now_ns(), value))
 
-    def miss(self, name: str, reason: Unavailable) -> None:
+    def miss(self, name: str, reason: Remark) -> None:
         """Keep the reason why there is no reading; the first one stays."""
         self._missing.setdefault(name, reason)
 
@@ -112,4 +112,4 @@ class SamplerThread:
 
 def _stopped(name: str, error: Exception) -> Missing:
     facts: dict[str, float | str] = {"sampler": name, "error": f"{type(error).__name__}: {error}"}
-    return Missing(name=name, reason=Unavailable(code="sampler_stopped", facts=facts))
+    return Missing(name=name, reason=Remark(code="sampler_stopped", facts=facts))

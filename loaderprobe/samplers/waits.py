@@ -13,8 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from loaderprobe.records.measurement import Missing, WaitSamples
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.measurement import Missing
+from loaderprobe.records.remark import Remark
+from loaderprobe.records.waits import WaitSamples
 from loaderprobe.system.process import child_environment, signal_name
 from loaderprobe.system.waits import let_be_read_by, start_ticks
 from loaderprobe.system.waits_process import GONE, read_rows
@@ -56,18 +57,18 @@ class WaitsSampler:
         self._command = command
         self._process: subprocess.Popen[bytes] | None = None
         self._folder: Path | None = None
-        self._reason: Unavailable | None = Unavailable(code="waits_not_started")
+        self._reason: Remark | None = Remark(code="waits_not_started")
         self._allowed = False
 
     def __enter__(self) -> Self:
         if not Path("/proc/self/task").is_dir():
-            self._reason = Unavailable(code="no_proc")
+            self._reason = Remark(code="no_proc")
             return self
         try:
             self._folder = Path(tempfile.mkdtemp(prefix="waits-", dir=self._scratch))
             self._begin(self._folder)
         except OSError as error:
-            self._fail(Unavailable(code="waits_not_startable", facts={"error": str(error)}))
+            self._fail(Remark(code="waits_not_startable", facts={"error": str(error)}))
         return self
 
     def __exit__(
@@ -91,7 +92,7 @@ class WaitsSampler:
         """All samples so far, also after leaving; or the reason why there are none."""
         self._check()
         if self._reason is not None or self._folder is None:
-            return Missing(name="waits", reason=self._reason or Unavailable(code="waits_not_started"))
+            return Missing(name="waits", reason=self._reason or Remark(code="waits_not_started"))
         return read_rows(self._folder)
 
     def _begin(self, folder: Path) -> None:
@@ -118,7 +119,7 @@ class WaitsSampler:
         poll = select.poll()
         poll.register(process.stdout, select.POLLIN)
         if not poll.poll(START_LIMIT_S * 1e3):
-            self._fail(Unavailable(code="waits_not_ready", facts={"limit_s": START_LIMIT_S}))
+            self._fail(Remark(code="waits_not_ready", facts={"limit_s": START_LIMIT_S}))
             return False
         if not process.stdout.read(1):
             process.wait()
@@ -133,9 +134,9 @@ class WaitsSampler:
             return
         lines = (self._folder / LOG).read_text(errors="replace").strip().splitlines()
         how = lines[-1] if lines else signal_name(-code) if code < 0 else f"exit code {code}"
-        self._fail(Unavailable(code="waits_ended", facts={"how": how}))
+        self._fail(Remark(code="waits_ended", facts={"how": how}))
 
-    def _fail(self, reason: Unavailable) -> None:
+    def _fail(self, reason: Remark) -> None:
         self._end()
         self._reason = reason
 

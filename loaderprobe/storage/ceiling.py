@@ -11,7 +11,7 @@ from loaderprobe.errors import LoaderprobeError
 from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 from loaderprobe.storage.files import LARGE_BLOCK_BYTES, Piece, Sample, blocks, locate_pieces
 from loaderprobe.storage.phase import PhaseSettings, run_phase
 from loaderprobe.storage.reader import Supply, ThreadEngine
@@ -33,7 +33,7 @@ def raise_ceiling(
     try:
         return _with_phase(known, files, readers, seconds=seconds, longest_s=longest_s, cache=cache)
     except (LoaderprobeError, OSError) as error:
-        return replace(known, missing=Unavailable(code="ceiling_failed", facts={"error": str(error)}))
+        return replace(known, missing=Remark(code="ceiling_failed", facts={"error": str(error)}))
 
 
 def _with_phase(
@@ -62,13 +62,13 @@ def ceiling_of_parts(
     chosen = random.Random(readers).sample(pieces, min(len(pieces), MOST_BLOCKS))
     known = StorageCeiling(data="", phases=())
     if not chosen:
-        return replace(known, missing=Unavailable(code="files_empty"))
+        return replace(known, missing=Remark(code="files_empty"))
     try:
         return _of_pieces(
             known, chosen, chosen[0].path.parent, readers, seconds=seconds, longest_s=longest_s, cache=cache
         )
     except (LoaderprobeError, OSError) as error:
-        return replace(known, missing=Unavailable(code="ceiling_failed", facts={"error": str(error)}))
+        return replace(known, missing=Remark(code="ceiling_failed", facts={"error": str(error)}))
 
 
 def _of_pieces(
@@ -78,7 +78,7 @@ def _of_pieces(
     location = locate_pieces(root, pieces)
     if not location.counts_reads:
         facts: dict[str, float | str] = {"filesystem": location.filesystem}
-        return replace(known, missing=Unavailable(code="filesystem_not_counted", facts=facts))
+        return replace(known, missing=Remark(code="filesystem_not_counted", facts=facts))
     sample = Sample(pieces=tuple(pieces), found=len(pieces), images=True, block_bytes=None)
     settings = PhaseSettings(
         name="files",

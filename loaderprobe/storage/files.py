@@ -18,7 +18,7 @@ from pathlib import Path
 from loaderprobe.errors import BadValue, MissingPart, NoSpace
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.files import IMAGE_SUFFIXES
-from loaderprobe.records.note import Note
+from loaderprobe.records.remark import Remark
 from loaderprobe.store.codec import write_error
 from loaderprobe.system.device import locate
 from loaderprobe.units import format_bytes
@@ -52,7 +52,7 @@ class Sample:
     """Size of the blocks; None when files are read whole."""
     large: tuple[tuple[Path, int], ...] = ()
     """Files large enough for sequential reads, with their sizes in bytes."""
-    notes: tuple[Note, ...] = ()
+    notes: tuple[Remark, ...] = ()
 
     @property
     def paths(self) -> list[Path]:
@@ -127,12 +127,12 @@ def _sample_folder(path: Path, limit_bytes: int, seed: int) -> Sample:
         why = ", ".join(f"{count} {reason}" for reason, count in skipped.items()) or "it is empty"
         error = MissingPart if set(skipped) == {"not readable"} else BadValue
         raise error(f"{path} holds no file to read ({why})", hint="give a folder of files, or --scratch 1GB")
-    notes = [Note(code="files_skipped", facts={"files": count, "why": why}) for why, count in skipped.items()]
+    notes = [Remark(code="files_skipped", facts={"files": count, "why": why}) for why, count in skipped.items()]
     shards = sum(piece.size_bytes for piece in chosen) / len(chosen) > LARGE_FILE_BYTES
     pieces = tuple(chosen)
     if any(piece.size_bytes > LARGE_FILE_BYTES for piece in chosen):
         pieces = _shuffled((block for piece in chosen for block in _blocks_of_large(piece)), seed)
-        notes.append(Note(code="large_files_in_blocks"))
+        notes.append(Remark(code="large_files_in_blocks"))
     return Sample(
         pieces=pieces,
         found=len(found),
@@ -248,7 +248,7 @@ def scratch_file(directory: Path, size_bytes: int, seed: int) -> Iterator[Sample
             images=False,
             block_bytes=BLOCK_BYTES,
             large=((path, size_bytes),),
-            notes=(Note(code="scratch_file", facts={"size_bytes": size_bytes}),),
+            notes=(Remark(code="scratch_file", facts={"size_bytes": size_bytes}),),
         )
     finally:
         path.unlink(missing_ok=True)
@@ -277,9 +277,9 @@ def locate_pieces(path: Path, pieces: Sequence[Piece]) -> StorageLocation:
         return own
     if len(found) == 1:
         (place,) = found.values()
-        note = Note(code="files_elsewhere", facts={"path": str(path), "mount": place.mount})
+        note = Remark(code="files_elsewhere", facts={"path": str(path), "mount": place.mount})
         return replace(place, path=str(path), notes=(*place.notes, note))
-    note = Note(code="several_filesystems", facts={"mounts": ", ".join(sorted(found))})
+    note = Remark(code="several_filesystems", facts={"mounts": ", ".join(sorted(found))})
     return replace(own, kind="unknown", devices=(), layers=(), notes=(note,))
 
 
@@ -299,6 +299,6 @@ def as_text(location: StorageLocation) -> StorageLocation:
     )
 
 
-def _note_as_text(note: Note) -> Note:
+def _note_as_text(note: Remark) -> Remark:
     facts = {name: path_text(value) if isinstance(value, str) else value for name, value in note.facts.items()}
     return replace(note, facts=facts)

@@ -13,7 +13,7 @@ from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.records.bandwidth import BandwidthPhase, CacheLabel, Latency, PhaseName
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import WARM_AT_MOST
-from loaderprobe.records.note import Note
+from loaderprobe.records.remark import Remark
 from loaderprobe.stats import half_width_in_time, median
 from loaderprobe.storage.reader import Column, Order, ReadEngine, Reading, Supply, steady_slices
 from loaderprobe.system.device import reads_from_storage
@@ -239,17 +239,17 @@ def latency(values_ns: Column) -> Latency:
     )
 
 
-def _notes(settings: PhaseSettings, total: _Sum) -> tuple[Note, ...]:
+def _notes(settings: PhaseSettings, total: _Sum) -> tuple[Remark, ...]:
     notes = _repeats(total.passes)
     if total.seconds < SHORT_S:
-        notes.append(Note(code="short_reading", facts={"seconds": total.seconds}))
+        notes.append(Remark(code="short_reading", facts={"seconds": total.seconds}))
     cores, available = total.cpu_s / total.seconds, settings.cores_available
     if cores > BUSY_SHARE * available:
-        notes.append(Note(code="probe_busy", facts={"cores": cores, "cores_available": available}))
+        notes.append(Remark(code="probe_busy", facts={"cores": cores, "cores_available": available}))
     return tuple(notes)
 
 
-def _repeats(passes: dict[int, tuple[float, int]]) -> list[Note]:
+def _repeats(passes: dict[int, tuple[float, int]]) -> list[Remark]:
     """Whether repeats were faster than the very first pass, which only a cache below this machine explains."""
     first, later = passes.get(1), [size / seconds for number, (seconds, size) in passes.items() if number > 1]
     if first is None or first[0] < LEAST_PASS_S or not later:
@@ -257,4 +257,4 @@ def _repeats(passes: dict[int, tuple[float, int]]) -> list[Note]:
     before, after = first[1] / first[0], median(later)
     if after < REPEATS_FASTER * before:
         return []
-    return [Note(code="repeats_faster", facts={"first_bytes_per_s": before, "again_bytes_per_s": after})]
+    return [Remark(code="repeats_faster", facts={"first_bytes_per_s": before, "again_bytes_per_s": after})]

@@ -12,17 +12,10 @@ from pathlib import Path
 
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.protocols import PageCache
-from loaderprobe.records.bandwidth import (
-    BandwidthMeasurement,
-    BandwidthPhase,
-    MetadataPhase,
-    PhaseName,
-    fastest,
-)
+from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase, MetadataPhase, PhaseName, fastest
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import Missing
-from loaderprobe.records.note import Note
-from loaderprobe.records.unavailable import StorageCode, Unavailable
+from loaderprobe.records.remark import Remark
 from loaderprobe.storage.files import BLOCK_BYTES, Sample, as_text, locate_pieces, path_text, sample_files, scratch_file
 from loaderprobe.storage.fio import FioEngine, fio_version
 from loaderprobe.storage.metadata import MetadataSettings, metadata_ladder
@@ -214,8 +207,8 @@ class Probe:
             )
             self.add("paced", partial(run_phase, settings))
 
-    def _miss(self, name: str, code: StorageCode, **facts: float | str) -> None:
-        self.missing.append(Missing(name=name, reason=Unavailable(code=code, facts=facts)))
+    def _miss(self, name: str, code: str, **facts: float | str) -> None:
+        self.missing.append(Missing(name=name, reason=Remark(code=code, facts=facts)))
 
 
 def probe_bandwidth(request: ProbeRequest, *, cache: PageCache, on_phase: OnPhase) -> BandwidthMeasurement:
@@ -275,18 +268,18 @@ def _probe(request: ProbeRequest, sample: Sample, cache: PageCache, on_phase: On
     )
 
 
-def _again(supply: Supply) -> tuple[Note, ...]:
+def _again(supply: Supply) -> tuple[Remark, ...]:
     if supply.rounds < 2:
         return ()
     total = sum(piece.size_bytes for piece in supply.sample.pieces)
-    return (Note(code="read_again", facts={"size_bytes": total, "times": supply.rounds - 1}),)
+    return (Remark(code="read_again", facts={"size_bytes": total, "times": supply.rounds - 1}),)
 
 
-def _unknown(probe: Probe) -> tuple[Note, ...]:
+def _unknown(probe: Probe) -> tuple[Remark, ...]:
     if probe.location.kind == "memory" or all(phase.resident_before is not None for phase in probe.phases):
         return ()
     reason = why_unknown(probe.sample.pieces[0].path)
-    return (Note(code="cache_unknown", facts=reason.because),) if reason else ()
+    return (Remark(code="cache_unknown", facts=reason.because),) if reason else ()
 
 
 def _best(phases: Sequence[BandwidthPhase]) -> float:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import Engine, MetadataOperation
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 from loaderprobe.storage.files import Piece, Sample
 
 MOST_BYTES_A_READ = 16 << 20
@@ -240,7 +240,7 @@ def _whole_pages(size_bytes: int) -> int:
     return -(-size_bytes // mmap.PAGESIZE) * mmap.PAGESIZE
 
 
-def why_not_direct(pieces: Sequence[Piece]) -> Unavailable | None:
+def why_not_direct(pieces: Sequence[Piece]) -> Remark | None:
     """Why pieces cannot be read past the page cache, tried on the first that still exists; None when they can."""
     buffer = mmap.mmap(-1, mmap.PAGESIZE)
     for piece in pieces:
@@ -249,15 +249,15 @@ def why_not_direct(pieces: Sequence[Piece]) -> Unavailable | None:
         except FileNotFoundError:
             continue
         except OSError as error:
-            return Unavailable(code="direct_refused", facts={"error": str(error.strerror)})
+            return Remark(code="direct_refused", facts={"error": str(error.strerror)})
         try:
             os.preadv(fd, [buffer], piece.offset)
         except OSError as error:
-            return Unavailable(code="direct_refused", facts={"error": str(error.strerror)})
+            return Remark(code="direct_refused", facts={"error": str(error.strerror)})
         finally:
             os.close(fd)
         return None
-    return Unavailable(code="files_vanished")
+    return Remark(code="files_vanished")
 
 
 def cpu_seconds() -> float:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loaderprobe.records.environment import StorageKind, StorageLocation
-from loaderprobe.records.note import Note, each_once
+from loaderprobe.records.remark import Remark, each_once
 
 # What devices and NFS mounts have read since boot, as the kernel publishes it.
 
@@ -190,49 +190,49 @@ def _kind(filesystem: str) -> StorageKind:
     return "fuse" if filesystem in ("fuse", "fuseblk") or filesystem.startswith("fuse.") else "block"
 
 
-def _notes(kind: StorageKind, filesystem: str) -> list[Note]:
+def _notes(kind: StorageKind, filesystem: str) -> list[Remark]:
     """Limits of what can be known about storage of this kind."""
     notes = []
     if filesystem == "unknown":
-        notes.append(Note(code="mount_hidden"))
+        notes.append(Remark(code="mount_hidden"))
     if kind == "unknown":
-        notes.append(Note(code="device_hidden"))
+        notes.append(Remark(code="device_hidden"))
         if filesystem == "zfs":
-            notes.append(Note(code="zfs_cache"))
+            notes.append(Remark(code="zfs_cache"))
     elif kind == "memory":
-        notes.append(Note(code="in_memory"))
+        notes.append(Remark(code="in_memory"))
     elif filesystem in NFS:
-        notes.append(Note(code="nfs"))
+        notes.append(Remark(code="nfs"))
     elif kind == "network":
-        notes.append(Note(code="remote_uncounted", facts={"filesystem": filesystem}))
+        notes.append(Remark(code="remote_uncounted", facts={"filesystem": filesystem}))
     elif kind == "fuse":
-        notes.append(Note(code="fuse"))
+        notes.append(Remark(code="fuse"))
     return notes
 
 
-def _notes_of_devices(devices: Sequence[str], above: frozenset[str]) -> list[Note]:
+def _notes_of_devices(devices: Sequence[str], above: frozenset[str]) -> list[Remark]:
     notes = []
     for device in devices:
         if device.startswith("loop"):
             notes.append(_note_of_loop(device, above))
         elif re.fullmatch(r"z?ram\d+", device):
-            notes.append(Note(code="device_in_memory", facts={"device": device}))
+            notes.append(Remark(code="device_in_memory", facts={"device": device}))
     return notes
 
 
-def _note_of_loop(loop: str, above: frozenset[str]) -> Note:
+def _note_of_loop(loop: str, above: frozenset[str]) -> Remark:
     file = _of_loop(loop, "backing_file")
     if file is None:
-        return Note(code="loop_hidden", facts={"device": loop})
+        return Remark(code="loop_hidden", facts={"device": loop})
     place = _beneath(file, above)
     cache = "none" if _of_loop(loop, "dio") == "1" else "own_cache"
     facts: dict[str, float | str] = {"device": loop, "file": file, "cache": cache}
     if place is None:
-        return Note(code="loop_file_hidden", facts=facts)
+        return Remark(code="loop_file_hidden", facts=facts)
     if place.kind == "memory":
         facts["cache"] = "in_memory"
     facts |= {"filesystem": place.filesystem, "under": ", ".join(place.devices) or place.kind}
-    return Note(code="loop_file", facts=facts)
+    return Remark(code="loop_file", facts=facts)
 
 
 def _of_loop(loop: str, attribute: str) -> str | None:
@@ -370,18 +370,18 @@ def _layers(options: Sequence[str]) -> list[str]:
     return upper + lower
 
 
-def _notes_of_layers(layers: Sequence[StorageLocation | None]) -> list[Note]:
+def _notes_of_layers(layers: Sequence[StorageLocation | None]) -> list[Remark]:
     """Limits of what can be known about an overlay, each once."""
     visible = [layer for layer in layers if layer]
     in_memory = [layer.path for layer in visible if layer.kind == "memory"]
     notes = []
     if not visible:
-        notes.append(Note(code="layers_hidden"))
+        notes.append(Remark(code="layers_hidden"))
     elif hidden := len(layers) - len(visible):
-        notes.append(Note(code="some_layers_hidden", facts={"hidden": hidden, "layers": len(layers)}))
+        notes.append(Remark(code="some_layers_hidden", facts={"hidden": hidden, "layers": len(layers)}))
     if in_memory and len(in_memory) == len(visible):
-        notes.append(Note(code="layers_in_memory"))
+        notes.append(Remark(code="layers_in_memory"))
     elif in_memory:
-        notes.append(Note(code="some_layers_in_memory", facts={"paths": ", ".join(in_memory)}))
+        notes.append(Remark(code="some_layers_in_memory", facts={"paths": ", ".join(in_memory)}))
     others = [note for layer in visible if layer.kind != "memory" for note in layer.notes]
     return list(each_once([*notes, *others]))

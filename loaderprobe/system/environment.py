@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from loaderprobe.records.environment import Environment, Gpu
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 from loaderprobe.system.device import locate
 from loaderprobe.system.limits import cores_available, cpu_model, memory_bytes, shared_memory_bytes
 
@@ -41,16 +41,16 @@ def _version(distribution: str) -> str | None:
         return None
 
 
-def list_gpus() -> tuple[tuple[Gpu, ...], Unavailable | None]:
+def list_gpus() -> tuple[tuple[Gpu, ...], Remark | None]:
     """(the NVIDIA GPUs, the reason when the list is empty, else None)."""
     try:
         import pynvml
     except ImportError as error:
-        return (), Unavailable(code="pynvml_missing", facts={"error": str(error)})
+        return (), Remark(code="pynvml_missing", facts={"error": str(error)})
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        return (), Unavailable(code="nvml_not_started", facts={"error": str(error)})
+        return (), Remark(code="nvml_not_started", facts={"error": str(error)})
     try:
         driver = _text(pynvml.nvmlSystemGetDriverVersion())
         handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
@@ -64,10 +64,10 @@ def list_gpus() -> tuple[tuple[Gpu, ...], Unavailable | None]:
             for handle in handles
         )
     except pynvml.NVMLError as error:
-        return (), Unavailable(code="gpus_not_listed", facts={"error": str(error)})
+        return (), Remark(code="gpus_not_listed", facts={"error": str(error)})
     finally:
         pynvml.nvmlShutdown()
-    return gpus, None if gpus else Unavailable(code="no_gpu_listed")
+    return gpus, None if gpus else Remark(code="no_gpu_listed")
 
 
 def _text(value: str | bytes) -> str:

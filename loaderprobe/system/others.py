@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loaderprobe.records.measurement import Missing, Others
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 
 PROC = Path("/proc")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -93,7 +93,7 @@ class OthersMeter:
         if self._machine() is not None:
             return ()
         there = Path(self._proc, "stat").is_file()
-        return (Missing(name="others", reason=Unavailable(code="machine_uncounted" if there else "no_proc")),)
+        return (Missing(name="others", reason=Remark(code="machine_uncounted" if there else "no_proc")),)
 
     def _own_cores(self) -> frozenset[int]:
         """Those that own processes may run on; empty for all: a container or taskset then has fewer than the machine.

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from loaderprobe.errors import MissingPart
 from loaderprobe.records.measurement import Missing
-from loaderprobe.records.unavailable import StorageCode, Unavailable
+from loaderprobe.records.remark import Remark
 
 # The share of files in the page cache: from mincore, or page by page where mincore is wrong.
 #
@@ -98,15 +98,15 @@ def ask(paths: Sequence[Path]) -> Residency | Missing:
     return Residency(held=held + share * unseen, pages=pages + unseen, sampled=bool(hidden))
 
 
-def _missing(reason: Unavailable) -> Missing:
+def _missing(reason: Remark) -> Missing:
     return Missing(name="cached share", reason=reason)
 
 
-def _about(path: Path, code: StorageCode, **facts: str) -> Unavailable:
-    return Unavailable(code=code, facts={"path": str(path), **facts})
+def _about(path: Path, code: str, **facts: str) -> Remark:
+    return Remark(code=code, facts={"path": str(path), **facts})
 
 
-def _not_examined(path: Path, error: OSError) -> Unavailable:
+def _not_examined(path: Path, error: OSError) -> Remark:
     return _about(path, "not_examined", error=str(error.strerror))
 
 
@@ -165,7 +165,7 @@ class _Asker:
         return kind != OVERLAY and os.access(path, os.W_OK, effective_ids=True)
 
 
-def _why_not(path: Path, mode: int, kind: int, truth: bool) -> Unavailable | None:
+def _why_not(path: Path, mode: int, kind: int, truth: bool) -> Remark | None:
     if not stat.S_ISREG(mode):
         return _about(path, "not_regular")
     if kind == FUSE:
@@ -303,7 +303,7 @@ class LinuxPageCache:
         return None if isinstance(found, Missing) else found.share
 
 
-def why_unknown(path: Path) -> Unavailable | None:
+def why_unknown(path: Path) -> Remark | None:
     """Why the cached share of the file cannot be known; None when it can. Found by trying."""
     found = ask([path])
     return found.reason if isinstance(found, Missing) else None

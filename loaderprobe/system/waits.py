@@ -20,8 +20,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from loaderprobe.records.measurement import WaitKind
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
+from loaderprobe.records.waits import WaitKind
 
 # System calls in which threads wait, by their numbers on x86-64 and on 64-bit ARM.
 #
@@ -630,8 +630,8 @@ class WatchedProcess:
         machine = machine or platform.machine()
         calls = calls_of(machine)
         self._calls: Mapping[int, Call] = calls or {}
-        self._unknown = None if calls is not None else Unavailable(code="calls_unknown", facts={"machine": machine})
-        self.letters_only: Unavailable | None = None
+        self._unknown = None if calls is not None else Remark(code="calls_unknown", facts={"machine": machine})
+        self.letters_only: Remark | None = None
         """Why the last sample saw no system call; None while system calls are visible."""
         path = proc / str(pid)
         try:
@@ -702,8 +702,8 @@ class WatchedProcess:
         return seen._replace(inside=seen.kind in ("lock", "other"))
 
 
-def _why_refused(error: OSError) -> Unavailable:
+def _why_refused(error: OSError) -> Remark:
     if isinstance(error, FileNotFoundError):
-        return Unavailable(code="no_syscall_file")
+        return Remark(code="no_syscall_file")
     scope = yama_scope()
-    return Unavailable(code="ptrace_scope", facts={"scope": scope}) if scope else Unavailable(code="trace_refused")
+    return Remark(code="ptrace_scope", facts={"scope": scope}) if scope else Remark(code="trace_refused")

@@ -21,8 +21,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from loaderprobe.records.measurement import WAIT_KINDS, WaitSamples
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
+from loaderprobe.records.waits import WAIT_KINDS, WaitSamples
 from loaderprobe.system.process import die_with_parent
 from loaderprobe.system.waits import TableBudget, ThreadGone, Wait, WatchedProcess
 
@@ -54,14 +54,14 @@ class RowWriter:
         self._subjects_file = os.open(folder / SUBJECTS, flags)
         self._rows_file = os.open(folder / ROWS, flags)
         self._subjects: dict[str, int] = {}
-        self._letters_only: Unavailable | None = None
+        self._letters_only: Remark | None = None
         self._round = bytearray()
 
     def add(self, time_ns: int, worker: int, wait: Wait) -> None:
         """Add one sample of one worker."""
         self._round += ROW.pack(time_ns, self._number(wait.subject), worker, _KINDS[wait.kind])
 
-    def end_round(self, time_ns: int, own_cpu_ns: int | None, letters_only: Unavailable | None) -> None:
+    def end_round(self, time_ns: int, own_cpu_ns: int | None, letters_only: Remark | None) -> None:
         """Write the added samples, and this process's CPU time so far where it is requested."""
         if letters_only != self._letters_only:
             self._letters_only = letters_only
@@ -106,9 +106,9 @@ def read_rows(folder: Path) -> WaitSamples:
     )
 
 
-def _reason(text: str) -> Unavailable:
+def _reason(text: str) -> Remark:
     code, facts = json.loads(text)
-    return Unavailable(code=code, facts=facts)
+    return Remark(code=code, facts=facts)
 
 
 # Asking the scheduler costs a tenth of a round.

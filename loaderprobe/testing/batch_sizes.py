@@ -13,7 +13,7 @@ from typing import Self
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeStop
 from loaderprobe.records.layers import Milliseconds
 from loaderprobe.records.measurement import Missing
-from loaderprobe.records.unavailable import reported
+from loaderprobe.records.remark import reported
 from loaderprobe.records.verdict import Interval
 
 STEPS = 10

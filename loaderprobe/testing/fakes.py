@@ -24,7 +24,7 @@ from loaderprobe.records.measurement import (
     Timeline,
     WorkerBatches,
 )
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 
 INSTRUMENT_NS = 20_000
 """CPU time that a fake loader says its recording takes a batch."""
@@ -280,7 +280,7 @@ def example_arguments(clock: Clock, **changes: Any) -> ComputeArguments:
 
 # The machine of the examples.
 
-NO_GPU = Unavailable(code="nvml_not_started", facts={"error": "NVML Shared Library Not Found"})
+NO_GPU = Remark(code="nvml_not_started", facts={"error": "NVML Shared Library Not Found"})
 
 
 def example_location(path: str) -> StorageLocation:

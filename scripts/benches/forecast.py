@@ -24,8 +24,9 @@ from pathlib import Path
 
 from loaderprobe.analyze.forecast.changes import accelerator, disk, refused
 from loaderprobe.analyze.forecast.knee import worker_forecasts
-from loaderprobe.records.forecast import Forecast, Refusal
-from loaderprobe.render.refusal_words import refusal_words
+from loaderprobe.records.forecast import Forecast
+from loaderprobe.records.remark import Remark
+from loaderprobe.render.remarks import remark_words
 from loaderprobe.stats import median, quantile
 from loaderprobe.units import join_words
 from scripts.benches.forecast_disks import ACCELERATORS, DISKS, WORKERS, measure, measure_visit
@@ -96,7 +97,7 @@ def unmeasured_workers(kept: Kept) -> Iterator[Outcome]:
                 for workers in WORKERS:
                     place = Place(disk=name[0], workers=workers, accelerator=name[1])
                     if workers not in fitted and place in kept.measured(visit):
-                        forecast = made.get(workers) or refused("workers", str(workers), Refusal(code="no_model_fits"))
+                        forecast = made.get(workers) or refused("workers", str(workers), Remark(code="no_model_fits"))
                         yield from outcomes(kept, place, visit, f"{join_words([*map(str, fitted)])} workers", forecast)
 
 
@@ -109,7 +110,7 @@ def unmeasured_accelerators(kept: Kept) -> Iterator[Outcome]:
                     target = Place(disk=place.disk, workers=place.workers, accelerator=name)
                     forecast = (
                         refused("accelerator", name, found)
-                        if isinstance(found, Refusal)
+                        if isinstance(found, Remark)
                         else accelerator(found, float(name))
                     )
                     yield from outcomes(kept, target, visit, f"a{place.accelerator}", forecast)
@@ -126,7 +127,7 @@ def unmeasured_disks(kept: Kept) -> Iterator[Outcome]:
                     target = Place(disk=fast.name, workers=place.workers, accelerator=place.accelerator)
                     forecast = (
                         refused("disk_speed", fast.name, found)
-                        if isinstance(found, Refusal)
+                        if isinstance(found, Remark)
                         else disk(found, fast_rate / slow_rate)
                     )
                     yield from outcomes(kept, target, visit, slow.name, forecast)
@@ -166,7 +167,7 @@ def _line(what: str, made: list[Outcome], *, judged: bool = True) -> bool:
 
 def show_each(what: str, each: Outcome) -> None:
     found = each.forecast.images_per_s
-    words = refusal_words(each.forecast.refused) if each.forecast.refused else ""
+    words = remark_words(each.forecast.refused) if each.forecast.refused else ""
     if found:
         words = f"{found.value:7.1f} ({found.low:.1f} to {found.high:.1f})"
     off = f"error {each.error:6.1%}{'' if each.held else ' NOT HELD'}" if found else ""

@@ -12,8 +12,8 @@ from loaderprobe.analyze.verdict.rates import cores_in_training, rates_by_round,
 from loaderprobe.analyze.verdict.speedups import run_experiments
 from loaderprobe.analyze.verdict.validity import base_mode
 from loaderprobe.records.bandwidth import BandwidthReport, StorageCeiling
-from loaderprobe.records.forecast import Refusal
 from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.remark import Remark
 from loaderprobe.stats import median
 from loaderprobe.store.codec import decode
 from scripts.benches.forecast_disks import ACCELERATORS, DISKS, WORKERS, Disk
@@ -78,12 +78,12 @@ class Kept:
         found = self._found[visit].get(place)
         return median(list(rates_by_round(found, base_mode(found), "training").values())) if found else None
 
-    def point(self, place: Place, visit: int) -> Point | Refusal:
+    def point(self, place: Place, visit: int) -> Point | Remark:
         found = self._found[visit].get(place)
         return (
             point_of(found, run_experiments(found, self.storage[place.disk].ceiling))
             if found
-            else Refusal(code="no_complete_round")
+            else Remark(code="no_complete_round")
         )
 
     def points(self, disk: str, name: str, visit: int, among: tuple[int, ...] = WORKERS) -> tuple[Point, ...]:
@@ -92,10 +92,10 @@ class Kept:
         found = [self.point(place, visit) for place in places]
         return tuple(point for point in found if isinstance(point, Point))
 
-    def fit(self, place: Place, visit: int) -> Fit | Refusal:
+    def fit(self, place: Place, visit: int) -> Fit | Remark:
         """As a sweep fits it: with all numbers of workers."""
         point = self.point(place, visit)
-        if isinstance(point, Refusal):
+        if isinstance(point, Remark):
             return point
         return fit(self.points(place.disk, place.accelerator, visit), point, self.storage[place.disk])
 

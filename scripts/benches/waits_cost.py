@@ -18,8 +18,9 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from loaderprobe.records.measurement import WAIT_KINDS, Missing, WaitSamples
-from loaderprobe.render.unavailable_words import unavailable_words
+from loaderprobe.records.measurement import Missing
+from loaderprobe.records.waits import WAIT_KINDS, WaitSamples
+from loaderprobe.render.remarks import remark_words
 from loaderprobe.samplers.waits import RATE_HZ, WaitsSampler
 from loaderprobe.stats import median
 from scripts.benches.harness import alternated, cpu_ns, parser, spread
@@ -58,7 +59,7 @@ def sampled(batches: Iterator[Any], pids: Sequence[int], seconds: float, scratch
         speed = batches_per_cpu_s(batches, pids, seconds)
     samples = sampler.samples()
     if isinstance(samples, Missing):
-        raise SystemExit(unavailable_words(samples.reason))
+        raise SystemExit(remark_words(samples.reason))
     return speed, samples
 
 

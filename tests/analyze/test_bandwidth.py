@@ -10,7 +10,7 @@ import pytest
 from loaderprobe.analyze.bandwidth import judge_bandwidth
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase, BandwidthReport
 from loaderprobe.records.measurement import Missing
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 from tests.examples.bandwidth import FILE_BYTES, example_bandwidth, example_operations, example_phase
 from tests.said import said
 
@@ -98,7 +98,7 @@ def test_ladder_and_pauses_show_the_kind(ladder: dict[int, float], paced: float,
 
 def test_no_kind_without_its_phases() -> None:
     """Where the paced phase was left out, the kind is unknown, with the phase's reason."""
-    found = judged(FLAT, missing=(Missing(name="paced", reason=Unavailable(code="fio_cannot_pause")),)).kind
+    found = judged(FLAT, missing=(Missing(name="paced", reason=Remark(code="fio_cannot_pause")),)).kind
     assert found.kind == "unknown" and "fio cannot pause" in said(found)
 
 

@@ -11,8 +11,8 @@ from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.prefilled import buffer_effect, enough
 from loaderprobe.records.config import LoaderSpec
 from loaderprobe.records.measurement import Segment
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.studies import Prefilled, free_batches, over_steady
-from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.stats import mean
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth
@@ -66,7 +66,7 @@ def finished(loader: LoaderSpec, seed: int) -> list[float]:
 def test_an_effect_that_was_not_measured_is_estimated() -> None:
     """From the rates of the verdict; a study that was refused gives its reason."""
     judged = verdict(SLOW)
-    few = Unavailable(code="too_few_for_buffer", facts={"images": 99, "least": 100})
+    few = Remark(code="too_few_for_buffer", facts={"images": 99, "least": 100})
     refused = Prefilled(config=SLOW.config, started_utc="", reason=few)
     found = buffer_effect(SLOW, judged, refused)
     assert found is not None

@@ -11,7 +11,7 @@ from loaderprobe.analyze.ranks import as_one, cores
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.measurement import Measurement, Missing, Segment, Series
 from loaderprobe.records.ranks import RankMeasurement
-from loaderprobe.records.unavailable import reported
+from loaderprobe.records.remark import reported
 from loaderprobe.testing import Service
 from tests.measure.conftest import Measure, measure_fake
 

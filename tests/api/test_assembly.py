@@ -14,7 +14,7 @@ from loaderprobe.measure.clock import SystemClock
 from loaderprobe.protocols import ComputeArguments
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.testing import (
     FakeClock,
@@ -88,7 +88,7 @@ def test_a_gpu_that_is_not_there_is_missed_before_it_is_used(monkeypatch: pytest
     """By NVML, or by AMD's driver; the next step names what still works."""
     config = example_config(compute="cuda")
     monkeypatch.setattr(
-        trainers, "list_gpus", lambda: ((), Unavailable(code="nvml_not_started", facts={"error": "no driver"}))
+        trainers, "list_gpus", lambda: ((), Remark(code="nvml_not_started", facts={"error": "no driver"}))
     )
     monkeypatch.setattr(trainers, "ROCM", tmp_path / "kfd")
     with pytest.raises(MissingPart, match=r"no GPU to train on: no driver$") as caught:

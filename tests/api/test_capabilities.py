@@ -7,7 +7,7 @@ import pytest
 
 from loaderprobe.measure import capabilities
 from loaderprobe.records.measurement import Missing, Others
-from loaderprobe.records.unavailable import Unavailable, reported
+from loaderprobe.records.remark import Remark, reported
 from loaderprobe.render.capability_words import step_words, why_words
 from loaderprobe.testing import example_location
 
@@ -22,7 +22,7 @@ def test_what_workers_wait_for_is_tried() -> None:
 @pytest.mark.parametrize(("scope", "step"), [(0, "SYS_PTRACE"), (2, "ptrace_scope=1"), (3, "ptrace_scope=1")])
 def test_refused_system_calls_are_a_limit(monkeypatch: pytest.MonkeyPatch, scope: int, step: str) -> None:
     """With the reason, and the step that brings the rest: the container's or the kernel's."""
-    monkeypatch.setattr(capabilities, "_why_letters_only", lambda pid: Unavailable(code="trace_refused"))
+    monkeypatch.setattr(capabilities, "_why_letters_only", lambda pid: Remark(code="trace_refused"))
     monkeypatch.setattr(capabilities, "yama_scope", lambda: scope)
     found = capabilities._waits()
     assert found.state == "limited" and "hardened" in why_words(found) and step in step_words(found)
@@ -39,7 +39,7 @@ def test_an_unknown_machine_has_no_next_step(monkeypatch: pytest.MonkeyPatch) ->
 def test_what_others_take_now_is_said(monkeypatch: pytest.MonkeyPatch, *, seen: bool, words: str) -> None:
     """Or why it cannot be seen."""
     taken = Others(span_ns=10**9, cores=2, cpu_ns=380_000_000, own_cpu_ns=0, steal_ns=0)
-    why = Missing(name="others", reason=Unavailable(code="machine_uncounted"))
+    why = Missing(name="others", reason=Remark(code="machine_uncounted"))
     meter = SimpleNamespace(begin=lambda: None, end=lambda: taken if seen else None, missing=lambda: (why,))
     monkeypatch.setattr(capabilities, "OthersMeter", lambda: meter)
     monkeypatch.setattr(capabilities, "LOOK_S", 0.0)

@@ -17,7 +17,7 @@ from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.measure.ranks.placement import run_placement
 from loaderprobe.records.devices import Placement, PlacementFailure, PlacementResult
 from loaderprobe.records.environment import Gpu
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 
 SMALL = {"batch_size": 8, "samples": 400, "steps": 2, "rounds": 3}
 
@@ -134,7 +134,7 @@ def test_more_gpus_than_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verb, "_gpus", lambda: 4)
     with pytest.raises(MissingPart, match="8 GPUs are asked for, and torch finds 4"):
         loaderprobe.devices("mlp", "8xcuda")
-    monkeypatch.setattr(verb, "list_gpus", lambda: ((), Unavailable(code="no_gpu_listed")))
+    monkeypatch.setattr(verb, "list_gpus", lambda: ((), Remark(code="no_gpu_listed")))
     with pytest.raises(MissingPart, match=r"torch finds 4 \(NVML lists no GPU\)"):
         loaderprobe.devices("mlp", "8xcuda")
     gpu = Gpu(name="made up", uuid=None, memory_bytes=None, driver=None)

@@ -11,7 +11,7 @@ import loaderprobe
 from loaderprobe.analyze.outlook import COUNTS, REFERENCE, outlooks
 from loaderprobe.records.config import with_options
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.plan import PlanReason
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import Outlook
 from loaderprobe.store.run_directory import RunDirectory
 from tests.stored import SMALL_FILES, full_run
@@ -83,4 +83,4 @@ def test_a_measured_device_has_its_own_name(run: RunDirectory) -> None:
     found = outlooks(rows, {rows[0].key: measured}, [SMALL_FILES], {}, {})
     ((name, specified),) = [(each.accelerator, each.specified) for each in found]
     assert (name, specified) == ("NVIDIA H100 80GB HBM3", False)
-    assert found[0].supply is None and found[0].missing == PlanReason(code="ceiling_not_measured")
+    assert found[0].supply is None and found[0].missing == Remark(code="no_ceiling")

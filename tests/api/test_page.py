@@ -11,7 +11,7 @@ from loaderprobe.api.load import Run, load
 from loaderprobe.api.page import default_plan, report_page, save_report
 from loaderprobe.api.plan import Plan, plan
 from loaderprobe.api.plan_source import IMAGENET_IMAGES
-from loaderprobe.records.plan import PlanReason
+from loaderprobe.records.remark import Remark
 from tests.stored import full_run
 
 
@@ -82,7 +82,7 @@ def test_a_run_without_measurements_has_its_reason(run: Run) -> None:
     report = run.report()
     empty = replace(report, summary=replace(report.summary, configurations=()), details=())
     reason = default_plan(Run(run.directory, empty))
-    assert isinstance(reason, PlanReason) and reason.code == "reported"
+    assert isinstance(reason, Remark) and reason.code == "reported"
     assert "holds no measured configuration" in str(reason.facts["reason"])
 
 

@@ -17,7 +17,7 @@ from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.diagnosis import DataFound
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.plan import PlanReason
+from loaderprobe.records.remark import Remark
 from loaderprobe.store.run_directory import RunDirectory
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth
@@ -126,7 +126,7 @@ def test_a_missing_or_damaged_ceiling_is_a_reason(run: RunDirectory) -> None:
     assert damaged.code == "unavailable" and "is damaged" in said(damaged)
     path.unlink()
     missing = loaderprobe.plan(run.path).refused["measured_storage"]
-    assert missing == PlanReason(code="ceiling_not_measured")
+    assert missing == Remark(code="no_ceiling")
 
 
 def test_a_ladder_that_still_rises_is_a_lower_bound(run: RunDirectory) -> None:

@@ -14,7 +14,7 @@ from loaderprobe.api.bandwidth import Bandwidth
 from loaderprobe.api.rank_bandwidth import RankBandwidth
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport, CacheLabel
-from loaderprobe.records.note import Note
+from loaderprobe.records.remark import Remark
 from loaderprobe.render.json import result_json
 from loaderprobe.testing import example_location
 from tests.examples.bandwidth import example_bandwidth, example_operations, example_phase
@@ -91,7 +91,7 @@ def test_measured_cold_opens_are_a_limit_beside_bandwidth(tmp_path: Path) -> Non
     assert any(note.code == "opens_short" for note in doubted.notes) and supply.notes == ()
     noisy = tuple(replace(phase, ops_high=2 * phase.ops_per_s) for phase in COLD_OPENS)
     unsettled = loaderprobe.plan(cold_bandwidth(metadata=noisy), kind="mlperf-h100").supplies[0]
-    assert unsettled.notes == (Note(code="opens_unsettled"),)
+    assert unsettled.notes == (Remark(code="opens_unsettled"),)
     shards = loaderprobe.plan(file, kind="mlperf-h100", layout="shards:1000").supplies[0]
     assert shards.first_limit == "bandwidth"
 
@@ -152,7 +152,7 @@ def test_a_bandwidth_result_from_memory_feeds_nothing() -> None:
     """tmpfs; and one in which nothing was measured."""
     memory = replace(example_location("/dev/shm"), kind="memory", filesystem="tmpfs")
     for report, code in (
-        (cold_bandwidth(location=memory), "files_in_memory"),
+        (cold_bandwidth(location=memory), "no_storage_behind_files"),
         (cold_bandwidth(phases=()), "ladder_not_measured"),
     ):
         plan = loaderprobe.plan(report, kind="mlperf-h100")

@@ -15,8 +15,8 @@ from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.own.function import agreed, failed, named
 from loaderprobe.records.diagnosis import DataFound, Drawn, OwnMeasured
 from loaderprobe.records.measurement import RunFailure
-from loaderprobe.records.note import Note
 from loaderprobe.records.ranks import Node
+from loaderprobe.records.remark import Remark
 from loaderprobe.render.document import document_markdown
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.testing import FakeCrew, example_config
@@ -69,7 +69,7 @@ def test_all_ranks_become_one_diagnosis() -> None:
 def test_ranks_that_share_nothing_out_are_warned_first() -> None:
     """It costs more than any rate: before the verdict, in plain words, and as the first advice; not as a note."""
     given = rank_run(alike(warm=186.0, resident=18000.0), cache="warm", workers=2, ranks=2)
-    note = Note(code="same_samples", facts={"ranks": 2.0, "again": 108.0, "files": 800.0})
+    note = Remark(code="same_samples", facts={"ranks": 2.0, "again": 108.0, "files": 800.0})
     record = OwnMeasured(config=given.config, measurement=replace(given, notes=(note,)), data=DATA, with_step=True)
     found = concluded(record, "loaderprobe diagnose a:b --ranks 2")
     assert found.advice[0].action.code == "own_shares"

@@ -10,13 +10,13 @@ import pytest
 import loaderprobe
 from loaderprobe.api.bandwidth import Bandwidth
 from loaderprobe.errors import BadValue
-from loaderprobe.records.environment import Capability, Finding
-from loaderprobe.records.unavailable import reported
+from loaderprobe.records.environment import Capability
+from loaderprobe.records.remark import Remark, reported
 from loaderprobe.render.json import result_json
 from tests.examples.bandwidth import example_bandwidth, example_operations
 
 CAPABILITIES = (
-    Capability(name="cold_reads", state="yes", why=(Finding(code="evicted"),)),
+    Capability(name="cold_reads", state="yes", why=(Remark(code="evicted"),)),
     Capability(name="gpu_sm_occupancy", state="no", why=(reported("<no GPU>"),), next_step="hopper_gpu"),
 )
 

@@ -16,9 +16,9 @@ from loaderprobe.measure.runner import Order
 from loaderprobe.measure.segments import Pace
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig, Study
 from loaderprobe.records.files import FileSet
+from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.studies import Epoch, EpochsMeasured, Prefilled
-from loaderprobe.records.unavailable import Unavailable, reported
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.system.device import locate
 from tests.stored import MEASUREMENTS, plain_run
@@ -99,5 +99,5 @@ def test_what_a_budget_left_is_said(tmp_path: Path) -> None:
     run = plain_run(tmp_path / "run")
     asked = replace(run.record, spec=replace(run.record.spec, configs=(MEASUREMENTS[1].config,), epochs=2))
     row = rows(RunDirectory(run.path, asked))[MEASUREMENTS[1].config.key]
-    assert row.epochs is not None and row.epochs.reason == Unavailable(code="study_left")
+    assert row.epochs is not None and row.epochs.reason == Remark(code="study_left")
     assert foreign_modules(RunDirectory(run.path, asked)) == ()

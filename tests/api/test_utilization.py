@@ -8,7 +8,7 @@ from loaderprobe.errors import MissingPart
 from loaderprobe.measure.batch_size import Meter, WithReadings
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.records.measurement import Missing
-from loaderprobe.render.unavailable_words import unavailable_words
+from loaderprobe.render.remarks import remark_words
 from loaderprobe.samplers.host import CoresSampler
 from loaderprobe.testing import FakeClock, ScriptedProber
 
@@ -43,9 +43,8 @@ def test_a_meter_reads_however_short_it_is() -> None:
 def test_a_strategy_that_needs_utilization_says_that_it_is_not_there() -> None:
     """Instead of growing the batch for ever."""
     assert (
-        WithReadings(ScriptedProber(rate=float, utilization=lambda size: 0.5), unavailable_words).probe(8).utilization
-        == 0.5
+        WithReadings(ScriptedProber(rate=float, utilization=lambda size: 0.5), remark_words).probe(8).utilization == 0.5
     )
     with pytest.raises(MissingPart, match="needs the utilization of the device: the device is scripted"):
-        WithReadings(ScriptedProber(rate=float), unavailable_words).probe(8)
-    assert not WithReadings(ScriptedProber(rate=float, fits_up_to=4), unavailable_words).probe(8).fits
+        WithReadings(ScriptedProber(rate=float), remark_words).probe(8)
+    assert not WithReadings(ScriptedProber(rate=float, fits_up_to=4), remark_words).probe(8).fits

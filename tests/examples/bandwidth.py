@@ -16,14 +16,13 @@ from loaderprobe.records.bandwidth import (
     MetadataPhase,
 )
 from loaderprobe.records.measurement import Missing
-from loaderprobe.records.note import Note
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Evidence
 from loaderprobe.testing.fakes import example_location
 
 FILE_BYTES = 114_000
 
-BUSY = Note(code="probe_busy", facts={"cores": 15.5, "cores_available": 16.0})
+BUSY = Remark(code="probe_busy", facts={"cores": 15.5, "cores_available": 16.0})
 
 
 def example_latency(mean_s: float) -> Latency:
@@ -140,8 +139,8 @@ def example_bandwidth() -> BandwidthReport:
             example_phase(16, 322e6, name="direct"),
             example_phase(1, 20.1e6, name="paced", pause_s_per_byte=3.3e-8),
         ),
-        missing=(Missing(name="sequential", reason=Unavailable(code="no_large_file")),),
-        notes=(Note(code="read_again", facts={"size_bytes": 467e6, "times": 3}),),
+        missing=(Missing(name="sequential", reason=Remark(code="no_large_file")),),
+        notes=(Remark(code="read_again", facts={"size_bytes": 467e6, "times": 3}),),
         limit=Limit(
             by="latency then bandwidth",
             knee_readers=16,

@@ -11,6 +11,7 @@ from loaderprobe.records.environment import SCHEMA_VERSION
 from loaderprobe.records.files import content_hash
 from loaderprobe.records.forecast import Knee
 from loaderprobe.records.gaps import TimelineView
+from loaderprobe.records.remark import reported
 from loaderprobe.records.report import (
     SUMMARY_SCHEMA,
     ConfigurationRow,
@@ -24,7 +25,6 @@ from loaderprobe.records.report import (
     StorageSupply,
     Summary,
 )
-from loaderprobe.records.unavailable import reported
 from loaderprobe.records.verdict import Verdict
 from loaderprobe.testing.fakes import example_config, example_environment
 from tests.examples.study import BATCH_SIZE, BYTES, CASES, CEILING, DISK_BYTES_PER_S, Case

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from loaderprobe.records.unavailable import reported
+from loaderprobe.records.remark import reported
 from loaderprobe.records.verdict import Cause, How, Side
 
 BATCH_SIZE = 32

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from loaderprobe.records.forecast import Forecast, Refusal
+from loaderprobe.records.forecast import Forecast
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import (
     Action,
     Advice,
@@ -126,7 +127,7 @@ def forecasts_of(case: Case, speed: float) -> tuple[Forecast, ...]:
         ),
         Forecast(
             changed="prefetch_factor", to="4", images_per_s=None, bottleneck=None, how="estimated",
-            refused=Refusal(code="too_few_batches"),
+            refused=Remark(code="batch_times_unknown"),
         ),
     )  # fmt: skip
 

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 
 from loaderprobe.loaders import state as shared_state
 from loaderprobe.loaders.state import shared_state_kept
-from loaderprobe.records.note import Note
+from loaderprobe.records.remark import Remark
 from tests.api.samples import Backwards, Numbers
 from tests.said import all_said
 
@@ -96,7 +96,7 @@ def test_what_is_too_large_is_said_beforehand(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(shared_state, "MOST_BYTES", 1000)
     counter, cache = _shared(1), _shared(4000)
     with shared_state_kept(_loader(cache=cache, counter=counter)) as state:
-        assert state.notes == (Note(code="shared_memory_stays", facts={"size_bytes": 16_000}),)
+        assert state.notes == (Remark(code="shared_memory_stays", facts={"size_bytes": 16_000}),)
         counter[0] = cache[0] = 1.0
     assert (counter[0].item(), cache[0].item()) == (0.0, 1.0)
 

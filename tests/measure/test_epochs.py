@@ -11,8 +11,8 @@ from loaderprobe.analyze.caches import lru_hits
 from loaderprobe.analyze.epochs import epochs_of
 from loaderprobe.measure.assembly import make_compute
 from loaderprobe.measure.studies import EpochsStudy, in_epochs, pages_bytes, too_small
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.studies import Epochs
-from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.testing import FakeClock, FakePageCache, Service, example_config, example_files
 from tests.measure.conftest import scripted_parts
 
@@ -85,5 +85,5 @@ def test_too_few_images_are_refused() -> None:
     """The number that is named is enough."""
     assert too_small(FILES, CONFIG) is None
     why = too_small(example_files(287), CONFIG)
-    assert why == Unavailable(code="too_few_for_epoch", facts={"images": 287, "least": 288})
+    assert why == Remark(code="too_few_for_epoch", facts={"images": 287, "least": 288})
     assert too_small(example_files(288), CONFIG) is None

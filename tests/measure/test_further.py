@@ -17,9 +17,9 @@ from loaderprobe.measure.further import CUT_SHORT, NO_TIME, Durations, Part, eno
 from loaderprobe.measure.runner import Order
 from loaderprobe.measure.sweep import Progress, sweep
 from loaderprobe.records.config import SweepSpec
-from loaderprobe.records.measurement import Measurement, Missing, RunFailure, Series, WaitSamples
-from loaderprobe.records.note import Note
-from loaderprobe.records.unavailable import reported
+from loaderprobe.records.measurement import Measurement, Missing, RunFailure, Series
+from loaderprobe.records.remark import Remark, reported
+from loaderprobe.records.waits import WaitSamples
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.testing import (
@@ -209,7 +209,7 @@ def test_fewer_modes_are_measured_twice_rather_than_all_once() -> None:
 
 def test_the_budget_that_would_do_is_said_in_seconds() -> None:
     """In full steps of five; further rounds take the note away, and others stay."""
-    other = Note(code="all_batches_made")
+    other = Remark(code="all_batches_made")
     said = enough_said((CUT_SHORT, other), 31.0, 3)
     assert said == (replace(CUT_SHORT, facts={"budget_s": 35.0, "rounds": 3.0}), other)
 

@@ -11,8 +11,8 @@ from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.prefilled import buffer_effect
 from loaderprobe.measure.assembly import make_compute
 from loaderprobe.measure.studies import PrefilledStudy, batches_read, images_for
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.studies import Prefilled
-from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.testing import FakeClock, FakePageCache, ScriptedLoader, Service, example_config, example_files
 from tests.measure.conftest import Measure, scripted_parts
 
@@ -75,13 +75,13 @@ def test_a_set_that_is_too_small_is_refused_with_its_size() -> None:
     least = images_for(config, 2 * config.loader.batches_ahead)
     refused = studied(images=least - 1, prefetch_factor=4)
     assert refused.prefilled is None
-    assert refused.reason == Unavailable(code="too_few_for_buffer", facts={"images": least - 1, "least": least})
+    assert refused.reason == Remark(code="too_few_for_buffer", facts={"images": least - 1, "least": least})
     assert studied(images=least, prefetch_factor=4).prefilled is not None
 
 
 def test_a_buffer_that_does_not_fill_is_given_up() -> None:
     """After a minute of the clock, with the reason."""
-    assert studied(loader=Never).reason == Unavailable(code="buffer_not_filled", facts={"within_s": 60.0})
+    assert studied(loader=Never).reason == Remark(code="buffer_not_filled", facts={"within_s": 60.0})
 
 
 def test_a_sweep_needs_more_images_for_it() -> None:

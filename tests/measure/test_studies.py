@@ -11,9 +11,9 @@ from loaderprobe.measure.runner import Event, Order
 from loaderprobe.measure.studies import asks_for, study_all
 from loaderprobe.records.config import RunConfig, SweepSpec
 from loaderprobe.records.measurement import RunFailure
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.studies import Epoch, EpochsMeasured
-from loaderprobe.records.unavailable import Unavailable
-from loaderprobe.render.unavailable_words import unavailable_words
+from loaderprobe.render.remarks import remark_words
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.testing import FakeClock, Service, example_config, example_environment, example_files
 from tests.measure.conftest import Measure
@@ -108,9 +108,7 @@ def test_a_failure_is_kept_as_the_reason_and_tried_again(run: RunDirectory) -> N
     studied(run, runner)
     found = run.study("epochs", runner.orders[0][0].config.key)
     assert found is not None
-    assert found.reason == Unavailable(
-        code="failed", facts={"error": "a worker was killed", "stage": "epoch 1", "hint": ""}
-    )
+    assert found.reason == Remark(code="failed", facts={"error": "a worker was killed", "stage": "epoch 1", "hint": ""})
     runner.fails = ""
     studied(run, runner)
     assert len(runner.orders) == 4
@@ -131,6 +129,6 @@ def test_epochs_that_take_longer_than_the_timeout_are_not_begun(run: RunDirector
     studied(run, runner, rate=5.0)
     found = run.study("epochs", run.record.spec.configs[0].key)
     assert not runner.orders and found is not None
-    assert isinstance(found.reason, Unavailable)
-    assert unavailable_words(found.reason).startswith("2 epochs of 2048 images take about 13 min")
-    assert unavailable_words(found.reason).endswith("more than --time-limit: 10 min")
+    assert isinstance(found.reason, Remark)
+    assert remark_words(found.reason).startswith("2 epochs of 2048 images take about 13 min")
+    assert remark_words(found.reason).endswith("more than --time-limit: 10 min")

@@ -9,8 +9,7 @@ import pytest
 import loaderprobe
 from loaderprobe.analyze.bandwidth import judge_bandwidth
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport, DeviceKind
-from loaderprobe.records.note import Note
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 from loaderprobe.render.bandwidth import render_bandwidth
 from loaderprobe.render.plan_words import answer as plan_answer
 from loaderprobe.testing import example_location
@@ -18,8 +17,8 @@ from tests.examples.bandwidth import example_bandwidth, example_feed, example_ph
 from tests.said import quoted, said
 
 SNOW = quoted("it snowed")
-ON_NFS = replace(example_location("/data"), notes=(Note(code="nfs"),))
-TOO_FEW = Unavailable(code="too_few_files", facts={"files": 40, "readers": 64})
+ON_NFS = replace(example_location("/data"), notes=(Remark(code="nfs"),))
+TOO_FEW = Remark(code="too_few_files", facts={"files": 40, "readers": 64})
 
 
 def flat(text: str) -> str:

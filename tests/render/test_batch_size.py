@@ -13,7 +13,7 @@ from loaderprobe.analyze.tune.together import by_size, together
 from loaderprobe.measure.batch_size import search
 from loaderprobe.records.batch_size import BatchSizeReport, BatchSizeStop, StopCode
 from loaderprobe.records.environment import Origin
-from loaderprobe.records.unavailable import reported
+from loaderprobe.records.remark import reported
 from loaderprobe.records.verdict import Interval
 from loaderprobe.render.batch_size import batch_size_columns, batch_size_document
 from loaderprobe.render.batch_size_charts import batch_size_exhibits

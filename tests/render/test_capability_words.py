@@ -6,11 +6,11 @@ from typing import get_args
 
 import pytest
 
-from loaderprobe.records.environment import Capability, CapabilityName, Finding, FindingCode, StepCode
-from loaderprobe.records.note import Note
-from loaderprobe.records.unavailable import reported
+from loaderprobe.records.environment import Capability, CapabilityName, StepCode
+from loaderprobe.records.remark import Remark, reported
 from loaderprobe.render.capabilities import capabilities_text
-from loaderprobe.render.capability_words import TITLES, finding_words, step_words, why_words
+from loaderprobe.render.capability_words import TITLES, step_words, why_words
+from loaderprobe.render.remarks import remark_words
 
 FACTS: dict[str, float | str] = {
     "filesystem": "ext4", "devices": "vda", "path": "/data", "share": 0.25, "cores": 2.0, "all": 4.0,
@@ -19,17 +19,10 @@ FACTS: dict[str, float | str] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("code", get_args(FindingCode))
-def test_every_finding_has_words(code: FindingCode) -> None:
-    """A clause without a full stop."""
-    words = finding_words(Finding(code=code, facts=FACTS))
-    assert words and not words.endswith(".") and "{" not in words
-
-
 @pytest.mark.parametrize("step", get_args(StepCode))
 def test_every_step_has_words(step: StepCode) -> None:
     """With what was found, where it quotes that."""
-    found = Capability(name="cores", state="no", why=(Finding(code="cores", facts=FACTS),), next_step=step)
+    found = Capability(name="cores", state="no", why=(Remark(code="cores", facts=FACTS),), next_step=step)
     assert step_words(found) and "{" not in step_words(found)
 
 
@@ -40,8 +33,8 @@ def test_every_capability_has_a_title() -> None:
 
 def test_all_that_was_found_stands_in_one_line() -> None:
     """Findings, notes and reasons, in their order; what quotes a reason names the GPU."""
-    why = (Finding(code="on_storage", facts=FACTS), Note(code="nfs"), reported("it rained"))
+    why = (Remark(code="on_storage", facts=FACTS), Remark(code="nfs"), reported("it rained"))
     found = Capability(name="storage", state="limited", why=why)
     assert why_words(found).startswith("ext4 on vda; NFS counts") and why_words(found).endswith("; it rained")
-    assert finding_words(Finding(code="gpu_not_read", facts=FACTS)).startswith("T4: ")
+    assert remark_words(Remark(code="gpu_not_read", facts=FACTS)).startswith("T4: ")
     assert "storage under the data" in capabilities_text([found]) and step_words(found) == ""

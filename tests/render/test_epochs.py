@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from loaderprobe.records.remark import reported
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.studies import EpochFigures
-from loaderprobe.records.unavailable import reported
 from loaderprobe.render.epochs import epoch_panels, epoch_sentences
 from loaderprobe.render.html import html_report
 from loaderprobe.render.table import csv_report, markdown_report, report_columns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loaderprobe.render.facts import fact
+from loaderprobe.render.remarks import fact
 
 
 @pytest.mark.parametrize(

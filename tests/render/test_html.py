@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 import pytest
 
 from loaderprobe.records.config import RunConfig
+from loaderprobe.records.remark import reported
 from loaderprobe.records.report import ConfigurationRow, Report
-from loaderprobe.records.unavailable import reported
 from loaderprobe.records.verdict import Bound, Reason
 from loaderprobe.render.figures import reason_words
 from loaderprobe.render.first_page import CPU_ADVICE

@@ -9,7 +9,7 @@ import pytest
 
 from loaderprobe.records.bandwidth import BandwidthReport, MetadataPhase
 from loaderprobe.records.measurement import Missing
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 from loaderprobe.render.bandwidth import render_bandwidth
 from loaderprobe.render.metadata_words import TITLE, opens_sentence
 from loaderprobe.render.notebook import bandwidth_html
@@ -114,7 +114,7 @@ def test_a_server_may_have_been_asked_for_warm_names_too() -> None:
 
 def test_what_was_not_measured_has_its_reason() -> None:
     """A reason, or nothing at all where they were never asked for; no empty table."""
-    missing = (Missing(name="metadata", reason=Unavailable(code="opens_of_blocks")),)
+    missing = (Missing(name="metadata", reason=Remark(code="opens_of_blocks")),)
     text = render_bandwidth(replace(example_bandwidth(), missing=missing))
     assert "Opens: not measured, a loader seldom opens" in flat(text) and TITLE not in text
     assert "Opens" not in render_bandwidth(example_bandwidth())

@@ -11,7 +11,8 @@ import vl_convert
 
 from loaderprobe.analyze.plan.offers import given_offer
 from loaderprobe.analyze.plan.plan import make_plan
-from loaderprobe.records.plan import PlanReason, PlanReport, RampStep, reported
+from loaderprobe.records.plan import PlanReport, RampStep
+from loaderprobe.records.remark import Remark, reported
 from loaderprobe.render.plan_drawing import apart, log_axis
 from loaderprobe.render.plan_exhibits import exhibits
 from loaderprobe.render.plan_page import plan_page, plan_section
@@ -166,7 +167,7 @@ def test_a_section_says_what_was_chosen_or_why_there_is_no_plan() -> None:
     assert "Chosen: 64." in text and "loaderprobe plan RUN -n 8" in text
     reason = plan_section(reported("the files are empty"), command="loaderprobe plan RUN")
     assert "No plan: the files are empty." in Page(reason).text and "svg" not in reason
-    on_cpu = Page(plan_section(PlanReason(code="only_a_cpu"), command="loaderprobe plan RUN")).text
+    on_cpu = Page(plan_section(Remark(code="only_a_cpu"), command="loaderprobe plan RUN")).text
     assert "No plan: training ran on a CPU only, so no accelerator's rate is known. Name one to plan for it:" in on_cpu
 
 

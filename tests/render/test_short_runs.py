@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from loaderprobe.records.remark import reported
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.studies import ShortRun
-from loaderprobe.records.unavailable import reported
 from loaderprobe.render.html import html_report
 from loaderprobe.render.short_runs import short_run_panels, short_run_sentences
 from loaderprobe.render.table import csv_report, markdown_report, report_columns

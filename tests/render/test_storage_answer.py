@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.records.plan import PlanReason
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Bound, Cause, Interval, Reason, Side, Speedup
 from loaderprobe.render.answer import answers
@@ -121,7 +121,7 @@ def test_the_data_set_without_a_rate_of_storage_is_named() -> None:
     """Beside one that has a rate; where none has, there is nothing to tell apart."""
     report = example_report([row(), row(resolution="500x375")])
     first, second = report.outlooks
-    missing = replace(second, supply=None, missing=PlanReason(code="ceiling_not_measured", facts={}))
+    missing = replace(second, supply=None, missing=Remark(code="no_ceiling", facts={}))
     (table,) = needs(replace(report, outlooks=(first, missing)))
     assert "No rate of this storage for 500x375: " in table.note
     (table,) = needs(replace(report, outlooks=(missing,)))

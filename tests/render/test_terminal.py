@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from loaderprobe.records.note import Note
-from loaderprobe.records.unavailable import reported
+from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.verdict import Bound, Reason
 from loaderprobe.render.first_page import CPU_ADVICE
 from loaderprobe.render.groups import groups
@@ -264,7 +263,7 @@ def test_what_other_processes_took_is_one_line_of_every_form() -> None:
     """Not one for each configuration; the storage is named with its read-ahead."""
     report = example_report()
     facts: dict[str, float | str] = {"share": 0.38, "cores": 2.0, "segments": 4, "of": 12}
-    run = replace(report.summary.run, notes=(Note(code="others_took", facts=facts),))
+    run = replace(report.summary.run, notes=(Remark(code="others_took", facts=facts),))
     machine = report.summary.environment
     machine = replace(machine, storage=(replace(machine.storage[0], read_ahead_bytes=2560 * 1024),))
     report = replace(report, summary=replace(report.summary, run=run, environment=machine))

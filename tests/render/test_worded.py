@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from loaderprobe.records.unavailable import Unavailable, reported
+from loaderprobe.records.remark import Remark, reported
 from loaderprobe.render.json import result_json, summary_json
 from loaderprobe.render.worded import worded
 from tests.examples.bandwidth import example_bandwidth
@@ -43,5 +43,5 @@ def test_what_has_no_code_is_the_same_object() -> None:
     """Columns of a million numbers are not copied."""
     column = tuple(range(1000))
     assert worded(column) is column
-    held: dict[str, Any] = {"column": column, "reason": Unavailable(code="no_step")}
+    held: dict[str, Any] = {"column": column, "reason": Remark(code="no_step")}
     assert worded(held)["column"] is column and worded(held)["reason"].sentence == "no step was given"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from loaderprobe.records.measurement import Missing, Series
-from loaderprobe.render.counter_words import NVML_ERRORS
+from loaderprobe.render.remarks import NVML_ERRORS
 from loaderprobe.samplers.nvml import FATAL, FIGURES, METRICS, UNSUPPORTED, NvmlSampler
 from tests.said import said
 from tests.samplers.fake_nvml import FakeNvml

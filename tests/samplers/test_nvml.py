@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from loaderprobe.records.measurement import Missing, Series
-from loaderprobe.render.counter_words import NVML_ERRORS
+from loaderprobe.render.remarks import NVML_ERRORS
 from loaderprobe.samplers.nvml import FATAL, FIGURES, NvmlSampler, reason_for
 from loaderprobe.testing import FakeClock
 from tests.said import said

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.render.counter_words import NVML_ERRORS
+from loaderprobe.render.remarks import NVML_ERRORS
 from loaderprobe.samplers.nvml import FATAL, FIGURES, METRICS, UNSUPPORTED
 from tests.said import said
 

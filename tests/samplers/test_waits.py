@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from loaderprobe.records.measurement import WAIT_KINDS, Missing, WaitSamples
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.measurement import Missing
+from loaderprobe.records.remark import Remark
+from loaderprobe.records.waits import WAIT_KINDS, WaitSamples
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.system.waits import ThreadGone, Wait, WatchedProcess, start_ticks
 from loaderprobe.system.waits_process import MOST_SUBJECTS, ROW, ROWS, RowWriter, Watcher, read_rows, watch
@@ -30,7 +31,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
         child.kill()
 
 
-HIDDEN = Unavailable(code="ptrace_scope", facts={"scope": 2})
+HIDDEN = Remark(code="ptrace_scope", facts={"scope": 2})
 
 
 def _until(sampler: WaitsSampler, found: Callable[[WaitSamples], bool]) -> WaitSamples:
@@ -112,7 +113,7 @@ def test_a_process_that_cannot_start_is_a_reason(tmp_path: Path) -> None:
 def test_a_process_that_ends_is_a_reason(tmp_path: Path, code: str, last: str) -> None:
     """The reason holds the last line that it wrote, or how it ended."""
     with WaitsSampler(lambda: [], tmp_path, command=lambda folder, hz: [sys.executable, "-I", "-c", code]) as sampler:
-        reason = Unavailable(code="waits_ended", facts={"how": last})
+        reason = Remark(code="waits_ended", facts={"how": last})
         assert sampler.samples() == Missing(name="waits", reason=reason)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 from loaderprobe.storage import ceiling as ceiling_module
 from loaderprobe.storage.ceiling import ceiling_of_parts, raise_ceiling
 from loaderprobe.storage.files import LARGE_BLOCK_BYTES
@@ -32,7 +32,7 @@ def _raise(known: StorageCeiling | None, files: FileSet, readers: int) -> Storag
     return raise_ceiling(known, files, readers, seconds=0.1, longest_s=0.1, cache=LinuxPageCache())
 
 
-def _why(missing: Unavailable | None) -> str:
+def _why(missing: Remark | None) -> str:
     return said(missing) if missing else ""
 
 

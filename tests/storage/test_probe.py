@@ -12,7 +12,7 @@ import pytest
 from loaderprobe.errors import BadValue
 from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase
-from loaderprobe.records.unavailable import reported
+from loaderprobe.records.remark import reported
 from loaderprobe.storage import phase as phase_module
 from loaderprobe.storage import probe as probe_module
 from loaderprobe.storage.files import locate_pieces, sample_files

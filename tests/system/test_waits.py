@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from loaderprobe.records.measurement import WaitKind
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
+from loaderprobe.records.waits import WaitKind
 from loaderprobe.system import waits
 from loaderprobe.system.waits import TableBudget, ThreadFiles, ThreadGone, WatchedProcess, start_ticks
 from tests.system.fake_threads import PID, FakeThreads, pollfds
@@ -239,7 +239,7 @@ def test_refused_system_calls_leave_the_letter(
         assert _seen(watched)[0] == "sleep"
         threads.hide("R")
         assert _seen(watched)[0] == "running"
-        assert watched.letters_only == Unavailable(code="ptrace_scope", facts={"scope": 2})
+        assert watched.letters_only == Remark(code="ptrace_scope", facts={"scope": 2})
     threads.waits("nanosleep")
     assert _seen(watched)[0] == "sleep" and watched.letters_only is None
 
@@ -247,7 +247,7 @@ def test_refused_system_calls_leave_the_letter(
 def test_a_kernel_without_system_calls_in_proc(threads: FakeThreads, watched: WatchedProcess) -> None:
     """A thread that is there without that file shows its letter."""
     threads.hide("S")
-    assert _seen(watched)[0] == "other" and watched.letters_only == Unavailable(code="no_syscall_file")
+    assert _seen(watched)[0] == "other" and watched.letters_only == Remark(code="no_syscall_file")
 
 
 def test_other_machines_have_letters_and_functions(threads: FakeThreads) -> None:
@@ -255,7 +255,7 @@ def test_other_machines_have_letters_and_functions(threads: FakeThreads) -> None
     watched = WatchedProcess(PID, proc=threads.proc, machine="riscv64")
     threads.waits("read", FILE, letter="D")
     assert watched.look(PID).kind == "uninterruptible"
-    assert watched.letters_only == Unavailable(code="calls_unknown", facts={"machine": "riscv64"})
+    assert watched.letters_only == Remark(code="calls_unknown", facts={"machine": "riscv64"})
     watched.close()
 
 

@@ -11,7 +11,8 @@ from loaderprobe.analyze.forecast.fit import Fit
 from loaderprobe.analyze.forecast.knee import WITHIN
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.rule import WORTH
-from loaderprobe.records.forecast import Forecast, Refusal
+from loaderprobe.records.forecast import Forecast
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Action
 
 # Storage is called faster than needed beyond this factor.
@@ -35,7 +36,7 @@ def accelerators(fitted: Fit, known: Mapping[str, float], found: Experiments) ->
     """
     gradients = found.speedups.get("gradients")
     if gradients is not None and gradients.value >= WORTH:
-        return [Option(forecast=refused("accelerator", "a faster one", Refusal(code="exchange_of_gradients")))]
+        return [Option(forecast=refused("accelerator", "a faster one", Remark(code="exchange_of_gradients")))]
     alone, ranks = fitted.anchor.compute, fitted.anchor.ranks
     options = [
         Option(

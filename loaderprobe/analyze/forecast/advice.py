@@ -33,8 +33,9 @@ from loaderprobe.analyze.verdict.one_thread import compared
 from loaderprobe.analyze.verdict.rates import rate_interval, segments_of
 from loaderprobe.analyze.verdict.rule import WORTH, cores_are_busy
 from loaderprobe.analyze.verdict.speedups import judged_activity
-from loaderprobe.records.forecast import Forecast, Refusal
+from loaderprobe.records.forecast import Forecast
 from loaderprobe.records.measurement import Alternative, Measurement
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Action, ActionCode, Advice, Interval
 from loaderprobe.stats import median
 
@@ -136,11 +137,11 @@ _ON_ONE_THREAD = (
 
 def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings) -> Recommendation:
     point = point_of(measurement, found)
-    if isinstance(point, Refusal):
+    if isinstance(point, Remark):
         return Recommendation(forecasts=(refused("workers", "any other", point),), advice=())
     others = [each for each in around.neighbours if each.workers != point.workers]
     fitted = fit((point, *others), point, around.storage)
-    if isinstance(fitted, Refusal):
+    if isinstance(fitted, Remark):
         return Recommendation(forecasts=(refused("workers", "any other", fitted),), advice=())
     by_workers = around.workers or worker_forecasts((point, *others), around.storage)
     config = measurement.config

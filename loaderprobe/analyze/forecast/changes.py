@@ -16,8 +16,9 @@ from loaderprobe.analyze.forecast.fit import Fit
 from loaderprobe.analyze.forecast.outcome import REPEAT, Change, outcome_of
 from loaderprobe.analyze.forecast.schedule import scheduled_rate
 from loaderprobe.analyze.forecast.service import Law, Service
-from loaderprobe.records.forecast import Changed, Forecast, Refusal
+from loaderprobe.records.forecast import Changed, Forecast
 from loaderprobe.records.measurement import Alternative
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import How, Interval
 from loaderprobe.stats import median
 from loaderprobe.units import format_duration, format_rate, significant
@@ -40,7 +41,7 @@ def workers(fit: Fit, count: int) -> Forecast:
         return unchanged(fit, "workers", str(count))
     most = math.floor(MOST_WORKERS_A_CORE * anchor.cores)
     if count > max(most, 1):
-        return refused("workers", str(count), Refusal(code="more_than_cores", facts={"cores": anchor.cores}))
+        return refused("workers", str(count), Remark(code="more_than_cores", facts={"cores": anchor.cores}))
     return _forecast(fit, replace(_change(fit, "workers", str(count)), workers=count))
 
 
@@ -81,7 +82,7 @@ def other_disk(fit: Fit, kind: Law, *, bytes_per_s: float, latency_s: float) -> 
     if fit.anchor.unproved:
         return refused("disk", to, fit.anchor.unproved)
     if not fit.anchor.bytes_per_image and kind != "latency":
-        return refused("disk", to, Refusal(code="no_file_size"))
+        return refused("disk", to, Remark(code="no_file_size"))
 
     def moved(service: Service) -> Service:
         return replace(
@@ -127,7 +128,7 @@ def accelerator(fit: Fit, images_per_s: float, name: str = "") -> Forecast:
 def batch_size(fit: Fit, count: int, compute: float | None) -> Forecast:
     """With another batch size on each rank; `compute`: images/s at that size, None when that is not known."""
     if compute is None:
-        return refused("batch_size", str(count), Refusal(code="no_rate_of_batch_size"))
+        return refused("batch_size", str(count), Remark(code="no_rate_of_batch_size"))
     change = replace(_change(fit, "batch_size", str(count)), batch_size=count * fit.anchor.ranks, compute=compute)
     return _forecast(fit, change)
 
@@ -151,7 +152,7 @@ def alternative(fit: Fit, measured: Alternative) -> Forecast:
     """With another decoder, or with bytes sent instead of floats; from CPU times measured side by side."""
     changed: Changed = "tensor" if measured.name == "uint8" else "decoder"
     if measured.cpu_s <= 0 or measured.usual_cpu_s <= 0:
-        return refused(changed, measured.name, Refusal(code="no_cpu_time"))
+        return refused(changed, measured.name, Remark(code="no_cpu_time"))
     free = fit.anchor.measured.get("preprocessing", math.inf) if changed == "decoder" else math.inf
     change = replace(
         _change(fit, changed, measured.name),
@@ -169,10 +170,10 @@ def prefetch(fit: Fit, factor: int, before: int, rounds: Sequence[Sequence[float
     """With another prefetch factor; `rounds` holds the seconds of each batch in its worker, in order, by round."""
     anchor = fit.anchor
     if not anchor.workers:
-        return refused("prefetch_factor", str(factor), Refusal(code="serial_loader"))
+        return refused("prefetch_factor", str(factor), Remark(code="serial_loader"))
     enough = [batch_s for batch_s in rounds if len(batch_s) >= ENOUGH_BATCHES]
     if not enough:
-        return refused("prefetch_factor", str(factor), Refusal(code="too_few_batches"))
+        return refused("prefetch_factor", str(factor), Remark(code="batch_times_unknown"))
 
     def rate(batch_s: Sequence[float], prefetch_factor: int) -> float:
         return _scheduled(
@@ -191,7 +192,7 @@ def prefetch(fit: Fit, factor: int, before: int, rounds: Sequence[Sequence[float
     return replace(base, images_per_s=Interval(value=value, low=low, high=high), how="estimated")
 
 
-def refused(changed: Changed, to: str, reason: Refusal) -> Forecast:
+def refused(changed: Changed, to: str, reason: Remark) -> Forecast:
     """No rate, and why."""
     return Forecast(changed=changed, to=to, images_per_s=None, bottleneck=None, how="estimated", refused=reason)
 
@@ -245,13 +246,13 @@ def _forecast(fit: Fit, change: Change) -> Forecast:
         outcome = outcome_of(fit, change, service, loader)
         asked = min(loader, outcome.value) * service.bytes_per_image
         if asked > service.unproved_bytes_per_s:
-            reason = Refusal(code="more_than_storage", facts={"bytes_per_s": asked})
+            reason = Remark(code="more_than_storage", facts={"bytes_per_s": asked})
             return refused(change.changed, change.to, reason)
         found.append(outcome)
     low, high = min(each.low for each in found), max(each.high for each in found)
     values = sorted(each.value for each in found)
     if values[-1] > DISAGREE * values[0]:
-        reason = Refusal(code="laws_disagree", facts={"least_images_per_s": values[0], "most_images_per_s": values[-1]})
+        reason = Remark(code="laws_disagree", facts={"least_images_per_s": values[0], "most_images_per_s": values[-1]})
         return refused(change.changed, change.to, reason)
     middle = sorted(found, key=lambda each: each.value)[len(found) // 2]
     return Forecast(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from loaderprobe.analyze.forecast.point import MISFIT, MOST_SPREAD, Point
 from loaderprobe.analyze.forecast.service import LAWS, SATURATED, Law, Service, Storage, Term
-from loaderprobe.records.forecast import Refusal
+from loaderprobe.records.remark import Remark
 from loaderprobe.stats import mean, median
 
 # CPU speed drifted by 8 % in the median and 26 % at the 95th percentile within 15 s, on an idle virtual machine:
@@ -46,7 +46,7 @@ class Fit:
         return self.anchor.training / self.anchor.loop.end_to_end(self.anchor.loader)
 
 
-def fit(points: Sequence[Point], anchor: Point, storage: Storage) -> Fit | Refusal:
+def fit(points: Sequence[Point], anchor: Point, storage: Storage) -> Fit | Remark:
     """The services that reproduce `anchor` exactly and heed the others; or why there is none.
 
     Of each law the term that limits the anchor is set to what was measured there, and none may lie below it.
@@ -59,7 +59,7 @@ def fit(points: Sequence[Point], anchor: Point, storage: Storage) -> Fit | Refus
     made = [_anchored(_raw(kind, points, anchor, storage), anchor) for kind in kinds]
     laws = tuple(law for law in made if law is not None)
     if not laws:
-        return Refusal(code="no_model_fits")
+        return Remark(code="no_model_fits")
     cpu = [point.cpu_s for point in points if point.cpu_s > 0]
     between = (max(cpu) / min(cpu) - 1) / 2 if cpu else 0.0
     return Fit(

@@ -10,7 +10,8 @@ from loaderprobe.analyze.forecast.changes import MOST_WORKERS_A_CORE, refused, w
 from loaderprobe.analyze.forecast.fit import fit
 from loaderprobe.analyze.forecast.point import Point
 from loaderprobe.analyze.forecast.service import Storage
-from loaderprobe.records.forecast import Forecast, Knee, Refusal
+from loaderprobe.records.forecast import Forecast, Knee
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Bottleneck, Interval
 
 WITHIN = 0.98
@@ -27,7 +28,7 @@ def worker_forecasts(points: Sequence[Point], storage: Storage) -> dict[int, For
     for number in sorted({*by_workers, *takewhile(lambda n: n <= max(most, 1), _ladder())}):
         anchor = by_workers[min(by_workers, key=lambda known: abs(_place(known) - _place(number)))]
         fitted = fit(points, anchor, storage)
-        if isinstance(fitted, Refusal):
+        if isinstance(fitted, Remark):
             measured = by_workers.get(number)
             found[number] = _as_measured(measured) if measured else refused("workers", str(number), fitted)
         else:

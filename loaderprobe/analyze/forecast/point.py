@@ -18,8 +18,8 @@ from loaderprobe.analyze.verdict.rates import (
     worker_cost,
 )
 from loaderprobe.analyze.verdict.validity import as_found
-from loaderprobe.records.forecast import Refusal
 from loaderprobe.records.measurement import COLD_AT_LEAST, Measurement, Segment
+from loaderprobe.records.remark import Remark
 from loaderprobe.stats import median
 
 # A range that is wider says no more.
@@ -59,7 +59,7 @@ class Point:
     """Images/s of the loader without a resource, where that was measured."""
     trained_warm: bool = False
     """True where training itself, or the loader where that is judged, was measured on warm files."""
-    unproved: Refusal | None = None
+    unproved: Remark | None = None
     """Why nothing can be said about other storage."""
     ranks: int = 1
     """Whose images are counted together: seconds an image are those of one rank, over so many."""
@@ -76,16 +76,16 @@ class Point:
         )
 
 
-def point_of(measurement: Measurement, found: Experiments) -> Point | Refusal:
+def point_of(measurement: Measurement, found: Experiments) -> Point | Remark:
     """The figures of one measurement, or why it carries no forecast."""
     prediction_error, tolerance = prediction_error_of(found)
     if prediction_error is None or not found.compute or found.estimated_parts:
-        return Refusal(code="no_complete_round")
+        return Remark(code="no_complete_round")
     if abs(prediction_error) > tolerance or not 1 / MISFIT <= 1 + prediction_error <= MISFIT:
-        return Refusal(code="outside_noise_band", facts={"predicted_share": 1 + prediction_error})
+        return Remark(code="outside_noise_band", facts={"predicted_share": 1 + prediction_error})
     cost = found.cost
     if cost is None or not cost.images:
-        return Refusal(code="no_worker_times")
+        return Remark(code="no_worker_times")
     config, per_image = measurement.config, cost.per_image()
     loader_only = segments_of(measurement, found.base, "loader_only")
     cold = cold_fraction(measurement, loader_only)
@@ -152,13 +152,13 @@ def _read_per_image(measurement: Measurement, loader_only: Sequence[Segment], co
 
 def _why_unproved(
     measurement: Measurement, found: Experiments, cold: float | None, *, from_storage: bool
-) -> Refusal | None:
+) -> Remark | None:
     if not from_storage:
-        return Refusal(code="files_from_memory")
+        return Remark(code="files_from_memory")
     if as_found(measurement) and (cold is None or cold < COLD_AT_LEAST):
-        return Refusal(code="files_as_found")
+        return Remark(code="files_as_found")
     reason = found.missing.get("storage") if found.base == "baseline" else None
-    return Refusal(code="storage_missing", facts=reason.because) if reason else None
+    return Remark(code="storage_missing", facts=reason.because) if reason else None
 
 
 def _spread(rates: Sequence[float]) -> float:

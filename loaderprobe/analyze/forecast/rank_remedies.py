@@ -12,7 +12,8 @@ from loaderprobe.analyze.verdict.rank_rule import host_behind, is_imbalanced, sp
 from loaderprobe.analyze.verdict.rates import NS
 from loaderprobe.analyze.verdict.rule import INPUT_RESOURCES, WORTH, contenders
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.plan import LockStep, PlanReason, PrefetchCost
+from loaderprobe.records.plan import LockStep, PrefetchCost
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Action, ActionCode, Advice, Interval
 from loaderprobe.stats import median
 
@@ -76,7 +77,7 @@ def _replayed(measurement: Measurement, found: Experiments, lost: float) -> Lock
         prefetch_factor=loader.prefetch_factor, ranks=measurement.ranks, measured_cost=lost,
     )  # fmt: skip
     priced = _price(batches, found.batch_size / found.compute, measurement.ranks)
-    if isinstance(priced, PlanReason) or priced.replayed_cost is None or abs(priced.replayed_cost / lost - 1) > OFF:
+    if isinstance(priced, Remark) or priced.replayed_cost is None or abs(priced.replayed_cost / lost - 1) > OFF:
         return None
     return priced
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from loaderprobe.analyze.gpu.device_steps import step_figures
 from loaderprobe.analyze.verdict.rates import NS, segment_seconds
 from loaderprobe.records.measurement import Measurement, Segment, Series
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 from loaderprobe.stats import mean
 
 Figures = dict[str, float | str]
@@ -144,19 +144,19 @@ def _throttling(masks: Sequence[float]) -> Figures:
     return found | {"throttle_reasons": ", ".join(names)} if names else found
 
 
-def why_missing(measurement: Measurement, name: str) -> Unavailable | None:
+def why_missing(measurement: Measurement, name: str) -> Remark | None:
     """What the sampler of a figure reported; None where it reported nothing."""
     return next((each.reason for each in measurement.missing if each.name == name), None)
 
 
-def why_no_counters(measurement: Measurement, found: Figures) -> dict[str, Unavailable]:
+def why_no_counters(measurement: Measurement, found: Figures) -> dict[str, Remark]:
     """Place in the summary to the reason, for all counters where `found` has none, else for the two that count most.
 
     Of those that were read, for each whose readings ended before the measurement did.
     """
     if not found:
         read = any(series.name.startswith("gpu_") for series in measurement.series)
-        usual = Unavailable(code="no_reading_in_training" if read else "no_gpu_sampled")
+        usual = Remark(code="no_reading_in_training" if read else "no_gpu_sampled")
         return {"gpu": usual if read else why_missing(measurement, UTILIZATION) or usual}
     reasons = {
         f"gpu.{key}": why_missing(measurement, name)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from loaderprobe.analyze.gpu.intervals import merge, total
 from loaderprobe.records.gaps import DeviceUse
 from loaderprobe.records.measurement import Timeline, communicates
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 
 # With less of the kernels' time known, an estimate would be of some kernels and not of the device.
 LEAST_COVERAGE = 0.9
@@ -99,11 +99,11 @@ def _sm_efficiency(kernels: Sequence[_Kernel], window_ns: int) -> float | None:
     return filled_ns / window_ns
 
 
-def missing_estimates(use: DeviceUse) -> dict[str, Unavailable]:
+def missing_estimates(use: DeviceUse) -> dict[str, Remark]:
     """Field to reason, for the estimates that are None."""
     reasons = {}
     if use.occupancy_estimated is None:
-        reasons["occupancy_estimated"] = Unavailable(code="no_kernel_fits")
+        reasons["occupancy_estimated"] = Remark(code="no_kernel_fits")
     if use.sm_efficiency_estimated is None:
-        reasons["sm_efficiency_estimated"] = Unavailable(code="blocks_unknown")
+        reasons["sm_efficiency_estimated"] = Remark(code="blocks_unknown")
     return reasons

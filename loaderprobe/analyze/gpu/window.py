@@ -11,7 +11,7 @@ from loaderprobe.analyze.gpu.intervals import Ranges
 from loaderprobe.analyze.gpu.occupancy import missing_estimates, use_of
 from loaderprobe.records.gaps import Gaps, GpuWindow, TimelineView
 from loaderprobe.records.measurement import Measurement, Timeline
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 
 # A profiler that slows the steps by more than this has measured itself.
 MOST_OVERHEAD = 0.05
@@ -31,7 +31,7 @@ class WindowReading:
 
     window: GpuWindow | None = None
     view: TimelineView | None = None
-    missing: dict[str, Unavailable] = field(default_factory=dict)
+    missing: dict[str, Remark] = field(default_factory=dict)
     """Field of the summary to reason."""
 
 
@@ -87,57 +87,57 @@ def overhead_of(timeline: Timeline) -> float | None:
     return (busy_ns - (timeline.plain_ns - timeline.plain_wait_ns)) / timeline.plain_ns
 
 
-def why_refused(timeline: Timeline) -> Unavailable | None:
+def why_refused(timeline: Timeline) -> Remark | None:
     """Why a window gives no figures; None when it does."""
     window_ns = timeline.end_ns - timeline.begin_ns
     if window_ns <= 0:
-        return Unavailable(code="window_empty")
+        return Remark(code="window_empty")
     if "kernel" not in timeline.records.kind:
         if not timeline.launches:
-            return Unavailable(code="no_kernel_launched")
-        return Unavailable(code="kernels_not_seen", facts={"launches": float(timeline.launches)})
+            return Remark(code="no_kernel_launched")
+        return Remark(code="kernels_not_seen", facts={"launches": float(timeline.launches)})
     lost = timeline.launches_without_record / timeline.launches if timeline.launches else 0.0
     if lost > MOST_WITHOUT_RECORD:
-        return Unavailable(code="launches_lost", facts={"exact_share": lost, "most": MOST_WITHOUT_RECORD})
+        return Remark(code="launches_lost", facts={"exact_share": lost, "most": MOST_WITHOUT_RECORD})
     overhead = overhead_of(timeline)
     if overhead is None:
-        return Unavailable(code="steps_not_timed")
+        return Remark(code="steps_not_timed")
     if overhead > MOST_OVERHEAD:
-        return Unavailable(code="profiler_slows", facts={"exact_share": overhead, "most": MOST_OVERHEAD})
+        return Remark(code="profiler_slows", facts={"exact_share": overhead, "most": MOST_OVERHEAD})
     most_ns = MOST_CLOCK_SHIFT_NS + MOST_CLOCK_DRIFT * window_ns
     moved_ns = abs(timeline.clock_shift_ns)
     if moved_ns > most_ns:
-        return Unavailable(code="clock_moved", facts={"clock_s": moved_ns / 1e9, "most_s": most_ns / 1e9})
+        return Remark(code="clock_moved", facts={"clock_s": moved_ns / 1e9, "most_s": most_ns / 1e9})
     return None
 
 
-def disagreement(gaps: Gaps, utilization: float | None) -> Unavailable | None:
+def disagreement(gaps: Gaps, utilization: float | None) -> Remark | None:
     """Why gaps and rates do not say the same of the input; None when they do.
 
     Training that runs at a share u of what compute alone reaches leaves the device idle for its input for 1 - u of
     the time, and so must the gaps on the path of the input.
     """
     if utilization is None:
-        return Unavailable(code="gaps_not_checked")
+        return Remark(code="gaps_not_checked")
     idle, gone = 1 - utilization, gaps.share("input", "copy", "loader")
     if abs(idle - gone) < MOST_DISAGREEMENT:
         return None
-    return Unavailable(code="gaps_disagree", facts={"idle_by_gaps": gone, "idle_by_rates": idle})
+    return Remark(code="gaps_disagree", facts={"idle_by_gaps": gone, "idle_by_rates": idle})
 
 
-def _too_short(measurement: Measurement, timeline: Timeline) -> Unavailable | None:
+def _too_short(measurement: Measurement, timeline: Timeline) -> Remark | None:
     """A window that could live off batches that were ready before it began."""
     least = 2 * measurement.config.loader.batches_ahead
     if timeline.steps >= least:
         return None
-    return Unavailable(code="window_too_short", facts={"steps": float(timeline.steps), "ahead": least / 2})
+    return Remark(code="window_too_short", facts={"steps": float(timeline.steps), "ahead": least / 2})
 
 
-def _too_fast(window: GpuWindow) -> Unavailable | None:
+def _too_fast(window: GpuWindow) -> Remark | None:
     """Steps that were slower without the profiler: something else changed by more than it costs."""
     if window.profiler_overhead is None or window.profiler_overhead >= -MOST_OVERHEAD:
         return None
-    return Unavailable(code="slower_without_profiler", facts={"exact_share": -window.profiler_overhead})
+    return Remark(code="slower_without_profiler", facts={"exact_share": -window.profiler_overhead})
 
 
 def syncs_per_step(timeline: Timeline, own: int = 1) -> float:

@@ -9,17 +9,17 @@ from loaderprobe.analyze.verdict.disk import NEAR_CEILING
 from loaderprobe.analyze.verdict.rates import NS
 from loaderprobe.analyze.verdict.validity import base_mode
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.plan import PlanReason
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Verdict
 
 
-def batches_of(measurement: Measurement, verdict: Verdict) -> Batches | PlanReason:
+def batches_of(measurement: Measurement, verdict: Verdict) -> Batches | Remark:
     """What was measured of one configuration, or why no batch's time is known."""
     loader, bound = measurement.config.loader, verdict.bound
     alone = tuple(tuple(each / NS for each in seen.service_ns) for seen in measurement.by_rank)
     series = alone or tuple(map(tuple, batch_seconds(measurement, base_mode(measurement))))
     if not any(series):
-        return PlanReason(code="batches_not_timed")
+        return Remark(code="batches_not_timed")
     straggler = verdict.speedups.straggler
     return Batches(
         series=series,

@@ -24,7 +24,8 @@ from loaderprobe.analyze.lock_step.replay import (
     resampled,
 )
 from loaderprobe.analyze.verdict.rule import WORTH
-from loaderprobe.records.plan import LockStep, PlanReason, PrefetchCost
+from loaderprobe.records.plan import LockStep, PrefetchCost
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Interval
 
 LEAST_BATCHES = 30
@@ -82,10 +83,10 @@ class Batches:
         return self.by_rank and rank in self.slow_ranks
 
 
-def lock_step(batches: Batches, compute_s: float, ranks: int) -> LockStep | PlanReason:
+def lock_step(batches: Batches, compute_s: float, ranks: int) -> LockStep | Remark:
     """What so many ranks lose by waiting for each other, each step of which computes for `compute_s`."""
     if batches.count < LEAST_BATCHES or not any(batches.usual):
-        return PlanReason(code="too_few_batches", facts={"batches": batches.count, "least": LEAST_BATCHES})
+        return Remark(code="too_few_batches", facts={"batches": batches.count, "least": LEAST_BATCHES})
     replayed = min(ranks, batches.count)
     times = list(itertools.chain.from_iterable(batches.series))
     found = LockStep(

@@ -12,7 +12,8 @@ from typing import Literal
 
 from loaderprobe.analyze.plan.quantities import assumed_too, known, product, scaled, total
 from loaderprobe.analyze.plan.workload import REQUEST_BYTES, Workload
-from loaderprobe.records.plan import Asked, Need, NeedName, PlanPart, PlanReason, PlanReasonCode, Quantity
+from loaderprobe.records.plan import Asked, Need, NeedName, PlanPart, Quantity
+from loaderprobe.records.remark import Remark
 
 BUSY_CORES = 0.85
 """Cores that workers keep busier than this make them wait for each other."""
@@ -66,23 +67,23 @@ def demand(workload: Workload, utilization: float, images_per_file: int = 1, hit
     return Demand(images_per_s=images, read_bytes=read, opens=opens, requests=requests)
 
 
-def needs(workload: Workload, asked: Asked) -> tuple[tuple[Need, ...], dict[PlanPart, PlanReason]]:
+def needs(workload: Workload, asked: Asked) -> tuple[tuple[Need, ...], dict[PlanPart, Remark]]:
     """What all accelerators need, and what cannot be said."""
     made = [*_from_storage(workload, asked)]
-    refused: dict[PlanPart, PlanReason] = {}
+    refused: dict[PlanPart, Remark] = {}
     for name, per_accelerator in _PER_ACCELERATOR.items():
         wanted, most = per_accelerator(workload, asked.utilization), per_accelerator(workload, 1.0)
-        if isinstance(wanted, PlanReason):
+        if isinstance(wanted, Remark):
             refused[name] = wanted
         elif isinstance(most, Quantity):
             made.append(Need(name=name, at_utilization=wanted, at_most=most, to_buy=None, node=None))
     if not any(need.name == "reads_in_flight" for need in made):
-        code: PlanReasonCode = "read_not_timed" if asked.images_per_file == 1 else "read_in_shard_not_timed"
-        refused["reads_in_flight"] = PlanReason(code=code)
+        code: str = "read_not_timed" if asked.images_per_file == 1 else "read_in_shard_not_timed"
+        refused["reads_in_flight"] = Remark(code=code)
     return tuple(made), refused
 
 
-def workers_of(workload: Workload, utilization: float) -> Quantity | PlanReason:
+def workers_of(workload: Workload, utilization: float) -> Quantity | Remark:
     """Workers that one accelerator needs, or why that is not known."""
     parts = workload.cpu_s, workload.wait_s, workload.other_s
     if parts[0] is None or parts[1] is None or parts[2] is None:
@@ -91,7 +92,7 @@ def workers_of(workload: Workload, utilization: float) -> Quantity | PlanReason:
     return product([workload.rate, whole], "workers", "G u (cpu + wait + other)", factor=utilization)
 
 
-def cores_of(workload: Workload, utilization: float) -> Quantity | PlanReason:
+def cores_of(workload: Workload, utilization: float) -> Quantity | Remark:
     """Cores that one accelerator needs, or why that is not known."""
     if workload.cpu_s is None:
         return _reason(workload, "cores")
@@ -100,7 +101,7 @@ def cores_of(workload: Workload, utilization: float) -> Quantity | PlanReason:
     return total([workers, training], "cores", f"G u cpu / {BUSY_CORES:g} + 1")
 
 
-_PER_ACCELERATOR: dict[Literal["workers", "cores"], Callable[[Workload, float], Quantity | PlanReason]] = {
+_PER_ACCELERATOR: dict[Literal["workers", "cores"], Callable[[Workload, float], Quantity | Remark]] = {
     "workers": workers_of,
     "cores": cores_of,
 }
@@ -147,5 +148,5 @@ def _need(name: str, one: Quantity, full: Quantity, asked: Asked, node: int) -> 
     )
 
 
-def _reason(workload: Workload, part: PlanPart) -> PlanReason:
-    return workload.refused.get(part, PlanReason(code="not_measured"))
+def _reason(workload: Workload, part: PlanPart) -> Remark:
+    return workload.refused.get(part, Remark(code="part_not_measured"))

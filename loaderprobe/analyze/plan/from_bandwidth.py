@@ -9,28 +9,28 @@ from loaderprobe.analyze.plan.storage import RISING, best_of
 from loaderprobe.analyze.plan.workload import MeasuredStorage, Workload, requests
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import BandwidthMeasurement, MetadataPhase
-from loaderprobe.records.note import Note, PlanNote
-from loaderprobe.records.plan import PlanPart, PlanReason, Quantity
+from loaderprobe.records.plan import PlanPart, Quantity
+from loaderprobe.records.remark import Remark
 
 WIDE = 0.25
 """Half an interval of opens/s that is wider than this share of them is worth a word."""
-_NO_WORKERS = PlanReason(code="bandwidth_without_workers")
+_NO_WORKERS = Remark(code="bandwidth_without_workers")
 
 
 def workload_of_bandwidth(found: BandwidthMeasurement, accelerator: str, rate: Quantity) -> Workload:
     """What the probe read, for accelerators of this name and rate. Raises BadValue where files are not images."""
     _check_files(found)
     storage = _storage(found)
-    refused: dict[PlanPart, PlanReason] = {
+    refused: dict[PlanPart, Remark] = {
         "workers": _NO_WORKERS,
         "cores": _NO_WORKERS,
-        "stragglers": PlanReason(code="bandwidth_without_steps"),
-        "lock_step": PlanReason(code="bandwidth_without_batches"),
+        "stragglers": Remark(code="bandwidth_without_steps"),
+        "lock_step": Remark(code="bandwidth_without_batches"),
     }
     opens = cold_opens(found)
-    if isinstance(storage, PlanReason):
+    if isinstance(storage, Remark):
         refused["measured_storage"] = storage
-    elif isinstance(opens, PlanReason):
+    elif isinstance(opens, Remark):
         refused["cold_opens"] = opens
     else:
         storage = _with_opens(storage, found, opens)
@@ -45,7 +45,7 @@ def workload_of_bandwidth(found: BandwidthMeasurement, accelerator: str, rate: Q
         images=known(found.files_found, "images", "measured", "files found"),
         storage=storage if isinstance(storage, MeasuredStorage) else None,
         refused=refused,
-        notes=() if found.images else (Note(code="no_images"),),
+        notes=() if found.images else (Remark(code="no_images"),),
     )
 
 
@@ -71,27 +71,27 @@ def _with_opens(storage: MeasuredStorage, found: BandwidthMeasurement, opens: Me
     )  # fmt: skip
 
 
-def cold_opens(found: BandwidthMeasurement) -> MetadataPhase | PlanReason:
+def cold_opens(found: BandwidthMeasurement) -> MetadataPhase | Remark:
     """The fastest opens of cold names and inodes, or why there are none: warm ones say nothing of storage."""
     best, opens = found.best_opens, found.operations("open")
     if best is not None and best.metadata == "cold":
         return best
     if not opens:
         why = next((part.reason for part in found.missing if part.name == "metadata"), None)
-        return PlanReason(code="unavailable", facts=why.because) if why else PlanReason(code="opens_not_measured")
+        return Remark(code="unavailable", facts=why.because) if why else Remark(code="opens_not_measured")
     if not any(phase.drops for phase in opens):
-        return PlanReason(code="opens_from_memory")
+        return Remark(code="opens_from_memory")
     if any(phase.metadata == "unproved" for phase in opens):
-        return PlanReason(code="opens_unproved")
-    return PlanReason(code="opens_from_memory_after_drop")
+        return Remark(code="opens_unproved")
+    return Remark(code="opens_from_memory_after_drop")
 
 
-def _doubts(opens: MetadataPhase) -> tuple[Note, ...]:
-    codes: dict[PlanNote, bool] = {
+def _doubts(opens: MetadataPhase) -> tuple[Remark, ...]:
+    codes: dict[str, bool] = {
         "opens_short": opens.short,
         "opens_unsettled": opens.ops_high > (1 + WIDE) * opens.ops_per_s,
     }
-    return tuple(Note(code=code) for code, holds in codes.items() if holds)
+    return tuple(Remark(code=code) for code, holds in codes.items() if holds)
 
 
 def _still_rising(found: BandwidthMeasurement, best: MetadataPhase) -> bool:
@@ -101,11 +101,11 @@ def _still_rising(found: BandwidthMeasurement, best: MetadataPhase) -> bool:
     return best.readers == max(rates) and best.ops_per_s > RISING * max(fewer, default=0.0)
 
 
-def _storage(found: BandwidthMeasurement) -> MeasuredStorage | PlanReason:
+def _storage(found: BandwidthMeasurement) -> MeasuredStorage | Remark:
     if found.location.in_memory:
-        return PlanReason(code="files_in_memory")
+        return Remark(code="no_storage_behind_files")
     if found.from_memory and found.best and found.best.cache == "cold":
-        return PlanReason(code="ladder_from_memory")
+        return Remark(code="ladder_from_memory")
     return best_of(found.ladder, found.mean_size_bytes)
 
 

@@ -10,8 +10,8 @@ from loaderprobe.analyze.plan.quantities import scaled
 from loaderprobe.analyze.plan.workload import Workload
 from loaderprobe.analyze.rank_bandwidth import UNFAIR, has_ended
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase, RankBandwidthReport, RanksPhase
-from loaderprobe.records.note import Note
 from loaderprobe.records.plan import Quantity
+from loaderprobe.records.remark import Remark
 
 
 def workload_of_ranks(found: RankBandwidthReport, accelerator: str, rate: Quantity) -> Workload:
@@ -23,7 +23,7 @@ def workload_of_ranks(found: RankBandwidthReport, accelerator: str, rate: Quanti
         return workload
     facts: dict[str, float | str] = {"clients": most.clients, "next": 2 * most.clients}
     ended = has_ended(found.phases)
-    notes = (*([] if ended else [Note(code="clients_at_least", facts=facts)]), *_uneven(most))
+    notes = (*([] if ended else [Remark(code="clients_at_least", facts=facts)]), *_uneven(most))
     best = next(each for each in ladder if each.clients == storage.readers)
     source = f"{storage.source} in {best.ranks} rank{'s' * (best.ranks > 1)}"
     return replace(
@@ -46,7 +46,7 @@ def by_slowest(workload: Workload, found: RankBandwidthReport) -> Workload:
     return replace(workload, storage=slower)
 
 
-def _uneven(most: RanksPhase) -> Sequence[Note]:
+def _uneven(most: RanksPhase) -> Sequence[Remark]:
     """Accelerators in step wait for the slowest rank."""
     if most.fairness >= UNFAIR or not most.long_enough:
         return ()
@@ -54,7 +54,7 @@ def _uneven(most: RanksPhase) -> Sequence[Note]:
     facts: dict[str, float | str] = {
         "rank": str(slow.rank), "host": slow.host, "share": most.fairness, "bytes_per_s": most.in_step_bw_bytes,
     }  # fmt: skip
-    return (Note(code="ranks_uneven", facts=facts),)
+    return (Remark(code="ranks_uneven", facts=facts),)
 
 
 def _ladder(phases: Sequence[RanksPhase]) -> list[RanksPhase]:

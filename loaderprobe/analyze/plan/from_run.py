@@ -12,8 +12,8 @@ from loaderprobe.analyze.verdict.validity import base_mode
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.note import Note, PlanNote
 from loaderprobe.records.plan import Quantity
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Verdict
 
 
@@ -39,8 +39,8 @@ def workload_of_run(
         images=None if samples is None else known(samples, "images", "measured", "samples of the data set"),
     )
     found = measured_workload(measurement, verdict, read, ceiling, other)
-    codes: dict[PlanNote, bool] = {"bytes_as_read": as_read, "samples_as_images": not measurement.images}
-    notes = [Note(code=code) for code, holds in codes.items() if holds]
+    codes: dict[str, bool] = {"bytes_as_read": as_read, "samples_as_images": not measurement.images}
+    notes = [Remark(code=code) for code, holds in codes.items() if holds]
     return replace(found, accelerator=other[0] if other else measurement.compute.device, notes=(*found.notes, *notes))
 
 

@@ -18,7 +18,8 @@ from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.plan import PlanPart, PlanReason, Quantity
+from loaderprobe.records.plan import PlanPart, Quantity
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Verdict
 
@@ -72,23 +73,23 @@ def measured_workload(
     other: tuple[str, Quantity] | None,
 ) -> Workload:
     """The same from files of which only figures are known. Raises BadValue where the rate of compute is not known."""
-    refused: dict[PlanPart, PlanReason] = {}
+    refused: dict[PlanPart, Remark] = {}
     rate = other[1] if other else _rate(measurement, verdict)
     storage = storage_of(measurement, files.file_bytes.value, ceiling)
-    if isinstance(storage, PlanReason):
+    if isinstance(storage, Remark):
         refused["measured_storage"] = storage
     own = storage if isinstance(storage, MeasuredStorage) else None
     times = _worker_times(measurement, verdict, own)
-    if isinstance(times, PlanReason):
+    if isinstance(times, Remark):
         refused |= {"workers": times, "cores": times}
-    cpu_s, other_s, wait_s = (None, None, None) if isinstance(times, PlanReason) else times
+    cpu_s, other_s, wait_s = (None, None, None) if isinstance(times, Remark) else times
     if cpu_s is not None and wait_s is None:
-        refused["workers"] = PlanReason(code="file_wait_unknown")
+        refused["workers"] = Remark(code="file_wait_unknown")
     stalls = _stalls(measurement, rate.value)
     if other:
-        refused["stragglers"] = PlanReason(code="steps_of_another")
+        refused["stragglers"] = Remark(code="steps_of_another")
     batches = batches_of(measurement, verdict)
-    if isinstance(batches, PlanReason):
+    if isinstance(batches, Remark):
         refused["lock_step"] = batches
     emulated = measurement.compute.specified_images_per_s is not None
     found = Workload(
@@ -103,7 +104,7 @@ def measured_workload(
         other_s=other_s,
         wait_s=wait_s,
         stalls=None if other else stalls,
-        batches=None if isinstance(batches, PlanReason) else batches,
+        batches=None if isinstance(batches, Remark) else batches,
         storage=own,
         refused=refused,
     )
@@ -118,7 +119,7 @@ def _of_one_rank(together: Workload, ranks: int, *, own: bool) -> Workload:
         together,
         rate=scaled(together.rate, 1 / ranks, f"rate of all / {ranks} ranks"),
         stalls=None,
-        refused={**together.refused, "stragglers": PlanReason(code="steps_of_ranks")},
+        refused={**together.refused, "stragglers": Remark(code="steps_of_ranks")},
     )
 
 
@@ -156,11 +157,11 @@ def amplification_of(verdict: Verdict) -> Quantity:
 
 def _worker_times(
     measurement: Measurement, verdict: Verdict, storage: MeasuredStorage | None
-) -> tuple[Quantity, Quantity, Quantity | None] | PlanReason:
+) -> tuple[Quantity, Quantity, Quantity | None] | Remark:
     """(CPU, other, waiting for storage) of one image in a worker, in seconds; or why they are not known."""
     times, loader = verdict.worker_time, verdict.rates_images_per_s.loader
     if times is None or not loader:
-        return PlanReason(code="no_worker_times")
+        return Remark(code="no_worker_times")
     source = measurement.config.title()
     spent = max(measurement.config.loader.workers, 1) * measurement.ranks / loader
     other = max(0.0, spent - times.cpu_s - times.blocked_s - times.run_delay_s)

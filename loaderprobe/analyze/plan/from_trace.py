@@ -5,11 +5,12 @@ from __future__ import annotations
 from loaderprobe.analyze.plan.quantities import assumed_too, known
 from loaderprobe.analyze.plan.workload import Workload, requests
 from loaderprobe.errors import BadValue
-from loaderprobe.records.plan import PlanPart, PlanReason, Quantity
+from loaderprobe.records.plan import PlanPart, Quantity
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.trace import TraceRank, TraceReport
 
-_NO_WORKERS, _NO_STORAGE = PlanReason(code="trace_without_workers"), PlanReason(code="trace_without_storage")
-_REFUSED: dict[PlanPart, PlanReason] = {
+_NO_WORKERS, _NO_STORAGE = Remark(code="trace_without_workers"), Remark(code="trace_without_storage")
+_REFUSED: dict[PlanPart, Remark] = {
     "measured_storage": _NO_STORAGE,
     "workers": _NO_WORKERS,
     "cores": _NO_WORKERS,

@@ -8,8 +8,8 @@ from datetime import date
 from loaderprobe.analyze.plan.quantities import known
 from loaderprobe.analyze.plan.supply import Offer, OfferLimit
 from loaderprobe.errors import BadValue
-from loaderprobe.records.note import Note
 from loaderprobe.records.plan import CatalogueEntry, LimitName, Quantity, Resource
+from loaderprobe.records.remark import Remark
 from loaderprobe.units import significant
 
 _OPERATIONS: tuple[tuple[LimitName, Resource], ...] = (("opens_per_s", "opens"), ("requests_per_s", "requests"))
@@ -72,10 +72,10 @@ def catalogue_offer(entry: CatalogueEntry, name: str, size: float | None, today:
     )
 
 
-def _notes(entry: CatalogueEntry, missing: Sequence[str]) -> tuple[Note, ...]:
+def _notes(entry: CatalogueEntry, missing: Sequence[str]) -> tuple[Remark, ...]:
     """What is not published, and what the catalogue says besides."""
-    lacks = [Note(code="not_published", facts={"limits": " ".join(missing)})] if missing else []
-    return (*lacks, *([Note(code="reported", facts={"text": entry.note})] if entry.note else []))
+    lacks = [Remark(code="not_published", facts={"limits": " ".join(missing)})] if missing else []
+    return (*lacks, *([Remark(code="quoted", facts={"text": entry.note})] if entry.note else []))
 
 
 def _published(entry: CatalogueEntry, resource: Resource, value: float, unit: str, at_least: bool) -> OfferLimit:

@@ -25,13 +25,13 @@ from loaderprobe.records.plan import (
     LockStep,
     Need,
     PlanPart,
-    PlanReason,
     PlanReport,
     PlanSource,
     Quantity,
     Scenario,
     Stragglers,
 )
+from loaderprobe.records.remark import Remark
 
 SHOWN_EPOCHS = (1, 2, 3, 5, 10, 20, 50)
 USES = (0.7, 0.9)
@@ -59,10 +59,10 @@ def make_plan(
     supplies = judge_supplies(every, one, asked)
     found, refused = needs(workload, asked)
     late = _stragglers(workload, asked)
-    if isinstance(late, PlanReason):
+    if isinstance(late, Remark):
         refused["stragglers"] = late
     in_step = _lock_step(workload, asked)
-    if isinstance(in_step, PlanReason):
+    if isinstance(in_step, Remark):
         refused["lock_step"] = in_step
     return PlanReport(
         loaderprobe=made.loaderprobe,
@@ -75,8 +75,8 @@ def make_plan(
         ramp=workload.storage.ramp if workload.storage else (),
         epochs=epoch_plan(workload, asked),
         curves=cache_curves(asked.nodes),
-        stragglers=None if isinstance(late, PlanReason) else late,
-        lock_step=None if isinstance(in_step, PlanReason) else in_step,
+        stragglers=None if isinstance(late, Remark) else late,
+        lock_step=None if isinstance(in_step, Remark) else in_step,
         levers=levers(workload, asked, every, supplies),
         ledger=_ledger(workload, asked, every[0] if every else None, found),
         acceptance=_acceptance(workload, asked, found),
@@ -85,28 +85,28 @@ def make_plan(
     )
 
 
-def _in_order(refused: Mapping[PlanPart, PlanReason]) -> dict[PlanPart, PlanReason]:
+def _in_order(refused: Mapping[PlanPart, Remark]) -> dict[PlanPart, Remark]:
     return {part: refused[part] for part in get_args(PlanPart) if part in refused}
 
 
-def _stragglers(workload: Workload, asked: Asked) -> Stragglers | PlanReason:
+def _stragglers(workload: Workload, asked: Asked) -> Stragglers | Remark:
     if workload.stalls is None:
-        return workload.refused.get("stragglers", PlanReason(code="steps_not_recorded"))
+        return workload.refused.get("stragglers", Remark(code="steps_not_recorded"))
     return stragglers(workload.stalls, asked.accelerators, asked.utilization)
 
 
-def _lock_step(workload: Workload, asked: Asked) -> LockStep | PlanReason | None:
+def _lock_step(workload: Workload, asked: Asked) -> LockStep | Remark | None:
     """What waiting for each other costs as many ranks as are planned for or asked for; None where that is no matter."""
     batches = workload.batches
     if asked.simulate_ranks is None and (batches is None or batches.ranks == 1):
         return None
     if batches is None:
-        return workload.refused.get("lock_step", PlanReason(code="batches_not_timed"))
+        return workload.refused.get("lock_step", Remark(code="batches_not_timed"))
     ranks = asked.simulate_ranks or asked.accelerators
     return lock_step(batches, batches.images / workload.rate.value, ranks)
 
 
-def _beside(workload: Workload, in_step: LockStep | PlanReason | None) -> Mapping[PlanPart, PlanReason]:
+def _beside(workload: Workload, in_step: LockStep | Remark | None) -> Mapping[PlanPart, Remark]:
     """What the workload lacks; without the cost of lock-step where that is no matter."""
     if in_step is not None:
         return workload.refused

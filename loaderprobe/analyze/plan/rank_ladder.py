@@ -12,8 +12,7 @@ from loaderprobe.analyze.plan.quantities import known
 from loaderprobe.analyze.plan.supply import Offer, OfferLimit
 from loaderprobe.analyze.rank_bandwidth import PLATEAU, TWO_DOUBLINGS
 from loaderprobe.analyze.verdict.disk import NEAR_CEILING
-from loaderprobe.records.note import Note
-from loaderprobe.records.plan import PlanReason
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Verdict
 from loaderprobe.units import join_words
@@ -28,7 +27,7 @@ class _Rung:
     """True where storage limited them."""
 
 
-def rank_offer(rows: Sequence[ConfigurationRow], known_bytes_per_s: float | None = None) -> Offer | PlanReason | None:
+def rank_offer(rows: Sequence[ConfigurationRow], known_bytes_per_s: float | None = None) -> Offer | Remark | None:
     """Of configurations that differ in their ranks only; `known_bytes_per_s` is what else was measured of the storage.
 
     None for one number of ranks, or where files were not cold; the reason where something else limited the ranks and
@@ -42,7 +41,7 @@ def rank_offer(rows: Sequence[ConfigurationRow], known_bytes_per_s: float | None
         return None
     last = rungs[-1]
     if not last.by_storage and (known_bytes_per_s is None or last.bytes_per_s <= known_bytes_per_s):
-        return PlanReason(code="ranks_not_storage", facts={"ranks": last.ranks, "bytes_per_s": last.bytes_per_s})
+        return Remark(code="ranks_not_storage", facts={"ranks": last.ranks, "bytes_per_s": last.bytes_per_s})
     early = max((each for each in rungs if each.ranks * TWO_DOUBLINGS <= last.ranks), key=_ranks, default=None)
     ended = early is not None and last.bytes_per_s < PLATEAU * early.bytes_per_s and last.by_storage
     tried = join_words([str(each) for each in sorted({each.ranks for each in rungs})])
@@ -59,7 +58,7 @@ def rank_offer(rows: Sequence[ConfigurationRow], known_bytes_per_s: float | None
                 at_least=not ended,
             ),
         ),
-        notes=() if ended else (Note(code="ranks_at_least", facts=facts),),
+        notes=() if ended else (Remark(code="ranks_at_least", facts=facts),),
     )
 
 

@@ -8,8 +8,8 @@ from loaderprobe.analyze.plan.quantities import known
 from loaderprobe.analyze.plan.workload import MeasuredStorage
 from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling, fastest
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.note import Note
-from loaderprobe.records.plan import PlanReason, Quantity, RampStep
+from loaderprobe.records.plan import Quantity, RampStep
+from loaderprobe.records.remark import Remark
 
 HERE = "measured here"
 OTHERS_FROM = 0.05
@@ -18,28 +18,26 @@ RISING = 1.05
 """A last step that gains more than this is no end of the ladder."""
 
 
-def storage_of(
-    measurement: Measurement, file_bytes: float, ceiling: StorageCeiling | None
-) -> MeasuredStorage | PlanReason:
+def storage_of(measurement: Measurement, file_bytes: float, ceiling: StorageCeiling | None) -> MeasuredStorage | Remark:
     """What the measured ceiling says, over files of this mean size; or why it says nothing."""
     if measurement.storage_kind == "memory":
-        return PlanReason(code="files_in_memory")
+        return Remark(code="no_storage_behind_files")
     if ceiling is None or not ceiling.phases:
         if ceiling is None or ceiling.missing is None:
-            return PlanReason(code="ceiling_not_measured")
-        return PlanReason(code="unavailable", facts=ceiling.missing.because)
+            return Remark(code="no_ceiling")
+        return Remark(code="unavailable", facts=ceiling.missing.because)
     return best_of(ceiling.phases, file_bytes)
 
 
-def best_of(ladder: Sequence[BandwidthPhase], file_bytes: float) -> MeasuredStorage | PlanReason:
+def best_of(ladder: Sequence[BandwidthPhase], file_bytes: float) -> MeasuredStorage | Remark:
     """The fastest step of a ladder over files of this mean size, or why it is no storage's rate."""
     best = fastest(ladder)
     if best is None or not best.bw_bytes > 0:
-        return PlanReason(code="ladder_not_measured")
+        return Remark(code="ladder_not_measured")
     if best.cache == "unproved":
-        return PlanReason(code="reads_unproved")
+        return Remark(code="reads_unproved")
     if best.cache != "cold":
-        return PlanReason(code="reads_not_cold", facts={"files": best.cache})
+        return Remark(code="reads_not_cold", facts={"files": best.cache})
     first = min(ladder, key=lambda phase: phase.readers)
     return MeasuredStorage(
         name=HERE,
@@ -100,11 +98,11 @@ def _mean_s(phase: BandwidthPhase) -> float:
     return phase.readers / phase.files_per_s if phase.files_per_s else 0.0
 
 
-def _notes(phase: BandwidthPhase) -> tuple[Note, ...]:
-    found: list[Note] = []
+def _notes(phase: BandwidthPhase) -> tuple[Remark, ...]:
+    found: list[Remark] = []
     others = phase.other_bytes_per_s or 0.0
     if others > OTHERS_FROM * phase.bw_bytes:
-        found.append(Note(code="others_read", facts={"bytes_per_s": others}))
+        found.append(Remark(code="others_read", facts={"bytes_per_s": others}))
     if not phase.settled:
-        found.append(Note(code="rate_unsettled"))
+        found.append(Remark(code="rate_unsettled"))
     return tuple(found)

@@ -10,7 +10,8 @@ import math
 from collections.abc import Sequence
 
 from loaderprobe.analyze.plan.workload import Stalls
-from loaderprobe.records.plan import PlanReason, Stragglers
+from loaderprobe.records.plan import Stragglers
+from loaderprobe.records.remark import Remark
 
 LEAST_STEPS = 30
 
@@ -22,17 +23,17 @@ def expected_most(values: Sequence[float], ranks: int) -> float:
     return math.fsum(value * (below[place + 1] - below[place]) for place, value in enumerate(ordered))
 
 
-def stragglers(stalls: Stalls, ranks: int, utilization: float) -> Stragglers | PlanReason:
+def stragglers(stalls: Stalls, ranks: int, utilization: float) -> Stragglers | Remark:
     """The range of what N ranks wait, or why it cannot be said."""
     late, steps = stalls.late_s, len(stalls.late_s)
     if steps < LEAST_STEPS:
-        return PlanReason(code="too_few_steps", facts={"steps": steps, "least": LEAST_STEPS})
+        return Remark(code="too_few_steps", facts={"steps": steps, "least": LEAST_STEPS})
     if ranks > steps:
-        return PlanReason(code="fewer_steps_than_ranks", facts={"steps": steps, "ranks": ranks})
+        return Remark(code="fewer_steps_than_ranks", facts={"steps": steps, "ranks": ranks})
     mean, most = math.fsum(late) / steps, expected_most(late, ranks)
     alone = mean / (stalls.step_s + mean)
     if alone > 1 - utilization:
-        return PlanReason(code="accelerator_waited", facts={"share": alone})
+        return Remark(code="accelerator_waited", facts={"share": alone})
     return Stragglers(
         ranks=ranks, steps=steps, longest_s=max(late), alone=alone, independent=most / (stalls.step_s + most)
     )

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from loaderprobe.analyze.plan.demand import Demand, in_flight
 from loaderprobe.analyze.plan.quantities import known, scaled
 from loaderprobe.analyze.plan.workload import Workload
-from loaderprobe.records.note import Note
 from loaderprobe.records.plan import Asked, Label, Quantity, Resource, Supply, SupplyLimit
+from loaderprobe.records.remark import Remark
 
 PER_NODE: tuple[Resource, ...] = ("client", "nic")
 
@@ -36,7 +36,7 @@ class Offer:
     """Of one read of one file."""
     read_on: str = ""
     stale: bool = False
-    notes: tuple[Note, ...] = ()
+    notes: tuple[Remark, ...] = ()
 
 
 def measured_offer(workload: Workload) -> Offer | None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from loaderprobe.analyze.lock_step.price import Batches
 from loaderprobe.analyze.plan.quantities import known
-from loaderprobe.records.note import Note
-from loaderprobe.records.plan import PlanPart, PlanReason, Quantity, RampStep
+from loaderprobe.records.plan import PlanPart, Quantity, RampStep
+from loaderprobe.records.remark import Remark
 
 REQUEST_BYTES = 128 * 1024
 """What the kernel's read-ahead asks storage for at a time (read_ahead_kb of most Linux systems)."""
@@ -31,7 +31,7 @@ class MeasuredStorage:
     opens_per_s: Quantity | None = None
     """Of cold names and inodes; None where that was not measured: reads open files whose inodes are in memory."""
     opens_at_least: bool = False
-    notes: tuple[Note, ...] = ()
+    notes: tuple[Remark, ...] = ()
     ramp: tuple[RampStep, ...] = ()
 
 
@@ -72,10 +72,10 @@ class Workload:
     storage: MeasuredStorage | None = None
     same_files: bool = True
     """False when the planned files have another size than those the storage was measured with."""
-    refused: Mapping[PlanPart, PlanReason] = field(default_factory=dict)
-    notes: tuple[Note, ...] = ()
+    refused: Mapping[PlanPart, Remark] = field(default_factory=dict)
+    notes: tuple[Remark, ...] = ()
 
-    def refusing(self, part: PlanPart, why: PlanReason) -> Workload:
+    def refusing(self, part: PlanPart, why: Remark) -> Workload:
         """The same, with a part of the plan refused."""
         return replace(self, refused={**self.refused, part: why})
 

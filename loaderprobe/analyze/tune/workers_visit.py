@@ -20,8 +20,8 @@ from loaderprobe.analyze.verdict.rates import (
 )
 from loaderprobe.analyze.verdict.speedups import judged_activity, run_experiments
 from loaderprobe.analyze.verdict.validity import base_mode
-from loaderprobe.records.forecast import Refusal
 from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.tune_workers import PrefetchSpeedup, Waits, WorkersForecast, WorkersSetting, WorkersVisit
 from loaderprobe.stats import median
 
@@ -99,7 +99,7 @@ def _fed(measurement: Measurement, setting: WorkersSetting) -> int | None:
 def _forecasts(measurement: Measurement, found: Experiments) -> tuple[WorkersForecast, ...]:
     """Of numbers of workers that were not measured here."""
     point = point_of(measurement, found)
-    if isinstance(point, Refusal):
+    if isinstance(point, Remark):
         return ()
     made = worker_forecasts((point,), Storage())
     return tuple(
@@ -112,9 +112,9 @@ def _forecasts(measurement: Measurement, found: Experiments) -> tuple[WorkersFor
 def _prefetch_speedups(measurement: Measurement, found: Experiments) -> tuple[PrefetchSpeedup, ...]:
     """What other prefetch factors are worth, where batches were seen often enough to say how their times vary."""
     point = point_of(measurement, found)
-    fitted = point if isinstance(point, Refusal) else fit((point,), point, Storage())
+    fitted = point if isinstance(point, Remark) else fit((point,), point, Storage())
     before = measurement.config.loader.prefetch_factor
-    if isinstance(point, Refusal) or isinstance(fitted, Refusal) or not before:
+    if isinstance(point, Remark) or isinstance(fitted, Remark) or not before:
         return ()
     records = measurement.worker_batches
     wall_s = {number: wall / 1e9 for number, wall in zip(records.batch, records.wall_ns, strict=True)}

@@ -13,7 +13,7 @@ from loaderprobe.analyze.verdict.rates import WorkerCost, parent_overhead_s, rat
 from loaderprobe.analyze.verdict.validity import as_found, base_mode, met_warm, why_not_as_asked
 from loaderprobe.analyze.verdict.waiting import RESOURCES
 from loaderprobe.records.measurement import LEAST_BYTES, Measurement, Mode
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import How
 from loaderprobe.stats import median
 
@@ -42,7 +42,7 @@ class Without:
 
     rates: dict[int, float] = field(default_factory=dict)
     how: How = "measured"
-    missing: Unavailable | None = None
+    missing: Remark | None = None
     overhead_s: float | None = None
     """Seconds a batch that the training thread then works on receiving it; None leaves it as it is."""
     at_most: dict[int, float] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class Parts:
             measured = Without(missing=reason) if reason else self._estimated("storage")
         return measured if measured.missing is None else replace(measured, at_most=self._without_waiting("storage"))
 
-    def _why_not_storage(self) -> Unavailable | None:
+    def _why_not_storage(self) -> Remark | None:
         """Where files are as found and workers were not sampled, only bytes show that they wait for storage."""
         if self._looked_at:
             return None
@@ -116,7 +116,7 @@ class Parts:
         read = sum(cost.read_bytes for cost in costs) / (sum(cost.images for cost in costs) or 1)
         if waited < NEGLIGIBLE_WAIT or read >= LEAST_BYTES:
             return None
-        return Unavailable(code="wait_unexplained", facts={"share": waited})
+        return Remark(code="wait_unexplained", facts={"share": waited})
 
     def _without_waiting(self, resource: str) -> dict[int, float]:
         """The most that the loader could deliver if it never waited for this."""
@@ -150,7 +150,7 @@ class Parts:
         if not rates:
             return None
         beside = {number: rate for number, rate in rates.items() if number in self.loader}
-        reason = None if beside else Unavailable(code="not_beside")
+        reason = None if beside else Remark(code="not_beside")
         return Without(rates=beside, missing=why_not_as_asked(self.measurement, mode) or reason)
 
     def _estimated(self, resource: str) -> Without:
@@ -160,7 +160,7 @@ class Parts:
             for number, cost in self.costs.items()
             if cost is not None
         }
-        return Without(rates=rates, how="estimated") if rates else Without(missing=Unavailable(code="no_worker_times"))
+        return Without(rates=rates, how="estimated") if rates else Without(missing=Remark(code="no_worker_times"))
 
 
 def _keeps_samples(measured: Without) -> bool:

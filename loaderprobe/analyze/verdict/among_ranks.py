@@ -18,7 +18,7 @@ from loaderprobe.analyze.verdict.prediction import Loop
 from loaderprobe.analyze.verdict.rates import NS, interval, rates_by_round
 from loaderprobe.analyze.verdict.validity import base_mode, why_not_on_a_rank
 from loaderprobe.records.measurement import Measurement, Mode, RankSeen, Segment
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Speedup
 from loaderprobe.stats import mean, median
 
@@ -34,7 +34,7 @@ class AmongRanks:
 
     ratios: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     """By name, the speed-up of each round."""
-    missing: Mapping[str, Unavailable] = field(default_factory=dict)
+    missing: Mapping[str, Remark] = field(default_factory=dict)
     """By name, why it is not known."""
     compute: Mapping[int, float] = field(default_factory=dict)
     """Speed-up of each round if compute were free, while gradients are exchanged; empty where that is not known."""
@@ -63,7 +63,7 @@ class AmongRanks:
 def among_ranks(measurement: Measurement, loader: Mapping[int, float], loops: Mapping[int, Loop]) -> AmongRanks:
     """From the loader in step, by round, and the loops that training on it would be; nothing of one rank."""
     if measurement.ranks < 2:
-        return AmongRanks(missing=dict.fromkeys(AMONG, Unavailable(code="one_rank")))
+        return AmongRanks(missing=dict.fromkeys(AMONG, Remark(code="one_rank")))
     made = _Rounds(measurement=measurement, loader=loader, loops=loops)
     pair = _pair(measurement)
     alone = rates_alone(measurement)
@@ -74,7 +74,7 @@ def among_ranks(measurement: Measurement, loader: Mapping[int, float], loops: Ma
             measurement, [s for s in measurement.segments if s.without is not None], found["imbalance"]
         ),
         "straggler": _why_not(measurement, alone_segments(measurement), found["straggler"]),
-        "gradients": None if found["gradients"] else Unavailable(code="exchange_not_measured"),
+        "gradients": None if found["gradients"] else Remark(code="exchange_not_measured"),
     }
     return AmongRanks(
         ratios={name: each for name, each in found.items() if each and missing[name] is None},
@@ -144,10 +144,10 @@ def _pair(measurement: Measurement) -> tuple[int, int] | None:
     return (taken[0], taken[-1]) if len(taken) > 1 and alone else None
 
 
-def _why_not(measurement: Measurement, segments: Sequence[Segment], ratios: Mapping[int, float]) -> Unavailable | None:
+def _why_not(measurement: Measurement, segments: Sequence[Segment], ratios: Mapping[int, float]) -> Remark | None:
     """Segments that were not run, or whose files were not in the state that was asked for."""
     if not ratios:
-        return Unavailable(code="ranks_not_apart")
+        return Remark(code="ranks_not_apart")
     return why_not_on_a_rank(measurement, segments, cold=measurement.config.cache == "cold")
 
 

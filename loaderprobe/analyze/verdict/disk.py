@@ -9,12 +9,12 @@ from loaderprobe.analyze.verdict.evidence import evidence_of
 from loaderprobe.analyze.verdict.rates import cold_fraction, worker_cost
 from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling
 from loaderprobe.records.measurement import COLD_AT_LEAST, Measurement, Segment
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Evidence
 
 # A disk that moves this share of what it can is the limit of those who read from it.
 NEAR_CEILING = 0.85
-_UNCOUNTED = Unavailable(code="reads_not_counted")
+_UNCOUNTED = Remark(code="reads_not_counted")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class DiskUse:
     ceiling_bytes_per_s: float | None
     """What the device moves for as many readers as there are workers."""
     readers: int
-    unavailable: dict[str, Unavailable] = field(default_factory=dict)
+    unavailable: dict[str, Remark] = field(default_factory=dict)
 
     @property
     def ceiling_fraction(self) -> float | None:
@@ -75,14 +75,14 @@ def disk_use(
     all_moved = sum(each or 0 for each in moved) if None not in moved else None
     cold = cold_fraction(measurement, segments)
     phase, reason = ceiling_phase(measurement, ceiling, readers)
-    unavailable: dict[str, Unavailable] = {}
+    unavailable: dict[str, Remark] = {}
     if own is None:
         for name in ("disk_read_bytes_per_s", "cold_fraction", "read_amplification"):
             unavailable[name] = _UNCOUNTED
     elif cold is None or cold < COLD_AT_LEAST:
-        unavailable["read_amplification"] = Unavailable(code="files_came_from_memory")
+        unavailable["read_amplification"] = Remark(code="files_came_from_memory")
     if own is None or all_moved is None:
-        unavailable["other_read_bytes_per_s"] = _UNCOUNTED if own is None else Unavailable(code="devices_not_visible")
+        unavailable["other_read_bytes_per_s"] = _UNCOUNTED if own is None else Remark(code="devices_not_visible")
     if own is None or phase is None:
         unavailable["disk_ceiling_fraction"] = reason or _UNCOUNTED
     return DiskUse(
@@ -98,19 +98,19 @@ def disk_use(
 
 def ceiling_phase(
     measurement: Measurement, ceiling: StorageCeiling | None, readers: int
-) -> tuple[BandwidthPhase | None, Unavailable | None]:
+) -> tuple[BandwidthPhase | None, Remark | None]:
     """A ceiling counts only when its own reads were cold; else the reason why there is none."""
     if measurement.config.cache == "warm":
-        return None, Unavailable(code="warm_as_asked")
+        return None, Remark(code="warm_as_asked")
     if measurement.config.nodes > 1:
-        return None, Unavailable(code="ceiling_of_one_node")
+        return None, Remark(code="ceiling_of_one_node")
     if ceiling is None:
-        return None, Unavailable(code="ceiling_not_measured")
+        return None, Remark(code="ceiling_not_measured")
     phase = ceiling.at(readers)
     if phase is None:
-        return None, ceiling.missing or Unavailable(code="ceiling_not_measured")
+        return None, ceiling.missing or Remark(code="ceiling_not_measured")
     if phase.cache != "cold":
-        return None, Unavailable(code="ceiling_not_cold", facts={"files": phase.cache})
+        return None, Remark(code="ceiling_not_cold", facts={"files": phase.cache})
     if phase.at_least:
-        return None, Unavailable(code="cores_below_ceiling", facts={"bytes_per_s": phase.bw_bytes})
+        return None, Remark(code="cores_below_ceiling", facts={"bytes_per_s": phase.bw_bytes})
     return phase, None

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from loaderprobe.analyze.verdict.rates import segment_seconds
 from loaderprobe.records.measurement import Measurement, Others, Segment
-from loaderprobe.records.note import Note
+from loaderprobe.records.remark import Remark
 from loaderprobe.stats import mean
 
 CPU_FROM = 0.10
@@ -117,7 +117,7 @@ def like(first: Segment, second: Segment) -> bool:
     return abs(one + steal_share(first) - other - steal_share(second)) < ALIKE_WITHIN
 
 
-def disturbance_notes(measurements: Iterable[Measurement]) -> tuple[Note, ...]:
+def disturbance_notes(measurements: Iterable[Measurement]) -> tuple[Remark, ...]:
     """What others did while all of these were measured: means over the segments that it disturbed, of how many."""
     seen = [(measurement, each) for measurement in measurements for each in measurement.segments]
     took, lost, shared = (
@@ -128,13 +128,13 @@ def disturbance_notes(measurements: Iterable[Measurement]) -> tuple[Note, ...]:
     cores = max((_available(m, each.others) for m, each in [*took, *lost] if each.others), default=0.0)
     if took:
         share = mean([pressing_share(measurement, each) or 0.0 for measurement, each in took])
-        notes.append(Note(code="others_took", facts=_facts(took, seen) | {"share": share, "cores": cores}))
+        notes.append(Remark(code="others_took", facts=_facts(took, seen) | {"share": share, "cores": cores}))
     if lost:
         share = mean([steal_share(each) for _, each in lost])
-        notes.append(Note(code="host_took", facts=_facts(lost, seen) | {"share": share, "cores": cores}))
+        notes.append(Remark(code="host_took", facts=_facts(lost, seen) | {"share": share, "cores": cores}))
     if shared:
         rate = mean([other_reads(measurement, each) or 0.0 for measurement, each in shared])
-        notes.append(Note(code="others_read_too", facts=_facts(shared, seen) | {"bytes_per_s": rate}))
+        notes.append(Remark(code="others_read_too", facts=_facts(shared, seen) | {"bytes_per_s": rate}))
     return tuple(notes)
 
 

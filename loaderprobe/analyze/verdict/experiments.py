@@ -8,7 +8,7 @@ from loaderprobe.analyze.verdict.among_ranks import AmongRanks
 from loaderprobe.analyze.verdict.rates import WorkerCost
 from loaderprobe.analyze.verdict.waiting import Waiting
 from loaderprobe.records.measurement import Mode
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Evidence, How, Interval, Speedup
 
 
@@ -42,7 +42,7 @@ class Experiments:
     """As `predicted`, were the loader's rate inversely proportional to the bytes of an image."""
     spread_of_steps: dict[int, float] = field(default_factory=dict)
     """By round, half the 95 % interval of training over the loader alone, as the steps of both vary."""
-    missing: dict[str, Unavailable] = field(default_factory=dict)
+    missing: dict[str, Remark] = field(default_factory=dict)
     """Resource to the reason why its speed-up is not known."""
     at_most: frozenset[str] = frozenset()
     """Resources whose estimated speed-up is only the most that can be had: storage at its limit would leave less."""
@@ -68,7 +68,7 @@ class Experiments:
     """What workers were seen waiting for."""
     ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Resource to the least and the most that its speed-up can be, where it comes from samples of workers."""
-    met_warm: Unavailable | None = None
+    met_warm: Remark | None = None
     """Why files that were to be cold were warm: then nothing is known of cold ones."""
     above_ceiling: tuple[float, float] | None = None
     """Bytes/s of samples said to be cold, and the ceiling of the storage that they exceed; None where they do not."""

@@ -15,7 +15,7 @@ from loaderprobe.analyze.verdict.rule import OPEN_LEAD, WORTH
 from loaderprobe.analyze.verdict.speedups import judged_activity
 from loaderprobe.analyze.verdict.validity import base_mode
 from loaderprobe.records.measurement import Activity, Measurement, Mode, Segment
-from loaderprobe.records.note import Note
+from loaderprobe.records.remark import Remark
 from loaderprobe.stats import median
 
 Part = tuple[Mode, Activity]
@@ -106,7 +106,7 @@ def compared(measurement: Measurement) -> Compared | None:
     )
 
 
-def notes(measurement: Measurement) -> tuple[Note, ...]:
+def notes(measurement: Measurement) -> tuple[Remark, ...]:
     """That torch's threads keep cores busy for nothing, with the figures of both; empty where that was not shown."""
     found = compared(measurement)
     if found is None or not found.saves:
@@ -116,9 +116,9 @@ def notes(measurement: Measurement) -> tuple[Note, ...]:
         "one_thread_per_s": found.loader[1], "unit": "images/s" if measurement.images else "samples/s",
     }  # fmt: skip
     if found.training is None:
-        return (Note(code="threads_spin", facts=facts),)
+        return (Remark(code="threads_spin", facts=facts),)
     facts |= {"training_per_s": found.training[0], "one_thread_training_per_s": found.training[1]}
-    return (Note(code="threads_spin_in_training", facts=facts),)
+    return (Remark(code="threads_spin_in_training", facts=facts),)
 
 
 def _ratios(measurement: Measurement, activity: Activity) -> dict[int, float]:

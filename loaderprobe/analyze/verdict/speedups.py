@@ -38,7 +38,7 @@ from loaderprobe.analyze.verdict.waiting import Waiting
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.measurement import Activity, Measurement, Mode, Segment
 from loaderprobe.records.measurement import judged_activity as judged_activity
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import How, Speedup
 from loaderprobe.stats import median
 
@@ -248,7 +248,7 @@ def _range(parts: Parts, name: str, most: float) -> tuple[float, float] | None:
     return None if found is None else (min(most, found[0]), min(most, found[1]))
 
 
-def _met_warm(measurement: Measurement, seen: _Seen, taken: Mapping[str, Without]) -> Unavailable | None:
+def _met_warm(measurement: Measurement, seen: _Seen, taken: Mapping[str, Without]) -> Remark | None:
     """Why files that were to be cold were warm, in part at least.
 
     None where warm files were asked for, or where a part was cold and the rest would hold up nothing.

@@ -21,7 +21,7 @@ from loaderprobe.records.measurement import (
     Segment,
 )
 from loaderprobe.records.measurement import base_mode as base_mode
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Evidence, FilesWere
 from loaderprobe.stats import mean
 
@@ -47,7 +47,7 @@ def as_found(measurement: Measurement) -> bool:
     return measurement.config.cache == "as-found" or measurement.access == "none"
 
 
-def why_not_as_asked(measurement: Measurement, mode: Mode) -> Unavailable | None:
+def why_not_as_asked(measurement: Measurement, mode: Mode) -> Remark | None:
     """Why the segments of a mode were not in the state of the base (or, in `warm`, not warm); None when they were."""
     if as_found(measurement):
         return _why_not_met_cold(measurement, mode)
@@ -57,23 +57,23 @@ def why_not_as_asked(measurement: Measurement, mode: Mode) -> Unavailable | None
     cold = mode != "warm" and measurement.config.cache == "cold"
     word = "cold" if cold else "warm"
     if not segments:
-        return Unavailable(code="no_segment", facts={"files": word})
+        return Remark(code="no_segment", facts={"files": word})
     if measurement.storage_kind == "memory":
-        return Unavailable(code="files_in_memory") if mode == "baseline" else None
+        return Remark(code="files_in_memory") if mode == "baseline" else None
     share = cold_fraction(measurement, segments)
     if share is not None:
         if _is_as_asked(share, cold=cold):
             return why_not_on_a_rank(measurement, segments, cold=cold)
-        return Unavailable(code="bytes_from_storage", facts={"share": share, "files": word})
+        return Remark(code="bytes_from_storage", facts={"share": share, "files": word})
     resident = _resident(segments)
     if resident is None:
         return _why_not_by_waiting(measurement, mode)
     if resident < 1 - COLD_AT_LEAST if cold else resident > 1 - WARM_AT_MOST:
         return None
-    return Unavailable(code="pages_resident", facts={"share": resident, "files": word})
+    return Remark(code="pages_resident", facts={"share": resident, "files": word})
 
 
-def _why_not_met_cold(measurement: Measurement, mode: Mode) -> Unavailable | None:
+def _why_not_met_cold(measurement: Measurement, mode: Mode) -> Remark | None:
     """Files that were to be cold, and could not be evicted, were met as they were: cold only where bytes show it."""
     if measurement.access != "none" or mode == "warm":
         return None
@@ -81,11 +81,11 @@ def _why_not_met_cold(measurement: Measurement, mode: Mode) -> Unavailable | Non
     return None if share is None or share >= COLD_AT_LEAST else _from_storage(share)
 
 
-def _from_storage(share: float) -> Unavailable:
-    return Unavailable(code="bytes_from_storage", facts={"share": share, "files": "cold"})
+def _from_storage(share: float) -> Remark:
+    return Remark(code="bytes_from_storage", facts={"share": share, "files": "cold"})
 
 
-def why_not_on_a_rank(measurement: Measurement, segments: Sequence[Segment], *, cold: bool) -> Unavailable | None:
+def why_not_on_a_rank(measurement: Measurement, segments: Sequence[Segment], *, cold: bool) -> Remark | None:
     """Of several ranks, the one whose files were least so; None where that of all are good, or where it is not known.
 
     One rank whose files were warm is hidden in the bytes of all, and hides what storage costs the others.
@@ -98,7 +98,7 @@ def why_not_on_a_rank(measurement: Measurement, segments: Sequence[Segment], *, 
         return None
     share, worst = min(bad, key=lambda found: found[0] if cold else -found[0])
     facts: dict[str, float | str] = {"share": share, "files": "cold" if cold else "warm"}
-    return Unavailable(code="bytes_on_a_rank", facts={**facts, "rank": str(worst.rank), "host": worst.host})
+    return Remark(code="bytes_on_a_rank", facts={**facts, "rank": str(worst.rank), "host": worst.host})
 
 
 def _is_as_asked(share: float, *, cold: bool) -> bool:
@@ -119,7 +119,7 @@ def _share_read(measurement: Measurement, rank: RankSeen, places: Sequence[int])
     return read / delivered if delivered and measurement.storage_counts_reads else None
 
 
-def met_warm(measurement: Measurement) -> Unavailable | None:
+def met_warm(measurement: Measurement) -> Remark | None:
     """Why files that were to be cold cannot have been: they are not all known, and were in memory; None otherwise."""
     lap = measurement.first_lap
     if measurement.access == "files" or base_mode(measurement) == "warm" or lap is None:
@@ -139,27 +139,27 @@ def met_warm(measurement: Measurement) -> Unavailable | None:
     ):
         return None  # read calls return what comes over sockets and pipes, too
     if lap.read_bytes >= LEAST_BYTES * lap.images:
-        return Unavailable(code="warm_after_first_pass")
-    return Unavailable(code="always_warm")
+        return Remark(code="warm_after_first_pass")
+    return Remark(code="always_warm")
 
 
-def _why_not_repeated(measurement: Measurement, mode: Mode) -> Unavailable | None:
+def _why_not_repeated(measurement: Measurement, mode: Mode) -> Remark | None:
     """For files whose parts are not known: the same bytes each time when cold, none and as much work when warm."""
     segments = _of(measurement, mode)
     cold = mode != "warm" and base_mode(measurement) == "baseline"
     if not segments:
-        return Unavailable(code="no_segment", facts={"files": "cold" if cold else "warm"})
+        return Remark(code="no_segment", facts={"files": "cold" if cold else "warm"})
     if not cold:
         read, cpu_s = _per_image(measurement, segments)
         read_cold, cpu_cold_s = _per_image(measurement, _of(measurement, "baseline"))
         if cpu_cold_s and cpu_s < WORK_AGAIN * cpu_cold_s:
-            return Unavailable(code="samples_kept")
+            return Remark(code="kept_samples_show_nothing")
         if not measurement.storage_counts_reads:
             return _why_not_by_waiting(measurement, mode)
         if read < max(LEAST_BYTES, WARM_AT_MOST * read_cold):
             return None
         share = read / max(read_cold, read)
-        return Unavailable(code="bytes_from_storage", facts={"share": share, "files": "warm"})
+        return Remark(code="bytes_from_storage", facts={"share": share, "files": "warm"})
     if not measurement.storage_counts_reads:
         return _why_not_by_waiting(measurement, mode) if "warm" in measurement.modes else None
     known = cold_fraction(measurement, segments)
@@ -175,7 +175,7 @@ def _why_not_repeated(measurement: Measurement, mode: Mode) -> Unavailable | Non
     read = _read_from_eviction(measurement, segments, lap.images)
     if not first or read >= READ_AGAIN * first:
         return None
-    return Unavailable(code="read_less_again", facts={"share": read / first})
+    return Remark(code="read_less_again", facts={"share": read / first})
 
 
 def _read_from_eviction(measurement: Measurement, segments: Sequence[Segment], images: int) -> float:
@@ -259,23 +259,23 @@ def waiting_evidence(measurement: Measurement) -> tuple[Evidence, ...]:
     return evidence_of([("cold_over_warm_wait", ratio, CLEARLY_LONGER)])
 
 
-def _why_not_by_waiting(measurement: Measurement, mode: Mode) -> Unavailable | None:
+def _why_not_by_waiting(measurement: Measurement, mode: Mode) -> Remark | None:
     if base_mode(measurement) == "warm":
         share = _share_waited(measurement, mode)
         if share is None:
-            return Unavailable(code="no_worker_times")
+            return Remark(code="no_worker_times")
         if share < WARM_WAIT_SHARE:
             return None
-        return Unavailable(code="warm_files_waited_for", facts={"share": share})
+        return Remark(code="warm_files_waited_for", facts={"share": share})
     if not _of(measurement, "warm"):
-        return Unavailable(code="no_warm_segment")
+        return Remark(code="no_warm_segment")
     # The warm segments are warm when the cold ones beside them waited for so much longer.
     cold_s, warm_s = _wait_s(measurement, "baseline" if mode == "warm" else mode), _wait_s(measurement, "warm")
     if warm_s is None or cold_s is None:
-        return Unavailable(code="no_worker_times")
+        return Remark(code="no_worker_times")
     if cold_s >= CLEARLY_LONGER * warm_s and cold_s - warm_s >= LEAST_WAIT_S:
         return None
-    return Unavailable(code="waits_alike", facts={"cold_s": cold_s, "warm_s": warm_s})
+    return Remark(code="waits_alike", facts={"cold_s": cold_s, "warm_s": warm_s})
 
 
 def _of(measurement: Measurement, mode: Mode) -> list[Segment]:

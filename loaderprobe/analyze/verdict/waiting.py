@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from loaderprobe.records.measurement import WAIT_KINDS, Measurement, Segment, WaitKind
+from loaderprobe.records.measurement import Measurement, Segment
+from loaderprobe.records.waits import WAIT_KINDS, WaitKind
 
 # Fewer samples say nothing about shares.
 LEAST_SAMPLES = 12

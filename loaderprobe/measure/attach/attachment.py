@@ -22,12 +22,12 @@ from loaderprobe.measure.own.loader import Asked, measure_with_step
 from loaderprobe.measure.session import OnStage
 from loaderprobe.protocols import Judging
 from loaderprobe.records.diagnosis import Attached, AttachRequest, OwnMeasured, WhyNot
-from loaderprobe.records.note import Note
+from loaderprobe.records.remark import Remark
 from loaderprobe.system.written_files import WrittenFiles
 
 # What prevents a measurement in place of a script's loop, how long it takes, and the turns of the loop.
 
-BEGUN_EACH_BATCH = Note(code="begun_each_batch")
+BEGUN_EACH_BATCH = Remark(code="begun_each_batch")
 LEAST_BUDGET_S = 60.0
 BUDGET_STEPS = 60
 """The usual budget is that of so many steps: twenty to warm up, and three rounds of training and of compute alone."""
@@ -102,7 +102,7 @@ def step_s(seen: Seen) -> float:
     return (time.perf_counter_ns() - seen.began_ns) / max(seen.batches, 1) / 1e9
 
 
-Judge = Callable[[OwnMeasured, Callable[[], tuple[Note, ...]]], Any]
+Judge = Callable[[OwnMeasured, Callable[[], tuple[Remark, ...]]], Any]
 """Makes a result of what was measured; once that is judged, it asks for the notes that the result has first."""
 
 
@@ -167,7 +167,7 @@ class Attachment:
         request: AttachRequest,
         say: Callable[[str], None],
         judge: Judge,
-        found: Callable[[Any, tuple[Note, ...]], None],
+        found: Callable[[Any, tuple[Remark, ...]], None],
         judging: Judging,
         launched: int = 1,
         clock: Callable[[], int] = time.perf_counter_ns,
@@ -547,7 +547,7 @@ class Attachment:
         found, paused_s = self._turns.result if self._turns and self._turns.over else None, self._pauses.total_s
         try:
             if found is not None:
-                self._found(found, (Note(code="script_paused", facts={"paused_s": paused_s}),) if paused_s else ())
+                self._found(found, (Remark(code="script_paused", facts={"paused_s": paused_s}),) if paused_s else ())
             else:
                 self._why = "ended_early" if self._leads else "follows"
         except LoaderprobeError as error:

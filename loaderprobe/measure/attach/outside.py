@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from loaderprobe.records.diagnosis import SeenOutside
-from loaderprobe.records.measurement import WAIT_KINDS, WaitSamples
+from loaderprobe.records.waits import WAIT_KINDS, WaitSamples
 from loaderprobe.samplers.stacks import CallTimes, Place, Stack, StackLooks, called, of_the_script, shared, stack_of
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.stats import half_width, mean, median

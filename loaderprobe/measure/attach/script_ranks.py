@@ -18,8 +18,8 @@ from loaderprobe.measure.session import OnStage, Parts
 from loaderprobe.protocols import Crew, Judging
 from loaderprobe.records.diagnosis import AttachRequest, OwnMeasured
 from loaderprobe.records.measurement import Measurement, base_mode, segment_seconds, segments_of
-from loaderprobe.records.note import Note
 from loaderprobe.records.ranks import Apart, ApartCode, RankMeasurement, RankOffer
+from loaderprobe.records.remark import Remark
 from loaderprobe.store.codec import encode, write_atomically
 from loaderprobe.store.results import make_directory
 from loaderprobe.system.others import OthersMeter
@@ -128,7 +128,7 @@ class Ranks:
         found = measure_with_step(seen.known.to_measure(), step, asked, on_stage)
         return found if self.leads else None
 
-    def kept(self, measured: Measurement, run: str) -> tuple[Note, ...]:
+    def kept(self, measured: Measurement, run: str) -> tuple[Remark, ...]:
         """Write what each rank measured into the directory of a run; the notes on what all measured."""
         assert self._gathering is not None
         keep_ranks(self._gathering.seen, Path(run))
@@ -167,16 +167,16 @@ class Ranks:
         found = gathering.together()
         return replace(found, notes=(*found.notes, *(each for each in measured.notes if each not in found.notes)))
 
-    def _notes(self, measured: Measurement, seen: Sequence[RankMeasurement]) -> tuple[Note, ...]:
+    def _notes(self, measured: Measurement, seen: Sequence[RankMeasurement]) -> tuple[Remark, ...]:
         """What the rates are; and the time of meeting after each step, where that is worth a word."""
         trained = segments_of(measured, base_mode(measured), "training")
         step_s = sum(map(segment_seconds, trained)) / sum(each.steps for each in trained)
         hosts = len({each.host for each in seen})
-        together = Note(code="ranks_together", facts={"ranks": self.size, "hosts": hosts})
+        together = Remark(code="ranks_together", facts={"ranks": self.size, "hosts": hosts})
         if self._meeting_s <= WORTH_A_WORD * step_s:
             return (together,)
         share = self._meeting_s / step_s
-        return together, Note(code="ranks_meet", facts={"meeting_s": self._meeting_s, "share": share})
+        return together, Remark(code="ranks_meet", facts={"meeting_s": self._meeting_s, "share": share})
 
     @staticmethod
     def _tell(call: Callable[[], None]) -> None:

@@ -21,7 +21,7 @@ from loaderprobe.measure.further import CUT_SHORT, Part
 from loaderprobe.measure.segments import Pace
 from loaderprobe.measure.session import Session
 from loaderprobe.records.measurement import Mode, Segment
-from loaderprobe.records.note import Note
+from loaderprobe.records.remark import Remark
 
 
 class Interrupted(BaseException):
@@ -125,7 +125,7 @@ MOST_TRIES = 12
 LEAST_STEPS = 6
 MOST_RESIDENT = 200
 """Steps of compute alone in a segment: more only wear out schedulers that count steps."""
-AGAIN = Note(code="measured_again")
+AGAIN = Remark(code="measured_again")
 
 
 class _SpentError(Exception):

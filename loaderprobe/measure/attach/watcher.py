@@ -19,7 +19,7 @@ from loaderprobe.records.diagnosis import Attached, AttachRequest, WatchedInterv
 from loaderprobe.records.environment import Origin
 from loaderprobe.records.files import content_hash
 from loaderprobe.records.measurement import ComputeInfo, Measurement, Segment, WorkerBatches
-from loaderprobe.records.note import Note
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Bound
 from loaderprobe.stats import mean, median
 from loaderprobe.system.limits import cores_available
@@ -78,7 +78,7 @@ def observed(
     )
     recorder.begin(steps[0].begin_ns)
     recorder.got_first_batch(steps[0].ready_ns)
-    recorder.notes.append(Note(code="only_watched"))
+    recorder.notes.append(Remark(code="only_watched"))
     for number in range(ROUNDS):
         first = number * size
         recorder.segments.append(_segment(whole[first : first + size], number, first, batch_size))

@@ -26,8 +26,8 @@ from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunC
 from loaderprobe.records.diagnosis import Drawn, OwnLoader, OwnMeasured
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
-from loaderprobe.records.note import Note
 from loaderprobe.records.ranks import Place
+from loaderprobe.records.remark import Remark
 
 if TYPE_CHECKING:
     from loaderprobe.loaders.unwrap import Unwrapped
@@ -221,7 +221,7 @@ class OwnRank:
         self._judging = judging
         self._order, self._place, self._given, self._on_stage = order, place, given, on_stage
         self._child: RankChild | None = None
-        self._said: tuple[Note, ...] = ()
+        self._said: tuple[Remark, ...] = ()
 
     def asked(self) -> Asked:
         """How each rank is measured. What one node's storage delivers is measured after all, by rank 0."""
@@ -262,7 +262,7 @@ class OwnRank:
         return replace(found, notes=(*self._said, *found.notes)) if self._place.rank == 0 else found
 
 
-def agreed(crew: Crew, own: Drawn, judging: Judging) -> tuple[Note, ...]:
+def agreed(crew: Crew, own: Drawn, judging: Judging) -> tuple[Remark, ...]:
     """What rank 0 says of what all ranks take. Raises BadValue on all of them where their loaders differ."""
     ranks = [msgspec.json.decode(each, type=Drawn) for each in crew.gathered(msgspec.json.encode(own))]
     found = judging.differing(ranks) if ranks else None

@@ -43,7 +43,7 @@ from loaderprobe.records.measurement import (
     WorkerBatches,
     judged_activity,
 )
-from loaderprobe.records.note import Note
+from loaderprobe.records.remark import Remark
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.stats import median
 from loaderprobe.system.device import locate
@@ -333,10 +333,16 @@ OVERRUN_S = 10.0
 PATIENCE_S = 60.0
 # Folders above this depth may hold anything: no advice to read them whole.
 LEAST_DEPTH = 3
-ENDED = Note(code="script_ended")
-BROKEN_OFF = Note(code="broken_off")
+ENDED = Remark(code="script_ended")
+BROKEN_OFF = Remark(code="broken_off")
 HIDDEN = StorageLocation(
-    path="", filesystem="unknown", kind="unknown", mount="", source="", devices=(), notes=(Note(code="files_unknown"),)
+    path="",
+    filesystem="unknown",
+    kind="unknown",
+    mount="",
+    source="",
+    devices=(),
+    notes=(Remark(code="files_unknown"),),
 )
 
 
@@ -537,7 +543,7 @@ def _measure(given: Any, compute: MakeCompute, asked: Asked, on_stage: OnStage, 
 
 def _with_budget(
     measured: Measurement, ceiling: StorageCeiling | None, session: Session, asked: Asked
-) -> tuple[Note, ...]:
+) -> tuple[Remark, ...]:
     """The notes; where the budget ended the session while the verdict is open, with the budget that it would take."""
     if session.more_s is None or not session.budget_s or asked.budget_s is None:
         return measured.notes
@@ -602,7 +608,7 @@ def _session(config: RunConfig, parts: Parts, asked: Asked, on_stage: OnStage, l
     )
 
 
-def _run(session: Session, own: Any, loader: Any) -> tuple[Note, ...]:
+def _run(session: Session, own: Any, loader: Any) -> tuple[Remark, ...]:
     """Measure; a note says when a round was broken off. Raises OutOfTimeError when that was the first."""
     try:
         session.run()

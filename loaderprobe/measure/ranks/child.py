@@ -19,8 +19,8 @@ from loaderprobe.measure.runner import Order
 from loaderprobe.measure.session import OnStage, Parts
 from loaderprobe.protocols import Clock, Crew, Judging, NextRound, Peers, Round
 from loaderprobe.records.measurement import Measurement, base_mode, segment_seconds, segments_of
-from loaderprobe.records.note import Note, each_once
 from loaderprobe.records.ranks import Place, RankMeasurement
+from loaderprobe.records.remark import Remark, each_once
 from loaderprobe.stats import median
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.system.limits import cores_available
@@ -164,13 +164,13 @@ class RankChild:
         found = self._gathering.together()
         return replace(found, notes=each_once((*found.notes, *self._notes(found))))
 
-    def _notes(self, found: Measurement) -> Iterator[Note]:
+    def _notes(self, found: Measurement) -> Iterator[Remark]:
         """The time of meeting after each batch, where that is worth a word."""
         loaded = segments_of(found, base_mode(found), "loader_only")
         step_s = sum(map(segment_seconds, loaded)) / max(1, sum(each.steps for each in loaded))
         if self._meeting_s > WORTH_A_WORD * step_s > 0:
             share = self._meeting_s / step_s
-            yield Note(code="ranks_meet_loading", facts={"meeting_s": self._meeting_s, "share": share})
+            yield Remark(code="ranks_meet_loading", facts={"meeting_s": self._meeting_s, "share": share})
 
     @contextmanager
     def named(self) -> Iterator[None]:

@@ -17,11 +17,11 @@ from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.analyze.report import build_report
 from loaderprobe.analyze.verdict.rule import WORTH
 from loaderprobe.analyze.verdict.speedups import run_experiments
-from loaderprobe.records.forecast import Refusal
 from loaderprobe.records.measurement import Alternative, Measurement
+from loaderprobe.records.remark import Remark
 from loaderprobe.render.action_words import action_words
 from loaderprobe.render.forecast_words import advice_words, knee_words
-from loaderprobe.render.refusal_words import refusal_words
+from loaderprobe.render.remarks import remark_words
 from loaderprobe.testing import example_environment
 from tests.analyze.measured import FILES, measured
 from tests.analyze.rank_runs import rank_run
@@ -40,7 +40,7 @@ def test_a_measurement_becomes_a_point() -> None:
     """Rates, service times and measured modes are those that were scripted."""
     measurement = measured(SLOW_DISK, 1)
     point = point_of(measurement, run_experiments(measurement))
-    assert not isinstance(point, Refusal)
+    assert not isinstance(point, Remark)
     assert (point.workers, point.compute, point.from_storage, point.unproved) == (1, 1e5, True, None)
     assert point.loader == pytest.approx(200)
     assert point.cpu_s == pytest.approx(0.004)
@@ -56,7 +56,7 @@ def test_what_other_threads_of_a_worker_compute_is_the_cost_of_sending() -> None
     records = replace(records, process_cpu_ns=tuple(each * 5 // 4 for each in records.cpu_ns))
     measurement = replace(measurement, worker_batches=records)
     point = point_of(measurement, run_experiments(measurement))
-    assert not isinstance(point, Refusal)
+    assert not isinstance(point, Remark)
     assert point.sending_s == pytest.approx(0.001)
 
 
@@ -68,7 +68,7 @@ def test_parts_that_do_not_make_the_whole_carry_no_advice() -> None:
     (forecast,) = recommend(measurement, found, Surroundings()).forecasts
     assert forecast.refused
     words = "training ran at 50% of its prediction, outside the noise band"
-    assert refusal_words(forecast.refused) == words
+    assert remark_words(forecast.refused) == words
     assert advise(measurement, found) == ()
 
 

@@ -27,8 +27,9 @@ from loaderprobe.analyze.forecast.fit import DRIFT, Fit, fit
 from loaderprobe.analyze.forecast.knee import worker_forecasts
 from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.records.bandwidth import KindOfDevice
-from loaderprobe.records.forecast import Forecast, Refusal, RefusalCode
+from loaderprobe.records.forecast import Forecast
 from loaderprobe.records.measurement import Alternative
+from loaderprobe.records.remark import Remark
 from tests.analyze.scripted import Truth
 
 TOKEN_BUCKET, SINGLE_SERVER, LATENCY = Truth(), Truth(law="single_server"), Truth(law="latency", latency_s=0.02)
@@ -36,7 +37,7 @@ KINDS = (TOKEN_BUCKET, SINGLE_SERVER, LATENCY)
 kinds = pytest.mark.parametrize("truth", KINDS, ids=lambda truth: truth.law)
 
 
-def code(forecast: Forecast) -> RefusalCode | None:
+def code(forecast: Forecast) -> str | None:
     return forecast.refused.code if forecast.refused else None
 
 
@@ -92,7 +93,7 @@ def test_at_the_measured_point_forecasts_are_what_was_measured(
     exact = truth.point(count)
     point = replace(exact, loader=exact.loader * noise)
     found = fit((point,), point, truth.storage())
-    if isinstance(found, Refusal):
+    if isinstance(found, Remark):
         return
     same = Alternative(name="torchvision", cpu_s=0.003, usual_cpu_s=0.003)
     for made in (
@@ -114,7 +115,7 @@ def test_a_faster_disk_never_lowers_a_forecast(
     truth = replace(truth, compute=compute)
     point = truth.point(count)
     found = fit((truth.point(1), point), point, truth.storage(kind))
-    if isinstance(found, Refusal):
+    if isinstance(found, Remark):
         return
     slow, fast = disk(found, factor), disk(found, factor * more)
     if slow.images_per_s and fast.images_per_s:
@@ -234,7 +235,7 @@ def test_no_more_workers_than_twice_the_cores() -> None:
     """On 2 cores, 4 workers are forecast and 5 refused, with the reason."""
     found = replace(TOKEN_BUCKET, cores=2.0).fit(1, anchor=1)
     assert workers(found, 4).refused is None
-    assert workers(found, 5).refused == Refusal(code="more_than_cores", facts={"cores": 2.0})
+    assert workers(found, 5).refused == Remark(code="more_than_cores", facts={"cores": 2.0})
 
 
 def test_an_unseen_bandwidth_is_not_invented() -> None:
@@ -261,7 +262,7 @@ def test_an_unknown_kind_is_refused_where_the_laws_part() -> None:
 
 def test_what_came_from_memory_says_nothing_about_disks() -> None:
     """A warm configuration refuses disks and caches, and forecasts workers all the same."""
-    found = Truth().fit(1, 2, anchor=1, from_storage=False, unproved=Refusal(code="files_from_memory"))
+    found = Truth().fit(1, 2, anchor=1, from_storage=False, unproved=Remark(code="files_from_memory"))
     assert code(disk(found, 2.0)) == code(cached(found, 1.0)) == "files_from_memory"
     assert workers(found, 4).refused is None
 
@@ -276,12 +277,12 @@ def test_a_batch_size_needs_the_device_at_that_size() -> None:
 def test_a_loader_that_no_law_describes_gets_no_forecast() -> None:
     """Twice as slow as workers, storage, cores and transport explain."""
     point = replace(TOKEN_BUCKET.point(2), loader=100.0, training=100.0, blocked_s=0.001)
-    assert fit((point,), point, TOKEN_BUCKET.storage()) == Refusal(code="no_model_fits")
+    assert fit((point,), point, TOKEN_BUCKET.storage()) == Remark(code="no_model_fits")
 
 
 def test_a_prefetch_forecast_needs_batches() -> None:
     """Too few recorded batches, or no workers, and nothing is said."""
     found = TOKEN_BUCKET.fit(1, anchor=1)
-    assert code(prefetch(found, 4, 2, [[0.08] * 3])) == "too_few_batches"
+    assert code(prefetch(found, 4, 2, [[0.08] * 3])) == "batch_times_unknown"
     assert code(prefetch(TOKEN_BUCKET.fit(0, 1, anchor=0), 4, 2, [])) == "serial_loader"
     assert rate(prefetch(found, 4, 2, [[0.08] * 30])) == pytest.approx(found.anchor.training, rel=0.01)

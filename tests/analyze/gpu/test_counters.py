@@ -8,7 +8,7 @@ import pytest
 
 from loaderprobe.analyze.gpu.counters import gpu_figures, why_no_counters
 from loaderprobe.records.measurement import Measurement, Missing, Segment, Series
-from loaderprobe.records.unavailable import Unavailable, reported
+from loaderprobe.records.remark import Remark, reported
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth
 
@@ -60,7 +60,7 @@ def test_a_single_average_in_a_segment_is_no_figure() -> None:
     measurement = _measurement(_series("gpu_sm_occupancy", (9.9, 0.1), (10.1, 0.9)))
     found = gpu_figures(measurement, TRAINING)
     assert found == {}
-    assert why_no_counters(measurement, found) == {"gpu": Unavailable(code="no_reading_in_training")}
+    assert why_no_counters(measurement, found) == {"gpu": Remark(code="no_reading_in_training")}
 
 
 def test_every_gpm_series_has_its_figure() -> None:
@@ -120,7 +120,7 @@ def test_nothing_at_all_has_its_reason() -> None:
     missing = (Missing(name="gpu_utilization", reason=reported("the driver is not loaded")),)
     for measurement, reason in (
         (_measurement(missing=missing), reported("the driver is not loaded")),
-        (_measurement(), Unavailable(code="no_gpu_sampled")),
+        (_measurement(), Remark(code="no_gpu_sampled")),
     ):
         assert gpu_figures(measurement, TRAINING) == {}
         assert why_no_counters(measurement, {}) == {"gpu": reason}
@@ -139,7 +139,7 @@ def test_missing_occupancy_keeps_its_reason_beside_the_rest() -> None:
 
 def test_readings_that_ended_early_keep_their_reason() -> None:
     """A GPU lost midway leaves its figures, and why there are no more of each."""
-    lost = Unavailable(code="nvml", facts={"status": 15, "ended_after_s": 3.0})
+    lost = Remark(code="nvml", facts={"status": 15, "ended_after_s": 3.0})
     missing = (Missing(name="gpu_utilization", reason=lost), Missing(name="gpu_sm_clock", reason=lost))
     series = (_series("gpu_utilization", (10.5, 0.4)), _series("gpu_sm_clock", (10.5, 1900)))
     measurement = _measurement(*series, missing=missing)

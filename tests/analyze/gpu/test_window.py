@@ -15,9 +15,9 @@ from loaderprobe.analyze.report import build_report
 from loaderprobe.analyze.verdict.rule import Judgement, with_gaps
 from loaderprobe.records.gaps import Gaps, GpuWindow
 from loaderprobe.records.measurement import Measurement, Missing, Rejected, Timeline
-from loaderprobe.records.unavailable import Unavailable, reported
+from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.verdict import Bound, Reason
-from loaderprobe.render.unavailable_words import unavailable_words
+from loaderprobe.render.remarks import remark_words
 from loaderprobe.testing import example_environment
 from tests.analyze.runs import FILES, Cost, alike, run
 from tests.examples import timelines
@@ -60,7 +60,7 @@ def window(parts: list[int], **changes: Any) -> GpuWindow:
 def test_a_window_that_cannot_be_believed_is_refused(changes: dict[str, Any], reason: str) -> None:
     """Each refusal says what was found and where the limit lies."""
     refused = why_refused(timelines.compute_bound(**changes))
-    assert refused and reason in unavailable_words(refused)
+    assert refused and reason in remark_words(refused)
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ def test_launches_without_any_kernel_name_the_usual_reasons() -> None:
     """Another profiler and WSL both leave launches and nothing else."""
     script = timelines.TimelineScript()
     script.copy(0, 10, 0)
-    assert why_refused(script.build(100)) == Unavailable(code="kernels_not_seen", facts={"launches": 1.0})
-    assert why_refused(timelines.TimelineScript().build(100)) == Unavailable(code="no_kernel_launched")
+    assert why_refused(script.build(100)) == Remark(code="kernels_not_seen", facts={"launches": 1.0})
+    assert why_refused(timelines.TimelineScript().build(100)) == Remark(code="no_kernel_launched")
 
 
 def test_the_overhead_is_against_steps_without_the_profiler() -> None:
@@ -107,7 +107,7 @@ def test_a_window_shorter_than_the_queue_is_doubted() -> None:
     assert enough
     assert short
     assert enough.doubts == ()
-    assert short.doubts == (Unavailable(code="window_too_short", facts={"steps": 7.0, "ahead": 4.0}),)
+    assert short.doubts == (Remark(code="window_too_short", facts={"steps": 7.0, "ahead": 4.0}),)
 
 
 def test_gaps_and_rates_must_agree() -> None:
@@ -118,7 +118,7 @@ def test_gaps_and_rates_must_agree() -> None:
     found = disagreement(gaps, 0.49)
     assert found and found.code == "gaps_disagree"
     assert found.facts == {"idle_by_gaps": pytest.approx(0.62), "idle_by_rates": pytest.approx(0.51)}
-    assert disagreement(gaps, None) == Unavailable(code="gaps_not_checked")
+    assert disagreement(gaps, None) == Remark(code="gaps_not_checked")
 
 
 def test_a_late_host_is_named() -> None:

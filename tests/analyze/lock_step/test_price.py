@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from loaderprobe.analyze.lock_step.price import Batches, correlation, lock_step
-from loaderprobe.records.plan import LockStep, PlanReason
+from loaderprobe.records.plan import LockStep
+from loaderprobe.records.remark import Remark
 from tests.analyze.lock_step.test_replay import lognormal
 
 
@@ -70,9 +71,7 @@ def test_no_more_ranks_are_replayed_than_batches_were_measured() -> None:
 
 def test_few_batches_are_refused() -> None:
     """30 are the least."""
-    assert lock_step(batches([0.1] * 29), 0.0, 8) == PlanReason(
-        code="too_few_batches", facts={"batches": 29, "least": 30}
-    )
+    assert lock_step(batches([0.1] * 29), 0.0, 8) == Remark(code="too_few_batches", facts={"batches": 29, "least": 30})
 
 
 def test_a_named_slow_rank_is_no_part_of_the_pool() -> None:

@@ -13,7 +13,8 @@ from loaderprobe.analyze.plan.offers import given_offer
 from loaderprobe.analyze.plan.quantities import known, product, total
 from loaderprobe.analyze.plan.supply import judge_supply
 from loaderprobe.analyze.plan.workload import requests
-from loaderprobe.records.plan import PlanReason, Quantity
+from loaderprobe.records.plan import Quantity
+from loaderprobe.records.remark import Remark
 from tests.examples.plan import example_asked, example_workload
 
 COUNTS = st.integers(1, 100_000)
@@ -105,11 +106,11 @@ def test_reads_in_flight_follow_from_the_time_of_a_read() -> None:
 
 def test_what_was_not_measured_is_refused_with_its_reason() -> None:
     """No worker times: neither workers nor cores; no storage: no reads in flight. The rest stands."""
-    reason = PlanReason(code="no_worker_times")
+    reason = Remark(code="no_worker_times")
     workload = example_workload(cpu_s=None, wait_s=None, storage=None, refused={"workers": reason, "cores": reason})
     made, refused = needs(workload, example_asked())
     assert {need.name for need in made} == {"read_bytes", "opens", "requests"}
-    assert refused == {"workers": reason, "cores": reason, "reads_in_flight": PlanReason(code="read_not_timed")}
+    assert refused == {"workers": reason, "cores": reason, "reads_in_flight": Remark(code="read_not_timed")}
     assert workers_of(workload, 0.9) == reason
 
 
@@ -118,8 +119,8 @@ def test_workers_without_a_wait_are_refused_and_cores_are_not() -> None:
     made, refused = needs(example_workload(wait_s=None), example_asked(images_per_file=1251))
     assert "cores" in {need.name for need in made}
     assert refused == {
-        "workers": PlanReason(code="not_measured"),
-        "reads_in_flight": PlanReason(code="read_in_shard_not_timed"),
+        "workers": Remark(code="part_not_measured"),
+        "reads_in_flight": Remark(code="read_in_shard_not_timed"),
     }
 
 

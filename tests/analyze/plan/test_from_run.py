@@ -14,7 +14,7 @@ from loaderprobe.analyze.plan.workload import Workload
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.measurement import NO_STEP, ComputeInfo, Measurement
-from loaderprobe.records.note import Note
+from loaderprobe.records.remark import Remark
 from tests.analyze.runs import FILE_BYTES, Cost, alike, run
 from tests.examples.bandwidth import example_phase
 
@@ -47,7 +47,7 @@ def test_files_device_and_workers_are_those_of_the_run() -> None:
     assert (found.file_bytes.value, found.file_bytes.label) == (FILE_BYTES, "measured")
     assert found.cpu_s is not None and found.cpu_s.value == pytest.approx(0.004)
     assert found.images is not None and found.images.value == 1000
-    assert found.storage is None and found.refused["measured_storage"].code == "ceiling_not_measured"
+    assert found.storage is None and found.refused["measured_storage"].code == "no_ceiling"
     assert workload(measured()).images is None and found.notes == ()
 
 
@@ -63,7 +63,7 @@ def test_parts_of_files_count_by_what_came_from_storage(access: str) -> None:
     """With a note, and without counting what is read besides twice."""
     found = workload(hidden(access))
     assert found.file_bytes.value == FILE_BYTES and "from storage" in found.file_bytes.source
-    assert found.amplification.value == 1 and Note(code="bytes_as_read") in found.notes
+    assert found.amplification.value == 1 and Remark(code="bytes_as_read") in found.notes
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_loader_without_a_step_needs_an_accelerator() -> None:
 
 def test_samples_that_are_no_images_are_said_to_be_taken_for_them() -> None:
     """The plan speaks of images throughout."""
-    assert Note(code="samples_as_images") in workload(measured(images=False)).notes
+    assert Remark(code="samples_as_images") in workload(measured(images=False)).notes
 
 
 def test_of_several_ranks_one_is_planned_for() -> None:

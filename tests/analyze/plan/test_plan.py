@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from loaderprobe.analyze.plan.plan import epoch_plan
-from loaderprobe.records.plan import CacheAsked, Lever, PlanReason, PlanReport
+from loaderprobe.records.plan import CacheAsked, Lever, PlanReport
+from loaderprobe.records.remark import Remark
 from tests.examples.plan import example_asked, example_batches, example_plan, example_storage, example_workload
 
 SET_BYTES = 1_281_167 * 115_000.0
@@ -122,10 +123,10 @@ def test_what_is_not_known_is_refused_and_the_rest_is_planned() -> None:
     workload = example_workload(
         cpu_s=None, wait_s=None, storage=None, stalls=None,
         refused={
-            "workers": PlanReason(code="no_worker_times"),
-            "cores": PlanReason(code="no_worker_times"),
-            "stragglers": PlanReason(code="steps_of_another"),
-            "measured_storage": PlanReason(code="reads_not_cold", facts={"files": "warm"}),
+            "workers": Remark(code="no_worker_times"),
+            "cores": Remark(code="no_worker_times"),
+            "stragglers": Remark(code="steps_of_another"),
+            "measured_storage": Remark(code="reads_not_cold", facts={"files": "warm"}),
         },
     )  # fmt: skip
     plan = example_plan(workload)
@@ -148,6 +149,6 @@ def test_lock_step_is_priced_where_the_run_has_ranks_or_ranks_are_asked_for() ->
     assert asked is not None and asked.asked == 128 and asked.compute_s == pytest.approx(0.224)
     ranks = example_plan(example_workload(batches=replace(example_batches(), ranks=4))).lock_step
     assert ranks is not None and (ranks.asked, ranks.measured_ranks) == (64, 4)
-    assert example_plan(asked=replace(example_asked(), simulate_ranks=8)).refused["lock_step"] == PlanReason(
+    assert example_plan(asked=replace(example_asked(), simulate_ranks=8)).refused["lock_step"] == Remark(
         code="batches_not_timed"
     )

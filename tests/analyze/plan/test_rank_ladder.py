@@ -8,7 +8,7 @@ import pytest
 
 from loaderprobe.analyze.plan.rank_ladder import rank_offer
 from loaderprobe.analyze.plan.supply import Offer
-from loaderprobe.records.plan import PlanReason
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import FilesWere
 from tests.examples.reports import example_row
@@ -52,7 +52,7 @@ def test_what_decoding_limited_counts_only_above_what_is_known(known: float | No
     if offered:
         assert isinstance(found, Offer) and found.limits[0].at_least
     else:
-        assert isinstance(found, PlanReason) and found.code == "ranks_not_storage"
+        assert isinstance(found, Remark) and found.code == "ranks_not_storage"
         assert found.facts == {"ranks": 4, "bytes_per_s": pytest.approx(20.5e6)}
 
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from loaderprobe.analyze.plan.stragglers import expected_most, stragglers
 from loaderprobe.analyze.plan.workload import Stalls
-from loaderprobe.records.plan import PlanReason, Stragglers
+from loaderprobe.records.plan import Stragglers
+from loaderprobe.records.remark import Remark
 
 
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=60), st.integers(1, 500))
@@ -51,11 +52,11 @@ def test_the_range_is_given_with_the_steps_it_comes_from() -> None:
 @pytest.mark.parametrize(
     ("late", "ranks", "why"),
     [
-        ((0.0,) * 29, 2, PlanReason(code="too_few_steps", facts={"steps": 29, "least": 30})),
-        ((0.0,) * 40, 41, PlanReason(code="fewer_steps_than_ranks", facts={"steps": 40, "ranks": 41})),
-        ((0.2,) * 40, 8, PlanReason(code="accelerator_waited", facts={"share": 0.5})),
+        ((0.0,) * 29, 2, Remark(code="too_few_steps", facts={"steps": 29, "least": 30})),
+        ((0.0,) * 40, 41, Remark(code="fewer_steps_than_ranks", facts={"steps": 40, "ranks": 41})),
+        ((0.2,) * 40, 8, Remark(code="accelerator_waited", facts={"share": 0.5})),
     ],
 )
-def test_nothing_is_said_from_steps_that_cannot_show_it(late: tuple[float, ...], ranks: int, why: PlanReason) -> None:
+def test_nothing_is_said_from_steps_that_cannot_show_it(late: tuple[float, ...], ranks: int, why: Remark) -> None:
     """Too few steps, more ranks than steps, or a loader that starved the accelerator."""
     assert stragglers(Stalls(step_s=0.2, late_s=late), ranks, 0.9) == why

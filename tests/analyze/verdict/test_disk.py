@@ -11,7 +11,7 @@ from loaderprobe.analyze.verdict.disk import DiskUse, disk_use
 from loaderprobe.analyze.verdict.rates import segments_of
 from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling
 from loaderprobe.records.measurement import Measurement, WorkerBatches
-from loaderprobe.records.unavailable import Unavailable, reported
+from loaderprobe.records.remark import Remark, reported
 from loaderprobe.testing import Service
 from tests.examples.bandwidth import example_phase
 from tests.measure.conftest import Measure, measure_fake
@@ -64,13 +64,13 @@ def test_a_ceiling_that_was_not_cold_is_none(measurement: Measurement, label: st
     """A ceiling measured from memory would make any disk look idle."""
     found = _use(measurement, example_phase(2, 1e6, cache=label))
     assert found.ceiling_fraction is None and found.facts() == {}
-    assert found.unavailable["disk_ceiling_fraction"] == Unavailable(code="ceiling_not_cold", facts={"files": label})
+    assert found.unavailable["disk_ceiling_fraction"] == Remark(code="ceiling_not_cold", facts={"files": label})
 
 
 def test_a_ceiling_of_the_probe_is_none_of_the_disk(measurement: Measurement) -> None:
     """Where the probe ran out of cores the disk's own ceiling is higher, and not known."""
     found = _use(measurement, example_phase(2, 3e9, at_least=True))
-    reason = Unavailable(code="cores_below_ceiling", facts={"bytes_per_s": 3e9})
+    reason = Remark(code="cores_below_ceiling", facts={"bytes_per_s": 3e9})
     assert found.ceiling_fraction is None and found.unavailable["disk_ceiling_fraction"] == reason
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from loaderprobe.analyze.verdict.disturbance import disturbance_notes, disturbed, disturbed_rounds, like, pressing_share
 from loaderprobe.records.measurement import Measurement, Others, Segment
-from loaderprobe.render.note_words import note_words
+from loaderprobe.render.remarks import remark_words
 from tests.analyze.runs import Cost, alike, run
 
 MS = 1_000_000
@@ -93,9 +93,9 @@ def test_the_note_has_the_figures_of_the_disturbed_segments_only() -> None:
     """One line for all measurements; none below the threshold."""
     found = seen(others(0.3), others(), others(0.5), others(0.02))
     (note,) = disturbance_notes([found])
-    assert note_words(note) == "other processes took 40% of 2 cores during 2 of 4 segments"
+    assert remark_words(note) == "other processes took 40% of 2 cores during 2 of 4 segments"
     (note,) = disturbance_notes([found, found, seen(others(), others())])
-    assert note_words(note) == "other processes took 40% of 2 cores during 4 of 10 segments"
+    assert remark_words(note) == "other processes took 40% of 2 cores during 4 of 10 segments"
     assert disturbance_notes([seen(others(0.05), None)]) == ()
     (note,) = disturbance_notes([seen(others(steal_ns=500 * MS), others())])
-    assert note_words(note) == "the hypervisor gave other machines 25% of 2 cores during 1 of 2 segments"
+    assert remark_words(note) == "the hypervisor gave other machines 25% of 2 cores during 1 of 2 segments"

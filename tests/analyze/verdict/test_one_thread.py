@@ -15,7 +15,7 @@ from loaderprobe.analyze.verdict.rates import segment_seconds
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.analyze.verdict.speedups import run_experiments
 from loaderprobe.records.measurement import NO_STEP, Measurement
-from loaderprobe.render.note_words import note_words
+from loaderprobe.render.remarks import remark_words
 from tests.analyze.runs import Cost, run
 
 DECODING = Cost(cpu_s=0.01, cold=1.0)
@@ -128,7 +128,7 @@ def test_no_gain_is_no_advice(pairs: Sequence[Mapping[str, float]]) -> None:
 def test_a_core_that_is_freed_at_the_same_rate_is_a_note() -> None:
     """With the CPU time of both; a loader that is faster with its threads uses them, and nothing is said."""
     (note,) = notes(serial([USUAL, pair(101.0, 81.0)]))
-    words = note_words(note)
+    words = remark_words(note)
     assert "2 cores busy for 100 images/s, and 1 for 101 images/s" in words
     assert "Training runs at 80.0 and 81.0 images/s" in words
     assert notes(serial([USUAL, pair(60.0, 55.0)])) == ()

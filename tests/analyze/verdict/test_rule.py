@@ -13,7 +13,7 @@ from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.prediction import Loop
 from loaderprobe.analyze.verdict.rates import WorkerCost
 from loaderprobe.analyze.verdict.rule import Judgement, judge
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Speedup
 
 speedups = st.floats(1.0, 20.0)
@@ -159,7 +159,7 @@ def test_a_missing_experiment_never_yields_a_firm_word_that_needs_it(
         preprocessing=preprocessing,
         transport=transport,
         compute=compute,
-        missing={"storage": Unavailable(code="no_segment", facts={"files": "cold"})},
+        missing={"storage": Remark(code="no_segment", facts={"files": "cold"})},
     )
     del found.speedups["storage"]
     judgement = judged(found)

@@ -13,8 +13,9 @@ from loaderprobe.analyze.verdict.rates import attributed_cost, segments_of
 from loaderprobe.analyze.verdict.speedups import run_experiments
 from loaderprobe.analyze.verdict.validity import why_not_as_asked
 from loaderprobe.analyze.verdict.waiting import LEAST_SAMPLES, Waiting, waiting_of
-from loaderprobe.records.measurement import WAIT_KINDS, FirstLap, Measurement, WaitKind, WaitSamples
-from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.measurement import FirstLap, Measurement
+from loaderprobe.records.remark import Remark
+from loaderprobe.records.waits import WAIT_KINDS, WaitKind, WaitSamples
 from loaderprobe.render.action_words import action_words
 from tests.analyze.runs import Cost, alike, run
 
@@ -196,7 +197,7 @@ def test_a_cold_segment_may_be_shorter_than_the_first_pass(access: str) -> None:
     assert why_not_as_asked(measurement, "baseline") is None
     half = replace(records, read_bytes=tuple(each // 5 for each in read))
     reason = why_not_as_asked(replace(measurement, worker_batches=half), "baseline")
-    assert reason == Unavailable(code="read_less_again", facts={"share": 0.2})
+    assert reason == Remark(code="read_less_again", facts={"share": 0.2})
 
 
 def test_a_data_set_that_reads_no_file_needs_no_cold_ones() -> None:

@@ -1,0 +1,49 @@
+"""Something to say about a result: a note, a reason, a refusal, a missing figure. One record for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+
+NEEDED = "needed"
+"""A fact that may differ between remarks that say the same; a number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remark:
+    """A code and its facts, before they are put into words.
+
+    A code is defined by its words, in `render/remarks.py`; there is no other list of them.
+    """
+
+    code: str
+    facts: dict[str, float | str] = field(default_factory=dict)
+    """What the sentence quotes: times s, sizes bytes, rates images/s or bytes/s by name, shares 0 to 1. Where a remark
+    follows from another, the facts of that one, and its code under `because`."""
+    sentence: str = field(default="", compare=False)
+    """The remark in words; `render` adds it where the result leaves the program."""
+
+    @property
+    def because(self) -> dict[str, float | str]:
+        """Its facts, and its code under `because`: facts of something else that follows from it."""
+        return {**self.facts, "because": self.code}
+
+
+def reported(reason: str) -> Remark:
+    """What another program, or an error, said itself."""
+    return Remark(code="reported", facts={"reason": reason})
+
+
+def each_once(remarks: Iterable[Remark]) -> tuple[Remark, ...]:
+    """They in their order, without repetitions; of those that differ in what is needed, the one with the most."""
+    found: dict[Hashable, Remark] = {}
+    for remark in remarks:
+        same = subject_of(remark)
+        if same not in found or float(remark.facts.get(NEEDED, 0)) > float(found[same].facts.get(NEEDED, 0)):
+            found[same] = remark
+    return tuple(found.values())
+
+
+def subject_of(remark: Remark) -> Hashable:
+    """The same for remarks that say one thing: the code and the facts, without what is needed."""
+    return remark.code, tuple(sorted((name, value) for name, value in remark.facts.items() if name != NEEDED))
