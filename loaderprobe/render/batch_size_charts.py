@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeReport
 from loaderprobe.render.batch_size_words import BUSY_WORDS, smallest_unfit
+from loaderprobe.render.charts import BLUE, GREY, RED, Axis, Plot
 from loaderprobe.render.exhibit import Exhibit
-from loaderprobe.render.plan_drawing import (
-    BLUE,
-    GREY,
-    RED,
-    data,
-    log_axis,
-    log_scale,
-    names,
-    share_axis,
-    svg,
-    unchecked,
-)
 from loaderprobe.render.wording import percent
 from loaderprobe.units import significant
 
-HEIGHT = 250
+CHART_HEIGHT = 250
 ABOVE = 1.2
 """A scale ends so far above what it shows, that the name of the chosen size has its place."""
 
-Point = dict[str, Any]
 
-
-@unchecked()
 def batch_size_exhibits(found: BatchSizeReport, sizes: Sequence[BatchSizeProbe]) -> dict[str, tuple[Exhibit, ...]]:
     """Three charts, or two without utilization, in the section of the sizes."""
     fitting = [each for each in sizes if each.fits]
@@ -39,12 +24,15 @@ def batch_size_exhibits(found: BatchSizeReport, sizes: Sequence[BatchSizeProbe])
     wall = smallest_unfit(found)
     busy = BUSY_WORDS[found.utilization_of]
     charts = [
-        ("Images/s against batch size", _chart(fitting, found.stop.chosen, wall, "images/s", _rate_point)),
-        ("Step time against batch size", _chart(fitting, found.stop.chosen, wall, "ms a step", _step_point)),
+        ("Images/s against batch size", _chart(fitting, found.stop.chosen, wall, "images/s", _rate, significant)),
+        (
+            "Step time against batch size",
+            _chart(fitting, found.stop.chosen, wall, "ms a step", _step, lambda ms: f"{significant(ms)} ms"),
+        ),
     ]
     read = [each for each in fitting if each.utilization is not None]
     if len(read) > 1:
-        charts.append((f"{busy} against batch size", _chart(read, found.stop.chosen, wall, busy, _busy_point)))
+        charts.append((f"{busy} against batch size", _chart(read, found.stop.chosen, wall, busy, _busy, percent)))
     text = (
         "Each point is a batch size, on a scale of doublings. Bars: 95 % intervals of the rate, and the middle half of "
     )
@@ -54,45 +42,41 @@ def batch_size_exhibits(found: BatchSizeReport, sizes: Sequence[BatchSizeProbe])
     return {"sizes": (Exhibit(title="Rate, step time and utilization", text=text, figures=tuple(charts)),)}
 
 
-def _rate_point(probe: BatchSizeProbe) -> Point:
+Read = Callable[[BatchSizeProbe], tuple[float, float, float]]
+"""(value, low, high)."""
+
+
+def _rate(probe: BatchSizeProbe) -> tuple[float, float, float]:
     assert probe.images_per_s
-    rate = probe.images_per_s
-    return {"y": rate.value, "low": rate.low, "high": rate.high, "text": significant(rate.value)}
+    return probe.images_per_s.value, probe.images_per_s.low, probe.images_per_s.high
 
 
-def _step_point(probe: BatchSizeProbe) -> Point:
+def _step(probe: BatchSizeProbe) -> tuple[float, float, float]:
     assert probe.step_ms
-    ms = probe.step_ms
-    return {"y": ms.value, "low": ms.low, "high": ms.high, "text": f"{significant(ms.value)} ms"}
+    return probe.step_ms.value, probe.step_ms.low, probe.step_ms.high
 
 
-def _busy_point(probe: BatchSizeProbe) -> Point:
+def _busy(probe: BatchSizeProbe) -> tuple[float, float, float]:
     busy = probe.utilization or 0.0
-    return {"y": busy, "low": busy, "high": busy, "text": percent(busy)}
+    return busy, busy, busy
 
 
 def _chart(
-    sizes: Sequence[BatchSizeProbe], chosen: int, wall: int, unit: str, point: Callable[[BatchSizeProbe], Point]
+    sizes: Sequence[BatchSizeProbe], chosen: int, wall: int, unit: str, read: Read, words: Callable[[float], str]
 ) -> str:
-    import altair as alt
-
-    points = [{"x": each.batch_size, **point(each)} for each in sizes]
-    ends = (points[0]["x"] * 0.85, max(points[-1]["x"], wall) * 1.18)
-    share = point is _busy_point
-    top = ABOVE if share else max(each["high"] for each in points) * ABOVE
-    x = alt.X("x:Q", scale=log_scale(ends, 2), axis=log_axis("batch size", ends, 2))
-    axis = share_axis("") if share else alt.Axis(title="", tickCount=5)
-    y = alt.Y("y:Q", scale=alt.Scale(domain=[0, top], nice=False), axis=axis)
-    base = alt.Chart(data(points))
-    best = [each for each in points if each["x"] == chosen]
-    layers = [
-        base.mark_rule(color=BLUE, strokeWidth=1.5).encode(x=x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q")),
-        base.mark_line(color=BLUE, strokeWidth=2).encode(x=x, y=y),
-        base.mark_point(filled=True, size=36, color=BLUE, opacity=1).encode(x=x, y=y),
-        alt.Chart(data(best)).mark_point(filled=True, size=90, color=RED, opacity=1).encode(x=x, y=y),
-        *names([{**each, "text": f"batch {chosen}: {each['text']}"} for each in best], dx=0, dy=-14),
-    ]
+    points = {each.batch_size: read(each) for each in sizes}
+    shares = read is _busy
+    top = ABOVE * (1.0 if shares else max(high for _, _, high in points.values()))
+    x = Axis(name="batch size", low=min(points) * 0.85, high=max(*points, wall) * 1.18, base=2)
+    plot = Plot(unit, x, Axis(name="", high=top, shares=shares), height=CHART_HEIGHT)
     if wall:
-        rule = alt.Chart(data([{"x": wall}])).mark_rule(strokeDash=[4, 4], color=GREY)
-        layers.append(rule.encode(x=alt.X("x:Q")))
-    return svg(layers, unit, HEIGHT)
+        plot.upright(wall, GREY)
+    line = [(size, value) for size, (value, _, _) in points.items()]
+    plot.spans(((size, low, high) for size, (_, low, high) in points.items()), BLUE)
+    plot.line(line, BLUE)
+    plot.dots([each for each in line if each[0] != chosen], BLUE, radius=3)
+    for size, value in line:
+        if size == chosen:
+            plot.dots([(size, value)], RED, radius=5)
+            plot.name(size, value, f"batch {chosen}: {words(value)}", "above left")
+    return plot.svg()

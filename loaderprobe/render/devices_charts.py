@@ -29,15 +29,10 @@ def _exhibit(verdict: WorkloadVerdict) -> Exhibit:
         text=f"Left with 95 % intervals. Right: {legend}. Exchange and input are what a step gets shorter by without "
         "them; what hides behind compute is not counted.",
         figures=(
-            ("Bars of seconds an epoch", _styled(_epochs(verdict))),
-            ("Parts of a step", _styled(_steps(verdict))),
+            ("Bars of seconds an epoch", _epochs(verdict)),
+            ("Parts of a step", _steps(verdict)),
         ),
     )
-
-
-def _styled(svg: str) -> str:
-    """With the lines of charts of a report."""
-    return f'<div class="chart">{svg}</div>'
 
 
 def _epochs(verdict: WorkloadVerdict) -> str:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from loaderprobe.records.ranks_view import RankRow, RanksView
 from loaderprobe.records.report import ConfigurationRow, Report
-from loaderprobe.render.charts import LEFT, RIGHT, TONES, TOP, svg_line, svg_page, svg_text
+from loaderprobe.render.charts import TONES, rank_chart
 from loaderprobe.render.document import Paragraph, Section, Table
 from loaderprobe.render.groups import detail_of, full_label, groups
 from loaderprobe.render.overview import joint_label
@@ -20,8 +18,8 @@ CAPTION = (
     "milliseconds of a step of the loader alone, in step. Waiting names no slow rank: who is ahead once keeps a full "
     "buffer."
 )
-_STRIP, _GAP = 64, 30
-_LEAST_BAR, _WIDEST = 0.4, 24
+STRIP = 150
+"""Units of height of each of two charts."""
 
 
 def rank_panels(report: Report) -> tuple[Panel, ...]:
@@ -80,7 +78,7 @@ def _left_out(view: RanksView) -> str:
 
 def _figure(name: str, view: RanksView) -> Figure:
     return Figure(
-        title=name, svg=_strips(name, view) if view.uneven else "", head=HEAD,
+        title=name, svg=_strips(view) if view.uneven else "", head=HEAD,
         lines=tuple(_line(row) for row in view.shown), note=_left_out(view),
     )  # fmt: skip
 
@@ -91,33 +89,13 @@ def _line(row: RankRow) -> tuple[str, ...]:
     return f"{row.rank}{role}", row.host, alone, figure(row.input_s * 1e3), figure(row.waiting_s * 1e3)
 
 
-def _strips(title: str, view: RanksView) -> str:
-    """Two strips over the ranks: what each loads by itself, and its own input in step."""
+def _strips(view: RanksView) -> str:
+    """Two charts over the ranks: what each loads by itself, and its own input in step."""
+    count = len(view.rows)
     alone = [row.alone_images_per_s or 0.0 for row in view.rows]
     own = [row.input_s * 1e3 for row in view.rows]
-    second = TOP + _STRIP + _GAP
-    drawn = [
-        *_strip("by itself, images/s", alone, TOP, TONES["compute"]),
-        *_strip("own input, ms a step", own, second, TONES["storage"]),
-        svg_text(LEFT, second + _STRIP + 15, "rank 0"),
-        svg_text(RIGHT, second + _STRIP + 15, f"rank {len(view.rows) - 1}", anchor="end"),
-    ]
-    return svg_page(title, second + _STRIP + 24, drawn)
-
-
-def _strip(words: str, values: Sequence[float], top: float, color: str) -> list[str]:
-    """A bar for each rank, as one path: there may be a thousand."""
-    most, floor = max(values) or 1.0, top + _STRIP
-    slot = (RIGHT - LEFT) / len(values)
-    width = min(_WIDEST, max(_LEAST_BAR, slot * 0.8))
-    first = LEFT + (slot - width) / 2
-    bars = "".join(
-        f"M{first + slot * place:.1f} {floor:.1f}v-{_STRIP * value / most:.1f}h{width:.1f}V{floor:.1f}z"
-        for place, value in enumerate(values)
+    drawn = (
+        rank_chart("By itself", "images/s", alone, [TONES["compute"]] * count, height=STRIP),
+        rank_chart("Own input", "ms a step", own, [TONES["storage"]] * count, height=STRIP),
     )
-    return [
-        svg_text(4, top - 5, words),
-        svg_text(LEFT - 5, top + 9, figure(most), anchor="end"),
-        f'<path d="{bars}" fill="{color}"/>',
-        svg_line(LEFT, floor, RIGHT, floor),
-    ]
+    return "".join(each.svg() for each in drawn)

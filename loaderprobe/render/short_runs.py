@@ -9,7 +9,7 @@ from loaderprobe.records.prefilled import CLOSE, BufferEffect
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import How
 from loaderprobe.render.cells import Cell
-from loaderprobe.render.curves import COLORS, Curve, curve_chart
+from loaderprobe.render.charts import COLORS, Axis, Plot
 from loaderprobe.render.groups import Group, groups
 from loaderprobe.render.panels import Figure, Panel
 from loaderprobe.render.unavailable_words import unavailable_words
@@ -169,23 +169,21 @@ def _figure(name: str, some: Sequence[Buffered]) -> Figure:
 
 def _chart(title: str, chosen: Sequence[Buffered]) -> str:
     seen = [each.over_steady for _, effect in chosen for each in effect.runs]
-    ends = min([0.8, *(0.9 * each for each in seen)]), 1.15 * max([2.0, *seen, *(effect.most for _, effect in chosen)])
+    low, high = min([0.8, *(0.9 * each for each in seen)]), max([2.0, *seen, *(effect.most for _, effect in chosen)])
     last = max([2000.0] + [1.2 * effect.enough for _, effect in chosen])
-    curves = []
+    x = Axis(name="first iterations", low=1, high=last, base=10)
+    plot = Plot(title, x, Axis(name="rate over the steady rate", low=low, high=1.15 * high, base=10))
     for number, (row, effect) in enumerate(chosen):
+        color = COLORS[number % len(COLORS)]
+        plot.line([(count, effect.predicted(count)) for count in _counts(last)], color, dash="4 3", width=1)
+        if effect.how == "measured":
+            points = [(each.iterations, each.over_steady) for each in effect.runs]
+            plot.line(points, color, width=1.5)
+            plot.dots(points, color)
         ratio = min(_LABEL_RATIO, 1 + (effect.most - 1) / 2)
         at = effect.free * ratio / (ratio - 1) if ratio > 1 + CLOSE else 1.3 * 1.8**number
-        curves.append(
-            Curve(
-                name=str(row.config.loader.prefetch_factor),
-                at=(at * 1.12, ratio),
-                color=COLORS[number % len(COLORS)],
-                points=[(each.iterations, each.over_steady) for each in effect.runs if effect.how == "measured"],
-                law=[(count, effect.predicted(count)) for count in _counts(last)],
-            )
-        )
-    axes = "first iterations", "rate over the steady rate"
-    return curve_chart(curves, title, axes=axes, wide=(1.0, last), high=ends)
+        plot.name(at, ratio, str(row.config.loader.prefetch_factor), "right", color=color)
+    return plot.svg()
 
 
 def _counts(last: float) -> list[int]:

@@ -58,7 +58,7 @@ def test_slowest_median_and_fastest_are_named() -> None:
 
 
 def test_all_ranks_are_drawn_where_they_are_uneven() -> None:
-    """A bar for each, in both strips; no drawing of even ones."""
+    """A bar for each, in both charts; no drawing of even ones."""
     (panel,) = rank_panels(report_on(uneven()))
     paths = re.findall(r'<path d="([^"]*)" fill', panel.figures[0].svg)
     assert [path.count("M") for path in paths] == [MANY, MANY]
