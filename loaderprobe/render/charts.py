@@ -134,6 +134,8 @@ class _Name:
     places: tuple[tuple[float, float, str], ...]
     bold: bool = True
     color: str = _INK
+    cost: float = 2
+    """Of each place more than of the one before it."""
 
     def box(self, place: tuple[float, float, str]) -> Box:
         """What they cover there."""
@@ -249,7 +251,8 @@ class Plot:
         self._sample((self.left, y), (RIGHT, y))
         ends = ((self.left + 4, ""), (RIGHT - 2, "end"))
         places = tuple((x, y + down, anchor) for down in (-5, 14, -18, 27) for x, anchor in ends)
-        self._names.append(_Name(words=visible(words), places=places, bold=False))
+        # On the other side of its line it might be taken for the name of the next.
+        self._names.append(_Name(words=visible(words), places=places, bold=False, cost=15))
 
     def upright(self, value: float, color: str, *, dash: str = "4 4") -> None:
         """A vertical line."""
@@ -266,11 +269,12 @@ class Plot:
         places = tuple((at_x + right, at_y + down, anchor) for right, down, anchor in sides)
         self._names.append(_Name(words=visible(words), places=places, color=color))
 
-    def figure(self, x: float, y: float, words: str) -> None:
-        """The figure of a bar that ends at y: over it, or at its foot where the name of a ceiling stands over it."""
+    def figure(self, x: float, y: float, words: str, *, beside: float | None = None) -> None:
+        """The figure of a bar that ends at y: over it, or at its foot where it ends close to a ceiling, `beside`."""
         at_x, at_y = self.x(x), self.y(y)
-        places = tuple((at_x, place, "middle") for place in (at_y - 6, self.floor - 7, at_y - 20))
-        self._names.append(_Name(words=visible(words), places=places))
+        over, foot = (at_x, at_y - 6, "middle"), (at_x, self.floor - 7, "middle")
+        near = beside is not None and abs(at_y - self.y(beside)) < _LINE
+        self._names.append(_Name(words=visible(words), places=(foot, over) if near else (over, foot)))
 
     def row(self, number: int, name: str, sizes: Sequence[float], parts: Sequence[Part], text: str) -> None:
         """A horizontal bar of these parts with its name at its left and a text at its end."""
@@ -357,7 +361,7 @@ class Plot:
     def _placed(self) -> Iterator[str]:
         """Each name at the first of its places where it covers least."""
         for name in self._names:
-            costs = [self._cost(name.box(place)) + 2 * rank for rank, place in enumerate(name.places)]
+            costs = [self._cost(name.box(place)) + name.cost * rank for rank, place in enumerate(name.places)]
             x, y, anchor = name.places[costs.index(min(costs))]
             self._taken.append(name.box((x, y, anchor)))
             yield svg_text(x, y, name.words, anchor=anchor, bold=name.bold, halo=True, fill=name.color)
@@ -422,7 +426,7 @@ def column_chart(
     if ceiling:
         plot.level(*ceiling)
     for at, each in zip(middles, columns, strict=True):
-        plot.figure(at, max(each.value, each.high or 0.0), each.text)
+        plot.figure(at, max(each.value, each.high or 0.0), each.text, beside=ceiling and ceiling[0])
     return plot.svg()
 
 

@@ -182,7 +182,7 @@ def _chart(title: str, chosen: Sequence[Buffered]) -> str:
             plot.dots(points, color)
         ratio = min(_LABEL_RATIO, 1 + (effect.most - 1) / 2)
         at = effect.free * ratio / (ratio - 1) if ratio > 1 + CLOSE else 1.3 * 1.8**number
-        plot.name(at, ratio, str(row.config.loader.prefetch_factor), "right", color=color)
+        plot.name(at, ratio, str(row.config.loader.prefetch_factor), "above right", color=color)
     return plot.svg()
 
 
