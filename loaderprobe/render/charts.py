@@ -50,6 +50,7 @@ _MOST_TICKS = 9
 _DARK = 0.55
 """Cells that are darker than this have white text."""
 _INK = "currentColor"
+_CEILING = 'class="rule dashed"'
 _HALO = 'paint-order="stroke" stroke="var(--card)" stroke-width="4" stroke-linejoin="round"'
 """Behind figures, so that no line crosses them."""
 _SIDES = {
@@ -247,7 +248,7 @@ class Plot:
         """A horizontal line across the chart with its name, as that of a ceiling."""
         y = self.y(value)
         style = f'fill="none" stroke="{color}" stroke-width="1.5" stroke-dasharray="2 3"'
-        self.add(f'<path {style if color else CEILING} d="M{self.left:g} {y:.1f}H{RIGHT}"/>')
+        self.add(f'<path {style if color else _CEILING} d="M{self.left:g} {y:.1f}H{RIGHT}"/>')
         self._sample((self.left, y), (RIGHT, y))
         ends = ((self.left + 4, ""), (RIGHT - 2, "end"))
         places = tuple((x, y + down, anchor) for down in (-5, 14, -18, 27) for x, anchor in ends)
@@ -276,7 +277,7 @@ class Plot:
         near = beside is not None and abs(at_y - self.y(beside)) < _LINE
         self._names.append(_Name(words=visible(words), places=(foot, over) if near else (over, foot)))
 
-    def row(self, number: int, name: str, sizes: Sequence[float], parts: Sequence[Part], text: str) -> None:
+    def row(self, number: int, name: str, sizes: Sequence[float], parts: Sequence[Shade], text: str) -> None:
         """A horizontal bar of these parts with its name at its left and a text at its end."""
         y = self.top + _STEP * number + (_STEP - _BAR) / 2
         self.add(svg_text(self.left - 6, y + 14, shortened(name, _LONGEST), anchor="end"))
@@ -380,9 +381,9 @@ class Plot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One bar of a chart over workers."""
+    """One bar of a chart over workers, or over something else."""
 
-    workers: str
+    name: str
     value: float
     low: float | None = None
     high: float | None = None
@@ -391,16 +392,14 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """One kind of stretch within the bars of a stacked chart."""
+class Shade:
+    """How one part of a whole is shown: by colour, and by a letter for those who see or print none."""
 
     letter: str
     name: str
     color: str
     ink: str
-
-
-CEILING = 'class="rule dashed"'
+    """Of the letter."""
 
 
 def column_chart(
@@ -419,7 +418,7 @@ def column_chart(
     if not columns or top <= 0:
         return ""
     middles = [place + 0.5 for place in range(len(columns))]
-    marks = tuple((at, each.workers) for at, each in zip(middles, columns, strict=True))
+    marks = tuple((at, each.name) for at, each in zip(middles, columns, strict=True))
     plot = Plot(title, Axis(name=axis, high=len(columns), marks=marks), Axis(name=unit, high=top))
     plot.bars([each.value for each in columns], [each.color for each in columns])
     plot.spans((at, each.low or 0.0, each.high or 0.0) for at, each in zip(middles, columns, strict=True))
@@ -431,7 +430,7 @@ def column_chart(
 
 
 def stacked_chart(
-    bars: Sequence[tuple[str, Sequence[float], str]], parts: Sequence[Part], title: str, unit: str, top: float
+    bars: Sequence[tuple[str, Sequence[float], str]], parts: Sequence[Shade], title: str, unit: str, top: float
 ) -> str:
     """SVG of a horizontal bar for each (name, its parts, text at its end), on a scale to `top`; empty without bars."""
     if not bars or top <= 0:

@@ -1,4 +1,4 @@
-"""The layers of a model as a page, as JSON and as the rows of a table."""
+"""The layers of a model as a page with a heat map, as JSON and as the rows of a table."""
 
 from __future__ import annotations
 

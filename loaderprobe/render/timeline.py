@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 from loaderprobe.records.gaps import GAP_CAUSES, GapCause, Stretches, TimelineView
-from loaderprobe.render.charts import svg_page, svg_text, ticks
+from loaderprobe.render.charts import Shade, svg_page, svg_text, ticks
 
 HEIGHT = 156
 _LEFT, _RIGHT = 42, 342
@@ -24,16 +23,6 @@ _LANE_HEIGHT = 8
 _LEAST_LETTER = 12
 """Pixels of either side of the smallest area that gets a letter."""
 _INK, _RULE = "currentColor", "#9AA0A6"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shade:
-    """How one part of the time is shown: by colour, and by a letter for those who see or print none."""
-
-    letter: str
-    name: str
-    color: str
-    ink: str
 
 
 # The colours of Okabe and Ito (2008).

@@ -9,8 +9,8 @@ import pytest
 from loaderprobe.render.charts import (
     Axis,
     Column,
-    Part,
     Plot,
+    Shade,
     column_chart,
     heat_cell,
     heat_rows,
@@ -71,7 +71,7 @@ def test_a_value_beyond_an_axis_stands_at_its_end() -> None:
 
 def test_no_figure_lies_on_the_name_of_the_ceiling() -> None:
     """A bar that ends there has its figure at its foot; another keeps it on top."""
-    bars = [Column(workers=str(value), value=value, text=f"rate{value:g}", color="#000000") for value in (50.0, 20.0)]
+    bars = [Column(name=str(value), value=value, text=f"rate{value:g}", color="#000000") for value in (50.0, 20.0)]
     at = places(column_chart(bars, "title", "images/s", 200.0, (55.0, "compute alone: 55")))
     assert abs(at["rate50"][1] - at["compute alone: 55"][1]) > 15
     assert at["rate50"][1] > at["rate20"][1]
@@ -98,10 +98,10 @@ def test_a_name_stays_within_the_chart() -> None:
 
 def test_equal_bars_are_one_path_and_parts_have_letters() -> None:
     """A thousand ranks make no thousand elements; a part that is too narrow has no letter."""
-    bars = [Column(workers=str(n), value=1.0, text="", color="#000000" if n else "#111111") for n in range(5)]
+    bars = [Column(name=str(n), value=1.0, text="", color="#000000" if n else "#111111") for n in range(5)]
     paths = re.findall(r'<path d="([^"]*)" fill="#', column_chart(bars, "title", "images/s", 2.0))
     assert [path.count("z") for path in paths] == [1, 4]
-    parts = [Part(letter=letter, name="", color="#000000", ink="#FFFFFF") for letter in "AB"]
+    parts = [Shade(letter=letter, name="", color="#000000", ink="#FFFFFF") for letter in "AB"]
     drawn = stacked_chart([("2 workers", (10.0, 0.1), "10.1")], parts, "title", "ms", 12.0)
     assert ">A<" in drawn and ">B<" not in drawn and drawn.count('class="part"') == 2
     assert stacked_chart([], parts, "title", "ms", 1.0) == column_chart([], "title", "unit", 1.0) == ""

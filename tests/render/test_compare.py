@@ -20,8 +20,7 @@ from loaderprobe.records.compare import (
 )
 from loaderprobe.records.origin import Origin
 from loaderprobe.records.verdict import Interval
-from loaderprobe.render.compare import compare_columns, compare_document
-from loaderprobe.render.compare_charts import MOST_ROWS, compare_exhibits
+from loaderprobe.render.compare import MOST_ROWS, compare_columns, compare_document, compare_exhibits
 from loaderprobe.render.compare_words import change_words, note_words, title
 from loaderprobe.render.document import document_text
 from loaderprobe.render.document_page import document_page

@@ -11,7 +11,7 @@ from loaderprobe.analyze.report import build_report
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.report import Report
 from loaderprobe.render.html import html_report
-from loaderprobe.render.rank_panels import rank_panels, rank_sentences
+from loaderprobe.render.panels import rank_panels, rank_sentences
 from loaderprobe.render.table import report_columns
 from loaderprobe.render.terminal import terminal_report
 from loaderprobe.testing import example_environment
