@@ -28,7 +28,7 @@ TONES = {
 BLUE, RED, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#8A8F95"
 READ_COLOR = BLUE
 COLORS = (BLUE, RED, GREEN, "#CC79A7", "#E69F00", "#56B4E9")
-"""Of lines that are told apart by their order alone."""
+"""Of lines that differ by their order alone."""
 WIDTH, HEIGHT = 348, 210
 LEFT, RIGHT, TOP = 46, 340, 40
 _EDGE = 4
@@ -313,7 +313,7 @@ class Plot:
         )
 
     def beside(self, ends: tuple[float, float], y: float, words: str, *, side: str = "right") -> None:
-        """Words `right` or `left` of a horizontal bar, or `over` it where its name leaves room; else elsewhere."""
+        """Words `right` or `left` of a horizontal bar, or `over` it where its name is short; else elsewhere."""
         left, right = sorted(map(self.x, ends))
         places = {"right": (right + 7, y + 4, ""), "left": (left - 7, y + 4, "end"), "over": (RIGHT, y - 10, "end")}
         inside = {"right": (right - 5, y + 4, "end"), "left": (left + 5, y + 4, ""), "over": places["left"]}
@@ -517,7 +517,7 @@ def heat_cell(
 
 
 def heat_rows(label: str, rows: Iterable[tuple[str, Iterable[str]]], title: str = "") -> str:
-    """A row of cells for each name. Cells without room beside each other stand below; on a phone, below the name."""
+    """A row of cells for each name. Cells that do not fit beside each other stand below; on a phone, below the name."""
     head = f'<div style="font-weight:600;margin-bottom:6px">{escape(visible(title))}</div>' if title else ""
     drawn = "".join(
         '<div style="display:flex;flex-wrap:wrap;gap:3px;margin-bottom:6px;font-size:12px">'

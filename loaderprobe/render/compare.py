@@ -241,11 +241,11 @@ def _ratios(found: ComparisonReport) -> str:
 
 
 def _marks(reach: float) -> tuple[tuple[float, str], ...]:
-    """Those of `_TICKS` that have room, the middle first: it keeps its figure, whatever stands near it."""
+    """Those of `_TICKS` whose figures fit, the middle first: it keeps its figure, whatever stands near it."""
     shown: list[float] = []
-    room = 2 * reach * _TICK_SHARE
+    least = 2 * reach * _TICK_SHARE
     for tick in sorted(_TICKS, key=lambda tick: abs(math.log(tick))):
-        if abs(math.log(tick)) <= reach and all(abs(math.log(tick / other)) >= room for other in shown):
+        if abs(math.log(tick)) <= reach and all(abs(math.log(tick / other)) >= least for other in shown):
             shown.append(tick)
     return tuple((tick, _tick(tick)) for tick in shown)
 

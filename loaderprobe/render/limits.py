@@ -1,5 +1,6 @@
-"""What limits a configuration, in letters and short words, and what a speed-up gains: how the first page says it. The map
-of all configurations.
+"""What limits a configuration, in letters and short words, and what a speed-up gains: how the first page says it.
+
+And the map of all configurations.
 """
 
 from __future__ import annotations

@@ -243,8 +243,8 @@ def shares_chart(plan: PlanReport, title: str) -> str:
     ratios = [ratio for _, ratio, _ in bars]
     low, high = min(1.0, *ratios), max(1.0, *ratios)
     # Beside each bar stands its figure.
-    room = min(1e4, max(8.0, (high / low) ** (0.8 if low < 1 < high else 0.45)))
-    ends = (low / (room if low < 1 else 2), high * (room if high > 1 else 2))
+    margin = min(1e4, max(8.0, (high / low) ** (0.8 if low < 1 < high else 0.45)))
+    ends = (low / (margin if low < 1 else 2), high * (margin if high > 1 else 2))
     x = Axis(name="need, times what may be used of the limit", low=ends[0], high=ends[1], base=10)
     plot = named_rows(title, x, len(bars))
     for number, (name, ratio, text) in enumerate(bars):
