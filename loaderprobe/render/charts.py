@@ -26,7 +26,6 @@ TONES = {
 }  # fmt: skip
 """By tone of a verdict."""
 BLUE, RED, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#8A8F95"
-READ_COLOR = BLUE
 COLORS = (BLUE, RED, GREEN, "#CC79A7", "#E69F00", "#56B4E9")
 """Of lines that differ by their order alone."""
 WIDTH, HEIGHT = 348, 210
@@ -149,7 +148,7 @@ class _Name:
 class Plot:
     """A chart that is being drawn: what is drawn first lies below, names over everything.
 
-    Values are those of the axes. Without `y` it has rows instead, of `row_px` units each, whose names are left of it.
+    Values are those of the axes. Without `y` it has rows, `row` or `named_row`, from the top down.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ from loaderprobe.records.devices import (
     WorkloadVerdict,
 )
 from loaderprobe.render.cells import as_columns, interval_cells
-from loaderprobe.render.charts import READ_COLOR, TONES, Column, Shade, column_chart, stacked_chart
+from loaderprobe.render.charts import BLUE, TONES, Column, Shade, column_chart, stacked_chart
 from loaderprobe.render.devices_words import (
     DATA_WORDS,
     EXPERIMENT_WORDS,
@@ -254,7 +254,7 @@ def _epochs(verdict: WorkloadVerdict) -> str:
             low=each.epoch_s.low,
             high=each.epoch_s.high,
             text=f"{significant(each.epoch_s.value)} s",
-            color=READ_COLOR,
+            color=BLUE,
         )
         for each in placements
     ]

@@ -15,8 +15,8 @@ from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import How, WorkerTime
 from loaderprobe.render.cells import Cell
 from loaderprobe.render.charts import (
+    BLUE,
     COLORS,
-    READ_COLOR,
     TONES,
     Axis,
     Column,
@@ -230,7 +230,7 @@ def _most_read(report: Report, row: ConfigurationRow) -> float:
 def _reads(report: Report, name: str, rows: Sequence[ConfigurationRow], top: float) -> Figure:
     known = [(row, read) for row in measured(rows) if (read := read_rate(row)) is not None]
     columns = [
-        Column(name=_count(row), value=read / 1e6, text=megabytes_per_s(read), color=READ_COLOR) for row, read in known
+        Column(name=_count(row), value=read / 1e6, text=megabytes_per_s(read), color=BLUE) for row, read in known
     ]
     best = best_ceiling(report, rows[0])
     least = ">= " if best and best.at_least else ""
@@ -452,7 +452,7 @@ def _epochs_figure(row: ConfigurationRow, epochs: Epochs, group: Group, top: flo
             name=str(number),
             value=each.images_per_s,
             text=f"{rate(each.images_per_s)}{f', {_share(each)}' if few else ''}",
-            color=READ_COLOR,
+            color=BLUE,
         )
         for number, each in enumerate(epochs.epochs, 1)
     ]
