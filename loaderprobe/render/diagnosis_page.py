@@ -17,7 +17,7 @@ from loaderprobe.render.diagnosis import (
     what_runs,
 )
 from loaderprobe.render.document import Command, Document, Item, Paragraph, Part, Section, Table
-from loaderprobe.render.rank_panels import rank_section
+from loaderprobe.render.panels import rank_section
 from loaderprobe.render.verdict_words import heading
 
 

@@ -14,8 +14,7 @@ from loaderprobe.records.verdict import Advice, ReasonCode
 from loaderprobe.render.answer import answers
 from loaderprobe.render.forecast_words import advice_words, worth_making
 from loaderprobe.render.groups import Group, groups, measured, then_of
-from loaderprobe.render.limit_map import LimitMap, limit_map
-from loaderprobe.render.limits import LETTERS, gain_words, used_words
+from loaderprobe.render.limits import LETTERS, LimitMap, gain_words, limit_map, used_words
 from loaderprobe.render.needs import Needs, named, needs
 from loaderprobe.render.overview import joint_name
 from loaderprobe.render.reads import read_words

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.render import (
-    epochs,
     figures,
     forecast_words,
     gpu,
@@ -17,9 +16,7 @@ from loaderprobe.render import (
     limits,
     overview,
     panels,
-    rank_panels,
     recommend,
-    short_runs,
     steps,
     timeline,
     verdict_words,
@@ -105,11 +102,11 @@ def _drawn(report: Report, found: Sequence[groups.Group]) -> dict[str, Any]:
             "rates": panels.rate_panels(report),
             "workers": panels.worker_panels(report),
             "reads": panels.read_panels(report),
-            "ranks": rank_panels.rank_panels(report),
-            "epochs": epochs.epoch_panels(report),
-            "short_runs": short_runs.short_run_panels(report),
+            "ranks": panels.rank_panels(report),
+            "epochs": panels.epoch_panels(report),
+            "short_runs": panels.short_run_panels(report),
         },
-        "short_run_sentences": short_runs.short_run_sentences(report),
+        "short_run_sentences": panels.short_run_sentences(report),
         "parts": panels.PARTS,
         "windows": [(group, views) for group in found if (views := gpu.windows(report, group))],
         "step_lines": [each for group in found for each in steps.step_lines(report, group)],

@@ -10,7 +10,7 @@ from loaderprobe.render import plan_words as words
 from loaderprobe.render.document import Paragraph
 from loaderprobe.render.document_page import rendered
 from loaderprobe.render.plan import plan_document
-from loaderprobe.render.plan_exhibits import exhibits
+from loaderprobe.render.plan_charts import exhibits
 from loaderprobe.render.remarks import remark_words
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loaderprobe.records.report import Report
-from loaderprobe.render.epochs import epoch_sentences
 from loaderprobe.render.overview import missing, notes, without_figures
-from loaderprobe.render.rank_panels import rank_sentences
-from loaderprobe.render.short_runs import short_run_sentences
+from loaderprobe.render.panels import epoch_sentences, rank_sentences, short_run_sentences
 from loaderprobe.render.wording import MISSING
 
 

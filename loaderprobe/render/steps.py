@@ -9,7 +9,7 @@ from loaderprobe.records.gaps import TimelineView
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.render.gpu import MOST_VIEWS
 from loaderprobe.render.groups import Group, detail_of
-from loaderprobe.render.limit_map import line_of
+from loaderprobe.render.limits import line_of
 from loaderprobe.render.timeline import common_length_ns, timeline_chart
 from loaderprobe.render.wording import loading, percent
 from loaderprobe.units import significant

@@ -8,7 +8,6 @@ from io import StringIO
 
 from loaderprobe.records.report import Report
 from loaderprobe.render.cells import Cell, as_columns
-from loaderprobe.render.epochs import epoch_cells
 from loaderprobe.render.figures import flat, shown
 from loaderprobe.render.first_markdown import first_blocks
 from loaderprobe.render.first_page import change_of, first_page
@@ -18,9 +17,9 @@ from loaderprobe.render.limits import gain_words
 from loaderprobe.render.markdown import escaped as _escaped
 from loaderprobe.render.markdown import pipe_table as _pipe_table
 from loaderprobe.render.overview import CPU_NOTE, EMULATED_NOTE, HOW_TO_READ, counts, environment_facts, sentences
+from loaderprobe.render.panels import epoch_cells, short_run_cells
 from loaderprobe.render.recommend import advised, knees
 from loaderprobe.render.sections import sections
-from loaderprobe.render.short_runs import short_run_cells
 from loaderprobe.render.wording import bound_words, label, speed
 from loaderprobe.units import format_bytes
 

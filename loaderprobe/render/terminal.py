@@ -12,7 +12,7 @@ from loaderprobe.render.first_page import BEST_HEAD, BEST_RIGHT, DevicePart, Fir
 from loaderprobe.render.forecast_words import worth_making
 from loaderprobe.render.gpu import profiled
 from loaderprobe.render.groups import Group, groups
-from loaderprobe.render.limit_map import LimitMap, MapCell
+from loaderprobe.render.limits import LimitMap, MapCell
 from loaderprobe.render.needs import Needs
 from loaderprobe.render.overview import counts, not_complete, sentences, skipped_files
 from loaderprobe.render.page import Page

@@ -243,6 +243,6 @@ def test_a_comparison_is_kept_and_shown_again(tmp_path: Path) -> None:
     frame = found.to_frame()
     assert list(frame["word"]) == ["slower"] * 4 and list(frame["kind"])[-1] == "all"
     html = page.read_text()
-    assert html.count("<svg") == 3 and "What limits, in A and in B" in html and "-50 %" in html
+    assert html.count("<svg") == 1 + 2 * 3 and "What limits, in A and in B" in html and "-50 %" in html
     assert all(len(line) <= 80 for line in found.text().splitlines())
     assert found.markdown().startswith("# B against A")

@@ -11,7 +11,7 @@ from loaderprobe.analyze.report import build_report
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.report import Report
 from loaderprobe.render.html import html_report
-from loaderprobe.render.rank_panels import rank_panels, rank_sentences
+from loaderprobe.render.panels import rank_panels, rank_sentences
 from loaderprobe.render.table import report_columns
 from loaderprobe.render.terminal import terminal_report
 from loaderprobe.testing import example_environment
@@ -58,7 +58,7 @@ def test_slowest_median_and_fastest_are_named() -> None:
 
 
 def test_all_ranks_are_drawn_where_they_are_uneven() -> None:
-    """A bar for each, in both strips; no drawing of even ones."""
+    """A bar for each, in both charts; no drawing of even ones."""
     (panel,) = rank_panels(report_on(uneven()))
     paths = re.findall(r'<path d="([^"]*)" fill', panel.figures[0].svg)
     assert [path.count("M") for path in paths] == [MANY, MANY]

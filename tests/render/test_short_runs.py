@@ -10,7 +10,7 @@ from loaderprobe.records.remark import reported
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.studies import ShortRun
 from loaderprobe.render.html import html_report
-from loaderprobe.render.short_runs import short_run_panels, short_run_sentences
+from loaderprobe.render.panels import short_run_panels, short_run_sentences
 from loaderprobe.render.table import csv_report, markdown_report, report_columns
 from loaderprobe.render.terminal import terminal_report
 from tests.examples.reports import example_report, example_row
