@@ -56,6 +56,7 @@ KEPT = {
     ("measure/session.py", "warming up the device"): "a stage of the progress bar",
     ("measure/sweep.py", "measure its data again"): "the hint of a failure",
     ("measure/trouble.py", ""): "messages of failures, their hints, and the messages of libraries that name them",
+    ("records/resources.py", ""): "nouns of the table of resources",
     ("samplers/cores.py", ""): "where readings come from",
     ("samplers/gpm.py", ""): "where readings come from",
     ("samplers/nvml.py", ""): "where readings come from",

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from loaderprobe.records.resources import INPUTS
 from loaderprobe.records.verdict import Bottleneck, Verdict
 
 _NEAR = 0.95
 """A rate that reaches this share of a limit is at the limit."""
 _FAR = 0.5
 """Storage that would be asked for less than this share of its ceiling at this concurrency is no next limit."""
-_RESOURCES = ("storage", "preprocessing", "transport", "network", "lock", "wait", "compute")
 
 
 def next_limits(verdict: Verdict, workers: int) -> dict[str, Bottleneck]:
     """By resource that is made free, for the speed-ups that are known."""
-    known = [name for name in _RESOURCES if getattr(verdict.speedups, name) is not None]
+    known = [name for name in (*INPUTS, "compute") if getattr(verdict.speedups, name) is not None]
     return {name: limit for name in known if (limit := _next_limit(verdict, name, workers))}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from loaderprobe.errors import BadValue
 from loaderprobe.records.checks import check_at_least, check_equal_lengths, check_order
@@ -11,13 +11,15 @@ from loaderprobe.records.config import RunConfig
 from loaderprobe.records.first_lap import FirstLap
 from loaderprobe.records.note import Note
 from loaderprobe.records.rank_seen import RankSeen
+from loaderprobe.records.resources import ABLATIONS
 from loaderprobe.records.timeline import Timeline
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.waits import WaitSamples
 
-Mode = Literal[
-    "baseline", "warm", "cached_samples", "no_transport", "resident", "no_exchange", "exchange", "one_thread"
-]
+if TYPE_CHECKING:
+    Mode = str
+else:
+    Mode = Literal[("baseline", *ABLATIONS.values(), "resident", "no_exchange", "exchange", "one_thread")]
 """baseline: files in the state that is asked for (cold, or as found), whole pipeline. warm: the same files, from
 memory. cached_samples: files are read, but nothing is decoded. no_transport: whole pipeline, but nothing is sent.
 resident: no loader, one batch that stays on the device. Of several ranks: no_exchange is resident without the

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loaderprobe.records.report import ConfigurationRow, Report
+from loaderprobe.records.resources import RESOURCE, WAITED
 from loaderprobe.records.verdict import WorkerTime
 from loaderprobe.render.charts import READ_COLOR, TONES, Column, Part, column_chart, stacked_chart
 from loaderprobe.render.figures import reasons
@@ -25,14 +26,13 @@ from loaderprobe.render.wording import (
     tone,
 )
 
-WAITS = ("storage", "network", "lock", "wait")
 PARTS = (
     Part(letter="D", name="decoding and augmentation (CPU)", color="#E69F00", ink="#000000"),
     Part(letter="Q", name="ready, no core free", color="#56B4E9", ink="#000000"),
-    Part(letter="S", name="waiting: storage", color="#882255", ink="#FFFFFF"),
-    Part(letter="N", name="waiting: network", color="#0072B2", ink="#FFFFFF"),
-    Part(letter="L", name="waiting: lock", color="#CC79A7", ink="#000000"),
-    Part(letter="W", name="waiting: sleep, pipe, memory", color="#8A8A8A", ink="#FFFFFF"),
+    *(
+        Part(letter=each.letter, name=f"waiting: {each.kinds or each.name}", color=each.color, ink=each.ink)
+        for each in (RESOURCE[name] for name in WAITED)
+    ),
     Part(letter="U", name="waiting, not attributed", color="#D9D9D9", ink="#000000"),
     Part(letter="O", name="other: sending, waiting to send", color="#F0E442", ink="#000000"),
 )
@@ -170,7 +170,7 @@ def per_image(row: ConfigurationRow) -> tuple[float, ...] | None:
 
 
 def _known_parts(spent: WorkerTime) -> list[float]:
-    waits = [spent.waits.get(name, 0.0) for name in WAITS]
+    waits = [spent.waits.get(name, 0.0) for name in WAITED]
     return [spent.cpu_s, spent.run_delay_s, *waits, max(0.0, spent.blocked_s - sum(waits))]
 
 

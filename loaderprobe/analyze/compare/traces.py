@@ -64,4 +64,4 @@ def _verdict(run: TraceReport) -> ShortVerdict:
     causes: dict[str, Cause] = {"mixed": "either", "not_known": "inconclusive", "sync": "host"}
     bound = run.bound
     cause = causes.get(bound.cause) or bound.cause
-    return ShortVerdict(side=bound.side, cause=cause, candidates=bound.candidates)  # type: ignore[arg-type]  # the others are causes
+    return ShortVerdict(side=bound.side, cause=cause, candidates=bound.candidates)

@@ -10,10 +10,11 @@ from loaderprobe.analyze.lock_step.price import Batches, lock_step
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.rank_rule import host_behind, is_imbalanced, speedups_among, straggles
 from loaderprobe.analyze.verdict.rates import NS
-from loaderprobe.analyze.verdict.rule import INPUT_RESOURCES, WORTH, contenders
+from loaderprobe.analyze.verdict.rule import WORTH, contenders
 from loaderprobe.records.lock_step import LockStep, PrefetchCost
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.plan_reason import PlanReason
+from loaderprobe.records.resources import INPUTS, RESOURCE
 from loaderprobe.records.verdict import Action, ActionCode, Advice, Interval
 from loaderprobe.stats import median
 
@@ -29,12 +30,12 @@ def rank_remedies(measurement: Measurement, found: Experiments) -> tuple[Advice,
     if measurement.ranks < 2 or not leading or not found.end_to_end:
         return ()
     if "gradients" in leading and found.speedups["gradients"].value >= WORTH:
-        return (_advice(found, "exchange", {}, found.speedups["gradients"].value),)
-    if not any(name in INPUT_RESOURCES for name in leading):
+        return (_advice(found, RESOURCE["gradients"].remedy, {}, found.speedups["gradients"].value),)
+    if not any(name in INPUTS for name in leading):
         return ()
     if is_imbalanced(found) and found.among.slowest is not None:
         facts: dict[str, float | str] = {"rank": found.among.slowest.rank, "host": found.among.slowest.host}
-        return (_advice(found, "slow_rank", facts, found.among.speedups()["imbalance"].value),)
+        return (_advice(found, RESOURCE["imbalance"].remedy, facts, found.among.speedups()["imbalance"].value),)
     if (host := host_behind(found)) is not None:
         facts = {"slow_host": host.host, "slow_ranks": host.slow}
         return (_advice(found, "slow_host", facts, speedups_among(found)["imbalance"].value),)

@@ -1,11 +1,12 @@
-"""Advice on waits for a network, for a lock, or of another kind, from samples of what workers wait for."""
+"""Advice by the speed-up of one resource: on waits for a network, for a lock, or of another kind."""
 
 from __future__ import annotations
 
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.rule import WORTH
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.verdict import Action, ActionCode, Advice, Interval
+from loaderprobe.records.resources import INPUTS, RESOURCE
+from loaderprobe.records.verdict import Action, Advice, Interval
 from loaderprobe.stats import median
 
 # More reads in flight than these workers have are advised one step at a time.
@@ -13,11 +14,11 @@ MORE_WORKERS = 4
 
 
 def remedies(measurement: Measurement, found: Experiments) -> tuple[Advice, ...]:
-    """For each of the three kinds that gains enough, the largest first; none where workers were not looked at."""
+    """For each resource with a remedy that gains enough, the largest first; none where workers were not looked at."""
     made = [
         _advice(found, name, _action(measurement, found, name), _most(measurement, found, name))
-        for name in ("network", "lock", "wait")
-        if name in found.speedups and found.speedups[name].value >= WORTH and found.end_to_end
+        for name in INPUTS
+        if RESOURCE[name].remedy and name in found.speedups and found.speedups[name].value >= WORTH and found.end_to_end
     ]
     return tuple(sorted((each for each in made if each.speedup >= WORTH), key=lambda each: -each.speedup))
 
@@ -27,8 +28,7 @@ def _action(measurement: Measurement, found: Experiments, name: str) -> Action:
     facts: dict[str, float | str] = {"subject": subject} if subject else {}
     if name == "network":
         facts["workers"] = max(1, measurement.config.loader.workers) * MORE_WORKERS
-    codes: dict[str, ActionCode] = {"network": "requests_in_flight", "lock": "shorter_lock", "wait": "no_wait"}
-    return Action(code=codes[name], facts=facts)
+    return Action(code=RESOURCE[name].remedy, facts=facts)
 
 
 def _most(measurement: Measurement, found: Experiments, name: str) -> float:

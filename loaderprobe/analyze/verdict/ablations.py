@@ -11,17 +11,14 @@ from dataclasses import dataclass, field, replace
 from loaderprobe.analyze.verdict import estimate
 from loaderprobe.analyze.verdict.rates import WorkerCost, parent_overhead_s, rates_by_round, segments_of
 from loaderprobe.analyze.verdict.validity import as_found, base_mode, met_warm, why_not_as_asked
-from loaderprobe.analyze.verdict.waiting import RESOURCES
 from loaderprobe.records.measurement import LEAST_BYTES, Measurement, Mode
+from loaderprobe.records.resources import ABLATIONS, ONLY_WAITED, WAITED
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import How
 from loaderprobe.stats import median
 
 # Waiting for less than this share of the time cannot make a speed-up worth a word.
 NEGLIGIBLE_WAIT = 0.05
-
-MODE_WITHOUT: dict[str, Mode] = {"storage": "warm", "preprocessing": "cached_samples", "transport": "no_transport"}
-"""The mode that removes an input resource."""
 
 
 def possible_modes(measurement: Measurement) -> tuple[Mode, ...]:
@@ -33,7 +30,7 @@ def possible_modes(measurement: Measurement) -> tuple[Mode, ...]:
         gone.add("cached_samples")
     if not measurement.config.loader.workers:
         gone.add("no_transport")
-    return tuple(mode for mode in MODE_WITHOUT.values() if mode in measurement.modes and mode not in gone)
+    return tuple(mode for mode in ABLATIONS.values() if mode in measurement.modes and mode not in gone)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,11 +62,21 @@ class Parts:
 
     def all(self) -> dict[str, Without]:
         """By resource."""
-        found = {"storage": self.storage(), "preprocessing": self.preprocessing(), "transport": self.transport()}
+        found = {name: each for name, mode in ABLATIONS.items() if (each := self._ablated(name, mode))}
         if not self._looked_at:
             return found
         # Without samples of the workers nothing separates these from storage.
-        return found | {name: self._estimated(name) for name in RESOURCES if name != "storage"}
+        return found | {name: self._estimated(name) for name in ONLY_WAITED}
+
+    def _ablated(self, name: str, mode: Mode) -> Without | None:
+        """None where neither this loader can be run without the resource, nor its speed-up be estimated."""
+        if name == "storage":
+            return self.storage()
+        if name == "transport":
+            return self.transport()
+        if (measured := self._measured(mode)) or estimate.can_be(name):
+            return measured or self._estimated(name)
+        return Without(missing=Unavailable(code="not_measured")) if mode in self.measurement.modes else None
 
     @property
     def _looked_at(self) -> bool:
@@ -78,7 +85,7 @@ class Parts:
     def range_of(self, resource: str) -> tuple[float, float] | None:
         """The loader's speed-up at least and at most, by the 95 % interval of what workers were seen waiting for."""
         costs = {n: cost for n, cost in self.costs.items() if cost is not None and cost.waiting is not None}
-        if resource not in RESOURCES or not costs or (resource == "storage" and self._measured("warm")):
+        if resource not in WAITED or not costs or (resource == "storage" and self._measured("warm")):
             return None
         ends = [
             median(
@@ -126,10 +133,6 @@ class Parts:
             if cost is not None
         }
 
-    def preprocessing(self) -> Without:
-        """Files are read, and samples that were made before are returned."""
-        return self._measured("cached_samples") or self._estimated("preprocessing")
-
     def transport(self) -> Without:
         """Samples are made but neither collated nor sent; the serial loader has no transport.
 
@@ -172,7 +175,7 @@ def in_training(
 ) -> dict[str, dict[int, float]]:
     """Speed-ups by round where resources were removed in training itself; empty where none was."""
     found: dict[str, dict[int, float]] = {}
-    for name, mode in MODE_WITHOUT.items():
+    for name, mode in ABLATIONS.items():
         if mode == base or (name == "storage" and why_not_as_asked(measurement, base)):
             continue  # files that were to be cold and were not show nothing of storage
         rates = rates_by_round(measurement, mode, "training")

@@ -19,12 +19,11 @@ from loaderprobe.analyze.verdict.rates import NS, interval, rates_by_round
 from loaderprobe.analyze.verdict.validity import base_mode, why_not_on_a_rank
 from loaderprobe.records.measurement import Measurement, Mode, Segment
 from loaderprobe.records.rank_seen import RankSeen
+from loaderprobe.records.resources import AMONG_RANKS
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Speedup
 from loaderprobe.stats import mean, median
 
-AMONG = ("imbalance", "straggler", "gradients")
-"""The speed-ups that only several ranks have."""
 ALIKE = 1.15
 """Of ranks that differ by more, some are slow themselves, whatever single batches take."""
 
@@ -64,7 +63,7 @@ class AmongRanks:
 def among_ranks(measurement: Measurement, loader: Mapping[int, float], loops: Mapping[int, Loop]) -> AmongRanks:
     """From the loader in step, by round, and the loops that training on it would be; nothing of one rank."""
     if measurement.ranks < 2:
-        return AmongRanks(missing=dict.fromkeys(AMONG, Unavailable(code="one_rank")))
+        return AmongRanks(missing=dict.fromkeys(AMONG_RANKS, Unavailable(code="one_rank")))
     made = _Rounds(measurement=measurement, loader=loader, loops=loops)
     pair = _pair(measurement)
     alone = rates_alone(measurement)

@@ -16,13 +16,13 @@ from loaderprobe.analyze.verdict.misfit import MOST_PREDICTION_ERROR, prediction
 from loaderprobe.analyze.verdict.rates import segment_seconds, segments_of, worker_cost
 from loaderprobe.analyze.verdict.rule import (
     CORES_IN_USE_SHARE,
-    INPUT_RESOURCES,
     OPEN_LEAD,
     WORTH,
     Judgement,
     inconclusive,
 )
 from loaderprobe.records.measurement import NO_STEP, Measurement, Mode
+from loaderprobe.records.resources import INPUTS
 from loaderprobe.records.verdict import Evidence, How, Reason
 
 # Rounds differ by a factor of 2 at most on a busy machine: rates of single segments so far apart keep their order.
@@ -81,7 +81,7 @@ def below_compute(found: Experiments) -> bool:
     alone = found.compute_over_training
     if not found.in_training or alone is None:
         return False
-    inputs = [found.speedups[name] for name in INPUT_RESOURCES if name in found.speedups]
+    inputs = [found.speedups[name] for name in INPUTS if name in found.speedups]
     # An estimate is only an upper bound here.
     explained = max((each.value for each in inputs if each.how == "measured"), default=1.0)
     return alone >= OPEN_LEAD * explained

@@ -11,10 +11,10 @@ import math
 from dataclasses import dataclass
 
 from loaderprobe.analyze.verdict.rates import WorkerCost, per_second
+from loaderprobe.records.resources import ONLY_WAITED, RESOURCE
 
 # A loader without bound is counted as this much faster, so that no figure is infinite.
 UNBOUNDED = 1000.0
-WAITS = ("network", "lock", "wait")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +27,15 @@ class Limits:
     """CPU time an image of the training thread, for receiving and releasing it."""
     storage_images_per_s: float = math.inf
     """What the storage delivers; infinite where that is not known."""
+
+
+BY_TIMES = ("preprocessing", "transport")
+"""Those that take a worker's time without waiting."""
+
+
+def can_be(resource: str) -> bool:
+    """True where the loader without this can be estimated: from times, or from samples of what workers wait for."""
+    return resource in BY_TIMES or bool(RESOURCE[resource].waits)
 
 
 def without(resource: str, rate: float, cost: WorkerCost, limits: Limits) -> float:
@@ -49,7 +58,7 @@ def without(resource: str, rate: float, cost: WorkerCost, limits: Limits) -> flo
     # A wait that was not there takes nothing away, however idle the workers were between batches.
     by_workers = (
         rate * per_second(wall_s, left_s)
-        if resource.split()[-1] in WAITS
+        if resource.split()[-1] in ONLY_WAITED
         else per_second(max(limits.workers, 1), left_s)
     )
     bounds = (

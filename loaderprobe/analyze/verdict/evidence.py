@@ -21,7 +21,7 @@ def evidence_of(
 def speedup_evidence(speedups: Mapping[str, Speedup], threshold: float) -> tuple[Evidence, ...]:
     """One record a speed-up, with how it is known."""
     return tuple(
-        Evidence(metric=_SPEEDUPS[name], value=each.value, threshold=threshold, unit="x", how=each.how)
+        Evidence(metric=f"speedups.{name}", value=each.value, threshold=threshold, unit="x", how=each.how)
         for name, each in speedups.items()
     )
 
@@ -31,17 +31,3 @@ def waiting_for_cores(delay: Evidence, cores: Evidence, *, full: float) -> dict[
     if cores.threshold is None or cores.value >= cores.threshold:
         return {}
     return {"run_delay_share": delay.value, "own_cores": cores.value, "cores": cores.threshold / full}
-
-
-_SPEEDUPS: dict[str, EvidenceCode] = {
-    "storage": "speedups.storage",
-    "preprocessing": "speedups.preprocessing",
-    "transport": "speedups.transport",
-    "compute": "speedups.compute",
-    "network": "speedups.network",
-    "lock": "speedups.lock",
-    "wait": "speedups.wait",
-    "gradients": "speedups.gradients",
-    "imbalance": "speedups.imbalance",
-    "straggler": "speedups.straggler",
-}

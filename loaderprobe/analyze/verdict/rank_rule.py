@@ -9,13 +9,12 @@ from loaderprobe.analyze.verdict.evidence import speedup_evidence
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.rule import (
     CLEAR_LEAD,
-    COMPUTE_RESOURCES,
-    INPUT_RESOURCES,
     LEAST_ROUNDS,
     OPEN_LEAD,
     WORTH,
     Judgement,
 )
+from loaderprobe.records.resources import IN_STEP, INPUTS
 from loaderprobe.records.verdict import Reason, Speedup
 from loaderprobe.stats import median
 
@@ -31,7 +30,7 @@ def with_ranks(judgement: Judgement, found: Experiments) -> Judgement:
         *speedup_evidence({name: each for name, each in speedups.items() if name == "straggler"}, WORTH),
     )
     judgement = replace(judgement, evidence=(*judgement.evidence, *evidence))
-    if judgement.cause in COMPUTE_RESOURCES:
+    if judgement.cause in IN_STEP:
         return _with_facts(judgement, _beside_gradients(judgement, found))
     if judgement.side != "input":
         return judgement
@@ -116,7 +115,7 @@ def _slow_host(found: Experiments, host: SlowHost) -> dict[str, float | str]:
 
 def _resource(found: Experiments) -> dict[str, float | str]:
     """The part of the input that would gain most if it were free."""
-    inputs = [name for name in INPUT_RESOURCES if name in found.speedups]
+    inputs = [name for name in INPUTS if name in found.speedups]
     return {"resource": max(inputs, key=lambda name: found.speedups[name].value)} if inputs else {}
 
 

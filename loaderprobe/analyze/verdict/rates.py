@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from loaderprobe.analyze.verdict.waiting import RESOURCES, Waiting, waiting_of
+from loaderprobe.analyze.verdict.waiting import Waiting, waiting_of
 from loaderprobe.records.measurement import Activity, Measurement, Mode, Segment, WorkerBatches
+from loaderprobe.records.resources import WAITED
 from loaderprobe.records.verdict import Interval, StepTime, WorkerTime
 from loaderprobe.stats import (
     Noise,
@@ -100,7 +101,7 @@ class WorkerCost:
 
     def per_image(self, ranks: int = 1) -> WorkerTime:
         """Mean seconds an image in one worker; `ranks` made the images, of which the times of one are counted."""
-        known = {} if self.waiting is None else {name: self.waited_s(name) or 0.0 for name in RESOURCES}
+        known = {} if self.waiting is None else {name: self.waited_s(name) or 0.0 for name in WAITED}
         own = self.images / ranks
         return WorkerTime(
             cpu_s=self.cpu_s / own,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from loaderprobe.analyze.verdict import one_thread
-from loaderprobe.analyze.verdict.ablations import MODE_WITHOUT, possible_modes
+from loaderprobe.analyze.verdict.ablations import possible_modes
 from loaderprobe.analyze.verdict.certain import compute_is_certain
 from loaderprobe.analyze.verdict.counted import counted, fair
 from loaderprobe.analyze.verdict.experiments import Experiments
@@ -35,6 +35,7 @@ from loaderprobe.analyze.verdict.rule import (
 from loaderprobe.analyze.verdict.speedups import judged_activity, run_experiments
 from loaderprobe.analyze.verdict.validity import base_mode, by_waiting
 from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode
+from loaderprobe.records.resources import ABLATIONS
 from loaderprobe.records.verdict import Ablations
 
 # A mode is measured in so many rounds, or in as many as are asked for, if those are fewer.
@@ -107,7 +108,7 @@ def deciding(measurement: Measurement, plan: Round) -> Round:
     if len(trained) < 2 and len(misfits_of(found)) == 1 and _doubt_of_the_whole(found) >= 1:
         return tuple(each for each in plan if each[0] == base)
     top = max(found.speedups, key=lambda name: found.speedups[name].value)
-    leading = {MODE_WITHOUT[name] for name in MODE_WITHOUT if name == top or not _far_behind(found, top, name)}
+    leading = {ABLATIONS[name] for name in ABLATIONS if name == top or not _far_behind(found, top, name)}
     return tuple(each for each in plan if each[0] == base or each[0] in leading)
 
 
@@ -168,10 +169,10 @@ def ablations(measurement: Measurement) -> Ablations:
     """Which resources were made free in this measurement, and why no more."""
     measurement = counted(measurement)
     found = run_experiments(measurement)
-    measured = {name: times for name, mode in MODE_WITHOUT.items() if (times := _times(measurement, mode))}
+    measured = {name: times for name, mode in ABLATIONS.items() if (times := _times(measurement, mode))}
     measured.pop("storage" if found.base == "warm" else "", None)
     if found.in_training:
-        rounds = max(_times(measurement, mode, "training") for mode in MODE_WITHOUT.values())
+        rounds = max(_times(measurement, mode, "training") for mode in ABLATIONS.values())
         return Ablations(code="in_training", facts={"rounds": rounds})
     if measured:
         return Ablations(code="measured", facts={name: float(times) for name, times in measured.items()})
@@ -204,7 +205,7 @@ def _times(measurement: Measurement, mode: Mode, activity: Activity = "loader_on
 def _deciding(measurement: Measurement, found: Experiments) -> set[Mode]:
     """The modes without which no firm word is possible; none when the estimates leave no doubt."""
     possible = possible_modes(measurement)
-    return {MODE_WITHOUT[name] for name in _open(measurement, found) if MODE_WITHOUT.get(name) in possible}
+    return {ABLATIONS[name] for name in _open(measurement, found) if ABLATIONS.get(name) in possible}
 
 
 def _open(measurement: Measurement, found: Experiments) -> set[str]:
@@ -212,12 +213,13 @@ def _open(measurement: Measurement, found: Experiments) -> set[str]:
     if not found.predicted or _cannot_matter(found):
         return set()
     worth = {name for name, speedup in found.speedups.items() if speedup.value >= WORTH}
-    if found.missing.keys() & MODE_WITHOUT.keys():
+    unmeasured = {name for name, why in found.missing.items() if why.code == "not_measured"}
+    if (found.missing.keys() - unmeasured) & ABLATIONS.keys():
         # Where reads are not counted, warm reads beside cold ones prove them cold. What else is missing stays so.
-        provable = not found.missing.keys() & {"preprocessing", "transport"} and by_waiting(measurement)
+        provable = not found.missing.keys() & (ABLATIONS.keys() - {"storage"}) and by_waiting(measurement)
         return {"storage", *worth} if provable and not _times(measurement, "warm") else set()
-    if not worth:
-        return set()
+    if not worth or unmeasured:
+        return unmeasured
     top = max(found.speedups, key=lambda name: found.speedups[name].value)
     near = {name for name in worth if name != top and not _far(found, top, name)}
     if top in found.open:

@@ -13,6 +13,7 @@ from loaderprobe.analyze.verdict.evidence import evidence_of, speedup_evidence, 
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.misfit import MOST_NOISE, misfits_of, noise_of, prediction_error_of, slowed
 from loaderprobe.records.gaps import Gaps, GpuWindow
+from loaderprobe.records.resources import IN_GAPS, INPUTS, ONLY_WAITED, RESOURCE
 from loaderprobe.records.verdict import Cause, Evidence, EvidenceCode, Reason, ReasonCode, Side
 from loaderprobe.stats import half_width, mean, median, standard_error
 
@@ -31,8 +32,6 @@ CORES_IN_USE_SHARE = 0.9
 LEAST_ROUNDS = 3
 # What keeps the device idle for less of its time is no cause.
 LEAST_IDLE = 0.1
-INPUT_RESOURCES = ("storage", "preprocessing", "transport", "network", "lock", "wait")
-COMPUTE_RESOURCES = ("compute", "gradients")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,18 +76,14 @@ def judge(found: Experiments, *, workers: int, cores_available: float) -> Judgem
             "all_cores_busy", **_speedup(found, top), **waiting_for_cores(*cpu_evidence, full=CORES_IN_USE_SHARE)
         )
         return Judgement(side="input", cause="cpu", reason=reason, evidence=(*evidence, *cpu_evidence))
-    causes: dict[str, Cause] = {
-        "compute": "compute", "storage": "storage", "preprocessing": "preprocessing", "transport": "transport",
-        "network": "network", "lock": "lock", "wait": "wait", "gradients": "gradients",
-    }  # fmt: skip
     reason = _reason("largest_speedup", **_speedup(found, top), **_waited(found, top), **_beside_compute(found, top))
-    return Judgement(side=side_of((top,)), cause=causes[top], reason=reason, evidence=(*evidence, *cpu_evidence))
+    return Judgement(side=side_of((top,)), cause=top, reason=reason, evidence=(*evidence, *cpu_evidence))
 
 
 def side_of(names: Sequence[str]) -> Side:
     """The side that all of these resources are on."""
-    sides: tuple[tuple[Side, tuple[str, ...]], ...] = (("input", INPUT_RESOURCES), ("compute", COMPUTE_RESOURCES))
-    return next((side for side, resources in sides if all(name in resources for name in names)), "inconclusive")
+    sides: set[Side] = {RESOURCE[name].side for name in names}
+    return sides.pop() if len(sides) == 1 else "inconclusive"
 
 
 def _reason(code: ReasonCode, **facts: float | str) -> Reason:
@@ -120,7 +115,7 @@ def _why_alike(found: Experiments, names: tuple[str, ...]) -> Reason:
 
 def _waited(found: Experiments, resource: str) -> dict[str, float | str]:
     """The share of their time that workers wait for a network, a lock or otherwise, and for whom or what."""
-    if resource not in ("network", "lock", "wait") or found.cost is None or found.waiting is None:
+    if resource not in ONLY_WAITED or found.cost is None or found.waiting is None:
         return {}
     share = (found.cost.waited_s(resource) or 0.0) / found.cost.wall_s
     subject = found.waiting.subjects.get(resource)
@@ -129,7 +124,7 @@ def _waited(found: Experiments, resource: str) -> dict[str, float | str]:
 
 def _beside_compute(found: Experiments, top: str) -> dict[str, float | str]:
     """The input resource that is worth most beside compute: there is one only where the two do not overlap."""
-    known = {name: found.speedups[name] for name in INPUT_RESOURCES if name in found.speedups}
+    known = {name: found.speedups[name] for name in INPUTS if name in found.speedups}
     inputs = {name: speedup for name, speedup in known.items() if speedup.value >= WORTH}
     if top != "compute" or not inputs:
         return {}
@@ -193,10 +188,8 @@ def with_gaps(judgement: Judgement, window: GpuWindow | None) -> Judgement:
     if window is None or window.gaps is None or window.doubts:
         return judgement
     gaps = window.gaps
-    waiting, exchanging = gaps.share("input", "loader"), gaps.share("communication")
-    idle: dict[Cause, float] = {
-        "copy": gaps.share("copy"), "host": gaps.share("launch", "sync"), "communication": exchanging,
-    }  # fmt: skip
+    waiting = gaps.share("input", "loader")
+    idle = {name: gaps.share(*RESOURCE[name].gaps) for name in IN_GAPS}
     cause = max(idle, key=lambda name: idle[name])
     largest = max(waiting * OPEN_LEAD, idle[cause], gaps.share("device", "other"))
     if idle[cause] < largest or largest <= LEAST_IDLE:
@@ -207,23 +200,22 @@ def with_gaps(judgement: Judgement, window: GpuWindow | None) -> Judgement:
             ("gpu_window.gaps.launch_ns", gaps.share("launch"), LEAST_IDLE),
             ("gpu_window.gaps.sync_ns", gaps.share("sync"), LEAST_IDLE),
             ("gpu_window.gaps.waiting", waiting, None),
-            ("gpu_window.gaps.communication_ns", exchanging or None, LEAST_IDLE),
+            ("gpu_window.gaps.communication_ns", gaps.share("communication") or None, LEAST_IDLE),
         ]
     )
-    side: Side = "input" if cause == "copy" else "compute"
     return Judgement(
-        side=side, cause=cause, reason=_idle_reason(gaps, cause), evidence=(*judgement.evidence, *evidence)
+        side=RESOURCE[cause].side,
+        cause=cause,
+        reason=_idle_reason(gaps, cause),
+        evidence=(*judgement.evidence, *evidence),
     )
 
 
 def _idle_reason(gaps: Gaps, cause: Cause) -> Reason:
-    if cause == "host":
-        return _reason("device_idle", launch_share=gaps.share("launch"), sync_share=gaps.share("sync"))
-    if cause == "communication":
-        return _reason("device_idle", communication_share=gaps.share("communication"))
-    pageable = 2 * gaps.pageable_ns > gaps.copy_ns
-    copies: dict[str, float | str] = {"copies_from": "pageable memory"} if pageable else {}
-    return _reason("device_idle", copy_share=gaps.share("copy"), **copies)
+    facts: dict[str, float | str] = {f"{gap}_share": gaps.share(gap) for gap in RESOURCE[cause].gaps}
+    if cause == "copy" and 2 * gaps.pageable_ns > gaps.copy_ns:
+        facts["copies_from"] = "pageable memory"
+    return _reason("device_idle", **facts)
 
 
 def contenders(found: Experiments) -> tuple[str, ...]:
@@ -266,7 +258,7 @@ def _withstands(found: Experiments, prediction_error: float) -> bool:
     """
     top = max(found.speedups, key=lambda name: found.speedups[name].value)
     off = math.exp(abs(math.log1p(max(prediction_error, -0.99))))
-    measured = found.speedups[top].how == "measured" and top in INPUT_RESOURCES
+    measured = found.speedups[top].how == "measured" and top in INPUTS
     return measured and off <= 1 + MOST_NOISE and lead_of(found, top) >= CLEAR_LEAD * off**2
 
 

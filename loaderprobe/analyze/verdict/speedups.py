@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from loaderprobe.analyze.verdict import estimate
-from loaderprobe.analyze.verdict.ablations import MODE_WITHOUT, Parts, Without, in_training, possible_modes
+from loaderprobe.analyze.verdict.ablations import Parts, Without, in_training, possible_modes
 from loaderprobe.analyze.verdict.among_ranks import AmongRanks, among_ranks
 from loaderprobe.analyze.verdict.certain import input_at_most
 from loaderprobe.analyze.verdict.counted import counted, fair
@@ -37,6 +37,7 @@ from loaderprobe.analyze.verdict.validity import base_mode, by_waiting, files_we
 from loaderprobe.analyze.verdict.waiting import Waiting
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode, Segment
+from loaderprobe.records.resources import ABLATIONS
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import How, Speedup
 from loaderprobe.stats import median
@@ -82,7 +83,7 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         overhead_s=seen.overhead_s,
         batch_size=step_images(measurement),
         missing={name: each.missing for name, each in taken.items() if each.missing and name not in trained},
-        at_most=frozenset(n for n in ("preprocessing", "transport") if asked and how.get(n) == "estimated"),
+        at_most=frozenset(n for n in estimate.BY_TIMES if asked and how.get(n) == "estimated"),
         bounds=_bounds(seen, taken),
         open=_still_open(measurement, how),
         in_training=bool(trained),
@@ -186,7 +187,7 @@ class _Seen:
 
 def _fair(measurement: Measurement, *, in_training: bool) -> dict[str, tuple[int, int]]:
     activity: Activity = "training" if in_training else "loader_only"
-    kinds: dict[str, tuple[Mode, Activity]] = {name: (mode, activity) for name, mode in MODE_WITHOUT.items()}
+    kinds: dict[str, tuple[Mode, Activity]] = {name: (mode, activity) for name, mode in ABLATIONS.items()}
     kinds["compute"] = base_mode(measurement), judged_activity(measurement)
     ran = {name: len(segments_of(measurement, *kind)) for name, kind in kinds.items()}
     undisturbed = fair(measurement)
@@ -236,7 +237,7 @@ def _still_open(measurement: Measurement, how: Mapping[str, How]) -> frozenset[s
     possible = possible_modes(measurement)
     return frozenset(
         name
-        for name, mode in MODE_WITHOUT.items()
+        for name, mode in ABLATIONS.items()
         if mode in possible and how.get(name) == "estimated" and not segments_of(measurement, mode, "loader_only")
     )
 

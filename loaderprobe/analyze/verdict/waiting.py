@@ -12,23 +12,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from loaderprobe.records.measurement import Measurement, Segment
+from loaderprobe.records.resources import RESOURCE, WAITED
 from loaderprobe.records.waits import WAIT_KINDS, WaitKind
 
 # Fewer samples say nothing about shares.
 LEAST_SAMPLES = 12
 Z_95 = 1.96
-RESOURCES = ("storage", "network", "lock", "wait")
-RESOURCE_OF: dict[WaitKind, str] = {
-    "storage": "storage",
-    "metadata": "storage",
-    "uninterruptible": "storage",
-    "network": "network",
-    "lock": "lock",
-    "sleep": "wait",
-    "pipe": "wait",
-    "memory": "wait",
-    "other": "wait",
-}
+RESOURCE_OF = {kind: name for name in WAITED for kind in RESOURCE[name].waits}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
