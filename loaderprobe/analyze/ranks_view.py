@@ -9,8 +9,8 @@ from loaderprobe.analyze.verdict.rates import NS
 from loaderprobe.analyze.verdict.validity import base_mode
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.rank_seen import RankSeen
-from loaderprobe.records.ranks_view import MATTERS, MOST_SHOWN, RankRow, RanksView, Role
-from loaderprobe.records.verdict import Verdict
+from loaderprobe.records.ranks_view import MOST_SHOWN, RankRow, RanksView, Role
+from loaderprobe.records.verdict import WORTH, Verdict
 from loaderprobe.stats import median
 
 
@@ -36,7 +36,7 @@ def ranks_view(measurement: Measurement, verdict: Verdict) -> RanksView | None:
     return RanksView(
         rows=tuple(rows),
         shown=tuple(row for row in named if row.rank in chosen),
-        uneven=any(each is not None and each.value > MATTERS for each in gains),
+        uneven=any(each is not None and each.value > WORTH for each in gains),
     )
 
 

@@ -6,8 +6,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from loaderprobe.analyze.bandwidth import judge_bandwidth
+from loaderprobe.analyze.effects import CLEAR_LEAD
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.verdict.rule import CLEAR_LEAD, WORTH
 from loaderprobe.errors import BadValue, DamagedRun, LoaderprobeError
 from loaderprobe.measure.order import Order
 from loaderprobe.protocols import PageCache
@@ -15,6 +15,7 @@ from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.files import FileSet, LoaderFiles, PartFiles, UnknownFiles
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.records.verdict import WORTH
 from loaderprobe.storage.ceiling import ceiling_of_parts, raise_ceiling
 from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
 from loaderprobe.store.run_directory import RunDirectory

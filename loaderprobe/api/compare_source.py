@@ -11,10 +11,10 @@ from typing import TypeVar, cast
 from loaderprobe.analyze.compare.bandwidths import bandwidth_facts
 from loaderprobe.analyze.compare.comparable import Facts, environment_facts
 from loaderprobe.analyze.compare.diagnoses import Diagnosed, diagnosis_facts
-from loaderprobe.analyze.compare.effects import in_turn
 from loaderprobe.analyze.compare.layers import layers_facts
 from loaderprobe.analyze.compare.sweeps import Found
 from loaderprobe.analyze.compare.traces import trace_facts
+from loaderprobe.analyze.effects import in_turn
 from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.api.documented import Documented
 from loaderprobe.api.load import Run

@@ -18,6 +18,8 @@ from loaderprobe.records.note import Note
 from loaderprobe.records.plan import Resource
 from loaderprobe.records.unavailable import Unavailable
 
+RISING = 1.05
+"""A ladder of concurrency rises while its last steps gain more than this factor."""
 BANDWIDTH_SCHEMA = "loaderprobe/bandwidth"
 # History of the bandwidth report, which is an interface:
 # 1  2026-11  first version

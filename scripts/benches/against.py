@@ -22,10 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import loaderprobe
-from loaderprobe.analyze.compare.effects import Reading
 from loaderprobe.analyze.compare.gates import judge_gates
 from loaderprobe.analyze.compare.rows import SideRow, compare_rows
-from loaderprobe.analyze.verdict.rates import interval
+from loaderprobe.analyze.effects import Reading, interval
 from loaderprobe.api.against import measure_sides
 from loaderprobe.api.against_request import PAIRS, against_request, sides_in, start_against
 from loaderprobe.api.compare_source import sources

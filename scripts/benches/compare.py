@@ -22,10 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from loaderprobe.analyze.compare.effects import FEWEST_ROUNDS, NORMAL, REPEAT, Reading
 from loaderprobe.analyze.compare.gates import judge_gates
 from loaderprobe.analyze.compare.rows import SideRow, compare_rows
-from loaderprobe.analyze.verdict.rates import interval
+from loaderprobe.analyze.effects import ENOUGH_ROUNDS, NORMAL, REPEAT, Reading, interval
 from loaderprobe.api.compare_source import sources
 from loaderprobe.records.compare import MATTERS, Compared, Subject
 from loaderprobe.records.config import Turns
@@ -85,7 +84,7 @@ def noise_of(runs: Sequence[Path]) -> list[float]:
     for run in runs:
         for found in sources(run)[0].found:
             logs = [math.log(value) for value in found.reading.values]
-            if len(logs) >= FEWEST_ROUNDS:
+            if len(logs) >= ENOUGH_ROUNDS:
                 noise += [(log - mean(logs)) * math.sqrt(len(logs) / (len(logs) - 1)) for log in logs]
     if not noise:
         raise SystemExit("no configuration of these runs has three rounds or more")

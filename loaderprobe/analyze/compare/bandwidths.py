@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from loaderprobe.analyze.compare.comparable import Facts, storage_fact
-from loaderprobe.analyze.compare.effects import Reading
 from loaderprobe.analyze.compare.rows import SideRow
+from loaderprobe.analyze.effects import Reading
 from loaderprobe.records.bandwidth import BandwidthMeasurement
 from loaderprobe.records.compare import CompareNote, Subject
 from loaderprobe.records.verdict import Interval

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from loaderprobe.analyze.compare.comparable import Facts, environment_facts
-from loaderprobe.analyze.compare.effects import Reading
 from loaderprobe.analyze.compare.rows import SideRow
+from loaderprobe.analyze.effects import Reading
 from loaderprobe.analyze.verdict.counted import counted
 from loaderprobe.analyze.verdict.rates import rates_by_round
 from loaderprobe.analyze.verdict.speedups import judged_activity

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from loaderprobe.analyze.compare.comparable import Facts, environment_facts
-from loaderprobe.analyze.compare.effects import Reading
 from loaderprobe.analyze.compare.rows import SideRow
-from loaderprobe.analyze.verdict.rates import interval
+from loaderprobe.analyze.effects import Reading, interval
 from loaderprobe.records.compare import Subject
 from loaderprobe.records.layers import LayersReport
 

@@ -6,20 +6,20 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from loaderprobe.analyze.compare.effects import (
+from loaderprobe.analyze.effects import (
     ALPHA,
-    FEWEST_ROUNDS,
+    ENOUGH_ROUNDS,
     Effect,
     Reading,
     drift_of,
-    effect,
     holm,
+    interval,
     mean_effect,
+    of_pairs,
     pair_logs,
-    paired_effect,
     sample,
+    unpaired,
 )
-from loaderprobe.analyze.verdict.rates import interval
 from loaderprobe.records.compare import Compared, Ratio, ReasonCode, ShortVerdict, Subject, Unit, Word
 from loaderprobe.records.verdict import Interval
 
@@ -74,14 +74,14 @@ def compare_rows(
 def _effect(pair: Pair) -> Effect | None:
     times = pair[0].unit == "ms"
     logs = pair_logs(pair[0].readings, pair[1].readings)
-    if len(logs) >= FEWEST_ROUNDS:
-        found = paired_effect(logs, times=times)
+    if len(logs) >= ENOUGH_ROUNDS:
+        found = of_pairs(logs, times=times)
         return found if found.error else None
     before, after = (sample(side.readings) for side in pair)
     drift = drift_of((len(pair[0].readings), len(pair[1].readings)))
     if before is None or after is None or drift + before.variance + after.variance == 0:
         return None
-    return effect(before, after, times=times, drift=drift)
+    return unpaired(before, after, times=times, drift=drift)
 
 
 def _whole(effects: Sequence[Effect | None], averaged: Sequence[int]) -> Effect | None:
@@ -161,5 +161,4 @@ def _subject(before: Subject, after: Subject) -> Subject:
 def _ratio(found: Effect | None) -> Ratio | None:
     if found is None:
         return None
-    half = found.half()
-    return Ratio(value=math.exp(found.log), low=math.exp(found.log - half), high=math.exp(found.log + half))
+    return Ratio(value=found.ratio.value, low=found.ratio.low, high=found.ratio.high)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from loaderprobe.analyze.compare.comparable import ALL, differences
-from loaderprobe.analyze.compare.effects import Reading, sample, too_few_rounds
 from loaderprobe.analyze.compare.rows import SideRow
+from loaderprobe.analyze.effects import Reading, sample, too_few_rounds
 from loaderprobe.analyze.verdict.counted import counted
 from loaderprobe.analyze.verdict.rates import rates_by_round, segments_of
 from loaderprobe.analyze.verdict.speedups import judged_activity

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from loaderprobe.analyze.compare.comparable import Facts
-from loaderprobe.analyze.compare.effects import Reading
 from loaderprobe.analyze.compare.rows import SideRow
-from loaderprobe.analyze.verdict.rates import interval
+from loaderprobe.analyze.effects import Reading, interval
 from loaderprobe.records.compare import ShortVerdict, Subject
 from loaderprobe.records.trace import PART_NAMES, PartName, TraceReport
 from loaderprobe.records.verdict import Cause

@@ -10,9 +10,8 @@ from loaderprobe.analyze.forecast.changes import accelerator, refused
 from loaderprobe.analyze.forecast.fit import Fit
 from loaderprobe.analyze.forecast.knee import WITHIN
 from loaderprobe.analyze.verdict.experiments import Experiments
-from loaderprobe.analyze.verdict.rule import WORTH
 from loaderprobe.records.forecast import Forecast, Refusal
-from loaderprobe.records.verdict import Action
+from loaderprobe.records.verdict import WORTH, Action
 
 # Storage is called faster than needed beyond this factor.
 MOST_FACTOR = 1000.0

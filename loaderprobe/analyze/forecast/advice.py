@@ -31,11 +31,11 @@ from loaderprobe.analyze.verdict.counted import counted
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.one_thread import compared
 from loaderprobe.analyze.verdict.rates import rate_interval, segments_of
-from loaderprobe.analyze.verdict.rule import WORTH, cores_are_busy
+from loaderprobe.analyze.verdict.rule import cores_are_busy
 from loaderprobe.analyze.verdict.speedups import judged_activity
 from loaderprobe.records.forecast import Forecast, Refusal
 from loaderprobe.records.measurement import Alternative, Measurement
-from loaderprobe.records.verdict import Action, ActionCode, Advice, Interval
+from loaderprobe.records.verdict import WORTH, Action, ActionCode, Advice, Interval
 from loaderprobe.stats import median
 
 # Data of up to this share of memory can be kept there; the rest is for training.

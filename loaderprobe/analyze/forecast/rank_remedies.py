@@ -10,12 +10,12 @@ from loaderprobe.analyze.lock_step.price import Batches, lock_step
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.rank_rule import host_behind, is_imbalanced, speedups_among, straggles
 from loaderprobe.analyze.verdict.rates import NS
-from loaderprobe.analyze.verdict.rule import WORTH, contenders
+from loaderprobe.analyze.verdict.rule import contenders
 from loaderprobe.records.lock_step import LockStep, PrefetchCost
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.plan_reason import PlanReason
 from loaderprobe.records.resources import INPUTS, RESOURCE
-from loaderprobe.records.verdict import Action, ActionCode, Advice, Interval
+from loaderprobe.records.verdict import WORTH, Action, ActionCode, Advice, Interval
 from loaderprobe.stats import median
 
 # Of batches that vary, a buffer of so many keeps most ranks from waiting for the slowest.

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from loaderprobe.analyze.verdict.experiments import Experiments
-from loaderprobe.analyze.verdict.rule import WORTH
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.resources import INPUTS, RESOURCE
-from loaderprobe.records.verdict import Action, Advice, Interval
+from loaderprobe.records.verdict import WORTH, Action, Advice, Interval
 from loaderprobe.stats import median
 
 # More reads in flight than these workers have are advised one step at a time.

@@ -23,10 +23,9 @@ from loaderprobe.analyze.lock_step.replay import (
     mean_steps,
     resampled,
 )
-from loaderprobe.analyze.verdict.rule import WORTH
 from loaderprobe.records.lock_step import LockStep, PrefetchCost
 from loaderprobe.records.plan_reason import PlanReason
-from loaderprobe.records.verdict import Interval
+from loaderprobe.records.verdict import WORTH, Interval
 
 LEAST_BATCHES = 30
 FACTORS = (2, 4, 8)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from loaderprobe.analyze.plan.quantities import known
-from loaderprobe.analyze.plan.storage import RISING, best_of
+from loaderprobe.analyze.plan.storage import best_of
 from loaderprobe.analyze.plan.workload import MeasuredStorage, Workload, requests
 from loaderprobe.errors import BadValue
-from loaderprobe.records.bandwidth import BandwidthMeasurement, MetadataPhase
+from loaderprobe.records.bandwidth import RISING, BandwidthMeasurement, MetadataPhase
 from loaderprobe.records.note import Note, PlanNote
 from loaderprobe.records.plan import Quantity
 from loaderprobe.records.plan_reason import PlanPart, PlanReason

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from loaderprobe.analyze.effects import interval
 from loaderprobe.analyze.plan.from_sweep import FilesRead, amplification_of, measured_workload
 from loaderprobe.analyze.plan.quantities import known
 from loaderprobe.analyze.plan.workload import Workload, requests
-from loaderprobe.analyze.verdict.rates import interval, segments_of, worker_cost
+from loaderprobe.analyze.verdict.rates import segments_of, worker_cost
 from loaderprobe.analyze.verdict.validity import base_mode
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from loaderprobe.analyze.effects import interval
 from loaderprobe.analyze.lock_step.batches import batches_of
 from loaderprobe.analyze.plan.quantities import known, scaled
 from loaderprobe.analyze.plan.storage import storage_of
 from loaderprobe.analyze.plan.workload import MeasuredStorage, Stalls, Workload, requests
 from loaderprobe.analyze.verdict.disk import NEAR_CEILING
-from loaderprobe.analyze.verdict.rates import NS, interval, rates_by_round, segments_of, step_images
+from loaderprobe.analyze.verdict.rates import NS, rates_by_round, segments_of, step_images
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.files import FileSet

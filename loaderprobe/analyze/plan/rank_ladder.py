@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from loaderprobe.analyze.plan.quantities import known
 from loaderprobe.analyze.plan.supply import Offer, OfferLimit
-from loaderprobe.analyze.rank_bandwidth import PLATEAU, TWO_DOUBLINGS
+from loaderprobe.analyze.rank_bandwidth import TWO_DOUBLINGS
 from loaderprobe.analyze.verdict.disk import NEAR_CEILING
+from loaderprobe.records.bandwidth import RISING
 from loaderprobe.records.note import Note
 from loaderprobe.records.plan_reason import PlanReason
 from loaderprobe.records.report import ConfigurationRow
@@ -44,7 +45,7 @@ def rank_offer(rows: Sequence[ConfigurationRow], known_bytes_per_s: float | None
     if not last.by_storage and (known_bytes_per_s is None or last.bytes_per_s <= known_bytes_per_s):
         return PlanReason(code="ranks_not_storage", facts={"ranks": last.ranks, "bytes_per_s": last.bytes_per_s})
     early = max((each for each in rungs if each.ranks * TWO_DOUBLINGS <= last.ranks), key=_ranks, default=None)
-    ended = early is not None and last.bytes_per_s < PLATEAU * early.bytes_per_s and last.by_storage
+    ended = early is not None and last.bytes_per_s < RISING * early.bytes_per_s and last.by_storage
     tried = join_words([str(each) for each in sorted({each.ranks for each in rungs})])
     source = f"{tried} ranks that load in step"
     facts: dict[str, float | str] = {"ranks": last.ranks, "next": 2 * last.ranks}

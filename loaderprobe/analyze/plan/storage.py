@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from loaderprobe.analyze.plan.quantities import known
 from loaderprobe.analyze.plan.workload import MeasuredStorage
-from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling, fastest
+from loaderprobe.records.bandwidth import RISING, BandwidthPhase, StorageCeiling, fastest
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.note import Note
 from loaderprobe.records.plan import Quantity
@@ -16,8 +16,6 @@ from loaderprobe.records.plan_reason import PlanReason
 HERE = "measured here"
 OTHERS_FROM = 0.05
 """Other processes' reads from this share of the own rate on are worth a word."""
-RISING = 1.05
-"""A last step that gains more than this is no end of the ladder."""
 
 
 def storage_of(

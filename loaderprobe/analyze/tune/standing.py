@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
+from loaderprobe.analyze.effects import of_rounds
 from loaderprobe.records.tune_workers import WorkersSetting, WorkersVisit
 from loaderprobe.records.verdict import Interval
-from loaderprobe.stats import half_width, median
-
-# CPU speed drifted by 26 % at the 95th percentile within 15 s on an idle virtual machine.
-SWING = 0.25
-# Pairs whose spread says anything: Student's factor of two is 12.7.
-ENOUGH_PAIRS = 3
+from loaderprobe.stats import median
 
 Rates = Mapping[WorkersSetting, Mapping[int, float]]
 """Images/s by setting and turn."""
@@ -26,10 +21,10 @@ def rates_of(visits: Sequence[WorkersVisit]) -> dict[WorkersSetting, dict[int, f
     return found
 
 
-def pairs(rates: Rates, one: WorkersSetting, other: WorkersSetting) -> list[float]:
+def pairs(rates: Rates, one: WorkersSetting, other: WorkersSetting) -> dict[int, float]:
     """Rate of `one` over that of `other`, in each later turn that measured both."""
     common = sorted(turn for turn in rates[one] if turn and turn in rates[other])
-    return [rates[one][turn] / rates[other][turn] for turn in common]
+    return {turn: rates[one][turn] / rates[other][turn] for turn in common}
 
 
 def over(rates: Rates, one: WorkersSetting, other: WorkersSetting) -> Interval:
@@ -40,14 +35,8 @@ def over(rates: Rates, one: WorkersSetting, other: WorkersSetting) -> Interval:
     """
     if one == other:
         return Interval(value=1.0, low=1.0, high=1.0)
-    logs = [math.log(each) for each in pairs(rates, one, other)]
-    if not logs:
-        logs = [math.log(_first(rates[one]) / _first(rates[other]))]
-    half = math.log1p(SWING) / math.sqrt(len(logs))
-    if len(logs) >= ENOUGH_PAIRS:
-        half = min(half, half_width(logs))
-    middle = median(logs)
-    return Interval(value=math.exp(middle), low=math.exp(middle - half), high=math.exp(middle + half))
+    first = {0: _first(rates[one]) / _first(rates[other])}
+    return of_rounds(pairs(rates, one, other) or first, band="turns").ratio
 
 
 def best_of(rates: Rates, among: Sequence[WorkersSetting]) -> WorkersSetting:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loaderprobe.analyze.tune.smooth import rate_of
+from loaderprobe.analyze.effects import mean_interval
 from loaderprobe.records.batch_size import BatchSizeProbe
 from loaderprobe.records.layers import Milliseconds
-from loaderprobe.records.verdict import Interval
-from loaderprobe.stats import half_width, mean, median
+from loaderprobe.stats import mean, median
 
 
 def by_size(probes: Sequence[BatchSizeProbe]) -> tuple[BatchSizeProbe, ...]:
@@ -24,16 +23,14 @@ def together(probes: Sequence[BatchSizeProbe]) -> BatchSizeProbe:
     """
     if len(probes) == 1 or not all(each.fits for each in probes):
         return probes[0]
-    rates = [rate_of(each) for each in probes]
-    within = sum(_half(each) ** 2 for each in probes) ** 0.5 / len(probes)
-    half = max(within, half_width(rates) if len(rates) > 2 else 0.0)
+    rates = [each.images_per_s for each in probes if each.images_per_s]
     times = [each.step_ms for each in probes if each.step_ms]
     busy = [each.utilization for each in probes if each.utilization is not None]
     return BatchSizeProbe(
         batch_size=probes[0].batch_size,
         fits=True,
         steps=sum(each.steps for each in probes),
-        images_per_s=Interval(value=mean(rates), low=max(0.0, mean(rates) - half), high=mean(rates) + half),
+        images_per_s=mean_interval(rates),
         step_ms=Milliseconds(
             value=median([each.value for each in times]),
             low=min(each.low for each in times),
@@ -47,7 +44,3 @@ def together(probes: Sequence[BatchSizeProbe]) -> BatchSizeProbe:
         wall_s=sum(each.wall_s for each in probes),
         unavailable=probes[0].unavailable,
     )
-
-
-def _half(probe: BatchSizeProbe) -> float:
-    return (probe.images_per_s.high - probe.images_per_s.low) / 2 if probe.images_per_s else 0.0

@@ -13,8 +13,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from loaderprobe.analyze.tune.standing import SWING, best_of, over, rates_of
+from loaderprobe.analyze.effects import SWING
+from loaderprobe.analyze.tune.standing import best_of, over, rates_of
 from loaderprobe.records.tune_workers import WITHIN, ClosedCode, StopCode, WorkersSetting, WorkersVisit
+from loaderprobe.records.verdict import WORTH
 
 USUAL_FACTOR = 2
 """Of prefetching, as torch's."""
@@ -32,8 +34,6 @@ WAITING = 0.5
 """Share of the workers' time."""
 # Sending a sample may cost a worker as much as making it: the serial loader may be quicker than one worker.
 SERIAL_SLOWER = 0.4
-# Fetching further ahead must be worth so much by the times of single batches.
-WORTH = 1.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +252,7 @@ def _further_ahead(search: WorkersSearch) -> WorkersSetting | None:
         return usual
     speedups = {each.prefetch_factor: each.speedup for each in search.first[usual].prefetch_speedups}
     best = max(speedups.values(), default=0.0)
-    if best < WORTH:
+    if best < WORTH:  # by the times of single batches
         return None
     factor = next(each for each in sorted(speedups) if speedups[each] >= WITHIN * best)
     setting = replace(usual, prefetch_factor=factor)

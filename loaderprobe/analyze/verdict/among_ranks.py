@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from loaderprobe.analyze.effects import CLEAR_LEAD, of_rounds
 from loaderprobe.analyze.slow_host import SlowHost, host_names, slow_host
 from loaderprobe.analyze.verdict.prediction import Loop
-from loaderprobe.analyze.verdict.rates import NS, interval, rates_by_round
+from loaderprobe.analyze.verdict.rates import NS, rates_by_round
 from loaderprobe.analyze.verdict.validity import base_mode, why_not_on_a_rank
 from loaderprobe.records.measurement import Measurement, Mode, Segment
 from loaderprobe.records.rank_seen import RankSeen
@@ -23,9 +24,6 @@ from loaderprobe.records.resources import AMONG_RANKS
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Speedup
 from loaderprobe.stats import mean, median
-
-ALIKE = 1.15
-"""Of ranks that differ by more, some are slow themselves, whatever single batches take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +55,7 @@ class AmongRanks:
 
     def speedups(self) -> dict[str, Speedup]:
         """Over the rounds. Ranks cannot gain from waiting: less than 1 is noise."""
-        return {name: _speedup(list(found.values())) for name, found in self.ratios.items()}
+        return {name: of_rounds(found).speedup for name, found in self.ratios.items()}
 
 
 def among_ranks(measurement: Measurement, loader: Mapping[int, float], loops: Mapping[int, Loop]) -> AmongRanks:
@@ -83,7 +81,7 @@ def among_ranks(measurement: Measurement, loader: Mapping[int, float], loops: Ma
         slowest=measurement.by_rank[pair[0]] if pair else None,
         slowest_alone=alone.get(pair[0], 0.0) if pair else 0.0,
         middle_alone=alone.get(pair[1], 0.0) if pair else 0.0,
-        alike=mean(list(alone.values())) < ALIKE * min(alone.values()) if alone else True,
+        alike=mean(list(alone.values())) < CLEAR_LEAD * min(alone.values()) if alone else True,
         on_a_node=measurement.config.ranks // measurement.config.nodes,
         host=sorted(hosts.values(), key=_lead)[len(hosts) // 2] if hosts else None,
         host_leads=tuple(each.lead for each in hosts.values()),
@@ -218,8 +216,3 @@ def _by_round(rates: Mapping[int, float], rounds: Mapping[int, object]) -> dict[
         return {}
     usual = median(list(rates.values()))
     return {n: rates.get(n, usual) for n in rounds}
-
-
-def _speedup(ratios: list[float]) -> Speedup:
-    found = interval(ratios)
-    return Speedup(value=max(1.0, found.value), low=max(1.0, found.low), high=max(1.0, found.high), how="measured")

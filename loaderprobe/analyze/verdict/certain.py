@@ -10,20 +10,15 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from loaderprobe.analyze.effects import OPEN_LEAD
 from loaderprobe.analyze.verdict.evidence import evidence_of
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.misfit import MOST_PREDICTION_ERROR, prediction_error_of
 from loaderprobe.analyze.verdict.rates import segment_seconds, segments_of, worker_cost
-from loaderprobe.analyze.verdict.rule import (
-    CORES_IN_USE_SHARE,
-    OPEN_LEAD,
-    WORTH,
-    Judgement,
-    inconclusive,
-)
+from loaderprobe.analyze.verdict.rule import CORES_IN_USE_SHARE, Judgement, inconclusive
 from loaderprobe.records.measurement import NO_STEP, Measurement, Mode
 from loaderprobe.records.resources import INPUTS
-from loaderprobe.records.verdict import Evidence, How, Reason
+from loaderprobe.records.verdict import WORTH, Evidence, How, Reason
 
 # Rounds differ by a factor of 2 at most on a busy machine: rates of single segments so far apart keep their order.
 CERTAIN_LEAD = 5.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from loaderprobe.analyze.effects import ENOUGH_ROUNDS
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.stats import half_width, median
 
@@ -13,8 +14,6 @@ LEAST_PREDICTION_ERROR = 0.1
 MOST_PREDICTION_ERROR = 0.25
 # Rounds that differ by more than this from the middle one tell nothing of a whole and its parts.
 MOST_NOISE = 0.5
-# Fewer have no useful spread.
-LEAST_ROUNDS = 3
 
 
 def predictions_of(found: Experiments) -> dict[int, float]:
@@ -64,7 +63,7 @@ def slowed(found: Experiments) -> tuple[str, float] | None:
     factors: dict[str, float] = {}
     for name in found.without.keys() | (found.ratios.keys() - {"compute"} if found.in_training else set()):
         logs = _logs_without(found, name)
-        noise = half_width(logs) if len(logs) >= LEAST_ROUNDS else MOST_PREDICTION_ERROR
+        noise = half_width(logs) if len(logs) >= ENOUGH_ROUNDS else MOST_PREDICTION_ERROR
         band = max(LEAST_PREDICTION_ERROR, min(MOST_PREDICTION_ERROR, noise))
         if logs and median(logs) < -math.log1p(band):
             factors[name] = math.exp(-median(logs))

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from loaderprobe.analyze.effects import OPEN_LEAD
 from loaderprobe.analyze.verdict.rates import NS, rates_by_round, segment_seconds, segments_of, spread_of_both
-from loaderprobe.analyze.verdict.rule import OPEN_LEAD, WORTH
 from loaderprobe.analyze.verdict.speedups import judged_activity
 from loaderprobe.analyze.verdict.validity import base_mode
 from loaderprobe.records.measurement import Activity, Measurement, Mode, Segment
 from loaderprobe.records.note import Note
+from loaderprobe.records.verdict import WORTH
 from loaderprobe.stats import median
 
 Part = tuple[Mode, Activity]

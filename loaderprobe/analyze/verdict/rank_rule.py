@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from loaderprobe.analyze.effects import CLEAR_LEAD, ENOUGH_ROUNDS, OPEN_LEAD, of_rounds
 from loaderprobe.analyze.slow_host import SlowHost
 from loaderprobe.analyze.verdict.evidence import speedup_evidence
 from loaderprobe.analyze.verdict.experiments import Experiments
-from loaderprobe.analyze.verdict.rule import (
-    CLEAR_LEAD,
-    LEAST_ROUNDS,
-    OPEN_LEAD,
-    WORTH,
-    Judgement,
-)
+from loaderprobe.analyze.verdict.rule import Judgement
 from loaderprobe.records.resources import IN_STEP, INPUTS
-from loaderprobe.records.verdict import Reason, Speedup
+from loaderprobe.records.verdict import WORTH, Reason, Speedup
 from loaderprobe.stats import median
-
-# Of two segments on a busy machine: CPU time differs by a factor of 2 at most.
-LEAD_OF_ONE_ROUND = 2.0
 
 
 def with_ranks(judgement: Judgement, found: Experiments) -> Judgement:
@@ -47,10 +39,10 @@ def is_imbalanced(found: Experiments) -> bool:
 
     By itself that rank must be slower, too: what two experiments do not agree on is noise.
     """
-    ratios = list(found.among.ratios.get("imbalance", {}).values())
+    ratios = found.among.ratios.get("imbalance", {})
     if not ratios or found.among.middle_alone < WORTH * found.among.slowest_alone:
         return False
-    return min(ratios) >= _least_lead(len(ratios))
+    return of_rounds(ratios).leads_in_each()
 
 
 def host_behind(found: Experiments) -> SlowHost | None:
@@ -63,14 +55,9 @@ def host_behind(found: Experiments) -> SlowHost | None:
     among, alone = found.among, list(found.among.ratios.get("straggler", {}).values())
     if among.host is None or not among.host_ratios or not alone or is_imbalanced(found):
         return None
-    leads = [*among.host_leads, *among.host_ratios.values()]
-    slow = min(leads) >= _least_lead(len(among.host_leads)) and min(alone) >= WORTH
+    leads = (dict(enumerate(among.host_leads)), among.host_ratios)
+    slow = all(of_rounds(each).leads_in_each() for each in leads) and min(alone) >= WORTH
     return among.host if slow else None
-
-
-def _least_lead(rounds: int) -> float:
-    """Of so many rounds, each."""
-    return CLEAR_LEAD if rounds >= LEAST_ROUNDS else OPEN_LEAD if rounds > 1 else LEAD_OF_ONE_ROUND
 
 
 def speedups_among(found: Experiments) -> dict[str, Speedup]:
@@ -88,7 +75,7 @@ def straggles(found: Experiments) -> bool:
     ratios = list(found.among.ratios.get("straggler", {}).values())
     if not ratios or is_imbalanced(found) or host_behind(found) or not found.among.alike:
         return False
-    enough = len(ratios) >= LEAST_ROUNDS
+    enough = len(ratios) >= ENOUGH_ROUNDS
     return median(ratios) >= (WORTH if enough else OPEN_LEAD) and min(ratios) > 1.0
 
 

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from loaderprobe.analyze.effects import DRIFT, ENOUGH_ROUNDS
 from loaderprobe.analyze.verdict.waiting import Waiting, waiting_of
 from loaderprobe.records.measurement import Activity, Measurement, Mode, Segment, WorkerBatches
 from loaderprobe.records.resources import WAITED
 from loaderprobe.records.verdict import Interval, StepTime, WorkerTime
 from loaderprobe.stats import (
     Noise,
-    half_width,
     half_width_beside,
     half_width_in_time,
     mean,
@@ -28,12 +28,8 @@ NS = 1e9
 HELPERS_AT_LEAST = 0.1
 # Waiting for less of a worker's time explains no waiting for a lock.
 HELD_AT_LEAST = 0.05
-# Fewer have no useful spread: Student's factor of two values is 12.7.
-LEAST_VALUES = 3
-# The spread between rounds beyond that of their steps, known as well as from four rounds. Measured on a virtual machine
-# of two cores (`scripts/bench intervals`), assumed of others.
-DRIFT = Noise(variance=0.05**2, freedom=3)
-# The same of a device that never waits: of an emulated one its clock; assumed of others, whose clock may change.
+# The spread between rounds of a device that never waits: of an emulated one its clock; assumed of others, whose clock
+# may change.
 CLOCK = Noise(variance=0.001**2, freedom=3)
 DEVICE = Noise(variance=0.01**2, freedom=3)
 # The standard error of the median of three rounds over that of their mean; of many it is 1.25.
@@ -155,19 +151,6 @@ def rates_by_round(
     }
 
 
-def interval(values: Sequence[float]) -> Interval:
-    """Median and 95 % interval over rounds; never below 0.
-
-    The median, since now and then a virtual machine loses its processor for seconds, in one round.
-    """
-    middle = median(values)
-    if len(values) == 2 and min(values) > 0:
-        half = middle * half_width_beside([value / middle for value in values], DRIFT)
-    else:
-        half = half_width(values)
-    return Interval(value=middle, low=max(0.0, middle - half), high=middle + half)
-
-
 def rate_interval(measurement: Measurement, segments: Sequence[Segment]) -> Interval:
     """Images/s of these segments, one a round: their median, with the interval that 95 % of long loops lie in.
 
@@ -190,7 +173,7 @@ def rate_interval(measurement: Measurement, segments: Sequence[Segment]) -> Inte
     known = (pooled(steps) or drift) + drift
     beside = None if by_clock else _noise_beside(measurement, segments[0], value)
     known = (pooled([known, beside]) if beside else None) or known
-    of_median = MEDIAN_OVER_MEAN if len(rates) >= LEAST_VALUES else 1.0
+    of_median = MEDIAN_OVER_MEAN if len(rates) >= ENOUGH_ROUNDS else 1.0
     half = value * of_median * half_width_beside([math.log(rate) for rate in rates], known)
     return Interval(value=value, low=max(0.0, value - half), high=value + half)
 
@@ -236,7 +219,7 @@ def _times_of_steps(segment: Segment, period: int, *, synchronous: bool) -> list
 def spread_of_steps(segment: Segment, period: int, *, synchronous: bool) -> float:
     """Half the 95 % interval of the mean time of `period` steps, as a share of it; 0 with fewer than three of them."""
     times = _times_of_steps(segment, period, synchronous=synchronous)
-    return half_width_in_time(times) / mean(times) if len(times) >= LEAST_VALUES and any(times) else 0.0
+    return half_width_in_time(times) / mean(times) if len(times) >= ENOUGH_ROUNDS and any(times) else 0.0
 
 
 def spread_of_both(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from loaderprobe.analyze.effects import CLEAR_LEAD, ENOUGH_ROUNDS, FAR_LEAD, OPEN_LEAD
 from loaderprobe.analyze.verdict import one_thread
 from loaderprobe.analyze.verdict.ablations import possible_modes
 from loaderprobe.analyze.verdict.certain import compute_is_certain
@@ -21,25 +22,13 @@ from loaderprobe.analyze.verdict.misfit import (
     prediction_error_of,
 )
 from loaderprobe.analyze.verdict.rates import rate_interval, segments_of
-from loaderprobe.analyze.verdict.rule import (
-    CLEAR_LEAD,
-    FAR_LEAD,
-    OPEN_LEAD,
-    WORTH,
-    beyond_noise,
-    contenders,
-    contradiction,
-    is_clear,
-    lead_of,
-)
+from loaderprobe.analyze.verdict.rule import beyond_noise, contenders, contradiction, is_clear, lead_of
 from loaderprobe.analyze.verdict.speedups import judged_activity, run_experiments
 from loaderprobe.analyze.verdict.validity import base_mode, by_waiting
 from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode
 from loaderprobe.records.resources import ABLATIONS
-from loaderprobe.records.verdict import Ablations
+from loaderprobe.records.verdict import WORTH, Ablations
 
-# A mode is measured in so many rounds, or in as many as are asked for, if those are fewer.
-LEAST_ROUNDS = 3
 # After so many rounds that do not fit the model, the rest train without each resource: a third shows nothing new.
 DOUBTED_ROUNDS = 2
 # Where compute leads by so much, one round is enough: rounds differ by a factor of 2 at most on a busy machine.
@@ -85,7 +74,7 @@ def _for_the_verdict(measurement: Measurement, *, thorough: bool) -> Round:
     wanted |= {mode for mode in possible if _times(measurement, mode)}
     if not wanted:
         return screening if again and trained < MOST_TIMES * rounds else ()
-    least = min(LEAST_ROUNDS, rounds)
+    least = min(ENOUGH_ROUNDS, rounds)
     done = [_times(measurement, mode) for mode in wanted]
     if max(done) >= MOST_TIMES * least or (min(done) >= least and not (again or _ambiguous(found))):
         return ()
@@ -125,7 +114,7 @@ def _rests_on_unfair(measurement: Measurement, found: Experiments) -> bool:
         return False
     segments = (each for each in measurement.segments if each.without is None and each.mode != "one_thread")
     ran = {(each.mode, each.activity) for each in segments}
-    least, undisturbed = min(LEAST_ROUNDS, measurement.config.rounds), fair(measurement)
+    least, undisturbed = min(ENOUGH_ROUNDS, measurement.config.rounds), fair(measurement)
     return any(undisturbed.get(each, 0) < min(least, _times(measurement, *each)) for each in ran)
 
 
@@ -156,7 +145,7 @@ def _in_training(measurement: Measurement, found: Experiments) -> tuple[Mode, ..
 
 def _rounds_of_training(measurement: Measurement, found: Experiments, modes: tuple[Mode, ...]) -> Round:
     """Training as asked and without each resource, in turns, in three rounds; in six where that leaves a doubt."""
-    least = min(LEAST_ROUNDS, measurement.config.rounds)
+    least = min(ENOUGH_ROUNDS, measurement.config.rounds)
     done = min(_times(measurement, mode, "training") for mode in modes)
     doubt = contradiction(found, contenders(found)) or _rests_on_unfair(measurement, found)
     clear = not (_ambiguous(found) or doubt)

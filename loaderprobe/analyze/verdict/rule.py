@@ -9,27 +9,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from loaderprobe.analyze.effects import CLEAR_LEAD, ENOUGH_ROUNDS, FAR_LEAD, OPEN_LEAD, Effect, of_rounds
 from loaderprobe.analyze.verdict.evidence import evidence_of, speedup_evidence, waiting_for_cores
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.misfit import MOST_NOISE, misfits_of, noise_of, prediction_error_of, slowed
 from loaderprobe.records.gaps import Gaps, GpuWindow
 from loaderprobe.records.resources import IN_GAPS, INPUTS, ONLY_WAITED, RESOURCE
-from loaderprobe.records.verdict import Cause, Evidence, EvidenceCode, Reason, ReasonCode, Side
-from loaderprobe.stats import half_width, mean, median, standard_error
+from loaderprobe.records.verdict import WORTH, Cause, Evidence, EvidenceCode, Reason, ReasonCode, Side
+from loaderprobe.stats import half_width, median
 
-# A change that gains less than this is not worth a word: CPU speed alone drifts by more.
-WORTH = 1.05
-# Two speed-ups closer than this, or than two standard errors, do not differ.
-CLEAR_LEAD = 1.15
-# An estimate may be off by more than the noise: a firm word that rests on one needs this lead.
-OPEN_LEAD = 1.5
-# A neighbour that takes one of two cores halves a rate: a lead of more than that it cannot make. Assumed for any other.
-FAR_LEAD = 2.25
 # Workers that wait this share of their time for a core do not gain from more workers.
 RUN_DELAY_SHARE = 0.2
 CORES_IN_USE_SHARE = 0.9
-# With fewer rounds there is no telling noise from a speed-up, and a speed-up must be as large as an estimate's.
-LEAST_ROUNDS = 3
 # What keeps the device idle for less of its time is no cause.
 LEAST_IDLE = 0.1
 
@@ -106,10 +97,9 @@ def _alike(found: Experiments, names: tuple[str, ...]) -> dict[str, float | str]
 def _why_alike(found: Experiments, names: tuple[str, ...]) -> Reason:
     """Speed-ups within 15 % of each other; or the first leads by more, but by less than the rounds differ."""
     facts = _alike(found, names)
-    leads = _leads(found, names[0], names[1])
-    if len(leads) > 1 and mean(leads) > math.log(_least_lead(found, names[0], names[1])):
-        lead, spread = math.exp(mean(leads)), math.expm1(_spread(leads))
-        return _reason("lead_within_spread", **facts, lead=lead, spread=spread)
+    lead = _lead_over(found, names[0], names[1])
+    if lead and lead.pairs > 1 and lead.log > math.log(_least_lead(found, names[0], names[1])):
+        return _reason("lead_within_spread", **facts, lead=math.exp(lead.log), spread=math.expm1(lead.spread))
     return _reason("speedups_alike", **facts)
 
 
@@ -168,7 +158,7 @@ def inconclusive(found: Experiments, reason: Reason, evidence: tuple[Evidence, .
     """
     free, starved = found.compute_over_training, found.loader_over_training
     side: Side = "inconclusive"
-    if free is not None and starved is not None and len(found.end_to_end) >= LEAST_ROUNDS:
+    if free is not None and starved is not None and len(found.end_to_end) >= ENOUGH_ROUNDS:
         noise = 1 + 2 * half_width([math.log(rate) for rate in found.end_to_end.values()])
         lead = max(OPEN_LEAD, min(noise, 1 + MOST_NOISE))
         if free >= lead * max(1.0, starved):
@@ -226,11 +216,10 @@ def contenders(found: Experiments) -> tuple[str, ...]:
 
 
 def beyond_noise(found: Experiments, top: str) -> bool:
-    """True when a speed-up is outside the noise band of the rounds."""
-    logs = [math.log(max(1e-9, ratio)) for ratio in found.ratios[top].values()]
-    if len(logs) < LEAST_ROUNDS and found.speedups[top].value < OPEN_LEAD:
+    """True when a speed-up is outside the noise band of the rounds; of few, it must be as large as an estimate's."""
+    if len(found.ratios[top]) < ENOUGH_ROUNDS and found.speedups[top].value < OPEN_LEAD:
         return False
-    return mean(logs) > _spread(logs)
+    return of_rounds(found.ratios[top]).exceeds()
 
 
 def contradiction(found: Experiments, names: Sequence[str]) -> Reason | None:
@@ -301,7 +290,7 @@ def is_clear(found: Experiments, top: str, second: str) -> bool:
     """True when the lead of one speed-up over the other, round by round, is large and beyond noise."""
     ratios = found.ratios[second]
     # One of three rounds or more may be an outlier.
-    largest = sorted(ratios.values())[-2 if len(ratios) >= LEAST_ROUNDS else -1 :][0] if ratios else 1.0
+    largest = sorted(ratios.values())[-2 if len(ratios) >= ENOUGH_ROUNDS else -1 :][0] if ratios else 1.0
     if top in found.at_most and second in ("storage", "network") and largest >= CLEAR_LEAD:
         # Were the storage at its limit, the workers would wait as they do, and the estimate would be of no speed-up.
         return False
@@ -309,8 +298,8 @@ def is_clear(found: Experiments, top: str, second: str) -> bool:
     _, most = found.ranges.get(second, (0.0, found.speedups[second].value))
     if least < CLEAR_LEAD * max(1.0, most):
         return False
-    leads = _leads(found, top, second)
-    return bool(leads) and mean(leads) > max(math.log(_least_lead(found, top, second)), _spread(leads))
+    lead = _lead_over(found, top, second)
+    return lead is not None and lead.exceeds(_least_lead(found, top, second))
 
 
 def _least_lead(found: Experiments, top: str, second: str) -> float:
@@ -319,15 +308,9 @@ def _least_lead(found: Experiments, top: str, second: str) -> float:
     return OPEN_LEAD if estimated else CLEAR_LEAD
 
 
-def _leads(found: Experiments, top: str, second: str) -> list[float]:
-    """Of each round that has both, the logarithm of one speed-up over the other."""
-    first, other = found.ratios[top], found.ratios[second]
-    return [math.log(max(1.0, first[n]) / max(1.0, other[n])) for n in sorted(first.keys() & other.keys())]
-
-
-def _spread(logs: Sequence[float]) -> float:
-    """The spread between rounds: two standard errors of their mean, or their standard deviation where that is more."""
-    return standard_error(logs) * max(2.0, math.sqrt(len(logs)))
+def _lead_over(found: Experiments, top: str, second: str) -> Effect | None:
+    """One speed-up over the other, round by round: neither is less than 1 but by noise."""
+    return of_rounds(found.ratios[top]).over(of_rounds(found.ratios[second]), least=1.0)
 
 
 def _cpu_limit(found: Experiments, workers: int, cores_available: float) -> tuple[Evidence, ...]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from loaderprobe.analyze.effects import FAR_LEAD, of_rounds
 from loaderprobe.analyze.verdict import estimate
 from loaderprobe.analyze.verdict.ablations import Parts, Without, in_training, possible_modes
 from loaderprobe.analyze.verdict.among_ranks import AmongRanks, among_ranks
@@ -22,7 +23,6 @@ from loaderprobe.analyze.verdict.rates import (
     bytes_per_image,
     cold_fraction,
     cores_in_training,
-    interval,
     parent_overhead_s,
     rate_interval,
     rates_by_round,
@@ -32,14 +32,13 @@ from loaderprobe.analyze.verdict.rates import (
     step_images,
     worker_cost,
 )
-from loaderprobe.analyze.verdict.rule import FAR_LEAD
 from loaderprobe.analyze.verdict.validity import base_mode, by_waiting, files_were, waiting_evidence
 from loaderprobe.analyze.verdict.waiting import Waiting
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode, Segment
 from loaderprobe.records.resources import ABLATIONS
 from loaderprobe.records.unavailable import Unavailable
-from loaderprobe.records.verdict import How, Speedup
+from loaderprobe.records.verdict import How
 from loaderprobe.stats import median
 
 # A ceiling is measured for 1.5 s, and the credit of a token bucket is spent within it: no cold rate is above this.
@@ -70,7 +69,7 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         loader=seen.loader,
         without={name: each.rates for name, each in known.items()},
         how=how,
-        speedups={name: _interval_speedup(list(found.values()), how[name]) for name, found in ratios.items() if found},
+        speedups={name: of_rounds(found, how=how[name]).speedup for name, found in ratios.items() if found},
         ratios=ratios,
         end_to_end=seen.end_to_end,
         rate=rate_interval(measurement, judged) if judged else None,
@@ -356,9 +355,3 @@ def _ratios(loops: Mapping[int, Loop], predicted: Mapping[int, float], found: Wi
         return loops[number] if found.overhead_s is None else replace(loops[number], overhead_s=found.overhead_s)
 
     return {n: min(most, loop(n).end_to_end(rate) / predicted[n]) for n, rate in found.rates.items() if n in predicted}
-
-
-def _interval_speedup(ratios: list[float], how: How) -> Speedup:
-    """Taking a resource away cannot slow training down: less than 1 is noise."""
-    found = interval(ratios)
-    return Speedup(value=max(1.0, found.value), low=max(1.0, found.low), high=max(1.0, found.high), how=how)

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.analyze.compare.effects import Reading
 from loaderprobe.analyze.compare.gates import judge_gates
 from loaderprobe.analyze.compare.rows import SideRow, compare_rows
-from loaderprobe.analyze.verdict.rates import interval
+from loaderprobe.analyze.effects import Reading, interval
 from loaderprobe.records.compare import Compared, ResultKind, ShortVerdict, Subject, Unit
 from loaderprobe.records.config import Turns
 

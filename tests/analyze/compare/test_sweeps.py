@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
-from loaderprobe.analyze.compare.effects import Reading
 from loaderprobe.analyze.compare.sweeps import Found, sweep_notes
+from loaderprobe.analyze.effects import Reading
 from loaderprobe.records.verdict import Interval
 
 

@@ -15,10 +15,10 @@ from loaderprobe.analyze.forecast.groups import Known, recommend_groups
 from loaderprobe.analyze.forecast.point import point_of
 from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.analyze.report import build_report
-from loaderprobe.analyze.verdict.rule import WORTH
 from loaderprobe.analyze.verdict.speedups import run_experiments
 from loaderprobe.records.forecast import Refusal
 from loaderprobe.records.measurement import Alternative, Measurement
+from loaderprobe.records.verdict import WORTH
 from loaderprobe.render.action_words import action_words
 from loaderprobe.render.forecast_words import advice_words, knee_words
 from loaderprobe.render.refusal_words import refusal_words
