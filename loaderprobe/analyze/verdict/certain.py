@@ -14,9 +14,7 @@ from loaderprobe.analyze.effects import OPEN_LEAD
 from loaderprobe.analyze.verdict.evidence import evidence_of
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.misfit import MOST_PREDICTION_ERROR, prediction_error_of
-from loaderprobe.analyze.verdict.rates import segment_seconds, segments_of, worker_cost
 from loaderprobe.analyze.verdict.rule import CORES_IN_USE_SHARE, Judgement, inconclusive
-from loaderprobe.records.measurement import NO_STEP, Measurement, Mode
 from loaderprobe.records.resources import INPUTS
 from loaderprobe.records.verdict import WORTH, Evidence, How, Reason
 
@@ -24,28 +22,6 @@ from loaderprobe.records.verdict import WORTH, Evidence, How, Reason
 CERTAIN_LEAD = 5.0
 # Compute alone may be this much faster than training: what else it may be gains at most a third, compute five times.
 MOST_UNEXPLAINED = 1 / (1 - MOST_PREDICTION_ERROR)
-
-
-def input_at_most(measurement: Measurement, base: Mode) -> dict[int, float]:
-    """By round, the most that training can gain from any input, as seen in training itself; empty without a step.
-
-    Gone is all time of the training thread outside its steps. And while workers compute or wait for a core, the step is
-    counted as standing still: so much it may at most be held up by them. Not known where their records are lost.
-    """
-    if measurement.compute.name == NO_STEP:
-        return {}
-    found, on_a_node = {}, measurement.config.ranks // measurement.config.nodes
-    for segment in segments_of(measurement, base, "training"):
-        seconds = segment_seconds(segment)
-        cost = worker_cost(measurement.worker_batches, [segment])
-        if cost is None or not seconds:
-            return {}
-        in_steps = sum(segment.end_ns) - sum(segment.copied_ns)
-        # The serial loader works in the training thread, outside the steps.
-        by_workers = max(cost.cpu_s + cost.run_delay_s, cost.process_cpu_s or 0.0) / seconds * on_a_node
-        left = in_steps / 1e9 / seconds - (by_workers if measurement.config.loader.workers else 0.0)
-        found[segment.round] = 1 / left if left > 0 else math.inf
-    return found
 
 
 def compute_is_certain(found: Experiments) -> tuple[Evidence, ...]:

@@ -7,11 +7,12 @@ host goes on.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from loaderprobe.analyze.verdict import estimate
-from loaderprobe.analyze.verdict.rates import NS, WorkerCost, segment_seconds
-from loaderprobe.records.measurement import Segment
+from loaderprobe.analyze.verdict.rates import NS, WorkerCost, segment_seconds, segments_of, worker_cost
+from loaderprobe.records.measurement import NO_STEP, Measurement, Mode, Segment
 
 
 def loader_rates(
@@ -38,3 +39,25 @@ def _rates(spent: Mapping[int, tuple[Segment, float]]) -> dict[int, float]:
 
 def _waited_s(segment: Segment) -> float:
     return (sum(segment.ready_ns) - sum(segment.begin_ns)) / NS
+
+
+def input_at_most(measurement: Measurement, base: Mode) -> dict[int, float]:
+    """By round, the most that training can gain from any input, as seen in training itself; empty without a step.
+
+    Gone is all time of the training thread outside its steps. And while workers compute or wait for a core, the step is
+    counted as standing still: so much it may at most be held up by them. Not known where their records are lost.
+    """
+    if measurement.compute.name == NO_STEP:
+        return {}
+    found, on_a_node = {}, measurement.config.ranks // measurement.config.nodes
+    for segment in segments_of(measurement, base, "training"):
+        seconds = segment_seconds(segment)
+        cost = worker_cost(measurement.worker_batches, [segment])
+        if cost is None or not seconds:
+            return {}
+        in_steps = sum(segment.end_ns) - sum(segment.copied_ns)
+        # The serial loader works in the training thread, outside the steps.
+        by_workers = max(cost.cpu_s + cost.run_delay_s, cost.process_cpu_s or 0.0) / seconds * on_a_node
+        left = in_steps / 1e9 / seconds - (by_workers if measurement.config.loader.workers else 0.0)
+        found[segment.round] = 1 / left if left > 0 else math.inf
+    return found

@@ -10,11 +10,10 @@ from loaderprobe.analyze.effects import FAR_LEAD, of_rounds
 from loaderprobe.analyze.verdict import estimate
 from loaderprobe.analyze.verdict.ablations import Parts, Without, in_training, possible_modes
 from loaderprobe.analyze.verdict.among_ranks import AmongRanks, among_ranks
-from loaderprobe.analyze.verdict.certain import input_at_most
 from loaderprobe.analyze.verdict.counted import counted, fair
 from loaderprobe.analyze.verdict.disk import ceiling_phase
 from loaderprobe.analyze.verdict.experiments import Experiments
-from loaderprobe.analyze.verdict.from_training import compute_rates, loader_rates
+from loaderprobe.analyze.verdict.from_training import compute_rates, input_at_most, loader_rates
 from loaderprobe.analyze.verdict.prediction import Loop
 from loaderprobe.analyze.verdict.rates import (
     WorkerCost,
