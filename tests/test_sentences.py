@@ -14,20 +14,15 @@ LEAST_WORDS = 4
 
 # (file, begin of the string): why it stays.
 KEPT = {
-    ("analyze/outlook.py", "MLPerf Storage v1.0"): "where a rate was published",
-    ("analyze/compare/sweeps.py", "configurations of one run"): "the message of an error",
+    ("analyze/report.py", "MLPerf Storage v1.0"): "where a rate was published",
+    ("analyze/compare/sides.py", "configurations of one run"): "the message of an error",
     ("analyze/report.py", "a figure is infinite"): "the message of an error, of a file that cannot be judged",
     ("analyze/forecast/advice.py", "n = torch.get_num_threads()"): "what to type",
     ("analyze/plan/demand.py", ""): "formulas, and where quantities come from",
     ("analyze/plan/plan.py", ""): "formulas, and where quantities come from",
     ("analyze/plan/supply.py", ""): "formulas, and where quantities come from",
-    ("analyze/plan/storage.py", ""): "where quantities come from",
-    ("analyze/plan/rank_ladder.py", ""): "where quantities come from",
     ("analyze/plan/workload.py", ""): "where quantities come from",
-    ("analyze/plan/from_sweep.py", ""): "where quantities come from",
-    ("analyze/plan/from_run.py", ""): "where quantities come from, and the message of an error",
-    ("analyze/plan/from_trace.py", ""): "where quantities come from",
-    ("analyze/plan/from_bandwidth.py", ""): "where quantities come from",
+    ("analyze/plan/sources.py", ""): "where quantities come from, and the message of an error",
     ("api/against.py", "what was measured is kept"): "added to an interrupt, as errors have a hint",
     ("api/batch_size.py", ""): "an error and its hint",
     ("api/compare_source.py", ""): "of errors",

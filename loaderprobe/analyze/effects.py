@@ -208,7 +208,7 @@ def of_intervals(top: Interval, bottom: Interval) -> Interval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class RunReading:
     """What one run says of one row."""
 
     values: tuple[float, ...]
@@ -222,7 +222,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class SideSample:
     """The logarithm of a figure on one side."""
 
     mean: float
@@ -232,7 +232,7 @@ class Sample:
     count: int
 
 
-def sample(readings: Sequence[Reading]) -> Sample | None:
+def sample(readings: Sequence[RunReading]) -> SideSample | None:
     """One side: its runs where there are several, else its rounds, else the interval of its rate; None where there is
     none."""
     if len(readings) >= ENOUGH_RUNS:
@@ -242,25 +242,25 @@ def sample(readings: Sequence[Reading]) -> Sample | None:
     return _of_values([value for each in readings for value in each.values])
 
 
-def too_few_rounds(readings: Sequence[Reading]) -> bool:
+def too_few_rounds(readings: Sequence[RunReading]) -> bool:
     """True for a side of which neither runs nor rounds show how much they vary: the interval of its rate stands in."""
     return len(readings) < ENOUGH_RUNS and sum(len(each.values) for each in readings) < ENOUGH_ROUNDS
 
 
-def _of_values(values: Sequence[float]) -> Sample | None:
+def _of_values(values: Sequence[float]) -> SideSample | None:
     if min(values) <= 0:
         return None
     logs = [math.log(value) for value in values]
-    return Sample(mean=mean(logs), variance=standard_error(logs) ** 2, freedom=len(logs) - 1, count=len(logs))
+    return SideSample(mean=mean(logs), variance=standard_error(logs) ** 2, freedom=len(logs) - 1, count=len(logs))
 
 
-def _of_figures(figures: Sequence[Interval]) -> Sample | None:
+def _of_figures(figures: Sequence[Interval]) -> SideSample | None:
     if any(not 0 <= each.low < each.value < each.high for each in figures):
         return None
     factor = student_quantile(ALPHA, OF_SLICES)
     # The upper half: the lower one ends at 0.
     errors = [(each.high - each.value) / each.value / factor for each in figures]
-    return Sample(
+    return SideSample(
         mean=mean([math.log(each.value) for each in figures]),
         variance=math.fsum(error**2 for error in errors) / len(errors) ** 2,
         freedom=OF_SLICES * len(figures),
@@ -268,7 +268,7 @@ def _of_figures(figures: Sequence[Interval]) -> Sample | None:
     )
 
 
-def unpaired(before: Sample, after: Sample, *, times: bool, drift: float) -> Effect:
+def unpaired(before: SideSample, after: SideSample, *, times: bool, drift: float) -> Effect:
     """Welch (1947), with the drift between runs as a variance that is known; `times` are slower where they are more."""
     variance = before.variance + after.variance
     error = math.sqrt(variance + drift)
@@ -282,7 +282,7 @@ def unpaired(before: Sample, after: Sample, *, times: bool, drift: float) -> Eff
     )
 
 
-def pair_logs(before: Sequence[Reading], after: Sequence[Reading]) -> list[float]:
+def pair_logs(before: Sequence[RunReading], after: Sequence[RunReading]) -> list[float]:
     """The logarithms of B over A, of rounds that were measured in turn; none of runs that were not.
 
     A round that waited long for its partner has none: a machine drifts in minutes.

@@ -8,18 +8,26 @@ from loaderprobe.analyze.forecast.advice import Surroundings, advise
 from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.analyze.gpu.counters import gpu_figures, why_missing, why_no_counters
 from loaderprobe.analyze.gpu.window import WindowReading, checked_against_rates, read_window
-from loaderprobe.analyze.verdict.certain import with_certainty
-from loaderprobe.analyze.verdict.counted import counted
-from loaderprobe.analyze.verdict.disk import DiskUse, disk_use
-from loaderprobe.analyze.verdict.estimate import UNBOUNDED
-from loaderprobe.analyze.verdict.evidence import evidence_of
-from loaderprobe.analyze.verdict.experiments import Experiments
-from loaderprobe.analyze.verdict.misfit import prediction_error_of, predictions_of
-from loaderprobe.analyze.verdict.rank_rule import speedups_among, with_ranks
-from loaderprobe.analyze.verdict.rates import bytes_per_image, rate_interval, segment_seconds, segments_of, step_time
-from loaderprobe.analyze.verdict.rule import Judgement, judge, with_gaps
-from loaderprobe.analyze.verdict.speedups import judged_activity, run_experiments
-from loaderprobe.analyze.verdict.validity import files_were
+from loaderprobe.analyze.verdict.experiments import Experiments, judged_activity, run_experiments
+from loaderprobe.analyze.verdict.rates import (
+    UNBOUNDED,
+    bytes_per_image,
+    rate_interval,
+    segment_seconds,
+    segments_of,
+    step_time,
+)
+from loaderprobe.analyze.verdict.rule import (
+    Judgement,
+    judge,
+    prediction_error_of,
+    predictions_of,
+    speedups_among,
+    with_certainty,
+    with_gaps,
+    with_ranks,
+)
+from loaderprobe.analyze.verdict.validity import DiskUse, counted, disk_use, evidence_of, files_were
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.gaps import GpuWindow

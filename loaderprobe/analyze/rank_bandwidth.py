@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loaderprobe.analyze.slow_host import SlowHost, host_names, slow_host
+from loaderprobe.analyze.ranks import SlowHost, host_names, slow_host
 from loaderprobe.records.bandwidth import RISING
 from loaderprobe.records.rank_bandwidth import RanksLimit, RanksPhase
 

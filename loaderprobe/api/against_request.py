@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from loaderprobe.analyze.compare.comparable import differences, environment_facts
+from loaderprobe.analyze.compare.sides import differences, environment_facts
 from loaderprobe.api.assembly import check_names, check_parts
 from loaderprobe.api.image_data import PREFETCH_FACTOR
 from loaderprobe.api.load import Run, load

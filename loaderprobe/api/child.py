@@ -11,8 +11,7 @@ from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.analyze.verdict.in_turn import round_in_turn
-from loaderprobe.analyze.verdict.rounds import further_round, next_round
+from loaderprobe.analyze.verdict.rounds import further_round, next_round, round_in_turn
 from loaderprobe.api.assembly import alternatives, join_parts, make_compute, make_loader
 from loaderprobe.api.own_child import measure_own
 from loaderprobe.api.rank_child import RankChild

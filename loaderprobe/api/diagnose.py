@@ -9,19 +9,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.analyze.forecast.advice import MEMORY_SHARE, Place, Surroundings, recommend
+from loaderprobe.analyze.forecast.advice import MEMORY_SHARE, DataPlace, Surroundings, recommend
 from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.ranks_view import ranks_view
+from loaderprobe.analyze.report import ranks_view
 from loaderprobe.analyze.same_samples import own_shares
-from loaderprobe.analyze.verdict import one_thread
-from loaderprobe.analyze.verdict.counted import counted
-from loaderprobe.analyze.verdict.disk import ceiling_phase
-from loaderprobe.analyze.verdict.disturbance import disturbance_notes
-from loaderprobe.analyze.verdict.epochs import Epochs, epochs
+from loaderprobe.analyze.verdict.experiments import judged_activity, run_experiments
 from loaderprobe.analyze.verdict.rates import rate_interval, segments_of
-from loaderprobe.analyze.verdict.speedups import judged_activity, run_experiments
-from loaderprobe.analyze.verdict.validity import base_mode
+from loaderprobe.analyze.verdict.rounds import one_thread_notes
+from loaderprobe.analyze.verdict.validity import (
+    EpochRates,
+    base_mode,
+    ceiling_phase,
+    counted,
+    disturbance_notes,
+    epochs,
+)
 from loaderprobe.api.documented import Documented
 from loaderprobe.api.origin import origin_now
 from loaderprobe.api.user_loader import Asked, measure_loader
@@ -198,11 +201,11 @@ class DataSeen(DataFound):
         """True when all files can stay in memory beside training."""
         return self.size_bytes is not None and self.size_bytes <= MEMORY_SHARE * memory_bytes()
 
-    def place(self) -> Place | None:
+    def place(self) -> DataPlace | None:
         """For advice: nothing is to be read into memory from a folder that may hold anything."""
         if self.size_bytes is None or (self.fits and not self.root):
             return None
-        return Place(root=self.root, size_bytes=self.size_bytes, memory_bytes=memory_bytes())
+        return DataPlace(root=self.root, size_bytes=self.size_bytes, memory_bytes=memory_bytes())
 
 
 def conclude(
@@ -247,7 +250,7 @@ def conclude(
             *disturbance_notes([measured]),
             *_notes(judged, data, rounds, kept, f"{sample}s/s"),
             *_read_ahead(measured, judged, ceiling, data, f"{sample}s/s"),
-            *one_thread.notes(measured),
+            *one_thread_notes(measured),
             *_storage_alone(judged, ceiling, measured.config.readers),
         ),
         unavailable={name: why for name, why in unavailable.items() if name.startswith(("speedups.", "ceilings."))}
@@ -315,7 +318,7 @@ def _read_ahead(
     return [*found, Note(code="small_set", facts=facts)]
 
 
-def _notes(judged: Verdict, data: DataSeen, rounds: int, kept: Epochs | None, unit: str) -> list[Note]:
+def _notes(judged: Verdict, data: DataSeen, rounds: int, kept: EpochRates | None, unit: str) -> list[Note]:
     """What hidden files mean; what later epochs find where samples are kept, or all files fit in memory."""
     found = []
     if rounds == 1:

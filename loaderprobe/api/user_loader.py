@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.verdict.experiments import judged_activity
 from loaderprobe.analyze.verdict.rounds import next_round as standard_rounds
-from loaderprobe.analyze.verdict.speedups import judged_activity
 from loaderprobe.api.assembly import join_parts
 from loaderprobe.api.ceilings import CEILING_S, ceiling_of
 from loaderprobe.batches import length_of

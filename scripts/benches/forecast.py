@@ -22,8 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from loaderprobe.analyze.forecast.changes import accelerator, disk, refused
-from loaderprobe.analyze.forecast.knee import worker_forecasts
+from loaderprobe.analyze.forecast.changes import accelerator, disk, refused, worker_forecasts
 from loaderprobe.records.forecast import Forecast, Refusal
 from loaderprobe.render.refusal_words import refusal_words
 from loaderprobe.stats import median, quantile

@@ -6,10 +6,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from loaderprobe.analyze.forecast.fit import Fit, fit
-from loaderprobe.analyze.forecast.point import Point
+from loaderprobe.analyze.forecast.fit import Fit, Point, fit
 from loaderprobe.analyze.forecast.service import Law, Service, Storage
-from loaderprobe.analyze.verdict.prediction import Loop
+from loaderprobe.analyze.verdict.rates import Loop
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.device import DeviceKind, KindOfDevice
 from tests.examples.bandwidth import example_phase

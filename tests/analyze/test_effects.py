@@ -12,7 +12,7 @@ from loaderprobe.analyze.effects import (
     REPEAT,
     SWING,
     Effect,
-    Reading,
+    RunReading,
     drift_of,
     holm,
     mean_effect,
@@ -28,10 +28,10 @@ from loaderprobe.records.verdict import Interval, Speedup
 FLAT = Interval(value=1.0, low=1.0, high=1.0)
 
 
-def reading(*values: float, low: float | None = None, high: float | None = None) -> Reading:
+def reading(*values: float, low: float | None = None, high: float | None = None) -> RunReading:
     """One run; its interval is empty unless given."""
     middle = sorted(values)[len(values) // 2]
-    return Reading(values=values, figure=Interval(value=middle, low=low or middle, high=high or middle))
+    return RunReading(values=values, figure=Interval(value=middle, low=low or middle, high=high or middle))
 
 
 def found(before: list[float], after: list[float], *, drift: float = 0.0, times: bool = False) -> Effect:
@@ -125,11 +125,11 @@ def test_null_pairs_are_as_rare_as_they_should_be() -> None:
     assert 0.03 < sum(p <= 0.05 for p in chances) / 2000 < 0.07
 
 
-def in_turn(side: str, *values: float, at_s: tuple[float, ...] | None = None, pair: str = "x") -> Reading:
+def in_turn(side: str, *values: float, at_s: tuple[float, ...] | None = None, pair: str = "x") -> RunReading:
     """One run of a pair; a round takes a minute."""
     turns = Turns(pair=pair, side=side, changes=(), against="RUN")  # type: ignore[arg-type]  # A or B
     times = at_s or tuple(60.0 * number for number in range(len(values)))
-    return Reading(values=values, figure=FLAT, turns=turns, at_s=times)
+    return RunReading(values=values, figure=FLAT, turns=turns, at_s=times)
 
 
 def test_pairs_give_students_t() -> None:
@@ -162,7 +162,7 @@ def test_drift_that_reaches_both_rounds_of_a_pair_is_in_no_ratio() -> None:
         ([reading(1, 2)], [reading(1, 2)], 0),
     ],
 )
-def test_only_rounds_in_turn_are_pairs(before: list[Reading], after: list[Reading], count: int) -> None:
+def test_only_rounds_in_turn_are_pairs(before: list[RunReading], after: list[RunReading], count: int) -> None:
     """Of the two sides of one pair of runs, minutes apart; a round without a partner or a rate is in none."""
     assert len(pair_logs(before, after)) == count
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.analyze.steps_view import MOST_STEPS, steps_view
+from loaderprobe.analyze.report import MOST_STEPS, steps_view
 from loaderprobe.analyze.verdict.rates import segments_of
 from loaderprobe.records.gaps import Stretches
 from tests.analyze.measured import measured

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import loaderprobe
-from loaderprobe.analyze.outlook import COUNTS, REFERENCE, outlooks
+from loaderprobe.analyze.report import COUNTS, REFERENCE, outlooks
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.options import with_options
 from loaderprobe.records.outlook import Outlook

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.analyze.verdict.in_turn import round_in_turn
+from loaderprobe.analyze.verdict.rounds import round_in_turn
 from loaderprobe.api.assembly import make_compute
 from loaderprobe.measure.in_turn import begins_with_a, measure_in_turn, pairs_left, rounds_of
 from loaderprobe.measure.order import Order

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.verdict.disturbance import others_share
+from loaderprobe.analyze.verdict.validity import others_share
 from loaderprobe.api.assembly import make_compute
 from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.readiness import REST_S, Readiness

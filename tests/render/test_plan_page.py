@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import vl_convert
 
-from loaderprobe.analyze.plan.offers import given_offer
 from loaderprobe.analyze.plan.plan import make_plan
+from loaderprobe.analyze.plan.supply import given_offer
 from loaderprobe.records.plan import PlanReport
 from loaderprobe.records.plan_curves import RampStep
 from loaderprobe.records.plan_reason import PlanReason, reported

@@ -7,14 +7,67 @@ is good to a few percent on its own kind of device and wrong by up to half on th
 from __future__ import annotations
 
 import math
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal
 
-from loaderprobe.analyze.forecast.queues import closed_network
-from loaderprobe.analyze.verdict.rates import per_second
+from loaderprobe.analyze.verdict.rates import per_second, segments_of
 from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling
 from loaderprobe.records.device import KindOfDevice
+from loaderprobe.records.measurement import Measurement, Mode
 from loaderprobe.records.verdict import Bottleneck
+
+# Workers that share the cores and a disk, as a closed network of queues: each has one image in it at any time.
+
+# Of all settings of one forecast, and of its range.
+KEPT = 4096
+# Times below this are none.
+LEAST_S = 1e-9
+
+
+@lru_cache(maxsize=KEPT)
+def closed_network(workers: int, *, own_s: float, served_s: float, cpu_s: float, cores: float) -> float:
+    """Images/s of so many workers.
+
+    Of an image, `served_s` needs a server that takes one after the other, `cpu_s` needs one of `cores`, which share
+    their time where more workers want it, and `own_s` is what waits for nothing. Where it is negative, as much of
+    `cpu_s` goes on beside the rest.
+
+    The server by mean-value analysis (Reiser and Lavenberg 1980); all but the cores then counts as one server whose
+    rate depends on how many workers are there (Chandy, Herzog and Woo 1975), which is exact for such networks.
+
+    On single servers of 10 and 20 MB/s on two cores, from one worker, it was within 3 % for 2 and 4 workers; without
+    the cores up to 8 % too high, and without the server's queue up to 20 % off where both were about as busy.
+    """
+    if own_s < 0 < cpu_s:
+        path_s = max(cpu_s + own_s, LEAST_S)
+        own_s, cores, cpu_s = 0.0, cores * path_s / cpu_s, path_s
+    elsewhere = _elsewhere(workers, own_s, served_s)
+    if cpu_s <= 0:
+        return elsewhere[-1]
+    # How probable it is that none, one, two and so on of them compute, in logarithms, up to a factor.
+    logs = [0.0]
+    for computing in range(1, workers + 1):
+        arriving = elsewhere[workers - computing]
+        logs.append(logs[-1] + math.log(arriving) - math.log(min(computing, cores) / cpu_s))
+    most = max(logs)
+    shares = [math.exp(each - most) for each in logs]
+    done = sum(share * min(computing, cores) for computing, share in enumerate(shares))
+    return done / cpu_s / sum(shares)
+
+
+def _elsewhere(workers: int, own_s: float, served_s: float) -> list[float]:
+    """Images/s through the server and what waits for nothing, if 1, 2 and so on up to all workers are there."""
+    rates = []
+    waiting = 0.0
+    for number in range(1, workers + 1):
+        there_s = served_s * (1 + waiting)
+        rates.append(number / max(own_s + there_s, LEAST_S))
+        waiting = rates[-1] * there_s
+    return rates
+
 
 Law = Literal["token_bucket", "single_server", "latency", "memory"]
 """memory: nothing is asked of the storage."""
@@ -202,3 +255,62 @@ class Service:
         """
         replaced = min(self.cpu_s, usual_cpu_s)
         return replace(self, cpu_s=self.cpu_s - replaced * (1 - cpu_s / usual_cpu_s))
+
+
+# A DataLoader's schedule, batch by batch: what fetching further ahead is worth when batch times vary.
+#
+# torch sends a new order only when a batch has been received; task k goes to worker k mod N; at most N times the
+# prefetch factor are outstanding; batches are delivered in order. For anything else the laws predict as well.
+
+# Steps a device that runs on its own is handed ahead of time.
+STEPS_AHEAD = 2
+# Enough for batch times to meet in many ways.
+BATCHES = 400
+
+
+def batch_seconds(measurement: Measurement, mode: Mode) -> list[list[float]]:
+    """Wall time of each batch in its worker, in order, by round of the loader alone."""
+    records = measurement.worker_batches
+    by_number = {number: wall / 1e9 for number, wall in zip(records.batch, records.wall_ns, strict=True)}
+    return [
+        [by_number[n] for n in range(s.first_batch, s.first_batch + s.steps) if n in by_number]
+        for s in segments_of(measurement, mode, "loader_only")
+    ]
+
+
+def scheduled_rate(
+    batch_s: Sequence[float], *, workers: int, prefetch_factor: int, step_s: float, receive_s: float, synchronous: bool
+) -> float:
+    """Batches/s of training once the first buffer is used up, when task k takes `batch_s[k]` seconds in its worker.
+
+    `step_s`: compute a batch; `receive_s`: the training thread a batch. The times are taken round and round.
+    """
+    ahead = workers * prefetch_factor
+    skipped = workers * (prefetch_factor + 1)
+    count = max(BATCHES, 4 * skipped, 2 * len(batch_s))
+    sent = deque([0.0] * ahead)
+    free = [0.0] * workers
+    steps: deque[float] = deque(maxlen=STEPS_AHEAD)
+    now = device = begin = 0.0
+    ready: deque[float] = deque()
+    # Runs a thousand times for a report: a comparison takes a third of the time of max().
+    for number in range(count):
+        while sent:
+            task = number + len(ready)
+            worker = task % workers
+            idle_from, order = free[worker], sent.popleft()
+            free[worker] = (order if order > idle_from else idle_from) + batch_s[task % len(batch_s)]
+            ready.append(free[worker])
+        made = ready.popleft()
+        now = (made if made > now else now) + receive_s
+        sent.append(now)
+        device = (now if now > device else device) + step_s
+        if synchronous:
+            now = device
+        else:
+            if len(steps) == STEPS_AHEAD and steps[0] > now:
+                now = steps[0]
+            steps.append(device)
+        if number == skipped:
+            begin = device
+    return (count - 1 - skipped) / (device - begin) if device > begin else float("inf")

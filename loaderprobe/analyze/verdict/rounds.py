@@ -7,27 +7,167 @@ measured, and only of resources that may be the cause.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from loaderprobe.analyze.effects import CLEAR_LEAD, ENOUGH_ROUNDS, FAR_LEAD, OPEN_LEAD
-from loaderprobe.analyze.verdict import one_thread
-from loaderprobe.analyze.verdict.ablations import possible_modes
-from loaderprobe.analyze.verdict.certain import compute_is_certain
-from loaderprobe.analyze.verdict.counted import counted, fair
-from loaderprobe.analyze.verdict.experiments import Experiments
-from loaderprobe.analyze.verdict.misfit import (
+from loaderprobe.analyze.verdict.experiments import Experiments, judged_activity, possible_modes, run_experiments
+from loaderprobe.analyze.verdict.rates import (
+    NS,
+    rate_interval,
+    rates_by_round,
+    segment_seconds,
+    segments_of,
+    spread_of_both,
+)
+from loaderprobe.analyze.verdict.rule import (
     LEAST_PREDICTION_ERROR,
     MOST_NOISE,
+    beyond_noise,
+    compute_is_certain,
+    contenders,
+    contradiction,
+    is_clear,
+    lead_of,
     misfits_of,
     noise_of,
     prediction_error_of,
 )
-from loaderprobe.analyze.verdict.rates import rate_interval, segments_of
-from loaderprobe.analyze.verdict.rule import beyond_noise, contenders, contradiction, is_clear, lead_of
-from loaderprobe.analyze.verdict.speedups import judged_activity, run_experiments
-from loaderprobe.analyze.verdict.validity import base_mode, by_waiting
-from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode
+from loaderprobe.analyze.verdict.validity import base_mode, by_waiting, counted, fair
+from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode, Segment
+from loaderprobe.records.note import Note
 from loaderprobe.records.resources import ABLATIONS
 from loaderprobe.records.verdict import WORTH, Ablations
+from loaderprobe.stats import median
+
+# A serial loader whose threads spin: seen by CPU time, and proved by loading with torch on one thread.
+#
+# torch shares an operation on a tensor among OpenMP's threads, which spin between two of them. The operations of a
+# sample are small: its threads keep cores busy and hardly help, and where another process has one of those cores, each
+# operation waits for a thread that does not run. It is no resource and never a cause: what is found here is advice.
+
+Part = tuple[Mode, Activity]
+
+# CPU seconds a second of threads beside the training thread, while a serial loader loads alone. Measured on 2 cores:
+# 0.94 to 0.99 where they spin, 0.52 to 0.62 where another process keeps one of the cores busy, 0.00 with one thread.
+SPINNING = 0.2
+# Rounds with both. A first one in which nothing gains is not repeated.
+MOST_PAIRS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneThread:
+    """As asked, and with torch on one thread while a batch is made, in the same rounds."""
+
+    ratios: Mapping[int, float]
+    """Rate on one thread over that as asked, by round: of training or, without a step, of the loader alone."""
+    spread: Mapping[int, float]
+    """Half the 95 % interval of each, as steps vary; a share."""
+    training: tuple[float, float] | None
+    """Images/s, medians: as asked, on one thread; None without a step."""
+    loader: tuple[float, float]
+    """The same of the loader alone."""
+    cores: tuple[float, float]
+    """CPU seconds a second of the training process meanwhile."""
+
+    @property
+    def gains(self) -> bool:
+        """True where each round gains more than its steps vary by; a single one must gain as much as an estimate."""
+        least = WORTH if len(self.ratios) > 1 else OPEN_LEAD
+        return all(ratio >= max(least, 1 + self.spread.get(n, 0.0)) for n, ratio in self.ratios.items())
+
+    @property
+    def saves(self) -> bool:
+        """True where a batch takes clearly less CPU time, and neither the loader nor training is slower."""
+        least = min(median(list(self.ratios.values())), self.loader[1] / self.loader[0])
+        left = (self.cores[1] / self.loader[1]) / (self.cores[0] / self.loader[0])
+        return least * WORTH >= 1 and left <= 1 - SPINNING
+
+
+def spinning(measurement: Measurement) -> float | None:
+    """CPU seconds a second that other threads of the training process take while the serial loader loads alone.
+
+    None with workers, whose threads are in other processes, and where it was not recorded.
+    """
+    if measurement.config.loader.workers:
+        return None
+    known = [
+        (each.process_cpu_ns - each.thread_cpu_ns) / NS / segment_seconds(each)
+        for each in segments_of(measurement, base_mode(measurement), "loader_only")
+        if each.process_cpu_ns is not None and segment_seconds(each)
+    ]
+    return median(known) if known else None
+
+
+def on_one_thread_beside(measurement: Measurement, asked: Sequence[Part]) -> tuple[Part, ...]:
+    """What a round that measures the configuration as asked also measures on one thread; nothing where none spins."""
+    if "one_thread" not in measurement.modes or measurement.config.ranks > 1:
+        return ()
+    if (spinning(measurement) or 0.0) < SPINNING:
+        return ()
+    activities: tuple[Activity, ...] = ("loader_only", judged_activity(measurement))
+    done = {each: _ratios(measurement, each) for each in activities}
+    gained = any(ratio >= WORTH for each in done.values() for ratio in each.values())
+    wanted = {each for each, ratios in done.items() if len(ratios) < (MOST_PAIRS if gained else 1)}
+    base = base_mode(measurement)
+    return tuple(("one_thread", activity) for mode, activity in asked if mode == base and activity in wanted)
+
+
+def on_one_thread(measurement: Measurement) -> OneThread | None:
+    """None where no round has both, of the loader alone and of what the verdict is on."""
+    base, judged = base_mode(measurement), judged_activity(measurement)
+    ratios, rounds = _ratios(measurement, judged), _ratios(measurement, "loader_only").keys()
+    usual, single = (
+        [each for each in segments_of(measurement, mode, "loader_only") if each.round in rounds]
+        for mode in (base, "one_thread")
+    )
+    cores = _cores(usual), _cores(single)
+    if not ratios or cores[0] is None or cores[1] is None:
+        return None
+    both = [segments_of(measurement, mode, judged) for mode in (base, "one_thread")]
+    return OneThread(
+        ratios=ratios,
+        spread=spread_of_both(both[0], both[1], 0, synchronous=measurement.compute.synchronous or judged != "training"),
+        training=_rates(measurement, "training", ratios) if judged == "training" else None,
+        loader=_rates(measurement, "loader_only", rounds),
+        cores=(cores[0], cores[1]),
+    )
+
+
+def one_thread_notes(measurement: Measurement) -> tuple[Note, ...]:
+    """That torch's threads keep cores busy for nothing, with the figures of both; empty where that was not shown."""
+    found = on_one_thread(measurement)
+    if found is None or not found.saves:
+        return ()
+    facts: dict[str, float | str] = {
+        "cores": found.cores[0], "one_thread_cores": found.cores[1], "loader_per_s": found.loader[0],
+        "one_thread_per_s": found.loader[1], "unit": "images/s" if measurement.images else "samples/s",
+    }  # fmt: skip
+    if found.training is None:
+        return (Note(code="threads_spin", facts=facts),)
+    facts |= {"training_per_s": found.training[0], "one_thread_training_per_s": found.training[1]}
+    return (Note(code="threads_spin_in_training", facts=facts),)
+
+
+def _ratios(measurement: Measurement, activity: Activity) -> dict[int, float]:
+    usual, single = (rates_by_round(measurement, mode, activity) for mode in (base_mode(measurement), "one_thread"))
+    return {number: rate / usual[number] for number, rate in single.items() if number in usual}
+
+
+def _rates(measurement: Measurement, activity: Activity, rounds: Collection[int]) -> tuple[float, float]:
+    usual, single = (rates_by_round(measurement, mode, activity) for mode in (base_mode(measurement), "one_thread"))
+    return median([usual[n] for n in rounds]), median([single[n] for n in rounds])
+
+
+def _cores(segments: Sequence[Segment]) -> float | None:
+    """CPU seconds a second of the training process; None where there is no segment, or it was not recorded."""
+    known = [
+        each.process_cpu_ns / NS / segment_seconds(each)
+        for each in segments
+        if each.process_cpu_ns is not None and segment_seconds(each)
+    ]
+    return median(known) if known else None
+
 
 # After so many rounds that do not fit the model, the rest train without each resource: a third shows nothing new.
 DOUBTED_ROUNDS = 2
@@ -44,7 +184,7 @@ Round = tuple[tuple[Mode, Activity], ...]
 def next_round(measurement: Measurement, *, thorough: bool) -> Round:
     """The segments of the next round, in no order; none when more would tell nothing new."""
     asked = _for_the_verdict(measurement, thorough=thorough)
-    return (*asked, *one_thread.beside(measurement, asked))
+    return (*asked, *on_one_thread_beside(measurement, asked))
 
 
 def _for_the_verdict(measurement: Measurement, *, thorough: bool) -> Round:
@@ -265,3 +405,16 @@ def _ambiguous(found: Experiments) -> bool:
     names = contenders(found)
     unclear = len(names) > 1 or (len(names) == 1 and not beyond_noise(found, names[0]))
     return unclear and not found.missing and all(found.how[name] == "measured" for name in names)
+
+
+# What one round measures of a configuration that is measured in turn with another: training, in every round.
+
+
+def round_in_turn(measurement: Measurement, *, thorough: bool) -> Round:
+    """What the verdict asks for in its usual rounds, and then training alone, whose rates are compared in pairs."""
+    trained = base_mode(measurement), judged_activity(measurement)
+    if len({each.round for each in measurement.segments}) >= ENOUGH_ROUNDS:
+        return (trained,)
+    config = replace(measurement.config, rounds=min(measurement.config.rounds, ENOUGH_ROUNDS))
+    asked = next_round(replace(measurement, config=config), thorough=thorough)
+    return asked if trained in asked else (*asked, trained)

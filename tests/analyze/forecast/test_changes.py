@@ -21,10 +21,10 @@ from loaderprobe.analyze.forecast.changes import (
     pinned,
     prefetch,
     unchanged,
+    worker_forecasts,
     workers,
 )
 from loaderprobe.analyze.forecast.fit import DRIFT, Fit, fit
-from loaderprobe.analyze.forecast.knee import worker_forecasts
 from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.records.device import KindOfDevice
 from loaderprobe.records.forecast import Forecast, Refusal, RefusalCode

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from loaderprobe.analyze.forecast.knee import find_knee, worker_forecasts
+from loaderprobe.analyze.forecast.changes import find_knee, worker_forecasts
 from loaderprobe.records.verdict import Interval
 from loaderprobe.render.forecast_words import knee_words
 from tests.analyze.scripted import Truth

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.analyze.verdict.disk import DiskUse, disk_use
 from loaderprobe.analyze.verdict.rates import segments_of
+from loaderprobe.analyze.verdict.validity import DiskUse, disk_use
 from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling
 from loaderprobe.records.measurement import Measurement, WorkerBatches
 from loaderprobe.records.unavailable import Unavailable, reported

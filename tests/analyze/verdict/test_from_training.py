@@ -8,7 +8,7 @@ import pytest
 
 from loaderprobe.analyze.forecast.advice import Surroundings, recommend
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.verdict.speedups import run_experiments
+from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.errors import BadValue
 from loaderprobe.records.measurement import Measurement, Segment
 from loaderprobe.render.verdict_words import sentence

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from loaderprobe.analyze.effects import OPEN_LEAD
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.verdict.speedups import run_experiments
+from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.verdict import WORTH

@@ -9,10 +9,9 @@ import pytest
 
 from loaderprobe.analyze.forecast.advice import advise
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.verdict.rates import attributed_cost, segments_of
-from loaderprobe.analyze.verdict.speedups import run_experiments
+from loaderprobe.analyze.verdict.experiments import run_experiments
+from loaderprobe.analyze.verdict.rates import LEAST_SAMPLES, Waiting, attributed_cost, segments_of, waiting_of
 from loaderprobe.analyze.verdict.validity import why_not_as_asked
-from loaderprobe.analyze.verdict.waiting import LEAST_SAMPLES, Waiting, waiting_of
 from loaderprobe.records.first_lap import FirstLap
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.unavailable import Unavailable
