@@ -1,4 +1,4 @@
-"""Ranks that trained in step, as one measurement.
+"""Ranks that trained in step, as one measurement; and whether all those of one host are slow.
 
 In step, each rank takes as long for a step as the slowest. So the rates of all together are the number of ranks times
 those of the slowest rank, and every rule for one process holds: a batch is that of all ranks, made in the time, by the

@@ -61,6 +61,10 @@ class Resource:
     """Beside its letter; without it the noun."""
     plural: str = ""
     """Of what is free in `speed-up if {plural} were free`; without it the noun."""
+    if_free: str = ""
+    """In place of `if {noun} were free`."""
+    figure: str = ""
+    """What its speed-up is, in the table of figures; without it `speed-up if {plural} were free`."""
     kinds: str = ""
     """On charts of what workers wait for; without it the name."""
     wait: str = ""
@@ -115,9 +119,13 @@ RESOURCES: tuple[Resource, ...] = (
     Resource(
         name="imbalance", side="input", known_by="ranks", remedy="slow_rank",
         letter="R", color="#D55E00", style="bold red", noun="one rank", answer="slow ranks", cell="slow ranks",
-        short="slow ranks", legend="slow ranks",
+        short="slow ranks", legend="slow ranks", if_free="if no rank were slower",
+        figure="speed-up with a middle rank's input in place of the slowest's",
     ),
-    Resource(name="straggler", side="input", known_by="ranks", is_cause=False, noun="slow batches"),
+    Resource(
+        name="straggler", side="input", known_by="ranks", is_cause=False, noun="slow batches",
+        if_free="if slow batches held up no others", figure="loading of ranks by themselves over that in step",
+    ),
     Resource(
         name="gradients", side="compute", known_by="ranks", remedy="exchange",
         letter="G", color="#004D40", style="bold green", noun="the exchange of gradients",

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from loaderprobe.records.diagnosis import Findings
 from loaderprobe.records.note import NoteCode
-from loaderprobe.records.resources import ABLATIONS, ONLY_WAITED
+from loaderprobe.records.resources import ABLATIONS, AMONG_RANKS, ONLY_WAITED, RESOURCE
 from loaderprobe.records.verdict import WORTH, Advice, Speedup
 from loaderprobe.render.forecast_words import forecast_words, worth_making
 from loaderprobe.render.note_words import note_words
@@ -22,10 +22,7 @@ from loaderprobe.render.wording import MISSING, counted, factor, figure, interva
 from loaderprobe.units import format_duration, significant
 
 # Shown only where the speed-up is worth a line.
-_AMONG_RANKS = {
-    "imbalance": "if no rank were slower", "straggler": "if slow batches held up no others",
-    "gradients": "if the exchange of gradients were free",
-}  # fmt: skip
+_AMONG_RANKS = {name: RESOURCE[name].if_free or f"if {RESOURCE[name].noun} were free" for name in AMONG_RANKS}
 """What only ranks lose to each other."""
 _COSTS_ALL: tuple[NoteCode, ...] = ("same_samples", "same_batches")
 # Colours that can be read on white and on black.

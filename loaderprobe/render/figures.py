@@ -10,7 +10,7 @@ from typing import Any, Literal
 from loaderprobe.records.gaps import GAP_CAUSES, GapCause
 from loaderprobe.records.options import options_of
 from loaderprobe.records.report import ConfigurationRow
-from loaderprobe.records.resources import ABLATIONS, JUDGED, ONLY_WAITED, RESOURCE, WAITED
+from loaderprobe.records.resources import ABLATIONS, JUDGED, ONLY_WAITED, RESOURCE, SPEEDUPS, WAITED
 from loaderprobe.render.action_words import action_words
 from loaderprobe.render.cells import Cell, interval_cells
 from loaderprobe.render.forecast_words import worth_making
@@ -109,8 +109,7 @@ FIGURES: tuple[Figure, ...] = (
     _rate("cpu_limit", "limit of the CPU cores"),
     *(_without(resource) for resource in ONLY_WAITED),
     *(_speedup(resource) for resource in JUDGED),
-    _among_ranks("imbalance", "speed-up with a middle rank's input in place of the slowest's"),
-    _among_ranks("straggler", "loading of ranks by themselves over that in step"),
+    *(_among_ranks(name, RESOURCE[name].figure) for name in SPEEDUPS if name not in JUDGED),
     _figure("predicted_images_per_s", "images/s", "predicted images/s"),
     _figure("prediction_error", "fraction", "prediction error"),
     _figure("input_wait_fraction", "fraction", "input wait"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import get_args
 
 from loaderprobe.records.compare import ShortVerdict
 from loaderprobe.records.report import ConfigurationRow
@@ -10,10 +11,8 @@ from loaderprobe.records.resources import RESOURCE, RESOURCES
 from loaderprobe.records.verdict import Bottleneck, Bound
 from loaderprobe.render.wording import MISSING, factor, main_speedups, percent, rate, tone, verdict_tone
 
-NEXT = {
-    "storage": "storage", "preprocessing": "decoding", "cores": "CPU cores", "transport": "transport",
-    "compute": "compute",
-}  # fmt: skip
+NEXT = {name: RESOURCE[name].short or name for name in get_args(Bottleneck) if name in RESOURCE}
+NEXT["cores"] = RESOURCE["cpu"].noun
 """What limits next, in short."""
 LETTERS = {
     each.name: (each.letter, each.legend or each.noun)

@@ -303,7 +303,7 @@ def advise(measurement: Measurement, found: Experiments, around: Surroundings | 
 
 
 def recommend(measurement: Measurement, found: Experiments, around: Surroundings) -> Recommendation:
-    """Forecasts and advice for one measured configuration; waiting that no law knows has advice of its own.
+    """Forecasts and advice for one measured configuration; waiting that no model knows has advice of its own.
 
     First what costs a few characters: where the threads of a serial loader spin, and one thread was measured to gain.
     All from the segments that count, as the verdict.
@@ -488,8 +488,11 @@ def _as_tried(advice: Advice | None, found: Experiments) -> Advice | None:
     if advice.action.code == "files_in_memory" and advice.action.facts["share"] == 1:
         after = Interval(value=now * free.value, low=now * free.low, high=now * free.high)
         if advice.how != "measured":
-            law, value = advice.after, after.value
-            low, high = min(after.low, value * law.low / law.value), max(after.high, value * law.high / law.value)
+            model, value = advice.after, after.value
+            low, high = (
+                min(after.low, value * model.low / model.value),
+                max(after.high, value * model.high / model.value),
+            )
             after = Interval(value=value, low=low, high=high)
         return replace(advice, speedup=free.value, after=after)
     if advice.action.code == "faster_storage" and advice.speedup > free.value:
@@ -508,7 +511,7 @@ def _has_reserve(measurement: Measurement, point: Point, storage: Storage) -> bo
 
 
 def _denied(option: AdviceOption, found: Experiments) -> bool:
-    """True where a law promises from storage what the experiment, or the workers' waiting, does not."""
+    """True where a model promises from storage what the experiment, or the workers' waiting, does not."""
     speedup = found.speedups.get("storage")
     of_storage = option.forecast.changed in ("disk_speed", "page_cache_share", "pinned_share")
     return of_storage and (speedup is None or speedup.value < WORTH)

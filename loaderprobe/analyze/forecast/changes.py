@@ -1,7 +1,7 @@
-"""Forecasts: the rate of training after one change, by the laws of the storage at hand, with its range.
+"""Forecasts: the rate of training after one change, by the models of the storage at hand, with its range.
 
-Each follows the measured configuration: the law gives what the loader changes to, the loop what that means for
-training, and what measured training differed by from its parts is kept. What was measured outranks the law.
+Each follows the measured configuration: the model gives what the loader changes to, the loop what that means for
+training, and what measured training differed by from its parts is kept. What was measured outranks the model.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from functools import lru_cache
 from itertools import takewhile
 
 from loaderprobe.analyze.caches import page_cache_hits
+from loaderprobe.analyze.effects import REPEAT
 from loaderprobe.analyze.forecast.fit import NEAR, Fit, Point, fit
-from loaderprobe.analyze.forecast.service import Law, Service, Storage, scheduled_rate
+from loaderprobe.analyze.forecast.service import DeviceModel, Service, Storage, scheduled_rate
 from loaderprobe.analyze.verdict.rates import Loop
 from loaderprobe.records.forecast import Changed, Forecast, Knee, Refusal
 from loaderprobe.records.measurement import Alternative
@@ -26,8 +27,6 @@ from loaderprobe.units import format_duration, format_rate, significant
 
 # Near a knee the rate lies below both limits: by up to a fifth in the experiments.
 NEAR_RANGE = 0.2
-# Training itself repeats no better than this.
-REPEAT = 0.03
 # Sending float images took up to a quarter of a worker's time, which a serial loader does not show.
 UNSEEN_HANDOVER = 0.25
 # No rate is forecast to fall by more.
@@ -46,7 +45,7 @@ class Change:
     synchronous: bool
     alter: Callable[[Service], Service] = lambda service: service
     loader: Callable[[Service, float], float] = lambda _, rate: rate
-    """From the altered service and the rate of its law to the rate of the loader."""
+    """From the altered service and the rate of its model to the rate of the loader."""
     how: How = "estimated"
 
 
@@ -63,7 +62,7 @@ class Outcome:
 
 
 def outcome_of(fit: Fit, change: Change, service: Service, loader: float) -> Outcome:
-    """The training on a loader of this rate, by the law of `service`, which is altered already."""
+    """The training on a loader of this rate, by the model of `service`, which is altered already."""
     anchor = fit.anchor
 
     def training(loader: float, compute: float) -> float:
@@ -98,7 +97,7 @@ def outcome_of(fit: Fit, change: Change, service: Service, loader: float) -> Out
 def _drift(fit: Fit, change: Change, service: Service, loader: float) -> tuple[float, float]:
     """Relative: how much slower and faster the loader may be at another time.
 
-    In two factors: the CPU time of an image, as far as the law makes the rate depend on it, and all else. They have
+    In two factors: the CPU time of an image, as far as the model makes the rate depend on it, and all else. They have
     nothing to do with each other, so their squares add up.
     """
 
@@ -130,7 +129,7 @@ def _terms(change: Change, service: Service, loader: float, parent_s: float) -> 
     return terms
 
 
-# Where the kind of the storage is not known, the three laws may differ by this factor.
+# Where the kind of the storage is not known, the three models may differ by this factor.
 DISAGREE = 1.3
 # No forecast for more workers than this times the cores that were measured on.
 MOST_WORKERS_A_CORE = 2
@@ -153,7 +152,7 @@ def workers(fit: Fit, count: int) -> Forecast:
 
 
 def unchanged(fit: Fit, changed: Changed, to: str) -> Forecast:
-    """The measured configuration itself: its own rate, and what the laws say limits it.
+    """The measured configuration itself: its own rate, and what the models say limits it.
 
     Where more of a token bucket's credit was in it than it repeats by, the rate that lasts, which is estimated.
     """
@@ -182,7 +181,7 @@ def disk(fit: Fit, factor: float) -> Forecast:
     return _forecast(fit, replace(change, alter=lambda service: service.with_disk(factor), loader=_at_most_warm(fit)))
 
 
-def other_disk(fit: Fit, kind: Law, *, bytes_per_s: float, latency_s: float) -> Forecast:
+def other_disk(fit: Fit, kind: DeviceModel, *, bytes_per_s: float, latency_s: float) -> Forecast:
     """On storage of another kind, with the bandwidth and the latency of a file that it is known for."""
     rate = "" if math.isinf(bytes_per_s) else f"{format_rate(bytes_per_s)}, "
     to = f"{kind}, {rate}{format_duration(latency_s)} a file"
@@ -194,7 +193,7 @@ def other_disk(fit: Fit, kind: Law, *, bytes_per_s: float, latency_s: float) -> 
     def moved(service: Service) -> Service:
         return replace(
             service,
-            law=kind,
+            model=kind,
             latency_s=latency_s / fit.anchor.ranks,
             transfer_s=fit.anchor.bytes_per_image / bytes_per_s / fit.anchor.ranks,
             bytes_per_image=fit.anchor.bytes_per_image,
@@ -208,7 +207,7 @@ def other_disk(fit: Fit, kind: Law, *, bytes_per_s: float, latency_s: float) -> 
 def cached(fit: Fit, share: float) -> Forecast:
     """With memory for this share of the files in the page cache, which answers less than that: `page_cache_hits`.
 
-    The range holds the range of that law. All of the files is the rate with warm files, where that was measured.
+    The range holds the range of that model. All of the files is the rate with warm files, where that was measured.
     """
     hits = page_cache_hits(share)
     to = f"{share:.0%} of the files" + (f", {hits.low:.0%} to {hits.high:.0%} hits" if hits.low < hits.high else "")
@@ -327,7 +326,7 @@ def _answered(fit: Fit, changed: Changed, to: str, hits: float) -> Forecast:
     def between(service: Service, rate: float) -> float:
         if warm is None:
             return rate
-        # The law's time an image, led to the measured one where everything is in memory.
+        # The model's time an image, led to the measured one where everything is in memory.
         by_law = service.with_cached(1.0).loader(fit.anchor.workers)
         return 1 / min(now_s, max(1e-12, 1 / rate + hits * (1 / warm - 1 / by_law)))
 
@@ -347,8 +346,8 @@ def _at_most_warm(fit: Fit) -> Callable[[Service, float], float]:
 
 def _forecast(fit: Fit, change: Change) -> Forecast:
     found = []
-    for law in fit.laws:
-        service = change.alter(law)
+    for model in fit.models:
+        service = change.alter(model)
         loader = change.loader(service, service.loader(change.workers))
         outcome = outcome_of(fit, change, service, loader)
         asked = min(loader, outcome.value) * service.bytes_per_image

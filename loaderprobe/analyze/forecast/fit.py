@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from loaderprobe.analyze.forecast.service import LAWS, SATURATED, Law, Service, Storage, Term
+from loaderprobe.analyze.forecast.service import DEVICE_MODELS, SATURATED, DeviceModel, Service, Storage, Term
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.rates import (
     Loop,
@@ -24,17 +24,17 @@ from loaderprobe.records.forecast import Refusal
 from loaderprobe.records.measurement import COLD_AT_LEAST, Measurement, Segment
 from loaderprobe.stats import mean, median
 
-# One measurement in the figures that laws are made of.
+# One measurement in the figures that models are made of.
 
 # A range that is wider says no more.
 MOST_SPREAD = 0.6
-# Parts, or a law, that miss the measured rate by more than this do not describe the loader.
+# Parts, or a model, that miss the measured rate by more than this do not describe the loader.
 MISFIT = 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One measured configuration in the figures that laws are made of: images/s, and seconds an image."""
+    """One measured configuration in the figures that models are made of: images/s, and seconds an image."""
 
     workers: int
     batch_size: int
@@ -187,10 +187,10 @@ BEYOND = 1.15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """The services that explain one point: one where the kind of the storage is known, else one for each law."""
+    """The services that explain one point: one where the kind of the storage is known, else one for each model."""
 
     anchor: Point
-    laws: tuple[Service, ...]
+    models: tuple[Service, ...]
     drift: float
     """Relative: what the rate of the loader may differ by at another time, with the same CPU."""
     cpu_drift: float = CPU_DRIFT
@@ -207,22 +207,22 @@ class Fit:
 def fit(points: Sequence[Point], anchor: Point, storage: Storage) -> Fit | Refusal:
     """The services that reproduce `anchor` exactly and heed the others; or why there is none.
 
-    Of each law the term that limits the anchor is set to what was measured there, and none may lie below it.
+    Of each model the term that limits the anchor is set to what was measured there, and none may lie below it.
     """
-    kinds: tuple[Law, ...] = LAWS if storage.kind == "unknown" else (storage.kind,)
+    kinds: tuple[DeviceModel, ...] = DEVICE_MODELS if storage.kind == "unknown" else (storage.kind,)
     if not anchor.from_storage:
         kinds = ("memory",)
     measured = anchor.training
     anchor, points = _beside_compute(_lasting(anchor, storage)), [_lasting(point, storage) for point in points]
     made = [_anchored(_raw(kind, points, anchor, storage), anchor) for kind in kinds]
-    laws = tuple(law for law in made if law is not None)
-    if not laws:
+    models = tuple(model for model in made if model is not None)
+    if not models:
         return Refusal(code="no_model_fits")
     cpu = [point.cpu_s for point in points if point.cpu_s > 0]
     between = (max(cpu) / min(cpu) - 1) / 2 if cpu else 0.0
     return Fit(
         anchor=anchor,
-        laws=laws,
+        models=models,
         drift=min(MOST_SPREAD, max(DRIFT, SPREAD * anchor.loader_spread)),
         cpu_drift=min(MOST_SPREAD, max(CPU_DRIFT, between)),
         credit=measured / anchor.training,
@@ -266,11 +266,11 @@ def _beside_compute(anchor: Point) -> Point:
     return replace(anchor, loader=min(alone, anchor.compute))
 
 
-def _raw(kind: Law, points: Sequence[Point], anchor: Point, storage: Storage) -> Service:
+def _raw(kind: DeviceModel, points: Sequence[Point], anchor: Point, storage: Storage) -> Service:
     """The service before it is compared with the anchor's rate."""
     first = min(points, key=lambda point: (max(point.workers, 1), point.workers == 0))
     service = Service(
-        law=kind,
+        model=kind,
         cpu_s=_cpu_s(points, anchor),
         other_s=0.0 if _queues(first) else first.idle_s,
         latency_s=0.0,
@@ -325,7 +325,7 @@ def _device(
     seen = most.loader * size
     if storage.bytes_per_s is not None:
         return max(storage.bytes_per_s, seen), math.inf
-    if service.law == "single_server" and first.blocked_s > 0 and size:
+    if service.model == "single_server" and first.blocked_s > 0 and size:
         return max(size / first.blocked_s, seen), math.inf
     # With more workers than filled it, and cores to spare, a device that gives no more is at its limit.
     undisturbed = replace(service, latency_s=first.blocked_s).terms(most.workers)
@@ -348,24 +348,24 @@ def _cpu_s(points: Sequence[Point], anchor: Point) -> float:
     return mean(alike) if alike and anchor.workers else anchor.cpu_s
 
 
-def _anchored(law: Service, anchor: Point) -> Service | None:
+def _anchored(model: Service, anchor: Point) -> Service | None:
     rate = anchor.loader
-    terms = law.terms(anchor.workers)
+    terms = model.terms(anchor.workers)
     bottleneck: Term = min(terms, key=lambda term: terms[term])
     if not 1 / MISFIT <= rate / terms[bottleneck] <= MISFIT:
         return None
     workers = max(anchor.workers, 1)
     tight = bottleneck == "workers" or terms["workers"] < rate
-    alone = math.isclose(terms["workers"] * law.worker_s, workers)
+    alone = math.isclose(terms["workers"] * model.worker_s, workers)
     if bottleneck == "cores" or (tight and not alone):
         # In a queue no single time is at fault: all of them are longer, or shorter.
-        law = law.slower(min(terms["workers"], terms["cores"]) / rate)
+        model = model.slower(min(terms["workers"], terms["cores"]) / rate)
         tight = False
-    asked = rate * law.bytes_per_image
+    asked = rate * model.bytes_per_image
     return replace(
-        law,
-        other_s=workers / rate - law.cpu_s - law.storage_s if tight else law.other_s,
-        bytes_per_s=asked if bottleneck == "storage" else max(law.bytes_per_s, asked),
-        cores=max(law.cores, rate * law.work_s(anchor.workers)),
-        parent_s=1 / rate if bottleneck == "transport" else min(law.parent_s, 1 / rate),
+        model,
+        other_s=workers / rate - model.cpu_s - model.storage_s if tight else model.other_s,
+        bytes_per_s=asked if bottleneck == "storage" else max(model.bytes_per_s, asked),
+        cores=max(model.cores, rate * model.work_s(anchor.workers)),
+        parent_s=1 / rate if bottleneck == "transport" else min(model.parent_s, 1 / rate),
     )

@@ -1,6 +1,6 @@
-"""What one image costs each resource, and the laws that make rates of it.
+"""What one image costs each resource, and the models that make rates of it.
 
-The laws are those of earlier experiments on throttled disks (fit on 1 and 2 workers, forecast of 4 and 8): each
+The models are those of earlier experiments on throttled disks (fit on 1 and 2 workers, forecast of 4 and 8): each
 is good to a few percent on its own kind of device and wrong by up to half on the others.
 """
 
@@ -69,10 +69,10 @@ def _elsewhere(workers: int, own_s: float, served_s: float) -> list[float]:
     return rates
 
 
-Law = Literal["token_bucket", "single_server", "latency", "memory"]
+DeviceModel = Literal["token_bucket", "single_server", "latency", "memory"]
 """memory: nothing is asked of the storage."""
 Term = Literal["workers", "storage", "cores", "transport"]
-LAWS: tuple[Law, ...] = ("token_bucket", "single_server", "latency")
+DEVICE_MODELS: tuple[DeviceModel, ...] = ("token_bucket", "single_server", "latency")
 # A device that moves this share of what it can is saturated.
 SATURATED = 0.85
 
@@ -127,9 +127,9 @@ class Storage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """Seconds of one image in each place, and what the resources can do: all that a law needs."""
+    """Seconds of one image in each place, and what the resources can do: all that a model needs."""
 
-    law: Law
+    model: DeviceModel
     cpu_s: float
     """CPU time in a worker."""
     other_s: float
@@ -137,7 +137,7 @@ class Service:
     latency_s: float
     """Waiting for a file, however small."""
     transfer_s: float
-    """Waiting for the bytes of a file; counts in the law of single servers only."""
+    """Waiting for the bytes of a file; counts in the model of single servers only."""
     bytes_per_image: float
     """Asked of the storage; 0 where it is not known."""
     bytes_per_s: float
@@ -153,7 +153,7 @@ class Service:
     @property
     def storage_s(self) -> float:
         """Waiting for storage in one worker, with the device otherwise idle."""
-        return self.latency_s + (self.transfer_s if self.law == "single_server" else 0.0)
+        return self.latency_s + (self.transfer_s if self.model == "single_server" else 0.0)
 
     @property
     def worker_s(self) -> float:
@@ -164,7 +164,7 @@ class Service:
         """Images/s that each resource allows; the loader runs at the smallest. 0 workers count as 1."""
         return {
             "workers": self._by_workers(max(workers, 1)),
-            "storage": per_second(self.bytes_per_s, self.bytes_per_image) if self.law != "latency" else math.inf,
+            "storage": per_second(self.bytes_per_s, self.bytes_per_image) if self.model != "latency" else math.inf,
             "cores": per_second(self.cores, self.work_s(workers)),
             "transport": per_second(1.0, self.parent_s) if workers else math.inf,
         }
@@ -176,7 +176,7 @@ class Service:
     def crowded(self, workers: int) -> Literal["storage", "cores"] | None:
         """The resource whose queue takes all that another worker would bring."""
         rate = self._by_workers(max(workers, 1))
-        if self.law == "single_server" and rate * self.transfer_s >= SATURATED:
+        if self.model == "single_server" and rate * self.transfer_s >= SATURATED:
             return "storage"
         return "cores" if rate * self.work_s(workers) >= SATURATED * self.cores else None
 
@@ -185,7 +185,7 @@ class Service:
 
         The threads that send and receive batches take their part of the cores.
         """
-        served_s = self.transfer_s if self.law == "single_server" else 0.0
+        served_s = self.transfer_s if self.model == "single_server" else 0.0
         work_s = self.work_s(workers)
         return closed_network(
             workers,
@@ -219,7 +219,7 @@ class Service:
 
     def with_disk(self, factor: float) -> Service:
         """On a device of the same kind, `factor` times as fast: in bytes/s, or in latency where that is all it has."""
-        if self.law == "latency":
+        if self.model == "latency":
             return replace(self, latency_s=self.latency_s / factor)
         return replace(
             self,
@@ -260,7 +260,7 @@ class Service:
 # A DataLoader's schedule, batch by batch: what fetching further ahead is worth when batch times vary.
 #
 # torch sends a new order only when a batch has been received; task k goes to worker k mod N; at most N times the
-# prefetch factor are outstanding; batches are delivered in order. For anything else the laws predict as well.
+# prefetch factor are outstanding; batches are delivered in order. For anything else the models predict as well.
 
 # Steps a device that runs on its own is handed ahead of time.
 STEPS_AHEAD = 2

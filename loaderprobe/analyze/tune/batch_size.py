@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loaderprobe.analyze.effects import mean_interval
+from loaderprobe.analyze.effects import NORMAL, mean_interval
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeStop, LimitName
 from loaderprobe.records.layers import Milliseconds
 from loaderprobe.stats import mean, median
@@ -37,7 +37,6 @@ OWN = 0.004
 """Of the deviation of a single size."""
 DRIFTS = (0.003, 0.01, 0.02, 0.04, 0.08)
 """By what share probes may differ beyond what their own steps show: the likeliest is taken."""
-Z_95 = 1.96
 FAR = 3.0
 """Octaves below the fastest size, beyond which rates say nothing of the top."""
 
@@ -88,7 +87,7 @@ def rate_of(probe: BatchSizeProbe) -> float:
 def within_of(probe: BatchSizeProbe) -> float:
     """Standard error of a probe's rate, as a share of it, from its steps."""
     assert probe.images_per_s
-    return (probe.images_per_s.high - probe.images_per_s.low) / 2 / Z_95 / probe.images_per_s.value
+    return (probe.images_per_s.high - probe.images_per_s.low) / 2 / NORMAL / probe.images_per_s.value
 
 
 def near_top(probes: Sequence[BatchSizeProbe]) -> Sequence[BatchSizeProbe]:

@@ -1,9 +1,9 @@
 """Which number of workers to measure next, or why to stop: a search that measures few of all settings.
 
 First it looks at settings once. What a setting reached in its own visit limits all others: compute alone, the cores,
-and what so many workers more can add at best; forecasts by the laws of the storage limit them too, and a larger number
-that gained nothing leaves no gain to still larger ones. What none of these rules out is measured. Then those that may
-be the smallest within 2 % of the best are measured in turns, until their ratios say which it is.
+and what so many workers more can add at best; forecasts limit them too, and a larger number that gained nothing leaves
+no gain to still larger ones. What none of these rules out is measured. Then those that may be the smallest within 2 %
+of the best are measured in turns, until their ratios say which it is.
 """
 
 from __future__ import annotations

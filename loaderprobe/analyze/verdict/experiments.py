@@ -1,4 +1,4 @@
-"""The outcome of the experiments on one configuration, before anything is judged."""
+"""The experiments on one configuration, and among ranks: what training gains where a resource is free."""
 
 from __future__ import annotations
 
@@ -665,7 +665,7 @@ def _read_over(measurement: Measurement, made: Sequence[Segment], judged: Sequen
 def _all_ratios(
     seen: _Seen, known: Mapping[str, Without], trained: Mapping[str, dict[int, float]], among: AmongRanks
 ) -> dict[str, dict[int, float]]:
-    """Speedups by round: by the law of the loop or, where resources were removed in training, as measured."""
+    """Speedups by round: by the formula of the loop or, where resources were removed in training, as measured."""
     predicted, most = seen.predicted, seen.most
     ratios = {name: _ratios(seen.loops, predicted, each, most) for name, each in known.items()}
     ratios["compute"] = {n: seen.loader[n] / rate for n, rate in predicted.items()}

@@ -1,4 +1,4 @@
-"""Rates, bytes and worker times of single segments and rounds."""
+"""Rates, bytes, waits and worker times of segments and rounds; the loop that parts make; and what is estimated."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from loaderprobe.analyze.effects import DRIFT, ENOUGH_ROUNDS
+from loaderprobe.analyze.effects import DRIFT, ENOUGH_ROUNDS, NORMAL
 from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode, Segment, WorkerBatches
 from loaderprobe.records.resources import ONLY_WAITED, RESOURCE, WAITED
 from loaderprobe.records.verdict import Interval, StepTime, WorkerTime
@@ -31,7 +31,6 @@ from loaderprobe.stats import (
 
 # Fewer samples say nothing about shares.
 LEAST_SAMPLES = 12
-Z_95 = 1.96
 RESOURCE_OF = {kind: name for name in WAITED for kind in RESOURCE[name].waits}
 
 
@@ -73,9 +72,9 @@ class Waiting:
 def _wilson(count: int, of: int, side: float) -> float:
     """One end of Wilson's interval (1927), which holds for shares near 0 and 1 and for few samples."""
     share = count / of
-    middle = share + Z_95**2 / (2 * of)
-    half = Z_95 * math.sqrt(share * (1 - share) / of + Z_95**2 / (4 * of * of))
-    return min(1.0, max(0.0, (middle + side * half) / (1 + Z_95**2 / of)))
+    middle = share + NORMAL**2 / (2 * of)
+    half = NORMAL * math.sqrt(share * (1 - share) / of + NORMAL**2 / (4 * of * of))
+    return min(1.0, max(0.0, (middle + side * half) / (1 + NORMAL**2 / of)))
 
 
 def waiting_of(measurement: Measurement, segments: Iterable[Segment]) -> Waiting | None:
@@ -463,7 +462,7 @@ def per_second(supply: float, demand: float) -> float:
 class Loop:
     """A training loop: how it overlaps, and what a batch costs the training thread.
 
-    The three laws were chosen in earlier experiments on throttled disks; the prediction_error in every verdict
+    The three formulas were chosen in earlier experiments on throttled disks; the prediction_error in every verdict
     holds them against the run at hand.
     """
 

@@ -1,4 +1,4 @@
-"""Whether the segments of a mode were what they were meant to be: cold files cold, warm files warm.
+"""Whether segments were what they were meant to be: cold files cold, warm files warm, and undisturbed.
 
 Judged by bytes where the file system counts them, else by what was in the page cache before, else by waiting: a
 worker that reads from storage waits for it.

@@ -98,7 +98,7 @@ def test_a_full_disk_gets_cache_and_faster_storage() -> None:
 
 def test_no_faster_storage_where_it_has_reserve() -> None:
     """Storage that gives ten times as much to as many readers is not what the loader waits for."""
-    truth = Truth(law="latency", latency_s=0.02)
+    truth = Truth(model="latency", latency_s=0.02)
     slow, kind = measured(truth, 4), truth.storage().ceiling
     assert kind is not None
     for bytes_per_s, advised_too in ((40e6, True), (2e9, False)):
@@ -227,11 +227,11 @@ def test_nothing_on_the_input_side_helps_a_compute_bound_training() -> None:
     st.floats(0, 0.02), st.floats(5e6, 1e9), st.floats(20, 5000), st.booleans(),
 )  # fmt: skip
 def test_advice_is_sorted_worth_it_and_never_from_a_refused_forecast(
-    law: Any, workers: int, cpu_s: float, latency_s: float, bytes_per_s: float, compute: float, synchronous: bool
+    model: Any, workers: int, cpu_s: float, latency_s: float, bytes_per_s: float, compute: float, synchronous: bool
 ) -> None:
     """Whatever the pipeline and the storage under it."""
     truth = Truth(
-        law=law, cpu_s=cpu_s, latency_s=latency_s, bytes_per_s=bytes_per_s, compute=compute, synchronous=synchronous
+        model=model, cpu_s=cpu_s, latency_s=latency_s, bytes_per_s=bytes_per_s, compute=compute, synchronous=synchronous
     )
     found = advised(measured(truth, workers), truth)
     speedups = [each.speedup for each in found.advice]

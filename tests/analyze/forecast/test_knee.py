@@ -11,7 +11,7 @@ from loaderprobe.records.verdict import Interval
 from loaderprobe.render.forecast_words import knee_words
 from tests.analyze.scripted import Truth
 
-TOKEN_BUCKET, LATENCY = Truth(), Truth(law="latency", latency_s=0.02)
+TOKEN_BUCKET, LATENCY = Truth(), Truth(model="latency", latency_s=0.02)
 
 
 @pytest.mark.parametrize(
