@@ -17,9 +17,13 @@ ROW = """
         name="decryption", side="input", known_by="loader", mode="no_decryption", remedy="hardware_decryption",
         letter="K", color="#332288", style="bold blue", noun="decryption",
     ),
+    Resource(
+        name="pipe", side="input", known_by="loader", waits=("pipe",), letter="I", color="#332288", noun="a pipe",
+    ),
 )  # fmt: skip
 """
-"""What a person adds who measures a loader without decryption."""
+"""What a person adds who measures a loader without decryption, and who tells pipes from other waits."""
+OTHER_WAITS = 'waits=("sleep", "pipe", "memory", "other")'
 PROGRAM = r"""
 import contextlib, importlib.util, io, json, sys
 from pathlib import Path
@@ -29,13 +33,16 @@ spec = importlib.util.spec_from_file_location("loaderprobe.records.resources", s
 table = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(table)
 
+from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.cli.app import app
 from loaderprobe.records.config import SweepSpec
 from loaderprobe.render import action_words
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.testing import example_environment
-from tests.analyze.runs import FILES, Cost, run
+from loaderprobe.render.verdict_words import sentence
+from tests.analyze.runs import FILES, Cost, alike, run
+from tests.analyze.verdict.test_waiting import UNKNOWN, WAITING, looked
 from typer.testing import CliRunner
 
 # The words of its advice.
@@ -65,10 +72,11 @@ def shown(*options):
     return done.stdout
 
 
+waiting = verdict(looked(run(alike(baseline=90.0), WAITING, cache="as-found", facts=UNKNOWN), "pipe"))
 formats = {each: shown(sys.argv[2], "--format", each) for each in ("json", "csv", "table", "html")}
 print(json.dumps({
     **formats, "asked": next_round(first, thorough=False), "schema": shown("--schema"),
-    "same": kept.result(whole.config.key) == whole,
+    "same": kept.result(whole.config.key) == whole, "waiting": [waiting.bound.cause, sentence([waiting.bound])],
 }))
 """
 
@@ -79,6 +87,8 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("cause")
     source = Path(resources.__file__).read_text()
     assert source.count("\n)  # fmt: skip\n") == 1
+    assert source.count(OTHER_WAITS) == 1
+    source = source.replace(OTHER_WAITS, 'waits=("sleep", "memory", "other")')
     (folder / "resources.py").write_text(source.replace("\n)  # fmt: skip\n", ROW))
     (folder / "program.py").write_text(PROGRAM)
     command = [sys.executable, str(folder / "program.py"), str(folder / "resources.py"), str(folder / "run")]
@@ -115,6 +125,12 @@ def test_it_has_a_letter_a_column_and_a_sentence(shown: dict[str, Any]) -> None:
     column = head.split(",").index("speedup_without_decryption")
     assert float(values.split(",")[column]) == pytest.approx(4.0, rel=0.05)
     assert "#332288" in shown["html"] and "decrypt with the processor" in shown["html"]
+
+
+def test_one_that_workers_wait_for_needs_no_ablation(shown: dict[str, Any]) -> None:
+    """Samples of what they wait for estimate it, and its noun is in the sentence."""
+    cause, sentence = shown["waiting"]
+    assert cause == "pipe" and sentence.startswith("Input-bound by a pipe: ")
 
 
 def test_the_schema_lists_it(shown: dict[str, Any]) -> None:
