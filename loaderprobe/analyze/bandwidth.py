@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import pairwise
 
 from loaderprobe.analyze.plan.demand import demand
-from loaderprobe.analyze.plan.from_bandwidth import workload_of_bandwidth
-from loaderprobe.analyze.plan.quantities import known
+from loaderprobe.analyze.plan.sources import by_slowest, workload_of_bandwidth, workload_of_ranks
 from loaderprobe.analyze.plan.supply import judge_supply, measured_offer
-from loaderprobe.analyze.plan.workload import Workload
+from loaderprobe.analyze.plan.workload import Workload, known
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import (
     BandwidthMeasurement,
@@ -20,6 +19,7 @@ from loaderprobe.records.bandwidth import (
     Feed,
     Limit,
     LimitedBy,
+    RankBandwidthReport,
 )
 from loaderprobe.records.plan import Asked
 from loaderprobe.records.remark import Remark
@@ -178,3 +178,27 @@ def _seconds_per_byte(phase: BandwidthPhase) -> float:
     """Mean time of reading, pauses left out, a byte of the files read."""
     taken = phase.file_ns or phase.clat_ns
     return taken.mean / 1e9 * phase.files_per_s / phase.bw_bytes
+
+
+# How many accelerators ranks that read at once feed: what `plan` says of the same result, and in step. Pure.
+
+
+def rank_feeds(found: RankBandwidthReport, accelerators: Mapping[str, float]) -> tuple[Feed, ...]:
+    """By what all ranks get together; `accelerators` gives images/s by name."""
+    return tuple(feed for each in _workloads(found, accelerators) if (feed := feed_of(each)))
+
+
+def rank_feeds_in_step(found: RankBandwidthReport, accelerators: Mapping[str, float]) -> tuple[Feed, ...]:
+    """By as many times the slowest of the most ranks."""
+    return tuple(feed for each in _workloads(found, accelerators) if (feed := feed_of(by_slowest(each, found))))
+
+
+def _workloads(found: RankBandwidthReport, accelerators: Mapping[str, float]) -> Iterator[Workload]:
+    """None of files that are no images, or of blocks: the bytes of an image are not known."""
+    if not found.images:
+        return
+    for name, rate in accelerators.items():
+        try:
+            yield workload_of_ranks(found, name, known(rate, "images/s", "given", name))
+        except BadValue:
+            return

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from loaderprobe.analyze.verdict.rates import interval
+from loaderprobe.analyze.effects import CLEAR_LEAD, Effect, interval, of_intervals, of_rounds
 from loaderprobe.records.devices import (
     EXPERIMENTS,
     EXPERIMENTS_ALONE,
@@ -22,14 +21,8 @@ from loaderprobe.records.devices import (
     WorkloadResult,
     WorkloadVerdict,
 )
-from loaderprobe.records.verdict import Interval
+from loaderprobe.records.verdict import WORTH, Interval
 
-LEAST_SPEEDUP = 1.05
-"""What an experiment must gain to be a cause."""
-MOST_UNKNOWN = 1.15
-"""Where every speed-up is certainly below this, the device itself is the limit."""
-ALL_ROUNDS = 5
-"""So many rounds that are all faster are evidence, whatever their spread: by chance it happens in 3 %."""
 WIDEST = 2.0
 """Of a speed-up whose ends are so many times apart, no efficiency follows; nor advice, of seconds that are so vague."""
 MILLI = 1e3
@@ -44,20 +37,13 @@ def judge(result: WorkloadResult) -> WorkloadVerdict:
     epochs = {each.placement: _epoch(each, workload.samples) for each in measured}
     placements = tuple(_placement(each, epochs, workload) for each in measured)
     ranked = sorted(placements, key=lambda each: each.epoch_s.value)
-    close = [each.placement for each in ranked[1:] if ratio(each.epoch_s, ranked[0].epoch_s).low <= 1]
+    close = [each.placement for each in ranked[1:] if of_intervals(each.epoch_s, ranked[0].epoch_s).low <= 1]
     return WorkloadVerdict(
         workload=workload,
         placements=placements,
         fastest=ranked[0].placement if ranked else None,
         close=tuple(close),
     )
-
-
-def ratio(top: Interval, bottom: Interval) -> Interval:
-    """Of two figures that were measured one after the other: their relative errors add in quadrature."""
-    value = top.value / bottom.value
-    error = value * math.hypot((top.high - top.value) / top.value, (bottom.high - bottom.value) / bottom.value)
-    return Interval(value=value, low=max(0.0, value - error), high=value + error)
 
 
 def is_vague(figure: Interval) -> bool:
@@ -71,9 +57,10 @@ def why(gains: Sequence[DeviceGain]) -> tuple[DeviceCause, tuple[GainName, ...]]
     Gains of one round share its drift, so two are compared round by round.
     """
     causes: dict[DeviceGain, GainName] = {each: each.name for each in gains if each.name != "larger"}
-    known = [each for each in causes if each.speedup.value >= LEAST_SPEEDUP and _above(each.by_round)]
+    known = [each for each in causes if each.speedup.value >= WORTH and _effect(each).is_faster]
     if not known:
-        certain = bool(causes) and all(each.speedup.high < MOST_UNKNOWN for each in causes)
+        # Where every speed-up is certainly below that, the device itself is the limit.
+        certain = bool(causes) and all(each.speedup.high < CLEAR_LEAD for each in causes)
         return ("compute" if certain else "inconclusive"), ()
     first = max(known, key=lambda each: each.speedup.value)
     beside = [each for each in known if each is not first and not _larger(first, each)]
@@ -84,12 +71,12 @@ def why(gains: Sequence[DeviceGain]) -> tuple[DeviceCause, tuple[GainName, ...]]
 
 def _larger(first: DeviceGain, other: DeviceGain) -> bool:
     """True when one gain exceeds the other beyond noise."""
-    return _above([one / two for one, two in zip(first.by_round, other.by_round, strict=True)])
+    lead = _effect(first).over(_effect(other))
+    return lead is not None and lead.is_faster
 
 
-def _above(ratios: Sequence[float]) -> bool:
-    """Above 1 beyond noise."""
-    return interval(ratios).low > 1 or (len(ratios) >= ALL_ROUNDS and min(ratios) > 1)
+def _effect(gain: DeviceGain) -> Effect:
+    return of_rounds(dict(enumerate(gain.by_round)))
 
 
 def _placement(result: PlacementResult, epochs: dict[Placement, Interval], workload: Workload) -> PlacementVerdict:
@@ -102,7 +89,7 @@ def _placement(result: PlacementResult, epochs: dict[Placement, Interval], workl
         # A larger batch, which was not tried, might be faster.
         cause = "inconclusive"
     alone = epochs.get(Placement(device=result.placement.device))
-    speedup = ratio(alone, epochs[result.placement]) if alone and result.placement.ranks > 1 else None
+    speedup = of_intervals(alone, epochs[result.placement]) if alone and result.placement.ranks > 1 else None
     return PlacementVerdict(
         placement=result.placement,
         step_ms=interval([each.step_s * MILLI for each in training.values()]),

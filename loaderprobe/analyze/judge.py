@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 
 from loaderprobe.analyze.forecast.advice import Surroundings, advise
 from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.analyze.gpu.counters import gpu_figures, why_missing, why_no_counters
 from loaderprobe.analyze.gpu.window import WindowReading, checked_against_rates, read_window
-from loaderprobe.analyze.verdict.certain import with_certainty
-from loaderprobe.analyze.verdict.counted import counted
-from loaderprobe.analyze.verdict.disk import DiskUse, disk_use
-from loaderprobe.analyze.verdict.estimate import UNBOUNDED
-from loaderprobe.analyze.verdict.evidence import evidence_of
-from loaderprobe.analyze.verdict.experiments import Experiments
-from loaderprobe.analyze.verdict.misfit import prediction_error_of, predictions_of
-from loaderprobe.analyze.verdict.rank_rule import speedups_among, with_ranks
-from loaderprobe.analyze.verdict.rates import bytes_per_image, rate_interval, segment_seconds, segments_of, step_time
-from loaderprobe.analyze.verdict.rule import Judgement, judge, with_gaps
-from loaderprobe.analyze.verdict.speedups import judged_activity, run_experiments
-from loaderprobe.analyze.verdict.validity import files_were
+from loaderprobe.analyze.verdict.experiments import Experiments, run_experiments
+from loaderprobe.analyze.verdict.rates import UNBOUNDED, bytes_per_image, rate_interval, step_time
+from loaderprobe.analyze.verdict.rule import (
+    Judgement,
+    judge,
+    prediction_error_of,
+    predictions_of,
+    speedups_among,
+    with_certainty,
+    with_gaps,
+    with_ranks,
+)
+from loaderprobe.analyze.verdict.validity import DiskUse, counted, disk_use, evidence_of, files_were
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.gaps import GpuWindow
-from loaderprobe.records.measurement import NO_STEP, Measurement, Segment
+from loaderprobe.records.measurement import NO_STEP, Measurement, Segment, judged_activity, segment_seconds, segments_of
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.resources import IN_GAPS, INPUTS, ONLY_WAITED, SPEEDUPS
 from loaderprobe.records.verdict import Bound, Evidence, Rates, Reason, Speedups, Verdict
 from loaderprobe.stats import median
 
@@ -58,7 +59,7 @@ def verdict(
     return Verdict(
         images_per_s=images_per_s,
         rates_images_per_s=rates,
-        speedups=Speedups(**{field.name: speedups.get(field.name) for field in fields(Speedups)}),
+        speedups=Speedups(**{name: speedups.get(name) for name in SPEEDUPS}),
         predicted_images_per_s=median(list(predictions_of(found).values())) if found.predicted else None,
         prediction_error=prediction_error_of(found)[0],
         input_wait_fraction=wait,
@@ -130,7 +131,7 @@ def _file_facts(measurement: Measurement, found: Experiments, judgement: Judgeme
     state = files_were(measurement)
     if state in ("warm", "partly warm") and measurement.config.cache != "warm":
         facts["files_were"] = state
-    if found.by_waiting and judgement.cause not in ("compute", "balanced", "copy", "host", "communication"):
+    if found.by_waiting and judgement.cause not in ("compute", "balanced", *IN_GAPS):
         facts["cold_reads_known_by"] = "waiting"
     return facts
 
@@ -153,13 +154,8 @@ def _rates(found: Experiments, cores_available: float) -> Rates:
     return Rates(
         compute=found.compute,
         loader=median(list(found.loader.values())),
-        loader_without_storage=without("storage"),
-        loader_without_preprocessing=without("preprocessing"),
-        loader_without_transport=without("transport"),
         cpu_limit=cores_available / cpu_s if cpu_s else None,
-        loader_without_network=without("network"),
-        loader_without_lock=without("lock"),
-        loader_without_wait=without("wait"),
+        **{f"loader_without_{name}": without(name) for name in INPUTS},
     )
 
 
@@ -175,11 +171,14 @@ def _wait_fraction(segments: Sequence[Segment], overhead_s: float) -> float:
 
 
 def _unseen_waits(measurement: Measurement, found: Experiments) -> dict[str, Remark]:
-    """Why nothing is known of the network, of locks and of other waiting."""
+    """Why nothing is known of the network, of locks and of other waiting, and of what this loader always has."""
     reason = why_missing(measurement, "waits") or Remark(code="too_few_wait_samples")
-    unseen = [resource for resource in ("network", "lock", "wait") if resource not in found.speedups]
-    names = (name for each in unseen for name in (f"speedups.{each}", f"rates_images_per_s.loader_without_{each}"))
-    return dict.fromkeys(names, reason)
+    return {
+        name: reason if each in ONLY_WAITED else Remark(code="not_measured")
+        for each in INPUTS
+        if each not in found.speedups and (each in ONLY_WAITED or not (each in found.without or each in found.missing))
+        for name in (f"speedups.{each}", f"rates_images_per_s.loader_without_{each}")
+    }
 
 
 def _unavailable(found: Experiments, rates: Rates, disk: DiskUse) -> dict[str, Remark]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from loaderprobe.analyze.bandwidth import judge_bandwidth
+from loaderprobe.analyze.effects import CLEAR_LEAD
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.verdict.rule import CLEAR_LEAD, WORTH
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import BandwidthMeasurement, DeviceKind, StorageCeiling
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.verdict import Bound
+from loaderprobe.records.verdict import WORTH, Bound
 
 
 def bound_of(measurement: Measurement) -> Bound:

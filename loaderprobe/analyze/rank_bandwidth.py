@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loaderprobe.analyze.slow_host import SlowHost, host_names, slow_host
-from loaderprobe.records.bandwidth import RanksLimit, RanksPhase
+from loaderprobe.analyze.ranks import SlowHost, host_names, slow_host
+from loaderprobe.records.bandwidth import RISING, RanksLimit, RanksPhase
 
-PLATEAU = 1.05
-"""A ladder ends where two doublings of the readers together gain less than this."""
 TWO_DOUBLINGS = 4
 PROCESS = 1.1
 """As many readers in more ranks that gain this much were held up by their process, or their node."""
@@ -83,7 +81,7 @@ def _shape(phases: Sequence[RanksPhase], most: RanksPhase) -> RanksLimit:
     early = [each for each in fewer if each.clients * TWO_DOUBLINGS <= most.clients]
     last = max(early, key=lambda each: each.clients, default=None)
     best = max(each.bw_bytes for each in phases)
-    if last is not None and best < PLATEAU * last.bw_bytes:
+    if last is not None and best < RISING * last.bw_bytes:
         facts: dict[str, float | str] = {"bytes_per_s": most.bw_bytes, "clients": last.clients, "most": most.clients}
         return RanksLimit(code="plateau", facts=facts)
     return RanksLimit(code="rising", facts={"clients": most.clients, "next": 2 * most.clients})

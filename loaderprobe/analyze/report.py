@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from math import ceil
 from typing import Any
 
-from loaderprobe.analyze.epochs import epochs_of
-from loaderprobe.analyze.forecast.advice import Place, Recommendation
-from loaderprobe.analyze.forecast.groups import Known, recommend_groups
+from loaderprobe.analyze.forecast.advice import DataPlace, Known, Recommendation, recommend_groups
 from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.analyze.gpu.window import WindowReading, checked_against_rates, read_window
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.outlook import outlooks
-from loaderprobe.analyze.prefilled import buffer_effect
-from loaderprobe.analyze.ranks_view import ranks_view
-from loaderprobe.analyze.steps_view import steps_view
-from loaderprobe.analyze.then import next_limits
-from loaderprobe.analyze.verdict import one_thread
-from loaderprobe.analyze.verdict.disturbance import disturbance_notes
-from loaderprobe.analyze.verdict.rounds import ablations
-from loaderprobe.errors import LoaderprobeError
+from loaderprobe.analyze.plan.demand import cores_of, demand
+from loaderprobe.analyze.plan.sources import cold_and_fastest, workload_of
+from loaderprobe.analyze.plan.supply import judge_supply, measured_offer
+from loaderprobe.analyze.plan.workload import Workload, known
+from loaderprobe.analyze.verdict.experiments import rates_alone
+from loaderprobe.analyze.verdict.rates import NS, segment_rate
+from loaderprobe.analyze.verdict.rounds import ablations, one_thread_notes
+from loaderprobe.analyze.verdict.validity import disturbance_notes
+from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.environment import SCHEMA_VERSION, Environment
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.records.gaps import Stretches, TimelineView
+from loaderprobe.records.measurement import (
+    NO_STEP,
+    Measurement,
+    RankSeen,
+    RunFailure,
+    Segment,
+    base_mode,
+    judged_activity,
+    segments_of,
+)
+from loaderprobe.records.plan import USE, UTILIZATION, Asked, Quantity
+from loaderprobe.records.ranks import MOST_SHOWN, RankRow, RanksView, Role
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import (
     SUMMARY_SCHEMA,
@@ -34,13 +45,369 @@ from loaderprobe.records.report import (
     DamagedFile,
     DataInfo,
     Detail,
+    Outlook,
     Report,
     RunInfo,
     Status,
+    StorageNeed,
+    StorageSupply,
     Summary,
 )
-from loaderprobe.records.studies import EpochsMeasured, Prefilled
-from loaderprobe.records.verdict import Verdict
+from loaderprobe.records.resources import INPUTS
+from loaderprobe.records.studies import (
+    CLOSE,
+    BufferEffect,
+    Epoch,
+    EpochFigures,
+    Epochs,
+    EpochsMeasured,
+    Fit,
+    Prefilled,
+    ShortRun,
+    free_batches,
+    over_steady,
+)
+from loaderprobe.records.verdict import WORTH, Bottleneck, Verdict
+from loaderprobe.stats import median
+
+# What limits training next, once one resource is free: what stands beside every speed-up.
+
+_NEAR = 0.95
+"""A rate that reaches this share of a limit is at the limit."""
+_FAR = 0.5
+"""Storage that would be asked for less than this share of its ceiling at this concurrency is no next limit."""
+
+
+def next_limits(verdict: Verdict, workers: int) -> dict[str, Bottleneck]:
+    """By resource that is made free, for the speed-ups that are known."""
+    known = [name for name in (*INPUTS, "compute") if getattr(verdict.speedups, name) is not None]
+    return {name: limit for name in known if (limit := _next_limit(verdict, name, workers))}
+
+
+def _next_limit(verdict: Verdict, free: str, workers: int) -> Bottleneck | None:
+    speedup, compute = getattr(verdict.speedups, free), verdict.rates_images_per_s.compute
+    rate = verdict.images_per_s.value * speedup.value
+    if free != "compute" and compute and rate >= _NEAR * compute:
+        return "compute"
+    cores = verdict.rates_images_per_s.cpu_limit
+    if free != "preprocessing" and cores and rate >= _NEAR * cores:
+        return "cores"
+    return _largest_part(verdict, free, workers)
+
+
+def _largest_part(verdict: Verdict, free: str, workers: int) -> Bottleneck | None:
+    """Of a worker's time for one image; the rest of it is sending."""
+    spent, loader = verdict.worker_time, verdict.rates_images_per_s.loader
+    if spent is None or not loader:
+        return None
+    storage = spent.waits.get("storage", spent.blocked_s)
+    parts: dict[Bottleneck, float] = {
+        "storage": storage,
+        "preprocessing": spent.cpu_s + spent.run_delay_s,
+        "transport": max(0.0, max(workers, 1) / loader - spent.cpu_s - spent.run_delay_s - spent.blocked_s),
+    }
+    left = {name: seconds for name, seconds in parts.items() if name != free and name not in _not_next(verdict, free)}
+    return max(left, key=lambda name: left[name])
+
+
+def _not_next(verdict: Verdict, free: str) -> tuple[str, ...]:
+    """Storage, where its ceiling is known, and the faster training would ask for little of it."""
+    share = verdict.disk_ceiling_fraction
+    return ("storage",) if share is not None and share * getattr(verdict.speedups, free).value < _FAR else ()
+
+
+# The steps of one configuration as stretches of time, where no profiler recorded kernels.
+
+MOST_STEPS = 400
+"""As many are drawn at most: more are thinner than a line."""
+
+
+def steps_view(measurement: Measurement) -> TimelineView | None:
+    """The last round of training: when the device trained and why not; None without training."""
+    if judged_activity(measurement) != "training":
+        return None
+    segments = segments_of(measurement, base_mode(measurement), "training")
+    return _view(segments[-1], measurement.compute.specified_images_per_s) if segments else None
+
+
+def _view(segment: Segment, specified_images_per_s: float | None) -> TimelineView | None:
+    count = min(segment.steps, MOST_STEPS)
+    begin_ns, ready_ns = segment.begin_ns[:count], segment.ready_ns[:count]
+    last_ns = segment.begin_ns[count] if count < segment.steps else segment.closed_ns
+    waits = tuple(zip(begin_ns, ready_ns, strict=True))
+    copies = tuple(zip(ready_ns, segment.copied_ns[:count], strict=True))
+    busy = _busy(segment, count, specified_images_per_s)
+    origin_ns = begin_ns[0]
+    window_ns = max(last_ns, busy[-1][1] if busy else 0) - origin_ns
+    if window_ns <= 0:
+        return None
+    idle = _without(waits, busy)
+    return TimelineView(
+        window_ns=window_ns,
+        step_begin_ns=tuple(at - origin_ns for at in begin_ns),
+        busy=_moved(busy, origin_ns),
+        gaps={"input": _moved(idle, origin_ns)},
+        waits=_moved(waits, origin_ns),
+        copies=_moved(copies, origin_ns),
+    )
+
+
+def _busy(segment: Segment, count: int, specified_images_per_s: float | None) -> Stretches:
+    """On the device's own clock where it has one, else on that of the training thread."""
+    begins: Sequence[int] = segment.device_begin_ns or segment.copied_ns
+    ends = segment.finished_ns if segment.device_begin_ns else segment.end_ns
+    if specified_images_per_s and segment.finished_ns:
+        step_ns = round(segment.batch_size / specified_images_per_s * 1e9)
+        begins, ends = [end - step_ns for end in segment.finished_ns], segment.finished_ns
+    busy: list[tuple[int, int]] = []
+    for begin, end in zip(begins[:count], ends[:count], strict=True):
+        begin = max(begin, busy[-1][1] if busy else segment.begin_ns[0])
+        if end > begin:
+            busy.append((begin, end))
+    return tuple(busy)
+
+
+def _without(ranges: Stretches, taken: Stretches) -> Stretches:
+    """The parts of sorted ranges that lie in none of other sorted ranges."""
+    left: list[tuple[int, int]] = []
+    place = 0
+    for begin, end in ranges:
+        at = begin
+        while place < len(taken) and taken[place][1] <= at:
+            place += 1
+        for low, high in taken[place:]:
+            if low >= end:
+                break
+            if low > at:
+                left.append((at, low))
+            at = max(at, high)
+        if at < end:
+            left.append((at, end))
+    return tuple(left)
+
+
+def _moved(ranges: Stretches, origin_ns: int) -> Stretches:
+    return tuple((begin - origin_ns, end - origin_ns) for begin, end in ranges if end > begin)
+
+
+# How much too fast a short benchmark is that begins when the loader's buffer is full.
+
+ITERATIONS = (10, 20, 50, 100, 200)
+SEEN = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+"""Of what was measured."""
+
+
+def enough(free: float, most: float) -> int:
+    """Iterations from which on `over_steady` is within 2 % of 1: 51 times the free batches, unless compute limits."""
+    return 1 if most <= 1 + CLOSE else ceil(free * (1 + CLOSE) / CLOSE)
+
+
+def buffer_effect(measurement: Measurement, verdict: Verdict, study: Prefilled | None) -> BufferEffect | None:
+    """As measured, else as the rates of the verdict have it; None without a buffer, or without those rates."""
+    loader, compute = measurement.config.loader, verdict.rates_images_per_s.compute
+    if not loader.batches_ahead or compute is None:
+        return None
+    free = free_batches(loader)
+    # The study is of one process.
+    seen = study if study is not None and study.prefilled is not None and measurement.ranks == 1 else None
+    rates = _steady_rates(measurement, seen) if seen else [verdict.images_per_s.value]
+    steady = len(rates) / sum(1 / rate for rate in rates)
+    most = max(1.0, compute / steady)
+    first = {each: over_steady(each, free, most) for each in ITERATIONS}
+    if seen and seen.prefilled:
+        first = {count: rate / steady for count, rate in _rates(seen.prefilled, SEEN).items()}
+    return BufferEffect(
+        batches=loader.batches_ahead,
+        free=free,
+        how="measured" if seen else "estimated",
+        runs=tuple(ShortRun(iterations=count, over_steady=ratio) for count, ratio in first.items()),
+        most=most,
+        enough=enough(free, most),
+        noise=(max(rates) - min(rates)) / 2 / steady,
+        reason=study.reason if study else None,
+    )
+
+
+def _steady_rates(measurement: Measurement, study: Prefilled) -> list[float]:
+    """Images/s of each steady segment."""
+    workers, synchronous = measurement.config.loader.workers, measurement.compute.synchronous
+    return [segment_rate(each, synchronous=synchronous, workers=workers) for each in study.steady]
+
+
+def _rates(segment: Segment, counts: tuple[int, ...]) -> dict[int, float]:
+    """Images/s over the first of its steps, to the end of the last of them on the device."""
+    begin = segment.begin_ns[0]
+    return {
+        count: count * segment.batch_size * NS / (segment.finished_ns[count - 1] - begin)
+        for count in counts
+        if count <= len(segment.finished_ns) and segment.finished_ns[count - 1] > begin
+    }
+
+
+# Rate and cold share of each epoch, and whether the data set fits into memory.
+
+LEAST_PART = 0.3
+"""Of the set: where memory holds less, a cache with the least recently used files dropped answers under 5 % of reads
+in a random order, c + (1 - c) ln(1 - c) with c = 0.3."""
+
+
+def epochs_of(measured: EpochsMeasured, files: FileSet | None) -> Epochs:
+    """`files` are those that an epoch reads; None where they are not known."""
+    found = files.images_found / files.count if files else 1.0
+    return Epochs(
+        epochs=tuple(_figures(each) for each in measured.epochs),
+        set_bytes=measured.set_bytes,
+        memory_bytes=measured.memory_bytes,
+        fit=None if measured.memory_bytes is None else fit(measured.set_bytes, measured.memory_bytes),
+        whole_set_bytes=measured.set_bytes * max(1.0, found),
+        reason=measured.reason,
+    )
+
+
+def fit(set_bytes: float, memory_bytes: float) -> Fit:
+    """Whether a set fits into memory for files."""
+    if memory_bytes >= set_bytes:
+        return "fits"
+    return "fits in part" if memory_bytes >= LEAST_PART * set_bytes else "does not fit"
+
+
+def _figures(epoch: Epoch) -> EpochFigures:
+    """Storage gives whole pages, and so may give more than all bytes of the files."""
+    read = epoch.storage_bytes
+    cold = None if read is None or not epoch.delivered_bytes else min(1.0, read / epoch.delivered_bytes)
+    return EpochFigures(images_per_s=epoch.images / epoch.wall_s, cold_fraction=cold)
+
+
+# What 1, 8 and 64 accelerators would ask of storage and cores, for every data set of a run: the figures of a plan.
+
+COUNTS = (1, 8, 64)
+"""Accelerators: one, a machine, a small cluster."""
+REFERENCE = "mlperf-h100"
+"""What is planned for where only a CPU trained: its own rate says nothing of an accelerator."""
+_REFERENCE_SOURCE = "MLPerf Storage v1.0, ResNet-50 on H100"
+_ASKED = Asked(accelerators=1)
+
+
+def outlooks(
+    rows: Sequence[ConfigurationRow],
+    measurements: Mapping[str, Measurement],
+    files: Iterable[FileSet],
+    ceilings: Mapping[str, StorageCeiling],
+    accelerators: Mapping[str, float],
+) -> tuple[Outlook, ...]:
+    """One for each data set and accelerator; for a CPU only where the run has nothing else, and then of `REFERENCE`."""
+    by_fingerprint = {each.fingerprint: each for each in files}
+    together: dict[tuple[str, str], list[ConfigurationRow]] = {}
+    judged = [row for row in rows if row.verdict and row.config.compute.kind != NO_STEP]
+    devices = [row for row in judged if row.config.compute.kind != "cpu"]
+    for row in devices or judged:
+        together.setdefault((row.config.data, row.config.compute.name), []).append(row)
+    other = None if devices else _reference(accelerators)
+    found = []
+    for (data, _), some in together.items():
+        fewest = min(row.config.ranks for row in some)
+        row = cold_and_fastest([row for row in some if row.config.ranks == fewest])
+        if data in by_fingerprint and (devices or other):
+            made = _outlook(row, measurements[row.key], by_fingerprint[data], ceilings.get(data), other)
+            found += [made] if made else []
+    return tuple(found)
+
+
+def _reference(accelerators: Mapping[str, float]) -> tuple[str, Quantity] | None:
+    rate = accelerators.get(REFERENCE)
+    return (REFERENCE, known(rate, "images/s", "given", _REFERENCE_SOURCE)) if rate else None
+
+
+def _outlook(
+    row: ConfigurationRow, measurement: Measurement, files: FileSet, ceiling: StorageCeiling | None,
+    other: tuple[str, Quantity] | None,
+) -> Outlook | None:  # fmt: skip
+    assert row.verdict is not None
+    try:
+        workload = workload_of(measurement, row.verdict, files, ceiling, other)
+    except BadValue:
+        return None
+    one = demand(workload, UTILIZATION)
+    specified = other is not None or measurement.compute.specified_images_per_s is not None
+    cores = cores_of(workload, UTILIZATION)
+    supply = _supply(workload)
+    return Outlook(
+        data=row.config.resolution,
+        compute=row.config.compute.name,
+        accelerator=workload.accelerator if specified else measurement.compute.device,
+        images_per_s=workload.rate.value,
+        source=workload.rate.source,
+        specified=specified,
+        utilization=UTILIZATION,
+        use=USE,
+        needs=tuple(
+            StorageNeed(
+                accelerators=count,
+                read_bytes_per_s=one.times(count).read_bytes.value,
+                files_per_s=one.times(count).opens.value,
+            )
+            for count in COUNTS
+        ),
+        cores=cores.value if isinstance(cores, Quantity) else None,
+        supply=supply,
+        missing=None if supply else workload.refused.get("measured_storage"),
+    )
+
+
+def _supply(workload: Workload) -> StorageSupply | None:
+    offer, storage = measured_offer(workload), workload.storage
+    if offer is None or storage is None:
+        return None
+    judged = judge_supply(offer, demand(workload, UTILIZATION), _ASKED)
+    if judged.feeds is None:
+        return None
+    return StorageSupply(
+        read_bytes_per_s=storage.read_bytes_per_s.value,
+        readers=storage.readers,
+        at_least=storage.at_least,
+        feeds=judged.feeds,
+    )
+
+
+# The ranks of a measurement, ordered by how fast each is by itself.
+
+
+def ranks_view(measurement: Measurement, verdict: Verdict) -> RanksView | None:
+    """None of one rank, and of those of a script."""
+    if len(measurement.by_rank) < 2:
+        return None
+    base = base_mode(measurement)
+    places = [
+        place
+        for place, each in enumerate(measurement.segments)
+        if (each.mode, each.activity, each.without) == (base, "loader_only", None)
+    ]
+    alone = rates_alone(measurement)
+    rows = [_row(each, places, alone.get(each.rank)) for each in measurement.by_rank]
+    order = sorted(rows, key=lambda row: (row.alone_images_per_s or 0.0, -row.input_s))
+    roles: dict[int, Role] = {order[len(order) // 2].rank: "median"}
+    roles |= {order[-1].rank: "fastest", order[0].rank: "slowest"}
+    named = [replace(row, role=roles.get(row.rank)) for row in order]
+    others = [row for row in named if row.role is None][: MOST_SHOWN - len(roles)]
+    chosen = {row.rank for row in named if row.role} | {row.rank for row in others}
+    gains = (verdict.speedups.imbalance, verdict.speedups.straggler)
+    return RanksView(
+        rows=tuple(rows),
+        shown=tuple(row for row in named if row.rank in chosen),
+        uneven=any(each is not None and each.value > WORTH for each in gains),
+    )
+
+
+def _row(seen: RankSeen, places: list[int], alone: float | None) -> RankRow:
+    return RankRow(
+        rank=seen.rank,
+        node=seen.node,
+        host=seen.host,
+        alone_images_per_s=alone,
+        input_s=median([seen.input_ns[place] / NS for place in places]) if places else 0.0,
+        waiting_s=median([seen.meet_ns[place] / NS for place in places]) if places else 0.0,
+    )
+
 
 Result = Measurement | RunFailure | DamagedFile | None
 Judged = tuple[Verdict, WindowReading]
@@ -167,7 +534,7 @@ def _known(
     return Known(
         storage={each.fingerprint: Storage(ceiling=ceilings.get(each.fingerprint)) for each in files},
         places={
-            each.fingerprint: Place(
+            each.fingerprint: DataPlace(
                 root=each.root,
                 size_bytes=each.mean_size_bytes * each.images_found,
                 memory_bytes=environment.memory_bytes,
@@ -226,7 +593,7 @@ def _detail(measurement: Measurement, judged: Verdict, reading: WindowReading) -
         compute_device=measurement.compute.device,
         compute_source=measurement.compute.source,
         first_batch_s=measurement.first_batch_s,
-        notes=(*measurement.notes, *one_thread.notes(measurement)),
+        notes=(*measurement.notes, *one_thread_notes(measurement)),
         ablations=ablations(measurement),
         view=reading.view,
         steps=None if reading.view else steps_view(measurement),

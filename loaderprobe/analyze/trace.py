@@ -9,8 +9,7 @@ from itertools import pairwise
 from statistics import fmean, median
 from typing import NamedTuple
 
-from loaderprobe.analyze.gpu.gaps import Attribution
-from loaderprobe.analyze.gpu.intervals import Ranges, clip, merge, total
+from loaderprobe.analyze.gpu.gaps import Attribution, Ranges, clip, merge, total
 from loaderprobe.records.gaps import GAP_CAUSES, Gaps
 from loaderprobe.records.measurement import Timeline
 from loaderprobe.records.trace import (
@@ -58,7 +57,7 @@ SHORT_GAPS, NO_FUNCTION = "", "?"
 """In place of a name: gaps that are too short to look for one, and those in which no function is on record."""
 
 
-class Call(NamedTuple):
+class HostCall(NamedTuple):
     """A call of the host that puts work on a GPU."""
 
     begin_ns: int
@@ -66,7 +65,7 @@ class Call(NamedTuple):
     thread: int
 
 
-class Work(NamedTuple):
+class DeviceWork(NamedTuple):
     """A kernel, copy or fill, and when the call that issued it began; None without a record of that."""
 
     begin_ns: int
@@ -79,7 +78,7 @@ def loader_spans(spans: HostSpans) -> list[HostSpan]:
     return spans.waits or spans.waits_in_stacks
 
 
-def step_spans(spans: HostSpans, launches: Sequence[Call], work: Sequence[Work], until_ns: int) -> StepSpans:
+def step_spans(spans: HostSpans, launches: Sequence[HostCall], work: Sequence[DeviceWork], until_ns: int) -> StepSpans:
     """The steps of a recording that end before `until_ns`, slow first ones left out. Both sequences hold something."""
     last = max(each.end_ns for each in work)
     marked, marks, thread = _marks(spans, last)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from loaderprobe.analyze.compare.comparable import differences, environment_facts
+from loaderprobe.analyze.compare.sides import differences, environment_facts
 from loaderprobe.api.load import Run, load
 from loaderprobe.api.origin import usual_out
 from loaderprobe.api.sweep_request import compute_names, parse_cache

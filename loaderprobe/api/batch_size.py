@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from loaderprobe.analyze.tune.batch_size import MOST, MOST_PROBES, Throughput, by_size, limit_at, together
 from loaderprobe.analyze.tune.paper import FIRST_SIZE, LOOPS, UPDATES, EpochTimeMinimize, GpuUsageMaximize
 from loaderprobe.analyze.tune.paper import MOST as MOST_OF_PAPER
-from loaderprobe.analyze.tune.throughput import MOST, MOST_PROBES, Throughput, limit_at
-from loaderprobe.analyze.tune.together import by_size, together
 from loaderprobe.api.diagnose import diagnose
 from loaderprobe.api.documented import Documented
 from loaderprobe.api.origin import origin_now

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from loaderprobe.analyze.compare.comparable import check_names, differences, refuse_others
-from loaderprobe.analyze.compare.gates import judge_gates
-from loaderprobe.analyze.compare.rows import compare_rows
+from loaderprobe.analyze.compare.rows import compare_rows, judge_gates
+from loaderprobe.analyze.compare.sides import check_names, differences, refuse_others
 from loaderprobe.api.compare_match import match
 from loaderprobe.api.compare_source import Result, Source, kind_of, meant_to_differ, side_of, sources, taken_in_turn
 from loaderprobe.api.documented import Documented

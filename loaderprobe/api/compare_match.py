@@ -6,19 +6,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from loaderprobe.analyze.compare.bandwidths import bandwidth_notes, bandwidth_rows, in_ladder
-from loaderprobe.analyze.compare.diagnoses import diagnosis_row
-from loaderprobe.analyze.compare.layers import layer_rows, step_row
 from loaderprobe.analyze.compare.rows import Pair, SideRow
-from loaderprobe.analyze.compare.sweeps import (
+from loaderprobe.analyze.compare.sides import (
+    bandwidth_notes,
+    bandwidth_rows,
+    diagnosis_row,
     ignored_options,
+    in_ladder,
+    layer_rows,
     option_differences,
     partners,
     row_differences,
     side_row,
+    step_row,
     sweep_notes,
+    trace_rows,
+    whole_step,
 )
-from loaderprobe.analyze.compare.traces import trace_rows, whole_step
 from loaderprobe.api.compare_source import Source, present
 from loaderprobe.records.compare import CompareNote, Difference, ResultKind, Subject
 

@@ -8,13 +8,17 @@ from os import PathLike
 from pathlib import Path
 from typing import TypeVar, cast
 
-from loaderprobe.analyze.compare.bandwidths import bandwidth_facts
-from loaderprobe.analyze.compare.comparable import Facts, environment_facts
-from loaderprobe.analyze.compare.diagnoses import Diagnosed, diagnosis_facts
-from loaderprobe.analyze.compare.effects import in_turn
-from loaderprobe.analyze.compare.layers import layers_facts
-from loaderprobe.analyze.compare.sweeps import Found
-from loaderprobe.analyze.compare.traces import trace_facts
+from loaderprobe.analyze.compare.sides import (
+    Diagnosed,
+    Facts,
+    MeasuredRow,
+    bandwidth_facts,
+    diagnosis_facts,
+    environment_facts,
+    layers_facts,
+    trace_facts,
+)
+from loaderprobe.analyze.effects import in_turn
 from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.api.documented import Documented
 from loaderprobe.api.load import Run
@@ -49,7 +53,7 @@ class Source:
     environment: Environment | None
     facts: Facts
     roots: tuple[str, ...]
-    found: tuple[Found, ...] = ()
+    found: tuple[MeasuredRow, ...] = ()
     turns: Turns | None = None
     bandwidth: BandwidthReport | None = None
     layers: LayersReport | None = None
@@ -136,7 +140,7 @@ def _of_run(run: Run) -> Source:
         measurement = run.directory.result(row.key)
         if row.verdict is not None and isinstance(measurement, Measurement):
             files, turns = run.directory.files(row.config.data), record.spec.turns
-            found.append(Found(row=row, measurement=measurement, files=files, turns=turns))
+            found.append(MeasuredRow(row=row, measurement=measurement, files=files, turns=turns))
     if not found:
         raise BadValue(f"{run.path} holds no measured configuration", hint=f"loaderprobe sweep --resume {run.path}")
     return Source(

@@ -9,19 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from loaderprobe.analyze.forecast.advice import MEMORY_SHARE, Place, Surroundings, recommend
+from loaderprobe.analyze.forecast.advice import MEMORY_SHARE, DataPlace, Surroundings, recommend
 from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.ranks_view import ranks_view
+from loaderprobe.analyze.report import ranks_view
 from loaderprobe.analyze.same_samples import own_shares
-from loaderprobe.analyze.verdict import one_thread
-from loaderprobe.analyze.verdict.counted import counted
-from loaderprobe.analyze.verdict.disk import ceiling_phase
-from loaderprobe.analyze.verdict.disturbance import disturbance_notes
-from loaderprobe.analyze.verdict.epochs import Epochs, epochs
-from loaderprobe.analyze.verdict.rates import rate_interval, segments_of
-from loaderprobe.analyze.verdict.speedups import judged_activity, run_experiments
-from loaderprobe.analyze.verdict.validity import base_mode
+from loaderprobe.analyze.verdict.experiments import run_experiments
+from loaderprobe.analyze.verdict.rates import rate_interval
+from loaderprobe.analyze.verdict.rounds import one_thread_notes
+from loaderprobe.analyze.verdict.validity import EpochRates, ceiling_phase, counted, disturbance_notes, epochs
 from loaderprobe.api.documented import Documented
 from loaderprobe.api.origin import origin_now
 from loaderprobe.api.policy import JUDGING
@@ -33,7 +29,7 @@ from loaderprobe.measure.session import OnStage
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import CacheState
 from loaderprobe.records.diagnosis import DataFound, Findings, OwnLoader, OwnMeasured
-from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.measurement import Measurement, base_mode, judged_activity, segments_of
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Advice, Interval, Verdict
 from loaderprobe.render.action_words import action_words
@@ -159,11 +155,11 @@ def _fits(data: DataFound) -> bool:
     return data.size_bytes is not None and data.size_bytes <= MEMORY_SHARE * memory_bytes()
 
 
-def _place(data: DataFound) -> Place | None:
+def _place(data: DataFound) -> DataPlace | None:
     """For advice: nothing is to be read into memory from a folder that may hold anything."""
     if data.size_bytes is None or (_fits(data) and not data.root):
         return None
-    return Place(root=data.root, size_bytes=data.size_bytes, memory_bytes=memory_bytes())
+    return DataPlace(root=data.root, size_bytes=data.size_bytes, memory_bytes=memory_bytes())
 
 
 def conclude(
@@ -208,7 +204,7 @@ def conclude(
             *disturbance_notes([measured]),
             *_notes(judged, data, rounds, kept, f"{sample}s/s"),
             *_read_ahead(measured, judged, ceiling, data, f"{sample}s/s"),
-            *one_thread.notes(measured),
+            *one_thread_notes(measured),
             *_storage_alone(judged, ceiling, measured.config.readers),
         ),
         unavailable={name: why for name, why in unavailable.items() if name.startswith(("speedups.", "ceilings."))}
@@ -276,7 +272,7 @@ def _read_ahead(
     return [*found, Remark(code="small_set", facts=facts)]
 
 
-def _notes(judged: Verdict, data: DataFound, rounds: int, kept: Epochs | None, unit: str) -> list[Remark]:
+def _notes(judged: Verdict, data: DataFound, rounds: int, kept: EpochRates | None, unit: str) -> list[Remark]:
     """What hidden files mean; what later epochs find where samples are kept, or all files fit in memory."""
     found = []
     if rounds == 1:

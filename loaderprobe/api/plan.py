@@ -9,9 +9,8 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from loaderprobe import __version__
-from loaderprobe.analyze.plan.offers import catalogue_offer, given_offer
 from loaderprobe.analyze.plan.plan import Made, make_plan
-from loaderprobe.analyze.plan.supply import Offer
+from loaderprobe.analyze.plan.supply import Offer, catalogue_offer, given_offer
 from loaderprobe.api import plan_values as values
 from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.api.frames import frame

@@ -9,15 +9,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.plan.from_bandwidth import workload_of_bandwidth
-from loaderprobe.analyze.plan.from_rank_bandwidth import workload_of_ranks
-from loaderprobe.analyze.plan.from_run import workload_of_run
-from loaderprobe.analyze.plan.from_sweep import cold_and_fastest, workload_of
-from loaderprobe.analyze.plan.from_trace import workload_of_trace
-from loaderprobe.analyze.plan.quantities import known
-from loaderprobe.analyze.plan.rank_ladder import rank_offer
-from loaderprobe.analyze.plan.supply import Offer
-from loaderprobe.analyze.plan.workload import Workload
+from loaderprobe.analyze.plan.sources import (
+    cold_and_fastest,
+    workload_of,
+    workload_of_bandwidth,
+    workload_of_ranks,
+    workload_of_run,
+    workload_of_trace,
+)
+from loaderprobe.analyze.plan.supply import Offer, rank_offer
+from loaderprobe.analyze.plan.workload import Workload, known
 from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.api.documented import Documented
 from loaderprobe.api.load import Run

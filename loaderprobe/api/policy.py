@@ -13,8 +13,7 @@ from loaderprobe.analyze.policy import (
 )
 from loaderprobe.analyze.ranks import as_one
 from loaderprobe.analyze.same_samples import differing, same_samples
-from loaderprobe.analyze.verdict.in_turn import round_in_turn
-from loaderprobe.analyze.verdict.rounds import deciding, further_round, next_round
+from loaderprobe.analyze.verdict.rounds import deciding, further_round, next_round, round_in_turn
 from loaderprobe.protocols import Judging, Words
 from loaderprobe.render import attachment_words
 from loaderprobe.render.rank_words import differs

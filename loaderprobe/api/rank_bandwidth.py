@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from loaderprobe.analyze.bandwidth import rank_feeds, rank_feeds_in_step
 from loaderprobe.analyze.rank_bandwidth import ranks_limit
-from loaderprobe.analyze.rank_feeds import rank_feeds, rank_feeds_in_step
 from loaderprobe.api.documented import Documented
 from loaderprobe.api.origin import origin_now
 from loaderprobe.compute.emulated import ACCELERATORS

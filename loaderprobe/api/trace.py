@@ -11,15 +11,14 @@ from statistics import fmean
 from typing import Any
 
 from loaderprobe.analyze.gpu.gaps import attribute
-from loaderprobe.analyze.gpu.occupancy import use_of
-from loaderprobe.analyze.gpu.window import syncs_per_step
+from loaderprobe.analyze.gpu.window import syncs_per_step, use_of
 from loaderprobe.analyze.trace import (
     AHEAD,
     FEW_STEPS,
     LEAST,
     VARY,
-    Call,
-    Work,
+    DeviceWork,
+    HostCall,
     blocking_calls,
     fed_steps,
     free_of,
@@ -278,8 +277,8 @@ def _steps(found: Recording, calls: Sequence[RawEvent], work: Sequence[RawEvent]
         until_ns = min(until_ns, *lasts)
     steps = step_spans(
         found.spans,
-        [Call(each.begin_ns, each.end_ns, each.resource) for each in calls if KERNEL_LAUNCH.match(each.name)],
-        [Work(each.begin_ns, each.end_ns, issued.get(each.correlation)) for each in work],
+        [HostCall(each.begin_ns, each.end_ns, each.resource) for each in calls if KERNEL_LAUNCH.match(each.name)],
+        [DeviceWork(each.begin_ns, each.end_ns, issued.get(each.correlation)) for each in work],
         until_ns,
     )
     if found.cut_off and steps.marked != "none" and len(steps.steps) == 1 and steps.end_ns >= until_ns:

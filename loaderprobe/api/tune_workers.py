@@ -9,10 +9,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.analyze.tune.standing import over
-from loaderprobe.analyze.tune.workers import Planned, WorkersAsked, WorkersSearch, next_visit
-from loaderprobe.analyze.tune.workers_rows import limit_of, rate_of, rows_of
-from loaderprobe.analyze.tune.workers_visit import first_round, later_round, visit_of
+from loaderprobe.analyze.tune.workers import (
+    Planned,
+    WorkersAsked,
+    WorkersSearch,
+    first_round,
+    later_round,
+    limit_of,
+    next_visit,
+    over,
+    rate_of,
+    rows_of,
+    visit_of,
+)
 from loaderprobe.analyze.verdict.validity import as_found, files_were
 from loaderprobe.api.diagnose import check_asked
 from loaderprobe.api.documented import Documented

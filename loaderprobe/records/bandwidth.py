@@ -62,6 +62,8 @@ class DeviceKind:
 # Names and units are fio's where fio has them: `bw_bytes` (bytes/s), `iops` (read calls/s), `runtime` (ms),
 # `clat_ns` (one read call), `percentile`.
 
+RISING = 1.05
+"""A ladder of concurrency rises while its last steps gain more than this factor."""
 BANDWIDTH_SCHEMA = "loaderprobe/bandwidth"
 
 PhaseName = Literal["files", "direct", "sequential", "paced"]

@@ -317,9 +317,7 @@ class RanksView:
     shown: tuple[RankRow, ...]
     """At most MOST_SHOWN, the slowest first; those with a role are among them."""
     uneven: bool
-    """True where a slow rank, or slow batches, cost more than MATTERS."""
+    """True where a slow rank, or slow batches, gain more than what is worth a word."""
 
 
 MOST_SHOWN = 8
-MATTERS = 1.05
-"""A speed-up that is worth a drawing."""

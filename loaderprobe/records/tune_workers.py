@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from loaderprobe.errors import BadValue
 from loaderprobe.records.environment import SCHEMA_VERSION, Origin
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.resources import WAITED
 from loaderprobe.records.verdict import FilesWere, Interval
 
 TUNE_WORKERS_SCHEMA = "loaderprobe/tune-workers"
 WITHIN = 0.98
 """A setting that reaches this share of the best is as good."""
 
-Waits = Literal["storage", "network", "lock", "wait"]
-LimitCode = Literal["compute", "cores", "storage", "network", "lock", "wait", "transport", "workers", "unknown"]
+if TYPE_CHECKING:
+    Waits = str
+    LimitCode = str
+else:
+    Waits = Literal[WAITED]
+    LimitCode = Literal[("compute", "cores", *WAITED, "transport", "workers", "unknown")]
 """What limits the chosen setting. workers: the rate still rises at the most workers that were allowed."""
 StopCode = Literal["decided", "alike", "budget", "interrupted"]
 """Why measuring ended. decided: no other setting can be better by more than 2 %. alike: noise hides differences that

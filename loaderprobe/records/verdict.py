@@ -3,33 +3,50 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.resources import ABLATIONS, CAUSES, ONLY_WAITED, RESOURCES, SPEEDUPS
+
+T = TypeVar("T")
+
+WORTH = 1.05
+"""A change that gains less is not worth a word: CPU speed alone drifts by more."""
+
+_OTHER_EVIDENCE = (
+    "prediction_error", "input_wait_fraction", "accelerator_utilization",
+    "disk_ceiling_fraction", "cold_fraction", "read_amplification", "other_read_bytes_per_s",
+    "gpu_window.gaps.copy_ns", "gpu_window.gaps.launch_ns", "gpu_window.gaps.sync_ns", "gpu_window.gaps.waiting",
+    "gpu_window.gaps.communication_ns",
+    "loader_over_training", "free_input_at_most", "compute_over_training", "run_delay_fraction", "loader_cores",
+    "training_cores", "warm_file_wait_fraction", "cold_over_warm_wait", "rise_of_ladder", "paced_reading_time",
+)  # fmt: skip
+_OTHER_ACTIONS = (
+    "workers", "prefetch", "files_in_memory", "files_pinned", "faster_storage", "accelerator", "decoder", "tensor",
+    "slow_host", "own_shares", "one_thread", "accelerator_gains_nothing", "input_gains_nothing",
+)  # fmt: skip
 
 Side = Literal["compute", "input", "balanced", "inconclusive"]
-Cause = Literal[
-    "compute",
-    "storage",
-    "preprocessing",
-    "transport",
-    "network",
-    "lock",
-    "wait",
-    "copy",
-    "host",
-    "cpu",
-    "imbalance",
-    "gradients",
-    "communication",
-    "either",
-    "balanced",
-    "inconclusive",
-]
-"""imbalance: the input of one rank, or of the ranks of one host, for which the others wait. gradients: their exchange
-between ranks, measured by leaving it out. communication: any exchange with other GPUs, and waiting for them in it,
-while the GPU does nothing else; seen in one profiler window or recorded trace."""
+if TYPE_CHECKING:
+    Cause = str
+    EvidenceCode = str
+    ActionCode = str
+else:
+    # Checked when they are decoded, and listed in the JSON Schema.
+    Cause = Literal[(*CAUSES, "either", "balanced", "inconclusive")]
+    EvidenceCode = Literal[(*(f"speedups.{name}" for name in SPEEDUPS), *_OTHER_EVIDENCE)]
+    ActionCode = Literal[(*(each.remedy for each in RESOURCES if each.remedy), *_OTHER_ACTIONS)]
+"""Cause: a row of the table of resources, or that several are alike, none is worth it, or nothing is known.
+
+EvidenceCode: what a verdict, or the kind of a device, follows from: a figure by its place in the summary (of a gap its
+share of the window), or one of its own. The last two are of a bandwidth probe.
+
+ActionCode: what is advised. files_in_memory: in the page cache, all or what it can hold. files_pinned: a part of the
+files that always stays. slow_rank, slow_host: the host of the rank, or of the ranks, that all wait for. exchange: of
+gradients between ranks, faster or less often. own_shares: of the data set, one for each rank. one_thread: torch's
+operations of the serial loader, which the step does without. The last two are changes that are not worth making."""
 How = Literal["measured", "estimated"]
 FilesWere = Literal["cold", "partly warm", "warm"]
 """What the files were in the segments of the configuration as asked, by bytes where they are counted."""
@@ -60,43 +77,6 @@ ReasonCode = Literal[
 """Why a verdict is what it is. Those from `no_complete_round` on are of verdicts without one cause."""
 AblationCode = Literal["in_training", "measured", "no_complete_round", "cannot_matter", "not_possible", "not_needed"]
 """Which resources were made free in a measurement, and why no more."""
-ActionCode = Literal[
-    "workers",
-    "prefetch",
-    "files_in_memory",
-    "files_pinned",
-    "faster_storage",
-    "accelerator",
-    "decoder",
-    "tensor",
-    "requests_in_flight",
-    "shorter_lock",
-    "no_wait",
-    "slow_rank",
-    "slow_host",
-    "exchange",
-    "own_shares",
-    "one_thread",
-    "accelerator_gains_nothing",
-    "input_gains_nothing",
-]
-"""What is advised. files_in_memory: in the page cache, all or what it can hold. files_pinned: a part of the files
-that always stays. slow_rank, slow_host: the host of the rank, or of the ranks, that all wait for. exchange: of
-gradients between ranks, faster or less often. own_shares: of the data set, one for each rank.
-one_thread: torch's operations of the serial loader, which the step does without.
-The last two are changes that are not worth making."""
-EvidenceCode = Literal[
-    "speedups.storage", "speedups.preprocessing", "speedups.transport", "speedups.compute", "speedups.network",
-    "speedups.lock", "speedups.wait", "speedups.gradients", "speedups.imbalance", "speedups.straggler",
-    "prediction_error", "input_wait_fraction", "accelerator_utilization",
-    "disk_ceiling_fraction", "cold_fraction", "read_amplification", "other_read_bytes_per_s",
-    "gpu_window.gaps.copy_ns", "gpu_window.gaps.launch_ns", "gpu_window.gaps.sync_ns", "gpu_window.gaps.waiting",
-    "gpu_window.gaps.communication_ns",
-    "loader_over_training", "free_input_at_most", "compute_over_training", "run_delay_fraction", "loader_cores",
-    "training_cores", "warm_file_wait_fraction", "cold_over_warm_wait", "rise_of_ladder", "paced_reading_time",
-]  # fmt: skip
-"""What a verdict, or the kind of a device, follows from: a figure by its place in the summary (of a gap its share of
-the window), or one of its own. The last two are of a bandwidth probe."""
 Bottleneck = Literal["storage", "preprocessing", "cores", "transport", "compute"]
 """The resource that limits a forecast: cores are the CPU as a whole, preprocess the work of single workers."""
 
@@ -130,40 +110,52 @@ class Speedup:
     how: How
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+_FIRST = ("storage", "preprocessing", "transport", "compute", "loader", "cpu_limit")
+"""In all files of this version. What a row of the table added since is None where a file lacks it."""
+
+
+def _fields(kind: object, names: Sequence[str]) -> Callable[[type[T]], type[T]]:
+    """A record like the others, with these fields of one kind."""
+
+    def add(record: type[T]) -> type[T]:
+        record.__annotations__ = dict.fromkeys(names, kind)
+        for name in names:
+            if name.removeprefix("loader_without_") not in _FIRST:
+                setattr(record, name, None)
+        return dataclass(frozen=True, slots=True, kw_only=True)(record)
+
+    return add
+
+
+@_fields(
+    float | None,
+    [
+        *("compute", "loader", *(f"loader_without_{name}" for name in ABLATIONS)),
+        *("cpu_limit", *(f"loader_without_{name}" for name in ONLY_WAITED)),
+    ],
+)
 class Rates:
     """Images/s; None where a rate could not be measured (the reason is in `Verdict.unavailable`)."""
 
-    compute: float | None
-    loader: float | None
-    loader_without_storage: float | None
-    loader_without_preprocessing: float | None
-    loader_without_transport: float | None
-    cpu_limit: float | None
-    loader_without_network: float | None = None
-    loader_without_lock: float | None = None
-    loader_without_wait: float | None = None
+    if TYPE_CHECKING:
+        __dataclass_fields__: ClassVar[dict[str, Any]]
+
+        def __init__(self, **rates: float | None) -> None: ...
+        def __getattr__(self, name: str) -> float | None: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@_fields(Speedup | None, SPEEDUPS)
 class Speedups:
     """The speed-up for each resource that an ablation makes free; None where it is not known."""
 
-    storage: Speedup | None
-    preprocessing: Speedup | None
-    transport: Speedup | None
-    compute: Speedup | None
-    network: Speedup | None = None
-    lock: Speedup | None = None
-    wait: Speedup | None = None
-    """Waiting of another kind: sleeping, a pipe, memory."""
-    imbalance: Speedup | None = None
-    """Of several ranks: training without the slowest rank's input over training without a middle one's. Where a whole
-    host is slow, an estimate: with its ranks as fast as the slowest elsewhere."""
-    straggler: Speedup | None = None
-    """The ranks' rates alone, added up, over their rate in step."""
-    gradients: Speedup | None = None
-    """Without the exchange of gradients over with it."""
+    # imbalance: training without the slowest rank's input over training without a middle one's. Where a whole host is
+    # slow, an estimate: with its ranks as fast as the slowest elsewhere. straggler: the ranks' rates alone, added up,
+    # over their rate in step.
+    if TYPE_CHECKING:
+        __dataclass_fields__: ClassVar[dict[str, Any]]
+
+        def __init__(self, **by_resource: Speedup | None) -> None: ...
+        def __getattr__(self, resource: str) -> Speedup | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,12 +16,11 @@ from itertools import groupby, pairwise
 from math import ceil, floor, hypot, log
 from textwrap import wrap
 
+from loaderprobe.records.resources import RESOURCES
 from loaderprobe.render.wording import percent, visible
 
 TONES = {
-    "compute": "#009E73", "storage": "#882255", "preprocessing": "#E69F00", "cpu": "#C77800", "transport": "#CC79A7",
-    "network": "#0072B2", "lock": "#CC79A7", "wait": "#9A9A9A", "copy": "#CC79A7", "host": "#CC79A7",
-    "imbalance": "#D55E00", "gradients": "#004D40", "communication": "#004D40",
+    **{each.name: each.color for each in RESOURCES if each.is_cause},
     "either": "#D9C800", "balanced": "#56B4E9", "inconclusive": "#9A9A9A",
 }  # fmt: skip
 """By tone of a verdict."""

@@ -9,7 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from loaderprobe.records.diagnosis import Findings
-from loaderprobe.records.verdict import Advice, Speedup
+from loaderprobe.records.resources import ABLATIONS, AMONG_RANKS, ONLY_WAITED, RESOURCE
+from loaderprobe.records.verdict import WORTH, Advice, Speedup
 from loaderprobe.render.forecast_words import forecast_words, worth_making
 from loaderprobe.render.page import Page
 from loaderprobe.render.remarks import remark_words
@@ -18,16 +19,10 @@ from loaderprobe.render.verdict_words import NOUN, explanation, heading
 from loaderprobe.render.wording import MISSING, counted, factor, figure, interval, state_word, visible
 from loaderprobe.units import format_duration, significant
 
-_INPUTS = ("storage", "preprocessing", "transport")
 # Shown only where the speed-up is worth a line.
-_AMONG_RANKS = {
-    "imbalance": "if no rank were slower", "straggler": "if slow batches held up no others",
-    "gradients": "if the exchange of gradients were free",
-}  # fmt: skip
+_AMONG_RANKS = {name: RESOURCE[name].if_free or f"if {RESOURCE[name].noun} were free" for name in AMONG_RANKS}
 """What only ranks lose to each other."""
 _COSTS_ALL: tuple[str, ...] = ("same_samples", "same_batches")
-_WAITS = ("network", "lock", "wait")
-WORTH = 1.05
 # Colours that can be read on white and on black.
 _COLORS = {"compute": "#2a9d5c", "balanced": "#3a8fb7", "inconclusive": "#8a8a8a"}
 _INPUT_COLOR = "#d9731a"
@@ -59,8 +54,8 @@ def lines(found: Findings) -> list[Line]:
         # Which is training with compute free.
         speedup = _speedup(found, "compute")
         listed.append(Line(label="loader alone", rate=ceilings.loader, shown=figure(ceilings.loader), speedup=speedup))
-    worth = [name for name in _WAITS if _worth(getattr(found.speedups, name))]
-    for name in (*_INPUTS, *worth):
+    worth = [name for name in ONLY_WAITED if _worth(getattr(found.speedups, name))]
+    for name in (*ABLATIONS, *worth):
         rate = getattr(ceilings, f"loader_without_{name}")
         label = f"loader if {NOUN[name]} were free"
         listed.append(Line(label=label, rate=rate, shown=figure(rate), speedup=_speedup(found, name)))
@@ -256,7 +251,7 @@ def remarks_on(found: Findings) -> list[str]:
             f"no speed-up is known for {NOUN.get(name.removeprefix('speedups.'), name)}: {remark_words(why)}"
             for name, why in found.unavailable.items()
             if name.startswith("speedups.") and not (name == "speedups.compute" and not found.with_step)
-            if name.removeprefix("speedups.") not in (*_WAITS, *_AMONG_RANKS)
+            if name.removeprefix("speedups.") not in (*ONLY_WAITED, *_AMONG_RANKS)
         ),
     ]
 

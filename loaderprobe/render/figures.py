@@ -10,12 +10,13 @@ from typing import Any, Literal
 from loaderprobe.records.config import options_of
 from loaderprobe.records.gaps import GAP_CAUSES, GapCause
 from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.records.resources import ABLATIONS, JUDGED, ONLY_WAITED, RESOURCE, SPEEDUPS, WAITED
 from loaderprobe.render.action_words import action_words
 from loaderprobe.render.cells import Cell, interval_cells
 from loaderprobe.render.forecast_words import worth_making
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.verdict_words import sentence
-from loaderprobe.render.wording import RESOURCES, figure, megabytes_per_s, percent
+from loaderprobe.render.wording import figure, megabytes_per_s, percent
 
 Unit = Literal["images/s", "bytes/s", "bytes", "s", "fraction", "times"]
 
@@ -66,12 +67,18 @@ def _rate(name: str, words: str) -> Figure:
     return _figure(f"rates_images_per_s.{name}", "images/s", words, f"{name}_images_per_s")
 
 
+def _free(resource: str) -> str:
+    return f"{RESOURCE[resource].plural or RESOURCE[resource].noun} were free"
+
+
+def _without(resource: str) -> Figure:
+    return _rate(f"loader_without_{resource}", f"loader if {_free(resource)}")
+
+
 def _speedup(resource: str) -> Figure:
-    words = {"network": "the network", "lock": "locks", "wait": "other waits", "gradients": "exchanging gradients"}
     return _figure(
-        f"speedups.{resource}", "times", f"speed-up if {words.get(resource, resource)} were free",
-        f"speedup_without_{resource}", SPEEDUP,
-    )  # fmt: skip
+        f"speedups.{resource}", "times", f"speed-up if {_free(resource)}", f"speedup_without_{resource}", SPEEDUP
+    )
 
 
 def _among_ranks(name: str, words: str) -> Figure:
@@ -98,16 +105,11 @@ FIGURES: tuple[Figure, ...] = (
     _figure("images_per_s", "images/s", "images/s", parts=INTERVAL),
     _rate("compute", "compute alone"),
     _rate("loader", "loader alone"),
-    _rate("loader_without_storage", "loader if storage were free"),
-    _rate("loader_without_preprocessing", "loader if preprocessing were free"),
-    _rate("loader_without_transport", "loader if transport were free"),
+    *(_without(resource) for resource in ABLATIONS),
     _rate("cpu_limit", "limit of the CPU cores"),
-    _rate("loader_without_network", "loader if the network were free"),
-    _rate("loader_without_lock", "loader if locks were free"),
-    _rate("loader_without_wait", "loader if other waits were free"),
-    *(_speedup(resource) for resource in RESOURCES),
-    _among_ranks("imbalance", "speed-up with a middle rank's input in place of the slowest's"),
-    _among_ranks("straggler", "loading of ranks by themselves over that in step"),
+    *(_without(resource) for resource in ONLY_WAITED),
+    *(_speedup(resource) for resource in JUDGED),
+    *(_among_ranks(name, RESOURCE[name].figure) for name in SPEEDUPS if name not in JUDGED),
     _figure("predicted_images_per_s", "images/s", "predicted images/s"),
     _figure("prediction_error", "fraction", "prediction error"),
     _figure("input_wait_fraction", "fraction", "input wait"),
@@ -128,7 +130,7 @@ FIGURES: tuple[Figure, ...] = (
     _figure("worker_time.blocked_s", "s", "worker: blocked", "worker_blocked_s_per_image"),
     *(
         _figure(f"worker_time.waits.{name}", "s", f"worker: blocked by {name}", f"worker_blocked_{name}_s_per_image")
-        for name in ("storage", "network", "lock", "wait")
+        for name in WAITED
     ),
     _use("training_busy", "GPU busy with training"),
     _use("kernel_busy", "GPU busy"),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import get_args
 
 from loaderprobe.records.forecast import Forecast, Knee
+from loaderprobe.records.resources import RESOURCE
 from loaderprobe.records.verdict import Advice, Bottleneck, How, Interval
 from loaderprobe.render.action_words import action_words
 from loaderprobe.render.remarks import remark_words
@@ -13,13 +15,8 @@ from loaderprobe.units import significant
 
 ROUGH = 0.25
 """Half of a forecast's range: most laws are within 0.2, and one that is not proved here is wider."""
-LIMIT = {
-    "storage": "storage is the limit",
-    "preprocessing": "preprocessing is the limit",
-    "cores": "CPU cores are the limit",
-    "transport": "transport is the limit",
-    "compute": "compute is the limit",
-}
+LIMIT = {name: f"{RESOURCE[name].noun} is the limit" for name in get_args(Bottleneck) if name in RESOURCE}
+LIMIT["cores"] = f"{RESOURCE['cpu'].noun} are the limit"
 """What limits training after a change."""
 
 

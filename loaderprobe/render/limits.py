@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 from loaderprobe.records.compare import ShortVerdict
 from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.records.resources import RESOURCE, RESOURCES
 from loaderprobe.records.verdict import Bottleneck, Bound
 from loaderprobe.render.groups import Group
 from loaderprobe.render.wording import (
@@ -24,31 +26,14 @@ from loaderprobe.render.wording import (
     verdict_tone,
 )
 
-CAUSE_WORDS = {"preprocessing": "decoding", "imbalance": "slow ranks"}
-"""Short words of the first page, where they differ from the name of the resource."""
-NEXT = {
-    "storage": "storage", "preprocessing": "decoding", "cores": "CPU cores", "transport": "transport",
-    "compute": "compute",
-}  # fmt: skip
+NEXT = {name: RESOURCE[name].short or name for name in get_args(Bottleneck) if name in RESOURCE}
+NEXT["cores"] = RESOURCE["cpu"].noun
 """What limits next, in short."""
 LETTERS = {
-    "compute": ("C", "compute"),
-    "storage": ("S", "storage"),
-    "preprocessing": ("D", "decoding (preprocessing), cores free"),
-    "cpu": ("F", "decoding, cores full"),
-    "transport": ("T", "transport"),
-    "network": ("N", "network"),
-    "lock": ("L", "a lock"),
-    "wait": ("W", "other waits"),
-    "copy": ("P", "copies to the device"),
-    "host": ("H", "the host"),
-    "imbalance": ("R", "slow ranks"),
-    "gradients": ("G", "exchanging gradients"),
-    "communication": ("E", "communication between GPUs"),
-    "balanced": ("B", "balanced"),
-    "inconclusive": ("?", "inconclusive"),
-    "failed": ("x", "failed"),
-}
+    each.name: (each.letter, each.legend or each.noun)
+    for each in sorted(RESOURCES, key=lambda each: each.name != "compute")
+    if each.is_cause
+} | {"balanced": ("B", "balanced"), "inconclusive": ("?", "inconclusive"), "failed": ("x", "failed")}
 """By tone: the letter of a cell, and what it stands for."""
 ABOUT_ALL = 1.1
 """Training cannot outrun compute alone: up to this share of it, more than all of it is noise."""
@@ -98,7 +83,7 @@ def gain_words(row: ConfigurationRow, then: Mapping[str, Bottleneck]) -> str:
     none = "inconclusive" if row.bound and row.bound.cause == "inconclusive" else MISSING
     return (
         ", ".join(
-            f"{CAUSE_WORDS.get(name, name)} {factor(speedup)}{f' → {NEXT[then[name]]}' if name in then else ''}"
+            f"{RESOURCE[name].short or name} {factor(speedup)}{f' → {NEXT[then[name]]}' if name in then else ''}"
             for name, speedup in main_speedups(row)
         )
         or none

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from loaderprobe.records.plan import LockStep, PrefetchCost
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.verdict import WORTH
 from loaderprobe.render.document import Item, Paragraph, Part, Table
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.wording import counted
@@ -77,7 +78,7 @@ def _times(found: LockStep, cost: PrefetchCost) -> str:
 
 def _advice(found: LockStep, now: PrefetchCost) -> str:
     if not found.workers:
-        return "Load with workers: what they fetch ahead takes up most late batches." if now.cost.value > 1.05 else ""
+        return "Load with workers: what they fetch ahead takes up most late batches." if now.cost.value > WORTH else ""
     better = None if found.advised is None else found.at(found.advised)
     if better is None:
         return ""

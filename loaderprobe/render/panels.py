@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from loaderprobe.records.measurement import COLD_AT_LEAST
 from loaderprobe.records.ranks import RankRow, RanksView
 from loaderprobe.records.report import ConfigurationRow, Report
+from loaderprobe.records.resources import RESOURCE, WAITED
 from loaderprobe.records.studies import CLOSE, BufferEffect, EpochFigures, Epochs
 from loaderprobe.records.verdict import How, WorkerTime
 from loaderprobe.render.cells import Cell
@@ -46,14 +47,13 @@ from loaderprobe.render.wording import (
 )
 from loaderprobe.units import format_bytes, join_words, significant
 
-WAITS = ("storage", "network", "lock", "wait")
 PARTS = (
     Shade(letter="D", name="decoding and augmentation (CPU)", color="#E69F00", ink="#000000"),
     Shade(letter="Q", name="ready, no core free", color="#56B4E9", ink="#000000"),
-    Shade(letter="S", name="waiting: storage", color="#882255", ink="#FFFFFF"),
-    Shade(letter="N", name="waiting: network", color="#0072B2", ink="#FFFFFF"),
-    Shade(letter="L", name="waiting: lock", color="#CC79A7", ink="#000000"),
-    Shade(letter="W", name="waiting: sleep, pipe, memory", color="#8A8A8A", ink="#FFFFFF"),
+    *(
+        Shade(letter=each.letter, name=f"waiting: {each.kinds or each.name}", color=each.color, ink=each.ink)
+        for each in (RESOURCE[name] for name in WAITED)
+    ),
     Shade(letter="U", name="waiting, not attributed", color="#D9D9D9", ink="#000000"),
     Shade(letter="O", name="other: sending, waiting to send", color="#F0E442", ink="#000000"),
 )
@@ -191,7 +191,7 @@ def per_image(row: ConfigurationRow) -> tuple[float, ...] | None:
 
 
 def _known_parts(spent: WorkerTime) -> list[float]:
-    waits = [spent.waits.get(name, 0.0) for name in WAITS]
+    waits = [spent.waits.get(name, 0.0) for name in WAITED]
     return [spent.cpu_s, spent.run_delay_s, *waits, max(0.0, spent.blocked_s - sum(waits))]
 
 

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from loaderprobe.records.report import Report
+from loaderprobe.records.resources import RESOURCES
 from loaderprobe.render.first_page import BEST_HEAD, BEST_RIGHT, DevicePart, FirstPage, change_of, first_page, of_ranks
 from loaderprobe.render.forecast_words import worth_making
 from loaderprobe.render.gpu import profiled
@@ -22,25 +23,9 @@ from loaderprobe.render.verdicts import firm
 from loaderprobe.render.wording import visible
 
 STYLES = {
-    "compute": "green",
-    "storage": "bold red",
-    "preprocessing": "bold yellow",
-    "transport": "bold magenta",
-    "network": "bold red",
-    "lock": "bold magenta",
-    "wait": "bold magenta",
-    "copy": "bold magenta",
-    "host": "bold magenta",
-    "cpu": "bold yellow",
-    "imbalance": "bold red",
-    "gradients": "bold green",
-    "communication": "bold green",
-    "either": "yellow",
-    "balanced": "cyan",
-    "inconclusive": "dim",
-    "failed": "bold red",
-    "skipped": "dim",
-}
+    **{each.name: each.style for each in RESOURCES if each.is_cause},
+    "either": "yellow", "balanced": "cyan", "inconclusive": "dim", "failed": "bold red", "skipped": "dim",
+}  # fmt: skip
 
 _MOST_ADVICE = 1
 """Of a group, beside the change on the first screen; the report has the rest."""

@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from loaderprobe.records.resources import RESOURCE, WAITED
 from loaderprobe.records.tune_workers import WITHIN, WorkersReport, WorkersRow, WorkersSetting, WorkersVisit
 from loaderprobe.render.wording import percent, rate
 from loaderprobe.units import join_words, significant
 
-WAIT_WORDS = {
-    "storage": "storage", "network": "the network", "lock": "a lock that one worker holds at a time",
-    "wait": "something else than storage: sleep, a pipe, memory",
-}  # fmt: skip
+WAIT_WORDS = {name: RESOURCE[name].wait or RESOURCE[name].noun for name in WAITED}
 
 ENDED = ("budget", "interrupted")
 """Why a search ended that had more to measure."""
@@ -138,7 +136,7 @@ def limit_words(found: WorkersReport) -> str:
                 f"{_workers(found.chosen.workers)} are the most that were considered, and the rate may still rise: a "
                 "larger limit (--most, or most=) shows it."
             )
-        case "storage" | "network" | "lock" | "wait":
+        case waited if waited in WAITED:
             return f"There the workers wait {percent(visit.blocked_share)} of their time for {WAIT_WORDS[found.limit]}."
         case _:
             return ""

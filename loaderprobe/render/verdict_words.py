@@ -9,16 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from loaderprobe.records.diagnosis import Findings
+from loaderprobe.records.resources import ABLATIONS, RESOURCE, RESOURCES
 from loaderprobe.records.verdict import Bound, ReasonCode
 from loaderprobe.render.remarks import because_words
 from loaderprobe.units import format_rate, join_words, significant
 
-FREE = {each: f"free {each}" for each in ("storage", "preprocessing", "transport")}
-NOUN = {
-    "storage": "storage", "preprocessing": "preprocessing", "transport": "transport", "compute": "compute",
-    "network": "the network", "lock": "a lock", "wait": "other waits", "cpu": "CPU cores",
-    "gradients": "the exchange of gradients", "imbalance": "one rank", "straggler": "slow batches",
-}  # fmt: skip
+FREE = {name: f"free {RESOURCE[name].noun}" for name in ABLATIONS}
+NOUN = {each.name: each.noun for each in RESOURCES}
 
 Judged = Bound | Findings
 """A verdict: of a configuration, or of a user's own loader."""
@@ -132,7 +129,7 @@ def heading(bound: Judged) -> str:
     if bound.cause == "imbalance":
         host = bound.reason.facts.get("host") if bound.reason.code == "slow_host" else None
         return f"{side} by {f'host {host}' if host else rank_named(bound.reason.facts)}"
-    return f"{side} by {_CAUSE.get(bound.cause) or NOUN[bound.cause]}"
+    return f"{side} by {NOUN[bound.cause]}"
 
 
 def rank_named(facts: Mapping[str, float | str]) -> str:
@@ -144,7 +141,6 @@ def rank_named(facts: Mapping[str, float | str]) -> str:
 
 
 _ESTIMATED = {"measured": "", "estimated": " (estimated)", "both": " (partly estimated)"}
-_CAUSE = {"copy": "copies to the device", "host": "the host", "communication": "communication between GPUs"}
 
 
 def _percentage(share: float) -> str:

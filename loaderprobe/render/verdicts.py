@@ -3,22 +3,9 @@
 from __future__ import annotations
 
 from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.records.resources import RESOURCE, RESOURCES
 
-NOUNS = {
-    "compute": "compute",
-    "storage": "storage",
-    "decoding": "JPEG decoding",
-    "transport": "transport to the training process",
-    "network": "the network",
-    "lock": "a lock",
-    "wait": "other waits",
-    "copy": "copies to the device",
-    "host": "the host",
-    "imbalance": "slow ranks",
-    "gradients": "the exchange of gradients",
-    "communication": "communication between GPUs",
-    "balanced": "several resources alike",
-}
+NOUNS = {each.name: each.answer or each.noun for each in RESOURCES} | {"balanced": "several resources alike"}
 
 
 def firm(row: ConfigurationRow) -> bool:
@@ -31,4 +18,4 @@ def families(row: ConfigurationRow) -> tuple[str, ...]:
     if row.bound is None:
         return ()
     names = row.bound.candidates if row.bound.cause == "either" else (row.bound.cause,)
-    return tuple("decoding" if name in ("preprocessing", "cpu") else name for name in names)
+    return tuple(RESOURCE[name].part_of or name if name in RESOURCE else name for name in names)

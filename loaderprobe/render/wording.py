@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from loaderprobe.records.compare import ShortVerdict
 from loaderprobe.records.config import OPTIONS, REQUIRED, CacheState, RunConfig
 from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.records.resources import AMONG_RANKS, JUDGED, RESOURCE, WITHIN_COMPUTE
 from loaderprobe.records.verdict import Bound, FilesWere, Interval, Speedup
 from loaderprobe.units import join_words, significant
 
@@ -15,8 +16,6 @@ MISSING = "\N{EN DASH}"
 
 NO_FASTER = 0.005
 """A factor nearer to 1 is shown as 1.00, which says nothing."""
-RESOURCES = ("storage", "preprocessing", "transport", "network", "lock", "wait", "compute", "gradients")
-
 
 OPTION_WORDS: dict[str, str | tuple[str, str]] = {
     "batch_size": "batch {}",
@@ -95,12 +94,6 @@ def bound_words(row: ConfigurationRow) -> str:
     return verdict_words(row.bound)
 
 
-_IN_TABLES = {
-    "cpu": "decoding, cores full", "preprocessing": "decoding, cores free", "imbalance": "slow ranks",
-    "gradients": "exchanging gradients",
-}  # fmt: skip
-
-
 def verdict_words(bound: Bound | ShortVerdict) -> str:
     """The same of a verdict alone."""
     if bound.cause == "either":
@@ -108,7 +101,8 @@ def verdict_words(bound: Bound | ShortVerdict) -> str:
         return f"input: {words}" if bound.side == "input" else words
     if bound.side in ("balanced", "inconclusive") or bound.cause == bound.side:
         return bound.side
-    return f"{bound.side}: {_IN_TABLES.get(bound.cause, bound.cause)}"
+    cell = RESOURCE[bound.cause].cell if bound.cause in RESOURCE else ""
+    return f"{bound.side}: {cell or bound.cause}"
 
 
 def tone(row: ConfigurationRow) -> str:
@@ -118,14 +112,11 @@ def tone(row: ConfigurationRow) -> str:
     return verdict_tone(row.bound)
 
 
-_WITHIN_COMPUTE = ("host", "gradients", "communication")
-
-
 def verdict_tone(bound: Bound | ShortVerdict) -> str:
     """The same of a verdict alone."""
     if bound.cause == "either":
         return "either"
-    return bound.cause if bound.side == "input" or bound.cause in _WITHIN_COMPUTE else bound.side
+    return bound.cause if bound.side == "input" or bound.cause in WITHIN_COMPUTE else bound.side
 
 
 def speedup_of(row: ConfigurationRow, resource: str) -> Speedup | None:
@@ -137,20 +128,21 @@ def speedup_of(row: ConfigurationRow, resource: str) -> Speedup | None:
 def resources_of(row: ConfigurationRow) -> tuple[str, ...]:
     """Whose speed-ups a row can have: with several ranks, also what they lose to each other."""
     if row.config.ranks > 1:
-        return (*RESOURCES, "imbalance", "straggler")
-    return tuple(name for name in RESOURCES if name != "gradients")
+        return (*JUDGED, *(name for name in AMONG_RANKS if name not in JUDGED))
+    return tuple(name for name in JUDGED if name not in AMONG_RANKS)
 
 
 def named_resources(row: ConfigurationRow) -> tuple[str, ...]:
     """What the verdict names; where all cores are busy, that is what keeps them busy."""
     if row.bound is None:
         return ()
-    return row.bound.candidates or (("preprocessing",) if row.bound.cause == "cpu" else (row.bound.cause,))
+    cause = RESOURCE.get(row.bound.cause)
+    return row.bound.candidates or ((cause and cause.part_of) or row.bound.cause,)
 
 
 def main_speedups(row: ConfigurationRow) -> tuple[tuple[str, Speedup], ...]:
     """The speed-ups that the verdict names: its cause's, both candidates' of `either`, none of `inconclusive`."""
-    known = {resource: speedup for resource in RESOURCES if (speedup := speedup_of(row, resource))}
+    known = {resource: speedup for resource in JUDGED if (speedup := speedup_of(row, resource))}
     named = named_resources(row)
     slow = speedup_of(row, "imbalance")
     if slow is not None and named == ("imbalance",):

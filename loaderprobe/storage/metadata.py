@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from loaderprobe.records.bandwidth import MetadataLabel, MetadataOperation, MetadataPhase
+from loaderprobe.records.bandwidth import RISING, MetadataLabel, MetadataOperation, MetadataPhase
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.stats import half_width_in_time
 from loaderprobe.storage.files import Piece, Sample
@@ -26,8 +26,6 @@ from loaderprobe.system.device import NFS, server_name_calls
 
 OPERATIONS: tuple[MetadataOperation, ...] = ("open", "stat")
 READERS = (1, 4, 16, 64)
-WORTH = 1.05
-"""Four times as many readers that gain less than this are the last."""
 MOUNTSTATS = Path("/proc/self/mountstats")
 LEAST_INODE_BYTES = 128
 """Of an inode on disk (ext2, the smallest of the usual ones): a cold operation reads at least its share of a block of
@@ -110,7 +108,7 @@ def metadata_ladder(settings: MetadataSettings, readers: Sequence[int] | None) -
         for count in steps:
             phase = run_metadata(replace(settings, operation=operation, readers=count))
             yield phase
-            if not readers and phase.ops_per_s < WORTH * best:
+            if not readers and phase.ops_per_s < RISING * best:
                 break
             best = max(best, phase.ops_per_s)
 

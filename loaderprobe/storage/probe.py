@@ -12,7 +12,14 @@ from pathlib import Path
 
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.protocols import PageCache
-from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase, MetadataPhase, PhaseName, fastest
+from loaderprobe.records.bandwidth import (
+    RISING,
+    BandwidthMeasurement,
+    BandwidthPhase,
+    MetadataPhase,
+    PhaseName,
+    fastest,
+)
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.remark import Remark
@@ -28,8 +35,6 @@ from loaderprobe.system.pagecache import why_unknown
 LIMIT_BYTES = 4 * 10**9
 MOST_READERS = 128
 MOST_SECONDS = 3600
-WORTH = 1.05
-"""The ladder continues while two doublings together gain more than this factor."""
 LONGEST = 5.0
 """A phase whose rate has not settled ends after this many times its shortest duration."""
 PAUSE = 2.0
@@ -139,7 +144,7 @@ class Probe:
             on_phase(f"{count} reader{'s' * (count > 1)}", number, number + 5)
             if not self.add("files", partial(self.phase, "files", count)):
                 return
-            if not readers and number >= 2 and _best(self.phases[-2:]) < WORTH * _best(self.phases[:-2]):
+            if not readers and number >= 2 and _best(self.phases[-2:]) < RISING * _best(self.phases[:-2]):
                 return
 
     def names(self, readers: Sequence[int] | None, on_phase: OnPhase) -> None:

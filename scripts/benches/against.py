@@ -22,10 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import loaderprobe
-from loaderprobe.analyze.compare.effects import Reading
-from loaderprobe.analyze.compare.gates import judge_gates
-from loaderprobe.analyze.compare.rows import SideRow, compare_rows
-from loaderprobe.analyze.verdict.rates import interval
+from loaderprobe.analyze.compare.rows import SideRow, compare_rows, judge_gates
+from loaderprobe.analyze.effects import RunReading, interval
 from loaderprobe.api.against import measure_sides
 from loaderprobe.api.against_request import PAIRS, against_request, sides_in, start_against
 from loaderprobe.api.compare_source import sources
@@ -83,8 +81,8 @@ def go_on(folder: Path, workers: int, seconds: float) -> None:
 class Group:
     """Neighbouring rounds of A and of B."""
 
-    a: Reading
-    b: Reading
+    a: RunReading
+    b: RunReading
 
 
 def groups_of(out: Path, size: int) -> list[Group]:
@@ -95,12 +93,12 @@ def groups_of(out: Path, size: int) -> list[Group]:
     return [Group(a=_cut(a, part), b=_cut(b, part)) for part in parts]
 
 
-def _cut(reading: Reading, part: slice) -> Reading:
+def _cut(reading: RunReading, part: slice) -> RunReading:
     values = reading.values[part]
     return replace(reading, values=values, at_s=reading.at_s[part], figure=interval(values))
 
 
-def judged(a: Reading, b: Reading) -> tuple[Compared, bool]:
+def judged(a: RunReading, b: RunReading) -> tuple[Compared, bool]:
     """The row of two sides, and whether it fails the gate."""
     one, other = (
         SideRow(subject=Subject(kind="configuration"), unit="images/s", readings=(reading,)) for reading in (a, b)

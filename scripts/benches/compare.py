@@ -22,10 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from loaderprobe.analyze.compare.effects import FEWEST_ROUNDS, NORMAL, REPEAT, Reading
-from loaderprobe.analyze.compare.gates import judge_gates
-from loaderprobe.analyze.compare.rows import SideRow, compare_rows
-from loaderprobe.analyze.verdict.rates import interval
+from loaderprobe.analyze.compare.rows import SideRow, compare_rows, judge_gates
+from loaderprobe.analyze.effects import ENOUGH_ROUNDS, NORMAL, REPEAT, RunReading, interval
 from loaderprobe.api.compare_source import sources
 from loaderprobe.records.compare import MATTERS, Compared, Subject
 from loaderprobe.records.config import Turns
@@ -59,7 +57,7 @@ class Maker:
     def _side(self, side: Literal["A", "B"], log: float, machine: Sequence[float]) -> SideRow:
         values = tuple(100 * math.exp(log + each + self.draw.choice(self.noise)) for each in machine)
         turns = Turns(pair="made up", side=side, changes=(), against="") if self.in_turn else None
-        reading = Reading(values=values, figure=interval(values), turns=turns, at_s=(0.0,) * self.rounds)
+        reading = RunReading(values=values, figure=interval(values), turns=turns, at_s=(0.0,) * self.rounds)
         return SideRow(subject=Subject(kind="configuration"), unit="images/s", readings=(reading,))
 
     def failed(self, losses: Sequence[float]) -> bool:
@@ -85,7 +83,7 @@ def noise_of(runs: Sequence[Path]) -> list[float]:
     for run in runs:
         for found in sources(run)[0].found:
             logs = [math.log(value) for value in found.reading.values]
-            if len(logs) >= FEWEST_ROUNDS:
+            if len(logs) >= ENOUGH_ROUNDS:
                 noise += [(log - mean(logs)) * math.sqrt(len(logs) / (len(logs) - 1)) for log in logs]
     if not noise:
         raise SystemExit("no configuration of these runs has three rounds or more")

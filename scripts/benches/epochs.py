@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loaderprobe.analyze.caches import lru_hits, pinned_hits
-from loaderprobe.analyze.epochs import epochs_of
+from loaderprobe.analyze.report import epochs_of
 from loaderprobe.api.policy import JUDGING
 from loaderprobe.datasets.folder import generated_set
 from loaderprobe.measure.child import study

@@ -22,8 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from loaderprobe.analyze.forecast.changes import accelerator, disk, refused
-from loaderprobe.analyze.forecast.knee import worker_forecasts
+from loaderprobe.analyze.forecast.changes import accelerator, disk, refused, worker_forecasts
 from loaderprobe.records.forecast import Forecast
 from loaderprobe.records.remark import Remark
 from loaderprobe.render.remarks import remark_words

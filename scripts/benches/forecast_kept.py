@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from loaderprobe.analyze.forecast.fit import Fit, fit
-from loaderprobe.analyze.forecast.point import Point, point_of
+from loaderprobe.analyze.forecast.fit import Fit, Point, fit, point_of
 from loaderprobe.analyze.forecast.service import Storage
-from loaderprobe.analyze.verdict.rates import cores_in_training, rates_by_round, segments_of, worker_cost
-from loaderprobe.analyze.verdict.speedups import run_experiments
-from loaderprobe.analyze.verdict.validity import base_mode
+from loaderprobe.analyze.verdict.experiments import run_experiments
+from loaderprobe.analyze.verdict.rates import cores_in_training, rates_by_round, worker_cost
 from loaderprobe.records.bandwidth import BandwidthReport, StorageCeiling
-from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.measurement import Measurement, base_mode, segments_of
 from loaderprobe.records.remark import Remark
 from loaderprobe.stats import median
 from loaderprobe.store.codec import decode

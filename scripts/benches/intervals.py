@@ -23,10 +23,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from loaderprobe.analyze.verdict.rates import rate_interval, segments_of
+from loaderprobe.analyze.verdict.rates import rate_interval
 from loaderprobe.measure.segments import Pace, pace_for
 from loaderprobe.measure.sweep import USUAL_ROUNDS, USUAL_SECONDS
-from loaderprobe.records.measurement import ComputeInfo, Measurement, Segment
+from loaderprobe.records.measurement import ComputeInfo, Measurement, Segment, segments_of
 from loaderprobe.stats import mean, quantile
 from scripts.benches.harness import answer, child, parser, photographs
 from tests.analyze.runs import Cost, alike, run, segment

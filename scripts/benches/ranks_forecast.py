@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from loaderprobe.analyze.lock_step.price import Batches, lock_step
-from loaderprobe.analyze.plan.stragglers import expected_most
+from loaderprobe.analyze.lock_step import Batches, lock_step
+from loaderprobe.analyze.plan.plan import expected_most
 from loaderprobe.records.plan import LockStep
 from loaderprobe.stats import half_width_in_time, mean, median
 from scripts.benches.harness import parser, ran

@@ -22,8 +22,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 import loaderprobe
-from loaderprobe.analyze.tune.workers import Planned
-from loaderprobe.analyze.tune.workers_visit import visit_of
+from loaderprobe.analyze.tune.workers import Planned, visit_of
 from loaderprobe.api.tune_workers import VISITS, measure_setting
 from loaderprobe.loaders.unwrap import unwrap
 from loaderprobe.measure.own.loader import compute_of

@@ -26,8 +26,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.verdict.rates import cold_fraction, segment_seconds, segments_of, worker_cost
-from loaderprobe.records.measurement import COLD_AT_LEAST, WARM_AT_MOST, Measurement, Mode, Segment
+from loaderprobe.analyze.verdict.rates import cold_fraction, worker_cost
+from loaderprobe.records.measurement import (
+    COLD_AT_LEAST,
+    WARM_AT_MOST,
+    Measurement,
+    Mode,
+    Segment,
+    segment_seconds,
+    segments_of,
+)
 from loaderprobe.records.verdict import Verdict
 from loaderprobe.stats import mean, median, standard_error
 

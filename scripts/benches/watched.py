@@ -14,8 +14,7 @@ from pathlib import Path
 
 import loaderprobe
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.verdict.validity import base_mode
-from loaderprobe.records.measurement import NO_STEP, Measurement
+from loaderprobe.records.measurement import NO_STEP, Measurement, base_mode
 from loaderprobe.records.verdict import Side, Verdict
 from loaderprobe.stats import median
 from scripts.benches.harness import parser

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from loaderprobe.records.measurement import Activity, Measurement, Mode, RankSeen, Segment
+from loaderprobe.records.measurement import Activity, Measurement, RankSeen, Segment
 from tests.analyze.runs import BATCH, FILE_BYTES, STEPS, Cost, Round, run, segment
 
 NS = 1e9
@@ -55,7 +55,7 @@ def rank_run(
 def _further(mode: str, activity: str, number: int, rate: float, ranks: int) -> Segment:
     """One of `rate` images/s of each rank."""
     size = None if activity == "training" else _bytes(1)
-    made = segment(cast(Mode, mode), cast(Activity, activity), number, -1, rate, thread_cpu_ns=0, delivered_bytes=size)
+    made = segment(mode, cast(Activity, activity), number, -1, rate, thread_cpu_ns=0, delivered_bytes=size)
     return _of_all(made, ranks)
 
 

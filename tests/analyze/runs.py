@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 from loaderprobe.records.measurement import Activity, ComputeInfo, Measurement, Mode, Segment, WorkerBatches
 from loaderprobe.testing import example_config, example_files
@@ -52,7 +52,7 @@ def run(
     for number, each in enumerate(rounds):
         for key, rate in each.items():
             trained = key == "resident" or key.startswith("training")
-            mode = cast(Mode, base if key == "training" else key.removeprefix("training_"))
+            mode = base if key == "training" else key.removeprefix("training_")
             spent_s = (receive_s or {}).get(mode, 0.0)
             first = -1 if mode == "resident" else len(rows)
             segments.append(

@@ -1,4 +1,4 @@
-"""Measured points of made-up storage and pipelines that follow their law exactly."""
+"""Measured points of made-up storage and pipelines that follow their model exactly."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from loaderprobe.analyze.forecast.fit import Fit, fit
-from loaderprobe.analyze.forecast.point import Point
-from loaderprobe.analyze.forecast.service import Law, Service, Storage
-from loaderprobe.analyze.verdict.prediction import Loop
+from loaderprobe.analyze.forecast.fit import Fit, Point, fit
+from loaderprobe.analyze.forecast.service import DeviceModel, Service, Storage
+from loaderprobe.analyze.verdict.rates import Loop
 from loaderprobe.records.bandwidth import DeviceKind, KindOfDevice, StorageCeiling
 from tests.examples.bandwidth import example_phase
 
@@ -18,7 +17,7 @@ from tests.examples.bandwidth import example_phase
 class Truth:
     """A pipeline and the storage under it: seconds an image, bytes/s."""
 
-    law: Law = "token_bucket"
+    model: DeviceModel = "token_bucket"
     cpu_s: float = 0.004
     latency_s: float = 0.001
     bytes_per_image: float = 100_000.0
@@ -31,13 +30,13 @@ class Truth:
     def service(self) -> Service:
         """What a perfect fit finds."""
         return Service(
-            law=self.law,
+            model=self.model,
             cpu_s=self.cpu_s,
             other_s=0.0,
             latency_s=self.latency_s,
-            transfer_s=self.bytes_per_image / self.bytes_per_s if self.law == "single_server" else 0.0,
+            transfer_s=self.bytes_per_image / self.bytes_per_s if self.model == "single_server" else 0.0,
             bytes_per_image=self.bytes_per_image,
-            bytes_per_s=math.inf if self.law == "latency" else self.bytes_per_s,
+            bytes_per_s=math.inf if self.model == "latency" else self.bytes_per_s,
             cores=self.cores,
             parent_s=self.parent_s,
         )
@@ -79,12 +78,12 @@ class Truth:
 
     def storage(self, kind: KindOfDevice | None = None) -> Storage:
         """The ceiling, where there is one, and the kind; another one where `kind` is given."""
-        named = DeviceKind(kind=kind or self.law, code="none_of_them", evidence=())  # type: ignore[arg-type]  # memory is no kind of storage
+        named = DeviceKind(kind=kind or self.model, code="none_of_them", evidence=())  # type: ignore[arg-type]  # memory is no kind of storage
         phase = example_phase(4, self.bytes_per_s)
         assert phase.file_ns
         # The fastest file of a phase is one that nothing was in the way of.
         phase = replace(phase, file_ns=replace(phase.file_ns, min=self.service().storage_s * 1e9))
-        phases = () if self.law == "latency" else (phase,)
+        phases = () if self.model == "latency" else (phase,)
         return Storage(ceiling=StorageCeiling(data="0" * 16, phases=phases, kind=named))
 
     def fit(self, *measured: int, anchor: int, **changes: Any) -> Fit:

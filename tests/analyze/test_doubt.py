@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.analyze.verdict.rates import segment_rate
-from loaderprobe.analyze.verdict.speedups import run_experiments
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.verdict import Bound
 from tests.analyze.runs import Cost, alike, run

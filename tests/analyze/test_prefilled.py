@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.prefilled import buffer_effect, enough
+from loaderprobe.analyze.report import buffer_effect, enough
 from loaderprobe.records.config import LoaderSpec
 from loaderprobe.records.measurement import Segment
 from loaderprobe.records.remark import Remark

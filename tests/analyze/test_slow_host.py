@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.slow_host import host_names, slow_host
+from loaderprobe.analyze.ranks import host_names, slow_host
 
 Rates = list[tuple[str, float]]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.analyze.steps_view import MOST_STEPS, steps_view
-from loaderprobe.analyze.verdict.rates import segments_of
+from loaderprobe.analyze.report import MOST_STEPS, steps_view
 from loaderprobe.records.gaps import Stretches
+from loaderprobe.records.measurement import segments_of
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth
 

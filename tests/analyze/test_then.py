@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from loaderprobe.analyze.then import next_limits
+from loaderprobe.analyze.report import next_limits
 from loaderprobe.records.verdict import Speedup, Verdict
 from tests.examples.study import CASES
 from tests.examples.verdicts import verdict_of

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import loaderprobe
-from loaderprobe.analyze.outlook import COUNTS, REFERENCE, outlooks
+from loaderprobe.analyze.report import COUNTS, REFERENCE, outlooks
 from loaderprobe.records.config import with_options
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.remark import Remark

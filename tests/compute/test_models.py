@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from loaderprobe import plugins
-from loaderprobe.analyze.forecast.groups import Known, recommend_groups
+from loaderprobe.analyze.forecast.advice import Known, recommend_groups
 from loaderprobe.compute.trainer import CLASSES, Trainer
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.measure.assembly import check_parts

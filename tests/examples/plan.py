@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from loaderprobe.analyze.lock_step.price import Batches
-from loaderprobe.analyze.plan.offers import given_offer
+from loaderprobe.analyze.lock_step import Batches
 from loaderprobe.analyze.plan.plan import Made, make_plan
-from loaderprobe.analyze.plan.quantities import known
-from loaderprobe.analyze.plan.workload import MeasuredStorage, Stalls, Workload, requests
+from loaderprobe.analyze.plan.supply import given_offer
+from loaderprobe.analyze.plan.workload import MeasuredStorage, Stalls, Workload, known, requests
 from loaderprobe.records.plan import Asked, CacheAsked, PlanReport, PlanSource
 
 H100 = 400 / 0.224

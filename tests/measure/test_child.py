@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.verdict.rates import cold_fraction, segments_of
+from loaderprobe.analyze.verdict.rates import cold_fraction
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.records.measurement import Measurement, RunFailure, segments_of
 from tests.conftest import MeasureReal
 from tests.said import said
 

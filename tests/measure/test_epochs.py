@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from loaderprobe.analyze.caches import lru_hits
-from loaderprobe.analyze.epochs import epochs_of
+from loaderprobe.analyze.report import epochs_of
 from loaderprobe.measure.assembly import make_compute
 from loaderprobe.measure.studies import EpochsStudy, in_epochs, pages_bytes, too_small
 from loaderprobe.records.remark import Remark

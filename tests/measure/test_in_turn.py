@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.analyze.verdict.in_turn import round_in_turn
+from loaderprobe.analyze.verdict.rounds import round_in_turn
 from loaderprobe.measure.assembly import make_compute
 from loaderprobe.measure.in_turn import begins_with_a, measure_in_turn, pairs_left, plan_in_turn, rounds_of
 from loaderprobe.measure.runner import Order

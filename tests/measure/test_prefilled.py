@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.prefilled import buffer_effect
+from loaderprobe.analyze.report import buffer_effect
 from loaderprobe.measure.assembly import make_compute
 from loaderprobe.measure.studies import PrefilledStudy, batches_read, images_for
 from loaderprobe.records.remark import Remark

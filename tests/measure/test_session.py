@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.verdict.disturbance import others_share
+from loaderprobe.analyze.verdict.validity import others_share
 from loaderprobe.measure.assembly import make_compute
 from loaderprobe.measure.segments import REST_S, Pace, Readiness
 from loaderprobe.records.files import PartFiles

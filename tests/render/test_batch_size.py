@@ -8,8 +8,7 @@ from typing import get_args
 
 import pytest
 
-from loaderprobe.analyze.tune.throughput import Throughput, limit_at
-from loaderprobe.analyze.tune.together import by_size, together
+from loaderprobe.analyze.tune.batch_size import Throughput, by_size, limit_at, together
 from loaderprobe.measure.batch_size import search
 from loaderprobe.records.batch_size import BatchSizeReport, BatchSizeStop, StopCode
 from loaderprobe.records.environment import Origin

@@ -11,7 +11,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from loaderprobe.analyze.plan.quantities import known
+from loaderprobe.analyze.plan.workload import known
 from loaderprobe.records.plan import CacheAsked, PlanReport
 from loaderprobe.render.catalogue import catalogue_document, catalogue_json
 from loaderprobe.render.document import document_markdown, document_text

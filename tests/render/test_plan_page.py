@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.analyze.plan.offers import given_offer
 from loaderprobe.analyze.plan.plan import make_plan
+from loaderprobe.analyze.plan.supply import given_offer
 from loaderprobe.records.plan import PlanReport, RampStep
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.render.plan_page import plan_page, plan_section

@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 import loaderprobe
-from loaderprobe.analyze.rank_feeds import rank_feeds, rank_feeds_in_step
+from loaderprobe.analyze.bandwidth import rank_feeds, rank_feeds_in_step
 from loaderprobe.records.bandwidth import RankBandwidthReport, RanksLimit, RanksLimitCode
 from loaderprobe.render.document import document_markdown, document_text
 from loaderprobe.render.json import result_json

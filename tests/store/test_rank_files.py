@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.ranks_view import ranks_view
+from loaderprobe.analyze.report import ranks_view
 from loaderprobe.errors import DamagedRun
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.store.rank_files import MOST_SEGMENTS, expanded, read_rank, shortened, write_ranks

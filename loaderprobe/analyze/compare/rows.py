@@ -6,21 +6,32 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from loaderprobe.analyze.compare.effects import (
+from loaderprobe.analyze.effects import (
     ALPHA,
-    FEWEST_ROUNDS,
+    ENOUGH_ROUNDS,
     Effect,
-    Reading,
+    RunReading,
     drift_of,
-    effect,
     holm,
+    interval,
     mean_effect,
+    of_pairs,
     pair_logs,
-    paired_effect,
     sample,
+    unpaired,
 )
-from loaderprobe.analyze.verdict.rates import interval
-from loaderprobe.records.compare import Compared, Ratio, ReasonCode, ShortVerdict, Subject, Unit, Word
+from loaderprobe.records.compare import (
+    Compared,
+    Gate,
+    GateName,
+    Ratio,
+    ReasonCode,
+    ResultKind,
+    ShortVerdict,
+    Subject,
+    Unit,
+    Word,
+)
 from loaderprobe.records.verdict import Interval
 
 
@@ -30,7 +41,7 @@ class SideRow:
 
     subject: Subject
     unit: Unit
-    readings: tuple[Reading, ...]
+    readings: tuple[RunReading, ...]
     """One a run."""
     verdict: ShortVerdict | None = None
 
@@ -74,14 +85,14 @@ def compare_rows(
 def _effect(pair: Pair) -> Effect | None:
     times = pair[0].unit == "ms"
     logs = pair_logs(pair[0].readings, pair[1].readings)
-    if len(logs) >= FEWEST_ROUNDS:
-        found = paired_effect(logs, times=times)
+    if len(logs) >= ENOUGH_ROUNDS:
+        found = of_pairs(logs, times=times)
         return found if found.error else None
     before, after = (sample(side.readings) for side in pair)
     drift = drift_of((len(pair[0].readings), len(pair[1].readings)))
     if before is None or after is None or drift + before.variance + after.variance == 0:
         return None
-    return effect(before, after, times=times, drift=drift)
+    return unpaired(before, after, times=times, drift=drift)
 
 
 def _whole(effects: Sequence[Effect | None], averaged: Sequence[int]) -> Effect | None:
@@ -161,5 +172,51 @@ def _subject(before: Subject, after: Subject) -> Subject:
 def _ratio(found: Effect | None) -> Ratio | None:
     if found is None:
         return None
-    half = found.half()
-    return Ratio(value=math.exp(found.log), low=math.exp(found.log - half), high=math.exp(found.log + half))
+    return Ratio(value=found.ratio.value, low=found.ratio.low, high=found.ratio.high)
+
+
+# What was asked to hold of a comparison.
+
+STEPS = ("layers", "trace")
+"""Kinds of results whose whole step must be clear."""
+WHOLE = -1
+"""Stands for the mean of all rows, or the whole step."""
+
+
+def judge_gates(
+    names: Sequence[GateName], rows: Sequence[Compared], whole: Compared | None, *, matters: float, missing: int,
+    kind: ResultKind, allow_unclear: bool = False,
+) -> tuple[Gate, ...]:  # fmt: skip
+    """Each gate with the rows that fail it. `missing` are rows of A that B lacks: they are unclear.
+
+    A configuration that B lacks may have failed there: that is no speed that holds. Phases and layers may be others.
+    Where a row is too noisy to show a loss of `matters`, no speed is seen to hold either, unless `allow_unclear`. Of
+    layers that counts for the whole step: a layer of a thousandth of it is always noisy.
+    """
+    numbered = [*enumerate(rows), *([(WHOLE, whole)] if whole else [])]
+    gates = []
+    for name in names:
+        failing = tuple(place for place, row in numbered if _fails(name, row))
+        blind = sum(_blind(row, matters) for row in rows) if name == "slower" else 0
+        lacking = missing and (name == "unclear" or (name == "slower" and kind == "sweep"))
+        unseen = name == "slower" and any(
+            _blind(row, matters) for row in ([whole] if kind in STEPS and whole else rows)
+        )
+        held = not failing and not lacking
+        too_noisy = held and unseen and not allow_unclear
+        gate = Gate(name=name, passed=held and not too_noisy, rows=failing, blind=blind, missing=missing)
+        gates.append(replace(gate, too_noisy=too_noisy))
+    return tuple(gates)
+
+
+def _blind(row: Compared, matters: float) -> bool:
+    """True for a row that would not have shown such a loss; one of which nothing shows how much it varies, too."""
+    return row.word == "unclear" and (row.visible is None or row.visible > matters)
+
+
+def _fails(name: GateName, row: Compared) -> bool:
+    if name == "slower":
+        return row.word == "slower"
+    if name == "unclear":
+        return row.word == "unclear"
+    return row.verdict_changed

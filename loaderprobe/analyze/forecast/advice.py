@@ -5,39 +5,252 @@ Pinned memory is not among them: nothing here measures what it gains.
 
 from __future__ import annotations
 
+import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Literal
 
 from loaderprobe.analyze.caches import page_cache_hits
-from loaderprobe.analyze.forecast.accelerators import Option, accelerators, enough, one_accelerator
 from loaderprobe.analyze.forecast.changes import (
+    WITHIN,
+    accelerator,
     alternative,
     cached,
     disk,
     examples,
+    find_knee,
     pinned,
     prefetch,
     refused,
+    worker_forecasts,
 )  # fmt: skip
-from loaderprobe.analyze.forecast.fit import Fit, fit
-from loaderprobe.analyze.forecast.knee import WITHIN, worker_forecasts
-from loaderprobe.analyze.forecast.point import Point, point_of
-from loaderprobe.analyze.forecast.rank_remedies import rank_remedies
-from loaderprobe.analyze.forecast.remedies import remedies
-from loaderprobe.analyze.forecast.schedule import batch_seconds
-from loaderprobe.analyze.forecast.service import Storage
-from loaderprobe.analyze.verdict.counted import counted
-from loaderprobe.analyze.verdict.experiments import Experiments
-from loaderprobe.analyze.verdict.one_thread import compared
-from loaderprobe.analyze.verdict.rates import rate_interval, segments_of
-from loaderprobe.analyze.verdict.rule import WORTH, cores_are_busy
-from loaderprobe.analyze.verdict.speedups import judged_activity
-from loaderprobe.records.forecast import Forecast
-from loaderprobe.records.measurement import Alternative, Measurement
+from loaderprobe.analyze.forecast.fit import Fit, Point, fit, point_of
+from loaderprobe.analyze.forecast.service import Storage, batch_seconds
+from loaderprobe.analyze.lock_step import Batches, lock_step, rank_images
+from loaderprobe.analyze.verdict.experiments import Experiments, run_experiments
+from loaderprobe.analyze.verdict.rates import NS, rate_interval
+from loaderprobe.analyze.verdict.rounds import on_one_thread
+from loaderprobe.analyze.verdict.rule import (
+    contenders,
+    cores_are_busy,
+    host_behind,
+    is_imbalanced,
+    speedups_among,
+    straggles,
+)
+from loaderprobe.analyze.verdict.validity import counted
+from loaderprobe.records.config import PUBLISHED_MODEL, alike_but_for
+from loaderprobe.records.forecast import Forecast, Knee
+from loaderprobe.records.measurement import Alternative, Measurement, judged_activity, segments_of
+from loaderprobe.records.plan import LockStep, PrefetchCost
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.verdict import Action, ActionCode, Advice, Interval
+from loaderprobe.records.resources import INPUTS, RESOURCE
+from loaderprobe.records.verdict import WORTH, Action, ActionCode, Advice, Interval
 from loaderprobe.stats import median
+
+# Faster accelerators: the known ones, and one that is just fast enough for the loader.
+
+# Storage is called faster than needed beyond this factor.
+MOST_FACTOR = 1000.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdviceOption:
+    """A forecast, and how to bring it about."""
+
+    forecast: Forecast
+    action: Action | None = None
+    """None where nothing can be done to bring it about."""
+    command: str = ""
+
+
+def accelerators(fitted: Fit, known: Mapping[str, float], found: Experiments) -> list[AdviceOption]:
+    """The known ones that are faster, and one just fast enough for the loader; one for each rank.
+
+    None where ranks exchange gradients for a time that counts: a faster device waits for them all the same.
+    """
+    gradients = found.speedups.get("gradients")
+    if gradients is not None and gradients.value >= WORTH:
+        return [AdviceOption(forecast=refused("accelerator", "a faster one", Remark(code="exchange_of_gradients")))]
+    alone, ranks = fitted.anchor.compute, fitted.anchor.ranks
+    options = [
+        AdviceOption(
+            forecast=accelerator(fitted, rate * ranks, name),
+            action=Action(code="accelerator", facts={"images_per_s": rate, "name": name, **_each(ranks)}),
+        )
+        for name, rate in known.items()
+        if rate * ranks > alone
+    ]
+    least = alone * enough(lambda factor: accelerator(fitted, alone * factor))
+    action = Action(code="accelerator", facts={"images_per_s": least / ranks, **_each(ranks)})
+    return [*options, AdviceOption(forecast=accelerator(fitted, least), action=action)]
+
+
+def _each(ranks: int) -> dict[str, float | str]:
+    return {"ranks": ranks} if ranks > 1 else {}
+
+
+def one_accelerator(options: Sequence[AdviceOption]) -> list[AdviceOption]:
+    """Of several accelerators that all gain as much, the first is enough."""
+    rates = {
+        number: option.forecast.images_per_s.value
+        for number, option in enumerate(options)
+        if option.forecast.changed == "accelerator" and option.forecast.images_per_s
+    }
+    enough = next((number for number, rate in rates.items() if rate >= WITHIN * max(rates.values())), None)
+    return [o for number, o in enumerate(options) if o.forecast.changed != "accelerator" or number == enough]
+
+
+def enough(made: Callable[[float], Forecast]) -> float:
+    """The smallest factor that gains all but 2 % of what any factor gains; the largest where that is refused."""
+    best = made(MOST_FACTOR).images_per_s
+    if best is None:
+        return MOST_FACTOR
+    low, high = 1.0, MOST_FACTOR
+    while high / low > 1.02:
+        middle = math.sqrt(low * high)
+        rate = made(middle).images_per_s
+        low, high = (low, middle) if rate and rate.value >= WITHIN * best.value else (middle, high)
+    return high
+
+
+# Advice by the speed-up of one resource: on waits for a network, for a lock, or of another kind.
+
+# More reads in flight than these workers have are advised one step at a time.
+MORE_WORKERS = 4
+
+
+def remedies(measurement: Measurement, found: Experiments) -> tuple[Advice, ...]:
+    """For each resource with a remedy that gains enough, the largest first; none where workers were not looked at."""
+    made = [
+        _remedies_advice(found, name, _action(measurement, found, name), _most(measurement, found, name))
+        for name in INPUTS
+        if RESOURCE[name].remedy and name in found.speedups and found.speedups[name].value >= WORTH and found.end_to_end
+    ]
+    return tuple(sorted((each for each in made if each.speedup >= WORTH), key=lambda each: -each.speedup))
+
+
+def _action(measurement: Measurement, found: Experiments, name: str) -> Action:
+    subject = found.waiting.subjects.get(name, "") if found.waiting else ""
+    facts: dict[str, float | str] = {"subject": subject} if subject else {}
+    if name == "network":
+        facts["workers"] = max(1, measurement.config.loader.workers) * MORE_WORKERS
+    return Action(code=RESOURCE[name].remedy, facts=facts)
+
+
+def _most(measurement: Measurement, found: Experiments, name: str) -> float:
+    """Images/s of training at best: without the wait, or with so many more workers that wait at the same time."""
+    now = median(list(found.end_to_end.values()))
+    without = now * found.speedups[name].value
+    if name != "network" or found.cost is None:
+        return without
+    cpu_s = max(found.cost.cpu_s, found.cost.process_cpu_s or 0.0) / found.cost.images
+    of_cores = measurement.cores_available / cpu_s if cpu_s else without
+    return min(now * MORE_WORKERS, of_cores, now * max(1.0, found.free_input_speedup))
+
+
+def _remedies_advice(found: Experiments, name: str, action: Action, most: float) -> Advice:
+    """The range begins at the rate of today: a server, or the holder of a lock, may have no more to give."""
+    now = median(list(found.end_to_end.values()))
+    today = Interval(value=now, low=now, high=now)
+    after = Interval(value=max(now, most), low=now, high=max(now, most))
+    return Advice(
+        action=action, speedup=after.value / now, before=today, after=after,
+        how="estimated",
+    )  # fmt: skip
+
+
+# Advice that only several ranks need: on a slow one, on slow batches, on the exchange of gradients.
+
+# Of batches that vary, a buffer of so many keeps most ranks from waiting for the slowest.
+DEEP = 8
+OFF = 0.15
+"""A replay that is further than this from what ranks were measured to lose says nothing of what prefetching gains."""
+
+
+def rank_remedies(measurement: Measurement, found: Experiments) -> tuple[Advice, ...]:
+    """The remedy of what leads, and of what is lost beside it; none for one rank."""
+    leading = contenders(found)
+    if measurement.ranks < 2 or not leading or not found.end_to_end:
+        return ()
+    if "gradients" in leading and found.speedups["gradients"].value >= WORTH:
+        return (_rank_remedies_advice(found, RESOURCE["gradients"].remedy, {}, found.speedups["gradients"].value),)
+    if not any(name in INPUTS for name in leading):
+        return ()
+    if is_imbalanced(found) and found.among.slowest is not None:
+        facts: dict[str, float | str] = {"rank": found.among.slowest.rank, "host": found.among.slowest.host}
+        return (
+            _rank_remedies_advice(
+                found, RESOURCE["imbalance"].remedy, facts, found.among.speedups()["imbalance"].value
+            ),
+        )
+    if (host := host_behind(found)) is not None:
+        facts = {"slow_host": host.host, "slow_ranks": host.slow}
+        return (_rank_remedies_advice(found, "slow_host", facts, speedups_among(found)["imbalance"].value),)
+    loader = measurement.config.loader
+    if straggles(found) and loader.workers and loader.prefetch_factor < DEEP:
+        return _rank_remedies_prefetch(measurement, found)
+    return ()
+
+
+def _rank_remedies_prefetch(measurement: Measurement, found: Experiments) -> tuple[Advice, ...]:
+    """What a replay of the measured batches says that it gains; without one, at most all that is lost."""
+    lost = found.among.speedups()["straggler"].value
+    replayed = _replayed(measurement, found, lost)
+    if replayed is None:
+        return (_rank_remedies_advice(found, "prefetch", {"batches": DEEP}, lost, command=f"prefetch_factor={DEEP}"),)
+    deeper = None if replayed.advised is None else replayed.at(replayed.advised)
+    now = replayed.at(replayed.prefetch_factor)
+    if deeper is None or now is None:
+        return ()
+    factor, gain = deeper.prefetch_factor, min(lost, now.step_s / deeper.step_s)
+    # All factors are replayed on the same resampled batches: low ends belong together, and high ones.
+    ends = [gain, *(_step_s(now, end) / _step_s(deeper, end) for end in ("low", "high"))]
+    speedup = Interval(value=gain, low=max(1.0, min(ends)), high=min(lost, max(ends)))
+    return (_advised(found, Action(code="prefetch", facts={"batches": factor}), speedup, f"prefetch_factor={factor}"),)
+
+
+def _step_s(cost: PrefetchCost, end: Literal["low", "high"]) -> float:
+    """Of a step of all ranks, at an end of its range."""
+    return cost.alone_s * (cost.cost.low if end == "low" else cost.cost.high)
+
+
+def _replayed(measurement: Measurement, found: Experiments, lost: float) -> LockStep | None:
+    """The ranks' own batches at several prefetch factors; None where that does not show what they lost."""
+    series = tuple(tuple(each / NS for each in seen.service_ns) for seen in measurement.by_rank)
+    if not all(series) or not found.compute:
+        return None
+    loader = measurement.config.loader
+    batches = Batches(
+        series=series, by_rank=True, images=rank_images(measurement), workers=loader.workers,
+        prefetch_factor=loader.prefetch_factor, ranks=measurement.ranks, measured_cost=lost,
+    )  # fmt: skip
+    priced = _price(batches, found.batch_size / found.compute, measurement.ranks)
+    if isinstance(priced, Remark) or priced.replayed_cost is None or abs(priced.replayed_cost / lost - 1) > OFF:
+        return None
+    return priced
+
+
+# A verdict is made several times of one measurement.
+_price = lru_cache(maxsize=32)(lock_step)
+
+
+def _rank_remedies_advice(
+    found: Experiments, code: ActionCode, facts: dict[str, float | str], most: float, *, command: str = ""
+) -> Advice:
+    """The range begins at the rate of today: the whole of what is lost is seldom won."""
+    return _advised(found, Action(code=code, facts=facts), Interval(value=most, low=1.0, high=most), command)
+
+
+def _advised(found: Experiments, action: Action, speedup: Interval, command: str) -> Advice:
+    now = median(list(found.end_to_end.values()))
+    return Advice(
+        action=action, command=command, speedup=speedup.value, before=Interval(value=now, low=now, high=now),
+        after=Interval(value=now * speedup.value, low=now * speedup.low, high=now * speedup.high), how="estimated",
+    )  # fmt: skip
+
 
 # Data of up to this share of memory can be kept there; the rest is for training.
 MEMORY_SHARE = 0.7
@@ -48,7 +261,7 @@ faster storage would gain at most a tenth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class DataPlace:
     """Where the data are, and whether they would fit in memory."""
 
     root: str
@@ -70,7 +283,7 @@ class Surroundings:
     """Of the same data, pipeline and compute, with other numbers of workers."""
     workers: Mapping[int, Forecast] = field(default_factory=dict)
     """By number of workers, where they were made for all neighbours together."""
-    place: Place | None = None
+    place: DataPlace | None = None
     accelerators: Mapping[str, float] = field(default_factory=dict)
     """Images/s by name."""
 
@@ -89,7 +302,7 @@ def advise(measurement: Measurement, found: Experiments, around: Surroundings | 
 
 
 def recommend(measurement: Measurement, found: Experiments, around: Surroundings) -> Recommendation:
-    """Forecasts and advice for one measured configuration; waiting that no law knows has advice of its own.
+    """Forecasts and advice for one measured configuration; waiting that no model knows has advice of its own.
 
     First what costs a few characters: where the threads of a serial loader spin, and one thread was measured to gain.
     All from the segments that count, as the verdict.
@@ -107,7 +320,7 @@ def recommend(measurement: Measurement, found: Experiments, around: Surroundings
 
 def _one_thread(measurement: Measurement, found: Experiments) -> tuple[Advice, ...]:
     """As tried: the rate of all rounds, and what it gained in those that had both."""
-    tried = compared(measurement)
+    tried = on_one_thread(measurement)
     if tried is None or not tried.gains or not found.end_to_end:
         return ()
     segments = segments_of(measurement, found.base, judged_activity(measurement))
@@ -170,7 +383,7 @@ def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings)
     )
 
 
-def _workers(point: Point, by_workers: Mapping[int, Forecast], *, taken: bool) -> list[Option]:
+def _workers(point: Point, by_workers: Mapping[int, Forecast], *, taken: bool) -> list[AdviceOption]:
     """The smallest number of workers that is within 2 % of the best; not more of them where the cores are taken."""
     rates = {
         number: each.images_per_s.value
@@ -180,12 +393,12 @@ def _workers(point: Point, by_workers: Mapping[int, Forecast], *, taken: bool) -
     best = max(rates.values(), default=0.0)
     chosen = next((number for number in sorted(rates) if rates[number] >= WITHIN * best), None)
     if chosen is None or chosen == point.workers:
-        return [Option(forecast=each) for each in by_workers.values() if each.refused][:1]
+        return [AdviceOption(forecast=each) for each in by_workers.values() if each.refused][:1]
     action = Action(code="workers", facts={"workers": chosen})
-    return [Option(forecast=by_workers[chosen], action=action, command=f"num_workers={chosen}")]
+    return [AdviceOption(forecast=by_workers[chosen], action=action, command=f"num_workers={chosen}")]
 
 
-def _prefetch(fitted: Fit, measurement: Measurement, found: Experiments) -> list[Option]:
+def _prefetch(fitted: Fit, measurement: Measurement, found: Experiments) -> list[AdviceOption]:
     """The smallest prefetch factor that is within 2 % of the best."""
     before = measurement.config.loader.prefetch_factor
     rounds = batch_seconds(measurement, found.base)
@@ -194,48 +407,51 @@ def _prefetch(fitted: Fit, measurement: Measurement, found: Experiments) -> list
     best = max(rates.values(), default=0.0)
     chosen = next((number for number in sorted(rates) if rates[number] >= WITHIN * best), None)
     if chosen is None:
-        return [Option(forecast=each) for each in made.values()][:1]
+        return [AdviceOption(forecast=each) for each in made.values()][:1]
     action = Action(code="prefetch", facts={"batches": chosen})
-    return [Option(forecast=made[chosen], action=action, command=f"prefetch_factor={chosen}")]
+    return [AdviceOption(forecast=made[chosen], action=action, command=f"prefetch_factor={chosen}")]
 
 
-def _storage(fitted: Fit, place: Place | None) -> list[Option]:
+def _storage(fitted: Fit, place: DataPlace | None) -> list[AdviceOption]:
     return [*_in_memory(fitted, place), _faster_storage(fitted)] if fitted.anchor.from_storage else []
 
 
-def _in_memory(fitted: Fit, place: Place | None) -> list[Option]:
+def _in_memory(fitted: Fit, place: DataPlace | None) -> list[AdviceOption]:
     """All files in the page cache; of a larger set a part, pinned or in the page cache. No place: size not known."""
     if place is None:
-        return [Option(forecast=cached(fitted, 1.0))]
+        return [AdviceOption(forecast=cached(fitted, 1.0))]
     if place.fits:
         command = f"find {shlex.quote(place.root)} -type f -exec cat {{}} + >/dev/null" if place.root else ""
         action = Action(code="files_in_memory", facts={"share": 1.0, "bytes": place.size_bytes})
-        return [Option(forecast=cached(fitted, 1.0), action=action, command=command)]
+        return [AdviceOption(forecast=cached(fitted, 1.0), action=action, command=command)]
     share = MEMORY_SHARE * place.memory_bytes / place.size_bytes
     hits = page_cache_hits(share)
     part: dict[str, float | str] = {"share": share, "bytes": share * place.size_bytes}
     page = Action(code="files_in_memory", facts={**part, "hits_low": hits.low, "hits_high": hits.high})
     pin = Action(code="files_pinned", facts=part)
-    return [Option(forecast=pinned(fitted, share), action=pin), Option(forecast=cached(fitted, share), action=page)]
+    return [
+        AdviceOption(forecast=pinned(fitted, share), action=pin),
+        AdviceOption(forecast=cached(fitted, share), action=page),
+    ]
 
 
-def _faster_storage(fitted: Fit) -> Option:
+def _faster_storage(fitted: Fit) -> AdviceOption:
     factor = enough(lambda factor: disk(fitted, factor))
     forecast = disk(fitted, factor)
     if forecast.images_per_s is None:
-        return Option(forecast=forecast)
+        return AdviceOption(forecast=forecast)
     needs = forecast.images_per_s.value * fitted.anchor.bytes_per_image
     facts: dict[str, float | str] = {"factor": factor}
     if needs:
         facts["bytes_per_s"] = needs
-    return Option(forecast=forecast, action=Action(code="faster_storage", facts=facts))
+    return AdviceOption(forecast=forecast, action=Action(code="faster_storage", facts=facts))
 
 
-def _alternative(fitted: Fit, measured: Alternative) -> Option:
+def _alternative(fitted: Fit, measured: Alternative) -> AdviceOption:
     forecast = alternative(fitted, measured)
     code: ActionCode = "tensor" if measured.name == "uint8" else "decoder"
     action = Action(code=code, facts={code: measured.name})
-    return Option(forecast=forecast, action=action, command=f"--{code} {measured.name}")
+    return AdviceOption(forecast=forecast, action=action, command=f"--{code} {measured.name}")
 
 
 def _measured(point: Point) -> Interval:
@@ -243,7 +459,7 @@ def _measured(point: Point) -> Interval:
     return Interval(value=point.training, low=point.training * (1 - margin), high=point.training * (1 + margin))
 
 
-def _advice(option: Option, before: Interval) -> Advice | None:
+def _advice(option: AdviceOption, before: Interval) -> Advice | None:
     """None where the forecast was refused, or nothing can be done to bring it about."""
     forecast = option.forecast
     if forecast.images_per_s is None or option.action is None:
@@ -271,8 +487,11 @@ def _as_tried(advice: Advice | None, found: Experiments) -> Advice | None:
     if advice.action.code == "files_in_memory" and advice.action.facts["share"] == 1:
         after = Interval(value=now * free.value, low=now * free.low, high=now * free.high)
         if advice.how != "measured":
-            law, value = advice.after, after.value
-            low, high = min(after.low, value * law.low / law.value), max(after.high, value * law.high / law.value)
+            model, value = advice.after, after.value
+            low, high = (
+                min(after.low, value * model.low / model.value),
+                max(after.high, value * model.high / model.value),
+            )
             after = Interval(value=value, low=low, high=high)
         return replace(advice, speedup=free.value, after=after)
     if advice.action.code == "faster_storage" and advice.speedup > free.value:
@@ -290,8 +509,8 @@ def _has_reserve(measurement: Measurement, point: Point, storage: Storage) -> bo
     return phase is not None and phase.cache == "cold" and read < FAR_BELOW * phase.bw_bytes
 
 
-def _denied(option: Option, found: Experiments) -> bool:
-    """True where a law promises from storage what the experiment, or the workers' waiting, does not."""
+def _denied(option: AdviceOption, found: Experiments) -> bool:
+    """True where a model promises from storage what the experiment, or the workers' waiting, does not."""
     speedup = found.speedups.get("storage")
     of_storage = option.forecast.changed in ("disk_speed", "page_cache_share", "pinned_share")
     return of_storage and (speedup is None or speedup.value < WORTH)
@@ -302,7 +521,7 @@ def _is_worth(advice: Advice) -> bool:
     return advice.speedup >= WORTH and advice.after.value > advice.before.high
 
 
-def _wasted(point: Point, made: Sequence[Option], worth: Sequence[Advice], before: Interval) -> list[Advice]:
+def _wasted(point: Point, made: Sequence[AdviceOption], worth: Sequence[Advice], before: Interval) -> list[Advice]:
     """Changes that would gain nothing, with the figure that shows it."""
     faster = [option for option in made if option.forecast.changed == "accelerator" and option.forecast.images_per_s]
     helping = {advice.action.code for advice in worth}
@@ -314,3 +533,76 @@ def _wasted(point: Point, made: Sequence[Option], worth: Sequence[Advice], befor
         share = min(1.0, point.training / point.compute)
         useless.append(Action(code="input_gains_nothing", facts={"share": share}))
     return [Advice(action=each, speedup=1.0, before=before, after=before, how="measured") for each in useless]
+
+
+# Configurations that differ in workers only: fitted together, each gets its forecasts, and all of them a knee.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is known beside the measurements, by fingerprint of the data."""
+
+    storage: Mapping[str, Storage] = field(default_factory=dict)
+    places: Mapping[str, DataPlace] = field(default_factory=dict)
+    accelerators: Mapping[str, float] = field(default_factory=dict)
+    """Images/s by name."""
+
+
+def recommend_groups(
+    measured: Sequence[Measurement], known: Known
+) -> tuple[dict[str, Recommendation], tuple[Knee, ...]]:
+    """(forecasts and advice by key of the configuration, a knee for each group)."""
+    recommendations: dict[str, Recommendation] = {}
+    knees: list[Knee] = []
+    for group in _groups(measured):
+        made, knee = _recommend_group(group, known)
+        for key, each in made.items():
+            recommendations.setdefault(key, each)
+        knees += [knee] if knee else []
+    return recommendations, tuple(knees)
+
+
+def _groups(measured: Sequence[Measurement]) -> list[list[Measurement]]:
+    """The serial loader has no prefetch factor, and so belongs to the groups of all."""
+    alike: dict[tuple[object, ...], list[Measurement]] = {}
+    for each in measured:
+        same = alike_but_for(each.config, "workers", "prefetch_factor", "rounds", "seed")
+        alike.setdefault(same, []).append(each)
+    groups = []
+    for members in alike.values():
+        loaders = [each.config.loader for each in members]
+        factors = dict.fromkeys(loader.prefetch_factor for loader in loaders if loader.workers) or {0: None}
+        groups += [
+            [each for each in members if each.config.loader.prefetch_factor in (0, factor)] for factor in factors
+        ]
+    return groups
+
+
+def _recommend_group(group: Sequence[Measurement], known: Known) -> tuple[dict[str, Recommendation], Knee | None]:
+    data = group[0].config.data
+    storage = known.storage.get(data, Storage())
+    found: dict[str, Experiments] = {each.config.key: run_experiments(each, storage.ceiling) for each in group}
+    points = {each.config.key: point_of(each, found[each.config.key]) for each in group}
+    good = {key: point for key, point in points.items() if isinstance(point, Point)}
+    busy = [each.config.loader.workers for each in group if _cores_are_busy(each, found[each.config.key])]
+    taken = min(busy, default=None)
+    by_workers = {
+        number: each
+        for number, each in (worker_forecasts(tuple(good.values()), storage) if good else {}).items()
+        if taken is None or number <= taken or each.how == "measured"
+    }
+    around = Surroundings(
+        storage=storage,
+        neighbours=tuple(good.values()),
+        workers=by_workers,
+        place=known.places.get(data),
+        # Their rates are published for one model.
+        accelerators=known.accelerators if group[0].config.compute.model == PUBLISHED_MODEL else {},
+    )
+    recommendations = {each.config.key: recommend(each, found[each.config.key], around) for each in group}
+    return recommendations, find_knee(tuple(good), by_workers, taken) if good else None
+
+
+def _cores_are_busy(measurement: Measurement, found: Experiments) -> bool:
+    workers = measurement.config.loader.workers
+    return cores_are_busy(found, workers=workers, cores_available=measurement.cores_available)

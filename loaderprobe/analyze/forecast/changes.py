@@ -1,29 +1,136 @@
-"""Forecasts: the rate of training after one change, by the laws of the storage at hand, with its range.
+"""Forecasts: the rate of training after one change, by the models of the storage at hand, with its range.
 
-Each follows the measured configuration: the law gives what the loader changes to, the loop what that means for
-training, and what measured training differed by from its parts is kept. What was measured outranks the law.
+Each follows the measured configuration: the model gives what the loader changes to, the loop what that means for
+training, and what measured training differed by from its parts is kept. What was measured outranks the model.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import takewhile
 
 from loaderprobe.analyze.caches import page_cache_hits
-from loaderprobe.analyze.forecast.fit import Fit
-from loaderprobe.analyze.forecast.outcome import REPEAT, Change, outcome_of
-from loaderprobe.analyze.forecast.schedule import scheduled_rate
-from loaderprobe.analyze.forecast.service import Law, Service
-from loaderprobe.records.forecast import Changed, Forecast
+from loaderprobe.analyze.effects import REPEAT
+from loaderprobe.analyze.forecast.fit import NEAR, Fit, Point, fit
+from loaderprobe.analyze.forecast.service import DeviceModel, Service, Storage, scheduled_rate
+from loaderprobe.analyze.verdict.rates import Loop
+from loaderprobe.records.forecast import Changed, Forecast, Knee
 from loaderprobe.records.measurement import Alternative
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.verdict import How, Interval
+from loaderprobe.records.verdict import Bottleneck, How, Interval
 from loaderprobe.stats import median
 from loaderprobe.units import format_duration, format_rate, significant
 
-# Where the kind of the storage is not known, the three laws may differ by this factor.
+# The outcome of one change to a measured configuration: the rate of training, its range, and its bottleneck.
+
+# Near a knee the rate lies below both limits: by up to a fifth in the experiments.
+NEAR_RANGE = 0.2
+# Sending float images took up to a quarter of a worker's time, which a serial loader does not show.
+UNSEEN_HANDOVER = 0.25
+# No rate is forecast to fall by more.
+MOST_DOWN = 0.9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One change to the configuration of a fit: to its service, its loop, or what was measured instead."""
+
+    changed: Changed
+    to: str
+    workers: int
+    batch_size: int
+    compute: float
+    synchronous: bool
+    alter: Callable[[Service], Service] = lambda service: service
+    loader: Callable[[Service, float], float] = lambda _, rate: rate
+    """From the altered service and the rate of its model to the rate of the loader."""
+    how: How = "estimated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """Images/s of training, its range, and the bottleneck."""
+
+    value: float
+    low: float
+    high: float
+    bottleneck: Bottleneck
+    rising: bool
+    """More workers would gain more."""
+
+
+def outcome_of(fit: Fit, change: Change, service: Service, loader: float) -> Outcome:
+    """The training on a loader of this rate, by the model of `service`, which is altered already."""
+    anchor = fit.anchor
+
+    def training(loader: float, compute: float) -> float:
+        loop = Loop(
+            workers=change.workers,
+            batch_size=change.batch_size,
+            synchronous=change.synchronous,
+            compute_images_per_s=compute,
+            overhead_s=_parent_s(fit, service) * change.batch_size,
+        )
+        return loop.end_to_end(loader) * fit.whole
+
+    value = training(loader, change.compute)
+    down, up = _drift(fit, change, service, loader)
+    low = training(loader * (1 - down), change.compute * (1 - anchor.compute_spread))
+    high = training(loader * (1 + up), change.compute * (1 + anchor.compute_spread))
+    margin = max(REPEAT, anchor.training_spread)
+    terms = _terms(change, service, loader, _parent_s(fit, service))
+    nearest, next_nearest = sorted(terms.values())[:2]
+    if next_nearest <= NEAR * nearest:
+        margin = max(margin, NEAR_RANGE)
+    by_law = service.terms(change.workers)
+    return Outcome(
+        value=value,
+        low=min(low, value * (1 - margin)),
+        high=max(high, value * (1 + margin)),
+        bottleneck=min(terms, key=lambda name: terms[name]),
+        rising=by_law["workers"] <= min(*by_law.values(), terms["compute"]) and not service.crowded(change.workers),
+    )
+
+
+def _drift(fit: Fit, change: Change, service: Service, loader: float) -> tuple[float, float]:
+    """Relative: how much slower and faster the loader may be at another time.
+
+    In two factors: the CPU time of an image, as far as the model makes the rate depend on it, and all else. They have
+    nothing to do with each other, so their squares add up.
+    """
+
+    def at_speed(factor: float) -> float:
+        altered = service.with_cpu_speed(factor)
+        return change.loader(altered, altered.loader(change.workers)) / loader
+
+    unseen = change.workers and not service.parent_s and not fit.anchor.workers
+    down = math.hypot(fit.drift, max(0.0, 1 - at_speed(1 / (1 + fit.cpu_drift))))
+    up = math.hypot(fit.drift, max(0.0, at_speed(1 + fit.cpu_drift) - 1))
+    return min(MOST_DOWN, down + (UNSEEN_HANDOVER if unseen else 0.0)), up
+
+
+def _parent_s(fit: Fit, service: Service) -> float:
+    """The training thread's work an image, as measured; a serial loader has none, and takes it from the fit."""
+    return fit.anchor.parent_s if fit.anchor.workers else service.parent_s
+
+
+def _terms(change: Change, service: Service, loader: float, parent_s: float) -> dict[Bottleneck, float]:
+    """Images/s that each resource allows; a loader held down by an experiment is held down in its tightest term."""
+    terms: dict[Bottleneck, float] = {"compute": change.compute}
+    if change.synchronous and change.workers:
+        terms["compute"] = 1 / (1 / change.compute + parent_s)
+    by_law = service.terms(change.workers)
+    tightest = min(by_law, key=lambda term: by_law[term])
+    for term, rate in by_law.items():
+        name = service.bottleneck(term, change.workers)
+        terms[name] = min(terms.get(name, math.inf), loader if term == tightest else rate)
+    return terms
+
+
+# Where the kind of the storage is not known, the three models may differ by this factor.
 DISAGREE = 1.3
 # No forecast for more workers than this times the cores that were measured on.
 MOST_WORKERS_A_CORE = 2
@@ -46,7 +153,7 @@ def workers(fit: Fit, count: int) -> Forecast:
 
 
 def unchanged(fit: Fit, changed: Changed, to: str) -> Forecast:
-    """The measured configuration itself: its own rate, and what the laws say limits it.
+    """The measured configuration itself: its own rate, and what the models say limits it.
 
     Where more of a token bucket's credit was in it than it repeats by, the rate that lasts, which is estimated.
     """
@@ -75,7 +182,7 @@ def disk(fit: Fit, factor: float) -> Forecast:
     return _forecast(fit, replace(change, alter=lambda service: service.with_disk(factor), loader=_at_most_warm(fit)))
 
 
-def other_disk(fit: Fit, kind: Law, *, bytes_per_s: float, latency_s: float) -> Forecast:
+def other_disk(fit: Fit, kind: DeviceModel, *, bytes_per_s: float, latency_s: float) -> Forecast:
     """On storage of another kind, with the bandwidth and the latency of a file that it is known for."""
     rate = "" if math.isinf(bytes_per_s) else f"{format_rate(bytes_per_s)}, "
     to = f"{kind}, {rate}{format_duration(latency_s)} a file"
@@ -87,7 +194,7 @@ def other_disk(fit: Fit, kind: Law, *, bytes_per_s: float, latency_s: float) -> 
     def moved(service: Service) -> Service:
         return replace(
             service,
-            law=kind,
+            model=kind,
             latency_s=latency_s / fit.anchor.ranks,
             transfer_s=fit.anchor.bytes_per_image / bytes_per_s / fit.anchor.ranks,
             bytes_per_image=fit.anchor.bytes_per_image,
@@ -101,7 +208,7 @@ def other_disk(fit: Fit, kind: Law, *, bytes_per_s: float, latency_s: float) -> 
 def cached(fit: Fit, share: float) -> Forecast:
     """With memory for this share of the files in the page cache, which answers less than that: `page_cache_hits`.
 
-    The range holds the range of that law. All of the files is the rate with warm files, where that was measured.
+    The range holds the range of that model. All of the files is the rate with warm files, where that was measured.
     """
     hits = page_cache_hits(share)
     to = f"{share:.0%} of the files" + (f", {hits.low:.0%} to {hits.high:.0%} hits" if hits.low < hits.high else "")
@@ -220,7 +327,7 @@ def _answered(fit: Fit, changed: Changed, to: str, hits: float) -> Forecast:
     def between(service: Service, rate: float) -> float:
         if warm is None:
             return rate
-        # The law's time an image, led to the measured one where everything is in memory.
+        # The model's time an image, led to the measured one where everything is in memory.
         by_law = service.with_cached(1.0).loader(fit.anchor.workers)
         return 1 / min(now_s, max(1e-12, 1 / rate + hits * (1 / warm - 1 / by_law)))
 
@@ -240,8 +347,8 @@ def _at_most_warm(fit: Fit) -> Callable[[Service, float], float]:
 
 def _forecast(fit: Fit, change: Change) -> Forecast:
     found = []
-    for law in fit.laws:
-        service = change.alter(law)
+    for model in fit.models:
+        service = change.alter(model)
         loader = change.loader(service, service.loader(change.workers))
         outcome = outcome_of(fit, change, service, loader)
         asked = min(loader, outcome.value) * service.bytes_per_image
@@ -264,3 +371,80 @@ def _forecast(fit: Fit, change: Change) -> Forecast:
         how=change.how,
         refused=None,
     )
+
+
+# The knee: the smallest number of workers that trains within 2 % of the best, and why it stops there.
+
+WITHIN = 0.98
+
+
+def worker_forecasts(points: Sequence[Point], storage: Storage) -> dict[int, Forecast]:
+    """Training for each worker count worth a look, from the measured point nearest to it.
+
+    Measured counts are in it with what was measured. Never more than twice the cores that were measured on.
+    """
+    by_workers = {point.workers: point for point in points}
+    most = math.floor(MOST_WORKERS_A_CORE * min(point.cores for point in points))
+    found: dict[int, Forecast] = {}
+    for number in sorted({*by_workers, *takewhile(lambda n: n <= max(most, 1), _ladder())}):
+        anchor = by_workers[min(by_workers, key=lambda known: abs(_place(known) - _place(number)))]
+        fitted = fit(points, anchor, storage)
+        if isinstance(fitted, Remark):
+            measured = by_workers.get(number)
+            found[number] = _as_measured(measured) if measured else refused("workers", str(number), fitted)
+        else:
+            found[number] = workers(fitted, number)
+    return found
+
+
+def find_knee(keys: Sequence[str], forecasts: dict[int, Forecast], taken: int | None = None) -> Knee:
+    """The knee of these forecasts; `keys` name the configurations behind them.
+
+    `taken` is the smallest number of workers that was seen to use all cores: more of them are not forecast.
+    """
+    rates = {number: each.images_per_s for number, each in forecasts.items() if each.images_per_s}
+    chosen = _smallest(rates)
+    bottleneck: Bottleneck | None = None
+    if chosen is not None:
+        # The bottleneck beyond: at the knee itself the workers may still be the limit, within 2 %.
+        beyond = [number for number in rates if number >= chosen]
+        bottleneck = forecasts[beyond[1] if len(beyond) > 1 else chosen].bottleneck
+        if len(beyond) == 1 and forecasts[chosen].rising:
+            bottleneck = None
+        if taken is not None and chosen >= taken:
+            bottleneck = "cores"
+    return Knee(
+        keys=tuple(keys),
+        workers=chosen,
+        images_per_s=None if chosen is None else rates[chosen],
+        how="estimated" if chosen is None else forecasts[chosen].how,
+        bottleneck=bottleneck,
+        forecasts=tuple(forecasts.values()),
+    )
+
+
+def _smallest(rates: dict[int, Interval]) -> int | None:
+    """Of the rates that are known well enough to rank by, where there are any."""
+    known = {number: rate for number, rate in rates.items() if not rate.too_wide} or rates
+    best = max((rate.value for rate in known.values()), default=0.0)
+    return next((number for number in sorted(known) if known[number].value >= WITHIN * best), None)
+
+
+def _as_measured(point: Point) -> Forecast:
+    rate = Interval(
+        value=point.training,
+        low=point.training * (1 - point.training_spread),
+        high=point.training * (1 + point.training_spread),
+    )
+    return Forecast(
+        changed="workers", to=str(point.workers), images_per_s=rate, bottleneck=None, how="measured", refused=None
+    )  # fmt: skip
+
+
+def _ladder() -> list[int]:
+    """1, 2, 3, 4, 6, 8, 12, 16 and so on."""
+    return [1, *sorted(size for power in range(1, 12) for size in (2**power, 3 * 2 ** (power - 1)))]
+
+
+def _place(number: int) -> float:
+    return math.log2(max(number, 0.5))

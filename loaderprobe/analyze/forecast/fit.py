@@ -4,12 +4,168 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from loaderprobe.analyze.forecast.point import MISFIT, MOST_SPREAD, Point
-from loaderprobe.analyze.forecast.service import LAWS, SATURATED, Law, Service, Storage, Term
+from loaderprobe.analyze.forecast.service import DEVICE_MODELS, SATURATED, DeviceModel, Service, Storage, Term
+from loaderprobe.analyze.verdict.experiments import Experiments
+from loaderprobe.analyze.verdict.rates import (
+    Loop,
+    bytes_per_image,
+    cold_fraction,
+    rates_by_round,
+    step_images,
+    worker_cost,
+)
+from loaderprobe.analyze.verdict.rule import prediction_error_of
+from loaderprobe.analyze.verdict.validity import as_found
+from loaderprobe.records.measurement import COLD_AT_LEAST, Measurement, Segment, segment_seconds, segments_of
 from loaderprobe.records.remark import Remark
 from loaderprobe.stats import mean, median
+
+# One measurement in the figures that models are made of.
+
+# A range that is wider says no more.
+MOST_SPREAD = 0.6
+# Parts, or a model, that miss the measured rate by more than this do not describe the loader.
+MISFIT = 1.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One measured configuration in the figures that models are made of: images/s, and seconds an image."""
+
+    workers: int
+    batch_size: int
+    synchronous: bool
+    on_cpu: bool
+    """Trained on the CPU, which waits for each step whatever the loop is."""
+    loader: float
+    loader_spread: float
+    """Half the range over the rounds, relative, as are the other two."""
+    training: float
+    training_spread: float
+    compute: float
+    compute_spread: float
+    cpu_s: float
+    blocked_s: float
+    idle_s: float
+    """Of a worker, between two batches."""
+    bytes_per_image: float
+    parent_s: float
+    cores: float
+    from_storage: bool
+    """False when the files came from memory by intent."""
+    sending_s: float = 0.0
+    """CPU time of a worker's other threads, which send its batches."""
+    measured: dict[str, float] = field(default_factory=dict)
+    """Images/s of the loader without a resource, where that was measured."""
+    trained_warm: bool = False
+    """True where training itself, or the loader where that is judged, was measured on warm files."""
+    unproved: Remark | None = None
+    """Why nothing can be said about other storage."""
+    ranks: int = 1
+    """Whose images are counted together: seconds an image are those of one rank, over so many."""
+
+    @property
+    def loop(self) -> Loop:
+        """How its training overlaps."""
+        return Loop(
+            workers=self.workers,
+            batch_size=self.batch_size,
+            synchronous=self.synchronous,
+            compute_images_per_s=self.compute,
+            overhead_s=self.parent_s * self.batch_size,
+        )
+
+
+def point_of(measurement: Measurement, found: Experiments) -> Point | Remark:
+    """The figures of one measurement, or why it carries no forecast."""
+    prediction_error, tolerance = prediction_error_of(found)
+    if prediction_error is None or not found.compute or found.estimated_parts:
+        return Remark(code="no_complete_round")
+    if abs(prediction_error) > tolerance or not 1 / MISFIT <= 1 + prediction_error <= MISFIT:
+        return Remark(code="outside_noise_band", facts={"predicted_share": 1 + prediction_error})
+    cost = found.cost
+    if cost is None or not cost.images:
+        return Remark(code="no_worker_times")
+    config, per_image = measurement.config, cost.per_image()
+    loader_only = segments_of(measurement, found.base, "loader_only")
+    cold = cold_fraction(measurement, loader_only)
+    loader, training = list(found.loader.values()), list(found.end_to_end.values())
+    given = measurement.compute.specified_images_per_s is not None
+    alone = [] if given else list(rates_by_round(measurement, "resident", "training").values())
+    from_storage = config.cache != "warm" and measurement.storage_kind != "memory"
+    return Point(
+        workers=config.loader.workers,
+        batch_size=step_images(measurement),
+        synchronous=measurement.compute.synchronous,
+        on_cpu=config.compute.name == "cpu",
+        loader=median(loader),
+        loader_spread=_spread(loader),
+        training=median(training),
+        training_spread=_spread(training),
+        compute=found.compute,
+        compute_spread=_spread(alone) if alone else 0.0,
+        cpu_s=per_image.cpu_s,
+        blocked_s=per_image.blocked_s,
+        idle_s=_idle_s(config.loader.workers, loader_only, cost.wall_s / cost.images),
+        bytes_per_image=_read_per_image(measurement, loader_only, cold),
+        parent_s=found.overhead_s / step_images(measurement),
+        cores=measurement.cores_available,
+        from_storage=from_storage,
+        sending_s=max(0.0, (cost.process_cpu_s or 0.0) - cost.cpu_s) / cost.images if config.loader.workers else 0.0,
+        measured=_measured(measurement, found),
+        trained_warm="storage" in found.seen_without,
+        unproved=_why_unproved(measurement, found, cold, from_storage=from_storage),
+        ranks=measurement.ranks,
+    )
+
+
+def _measured(measurement: Measurement, found: Experiments) -> dict[str, float]:
+    """Images/s of the loader without each resource whose ablation was measured.
+
+    Warm files at the CPU time an image that cold ones took: the rate times that settles to 3 % in a second, where
+    the rate alone drifts with the CPU.
+    """
+    rates = {
+        name: median(list(rates.values()))
+        for name, rates in found.without.items()
+        if found.how.get(name) == "measured" and rates
+    }
+    warm = worker_cost(measurement.worker_batches, segments_of(measurement, "warm", "loader_only"))
+    if "storage" in rates and warm and found.cost and warm.cpu_s and found.cost.cpu_s:
+        rates["storage"] *= warm.per_image().cpu_s / found.cost.per_image().cpu_s
+    return rates
+
+
+def _idle_s(workers: int, loader_only: Sequence[Segment], busy_s: float) -> float:
+    """Over the same batches as the time that an image takes in a worker: rounds differ by more than it is."""
+    images = sum(s.steps * s.batch_size for s in loader_only)
+    return max(0.0, max(workers, 1) * sum(map(segment_seconds, loader_only)) / images - busy_s)
+
+
+def _read_per_image(measurement: Measurement, loader_only: Sequence[Segment], cold: float | None) -> float:
+    """Bytes that the storage reads for an image: of files that are read in parts, with what is read ahead in vain."""
+    if cold is None:
+        return bytes_per_image(measurement, loader_only) or 0.0
+    most = 1.0 if measurement.access == "files" else cold
+    return (bytes_per_image(measurement, loader_only) or 0.0) * min(most, cold)
+
+
+def _why_unproved(
+    measurement: Measurement, found: Experiments, cold: float | None, *, from_storage: bool
+) -> Remark | None:
+    if not from_storage:
+        return Remark(code="files_from_memory")
+    if as_found(measurement) and (cold is None or cold < COLD_AT_LEAST):
+        return Remark(code="files_as_found")
+    reason = found.missing.get("storage") if found.base == "baseline" else None
+    return Remark(code="storage_missing", facts=reason.because) if reason else None
+
+
+def _spread(rates: Sequence[float]) -> float:
+    return min(MOST_SPREAD, (max(rates) - min(rates)) / 2 / median(rates))
+
 
 # CPU speed drifted by 8 % in the median and 26 % at the 95th percentile within 15 s, on an idle virtual machine:
 # nine in ten times by no more than this.
@@ -29,10 +185,10 @@ BEYOND = 1.15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """The services that explain one point: one where the kind of the storage is known, else one for each law."""
+    """The services that explain one point: one where the kind of the storage is known, else one for each model."""
 
     anchor: Point
-    laws: tuple[Service, ...]
+    models: tuple[Service, ...]
     drift: float
     """Relative: what the rate of the loader may differ by at another time, with the same CPU."""
     cpu_drift: float = CPU_DRIFT
@@ -49,22 +205,22 @@ class Fit:
 def fit(points: Sequence[Point], anchor: Point, storage: Storage) -> Fit | Remark:
     """The services that reproduce `anchor` exactly and heed the others; or why there is none.
 
-    Of each law the term that limits the anchor is set to what was measured there, and none may lie below it.
+    Of each model the term that limits the anchor is set to what was measured there, and none may lie below it.
     """
-    kinds: tuple[Law, ...] = LAWS if storage.kind == "unknown" else (storage.kind,)
+    kinds: tuple[DeviceModel, ...] = DEVICE_MODELS if storage.kind == "unknown" else (storage.kind,)
     if not anchor.from_storage:
         kinds = ("memory",)
     measured = anchor.training
     anchor, points = _beside_compute(_lasting(anchor, storage)), [_lasting(point, storage) for point in points]
     made = [_anchored(_raw(kind, points, anchor, storage), anchor) for kind in kinds]
-    laws = tuple(law for law in made if law is not None)
-    if not laws:
+    models = tuple(model for model in made if model is not None)
+    if not models:
         return Remark(code="no_model_fits")
     cpu = [point.cpu_s for point in points if point.cpu_s > 0]
     between = (max(cpu) / min(cpu) - 1) / 2 if cpu else 0.0
     return Fit(
         anchor=anchor,
-        laws=laws,
+        models=models,
         drift=min(MOST_SPREAD, max(DRIFT, SPREAD * anchor.loader_spread)),
         cpu_drift=min(MOST_SPREAD, max(CPU_DRIFT, between)),
         credit=measured / anchor.training,
@@ -108,11 +264,11 @@ def _beside_compute(anchor: Point) -> Point:
     return replace(anchor, loader=min(alone, anchor.compute))
 
 
-def _raw(kind: Law, points: Sequence[Point], anchor: Point, storage: Storage) -> Service:
+def _raw(kind: DeviceModel, points: Sequence[Point], anchor: Point, storage: Storage) -> Service:
     """The service before it is compared with the anchor's rate."""
     first = min(points, key=lambda point: (max(point.workers, 1), point.workers == 0))
     service = Service(
-        law=kind,
+        model=kind,
         cpu_s=_cpu_s(points, anchor),
         other_s=0.0 if _queues(first) else first.idle_s,
         latency_s=0.0,
@@ -167,7 +323,7 @@ def _device(
     seen = most.loader * size
     if storage.bytes_per_s is not None:
         return max(storage.bytes_per_s, seen), math.inf
-    if service.law == "single_server" and first.blocked_s > 0 and size:
+    if service.model == "single_server" and first.blocked_s > 0 and size:
         return max(size / first.blocked_s, seen), math.inf
     # With more workers than filled it, and cores to spare, a device that gives no more is at its limit.
     undisturbed = replace(service, latency_s=first.blocked_s).terms(most.workers)
@@ -190,24 +346,24 @@ def _cpu_s(points: Sequence[Point], anchor: Point) -> float:
     return mean(alike) if alike and anchor.workers else anchor.cpu_s
 
 
-def _anchored(law: Service, anchor: Point) -> Service | None:
+def _anchored(model: Service, anchor: Point) -> Service | None:
     rate = anchor.loader
-    terms = law.terms(anchor.workers)
+    terms = model.terms(anchor.workers)
     bottleneck: Term = min(terms, key=lambda term: terms[term])
     if not 1 / MISFIT <= rate / terms[bottleneck] <= MISFIT:
         return None
     workers = max(anchor.workers, 1)
     tight = bottleneck == "workers" or terms["workers"] < rate
-    alone = math.isclose(terms["workers"] * law.worker_s, workers)
+    alone = math.isclose(terms["workers"] * model.worker_s, workers)
     if bottleneck == "cores" or (tight and not alone):
         # In a queue no single time is at fault: all of them are longer, or shorter.
-        law = law.slower(min(terms["workers"], terms["cores"]) / rate)
+        model = model.slower(min(terms["workers"], terms["cores"]) / rate)
         tight = False
-    asked = rate * law.bytes_per_image
+    asked = rate * model.bytes_per_image
     return replace(
-        law,
-        other_s=workers / rate - law.cpu_s - law.storage_s if tight else law.other_s,
-        bytes_per_s=asked if bottleneck == "storage" else max(law.bytes_per_s, asked),
-        cores=max(law.cores, rate * law.work_s(anchor.workers)),
-        parent_s=1 / rate if bottleneck == "transport" else min(law.parent_s, 1 / rate),
+        model,
+        other_s=workers / rate - model.cpu_s - model.storage_s if tight else model.other_s,
+        bytes_per_s=asked if bottleneck == "storage" else max(model.bytes_per_s, asked),
+        cores=max(model.cores, rate * model.work_s(anchor.workers)),
+        parent_s=1 / rate if bottleneck == "transport" else min(model.parent_s, 1 / rate),
     )

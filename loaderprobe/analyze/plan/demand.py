@@ -10,8 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from loaderprobe.analyze.plan.quantities import assumed_too, known, product, scaled, total
-from loaderprobe.analyze.plan.workload import REQUEST_BYTES, Workload
+from loaderprobe.analyze.plan.workload import REQUEST_BYTES, Workload, assumed_too, known, product, scaled, total
 from loaderprobe.records.plan import Asked, Need, NeedName, PlanPart, Quantity
 from loaderprobe.records.remark import Remark
 

@@ -7,23 +7,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
 
-from loaderprobe.analyze.caches import page_cache_hits, pinned_hits
-from loaderprobe.analyze.lock_step.price import lock_step
-from loaderprobe.analyze.plan.curves import cache_curves
+from loaderprobe.analyze.caches import lru_hits, page_cache_hits, pinned_hits
+from loaderprobe.analyze.lock_step import lock_step
 from loaderprobe.analyze.plan.demand import BUSY_CORES, TRAINING_CORES, demand, needs, workers_of
-from loaderprobe.analyze.plan.levers import levers
-from loaderprobe.analyze.plan.quantities import known, product
-from loaderprobe.analyze.plan.stragglers import stragglers
-from loaderprobe.analyze.plan.supply import Offer, judge_supplies, judge_supply, measured_offer
-from loaderprobe.analyze.plan.workload import REQUEST_BYTES, Workload
+from loaderprobe.analyze.plan.supply import Offer, judge_supplies, judge_supply, levers, measured_offer
+from loaderprobe.analyze.plan.workload import REQUEST_BYTES, Stalls, Workload, known, product
 from loaderprobe.records.plan import (
     Acceptance,
     Asked,
+    CacheCurves,
+    CacheHits,
     EpochPlan,
     EpochShare,
     LedgerEntry,
     LockStep,
     Need,
+    NodeEpochs,
     PlanPart,
     PlanReport,
     PlanSource,
@@ -32,6 +31,65 @@ from loaderprobe.records.plan import (
     Stragglers,
 )
 from loaderprobe.records.remark import Remark
+
+# What caches do in general, for the nodes of a plan: cold reads by epoch, and hits by the size of a cache.
+
+CURVE_EPOCHS = 20
+CURVE_SHARES = tuple(number / 20 for number in range(21))
+OTHER_NODES = 8
+"""Beside a plan of one node."""
+
+
+def cache_curves(nodes: int) -> CacheCurves:
+    """What a cache of the whole set leaves to storage by epoch, on one node and on these; hits by a cache's size."""
+    shown = sorted({1, nodes if nodes > 1 else OTHER_NODES})
+    return CacheCurves(
+        epochs=tuple(
+            NodeEpochs(nodes=each, cold=tuple(1 - lru_hits(1.0, each, epoch) for epoch in range(1, CURVE_EPOCHS + 1)))
+            for each in shown
+        ),
+        sizes=tuple(
+            CacheHits(
+                share=share,
+                lru=lru_hits(share, nodes),
+                page=page_cache_hits(share, nodes),
+                pinned=pinned_hits(share),
+            )
+            for share in CURVE_SHARES
+        ),
+    )
+
+
+# What waiting for the slowest of N ranks costs, from the late steps of one.
+#
+# All ranks wait for the slowest of them at every step. Where they wait together, a step is as late as one rank's; where
+# they wait independently, it is as late as the largest of N. Published records of single ranks lie between the two.
+
+LEAST_STEPS = 30
+
+
+def expected_most(values: Sequence[float], ranks: int) -> float:
+    """The mean of the largest of `ranks` values drawn from these, each drawn independently."""
+    ordered, count = sorted(values), len(values)
+    below = [(place / count) ** ranks for place in range(count + 1)]
+    return math.fsum(value * (below[place + 1] - below[place]) for place, value in enumerate(ordered))
+
+
+def stragglers(stalls: Stalls, ranks: int, utilization: float) -> Stragglers | Remark:
+    """The range of what N ranks wait, or why it cannot be said."""
+    late, steps = stalls.late_s, len(stalls.late_s)
+    if steps < LEAST_STEPS:
+        return Remark(code="too_few_steps", facts={"steps": steps, "least": LEAST_STEPS})
+    if ranks > steps:
+        return Remark(code="fewer_steps_than_ranks", facts={"steps": steps, "ranks": ranks})
+    mean, most = math.fsum(late) / steps, expected_most(late, ranks)
+    alone = mean / (stalls.step_s + mean)
+    if alone > 1 - utilization:
+        return Remark(code="accelerator_waited", facts={"share": alone})
+    return Stragglers(
+        ranks=ranks, steps=steps, longest_s=max(late), alone=alone, independent=most / (stalls.step_s + most)
+    )
+
 
 SHOWN_EPOCHS = (1, 2, 3, 5, 10, 20, 50)
 USES = (0.7, 0.9)

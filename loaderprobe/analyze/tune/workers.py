@@ -1,20 +1,96 @@
 """Which number of workers to measure next, or why to stop: a search that measures few of all settings.
 
 First it looks at settings once. What a setting reached in its own visit limits all others: compute alone, the cores,
-and what so many workers more can add at best; forecasts by the laws of the storage limit them too, and a larger number
-that gained nothing leaves no gain to still larger ones. What none of these rules out is measured. Then those that may
-be the smallest within 2 % of the best are measured in turns, until their ratios say which it is.
+and what so many workers more can add at best; forecasts limit them too, and a larger number that gained nothing leaves
+no gain to still larger ones. What none of these rules out is measured. Then those that may be the smallest within 2 %
+of the best are measured in turns, until their ratios say which it is.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import get_args
 
-from loaderprobe.analyze.tune.standing import SWING, best_of, over, rates_of
-from loaderprobe.records.tune_workers import WITHIN, ClosedCode, StopCode, WorkersSetting, WorkersVisit
+from loaderprobe.analyze.effects import SWING, of_rounds
+from loaderprobe.analyze.forecast.changes import ENOUGH_BATCHES, prefetch, worker_forecasts
+from loaderprobe.analyze.forecast.fit import fit, point_of
+from loaderprobe.analyze.forecast.service import Storage
+from loaderprobe.analyze.verdict.experiments import Experiments, run_experiments
+from loaderprobe.analyze.verdict.rates import WorkerCost, cores_in_training, rates_by_round
+from loaderprobe.errors import LoaderprobeError
+from loaderprobe.records.measurement import (
+    NO_STEP,
+    Activity,
+    Measurement,
+    Mode,
+    base_mode,
+    judged_activity,
+    segment_seconds,
+    segments_of,
+)
+from loaderprobe.records.remark import Remark
+from loaderprobe.records.tune_workers import (
+    WITHIN,
+    ClosedCode,
+    LimitCode,
+    PrefetchSpeedup,
+    StopCode,
+    Waits,
+    WorkersForecast,
+    WorkersRow,
+    WorkersSetting,
+    WorkersVisit,
+)
+from loaderprobe.records.verdict import WORTH, Interval
+from loaderprobe.stats import half_width, median
+
+# How the rates of settings compare, where each was measured in several visits on a machine whose speed drifts.
+
+Rates = Mapping[WorkersSetting, Mapping[int, float]]
+"""Images/s by setting and turn."""
+
+
+def rates_of(visits: Sequence[WorkersVisit]) -> dict[WorkersSetting, dict[int, float]]:
+    """The rates by setting and turn."""
+    found: dict[WorkersSetting, dict[int, float]] = {}
+    for visit in visits:
+        found.setdefault(visit.setting, {})[visit.turn] = visit.images_per_s
+    return found
+
+
+def pairs(rates: Rates, one: WorkersSetting, other: WorkersSetting) -> dict[int, float]:
+    """Rate of `one` over that of `other`, in each later turn that measured both."""
+    common = sorted(turn for turn in rates[one] if turn and turn in rates[other])
+    return {turn: rates[one][turn] / rates[other][turn] for turn in common}
+
+
+def over(rates: Rates, one: WorkersSetting, other: WorkersSetting) -> Interval:
+    """Rate of `one` over that of `other`: the median of the turns that measured both, with its 95 % interval.
+
+    Both are compared in turns because the machine's speed drifts: two visits one after the other mostly see the same.
+    Without such a turn, their first visits are compared.
+    """
+    if one == other:
+        return Interval(value=1.0, low=1.0, high=1.0)
+    first = {0: _first(rates[one]) / _first(rates[other])}
+    return of_rounds(pairs(rates, one, other) or first, band="turns").ratio
+
+
+def best_of(rates: Rates, among: Sequence[WorkersSetting]) -> WorkersSetting:
+    """The fastest of these settings; each is compared with the one that was measured in most turns."""
+    often = max(len(rates[each]) for each in among)
+    reference = max(
+        (each for each in sorted(among) if len(rates[each]) == often), key=lambda each: median([*rates[each].values()])
+    )
+    return max(sorted(among), key=lambda each: over(rates, each, reference).value)
+
+
+def _first(by_turn: Mapping[int, float]) -> float:
+    return by_turn[min(by_turn)]
+
 
 USUAL_FACTOR = 2
 """Of prefetching, as torch's."""
@@ -32,8 +108,6 @@ WAITING = 0.5
 """Share of the workers' time."""
 # Sending a sample may cost a worker as much as making it: the serial loader may be quicker than one worker.
 SERIAL_SLOWER = 0.4
-# Fetching further ahead must be worth so much by the times of single batches.
-WORTH = 1.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +326,7 @@ def _further_ahead(search: WorkersSearch) -> WorkersSetting | None:
         return usual
     speedups = {each.prefetch_factor: each.speedup for each in search.first[usual].prefetch_speedups}
     best = max(speedups.values(), default=0.0)
-    if best < WORTH:
+    if best < WORTH:  # by the times of single batches
         return None
     factor = next(each for each in sorted(speedups) if speedups[each] >= WITHIN * best)
     setting = replace(usual, prefetch_factor=factor)
@@ -292,3 +366,178 @@ def _caps(search: WorkersSearch, other: WorkersSetting) -> list[tuple[float, Clo
     found = search.limits(search.choice, other.workers)
     measured = [each for each in found if each[1] in ("compute", "cores")]
     return [*measured, (math.inf, "linear")]
+
+
+# What a finished search says of each setting, and what limits the chosen one.
+
+# Within noise of its limit.
+OF_COMPUTE, OF_CORES, OF_THREAD = 0.93, 0.9, 0.85
+BLOCKED = 0.5
+
+
+def rows_of(
+    search: WorkersSearch, failures: Mapping[WorkersSetting, LoaderprobeError], *, stop: StopCode
+) -> tuple[WorkersRow, ...]:
+    """One row for each setting that was measured, failed, or was ruled out; in their order."""
+    left: ClosedCode = "interrupted" if stop == "interrupted" else "budget"
+    measured = [_measured(search, each) for each in search.rates]
+    failed = [
+        WorkersRow(setting=each, state="failed", failure=error.message, hint=error.hint)
+        for each, error in failures.items()
+    ]
+    closed = [_closed(search, count, left) for count in search.unseen]
+    return tuple(sorted((*measured, *failed, *closed), key=lambda row: row.setting))
+
+
+def _measured(search: WorkersSearch, setting: WorkersSetting) -> WorkersRow:
+    rates = list(search.rates[setting].values())
+    return WorkersRow(
+        setting=setting,
+        state="chosen" if setting == search.choice else "measured",
+        visits=len(rates),
+        images_per_s=rate_of(rates),
+        over_chosen=over(search.rates, setting, search.choice),
+        paired=setting == search.choice or bool(pairs(search.rates, setting, search.choice)),
+    )
+
+
+def _closed(search: WorkersSearch, count: int, left: ClosedCode) -> WorkersRow:
+    most, _ = search.at_most(count)
+    code = search.closed(count) or left
+    known = code in ("compute", "cores", "linear", "forecast") and math.isfinite(most)
+    chosen = over(search.rates, search.best, search.choice).value
+    return WorkersRow(setting=setting_of(count), state="closed", closed=code, at_most=most * chosen if known else None)
+
+
+def rate_of(rates: Sequence[float]) -> Interval:
+    """The median over the visits, with the 95 % interval of their spread; of two visits, both."""
+    middle = median(rates)
+    if len(rates) <= 2:
+        return Interval(value=middle, low=min(rates), high=max(rates))
+    half = half_width(rates)
+    return Interval(value=middle, low=max(0.0, middle - half), high=middle + half)
+
+
+def limit_of(search: WorkersSearch) -> LimitCode:
+    """What limits the chosen setting, by what its first visit measured."""
+    visit, asked = search.first[search.choice], search.asked
+    if visit.compute_images_per_s and visit.images_per_s >= OF_COMPUTE * visit.compute_images_per_s:
+        return "compute"
+    if visit.cores_in_use and visit.cores_in_use >= OF_CORES * asked.cores:
+        return "cores"
+    if visit.thread_share is not None and visit.thread_share >= OF_THREAD:
+        return "transport"
+    if search.choice.workers == max(search.counts) and search.choice.workers:
+        return "workers"
+    if visit.blocked_share >= BLOCKED and visit.blocked_by:
+        return visit.blocked_by
+    return "unknown"
+
+
+# One visit to a setting: what it measures, and what the measurement says about this and other settings.
+
+LATER_ROUNDS = 2
+"""Of a visit in a later turn, which measures the rate alone."""
+Round = tuple[tuple[Mode, Activity], ...]
+
+
+def first_round(measurement: Measurement, *, thorough: bool) -> Round:
+    """One round: the loader alone and, with a step, training and compute alone."""
+    del thorough
+    if measurement.segments:
+        return ()
+    base = base_mode(measurement)
+    if measurement.compute.name == NO_STEP:
+        return ((base, "loader_only"),)
+    both: Round = ((base, "loader_only"), (base, "training"))
+    return both if measurement.compute.specified_images_per_s is not None else (*both, ("resident", "training"))
+
+
+def later_round(measurement: Measurement, *, thorough: bool) -> Round:
+    """The rate alone, twice."""
+    del thorough
+    judged = (base_mode(measurement), judged_activity(measurement))
+    return () if len(segments_of(measurement, *judged)) >= LATER_ROUNDS else (judged,)
+
+
+def visit_of(measurement: Measurement, setting: WorkersSetting, turn: int) -> WorkersVisit:
+    """What a measurement of `setting` found; beyond the rate only in turn 0, which `first_round` measures."""
+    base, activity = base_mode(measurement), judged_activity(measurement)
+    rate = median(list(rates_by_round(measurement, base, activity).values()))
+    if turn:
+        return WorkersVisit(setting=setting, turn=turn, images_per_s=rate)
+    found = run_experiments(measurement)
+    has_compute = measurement.compute.name != NO_STEP
+    return WorkersVisit(
+        setting=setting,
+        turn=turn,
+        images_per_s=rate,
+        compute_images_per_s=found.compute if has_compute else None,
+        cores_in_use=cores_in_training(measurement, segments_of(measurement, base, activity)),
+        thread_share=_thread_share(measurement) if setting.workers else None,
+        core_wait_share=found.cost.run_delay_s / found.cost.wall_s if found.cost and found.cost.wall_s else 0.0,
+        blocked_share=_blocked_share(found.cost),
+        blocked_by=_blocked_by(found.cost),
+        fed_workers=_fed(measurement, setting),
+        forecasts=_forecasts(measurement, found),
+        prefetch_speedups=_prefetch_speedups(measurement, found),
+    )
+
+
+def _thread_share(measurement: Measurement) -> float | None:
+    loader_only = segments_of(measurement, base_mode(measurement), "loader_only")
+    seconds = sum(segment_seconds(segment) for segment in loader_only)
+    return sum(segment.thread_cpu_ns for segment in loader_only) / 1e9 / seconds if seconds else None
+
+
+def _blocked_share(cost: WorkerCost | None) -> float:
+    return cost.blocked_s / cost.wall_s if cost and cost.wall_s else 0.0
+
+
+def _blocked_by(cost: WorkerCost | None) -> Waits | None:
+    if cost is None or cost.waiting is None or not cost.waiting.waited:
+        return None
+    waits: tuple[Waits, ...] = get_args(Waits)
+    return max(waits, key=cost.waiting.share)
+
+
+def _fed(measurement: Measurement, setting: WorkersSetting) -> int | None:
+    """Where an iterable data set has shares for fewer workers, it is measured with those."""
+    workers = measurement.config.loader.workers
+    return workers if 0 < workers < setting.workers else None
+
+
+def _forecasts(measurement: Measurement, found: Experiments) -> tuple[WorkersForecast, ...]:
+    """Of numbers of workers that were not measured here."""
+    point = point_of(measurement, found)
+    if isinstance(point, Remark):
+        return ()
+    made = worker_forecasts((point,), Storage())
+    return tuple(
+        WorkersForecast(workers=count, images_per_s=each.images_per_s)
+        for count, each in made.items()
+        if each.images_per_s and count != point.workers
+    )
+
+
+def _prefetch_speedups(measurement: Measurement, found: Experiments) -> tuple[PrefetchSpeedup, ...]:
+    """What other prefetch factors are worth, where batches were seen often enough to say how their times vary."""
+    point = point_of(measurement, found)
+    fitted = point if isinstance(point, Remark) else fit((point,), point, Storage())
+    before = measurement.config.loader.prefetch_factor
+    if isinstance(point, Remark) or isinstance(fitted, Remark) or not before:
+        return ()
+    records = measurement.worker_batches
+    wall_s = {number: wall / 1e9 for number, wall in zip(records.batch, records.wall_ns, strict=True)}
+    rounds = [
+        [wall_s[n] for n in range(s.first_batch, s.first_batch + s.steps) if n in wall_s]
+        for s in segments_of(measurement, found.base, "loader_only")
+    ]
+    if not any(len(each) >= ENOUGH_BATCHES for each in rounds):
+        return ()
+    made = {factor: prefetch(fitted, factor, before, rounds).images_per_s for factor in FACTORS if factor > before}
+    return tuple(
+        PrefetchSpeedup(prefetch_factor=factor, speedup=rate.value / point.training)
+        for factor, rate in made.items()
+        if rate
+    )

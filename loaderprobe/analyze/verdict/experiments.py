@@ -1,15 +1,267 @@
-"""The outcome of the experiments on one configuration, before anything is judged."""
+"""The experiments on one configuration, and among ranks: what training gains where a resource is free."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from loaderprobe.analyze.verdict.among_ranks import AmongRanks
-from loaderprobe.analyze.verdict.rates import WorkerCost
-from loaderprobe.analyze.verdict.waiting import Waiting
-from loaderprobe.records.measurement import Mode
+from loaderprobe.analyze.effects import CLEAR_LEAD, FAR_LEAD, of_rounds
+from loaderprobe.analyze.ranks import SlowHost, host_names, slow_host
+from loaderprobe.analyze.verdict.rates import (
+    BY_TIMES,
+    NS,
+    Limits,
+    Loop,
+    Waiting,
+    WorkerCost,
+    attributed_cost,
+    bytes_over,
+    bytes_per_image,
+    can_be,
+    cold_fraction,
+    compute_rates,
+    cores_in_training,
+    input_at_most,
+    loader_rates,
+    parent_overhead_s,
+    rate_interval,
+    rate_without,
+    rates_by_round,
+    read_over,
+    spread_of_both,
+    step_images,
+    worker_cost,
+)
+from loaderprobe.analyze.verdict.validity import (
+    as_found,
+    by_waiting,
+    ceiling_phase,
+    counted,
+    fair,
+    files_were,
+    met_warm,
+    waiting_evidence,
+    why_not_as_asked,
+    why_not_on_a_rank,
+)
+from loaderprobe.records.bandwidth import StorageCeiling
+from loaderprobe.records.measurement import (
+    LEAST_BYTES,
+    Activity,
+    Measurement,
+    Mode,
+    RankSeen,
+    Segment,
+    base_mode,
+    judged_activity,
+    segments_of,
+)
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.resources import ABLATIONS, AMONG_RANKS, ONLY_WAITED, WAITED
 from loaderprobe.records.verdict import Evidence, How, Interval, Speedup
+from loaderprobe.stats import mean, median
+
+# What several ranks lose to each other: to a slow one, to slow batches, and to the exchange of gradients.
+#
+# Waiting names the wrong rank: on a shared disk equal ranks wait unequally, and the same one in every round. So the
+# slowest rank goes without input, and in turn a middle one. On shared storage either leaves more for the others; only
+# the difference is the slowest rank's.
+#
+# Where all ranks of a host are slow, taking one's input changes nothing. Such a host shows in what each rank loads by
+# itself.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AmongRanks:
+    """The outcome of the experiments that only several ranks have."""
+
+    ratios: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    """By name, the speed-up of each round."""
+    missing: Mapping[str, Remark] = field(default_factory=dict)
+    """By name, why it is not known."""
+    compute: Mapping[int, float] = field(default_factory=dict)
+    """Speed-up of each round if compute were free, while gradients are exchanged; empty where that is not known."""
+    slowest: RankSeen | None = None
+    """The rank that goes without input first."""
+    slowest_alone: float = 0.0
+    """Images/s of its loader by itself."""
+    middle_alone: float = 0.0
+    """Images/s of the rank that it is compared with."""
+    alike: bool = True
+    """False where the slowest rank by itself is far below the mean of all."""
+    on_a_node: int = 1
+    """Ranks that share the cores of one."""
+    host: SlowHost | None = None
+    """The host whose ranks are the slowest by themselves in every round: in the middle one of these."""
+    host_leads: tuple[float, ...] = ()
+    """Of that host in each round."""
+    host_ratios: Mapping[int, float] = field(default_factory=dict)
+    """Speed-up of each round if its ranks were as fast as the slowest elsewhere: an estimate, and the most."""
+
+    def speedups(self) -> dict[str, Speedup]:
+        """Over the rounds. Ranks cannot gain from waiting: less than 1 is noise."""
+        return {name: of_rounds(found).speedup for name, found in self.ratios.items()}
+
+
+def among_ranks(measurement: Measurement, loader: Mapping[int, float], loops: Mapping[int, Loop]) -> AmongRanks:
+    """From the loader in step, by round, and the loops that training on it would be; nothing of one rank."""
+    if measurement.ranks < 2:
+        return AmongRanks(missing=dict.fromkeys(AMONG_RANKS, Remark(code="one_rank")))
+    made = _Rounds(measurement=measurement, loader=loader, loops=loops)
+    pair = _pair(measurement)
+    alone = rates_alone(measurement)
+    found = {"imbalance": made.imbalance(pair), "straggler": made.straggler(), "gradients": made.gradients()}
+    hosts = _slow_in_every_round(measurement)
+    missing = {
+        "imbalance": _why_not(
+            measurement, [s for s in measurement.segments if s.without is not None], found["imbalance"]
+        ),
+        "straggler": _why_not(measurement, alone_segments(measurement), found["straggler"]),
+        "gradients": None if found["gradients"] else Remark(code="exchange_not_measured"),
+    }
+    return AmongRanks(
+        ratios={name: each for name, each in found.items() if each and missing[name] is None},
+        missing={name: reason for name, reason in missing.items() if reason},
+        compute=made.compute_beside_exchange(),
+        slowest=measurement.by_rank[pair[0]] if pair else None,
+        slowest_alone=alone.get(pair[0], 0.0) if pair else 0.0,
+        middle_alone=alone.get(pair[1], 0.0) if pair else 0.0,
+        alike=mean(list(alone.values())) < CLEAR_LEAD * min(alone.values()) if alone else True,
+        on_a_node=measurement.config.ranks // measurement.config.nodes,
+        host=sorted(hosts.values(), key=_lead)[len(hosts) // 2] if hosts else None,
+        host_leads=tuple(each.lead for each in hosts.values()),
+        host_ratios=made.with_host(hosts) if missing["straggler"] is None else {},
+    )
+
+
+def _lead(host: SlowHost) -> float:
+    return host.lead
+
+
+def _slow_in_every_round(measurement: Measurement) -> dict[int, SlowHost]:
+    """By round, the host whose ranks are slow by themselves; empty unless it is the same in all of them."""
+    hosts = host_names([(each.node, each.host) for each in measurement.by_rank])
+    found = {
+        measurement.segments[place].round: slow_host(
+            [(host, _own_rate(measurement, each, place)) for host, each in zip(hosts, measurement.by_rank, strict=True)]
+        )
+        for place in _places_alone(measurement)
+    }
+    slow = {number: each for number, each in found.items() if each is not None}
+    alike = len({each.host for each in slow.values()}) == 1
+    return slow if len(slow) == len(found) and alike else {}
+
+
+def rates_alone(measurement: Measurement) -> dict[int, float]:
+    """Images/s of each rank's loader by itself, the median of the rounds; empty where ranks were not alone."""
+    places = _places_alone(measurement)
+    if not places:
+        return {}
+    return {
+        each.rank: median([_own_rate(measurement, each, place) for place in places]) for each in measurement.by_rank
+    }
+
+
+def alone_segments(measurement: Measurement) -> list[Segment]:
+    """Those in which no rank waited for another."""
+    return [measurement.segments[place] for place in _places_alone(measurement)]
+
+
+def _places_alone(measurement: Measurement) -> list[int]:
+    if not measurement.by_rank:
+        return []
+    return [place for place, each in enumerate(measurement.segments) if each.activity == "alone"]
+
+
+def _own_rate(measurement: Measurement, rank: RankSeen, place: int) -> float:
+    batch = measurement.segments[place].batch_size / measurement.ranks
+    return batch * rank.steps[place] * NS / max(1, rank.span_ns[place])
+
+
+def _pair(measurement: Measurement) -> tuple[int, int] | None:
+    """(the slower, the other) of the ranks that go without input in turn; None without two of them."""
+    alone = rates_alone(measurement)
+    taken = sorted(
+        {s.without for s in measurement.segments if s.without is not None}, key=lambda rank: alone.get(rank, 0.0)
+    )
+    return (taken[0], taken[-1]) if len(taken) > 1 and alone else None
+
+
+def _why_not(measurement: Measurement, segments: Sequence[Segment], ratios: Mapping[int, float]) -> Remark | None:
+    """Segments that were not run, or whose files were not in the state that was asked for."""
+    if not ratios:
+        return Remark(code="ranks_not_apart")
+    return why_not_on_a_rank(measurement, segments, cold=measurement.config.cache == "cold")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rounds:
+    """Speed-ups of each round: a round is compared with itself."""
+
+    measurement: Measurement
+    loader: Mapping[int, float]
+    loops: Mapping[int, Loop]
+
+    def imbalance(self, pair: tuple[int, int] | None) -> dict[int, float]:
+        """Without the slowest rank's input, over without a middle one's."""
+        if pair is None:
+            return {}
+        base = base_mode(self.measurement)
+        slow, middle = (rates_by_round(self.measurement, base, "loader_only", without=rank) for rank in pair)
+        return {
+            n: loop.end_to_end(slow[n]) / loop.end_to_end(middle[n]) for n, loop in self._loops_of(slow.keys() & middle)
+        }
+
+    def straggler(self) -> dict[int, float]:
+        """The rates alone, added up, over the rate in step."""
+        sums = {
+            self.measurement.segments[place].round: sum(
+                _own_rate(self.measurement, each, place) for each in self.measurement.by_rank
+            )
+            for place in _places_alone(self.measurement)
+        }
+        in_step = _by_round(self.loader, sums)
+        return {n: loop.end_to_end(sums[n]) / loop.end_to_end(in_step[n]) for n, loop in self._loops_of(in_step)}
+
+    def with_host(self, hosts: Mapping[int, SlowHost]) -> dict[int, float]:
+        """With all ranks as fast by themselves as the slowest elsewhere, over the rate in step."""
+        ranks = self.measurement.ranks
+        in_step = _by_round(self.loader, hosts)
+        return {
+            n: loop.end_to_end(ranks * hosts[n].elsewhere) / loop.end_to_end(in_step[n])
+            for n, loop in self._loops_of(in_step)
+        }
+
+    def gradients(self) -> dict[int, float]:
+        """Without the exchange over with it, on the loader as it is."""
+        return self._with_compute("no_exchange", self.loops)
+
+    def compute_beside_exchange(self) -> dict[int, float]:
+        """With nothing but the exchange on the device."""
+        return self._with_compute("exchange", self.loops)
+
+    def _with_compute(self, mode: Mode, loops: Mapping[int, Loop]) -> dict[int, float]:
+        rates = _by_round(rates_by_round(self.measurement, mode, "training"), self.loader)
+        return {
+            n: replace(loops[n], compute_images_per_s=rate).end_to_end(self.loader[n])
+            / loops[n].end_to_end(self.loader[n])
+            for n, rate in rates.items()
+            if n in loops
+        }
+
+    def _loops_of(self, rounds: Mapping[int, float] | set[int]) -> list[tuple[int, Loop]]:
+        """The loop of each round; of one in which compute was not measured, that of the first which has it."""
+        usual = next(iter(self.loops.values()), None)
+        return [(n, loop) for n in sorted(rounds) if (loop := self.loops.get(n, usual))]
+
+
+def _by_round(rates: Mapping[int, float], rounds: Mapping[int, object]) -> dict[int, float]:
+    """In each of these rounds; where it was not measured, the median of the others."""
+    if not rates:
+        return {}
+    usual = median(list(rates.values()))
+    return {n: rates.get(n, usual) for n in rounds}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,3 +330,493 @@ class Experiments:
     """The waits that separate them then."""
     among: AmongRanks = field(default_factory=AmongRanks)
     """What ranks lose to each other. The exchange of gradients is among the speed-ups above, too."""
+
+
+# The loader without one resource after the other: by experiment, else by what batches cost their workers.
+#
+# Where resources were removed in training itself, what training gained by that.
+
+# Waiting for less than this share of the time cannot make a speed-up worth a word.
+NEGLIGIBLE_WAIT = 0.05
+
+
+def possible_modes(measurement: Measurement) -> tuple[Mode, ...]:
+    """The modes of this loader that take something away here."""
+    gone: set[Mode] = {base_mode(measurement)}
+    if as_found(measurement):
+        gone.add("warm")
+    if measurement.access != "files":
+        gone.add("cached_samples")
+    if not measurement.config.loader.workers:
+        gone.add("no_transport")
+    return tuple(mode for mode in ABLATIONS.values() if mode in measurement.modes and mode not in gone)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Without:
+    """The loader without one resource: images/s by round and how they are known; or the reason why they are not."""
+
+    rates: dict[int, float] = field(default_factory=dict)
+    how: How = "measured"
+    missing: Remark | None = None
+    overhead_s: float | None = None
+    """Seconds a batch that the training thread then works on receiving it; None leaves it as it is."""
+    at_most: dict[int, float] = field(default_factory=dict)
+    """Where it is missing, the most that the loader could deliver without the resource, by round; empty if unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoaderParts:
+    """The loader of one measurement with one resource after the other removed.
+
+    Measured where a mode was run; where it was not, estimated from what batches cost their workers. A mode that
+    was run but was not what it was to be is no experiment, and no estimate stands in.
+    """
+
+    measurement: Measurement
+    loader: dict[int, float]
+    costs: dict[int, WorkerCost | None]
+    """Of the batches of each round."""
+    limits: Limits
+
+    def all(self) -> dict[str, Without]:
+        """By resource."""
+        found = {name: each for name, mode in ABLATIONS.items() if (each := self._ablated(name, mode))}
+        if not self._looked_at:
+            return found
+        # Without samples of the workers nothing separates these from storage.
+        return found | {name: self._estimated(name) for name in ONLY_WAITED}
+
+    def _ablated(self, name: str, mode: Mode) -> Without | None:
+        """None where neither this loader can be run without the resource, nor its speed-up be estimated."""
+        if name == "storage":
+            return self.storage()
+        if name == "transport":
+            return self.transport()
+        if (measured := self._measured(mode)) or can_be(name):
+            return measured or self._estimated(name)
+        return Without(missing=Remark(code="not_measured")) if mode in self.measurement.modes else None
+
+    @property
+    def _looked_at(self) -> bool:
+        return any(cost is not None and cost.waiting is not None for cost in self.costs.values())
+
+    def range_of(self, resource: str) -> tuple[float, float] | None:
+        """The loader's speed-up at least and at most, by the 95 % interval of what workers were seen waiting for."""
+        costs = {n: cost for n, cost in self.costs.items() if cost is not None and cost.waiting is not None}
+        if resource not in WAITED or not costs or (resource == "storage" and self._measured("warm")):
+            return None
+        ends = [
+            median(
+                [
+                    rate_without(f"{end} {resource}", self.loader[n], cost, self.limits) / self.loader[n]
+                    for n, cost in costs.items()
+                ]
+            )
+            for end in ("least", "most")
+        ]
+        return ends[0], ends[1]
+
+    def storage(self) -> Without:
+        """The same files, or the same batches, from memory; unknown where files are read as found."""
+        base = base_mode(self.measurement)
+        reason = met_warm(self.measurement) or why_not_as_asked(self.measurement, base)
+        if reason:
+            # How long cold files would be waited for is not known.
+            return Without(missing=reason)
+        if base == "warm":
+            return Without(rates=self.loader)
+        measured = self._measured("warm")
+        if measured is None or (_keeps_samples(measured) and self._looked_at):
+            # A data set that keeps its samples shows no warm files, only how workers waited for cold ones.
+            reason = None if "warm" in possible_modes(self.measurement) else self._why_not_storage()
+            measured = Without(missing=reason) if reason else self._estimated("storage")
+        return measured if measured.missing is None else replace(measured, at_most=self._without_waiting("storage"))
+
+    def _why_not_storage(self) -> Remark | None:
+        """Where files are as found and workers were not sampled, only bytes show that they wait for storage."""
+        if self._looked_at:
+            return None
+        costs = [cost for cost in self.costs.values() if cost is not None]
+        waited = sum(cost.blocked_s for cost in costs) / (sum(cost.wall_s for cost in costs) or 1.0)
+        read = sum(cost.read_bytes for cost in costs) / (sum(cost.images for cost in costs) or 1)
+        if waited < NEGLIGIBLE_WAIT or read >= LEAST_BYTES:
+            return None
+        return Remark(code="wait_unexplained", facts={"share": waited})
+
+    def _without_waiting(self, resource: str) -> dict[int, float]:
+        """The most that the loader could deliver if it never waited for this."""
+        return {
+            number: rate_without(f"most {resource}", self.loader[number], cost, self.limits)
+            for number, cost in self.costs.items()
+            if cost is not None
+        }
+
+    def transport(self) -> Without:
+        """Samples are made but neither collated nor sent; the serial loader has no transport.
+
+        What little the training thread still does is measured where it was done, and nothing in an estimate.
+        """
+        if not self.limits.workers:
+            return Without(rates=self.loader)
+        measured = self._measured("no_transport")
+        if measured is not None:
+            return replace(
+                measured, overhead_s=parent_overhead_s(segments_of(self.measurement, "no_transport", "loader_only"))
+            )
+        return replace(self._estimated("transport"), overhead_s=0.0)
+
+    def _measured(self, mode: Mode) -> Without | None:
+        """None when the mode was not run."""
+        rates = rates_by_round(self.measurement, mode, "loader_only")
+        if not rates:
+            return None
+        beside = {number: rate for number, rate in rates.items() if number in self.loader}
+        reason = None if beside else Remark(code="not_beside")
+        return Without(rates=beside, missing=why_not_as_asked(self.measurement, mode) or reason)
+
+    def _estimated(self, resource: str) -> Without:
+        """Each round from what its own batches cost."""
+        rates = {
+            number: rate_without(resource, self.loader[number], cost, self.limits)
+            for number, cost in self.costs.items()
+            if cost is not None
+        }
+        return Without(rates=rates, how="estimated") if rates else Without(missing=Remark(code="no_worker_times"))
+
+
+def _keeps_samples(measured: Without) -> bool:
+    return measured.missing is not None and measured.missing.code == "samples_kept"
+
+
+def in_training(
+    measurement: Measurement, base: Mode, loader: Mapping[int, float], end_to_end: Mapping[int, float]
+) -> dict[str, dict[int, float]]:
+    """Speed-ups by round where resources were removed in training itself; empty where none was."""
+    found: dict[str, dict[int, float]] = {}
+    for name, mode in ABLATIONS.items():
+        if mode == base or (name == "storage" and why_not_as_asked(measurement, base)):
+            continue  # files that were to be cold and were not show nothing of storage
+        rates = rates_by_round(measurement, mode, "training")
+        beside = {n: rate / end_to_end[n] for n, rate in rates.items() if n in end_to_end}
+        if beside and why_not_as_asked(measurement, mode) is None:
+            found[name] = beside
+    if not found:
+        return {}
+    rounds = set.union(*(set(each) for each in found.values()))
+    if base == "warm":
+        found["storage"] = dict.fromkeys(rounds, 1.0)
+    return found | {"compute": {n: loader[n] / end_to_end[n] for n in rounds if n in loader}}
+
+
+# The experiments: the speed-up of training if storage, preprocessing, transport or compute were free.
+
+# A ceiling is measured for 1.5 s, and the credit of a token bucket is spent within it: no cold rate is above this.
+MOST_OF_CEILING = 1.15
+
+
+def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = None) -> Experiments:
+    """All rates and speed-ups of a measurement; estimates also heed the storage's ceiling where it is known."""
+    measurement = counted(measurement)
+    base, seen = base_mode(measurement), _Seen.of(measurement, ceiling)
+    judged = segments_of(measurement, base, judged_activity(measurement))
+    waiting = seen.cost.waiting if seen.cost else None
+    parts = LoaderParts(measurement=measurement, loader=seen.loader, costs=seen.costs, limits=seen.limits)
+    taken = parts.all()
+    known = {name: each for name, each in taken.items() if each.missing is None}
+    trained = in_training(measurement, base, seen.loader, seen.end_to_end)
+    how: dict[str, How] = {name: "estimated" if seen.estimated else each.how for name, each in known.items()}
+    how |= dict.fromkeys(trained, "measured")
+    how["compute"] = "estimated" if seen.estimated else "measured"
+    among = among_ranks(measurement, seen.loader, seen.loops)
+    ratios = _all_ratios(seen, known, trained, among)
+    how |= {name: "measured" for name in ratios if name not in how}
+    unlimited = math.isinf(seen.limits.storage_images_per_s) or measurement.access != "files"
+    asked = base == "baseline" and measurement.storage_kind != "memory" and unlimited
+    return Experiments(
+        base=base,
+        compute=median(list(seen.alone.values())) if seen.alone else None,
+        loader=seen.loader,
+        without={name: each.rates for name, each in known.items()},
+        how=how,
+        speedups={name: of_rounds(found, how=how[name]).speedup for name, found in ratios.items() if found},
+        ratios=ratios,
+        end_to_end=seen.end_to_end,
+        rate=rate_interval(measurement, judged) if judged else None,
+        fair=_fair(measurement, in_training=bool(trained)),
+        predicted=seen.predicted,
+        predicted_by_bytes=seen.predicted_by_bytes,
+        spread_of_steps=seen.spread,
+        free_input_speedup=seen.free_input_speedup,
+        cost=seen.cost,
+        overhead_s=seen.overhead_s,
+        batch_size=step_images(measurement),
+        missing={name: each.missing for name, each in taken.items() if each.missing and name not in trained},
+        at_most=frozenset(n for n in BY_TIMES if asked and how.get(n) == "estimated"),
+        bounds=_bounds(seen, taken),
+        open=_still_open(measurement, how),
+        in_training=bool(trained),
+        seen_without=frozenset(trained) or _of_loader(measurement, how),
+        compute_over_training=seen.most if math.isfinite(seen.most) else None,
+        loader_over_training=seen.loader_over_training,
+        estimated_parts=seen.estimated,
+        input_at_most=input_at_most(measurement, base),
+        training_cores=cores_in_training(measurement, judged),
+        waiting=waiting,
+        ranges={name: each for name in known if (each := _range(parts, name, seen.most)) and name not in trained},
+        met_warm=_met_warm(measurement, seen, taken),
+        above_ceiling=_above_ceiling(measurement, judged, [seen.loader, seen.end_to_end], ceiling),
+        by_waiting=by_waiting(measurement),
+        evidence=waiting_evidence(measurement),
+        among=among,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """Rates by round, as measured or from training alone, and what the parts predict of training."""
+
+    loader: dict[int, float]
+    alone: dict[int, float]
+    """Of compute."""
+    end_to_end: dict[int, float]
+    loops: dict[int, Loop]
+    cost: WorkerCost | None
+    """Of the loader's batches in all rounds."""
+    costs: dict[int, WorkerCost | None]
+    limits: Limits
+    bytes_over_training: dict[int, float]
+    """How many times as many bytes the loader's images had, on average, as those of training."""
+    spread: dict[int, float]
+    overhead_s: float
+    estimated: frozenset[str]
+    """Of `loader` and `compute`."""
+
+    @classmethod
+    def of(cls, measurement: Measurement, ceiling: StorageCeiling | None) -> _Seen:
+        base = base_mode(measurement)
+        judged = segments_of(measurement, base, judged_activity(measurement))
+        loader_only = segments_of(measurement, base, "loader_only")
+        # Where the loader did not run alone, its batches cost what they cost in training.
+        made = loader_only or judged
+        cost = attributed_cost(measurement, made)
+        waiting = cost.waiting if cost else None
+        costs = {s.round: _with(worker_cost(measurement.worker_batches, [s]), waiting) for s in made}
+        overhead_s = parent_overhead_s(made) if measurement.config.loader.workers else 0.0
+        limits = _limits(measurement, made, overhead_s, ceiling)
+        loader = rates_by_round(measurement, base, "loader_only") or loader_rates(judged, costs, limits)
+        compute, estimated = _compute_rates(measurement), [] if loader_only else ["loader"]
+        if estimated and not compute and measurement.compute.synchronous:
+            compute, estimated = compute_rates(judged), ["loader", "compute"]
+        alone = _in_rounds(compute, loader)
+        return cls(
+            loader=loader,
+            alone=alone,
+            end_to_end=rates_by_round(measurement, base, judged_activity(measurement)),
+            loops={number: _loop(measurement, rate, overhead_s) for number, rate in alone.items()},
+            cost=cost,
+            costs={number: each for number, each in costs.items() if number in loader},
+            limits=limits,
+            bytes_over_training=bytes_over(made, judged) or _read_over(measurement, made, judged),
+            spread=spread_of_both(
+                loader_only,
+                judged,
+                measurement.config.loader.workers,
+                synchronous=measurement.compute.synchronous or judged_activity(measurement) != "training",
+            ),
+            overhead_s=overhead_s,
+            estimated=frozenset(estimated),
+        )
+
+    @property
+    def predicted(self) -> dict[int, float]:
+        return {n: self.loops[n].end_to_end(rate) for n, rate in self.loader.items() if n in self.loops}
+
+    @property
+    def predicted_by_bytes(self) -> dict[int, float]:
+        both = self.predicted.keys() & self.bytes_over_training.keys()
+        return {n: self.loops[n].end_to_end(self.loader[n] * self.bytes_over_training[n]) for n in sorted(both)}
+
+    @property
+    def most(self) -> float:
+        """The most that any input can gain."""
+        return _most_speedup(self.alone, self.end_to_end)
+
+    @property
+    def free_input_speedup(self) -> float:
+        predicted = self.predicted
+        free = [replace(self.loops[n], overhead_s=0.0).end_to_end(math.inf) / rate for n, rate in predicted.items()]
+        return min(median(free), self.most) if free else math.inf
+
+    @property
+    def loader_over_training(self) -> float | None:
+        both = sorted(self.loader.keys() & self.end_to_end.keys())
+        return median([self.loader[n] / self.end_to_end[n] for n in both]) if both else None
+
+
+def _fair(measurement: Measurement, *, in_training: bool) -> dict[str, tuple[int, int]]:
+    activity: Activity = "training" if in_training else "loader_only"
+    kinds: dict[str, tuple[Mode, Activity]] = {name: (mode, activity) for name, mode in ABLATIONS.items()}
+    kinds["compute"] = base_mode(measurement), judged_activity(measurement)
+    ran = {name: len(segments_of(measurement, *kind)) for name, kind in kinds.items()}
+    undisturbed = fair(measurement)
+    return {name: (undisturbed.get(kinds[name], 0), times) for name, times in ran.items() if times}
+
+
+def _read_over(measurement: Measurement, made: Sequence[Segment], judged: Sequence[Segment]) -> dict[int, float]:
+    """Where files are read in parts: read-ahead gives one segment more than it uses, and another less."""
+    counted = measurement.access != "files" and measurement.storage_counts_reads
+    return read_over(measurement.worker_batches, made, judged) if counted else {}
+
+
+def _all_ratios(
+    seen: _Seen, known: Mapping[str, Without], trained: Mapping[str, dict[int, float]], among: AmongRanks
+) -> dict[str, dict[int, float]]:
+    """Speedups by round: by the formula of the loop or, where resources were removed in training, as measured."""
+    predicted, most = seen.predicted, seen.most
+    ratios = {name: _ratios(seen.loops, predicted, each, most) for name, each in known.items()}
+    ratios["compute"] = {n: seen.loader[n] / rate for n, rate in predicted.items()}
+    if trained:
+        # The prediction failed: a resource that was not removed in training has only an upper bound.
+        estimated = {name: each for name, each in known.items() if each.how == "estimated"}
+        ratios |= {n: _at_most(each.rates, seen.loader, most) for n, each in estimated.items()} | dict(trained)
+    # A free device still exchanges gradients.
+    ratios["compute"] = {n: min(each, among.compute.get(n, each)) for n, each in ratios["compute"].items()}
+    return ratios | ({"gradients": dict(among.ratios["gradients"])} if "gradients" in among.ratios else {})
+
+
+def _bounds(seen: _Seen, taken: Mapping[str, Without]) -> dict[str, float]:
+    """The most that can be gained without what is missing, where that is known."""
+    predicted = seen.predicted
+    known = {name: each for name, each in taken.items() if each.missing and each.at_most and predicted}
+    return {
+        name: median(list(_ratios(seen.loops, predicted, replace(each, rates=each.at_most), seen.most).values()))
+        for name, each in known.items()
+    }
+
+
+def _of_loader(measurement: Measurement, how: Mapping[str, How]) -> frozenset[str]:
+    """Where the loader alone is judged, without a step: what it was measured without."""
+    alone = judged_activity(measurement) == "loader_only"
+    return frozenset(name for name, each in how.items() if each == "measured" and alone)
+
+
+def _still_open(measurement: Measurement, how: Mapping[str, How]) -> frozenset[str]:
+    """What is only estimated, and could be run. One that was run and showed nothing is not open any more."""
+    possible = possible_modes(measurement)
+    return frozenset(
+        name
+        for name, mode in ABLATIONS.items()
+        if mode in possible and how.get(name) == "estimated" and not segments_of(measurement, mode, "loader_only")
+    )
+
+
+def _range(parts: LoaderParts, name: str, most: float) -> tuple[float, float] | None:
+    """By the interval of the share of samples; None where it does not come from samples."""
+    found = parts.range_of(name)
+    return None if found is None else (min(most, found[0]), min(most, found[1]))
+
+
+def _met_warm(measurement: Measurement, seen: _Seen, taken: Mapping[str, Without]) -> Remark | None:
+    """Why files that were to be cold were warm, in part at least.
+
+    None where warm files were asked for, or where a part was cold and the rest would hold up nothing.
+    """
+    if measurement.config.cache == "warm" or measurement.storage_kind == "memory":
+        return None
+    state = files_were(measurement)
+    held_up = state == "warm" or (state == "partly warm" and not _keeps_up_cold(measurement, seen))
+    return taken["storage"].missing if held_up else None
+
+
+def _keeps_up_cold(measurement: Measurement, seen: _Seen) -> bool:
+    """True where the loader would be far ahead of training if workers waited for every byte as for those from storage.
+
+    A device at its limit makes them wait longer, so it must be ahead by 2.25.
+    """
+    made = segments_of(measurement, base_mode(measurement), "loader_only")
+    share, cost = cold_fraction(measurement, made), seen.cost
+    if not share or cost is None or not seen.loader or not seen.end_to_end:
+        return False
+    more_s = cost.blocked_s / cost.images * max(0.0, 1 / share - 1) / max(1, measurement.config.loader.workers)
+    cold = 1 / (1 / min(seen.loader.values()) + more_s)
+    return cold >= FAR_LEAD * max(seen.end_to_end.values())
+
+
+def _above_ceiling(
+    measurement: Measurement, judged: Sequence[Segment], rates: Sequence[Mapping[int, float]],
+    ceiling: StorageCeiling | None,
+) -> tuple[float, float] | None:  # fmt: skip
+    """Cold files cannot come faster than the storage delivers: then memory served a part of them."""
+    phase, _ = ceiling_phase(measurement, ceiling, measurement.config.readers)
+    size = bytes_per_image(measurement, judged)
+    fastest = max((median(list(each.values())) for each in rates if each), default=0.0)
+    if phase is None or size is None or measurement.config.cache == "warm" or files_were(measurement) != "cold":
+        return None
+    return (fastest * size, phase.bw_bytes) if fastest * size > MOST_OF_CEILING * phase.bw_bytes else None
+
+
+def _at_most(rates: Mapping[int, float], loader: Mapping[int, float], most: float) -> dict[int, float]:
+    """Training gains no more from a faster loader than the loader itself."""
+    return {number: min(most, rate / loader[number]) for number, rate in rates.items()}
+
+
+def _with(cost: WorkerCost | None, waiting: Waiting | None) -> WorkerCost | None:
+    """What workers waited for is known of all rounds together: one has too few samples."""
+    return None if cost is None else replace(cost, waiting=waiting)
+
+
+def _loop(measurement: Measurement, compute: float, overhead_s: float) -> Loop:
+    return Loop(
+        workers=measurement.config.loader.workers,
+        batch_size=step_images(measurement),
+        synchronous=measurement.compute.synchronous,
+        compute_images_per_s=compute,
+        overhead_s=overhead_s,
+    )
+
+
+def _compute_rates(measurement: Measurement) -> dict[int, float]:
+    """By round, or as specified; empty where compute did not run alone."""
+    given = measurement.compute.specified_images_per_s
+    return rates_by_round(measurement, "resident", "training") if given is None else {0: given}
+
+
+def _in_rounds(compute: Mapping[int, float], loader: Mapping[int, float]) -> dict[int, float]:
+    """In every round of the loader: rounds that were only to take resources away did not measure compute again."""
+    if not compute:
+        return {}
+    usual = median(list(compute.values()))
+    return {number: compute.get(number, usual) for number in loader}
+
+
+def _limits(
+    measurement: Measurement, made: Sequence[Segment], overhead_s: float, ceiling: StorageCeiling | None
+) -> Limits:
+    workers = measurement.config.loader.workers
+    phase, _ = ceiling_phase(measurement, ceiling, measurement.config.readers)
+    images = sum(s.steps * s.batch_size for s in made if s.delivered_bytes)
+    bytes_per_image = sum(s.delivered_bytes or 0 for s in made) / images if images else 0.0
+    cost = worker_cost(measurement.worker_batches, made)
+    if not images and cost is not None:
+        bytes_per_image = cost.read_bytes / cost.images
+    return Limits(
+        workers=workers,
+        cores=measurement.cores_available,
+        parent_s=overhead_s / step_images(measurement),
+        storage_images_per_s=phase.bw_bytes / bytes_per_image if phase and bytes_per_image else math.inf,
+    )
+
+
+def _most_speedup(alone: Mapping[int, float], end_to_end: Mapping[int, float]) -> float:
+    """The most that any input can gain: compute alone over training."""
+    if not alone or not end_to_end:
+        return math.inf
+    return max(1.0, median(list(alone.values())) / median(list(end_to_end.values())))
+
+
+def _ratios(loops: Mapping[int, Loop], predicted: Mapping[int, float], found: Without, most: float) -> dict[int, float]:
+    def loop(number: int) -> Loop:
+        return loops[number] if found.overhead_s is None else replace(loops[number], overhead_s=found.overhead_s)
+
+    return {n: min(most, loop(n).end_to_end(rate) / predicted[n]) for n, rate in found.rates.items() if n in predicted}

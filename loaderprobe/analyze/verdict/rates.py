@@ -1,20 +1,30 @@
-"""Rates, bytes and worker times of single segments and rounds."""
+"""Rates, bytes, waits and worker times of segments and rounds; the loop that parts make; and what is estimated."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from loaderprobe.analyze.verdict.waiting import RESOURCES, Waiting, waiting_of
-from loaderprobe.records.measurement import Activity, Measurement, Mode, Segment, WorkerBatches
-from loaderprobe.records.measurement import segment_seconds as segment_seconds
-from loaderprobe.records.measurement import segments_of as segments_of
+from loaderprobe.analyze.effects import DRIFT, ENOUGH_ROUNDS, NORMAL
+from loaderprobe.records.measurement import (
+    NO_STEP,
+    Activity,
+    Measurement,
+    Mode,
+    Segment,
+    WorkerBatches,
+    segment_seconds,
+    segments_of,
+)
+from loaderprobe.records.resources import ONLY_WAITED, RESOURCE, WAITED
 from loaderprobe.records.verdict import Interval, StepTime, WorkerTime
+from loaderprobe.records.waits import WAIT_KINDS, WaitKind
 from loaderprobe.stats import (
     Noise,
-    half_width,
     half_width_beside,
     half_width_in_time,
     mean,
@@ -24,17 +34,107 @@ from loaderprobe.stats import (
     standard_error,
 )
 
+# What workers waited for while they made batches, from samples of their threads at random moments.
+#
+# A sample has the kind of a wait, not its length: shares of samples divide the waiting time that clocks measured.
+
+# Fewer samples say nothing about shares.
+LEAST_SAMPLES = 12
+RESOURCE_OF = {kind: name for name in WAITED for kind in RESOURCE[name].waits}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Looks at workers while they made batches."""
+
+    samples: int
+    kinds: Mapping[WaitKind, int]
+    """Looks by kind, `running` left out."""
+    subjects: Mapping[str, str] = field(default_factory=dict)
+    """By resource, the one that was met most often: a file, a peer, a lock."""
+    unknown: bool = False
+    """True where only state letters could be read, so that waiting without a kind may be for anything."""
+
+    @property
+    def waited(self) -> int:
+        """Looks at a worker that waited."""
+        return sum(self.kinds.values())
+
+    def count(self, resource: str) -> int:
+        """Looks at a worker that waited for this."""
+        return sum(count for kind, count in self.kinds.items() if RESOURCE_OF[kind] == resource)
+
+    def share(self, resource: str) -> float:
+        """Of all waiting."""
+        return self.count(resource) / self.waited if self.waited else 0.0
+
+    def least(self, resource: str) -> float:
+        """The lower end of the share's 95 % interval."""
+        return _wilson(self.count(resource), self.waited, -1.0) if self.waited else 0.0
+
+    def most(self, resource: str) -> float:
+        """The upper end of the share's 95 % interval, with what may be of any kind."""
+        may_be = self.count(resource) + (self.kinds.get("other", 0) if self.unknown else 0)
+        return _wilson(may_be, self.waited, 1.0) if self.waited else 1.0
+
+
+def _wilson(count: int, of: int, side: float) -> float:
+    """One end of Wilson's interval (1927), which holds for shares near 0 and 1 and for few samples."""
+    share = count / of
+    middle = share + NORMAL**2 / (2 * of)
+    half = NORMAL * math.sqrt(share * (1 - share) / of + NORMAL**2 / (4 * of * of))
+    return min(1.0, max(0.0, (middle + side * half) / (1 + NORMAL**2 / of)))
+
+
+def waiting_of(measurement: Measurement, segments: Iterable[Segment]) -> Waiting | None:
+    """Of the batches of these segments; None with too few samples."""
+    seen = measurement.waits
+    if seen is None:
+        return None
+    spans = _spans(measurement, segments)
+    kinds: Counter[WaitKind] = Counter()
+    subjects: Counter[tuple[str, str]] = Counter()
+    samples = 0
+    for time_ns, worker, kind, subject in zip(seen.time_ns, seen.worker, seen.kind, seen.subject, strict=True):
+        begins, ends = spans.get(worker, ([], []))
+        place = bisect_right(begins, time_ns) - 1
+        if place < 0 or time_ns > ends[place]:
+            continue  # between two batches: idle
+        samples += 1
+        name = WAIT_KINDS[kind]
+        if name != "running":
+            kinds[name] += 1
+            if subject >= 0:
+                subjects[RESOURCE_OF[name], seen.subjects[subject]] += 1
+    if samples < LEAST_SAMPLES:
+        return None
+    met = {resource: name for (resource, name), _ in reversed(subjects.most_common())}
+    return Waiting(samples=samples, kinds=kinds, subjects=met, unknown=seen.letters_only is not None)
+
+
+def _spans(measurement: Measurement, segments: Iterable[Segment]) -> dict[int, tuple[list[int], list[int]]]:
+    """By worker, when batches of these segments were begun and ended."""
+    records = measurement.worker_batches
+    wanted = {number for s in segments for number in range(s.first_batch, s.first_batch + s.steps)}
+    found: dict[int, list[tuple[int, int]]] = {}
+    for number, worker, start, wall in zip(
+        records.batch, records.worker, records.start_ns, records.wall_ns, strict=True
+    ):
+        if number in wanted:
+            found.setdefault(worker, []).append((start, start + wall))
+    return {
+        worker: ([begin for begin, _ in sorted(each)], [end for _, end in sorted(each)])
+        for worker, each in found.items()
+    }
+
+
 NS = 1e9
 # Of a worker's time: threads of its own that compute less do not hold it up.
 HELPERS_AT_LEAST = 0.1
 # Waiting for less of a worker's time explains no waiting for a lock.
 HELD_AT_LEAST = 0.05
-# Fewer have no useful spread: Student's factor of two values is 12.7.
-LEAST_VALUES = 3
-# The spread between rounds beyond that of their steps, known as well as from four rounds. Measured on a virtual machine
-# of two cores (`scripts/bench intervals`), assumed of others.
-DRIFT = Noise(variance=0.05**2, freedom=3)
-# The same of a device that never waits: of an emulated one its clock; assumed of others, whose clock may change.
+# The spread between rounds of a device that never waits: of an emulated one its clock; assumed of others, whose clock
+# may change.
 CLOCK = Noise(variance=0.001**2, freedom=3)
 DEVICE = Noise(variance=0.01**2, freedom=3)
 # The standard error of the median of three rounds over that of their mean; of many it is 1.25.
@@ -102,7 +202,7 @@ class WorkerCost:
 
     def per_image(self, ranks: int = 1) -> WorkerTime:
         """Mean seconds an image in one worker; `ranks` made the images, of which the times of one are counted."""
-        known = {} if self.waiting is None else {name: self.waited_s(name) or 0.0 for name in RESOURCES}
+        known = {} if self.waiting is None else {name: self.waited_s(name) or 0.0 for name in WAITED}
         own = self.images / ranks
         return WorkerTime(
             cpu_s=self.cpu_s / own,
@@ -142,19 +242,6 @@ def rates_by_round(
     }
 
 
-def interval(values: Sequence[float]) -> Interval:
-    """Median and 95 % interval over rounds; never below 0.
-
-    The median, since now and then a virtual machine loses its processor for seconds, in one round.
-    """
-    middle = median(values)
-    if len(values) == 2 and min(values) > 0:
-        half = middle * half_width_beside([value / middle for value in values], DRIFT)
-    else:
-        half = half_width(values)
-    return Interval(value=middle, low=max(0.0, middle - half), high=middle + half)
-
-
 def rate_interval(measurement: Measurement, segments: Sequence[Segment]) -> Interval:
     """Images/s of these segments, one a round: their median, with the interval that 95 % of long loops lie in.
 
@@ -177,7 +264,7 @@ def rate_interval(measurement: Measurement, segments: Sequence[Segment]) -> Inte
     known = (pooled(steps) or drift) + drift
     beside = None if by_clock else _noise_beside(measurement, segments[0], value)
     known = (pooled([known, beside]) if beside else None) or known
-    of_median = MEDIAN_OVER_MEAN if len(rates) >= LEAST_VALUES else 1.0
+    of_median = MEDIAN_OVER_MEAN if len(rates) >= ENOUGH_ROUNDS else 1.0
     half = value * of_median * half_width_beside([math.log(rate) for rate in rates], known)
     return Interval(value=value, low=max(0.0, value - half), high=value + half)
 
@@ -223,7 +310,7 @@ def _times_of_steps(segment: Segment, period: int, *, synchronous: bool) -> list
 def spread_of_steps(segment: Segment, period: int, *, synchronous: bool) -> float:
     """Half the 95 % interval of the mean time of `period` steps, as a share of it; 0 with fewer than three of them."""
     times = _times_of_steps(segment, period, synchronous=synchronous)
-    return half_width_in_time(times) / mean(times) if len(times) >= LEAST_VALUES and any(times) else 0.0
+    return half_width_in_time(times) / mean(times) if len(times) >= ENOUGH_ROUNDS and any(times) else 0.0
 
 
 def spread_of_both(
@@ -361,3 +448,180 @@ def step_time(segments: Sequence[Segment], images_per_s: float) -> StepTime:
 def per_second(supply: float, demand: float) -> float:
     """Images/s of a resource of which one image takes `demand`; inf where it takes none."""
     return supply / demand if demand > 0 else math.inf
+
+
+# From the rates of the parts to the rate of the whole: how a training loop overlaps loading and compute.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loop:
+    """A training loop: how it overlaps, and what a batch costs the training thread.
+
+    The three formulas were chosen in earlier experiments on throttled disks; the prediction_error in every verdict
+    holds them against the run at hand.
+    """
+
+    workers: int
+    batch_size: int
+    synchronous: bool
+    compute_images_per_s: float
+    overhead_s: float
+    """Seconds a batch that the training thread works on receiving and releasing it."""
+
+    def end_to_end(self, loader_images_per_s: float) -> float:
+        """Images/s of training on a loader of this rate."""
+        compute = self.compute_images_per_s
+        if self.workers == 0:
+            return self._serial(loader_images_per_s)
+        overhead = self.overhead_s / self.batch_size
+        if self.synchronous:
+            return min(loader_images_per_s, 1 / (1 / compute + overhead))
+        return min(loader_images_per_s, compute, 1 / overhead if overhead else math.inf)
+
+    def _serial(self, loader_images_per_s: float) -> float:
+        """Without workers nothing loads while the training thread waits for the device.
+
+        A synchronised loop adds the two times. An asynchronous device overlaps its step with the loading
+        of the next batch, which the host begins as soon as it has submitted a step.
+        """
+        if self.synchronous:
+            return 1 / (1 / loader_images_per_s + 1 / self.compute_images_per_s)
+        return min(loader_images_per_s, self.compute_images_per_s)
+
+
+# What a loader would deliver without one resource, from what batches cost its workers.
+#
+# Where a mode was not measured, the time that the resource takes is taken off a worker's time. For waiting that is
+# close to the truth. For preprocessing and transport it is the most that can be had: on a device at its limit the
+# workers would wait for it all the longer.
+
+# A loader without bound is counted as this much faster, so that no figure is infinite.
+UNBOUNDED = 1000.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a loader cannot exceed, however little its workers have to do."""
+
+    workers: int
+    cores: float
+    parent_s: float
+    """CPU time an image of the training thread, for receiving and releasing it."""
+    storage_images_per_s: float = math.inf
+    """What the storage delivers; infinite where that is not known."""
+
+
+BY_TIMES = ("preprocessing", "transport")
+"""Those that take a worker's time without waiting."""
+
+
+def can_be(resource: str) -> bool:
+    """True where the loader without this can be estimated: from times, or from samples of what workers wait for."""
+    return resource in BY_TIMES or bool(RESOURCE[resource].waits)
+
+
+def rate_without(resource: str, rate: float, cost: WorkerCost, limits: Limits) -> float:
+    """Images/s of a loader of `rate` images/s without `resource`: at least `rate`, at most `UNBOUNDED` times that."""
+    per_image = cost.per_image()
+    wall_s, busy_s = cost.wall_s / cost.images, per_image.cpu_s + per_image.run_delay_s
+    collate_s = min(cost.collate_s / cost.images, busy_s)
+    # Of putting a batch together, as much is CPU time as of the rest that does not wait for storage.
+    collate_cpu_s = collate_s * per_image.cpu_s / busy_s if busy_s else 0.0
+    whole_cpu_s = max(cost.cpu_s, cost.process_cpu_s or 0.0) / cost.images
+    helped_s = cost.helped_s / cost.images
+    by_resource = {
+        "preprocessing": (busy_s - collate_s + helped_s, collate_cpu_s, limits.storage_images_per_s),
+        "transport": (collate_s, whole_cpu_s - collate_cpu_s, limits.storage_images_per_s),
+    }
+    gone_s, cpu_s, most = by_resource.get(resource) or (_waited(resource, cost), whole_cpu_s, math.inf)
+    # The serial loader is its only worker, and also works outside of fetching.
+    left_s = wall_s - gone_s if limits.workers else 1 / rate - gone_s
+    parent_s = 0.0 if resource == "transport" else limits.parent_s
+    # A wait that was not there takes nothing away, however idle the workers were between batches.
+    by_workers = (
+        rate * per_second(wall_s, left_s)
+        if resource.split()[-1] in ONLY_WAITED
+        else per_second(max(limits.workers, 1), left_s)
+    )
+    bounds = (
+        by_workers if limits.workers else per_second(1.0, left_s),
+        per_second(limits.cores, cpu_s + parent_s),
+        per_second(1.0, parent_s) if limits.workers else math.inf,
+        most,
+        UNBOUNDED * rate,
+    )
+    return max(rate, min(bounds))
+
+
+def never_idle(cost: WorkerCost, limits: Limits) -> float:
+    """Images/s of workers that make batch after batch, at what these batches cost them."""
+    cpu_s = max(cost.cpu_s, cost.process_cpu_s or 0.0) / cost.images
+    return min(
+        per_second(limits.workers, cost.wall_s / cost.images),
+        per_second(limits.cores, cpu_s + limits.parent_s),
+        per_second(1.0, limits.parent_s),
+    )
+
+
+def _waited(resource: str, cost: WorkerCost) -> float:
+    """Seconds an image that a worker waits for this: as it was seen, or the least or most that it can be."""
+    end, _, name = resource.rpartition(" ")
+    if end:
+        return (cost.waited_at_most_s(name) if end == "most" else cost.waited_at_least_s(name)) / cost.images
+    waited_s = cost.waited_s(resource)
+    return (cost.blocked_s if waited_s is None else waited_s) / cost.images
+
+
+# The rates of loader and compute where only training was seen, estimated from its waits and the workers' clocks.
+#
+# The loader alone makes batches as fast as its workers do when they never stand idle, or as the serial loader does
+# while the training thread waits for it. Compute alone is the steps without their waits: right where a step ends before
+# the host goes on.
+
+
+def loader_rates(
+    trained: Sequence[Segment], costs: Mapping[int, WorkerCost | None], limits: Limits
+) -> dict[int, float]:
+    """Images/s of the loader alone by round; one whose batches have no record is left out."""
+    if not limits.workers:
+        return _rates({each.round: (each, _waited_s(each)) for each in trained})
+    return {
+        each.round: never_idle(cost, limits)
+        for each in trained
+        if (cost := costs.get(each.round)) is not None and cost.wall_s
+    }
+
+
+def compute_rates(trained: Sequence[Segment]) -> dict[int, float]:
+    """Images/s of compute alone by round."""
+    return _rates({each.round: (each, segment_seconds(each) - _waited_s(each)) for each in trained})
+
+
+def _rates(spent: Mapping[int, tuple[Segment, float]]) -> dict[int, float]:
+    return {n: each.batch_size * each.steps / seconds for n, (each, seconds) in spent.items() if seconds > 0}
+
+
+def _waited_s(segment: Segment) -> float:
+    return (sum(segment.ready_ns) - sum(segment.begin_ns)) / NS
+
+
+def input_at_most(measurement: Measurement, base: Mode) -> dict[int, float]:
+    """By round, the most that training can gain from any input, as seen in training itself; empty without a step.
+
+    Gone is all time of the training thread outside its steps. And while workers compute or wait for a core, the step is
+    counted as standing still: so much it may at most be held up by them. Not known where their records are lost.
+    """
+    if measurement.compute.name == NO_STEP:
+        return {}
+    found, on_a_node = {}, measurement.config.ranks // measurement.config.nodes
+    for segment in segments_of(measurement, base, "training"):
+        seconds = segment_seconds(segment)
+        cost = worker_cost(measurement.worker_batches, [segment])
+        if cost is None or not seconds:
+            return {}
+        in_steps = sum(segment.end_ns) - sum(segment.copied_ns)
+        # The serial loader works in the training thread, outside the steps.
+        by_workers = max(cost.cpu_s + cost.run_delay_s, cost.process_cpu_s or 0.0) / seconds * on_a_node
+        left = in_steps / 1e9 / seconds - (by_workers if measurement.config.loader.workers else 0.0)
+        found[segment.round] = 1 / left if left > 0 else math.inf
+    return found

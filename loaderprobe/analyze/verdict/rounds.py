@@ -7,38 +7,171 @@ measured, and only of resources that may be the cause.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from loaderprobe.analyze.verdict import one_thread
-from loaderprobe.analyze.verdict.ablations import MODE_WITHOUT, possible_modes
-from loaderprobe.analyze.verdict.certain import compute_is_certain
-from loaderprobe.analyze.verdict.counted import counted, fair
-from loaderprobe.analyze.verdict.experiments import Experiments
-from loaderprobe.analyze.verdict.misfit import (
+from loaderprobe.analyze.effects import CLEAR_LEAD, ENOUGH_ROUNDS, FAR_LEAD, OPEN_LEAD
+from loaderprobe.analyze.verdict.experiments import Experiments, possible_modes, run_experiments
+from loaderprobe.analyze.verdict.rates import NS, rate_interval, rates_by_round, spread_of_both
+from loaderprobe.analyze.verdict.rule import (
     LEAST_PREDICTION_ERROR,
     MOST_NOISE,
-    misfits_of,
-    noise_of,
-    prediction_error_of,
-)
-from loaderprobe.analyze.verdict.rates import rate_interval, segments_of
-from loaderprobe.analyze.verdict.rule import (
-    CLEAR_LEAD,
-    FAR_LEAD,
-    OPEN_LEAD,
-    WORTH,
     beyond_noise,
+    compute_is_certain,
     contenders,
     contradiction,
     is_clear,
     lead_of,
+    misfits_of,
+    noise_of,
+    prediction_error_of,
 )
-from loaderprobe.analyze.verdict.speedups import judged_activity, run_experiments
-from loaderprobe.analyze.verdict.validity import base_mode, by_waiting
-from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode
-from loaderprobe.records.verdict import Ablations
+from loaderprobe.analyze.verdict.validity import by_waiting, counted, fair
+from loaderprobe.records.measurement import (
+    NO_STEP,
+    Activity,
+    Measurement,
+    Mode,
+    Segment,
+    base_mode,
+    judged_activity,
+    segment_seconds,
+    segments_of,
+)
+from loaderprobe.records.remark import Remark
+from loaderprobe.records.resources import ABLATIONS
+from loaderprobe.records.verdict import WORTH, Ablations
+from loaderprobe.stats import median
 
-# A mode is measured in so many rounds, or in as many as are asked for, if those are fewer.
-LEAST_ROUNDS = 3
+# A serial loader whose threads spin: seen by CPU time, and proved by loading with torch on one thread.
+#
+# torch shares an operation on a tensor among OpenMP's threads, which spin between two of them. The operations of a
+# sample are small: its threads keep cores busy and hardly help, and where another process has one of those cores, each
+# operation waits for a thread that does not run. It is no resource and never a cause: what is found here is advice.
+
+Part = tuple[Mode, Activity]
+
+# CPU seconds a second of threads beside the training thread, while a serial loader loads alone. Measured on 2 cores:
+# 0.94 to 0.99 where they spin, 0.52 to 0.62 where another process keeps one of the cores busy, 0.00 with one thread.
+SPINNING = 0.2
+# Rounds with both. A first one in which nothing gains is not repeated.
+MOST_PAIRS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneThread:
+    """As asked, and with torch on one thread while a batch is made, in the same rounds."""
+
+    ratios: Mapping[int, float]
+    """Rate on one thread over that as asked, by round: of training or, without a step, of the loader alone."""
+    spread: Mapping[int, float]
+    """Half the 95 % interval of each, as steps vary; a share."""
+    training: tuple[float, float] | None
+    """Images/s, medians: as asked, on one thread; None without a step."""
+    loader: tuple[float, float]
+    """The same of the loader alone."""
+    cores: tuple[float, float]
+    """CPU seconds a second of the training process meanwhile."""
+
+    @property
+    def gains(self) -> bool:
+        """True where each round gains more than its steps vary by; a single one must gain as much as an estimate."""
+        least = WORTH if len(self.ratios) > 1 else OPEN_LEAD
+        return all(ratio >= max(least, 1 + self.spread.get(n, 0.0)) for n, ratio in self.ratios.items())
+
+    @property
+    def saves(self) -> bool:
+        """True where a batch takes clearly less CPU time, and neither the loader nor training is slower."""
+        least = min(median(list(self.ratios.values())), self.loader[1] / self.loader[0])
+        left = (self.cores[1] / self.loader[1]) / (self.cores[0] / self.loader[0])
+        return least * WORTH >= 1 and left <= 1 - SPINNING
+
+
+def spinning(measurement: Measurement) -> float | None:
+    """CPU seconds a second that other threads of the training process take while the serial loader loads alone.
+
+    None with workers, whose threads are in other processes, and where it was not recorded.
+    """
+    if measurement.config.loader.workers:
+        return None
+    known = [
+        (each.process_cpu_ns - each.thread_cpu_ns) / NS / segment_seconds(each)
+        for each in segments_of(measurement, base_mode(measurement), "loader_only")
+        if each.process_cpu_ns is not None and segment_seconds(each)
+    ]
+    return median(known) if known else None
+
+
+def on_one_thread_beside(measurement: Measurement, asked: Sequence[Part]) -> tuple[Part, ...]:
+    """What a round that measures the configuration as asked also measures on one thread; nothing where none spins."""
+    if "one_thread" not in measurement.modes or measurement.config.ranks > 1:
+        return ()
+    if (spinning(measurement) or 0.0) < SPINNING:
+        return ()
+    activities: tuple[Activity, ...] = ("loader_only", judged_activity(measurement))
+    done = {each: _ratios(measurement, each) for each in activities}
+    gained = any(ratio >= WORTH for each in done.values() for ratio in each.values())
+    wanted = {each for each, ratios in done.items() if len(ratios) < (MOST_PAIRS if gained else 1)}
+    base = base_mode(measurement)
+    return tuple(("one_thread", activity) for mode, activity in asked if mode == base and activity in wanted)
+
+
+def on_one_thread(measurement: Measurement) -> OneThread | None:
+    """None where no round has both, of the loader alone and of what the verdict is on."""
+    base, judged = base_mode(measurement), judged_activity(measurement)
+    ratios, rounds = _ratios(measurement, judged), _ratios(measurement, "loader_only").keys()
+    usual, single = (
+        [each for each in segments_of(measurement, mode, "loader_only") if each.round in rounds]
+        for mode in (base, "one_thread")
+    )
+    cores = _cores(usual), _cores(single)
+    if not ratios or cores[0] is None or cores[1] is None:
+        return None
+    both = [segments_of(measurement, mode, judged) for mode in (base, "one_thread")]
+    return OneThread(
+        ratios=ratios,
+        spread=spread_of_both(both[0], both[1], 0, synchronous=measurement.compute.synchronous or judged != "training"),
+        training=_rates(measurement, "training", ratios) if judged == "training" else None,
+        loader=_rates(measurement, "loader_only", rounds),
+        cores=(cores[0], cores[1]),
+    )
+
+
+def one_thread_notes(measurement: Measurement) -> tuple[Remark, ...]:
+    """That torch's threads keep cores busy for nothing, with the figures of both; empty where that was not shown."""
+    found = on_one_thread(measurement)
+    if found is None or not found.saves:
+        return ()
+    facts: dict[str, float | str] = {
+        "cores": found.cores[0], "one_thread_cores": found.cores[1], "loader_per_s": found.loader[0],
+        "one_thread_per_s": found.loader[1], "unit": "images/s" if measurement.images else "samples/s",
+    }  # fmt: skip
+    if found.training is None:
+        return (Remark(code="threads_spin", facts=facts),)
+    facts |= {"training_per_s": found.training[0], "one_thread_training_per_s": found.training[1]}
+    return (Remark(code="threads_spin_in_training", facts=facts),)
+
+
+def _ratios(measurement: Measurement, activity: Activity) -> dict[int, float]:
+    usual, single = (rates_by_round(measurement, mode, activity) for mode in (base_mode(measurement), "one_thread"))
+    return {number: rate / usual[number] for number, rate in single.items() if number in usual}
+
+
+def _rates(measurement: Measurement, activity: Activity, rounds: Collection[int]) -> tuple[float, float]:
+    usual, single = (rates_by_round(measurement, mode, activity) for mode in (base_mode(measurement), "one_thread"))
+    return median([usual[n] for n in rounds]), median([single[n] for n in rounds])
+
+
+def _cores(segments: Sequence[Segment]) -> float | None:
+    """CPU seconds a second of the training process; None where there is no segment, or it was not recorded."""
+    known = [
+        each.process_cpu_ns / NS / segment_seconds(each)
+        for each in segments
+        if each.process_cpu_ns is not None and segment_seconds(each)
+    ]
+    return median(known) if known else None
+
+
 # After so many rounds that do not fit the model, the rest train without each resource: a third shows nothing new.
 DOUBTED_ROUNDS = 2
 # Where compute leads by so much, one round is enough: rounds differ by a factor of 2 at most on a busy machine.
@@ -54,7 +187,7 @@ Round = tuple[tuple[Mode, Activity], ...]
 def next_round(measurement: Measurement, *, thorough: bool) -> Round:
     """The segments of the next round, in no order; none when more would tell nothing new."""
     asked = _for_the_verdict(measurement, thorough=thorough)
-    return (*asked, *one_thread.beside(measurement, asked))
+    return (*asked, *on_one_thread_beside(measurement, asked))
 
 
 def _for_the_verdict(measurement: Measurement, *, thorough: bool) -> Round:
@@ -84,7 +217,7 @@ def _for_the_verdict(measurement: Measurement, *, thorough: bool) -> Round:
     wanted |= {mode for mode in possible if _times(measurement, mode)}
     if not wanted:
         return screening if again and trained < MOST_TIMES * rounds else ()
-    least = min(LEAST_ROUNDS, rounds)
+    least = min(ENOUGH_ROUNDS, rounds)
     done = [_times(measurement, mode) for mode in wanted]
     if max(done) >= MOST_TIMES * least or (min(done) >= least and not (again or _ambiguous(found))):
         return ()
@@ -107,7 +240,7 @@ def deciding(measurement: Measurement, plan: Round) -> Round:
     if len(trained) < 2 and len(misfits_of(found)) == 1 and _doubt_of_the_whole(found) >= 1:
         return tuple(each for each in plan if each[0] == base)
     top = max(found.speedups, key=lambda name: found.speedups[name].value)
-    leading = {MODE_WITHOUT[name] for name in MODE_WITHOUT if name == top or not _far_behind(found, top, name)}
+    leading = {ABLATIONS[name] for name in ABLATIONS if name == top or not _far_behind(found, top, name)}
     return tuple(each for each in plan if each[0] == base or each[0] in leading)
 
 
@@ -124,7 +257,7 @@ def _rests_on_unfair(measurement: Measurement, found: Experiments) -> bool:
         return False
     segments = (each for each in measurement.segments if each.without is None and each.mode != "one_thread")
     ran = {(each.mode, each.activity) for each in segments}
-    least, undisturbed = min(LEAST_ROUNDS, measurement.config.rounds), fair(measurement)
+    least, undisturbed = min(ENOUGH_ROUNDS, measurement.config.rounds), fair(measurement)
     return any(undisturbed.get(each, 0) < min(least, _times(measurement, *each)) for each in ran)
 
 
@@ -155,7 +288,7 @@ def _in_training(measurement: Measurement, found: Experiments) -> tuple[Mode, ..
 
 def _rounds_of_training(measurement: Measurement, found: Experiments, modes: tuple[Mode, ...]) -> Round:
     """Training as asked and without each resource, in turns, in three rounds; in six where that leaves a doubt."""
-    least = min(LEAST_ROUNDS, measurement.config.rounds)
+    least = min(ENOUGH_ROUNDS, measurement.config.rounds)
     done = min(_times(measurement, mode, "training") for mode in modes)
     doubt = contradiction(found, contenders(found)) or _rests_on_unfair(measurement, found)
     clear = not (_ambiguous(found) or doubt)
@@ -168,10 +301,10 @@ def ablations(measurement: Measurement) -> Ablations:
     """Which resources were made free in this measurement, and why no more."""
     measurement = counted(measurement)
     found = run_experiments(measurement)
-    measured = {name: times for name, mode in MODE_WITHOUT.items() if (times := _times(measurement, mode))}
+    measured = {name: times for name, mode in ABLATIONS.items() if (times := _times(measurement, mode))}
     measured.pop("storage" if found.base == "warm" else "", None)
     if found.in_training:
-        rounds = max(_times(measurement, mode, "training") for mode in MODE_WITHOUT.values())
+        rounds = max(_times(measurement, mode, "training") for mode in ABLATIONS.values())
         return Ablations(code="in_training", facts={"rounds": rounds})
     if measured:
         return Ablations(code="measured", facts={name: float(times) for name, times in measured.items()})
@@ -204,7 +337,7 @@ def _times(measurement: Measurement, mode: Mode, activity: Activity = "loader_on
 def _deciding(measurement: Measurement, found: Experiments) -> set[Mode]:
     """The modes without which no firm word is possible; none when the estimates leave no doubt."""
     possible = possible_modes(measurement)
-    return {MODE_WITHOUT[name] for name in _open(measurement, found) if MODE_WITHOUT.get(name) in possible}
+    return {ABLATIONS[name] for name in _open(measurement, found) if ABLATIONS.get(name) in possible}
 
 
 def _open(measurement: Measurement, found: Experiments) -> set[str]:
@@ -212,12 +345,13 @@ def _open(measurement: Measurement, found: Experiments) -> set[str]:
     if not found.predicted or _cannot_matter(found):
         return set()
     worth = {name for name, speedup in found.speedups.items() if speedup.value >= WORTH}
-    if found.missing.keys() & MODE_WITHOUT.keys():
+    unmeasured = {name for name, why in found.missing.items() if why.code == "not_measured"}
+    if (found.missing.keys() - unmeasured) & ABLATIONS.keys():
         # Where reads are not counted, warm reads beside cold ones prove them cold. What else is missing stays so.
-        provable = not found.missing.keys() & {"preprocessing", "transport"} and by_waiting(measurement)
+        provable = not found.missing.keys() & (ABLATIONS.keys() - {"storage"}) and by_waiting(measurement)
         return {"storage", *worth} if provable and not _times(measurement, "warm") else set()
-    if not worth:
-        return set()
+    if not worth or unmeasured:
+        return unmeasured
     top = max(found.speedups, key=lambda name: found.speedups[name].value)
     near = {name for name in worth if name != top and not _far(found, top, name)}
     if top in found.open:
@@ -274,3 +408,16 @@ def _ambiguous(found: Experiments) -> bool:
     names = contenders(found)
     unclear = len(names) > 1 or (len(names) == 1 and not beyond_noise(found, names[0]))
     return unclear and not found.missing and all(found.how[name] == "measured" for name in names)
+
+
+# What one round measures of a configuration that is measured in turn with another: training, in every round.
+
+
+def round_in_turn(measurement: Measurement, *, thorough: bool) -> Round:
+    """What the verdict asks for in its usual rounds, and then training alone, whose rates are compared in pairs."""
+    trained = base_mode(measurement), judged_activity(measurement)
+    if len({each.round for each in measurement.segments}) >= ENOUGH_ROUNDS:
+        return (trained,)
+    config = replace(measurement.config, rounds=min(measurement.config.rounds, ENOUGH_ROUNDS))
+    asked = next_round(replace(measurement, config=config), thorough=thorough)
+    return asked if trained in asked else (*asked, trained)

@@ -7,32 +7,95 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from loaderprobe.analyze.verdict.evidence import evidence_of, speedup_evidence, waiting_for_cores
+from loaderprobe.analyze.effects import CLEAR_LEAD, ENOUGH_ROUNDS, FAR_LEAD, OPEN_LEAD, Effect, of_rounds
+from loaderprobe.analyze.ranks import SlowHost
 from loaderprobe.analyze.verdict.experiments import Experiments
-from loaderprobe.analyze.verdict.misfit import MOST_NOISE, misfits_of, noise_of, prediction_error_of, slowed
+from loaderprobe.analyze.verdict.validity import evidence_of, speedup_evidence, waiting_for_cores
 from loaderprobe.records.gaps import Gaps, GpuWindow
-from loaderprobe.records.verdict import Cause, Evidence, EvidenceCode, Reason, ReasonCode, Side
-from loaderprobe.stats import half_width, mean, median, standard_error
+from loaderprobe.records.resources import IN_GAPS, IN_STEP, INPUTS, ONLY_WAITED, RESOURCE
+from loaderprobe.records.verdict import WORTH, Cause, Evidence, EvidenceCode, How, Reason, ReasonCode, Side, Speedup
+from loaderprobe.stats import half_width, median
 
-# A change that gains less than this is not worth a word: CPU speed alone drifts by more.
-WORTH = 1.05
-# Two speed-ups closer than this, or than two standard errors, do not differ.
-CLEAR_LEAD = 1.15
-# An estimate may be off by more than the noise: a firm word that rests on one needs this lead.
-OPEN_LEAD = 1.5
-# A neighbour that takes one of two cores halves a rate: a lead of more than that it cannot make. Assumed for any other.
-FAR_LEAD = 2.25
+# What rounds contradict: training off what its parts predict, and a loader that is slower with less to do.
+
+# The median drift of CPU speed within 15 s on an idle virtual machine was 8 %.
+LEAST_PREDICTION_ERROR = 0.1
+# Noise between rounds excuses no more than this.
+MOST_PREDICTION_ERROR = 0.25
+# Rounds that differ by more than this from the middle one tell nothing of a whole and its parts.
+MOST_NOISE = 0.5
+
+
+def predictions_of(found: Experiments) -> dict[int, float]:
+    """Images/s of training by round, from its parts: of what the sizes of files leave open, the nearest to training.
+
+    A segment of few batches reads files that are a tenth larger than those of the next. A loader that is limited by
+    bytes then makes fewer images of them, and one that is not does not: the prediction lies between the two.
+    """
+    nearest = {}
+    for number, rate in found.predicted.items():
+        low, high = sorted((rate, found.predicted_by_bytes.get(number, rate)))
+        nearest[number] = min(max(found.end_to_end.get(number, rate), low), high)
+    return nearest
+
+
+def misfits_of(found: Experiments) -> dict[int, float]:
+    """The logarithm of training over its prediction, of the rounds that have both."""
+    predicted = predictions_of(found)
+    return {n: math.log(found.end_to_end[n] / rate) for n, rate in predicted.items() if n in found.end_to_end}
+
+
+def prediction_error_of(found: Experiments) -> tuple[float | None, float]:
+    """(measured end-to-end rate over the predicted one minus 1, the most that noise explains).
+
+    Rounds are compared pair by pair, since both rates of a round saw the same machine. In a single round the steps show
+    the noise: eight batches from a disk may end a tenth early or late.
+    """
+    misfits = misfits_of(found)
+    if not misfits:
+        return None, LEAST_PREDICTION_ERROR
+    logs = list(misfits.values())
+    noise = half_width(logs) if len(logs) > 1 else found.spread_of_steps.get(next(iter(misfits)), 0.0)
+    return math.expm1(median(logs)), max(LEAST_PREDICTION_ERROR, min(MOST_PREDICTION_ERROR, noise))
+
+
+def noise_of(found: Experiments) -> float:
+    """By how much, at most, a round's training over its parts differs from that of the middle round."""
+    logs = list(misfits_of(found).values())
+    return max((abs(each - median(logs)) for each in logs), default=0.0)
+
+
+def slowed(found: Experiments) -> tuple[str, float] | None:
+    """The resource without which the loader (or training) was slowest, and by what factor; None within the noise band.
+
+    Nothing gets slower by having less to do. Something else did: another process, or a device that recovers.
+    """
+    factors: dict[str, float] = {}
+    for name in found.without.keys() | (found.ratios.keys() - {"compute"} if found.in_training else set()):
+        logs = _logs_without(found, name)
+        noise = half_width(logs) if len(logs) >= ENOUGH_ROUNDS else MOST_PREDICTION_ERROR
+        band = max(LEAST_PREDICTION_ERROR, min(MOST_PREDICTION_ERROR, noise))
+        if logs and median(logs) < -math.log1p(band):
+            factors[name] = math.exp(-median(logs))
+    worst = max(factors, key=lambda name: factors[name], default=None)
+    return None if worst is None else (worst, factors[worst])
+
+
+def _logs_without(found: Experiments, name: str) -> list[float]:
+    """Of each round, the logarithm of the rate without a resource over that as asked. An estimate is never below 1."""
+    if found.in_training:
+        return [math.log(ratio) for ratio in found.ratios.get(name, {}).values() if ratio > 0]
+    rates = found.without[name]
+    return [math.log(rate / found.loader[n]) for n, rate in rates.items() if n in found.loader and rate > 0]
+
+
 # Workers that wait this share of their time for a core do not gain from more workers.
 RUN_DELAY_SHARE = 0.2
 CORES_IN_USE_SHARE = 0.9
-# With fewer rounds there is no telling noise from a speed-up, and a speed-up must be as large as an estimate's.
-LEAST_ROUNDS = 3
 # What keeps the device idle for less of its time is no cause.
 LEAST_IDLE = 0.1
-INPUT_RESOURCES = ("storage", "preprocessing", "transport", "network", "lock", "wait")
-COMPUTE_RESOURCES = ("compute", "gradients")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,18 +140,14 @@ def judge(found: Experiments, *, workers: int, cores_available: float) -> Judgem
             "all_cores_busy", **_speedup(found, top), **waiting_for_cores(*cpu_evidence, full=CORES_IN_USE_SHARE)
         )
         return Judgement(side="input", cause="cpu", reason=reason, evidence=(*evidence, *cpu_evidence))
-    causes: dict[str, Cause] = {
-        "compute": "compute", "storage": "storage", "preprocessing": "preprocessing", "transport": "transport",
-        "network": "network", "lock": "lock", "wait": "wait", "gradients": "gradients",
-    }  # fmt: skip
     reason = _reason("largest_speedup", **_speedup(found, top), **_waited(found, top), **_beside_compute(found, top))
-    return Judgement(side=side_of((top,)), cause=causes[top], reason=reason, evidence=(*evidence, *cpu_evidence))
+    return Judgement(side=side_of((top,)), cause=top, reason=reason, evidence=(*evidence, *cpu_evidence))
 
 
 def side_of(names: Sequence[str]) -> Side:
     """The side that all of these resources are on."""
-    sides: tuple[tuple[Side, tuple[str, ...]], ...] = (("input", INPUT_RESOURCES), ("compute", COMPUTE_RESOURCES))
-    return next((side for side, resources in sides if all(name in resources for name in names)), "inconclusive")
+    sides: set[Side] = {RESOURCE[name].side for name in names}
+    return sides.pop() if len(sides) == 1 else "inconclusive"
 
 
 def _reason(code: ReasonCode, **facts: float | str) -> Reason:
@@ -111,16 +170,15 @@ def _alike(found: Experiments, names: tuple[str, ...]) -> dict[str, float | str]
 def _why_alike(found: Experiments, names: tuple[str, ...]) -> Reason:
     """Speed-ups within 15 % of each other; or the first leads by more, but by less than the rounds differ."""
     facts = _alike(found, names)
-    leads = _leads(found, names[0], names[1])
-    if len(leads) > 1 and mean(leads) > math.log(_least_lead(found, names[0], names[1])):
-        lead, spread = math.exp(mean(leads)), math.expm1(_spread(leads))
-        return _reason("lead_within_spread", **facts, lead=lead, spread=spread)
+    lead = _lead_over(found, names[0], names[1])
+    if lead and lead.pairs > 1 and lead.log > math.log(_least_lead(found, names[0], names[1])):
+        return _reason("lead_within_spread", **facts, lead=math.exp(lead.log), spread=math.expm1(lead.spread))
     return _reason("speedups_alike", **facts)
 
 
 def _waited(found: Experiments, resource: str) -> dict[str, float | str]:
     """The share of their time that workers wait for a network, a lock or otherwise, and for whom or what."""
-    if resource not in ("network", "lock", "wait") or found.cost is None or found.waiting is None:
+    if resource not in ONLY_WAITED or found.cost is None or found.waiting is None:
         return {}
     share = (found.cost.waited_s(resource) or 0.0) / found.cost.wall_s
     subject = found.waiting.subjects.get(resource)
@@ -129,7 +187,7 @@ def _waited(found: Experiments, resource: str) -> dict[str, float | str]:
 
 def _beside_compute(found: Experiments, top: str) -> dict[str, float | str]:
     """The input resource that is worth most beside compute: there is one only where the two do not overlap."""
-    known = {name: found.speedups[name] for name in INPUT_RESOURCES if name in found.speedups}
+    known = {name: found.speedups[name] for name in INPUTS if name in found.speedups}
     inputs = {name: speedup for name, speedup in known.items() if speedup.value >= WORTH}
     if top != "compute" or not inputs:
         return {}
@@ -173,7 +231,7 @@ def inconclusive(found: Experiments, reason: Reason, evidence: tuple[Evidence, .
     """
     free, starved = found.compute_over_training, found.loader_over_training
     side: Side = "inconclusive"
-    if free is not None and starved is not None and len(found.end_to_end) >= LEAST_ROUNDS:
+    if free is not None and starved is not None and len(found.end_to_end) >= ENOUGH_ROUNDS:
         noise = 1 + 2 * half_width([math.log(rate) for rate in found.end_to_end.values()])
         lead = max(OPEN_LEAD, min(noise, 1 + MOST_NOISE))
         if free >= lead * max(1.0, starved):
@@ -193,10 +251,8 @@ def with_gaps(judgement: Judgement, window: GpuWindow | None) -> Judgement:
     if window is None or window.gaps is None or window.doubts:
         return judgement
     gaps = window.gaps
-    waiting, exchanging = gaps.share("input", "loader"), gaps.share("communication")
-    idle: dict[Cause, float] = {
-        "copy": gaps.share("copy"), "host": gaps.share("launch", "sync"), "communication": exchanging,
-    }  # fmt: skip
+    waiting = gaps.share("input", "loader")
+    idle = {name: gaps.share(*RESOURCE[name].gaps) for name in IN_GAPS}
     cause = max(idle, key=lambda name: idle[name])
     largest = max(waiting * OPEN_LEAD, idle[cause], gaps.share("device", "other"))
     if idle[cause] < largest or largest <= LEAST_IDLE:
@@ -207,23 +263,22 @@ def with_gaps(judgement: Judgement, window: GpuWindow | None) -> Judgement:
             ("gpu_window.gaps.launch_ns", gaps.share("launch"), LEAST_IDLE),
             ("gpu_window.gaps.sync_ns", gaps.share("sync"), LEAST_IDLE),
             ("gpu_window.gaps.waiting", waiting, None),
-            ("gpu_window.gaps.communication_ns", exchanging or None, LEAST_IDLE),
+            ("gpu_window.gaps.communication_ns", gaps.share("communication") or None, LEAST_IDLE),
         ]
     )
-    side: Side = "input" if cause == "copy" else "compute"
     return Judgement(
-        side=side, cause=cause, reason=_idle_reason(gaps, cause), evidence=(*judgement.evidence, *evidence)
+        side=RESOURCE[cause].side,
+        cause=cause,
+        reason=_idle_reason(gaps, cause),
+        evidence=(*judgement.evidence, *evidence),
     )
 
 
 def _idle_reason(gaps: Gaps, cause: Cause) -> Reason:
-    if cause == "host":
-        return _reason("device_idle", launch_share=gaps.share("launch"), sync_share=gaps.share("sync"))
-    if cause == "communication":
-        return _reason("device_idle", communication_share=gaps.share("communication"))
-    pageable = 2 * gaps.pageable_ns > gaps.copy_ns
-    copies: dict[str, float | str] = {"copies_from": "pageable memory"} if pageable else {}
-    return _reason("device_idle", copy_share=gaps.share("copy"), **copies)
+    facts: dict[str, float | str] = {f"{gap}_share": gaps.share(gap) for gap in RESOURCE[cause].gaps}
+    if cause == "copy" and 2 * gaps.pageable_ns > gaps.copy_ns:
+        facts["copies_from"] = "pageable memory"
+    return _reason("device_idle", **facts)
 
 
 def contenders(found: Experiments) -> tuple[str, ...]:
@@ -234,11 +289,10 @@ def contenders(found: Experiments) -> tuple[str, ...]:
 
 
 def beyond_noise(found: Experiments, top: str) -> bool:
-    """True when a speed-up is outside the noise band of the rounds."""
-    logs = [math.log(max(1e-9, ratio)) for ratio in found.ratios[top].values()]
-    if len(logs) < LEAST_ROUNDS and found.speedups[top].value < OPEN_LEAD:
+    """True when a speed-up is outside the noise band of the rounds; of few, it must be as large as an estimate's."""
+    if len(found.ratios[top]) < ENOUGH_ROUNDS and found.speedups[top].value < OPEN_LEAD:
         return False
-    return mean(logs) > _spread(logs)
+    return of_rounds(found.ratios[top]).exceeds()
 
 
 def contradiction(found: Experiments, names: Sequence[str]) -> Reason | None:
@@ -266,7 +320,7 @@ def _withstands(found: Experiments, prediction_error: float) -> bool:
     """
     top = max(found.speedups, key=lambda name: found.speedups[name].value)
     off = math.exp(abs(math.log1p(max(prediction_error, -0.99))))
-    measured = found.speedups[top].how == "measured" and top in INPUT_RESOURCES
+    measured = found.speedups[top].how == "measured" and top in INPUTS
     return measured and off <= 1 + MOST_NOISE and lead_of(found, top) >= CLEAR_LEAD * off**2
 
 
@@ -309,7 +363,7 @@ def is_clear(found: Experiments, top: str, second: str) -> bool:
     """True when the lead of one speed-up over the other, round by round, is large and beyond noise."""
     ratios = found.ratios[second]
     # One of three rounds or more may be an outlier.
-    largest = sorted(ratios.values())[-2 if len(ratios) >= LEAST_ROUNDS else -1 :][0] if ratios else 1.0
+    largest = sorted(ratios.values())[-2 if len(ratios) >= ENOUGH_ROUNDS else -1 :][0] if ratios else 1.0
     if top in found.at_most and second in ("storage", "network") and largest >= CLEAR_LEAD:
         # Were the storage at its limit, the workers would wait as they do, and the estimate would be of no speed-up.
         return False
@@ -317,8 +371,8 @@ def is_clear(found: Experiments, top: str, second: str) -> bool:
     _, most = found.ranges.get(second, (0.0, found.speedups[second].value))
     if least < CLEAR_LEAD * max(1.0, most):
         return False
-    leads = _leads(found, top, second)
-    return bool(leads) and mean(leads) > max(math.log(_least_lead(found, top, second)), _spread(leads))
+    lead = _lead_over(found, top, second)
+    return lead is not None and lead.exceeds(_least_lead(found, top, second))
 
 
 def _least_lead(found: Experiments, top: str, second: str) -> float:
@@ -327,15 +381,9 @@ def _least_lead(found: Experiments, top: str, second: str) -> float:
     return OPEN_LEAD if estimated else CLEAR_LEAD
 
 
-def _leads(found: Experiments, top: str, second: str) -> list[float]:
-    """Of each round that has both, the logarithm of one speed-up over the other."""
-    first, other = found.ratios[top], found.ratios[second]
-    return [math.log(max(1.0, first[n]) / max(1.0, other[n])) for n in sorted(first.keys() & other.keys())]
-
-
-def _spread(logs: Sequence[float]) -> float:
-    """The spread between rounds: two standard errors of their mean, or their standard deviation where that is more."""
-    return standard_error(logs) * max(2.0, math.sqrt(len(logs)))
+def _lead_over(found: Experiments, top: str, second: str) -> Effect | None:
+    """One speed-up over the other, round by round: neither is less than 1 but by noise."""
+    return of_rounds(found.ratios[top]).over(of_rounds(found.ratios[second]), least=1.0)
 
 
 def _cpu_limit(found: Experiments, workers: int, cores_available: float) -> tuple[Evidence, ...]:
@@ -370,3 +418,191 @@ def cores_in_use(found: Experiments) -> float:
     cpu_s = max(found.cost.cpu_s, found.cost.process_cpu_s or 0.0)
     per_image_s = cpu_s / found.cost.images + found.overhead_s / found.batch_size
     return median(list(found.loader.values())) * per_image_s
+
+
+# Where compute is the limit for certain, although the rates of the parts do not predict training well enough.
+#
+# One round, or a step on the CPU that shares its cores, may miss the prediction by more than the noise band. Two things
+# that were measured apart from each other may still leave nothing but compute: the loader alone is many times as fast
+# as training, and training itself spends next to nothing outside its steps.
+
+# Rounds differ by a factor of 2 at most on a busy machine: rates of single segments so far apart keep their order.
+CERTAIN_LEAD = 5.0
+# Compute alone may be this much faster than training: what else it may be gains at most a third, compute five times.
+MOST_UNEXPLAINED = 1 / (1 - MOST_PREDICTION_ERROR)
+
+
+def compute_is_certain(found: Experiments) -> tuple[Evidence, ...]:
+    """The evidence that leaves nothing but compute, in every round; empty where something else is left.
+
+    The files must have been what was asked for: warm ones say nothing of how a loader keeps up with cold ones.
+    """
+    lead = min(found.loader.values(), default=0.0) / max(found.end_to_end.values(), default=1.0)
+    most = max(found.input_at_most.values(), default=math.inf)
+    alone = found.compute_over_training
+    if found.met_warm or found.above_ceiling or "storage" in found.missing or found.in_training or alone is None:
+        return ()
+    if lead < CERTAIN_LEAD or most >= WORTH or alone > MOST_UNEXPLAINED:
+        return ()
+    how: How | None = "estimated" if found.estimated_parts else None
+    return (
+        *evidence_of([("loader_over_training", lead, CERTAIN_LEAD)], unit="x", how=how),
+        *evidence_of([("free_input_at_most", most, WORTH)], unit="x"),
+        *evidence_of([("compute_over_training", alone, MOST_UNEXPLAINED)], unit="x", how=how),
+    )
+
+
+def below_compute(found: Experiments) -> bool:
+    """True where training stays far below compute alone, and nothing that was removed in training explains it.
+
+    What else ran beside the steps, or the machine itself, held them up: compute is not all that is left.
+    """
+    alone = found.compute_over_training
+    if not found.in_training or alone is None:
+        return False
+    inputs = [found.speedups[name] for name in INPUTS if name in found.speedups]
+    # An estimate is only an upper bound here.
+    explained = max((each.value for each in inputs if each.how == "measured"), default=1.0)
+    return alone >= OPEN_LEAD * explained
+
+
+def cores_shared(found: Experiments, cores_available: float) -> bool:
+    """True where compute alone is estimated from steps that workers may have held up, since all cores were busy.
+
+    Not where the most that they can have taken from the steps is far less than what free compute would gain.
+    """
+    busy = found.training_cores is not None and found.training_cores >= CORES_IN_USE_SHARE * cores_available
+    most = max(found.input_at_most.values(), default=math.inf)
+    return "compute" in found.estimated_parts and busy and found.speedups["compute"].value < OPEN_LEAD * most
+
+
+def with_certainty(judgement: Judgement, found: Experiments, cores_available: float) -> Judgement:
+    """Compute-bound where the rule names no cause and nothing but compute is left; not where more than that is."""
+    if judgement.cause in ("compute", "balanced") and cores_shared(found, cores_available):
+        shared: dict[str, float | str] = {"own_cores": found.training_cores or 0.0, "cores": cores_available}
+        return inconclusive(found, Reason(code="cores_shared", facts=shared), judgement.evidence)
+    if judgement.cause == "compute" and below_compute(found):
+        error, tolerance = prediction_error_of(found)
+        facts: dict[str, float | str] = {"predicted_share": 1 + (error or 0.0), "noise_band": tolerance}
+        return inconclusive(found, Reason(code="outside_noise_band", facts=facts), judgement.evidence)
+    evidence = compute_is_certain(found)
+    if judgement.cause not in ("inconclusive", "either") or not evidence or found.loader_over_training is None:
+        return judgement
+    gradients = found.speedups.get("gradients")
+    if gradients is not None and gradients.value >= WORTH:
+        # Not the device alone: its exchange with the other ranks may be what takes the time.
+        side_only = replace(judgement, side="compute", evidence=(*evidence, *judgement.evidence))
+        return side_only if judgement.cause == "inconclusive" else judgement
+    facts = {"resource": "compute", "speedup": found.loader_over_training, "how": found.how["compute"]}
+    reason = Reason(code="largest_speedup", facts=facts)
+    return Judgement(side="compute", cause="compute", reason=reason, evidence=(*evidence, *judgement.evidence))
+
+
+# What several ranks add to a verdict: a slow rank, or host, as its cause, and what else they lose to each other.
+
+
+def with_ranks(judgement: Judgement, found: Experiments) -> Judgement:
+    """The judgement on all ranks, unless their input is the limit and that of one rank, or host, makes others wait."""
+    speedups = speedups_among(found)
+    evidence = (
+        *speedup_evidence({name: each for name, each in speedups.items() if name == "imbalance"}, CLEAR_LEAD),
+        *speedup_evidence({name: each for name, each in speedups.items() if name == "straggler"}, WORTH),
+    )
+    judgement = replace(judgement, evidence=(*judgement.evidence, *evidence))
+    if judgement.cause in IN_STEP:
+        return _with_facts(judgement, _beside_gradients(judgement, found))
+    if judgement.side != "input":
+        return judgement
+    if is_imbalanced(found):
+        return replace(judgement, cause="imbalance", candidates=(), reason=Reason(code="slow_rank", facts=_slow(found)))
+    if (host := host_behind(found)) is not None:
+        facts = _slow_host(found, host)
+        return replace(judgement, cause="imbalance", candidates=(), reason=Reason(code="slow_host", facts=facts))
+    return _with_facts(judgement, {"straggler_speedup": speedups["straggler"].value} if straggles(found) else {})
+
+
+def is_imbalanced(found: Experiments) -> bool:
+    """True where the slowest rank's input holds up the others, in every round; of few rounds, by a wide margin.
+
+    By itself that rank must be slower, too: what two experiments do not agree on is noise.
+    """
+    ratios = found.among.ratios.get("imbalance", {})
+    if not ratios or found.among.middle_alone < WORTH * found.among.slowest_alone:
+        return False
+    return of_rounds(ratios).leads_in_each()
+
+
+def host_behind(found: Experiments) -> SlowHost | None:
+    """The host for whose ranks all others wait; None without one, and where one rank is what they wait for.
+
+    In every round nearly all its ranks must be slower by themselves than each rank elsewhere, of few rounds by a wide
+    margin. All together must also load faster by themselves than in step: where hosts share a saturated storage
+    unevenly, the faster ones only leave more to the others in step.
+    """
+    among, alone = found.among, list(found.among.ratios.get("straggler", {}).values())
+    if among.host is None or not among.host_ratios or not alone or is_imbalanced(found):
+        return None
+    leads = (dict(enumerate(among.host_leads)), among.host_ratios)
+    slow = all(of_rounds(each).leads_in_each() for each in leads) and min(alone) >= WORTH
+    return among.host if slow else None
+
+
+def speedups_among(found: Experiments) -> dict[str, Speedup]:
+    """Over the rounds. Where a host is slow, imbalance is that of the host: estimated, and the most that it gains."""
+    speedups = found.among.speedups()
+    if host_behind(found) is None:
+        return speedups
+    most = median(list(found.among.host_ratios.values()))
+    low = min(most, speedups["straggler"].value)
+    return {**speedups, "imbalance": Speedup(value=most, low=low, high=most, how="estimated")}
+
+
+def straggles(found: Experiments) -> bool:
+    """True where ranks alike lose more than noise by waiting for each other's slow batches."""
+    ratios = list(found.among.ratios.get("straggler", {}).values())
+    if not ratios or is_imbalanced(found) or host_behind(found) or not found.among.alike:
+        return False
+    enough = len(ratios) >= ENOUGH_ROUNDS
+    return median(ratios) >= (WORTH if enough else OPEN_LEAD) and min(ratios) > 1.0
+
+
+def _slow(found: Experiments) -> dict[str, float | str]:
+    """Who all wait for, for what, and how its loader compares with another's."""
+    among = found.among
+    facts: dict[str, float | str] = {"speedup": among.speedups()["imbalance"].value, "how": "measured"}
+    facts |= _resource(found)
+    if among.slowest is None:
+        return facts
+    # A number would be worded as a range where several configurations share a sentence.
+    facts |= {"rank": str(among.slowest.rank), "host": among.slowest.host}
+    return facts | {"slow_images_per_s": among.slowest_alone, "middle_images_per_s": among.middle_alone}
+
+
+def _slow_host(found: Experiments, host: SlowHost) -> dict[str, float | str]:
+    """The host that all wait for, for what, and how its ranks compare with those elsewhere."""
+    most = speedups_among(found)["imbalance"]
+    facts: dict[str, float | str] = {"speedup": most.value, "how": most.how, **_resource(found), "host": host.host}
+    # Numbers would be worded as a range where several configurations share a sentence.
+    facts |= {"slow_ranks": str(host.slow), "host_ranks": str(host.ranks)}
+    return facts | {"slow_images_per_s": host.rate, "other_images_per_s": host.elsewhere}
+
+
+def _resource(found: Experiments) -> dict[str, float | str]:
+    """The part of the input that would gain most if it were free."""
+    inputs = [name for name in INPUTS if name in found.speedups]
+    return {"resource": max(inputs, key=lambda name: found.speedups[name].value)} if inputs else {}
+
+
+def _beside_gradients(judgement: Judgement, found: Experiments) -> dict[str, float | str]:
+    """What a free device, and no exchange of gradients, gain: a free device still exchanges them."""
+    gradients, compute = found.speedups.get("gradients"), found.speedups.get("compute")
+    if gradients is None or compute is None:
+        return {}
+    held = bool(found.among.compute) and found.ratios["compute"] == dict(found.among.compute)
+    if judgement.cause == "compute" and gradients.value < WORTH and not held:
+        return {}
+    return {"compute_speedup": compute.value, "gradients_speedup": gradients.value}
+
+
+def _with_facts(judgement: Judgement, facts: dict[str, float | str]) -> Judgement:
+    return replace(judgement, reason=replace(judgement.reason, facts={**judgement.reason.facts, **facts}))

@@ -1,4 +1,4 @@
-"""Whether the segments of a mode were what they were meant to be: cold files cold, warm files warm.
+"""Whether segments were what they were meant to be: cold files cold, warm files warm, and undisturbed.
 
 Judged by bytes where the file system counts them, else by what was in the page cache before, else by waiting: a
 worker that reads from storage waits for it.
@@ -6,24 +6,65 @@ worker that reads from storage waits for it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from loaderprobe.analyze.verdict.evidence import evidence_of
-from loaderprobe.analyze.verdict.rates import WorkerCost, cold_fraction, segments_of, step_images, worker_cost
-from loaderprobe.analyze.verdict.waiting import waiting_of
+from loaderprobe.analyze.verdict.rates import (
+    WorkerCost,
+    cold_fraction,
+    rates_by_round,
+    step_images,
+    waiting_of,
+    worker_cost,
+)
+from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling
 from loaderprobe.records.measurement import (
     COLD_AT_LEAST,
     LEAST_BYTES,
     WARM_AT_MOST,
+    Activity,
     Measurement,
     Mode,
+    Others,
     RankSeen,
     Segment,
+    base_mode,
+    segment_seconds,
+    segments_of,
 )
-from loaderprobe.records.measurement import base_mode as base_mode
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.verdict import Evidence, FilesWere
-from loaderprobe.stats import mean
+from loaderprobe.records.verdict import Evidence, EvidenceCode, FilesWere, How, Speedup
+from loaderprobe.stats import mean, median
+
+# Figures that support a verdict.
+
+
+def evidence_of(
+    rows: Iterable[tuple[EvidenceCode, float | None, float | None]], unit: str = "", how: How | None = None
+) -> tuple[Evidence, ...]:
+    """One record a (metric, value, threshold) whose value is known."""
+    return tuple(
+        Evidence(metric=metric, value=value, threshold=threshold, unit=unit, how=how)
+        for metric, value, threshold in rows
+        if value is not None
+    )
+
+
+def speedup_evidence(speedups: Mapping[str, Speedup], threshold: float) -> tuple[Evidence, ...]:
+    """One record a speed-up, with how it is known."""
+    return tuple(
+        Evidence(metric=f"speedups.{name}", value=each.value, threshold=threshold, unit="x", how=each.how)
+        for name, each in speedups.items()
+    )
+
+
+def waiting_for_cores(delay: Evidence, cores: Evidence, *, full: float) -> dict[str, float | str]:
+    """Facts where workers wait for cores that they do not keep busy themselves; `full`: the share at its threshold."""
+    if cores.threshold is None or cores.value >= cores.threshold:
+        return {}
+    return {"run_delay_share": delay.value, "own_cores": cores.value, "cores": cores.threshold / full}
+
 
 # Reading from storage and reading from memory must differ by this factor, and by this much an image, for waiting
 # to tell them apart: from memory a file of 100 kB takes some 50 us, and what else a worker waits for (locks, page
@@ -306,3 +347,369 @@ def _share_waited(measurement: Measurement, mode: Mode) -> float | None:
     if whole is None or waited_s is None or not whole.wall_s:
         return None
     return waited_s * whole.images / measurement.ranks / whole.wall_s
+
+
+# What other processes did while segments were timed, and which segments that concerns.
+#
+# Own processes alone make the training thread wait for a core, and threads wait in /proc/pressure, wherever workers are
+# more than cores; so what others did is judged by their CPU time, by steal, and by their reads.
+
+CPU_FROM = 0.10
+"""Of the cores that may be used: what others take from this share on disturbs. On a quiet machine with two cores,
+19 segments of 0.1 to 0.8 s showed 2 % at most."""
+LEAST_NS = 50_000_000
+"""Five ticks: less is noise, however short the segment."""
+IDLE_BELOW = 0.25
+"""Of the cores, or one core where that is more: with as much idle, what others take is in the way of none. Assumed."""
+STEAL_FROM = 0.10
+"""Of the time of the cores. A virtual machine that was let alone showed up to 4 % in half a second."""
+READS_FROM = 0.10
+"""Of the bytes that the devices read: other processes' share."""
+LEAST_READS = 1e6
+"""Bytes a second below which other processes' reads, such as of a program that starts, hold up no device. Assumed."""
+ALIKE_WITHIN = 0.15
+"""Of the cores: segments in which others took shares that differ by less saw like conditions."""
+
+
+def others_share(segment: Segment) -> float | None:
+    """Share of the cores that other processes took while it was timed; None where that was not read."""
+    seen = segment.others
+    return None if seen is None else seen.cpu_ns / (seen.span_ns * seen.cores)
+
+
+def steal_share(segment: Segment) -> float:
+    """Share of the time of the cores that the hypervisor gave other machines; 0 where that was not read."""
+    seen = segment.others
+    return 0.0 if seen is None else seen.steal_ns / (seen.span_ns * seen.cores)
+
+
+def pressing_share(measurement: Measurement, segment: Segment) -> float | None:
+    """The same of `cores_available`, without what others take of cores that may not be used; None as above."""
+    share, seen = others_share(segment), segment.others
+    if share is None or seen is None:
+        return None
+    available = _available(measurement, seen)
+    return max(0.0, share * seen.cores - (seen.cores - available)) / available
+
+
+def _available(measurement: Measurement, seen: Others) -> float:
+    """Ranks share the cores, of which `cores_available` is that of one."""
+    return min(measurement.cores_available * measurement.ranks, seen.cores)
+
+
+def other_reads(measurement: Measurement, segment: Segment) -> float | None:
+    """Bytes/s that other processes read from the devices meanwhile; None where reads are not counted, and for ranks."""
+    own = segment.others.own_read_bytes if segment.others else None
+    seconds = segment_seconds(segment)
+    # Ranks may be on several hosts, whose devices count together, but not their processes.
+    if own is None or segment.disk_bytes is None or not seconds or measurement.ranks > 1:
+        return None
+    return max(0, segment.disk_bytes - own) / seconds if measurement.storage_counts_reads else None
+
+
+def is_disturbed(measurement: Measurement, segment: Segment) -> bool:
+    """True where others took what may have changed its rate; False also where that was not read."""
+    return any(found(measurement, segment) for found in (took_cores, lost_to_host, shared_devices))
+
+
+def took_cores(measurement: Measurement, segment: Segment) -> bool:
+    """True where others took a good part of the cores, and left few idle."""
+    seen, pressing = segment.others, pressing_share(measurement, segment)
+    if seen is None or pressing is None:
+        return False
+    idle = seen.cores - (seen.cpu_ns + seen.own_cpu_ns + seen.steal_ns) / seen.span_ns
+    return pressing > CPU_FROM and seen.cpu_ns > LEAST_NS and idle < max(1.0, IDLE_BELOW * seen.cores)
+
+
+def lost_to_host(measurement: Measurement, segment: Segment) -> bool:
+    """True where the hypervisor gave others the cores while this machine had work."""
+    seen = segment.others
+    return seen is not None and seen.steal_ns > LEAST_NS and steal_share(segment) > STEAL_FROM
+
+
+def shared_devices(measurement: Measurement, segment: Segment) -> bool:
+    """True where other processes' reads were a good part of what the devices read."""
+    seconds = segment_seconds(segment)
+    if not segment.disk_bytes or segment.disk_bytes <= LEAST_READS * seconds:
+        return False
+    reads = other_reads(measurement, segment)
+    return reads is not None and reads > max(LEAST_READS, READS_FROM * segment.disk_bytes / seconds)
+
+
+def disturbed(measurement: Measurement) -> tuple[Segment, ...]:
+    """The segments that others disturbed, in their order."""
+    return tuple(each for each in measurement.segments if is_disturbed(measurement, each))
+
+
+def disturbed_rounds(measurement: Measurement) -> Mapping[int, Sequence[Segment]]:
+    """By round, its disturbed segments; rounds without one are not in it."""
+    found: defaultdict[int, list[Segment]] = defaultdict(list)
+    for segment in disturbed(measurement):
+        found[segment.round].append(segment)
+    return found
+
+
+def like(first: Segment, second: Segment) -> bool:
+    """True where others, and the hypervisor, took as much of the machine in both; also where that was not read."""
+    one, other = others_share(first), others_share(second)
+    if one is None or other is None:
+        return True
+    return abs(one + steal_share(first) - other - steal_share(second)) < ALIKE_WITHIN
+
+
+def disturbance_notes(measurements: Iterable[Measurement]) -> tuple[Remark, ...]:
+    """What others did while all of these were measured: means over the segments that it disturbed, of how many."""
+    seen = [(measurement, each) for measurement in measurements for each in measurement.segments]
+    took, lost, shared = (
+        [(measurement, each) for measurement, each in seen if found(measurement, each)]
+        for found in (took_cores, lost_to_host, shared_devices)
+    )
+    notes = []
+    cores = max((_available(m, each.others) for m, each in [*took, *lost] if each.others), default=0.0)
+    if took:
+        share = mean([pressing_share(measurement, each) or 0.0 for measurement, each in took])
+        notes.append(Remark(code="others_took", facts=_facts(took, seen) | {"share": share, "cores": cores}))
+    if lost:
+        share = mean([steal_share(each) for _, each in lost])
+        notes.append(Remark(code="host_took", facts=_facts(lost, seen) | {"share": share, "cores": cores}))
+    if shared:
+        rate = mean([other_reads(measurement, each) or 0.0 for measurement, each in shared])
+        notes.append(Remark(code="others_read_too", facts=_facts(shared, seen) | {"bytes_per_s": rate}))
+    return tuple(notes)
+
+
+def _facts(found: Sequence[object], of: Sequence[object]) -> dict[str, float | str]:
+    return {"segments": len(found), "of": len(of)}
+
+
+# Which segments count: those of a slow first round do not, nor those beside which others were at work; if enough do.
+#
+# Nothing is left out of what is stored.
+
+# A first round so many times slower than each later one is a start: of connections, of imports, of a device that
+# wakes. Rounds of token buckets in segments of 0.8 s differ by 1.4 at most in the runs seen.
+SLOW_START = 1.5
+# A first round that read this many times the bytes of later ones was the colder one, and not merely slow.
+COLDER = 1.25
+# Enough segments of a kind for a spread.
+LEAST_ROUNDS = 3
+
+Kind = tuple[Mode, Activity, int | None]
+
+
+def counted(measurement: Measurement) -> Measurement:
+    """The measurement with the segments that count; applied again, it changes nothing."""
+    if measurement.by_rank:
+        return measurement  # what ranks saw has a row for each segment
+    return _without_slow_start(_without_disturbed(measurement))
+
+
+def fair(measurement: Measurement) -> Mapping[tuple[Mode, Activity], int]:
+    """How many segments of a mode others did not disturb, nor those which they are compared with."""
+    return Counter((each.mode, each.activity) for each in _fair(measurement) if each.without is None)
+
+
+def _without_disturbed(measurement: Measurement) -> Measurement:
+    """Without those that were disturbed, or saw other conditions than what they are compared with, of kinds with more.
+
+    The loader alone as asked stays: all of its round is compared with it.
+    """
+    good = {id(each) for each in _fair(measurement)}
+    enough = Counter(_kind(each) for each in measurement.segments if id(each) in good)
+    base: Kind = (base_mode(measurement), "loader_only", None)
+    kept = tuple(
+        each
+        for each in measurement.segments
+        if id(each) in good or _kind(each) == base or enough[_kind(each)] < _least(measurement)
+    )
+    return measurement if len(kept) == len(measurement.segments) else replace(measurement, segments=kept)
+
+
+def _fair(measurement: Measurement) -> list[Segment]:
+    base = base_mode(measurement)
+    beside = {(each.round, each.activity): each for each in measurement.segments if _kind(each)[::2] == (base, None)}
+
+    def alike(segment: Segment) -> bool:
+        trains_without = segment.activity == "training" and segment.mode not in (base, "resident")
+        other = beside.get((segment.round, "training" if trains_without else "loader_only"))
+        return segment.mode == "resident" or other is None or like(segment, other)
+
+    return [each for each in measurement.segments if alike(each) and not is_disturbed(measurement, each)]
+
+
+def _least(measurement: Measurement) -> int:
+    return min(LEAST_ROUNDS, measurement.config.rounds)
+
+
+def _without_slow_start(measurement: Measurement) -> Measurement:
+    """Without what the loader did in a slow first round, where later rounds did all of that again."""
+    own = [each for each in measurement.segments if not each.round and each.mode != "resident"]
+    again = {_kind(each) for each in measurement.segments if each.round}
+    if not own or not all(_kind(each) in again for each in own):
+        return measurement
+    if not any(_slow_start(measurement, activity) for activity in ("loader_only", "training")):
+        return measurement
+    dropped = {id(each) for each in own}
+    return replace(measurement, segments=tuple(each for each in measurement.segments if id(each) not in dropped))
+
+
+def _kind(segment: Segment) -> Kind:
+    return segment.mode, segment.activity, segment.without
+
+
+def _slow_start(measurement: Measurement, activity: Activity) -> bool:
+    """True when the first round is slower than each later one, which are alike, though it read no more from storage."""
+    rates = rates_by_round(measurement, base_mode(measurement), activity)
+    later = [rate for number, rate in rates.items() if number]
+    if 0 not in rates or not later or max(SLOW_START * rates[0], max(later) / SLOW_START) >= min(later):
+        return False
+    if measurement.access == "none" and not measurement.storage_counts_reads:
+        return False  # files as found may have been cold once
+    read = _read_by_round(measurement, activity)
+    return read.get(0, 0.0) <= COLDER * min((each for number, each in read.items() if number), default=0.0)
+
+
+def _read_by_round(measurement: Measurement, activity: Activity) -> dict[int, float]:
+    """Bytes from storage an image."""
+    kind: Kind = (base_mode(measurement), activity, None)
+    segments = [each for each in measurement.segments if _kind(each) == kind]
+    costs = {each.round: worker_cost(measurement.worker_batches, [each]) for each in segments}
+    return {number: cost.read_bytes / cost.images for number, cost in costs.items() if cost is not None}
+
+
+# What a configuration reads from storage, against the ceiling of that storage at its concurrency.
+
+# A disk that moves this share of what it can is the limit of those who read from it.
+NEAR_CEILING = 0.85
+_UNCOUNTED = Remark(code="reads_not_counted")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskUse:
+    """Bytes that one configuration moved while training; None where they are not known, with the reason beside."""
+
+    read_bytes_per_s: float | None
+    """Fetched from storage by the loader, read-ahead included."""
+    cold_fraction: float | None
+    amplification: float | None
+    other_bytes_per_s: float | None
+    """Read from the same devices by others meanwhile."""
+    ceiling_bytes_per_s: float | None
+    """What the device moves for as many readers as there are workers."""
+    readers: int
+    unavailable: dict[str, Remark] = field(default_factory=dict)
+
+    @property
+    def ceiling_fraction(self) -> float | None:
+        """Share of the ceiling; above 1 when the device did better than when its ceiling was measured."""
+        if self.read_bytes_per_s is None or not self.ceiling_bytes_per_s:
+            return None
+        return self.read_bytes_per_s / self.ceiling_bytes_per_s
+
+    def evidence(self) -> tuple[Evidence, ...]:
+        """The figures that are known, for the verdict."""
+        return (
+            *evidence_of([("disk_ceiling_fraction", self.ceiling_fraction, NEAR_CEILING)]),
+            *evidence_of([("cold_fraction", self.cold_fraction, None)]),
+            *evidence_of([("read_amplification", self.amplification, None)], unit="x"),
+            *evidence_of([("other_read_bytes_per_s", self.other_bytes_per_s, None)], unit="bytes/s"),
+        )
+
+    def facts(self) -> dict[str, float | str]:
+        """How near the storage is to its ceiling, for the reason of a verdict; empty when that is not known."""
+        if self.ceiling_fraction is None or self.read_bytes_per_s is None:
+            return {}
+        return {
+            "read_bytes_per_s": self.read_bytes_per_s,
+            "ceiling_share": self.ceiling_fraction,
+            "concurrency": float(self.readers),
+        }
+
+
+def disk_use(
+    measurement: Measurement, segments: Sequence[Segment], ceiling: StorageCeiling | None, images_per_s: float
+) -> DiskUse:
+    """The disk's side of some segments of a measurement that serve so many images/s.
+
+    Reads are those of an image times that rate, so that both figures are of the same round, the median one.
+    """
+    readers = measurement.config.readers
+    cost = worker_cost(measurement.worker_batches, segments)
+    seconds = cost.images / images_per_s if cost is not None else 0.0
+    counted = measurement.storage_counts_reads and cost is not None
+    own = cost.read_bytes if counted and cost is not None else None
+    moved = [segment.disk_bytes for segment in segments]
+    all_moved = sum(each or 0 for each in moved) if None not in moved else None
+    cold = cold_fraction(measurement, segments)
+    phase, reason = ceiling_phase(measurement, ceiling, readers)
+    unavailable: dict[str, Remark] = {}
+    if own is None:
+        for name in ("disk_read_bytes_per_s", "cold_fraction", "read_amplification"):
+            unavailable[name] = _UNCOUNTED
+    elif cold is None or cold < COLD_AT_LEAST:
+        unavailable["read_amplification"] = Remark(code="files_came_from_memory")
+    if own is None or all_moved is None:
+        unavailable["other_read_bytes_per_s"] = _UNCOUNTED if own is None else Remark(code="devices_not_visible")
+    if own is None or phase is None:
+        unavailable["disk_ceiling_fraction"] = reason or _UNCOUNTED
+    return DiskUse(
+        read_bytes_per_s=None if own is None else own / seconds,
+        cold_fraction=cold,
+        amplification=cold if cold is not None and cold >= COLD_AT_LEAST else None,
+        other_bytes_per_s=None if own is None or all_moved is None else max(0, all_moved - own) / seconds,
+        ceiling_bytes_per_s=None if phase is None else phase.bw_bytes * (phase.storage_bytes or 0) / phase.io_bytes,
+        readers=readers,
+        unavailable=unavailable,
+    )
+
+
+def ceiling_phase(
+    measurement: Measurement, ceiling: StorageCeiling | None, readers: int
+) -> tuple[BandwidthPhase | None, Remark | None]:
+    """A ceiling counts only when its own reads were cold; else the reason why there is none."""
+    if measurement.config.cache == "warm":
+        return None, Remark(code="warm_as_asked")
+    if measurement.config.nodes > 1:
+        return None, Remark(code="ceiling_of_one_node")
+    if ceiling is None:
+        return None, Remark(code="ceiling_not_measured")
+    phase = ceiling.at(readers)
+    if phase is None:
+        return None, ceiling.missing or Remark(code="ceiling_not_measured")
+    if phase.cache != "cold":
+        return None, Remark(code="ceiling_not_cold", facts={"files": phase.cache})
+    if phase.at_least:
+        return None, Remark(code="cores_below_ceiling", facts={"bytes_per_s": phase.bw_bytes})
+    return phase, None
+
+
+# First epochs and later ones, where a data set makes its samples once and keeps them.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochRates:
+    """The loader alone, images/s."""
+
+    first: float
+    """While its samples are made."""
+    later: float | None
+    """Once they are kept; None where that was not measured."""
+    judged: str
+    """`first` or `later`: what the verdict is on."""
+
+
+def epochs(measurement: Measurement) -> EpochRates | None:
+    """None where batches made again take as long, or where nothing was made twice."""
+    lap = measurement.first_lap
+    if lap is None or not lap.quicker:
+        return None
+    as_asked = rates_by_round(measurement, "warm" if measurement.config.cache == "warm" else "baseline", "loader_only")
+    if not as_asked:
+        return None
+    rate = median(list(as_asked.values()))
+    if measurement.access == "fresh":
+        again = rates_by_round(measurement, "warm", "loader_only")
+        return EpochRates(first=rate, later=median(list(again.values())) if again else None, judged="first")
+    return EpochRates(
+        first=max(1, measurement.config.loader.workers) * lap.images / lap.wall_s, later=rate, judged="later"
+    )

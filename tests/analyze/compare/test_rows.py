@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.analyze.compare.effects import Reading
-from loaderprobe.analyze.compare.gates import judge_gates
-from loaderprobe.analyze.compare.rows import SideRow, compare_rows
-from loaderprobe.analyze.verdict.rates import interval
+from loaderprobe.analyze.compare.rows import SideRow, compare_rows, judge_gates
+from loaderprobe.analyze.effects import RunReading, interval
 from loaderprobe.records.compare import Compared, ResultKind, ShortVerdict, Subject, Unit
 from loaderprobe.records.config import Turns
 
@@ -25,7 +23,7 @@ OPEN = ShortVerdict(side="inconclusive", cause="inconclusive")
 def row(values: Sequence[float], *, factor: float = 1.0, unit: Unit = "images/s", runs: int = 1) -> SideRow:
     """The same values in each run, times `factor`."""
     scaled = tuple(value * factor for value in values)
-    reading = Reading(values=scaled, figure=interval(scaled))
+    reading = RunReading(values=scaled, figure=interval(scaled))
     return SideRow(subject=Subject(kind="configuration"), unit=unit, readings=(reading,) * runs)
 
 

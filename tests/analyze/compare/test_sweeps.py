@@ -7,16 +7,16 @@ from typing import cast
 
 import pytest
 
-from loaderprobe.analyze.compare.effects import Reading
-from loaderprobe.analyze.compare.sweeps import Found, sweep_notes
+from loaderprobe.analyze.compare.sides import MeasuredRow, sweep_notes
+from loaderprobe.analyze.effects import RunReading
 from loaderprobe.records.verdict import Interval
 
 
-def run(rounds: int, spread: float = 0.1) -> Found:
+def run(rounds: int, spread: float = 0.1) -> MeasuredRow:
     """Of so many rounds; its steps vary by `spread`."""
     figure = Interval(value=100.0, low=100.0 * (1 - spread), high=100.0 * (1 + spread))
-    reading = Reading(values=tuple(100.0 + number for number in range(rounds)), figure=figure)
-    return cast(Found, SimpleNamespace(reading=reading, row=SimpleNamespace(verdict=None)))
+    reading = RunReading(values=tuple(100.0 + number for number in range(rounds)), figure=figure)
+    return cast(MeasuredRow, SimpleNamespace(reading=reading, row=SimpleNamespace(verdict=None)))
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def run(rounds: int, spread: float = 0.1) -> Found:
     ],
 )
 def test_steps_stand_in_only_where_rows_were_compared_by_them(
-    before: list[Found], after: list[Found], sides: list[str]
+    before: list[MeasuredRow], after: list[MeasuredRow], sides: list[str]
 ) -> None:
     """Several runs have rounds enough together; where steps do not vary either, nothing stands in, and rows say so."""
     notes = sweep_notes([(before, after)])

@@ -10,15 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loaderprobe.analyze.caches import page_cache_hits
-from loaderprobe.analyze.forecast.advice import Place, Recommendation, Surroundings, advise, recommend
-from loaderprobe.analyze.forecast.groups import Known, recommend_groups
-from loaderprobe.analyze.forecast.point import point_of
+from loaderprobe.analyze.forecast.advice import (
+    DataPlace,
+    Known,
+    Recommendation,
+    Surroundings,
+    advise,
+    recommend,
+    recommend_groups,
+)
+from loaderprobe.analyze.forecast.fit import point_of
 from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.analyze.report import build_report
-from loaderprobe.analyze.verdict.rule import WORTH
-from loaderprobe.analyze.verdict.speedups import run_experiments
+from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.records.measurement import Alternative, Measurement
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.verdict import WORTH
 from loaderprobe.render.action_words import action_words
 from loaderprobe.render.forecast_words import advice_words, knee_words
 from loaderprobe.render.remarks import remark_words
@@ -74,7 +81,7 @@ def test_parts_that_do_not_make_the_whole_carry_no_advice() -> None:
 
 def test_a_full_disk_gets_cache_and_faster_storage() -> None:
     """Four workers on a disk for one: memory gives what was measured, a disk four times as fast nearly as much."""
-    place = Place(root="/data/my photos", size_bytes=1e9, memory_bytes=8e9)
+    place = DataPlace(root="/data/my photos", size_bytes=1e9, memory_bytes=8e9)
     found = advised(measured(SLOW_DISK, 4), SLOW_DISK, place=place).advice
     cache, storage = [each for each in found if each.speedup > 1][:2]
     assert cache.how == "estimated"  # of training: the loader alone was measured on warm files
@@ -91,7 +98,7 @@ def test_a_full_disk_gets_cache_and_faster_storage() -> None:
 
 def test_no_faster_storage_where_it_has_reserve() -> None:
     """Storage that gives ten times as much to as many readers is not what the loader waits for."""
-    truth = Truth(law="latency", latency_s=0.02)
+    truth = Truth(model="latency", latency_s=0.02)
     slow, kind = measured(truth, 4), truth.storage().ceiling
     assert kind is not None
     for bytes_per_s, advised_too in ((40e6, True), (2e9, False)):
@@ -106,7 +113,7 @@ def test_storage_gains_what_the_experiment_showed() -> None:
     found = run_experiments(measured(SLOW_DISK, 4))
     tried = replace(found.speedups["storage"], value=1.5, low=1.4, high=1.6)
     found = replace(found, speedups={**found.speedups, "storage": tried})
-    place = Place(root="/data", size_bytes=1e9, memory_bytes=8e9)
+    place = DataPlace(root="/data", size_bytes=1e9, memory_bytes=8e9)
     around = Surroundings(storage=SLOW_DISK.storage(), place=place)
     made = {each.action.code: each for each in recommend(measured(SLOW_DISK, 4), found, around).advice}
     memory, faster = made["files_in_memory"], made["faster_storage"]
@@ -120,7 +127,7 @@ def test_a_rate_that_is_predicted_is_not_called_measured_and_has_a_range() -> No
     found = run_experiments(measured(SLOW_DISK, 4))
     tried = replace(found.speedups["storage"], value=5.0, low=5.0, high=5.0)
     found = replace(found, speedups={**found.speedups, "storage": tried})
-    place = Place(root="/data", size_bytes=1e9, memory_bytes=8e9)
+    place = DataPlace(root="/data", size_bytes=1e9, memory_bytes=8e9)
     around = Surroundings(storage=SLOW_DISK.storage(), place=place)
     made = recommend(measured(SLOW_DISK, 4), found, around)
     (memory,) = (each for each in made.advice if each.action.code == "files_in_memory")
@@ -135,7 +142,7 @@ def test_a_rate_that_is_predicted_is_not_called_measured_and_has_a_range() -> No
 
 def test_data_beyond_memory_are_pinned_or_left_to_the_page_cache() -> None:
     """Of 10 GB in a memory of 4 GB, 28 % can stay: pinned they are 28 % of the hits, in the page cache 4 to 22 %."""
-    place = Place(root="/data", size_bytes=10e9, memory_bytes=4e9)
+    place = DataPlace(root="/data", size_bytes=10e9, memory_bytes=4e9)
     found = advised(measured(SLOW_DISK, 4), SLOW_DISK, place=place)
     pinned, page = [each for each in found.advice if each.action.code in ("files_pinned", "files_in_memory")]
     assert action_words(pinned.action).startswith("pin 28 % of the files in memory (2.80 GB,")
@@ -147,7 +154,7 @@ def test_data_beyond_memory_are_pinned_or_left_to_the_page_cache() -> None:
 
 def test_a_set_that_fits_is_kept_in_the_page_cache_alone() -> None:
     """Read once it stays, so nothing has to be pinned."""
-    place = Place(root="/data", size_bytes=1e9, memory_bytes=8e9)
+    place = DataPlace(root="/data", size_bytes=1e9, memory_bytes=8e9)
     codes = {each.action.code for each in advised(measured(SLOW_DISK, 4), SLOW_DISK, place=place).advice}
     assert "files_in_memory" in codes and "files_pinned" not in codes
 
@@ -220,11 +227,11 @@ def test_nothing_on_the_input_side_helps_a_compute_bound_training() -> None:
     st.floats(0, 0.02), st.floats(5e6, 1e9), st.floats(20, 5000), st.booleans(),
 )  # fmt: skip
 def test_advice_is_sorted_worth_it_and_never_from_a_refused_forecast(
-    law: Any, workers: int, cpu_s: float, latency_s: float, bytes_per_s: float, compute: float, synchronous: bool
+    model: Any, workers: int, cpu_s: float, latency_s: float, bytes_per_s: float, compute: float, synchronous: bool
 ) -> None:
     """Whatever the pipeline and the storage under it."""
     truth = Truth(
-        law=law, cpu_s=cpu_s, latency_s=latency_s, bytes_per_s=bytes_per_s, compute=compute, synchronous=synchronous
+        model=model, cpu_s=cpu_s, latency_s=latency_s, bytes_per_s=bytes_per_s, compute=compute, synchronous=synchronous
     )
     found = advised(measured(truth, workers), truth)
     speedups = [each.speedup for each in found.advice]

@@ -1,4 +1,4 @@
-"""Forecasts: exact where the law is the truth, within their range, and refused where the data end."""
+"""Forecasts: exact where the model is the truth, within their range, and refused where the data end."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from loaderprobe.analyze.forecast.changes import (
     pinned,
     prefetch,
     unchanged,
+    worker_forecasts,
     workers,
 )
 from loaderprobe.analyze.forecast.fit import DRIFT, Fit, fit
-from loaderprobe.analyze.forecast.knee import worker_forecasts
 from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.records.bandwidth import KindOfDevice
 from loaderprobe.records.forecast import Forecast
@@ -32,9 +32,9 @@ from loaderprobe.records.measurement import Alternative
 from loaderprobe.records.remark import Remark
 from tests.analyze.scripted import Truth
 
-TOKEN_BUCKET, SINGLE_SERVER, LATENCY = Truth(), Truth(law="single_server"), Truth(law="latency", latency_s=0.02)
+TOKEN_BUCKET, SINGLE_SERVER, LATENCY = Truth(), Truth(model="single_server"), Truth(model="latency", latency_s=0.02)
 KINDS = (TOKEN_BUCKET, SINGLE_SERVER, LATENCY)
-kinds = pytest.mark.parametrize("truth", KINDS, ids=lambda truth: truth.law)
+kinds = pytest.mark.parametrize("truth", KINDS, ids=lambda truth: truth.model)
 
 
 def code(forecast: Forecast) -> str | None:
@@ -51,7 +51,7 @@ def rate(forecast: Forecast) -> float:
 @kinds
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 6, 8, 16, 32])
 def test_unmeasured_workers_follow_the_law_of_the_kind(truth: Truth, count: int) -> None:
-    """Fitted on 1 and 2 workers, every other number is what the law gives, up to where storage or cores end."""
+    """Fitted on 1 and 2 workers, every other number is what the model gives, up to where storage or cores end."""
     made = worker_forecasts((truth.point(1), truth.point(2)), truth.storage())
     assert rate(made[count]) == pytest.approx(truth.training(count), rel=1e-6)
 
@@ -62,7 +62,7 @@ def test_a_faster_disk_follows_the_law_of_the_kind(truth: Truth, factor: float) 
     """Bandwidth for token buckets and single servers, latency for the third; the latency of the first two stays."""
     faster = (
         replace(truth, latency_s=truth.latency_s / factor)
-        if truth.law == "latency"
+        if truth.model == "latency"
         else replace(truth, bytes_per_s=truth.bytes_per_s * factor)
     )
     assert rate(disk(truth.fit(1, 4, anchor=4), factor)) == pytest.approx(faster.training(4), rel=1e-6)
@@ -111,7 +111,7 @@ def test_at_the_measured_point_forecasts_are_what_was_measured(
 def test_a_faster_disk_never_lowers_a_forecast(
     truth: Truth, count: int, factor: float, more: float, compute: float, kind: KindOfDevice
 ) -> None:
-    """By whatever law, and above whatever compute; refused at most."""
+    """By whatever model, and above whatever compute; refused at most."""
     truth = replace(truth, compute=compute)
     point = truth.point(count)
     found = fit((truth.point(1), point), point, truth.storage(kind))
@@ -132,7 +132,7 @@ def test_more_cores_never_lower_a_forecast(
 
 
 def test_caching_everything_is_the_measured_rate() -> None:
-    """What was measured outranks the law: warm files gave 900, so all files in memory give 900, and half less.
+    """What was measured outranks the model: warm files gave 900, so all files in memory give 900, and half less.
 
     Of training that is a prediction, unless it was measured on warm files itself.
     """
@@ -148,7 +148,7 @@ def test_caching_everything_is_the_measured_rate() -> None:
 
 @kinds
 def test_half_of_the_files_is_half_of_the_hits_only_where_they_are_pinned(truth: Truth) -> None:
-    """The page cache answers less, and its range holds the range of its law."""
+    """The page cache answers less, and its range holds the range of its model."""
     found, hits = truth.fit(1, 4, anchor=4), page_cache_hits(0.5)
     low, value, high, half = (
         truth.service().with_cached(each).loader(4) for each in (hits.low, hits.value, hits.high, 0.5)

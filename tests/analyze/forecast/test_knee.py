@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from loaderprobe.analyze.forecast.knee import find_knee, worker_forecasts
+from loaderprobe.analyze.forecast.changes import find_knee, worker_forecasts
 from loaderprobe.records.verdict import Interval
 from loaderprobe.render.forecast_words import knee_words
 from tests.analyze.scripted import Truth
 
-TOKEN_BUCKET, LATENCY = Truth(), Truth(law="latency", latency_s=0.02)
+TOKEN_BUCKET, LATENCY = Truth(), Truth(model="latency", latency_s=0.02)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from loaderprobe.records.bandwidth import StorageCeiling
 from tests.analyze.scripted import Truth
 from tests.examples.bandwidth import example_phase
 
-SINGLE_SERVER = Truth(law="single_server")
+SINGLE_SERVER = Truth(model="single_server")
 
 
 @pytest.mark.parametrize(("count", "expected"), [(1, 1 / 2), (2, 4 / 5), (3, 15 / 16)])
@@ -34,7 +34,7 @@ def test_workers_share_the_cores_with_what_sends_and_receives(count: int, expect
 
 def test_workers_that_wait_half_their_time_meet_on_one_core() -> None:
     """As before a single server of 1/2: the cores are a queue, too."""
-    service = replace(Truth(cpu_s=0.0025, latency_s=0.0025, cores=1.0, parent_s=0.0).service(), law="latency")
+    service = replace(Truth(cpu_s=0.0025, latency_s=0.0025, cores=1.0, parent_s=0.0).service(), model="latency")
     assert [service.loader(count) * service.cpu_s for count in (1, 2, 3)] == pytest.approx([1 / 2, 4 / 5, 15 / 16])
     assert service.bottleneck("workers", 3) == "cores"
 
@@ -87,7 +87,7 @@ def test_a_full_token_bucket_is_as_fast_as_the_probe_saw() -> None:
 
 def test_the_queue_before_a_single_server_is_no_latency() -> None:
     """Four workers that use two thirds of it wait for each other, and one alone does not."""
-    truth = Truth(law="single_server", cpu_s=0.01)
+    truth = Truth(model="single_server", cpu_s=0.01)
     found = workers(truth.fit(4, anchor=4), 1).images_per_s
     assert found
     assert found.value == pytest.approx(truth.training(1))

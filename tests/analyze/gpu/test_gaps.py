@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.gpu.gaps import AFTER_SYNC_NS, attribute
-from loaderprobe.analyze.gpu.intervals import total
+from loaderprobe.analyze.gpu.gaps import AFTER_SYNC_NS, attribute, total
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.gaps import GAP_CAUSES, Gaps
 from loaderprobe.records.measurement import DeviceKind, Timeline

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from loaderprobe.analyze.gpu.gaps import attribute
-from loaderprobe.analyze.gpu.occupancy import use_of
-from loaderprobe.analyze.gpu.window import syncs_per_step
+from loaderprobe.analyze.gpu.window import syncs_per_step, use_of
 from loaderprobe.compute.kineto import DeviceLimits, RawEvent, Window, convert, occupancy
 from loaderprobe.records.gaps import GAP_CAUSES
 from loaderprobe.records.measurement import Timeline, communicates

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loaderprobe.analyze.lock_step.price import Batches, correlation, lock_step
+from loaderprobe.analyze.lock_step import Batches, correlation, lock_step
 from loaderprobe.records.plan import LockStep
 from loaderprobe.records.remark import Remark
 from tests.analyze.lock_step.test_replay import lognormal

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from loaderprobe.analyze.lock_step.replay import Loading, Seconds, blocks_of, drawn, mean_steps, resampled
-from loaderprobe.analyze.plan.stragglers import expected_most
+from loaderprobe.analyze.lock_step import Loading, Seconds, blocks_of, drawn, mean_steps, resampled
+from loaderprobe.analyze.plan.plan import expected_most
 
 
 def repeated(*rows: list[float]) -> Iterator[Seconds]:

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from loaderprobe.analyze.plan.curves import cache_curves
+from loaderprobe.analyze.plan.plan import cache_curves
 
 
 @pytest.mark.parametrize(("nodes", "shown"), [(1, [1, 8]), (4, [1, 4])])

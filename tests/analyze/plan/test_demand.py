@@ -9,10 +9,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from loaderprobe.analyze.plan.demand import Demand, demand, needs, workers_of
-from loaderprobe.analyze.plan.offers import given_offer
-from loaderprobe.analyze.plan.quantities import known, product, total
-from loaderprobe.analyze.plan.supply import judge_supply
-from loaderprobe.analyze.plan.workload import requests
+from loaderprobe.analyze.plan.supply import given_offer, judge_supply
+from loaderprobe.analyze.plan.workload import known, product, requests, total
 from loaderprobe.records.plan import Quantity
 from loaderprobe.records.remark import Remark
 from tests.examples.plan import example_asked, example_workload

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.plan.from_run import workload_of_run
-from loaderprobe.analyze.plan.quantities import known
-from loaderprobe.analyze.plan.workload import Workload
+from loaderprobe.analyze.plan.sources import workload_of_run
+from loaderprobe.analyze.plan.workload import Workload, known
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.measurement import NO_STEP, ComputeInfo, Measurement

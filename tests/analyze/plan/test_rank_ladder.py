@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from loaderprobe.analyze.plan.rank_ladder import rank_offer
-from loaderprobe.analyze.plan.supply import Offer
+from loaderprobe.analyze.plan.supply import Offer, rank_offer
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import FilesWere

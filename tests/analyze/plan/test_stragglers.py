@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.plan.stragglers import expected_most, stragglers
+from loaderprobe.analyze.plan.plan import expected_most, stragglers
 from loaderprobe.analyze.plan.workload import Stalls
 from loaderprobe.records.plan import Stragglers
 from loaderprobe.records.remark import Remark

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from loaderprobe.analyze.plan.demand import demand
-from loaderprobe.analyze.plan.offers import catalogue_offer, given_offer
-from loaderprobe.analyze.plan.supply import Offer, judge_supply, measured_offer
+from loaderprobe.analyze.plan.supply import Offer, catalogue_offer, given_offer, judge_supply, measured_offer
 from loaderprobe.errors import BadValue
 from loaderprobe.records.plan import Amount, CatalogueEntry, Supply, Tier
 from loaderprobe.storage.catalogue import entry_named, published

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from loaderprobe.analyze.tune.throughput import MOST_PROBES, Throughput, limit_at, sizes_up_to
-from loaderprobe.analyze.tune.together import by_size, together
+from loaderprobe.analyze.tune.batch_size import MOST_PROBES, Throughput, by_size, limit_at, sizes_up_to, together
 from loaderprobe.measure.batch_size import search
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeStop
 from loaderprobe.testing import ScriptedProber, ScriptedStrategy

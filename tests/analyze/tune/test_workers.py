@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from loaderprobe.analyze.tune.workers import Planned, WorkersAsked, next_visit
-from loaderprobe.analyze.tune.workers_rows import limit_of, rows_of
+from loaderprobe.analyze.tune.workers import Planned, WorkersAsked, limit_of, next_visit, rows_of
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.tune_workers import WITHIN, WorkersForecast, WorkersSetting, WorkersVisit
 from loaderprobe.records.verdict import Interval

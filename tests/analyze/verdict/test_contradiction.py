@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.verdict.counted import counted
 from loaderprobe.analyze.verdict.rounds import deciding, further_round, next_round
+from loaderprobe.analyze.verdict.validity import counted
 from loaderprobe.records.measurement import Activity, Measurement, Mode, Others
 from tests.analyze.runs import Cost, Round, alike, run
 

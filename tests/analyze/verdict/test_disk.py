@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.analyze.verdict.disk import DiskUse, disk_use
-from loaderprobe.analyze.verdict.rates import segments_of
+from loaderprobe.analyze.verdict.validity import DiskUse, disk_use
 from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling
-from loaderprobe.records.measurement import Measurement, WorkerBatches
+from loaderprobe.records.measurement import Measurement, WorkerBatches, segments_of
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.testing import Service
 from tests.examples.bandwidth import example_phase

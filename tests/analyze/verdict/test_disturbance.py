@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.analyze.verdict.disturbance import disturbance_notes, disturbed, disturbed_rounds, like, pressing_share
+from loaderprobe.analyze.verdict.validity import disturbance_notes, disturbed, disturbed_rounds, like, pressing_share
 from loaderprobe.records.measurement import Measurement, Others, Segment
 from loaderprobe.render.remarks import remark_words
 from tests.analyze.runs import Cost, alike, run

@@ -8,7 +8,7 @@ import pytest
 
 from loaderprobe.analyze.forecast.advice import Surroundings, recommend
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.verdict.speedups import run_experiments
+from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.errors import BadValue
 from loaderprobe.records.measurement import Measurement, Segment
 from loaderprobe.render.verdict_words import sentence
@@ -19,7 +19,7 @@ PREPROCESSING = Truth(cpu_s=0.01, latency_s=0.0005, bytes_per_s=1e9, synchronous
 TRUTHS = {
     "preprocessing": PREPROCESSING,
     "disk": Truth(cpu_s=0.002, bytes_per_s=20e6, synchronous=True),
-    "far files": Truth(law="latency", cpu_s=0.002, latency_s=0.02, synchronous=True),
+    "far files": Truth(model="latency", cpu_s=0.002, latency_s=0.02, synchronous=True),
     "compute": replace(PREPROCESSING, compute=10.0),
 }
 

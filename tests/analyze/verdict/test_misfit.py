@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.verdict.misfit import misfits_of
+from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.analyze.verdict.rounds import next_round
-from loaderprobe.analyze.verdict.speedups import run_experiments
+from loaderprobe.analyze.verdict.rule import misfits_of
 from loaderprobe.records.measurement import Measurement, Segment
 from tests.analyze.runs import Cost, alike, run
 

@@ -10,11 +10,9 @@ import pytest
 
 from loaderprobe.analyze.forecast.advice import Recommendation, Surroundings, recommend
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.verdict.one_thread import MOST_PAIRS, notes, spinning
-from loaderprobe.analyze.verdict.rates import segment_seconds
-from loaderprobe.analyze.verdict.rounds import next_round
-from loaderprobe.analyze.verdict.speedups import run_experiments
-from loaderprobe.records.measurement import NO_STEP, Measurement
+from loaderprobe.analyze.verdict.experiments import run_experiments
+from loaderprobe.analyze.verdict.rounds import MOST_PAIRS, next_round, one_thread_notes, spinning
+from loaderprobe.records.measurement import NO_STEP, Measurement, segment_seconds
 from loaderprobe.render.remarks import remark_words
 from tests.analyze.runs import Cost, run
 
@@ -99,7 +97,7 @@ def test_a_gain_is_the_first_advice() -> None:
     assert (first.before.value, first.after.value) == pytest.approx((80, 156))
     assert first.before.value < first.after.low <= first.after.value <= first.after.high
     assert "next(batches)" in first.command
-    (note,) = notes(measurement)
+    (note,) = one_thread_notes(measurement)
     assert note.facts["loader_per_s"] == pytest.approx(100)
     assert note.facts["one_thread_per_s"] == pytest.approx(245)
     assert (note.facts["training_per_s"], note.facts["one_thread_training_per_s"]) == pytest.approx((80, 156))
@@ -127,12 +125,12 @@ def test_no_gain_is_no_advice(pairs: Sequence[Mapping[str, float]]) -> None:
 
 def test_a_core_that_is_freed_at_the_same_rate_is_a_note() -> None:
     """With the CPU time of both; a loader that is faster with its threads uses them, and nothing is said."""
-    (note,) = notes(serial([USUAL, pair(101.0, 81.0)]))
+    (note,) = one_thread_notes(serial([USUAL, pair(101.0, 81.0)]))
     words = remark_words(note)
     assert "2 cores busy for 100 images/s, and 1 for 101 images/s" in words
     assert "Training runs at 80.0 and 81.0 images/s" in words
-    assert notes(serial([USUAL, pair(60.0, 55.0)])) == ()
-    assert notes(serial([USUAL])) == ()
+    assert one_thread_notes(serial([USUAL, pair(60.0, 55.0)])) == ()
+    assert one_thread_notes(serial([USUAL])) == ()
 
 
 def test_the_cause_is_what_it_was() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.analyze.verdict.rounds import next_round
-from loaderprobe.analyze.verdict.speedups import run_experiments
 from loaderprobe.records.measurement import Measurement, Segment
 from loaderprobe.records.verdict import Cause, Side, Verdict
 from tests.analyze.rank_runs import rank_run

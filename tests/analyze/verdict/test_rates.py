@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.verdict.rates import CLOCK, DRIFT, MEDIAN_OVER_MEAN, interval, rate_interval
+from loaderprobe.analyze.effects import DRIFT, interval
+from loaderprobe.analyze.verdict.rates import CLOCK, MEDIAN_OVER_MEAN, rate_interval
 from loaderprobe.analyze.verdict.rounds import WIDE, further_round, next_round
 from loaderprobe.records.measurement import Measurement, Segment
 from loaderprobe.records.verdict import Interval

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loaderprobe.analyze.verdict.experiments import Experiments
-from loaderprobe.analyze.verdict.prediction import Loop
-from loaderprobe.analyze.verdict.rates import WorkerCost
+from loaderprobe.analyze.verdict.rates import Loop, WorkerCost
 from loaderprobe.analyze.verdict.rule import Judgement, judge
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Speedup

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.lock_step.batches import batches_of
-from loaderprobe.analyze.lock_step.price import Batches
+from loaderprobe.analyze.lock_step import Batches, batches_of
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.verdict import Bound
 from loaderprobe.render.action_words import action_words

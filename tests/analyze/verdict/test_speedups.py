@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loaderprobe.analyze.effects import OPEN_LEAD
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.verdict.rule import OPEN_LEAD, WORTH
-from loaderprobe.analyze.verdict.speedups import run_experiments
+from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.verdict import WORTH
 from loaderprobe.render.verdict_words import sentence
 from tests.analyze.runs import BATCH, FILE_BYTES, FILES, Cost, alike, reordered, run, scaled
 from tests.examples.bandwidth import example_phase

@@ -9,11 +9,10 @@ import pytest
 
 from loaderprobe.analyze.forecast.advice import advise
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.verdict.rates import attributed_cost, segments_of
-from loaderprobe.analyze.verdict.speedups import run_experiments
+from loaderprobe.analyze.verdict.experiments import run_experiments
+from loaderprobe.analyze.verdict.rates import LEAST_SAMPLES, Waiting, attributed_cost, waiting_of
 from loaderprobe.analyze.verdict.validity import why_not_as_asked
-from loaderprobe.analyze.verdict.waiting import LEAST_SAMPLES, Waiting, waiting_of
-from loaderprobe.records.measurement import FirstLap, Measurement
+from loaderprobe.records.measurement import FirstLap, Measurement, segments_of
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.waits import WAIT_KINDS, WaitKind, WaitSamples
 from loaderprobe.render.action_words import action_words

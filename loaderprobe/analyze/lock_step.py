@@ -11,22 +11,112 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from loaderprobe.analyze.forecast.knee import WITHIN
-from loaderprobe.analyze.lock_step.replay import (
-    Loading,
-    Seconds,
-    apart,
-    beside,
-    blocks_of,
-    drawn,
-    mean_steps,
-    resampled,
-)
-from loaderprobe.analyze.verdict.rule import WORTH
+from loaderprobe.analyze.forecast.changes import WITHIN
+from loaderprobe.analyze.forecast.service import batch_seconds
+from loaderprobe.analyze.ranks import host_names
+from loaderprobe.analyze.verdict.rates import NS
+from loaderprobe.analyze.verdict.validity import NEAR_CEILING
+from loaderprobe.records.measurement import Measurement, base_mode
 from loaderprobe.records.plan import LockStep, PrefetchCost
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.verdict import Interval
+from loaderprobe.records.verdict import WORTH, Interval, Verdict
+
+# Ranks that load with workers and take each batch together, replayed on batch times that were measured.
+#
+# Batch k of a rank is made by its worker k mod N, which begins it when the rank has taken batch k - N x prefetch. A
+# rank takes its batch as soon as it is ready and the step before is over, and then waits for the others: its workers go
+# on meanwhile. Without workers a rank makes its batch when it asks for it, and all wait for the slowest of them.
+
+Seconds = NDArray[np.float64]
+BLOCK = 8
+"""Neighbours in time are alike, so they are drawn together: the times of one batch and the next correlated by 0.2 to
+0.4 on two shared cores."""
+STEPS = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loading:
+    """The loader of one rank, and the step that follows each batch."""
+
+    workers: int
+    prefetch_factor: int
+    compute_s: float = 0.0
+
+    @property
+    def ahead(self) -> int:
+        """Batches under way at most; 0 for the serial loader."""
+        return self.workers * self.prefetch_factor
+
+
+def mean_steps(batches: Iterator[Seconds], loading: Loading, steps: int = STEPS) -> Seconds:
+    """Mean seconds a step once the first buffers are used up.
+
+    Each of `batches` has the shape (..., ranks): the times of one batch of each rank, of any number of independent
+    replays at once. The result has the shape (...).
+    """
+    if not loading.ahead:
+        slowest = [next(batches).max(axis=-1) for _ in range(steps)]
+        return np.asarray(np.mean(slowest, axis=0) + loading.compute_s)
+    batch = next(batches)
+    ready = np.zeros((loading.workers, *batch.shape))
+    taken = np.zeros((loading.ahead, *batch.shape))
+    met = np.zeros(batch.shape[:-1])
+    skipped = 4 * loading.ahead + 8
+    begun = met
+    for number in range(skipped + steps):
+        lane, place = number % loading.workers, number % loading.ahead
+        ready[lane] = np.maximum(ready[lane], taken[place]) + batch
+        taken[place] = np.maximum(met[..., None], ready[lane])
+        met = taken[place].max(axis=-1) + loading.compute_s
+        if number + 1 == skipped:
+            begun = met
+        batch = next(batches)
+    return np.asarray((met - begun) / steps)
+
+
+def blocks_of(series: Sequence[Sequence[float]]) -> Seconds:
+    """All stretches of neighbours in these series, one a row; no stretch spans two of them."""
+    known = [np.asarray(each, np.float64) for each in series if each]
+    length = min(BLOCK, *map(len, known))
+    return np.concatenate([np.lib.stride_tricks.sliding_window_view(each, length) for each in known])
+
+
+def resampled(blocks: Seconds, batches: int, replicates: int, rng: np.random.Generator) -> Seconds:
+    """For each replicate another series of so many batches, made of blocks drawn with replacement: a bootstrap."""
+    wanted = -(-batches // blocks.shape[1])
+    chosen = rng.integers(len(blocks), size=(replicates, wanted))
+    return blocks[chosen].reshape(replicates, -1)[:, :batches]
+
+
+def drawn(series: Seconds, ranks: int, rng: np.random.Generator) -> Iterator[Seconds]:
+    """Batch times of the shape (replicates, ranks), without an end, from a series for each replicate.
+
+    Each rank reads on from a place of its own and goes elsewhere after every block; not all of them at once, since
+    ranks that read the same block would be late together.
+    """
+    replicates, length = series.shape
+    whose = np.arange(replicates)[:, None]
+    at = rng.integers(length, size=(replicates, ranks))
+    for step in itertools.count():
+        yield series[whose, at]
+        at = (at + 1) % length
+        going = at[:, step % BLOCK :: BLOCK]
+        at[:, step % BLOCK :: BLOCK] = rng.integers(length, size=going.shape)
+
+
+def beside(first: Iterator[Seconds], second: Iterator[Seconds]) -> Iterator[Seconds]:
+    """The ranks of both, together."""
+    for one, other in zip(first, second, strict=True):
+        yield np.concatenate([one, other], axis=-1)
+
+
+def apart(batches: Iterator[Seconds]) -> Iterator[Seconds]:
+    """The same ranks, none of which waits for another: each is the only rank of a replay."""
+    for batch in batches:
+        yield batch[..., None]
+
 
 LEAST_BATCHES = 30
 FACTORS = (2, 4, 8)
@@ -198,3 +288,45 @@ def _reflected(value: float, others: Seconds) -> Interval:
         low=1 + excess / max(1.0, min(most, FURTHEST)),
         high=1 + excess / min(1.0, max(least, 1 / FURTHEST)),
     )
+
+
+# The batches of a measurement that a replay draws from: of ranks those that each made alone, else of the loader.
+
+
+def batches_of(measurement: Measurement, verdict: Verdict) -> Batches | Remark:
+    """What was measured of one configuration, or why no batch's time is known."""
+    loader, bound = measurement.config.loader, verdict.bound
+    alone = tuple(tuple(each / NS for each in seen.service_ns) for seen in measurement.by_rank)
+    series = alone or tuple(map(tuple, batch_seconds(measurement, base_mode(measurement))))
+    if not any(series):
+        return Remark(code="batches_not_timed")
+    straggler = verdict.speedups.straggler
+    return Batches(
+        series=series,
+        by_rank=bool(alone),
+        images=rank_images(measurement),
+        workers=loader.workers,
+        prefetch_factor=loader.prefetch_factor,
+        ranks=measurement.ranks,
+        slow_ranks=_slow_ranks(measurement, verdict),
+        slow_host=bound.host if bound.cause == "imbalance" and bound.rank is None else "",
+        saturated=(verdict.disk_ceiling_fraction or 0.0) >= NEAR_CEILING,
+        measured_cost=straggler.value if alone and straggler is not None and straggler.how == "measured" else None,
+    )
+
+
+def _slow_ranks(measurement: Measurement, verdict: Verdict) -> frozenset[int]:
+    """The rank that the verdict names, or all ranks of the host that it names."""
+    bound = verdict.bound
+    if bound.cause != "imbalance":
+        return frozenset()
+    if bound.rank is not None:
+        return frozenset({bound.rank})
+    hosts = host_names([(seen.node, seen.host) for seen in measurement.by_rank])
+    return frozenset(seen.rank for seen, host in zip(measurement.by_rank, hosts, strict=True) if host == bound.host)
+
+
+def rank_images(measurement: Measurement) -> int:
+    """Images of one rank's batch: a sweep is asked for that many, while the ranks of a script ask for all together."""
+    together = measurement.config.compute.batch_size
+    return together if measurement.config.ranks > 1 else max(1, together // measurement.ranks)

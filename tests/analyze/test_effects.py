@@ -7,36 +7,38 @@ import random
 
 import pytest
 
-from loaderprobe.analyze.compare.effects import (
+from loaderprobe.analyze.effects import (
     APART_S,
     REPEAT,
+    SWING,
     Effect,
-    Reading,
+    RunReading,
     drift_of,
-    effect,
     holm,
     mean_effect,
+    of_pairs,
+    of_rounds,
     pair_logs,
-    paired_effect,
     sample,
+    unpaired,
 )
 from loaderprobe.records.config import Turns
-from loaderprobe.records.verdict import Interval
+from loaderprobe.records.verdict import Interval, Speedup
 
 FLAT = Interval(value=1.0, low=1.0, high=1.0)
 
 
-def reading(*values: float, low: float | None = None, high: float | None = None) -> Reading:
+def reading(*values: float, low: float | None = None, high: float | None = None) -> RunReading:
     """One run; its interval is empty unless given."""
     middle = sorted(values)[len(values) // 2]
-    return Reading(values=values, figure=Interval(value=middle, low=low or middle, high=high or middle))
+    return RunReading(values=values, figure=Interval(value=middle, low=low or middle, high=high or middle))
 
 
 def found(before: list[float], after: list[float], *, drift: float = 0.0, times: bool = False) -> Effect:
     """The effect of two single runs."""
     samples = [sample([reading(*values)]) for values in (before, after)]
     assert samples[0] and samples[1]
-    return effect(samples[0], samples[1], times=times, drift=drift)
+    return unpaired(samples[0], samples[1], times=times, drift=drift)
 
 
 def test_welch_gives_the_published_freedom_and_probability() -> None:
@@ -123,19 +125,19 @@ def test_null_pairs_are_as_rare_as_they_should_be() -> None:
     assert 0.03 < sum(p <= 0.05 for p in chances) / 2000 < 0.07
 
 
-def in_turn(side: str, *values: float, at_s: tuple[float, ...] | None = None, pair: str = "x") -> Reading:
+def in_turn(side: str, *values: float, at_s: tuple[float, ...] | None = None, pair: str = "x") -> RunReading:
     """One run of a pair; a round takes a minute."""
     turns = Turns(pair=pair, side=side, changes=(), against="RUN")  # type: ignore[arg-type]  # A or B
     times = at_s or tuple(60.0 * number for number in range(len(values)))
-    return Reading(values=values, figure=FLAT, turns=turns, at_s=times)
+    return RunReading(values=values, figure=FLAT, turns=turns, at_s=times)
 
 
 def test_pairs_give_students_t() -> None:
     """Differences 1, 2, 3, 4: mean 2.5, t = 3.873 with 3 degrees of freedom, p = 0.0305, by tables."""
-    one = paired_effect([1.0, 2.0, 3.0, 4.0], times=False)
+    one = of_pairs([1.0, 2.0, 3.0, 4.0], times=False)
     assert one.log / one.error == pytest.approx(3.873, abs=1e-3)
     assert (one.freedom, one.drift, one.pairs) == (3, 0.0, 4) and one.p == pytest.approx(0.0305, abs=1e-4)
-    assert paired_effect([1.0, 2.0, 3.0, 4.0], times=True).log == -one.log
+    assert of_pairs([1.0, 2.0, 3.0, 4.0], times=True).log == -one.log
     assert one.half() == pytest.approx(3.182 * one.error, rel=1e-3)
 
 
@@ -160,7 +162,7 @@ def test_drift_that_reaches_both_rounds_of_a_pair_is_in_no_ratio() -> None:
         ([reading(1, 2)], [reading(1, 2)], 0),
     ],
 )
-def test_only_rounds_in_turn_are_pairs(before: list[Reading], after: list[Reading], count: int) -> None:
+def test_only_rounds_in_turn_are_pairs(before: list[RunReading], after: list[RunReading], count: int) -> None:
     """Of the two sides of one pair of runs, minutes apart; a round without a partner or a rate is in none."""
     assert len(pair_logs(before, after)) == count
 
@@ -176,5 +178,59 @@ def test_null_pairs_in_turn_are_as_rare_as_they_should_be() -> None:
             for side in sides:
                 side.append(math.exp(drift + draw.gauss(0, 0.02)))
         logs = pair_logs([in_turn("A", *sides[0])], [in_turn("B", *sides[1])])
-        found.append(paired_effect(logs, times=False).p <= 0.05)
+        found.append(of_pairs(logs, times=False).p <= 0.05)
     assert 0.03 < sum(found) / 2000 < 0.07
+
+
+@pytest.mark.parametrize(
+    ("rounds", "least", "exceeds"),
+    [
+        ((1.2, 1.21, 1.22), 1.15, True),
+        ((1.2, 1.21, 1.22), 1.25, False),
+        ((0.9, 1.2, 1.5), 1.0, False),
+        ((2.0,), 1.5, True),
+    ],
+)
+def test_rounds_exceed_a_factor_beyond_their_spread(rounds: tuple[float, ...], least: float, exceeds: bool) -> None:
+    """The mean of the logarithms, above the factor and above two standard errors; a single round has no spread."""
+    assert of_rounds(dict(enumerate(rounds))).exceeds(least) is exceeds
+
+
+def test_one_effect_over_another_is_compared_round_by_round() -> None:
+    """Of the rounds that both have, and not below 1 where that is only noise; what both share is not in it."""
+    first, other = of_rounds({0: 2.0, 1: 4.0, 2: 9.0}), of_rounds({0: 1.0, 1: 2.0, 3: 0.5})
+    lead = first.over(other)
+    assert lead is not None and lead.rounds == {0: 2.0, 1: 2.0} and lead.error == 0
+    assert other.over(of_rounds({3: 0.25}), least=1.0) == of_rounds({3: 1.0})
+    assert first.over(of_rounds({7: 1.0})) is None
+
+
+@pytest.mark.parametrize(
+    ("rounds", "faster", "leads"),
+    [
+        ((1.2, 1.21, 1.22), True, True),
+        ((1.01, 1.5, 1.02, 1.6, 1.03), True, False),
+        ((1.01, 1.5, 0.99), False, False),
+        ((1.4, 1.41), True, False),
+        ((1.6, 1.61), True, True),
+        ((1.9,), True, False),
+    ],
+)
+def test_few_rounds_need_a_wider_lead(rounds: tuple[float, ...], faster: bool, leads: bool) -> None:
+    """By the 95 % interval, or five rounds that are all faster; each round by 1.15, two by 1.5, one by 2."""
+    found = of_rounds(dict(enumerate(rounds)))
+    assert (found.is_faster, found.leads_in_each()) == (faster, leads)
+
+
+def test_visits_of_seconds_are_known_no_worse_than_a_machine_swings() -> None:
+    """One visit beside another: a quarter to either side; of many that agree, what they differ by."""
+    one, many = of_rounds({1: 2.0}, band="turns").ratio, of_rounds(dict.fromkeys(range(5), 2.0), band="turns").ratio
+    assert (one.low, one.high) == pytest.approx((2 / (1 + SWING), 2 * (1 + SWING)))
+    assert (many.low, many.value, many.high) == pytest.approx((2.0, 2.0, 2.0))
+
+
+def test_the_speedup_of_what_is_free_is_not_below_1() -> None:
+    """Less than 1 is noise; how it is known stays with it."""
+    assert of_rounds({0: 0.5, 1: 0.5, 2: 0.5}, how="estimated").speedup == Speedup(
+        value=1.0, low=1.0, high=1.0, how="estimated"
+    )

@@ -1,0 +1,523 @@
+"""Two sweeps: configurations that differ in nothing but where their data are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Literal, get_args
+
+from loaderprobe.analyze.compare.rows import SideRow
+from loaderprobe.analyze.effects import RunReading, interval, sample, too_few_rounds
+from loaderprobe.analyze.verdict.rates import rates_by_round
+from loaderprobe.analyze.verdict.validity import counted
+from loaderprobe.errors import BadValue, NotComparable
+from loaderprobe.records.bandwidth import BandwidthMeasurement
+from loaderprobe.records.compare import CompareNote, Difference, Group, ShortVerdict, Subject
+from loaderprobe.records.config import OPTIONS, Turns
+from loaderprobe.records.diagnosis import Findings
+from loaderprobe.records.environment import Environment, StorageLocation
+from loaderprobe.records.files import FileSet
+from loaderprobe.records.layers import LayersReport
+from loaderprobe.records.measurement import Measurement, base_mode, judged_activity, segments_of
+from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.records.trace import PART_NAMES, PartName, TraceReport
+from loaderprobe.records.verdict import Cause, Interval
+from loaderprobe.units import format_bytes, join_words
+
+# Whether two results may be compared: the fields in which they differ, beyond those that were meant to.
+
+GROUPS: dict[str, Group] = {
+    "cpu_model": "machine", "cores_available": "machine", "memory_bytes": "machine", "gpus": "machine",
+    "loaderprobe": "software", "python": "software", "torch": "software", "torchvision": "software",
+    "kernel": "software", "driver": "software",
+    "storage": "storage", "data": "data", "files_were": "state",
+    "judged": "options", "counted": "options",
+    "device": "options", "engine": "options", "drop_caches": "options", "scratch": "options",
+}  # fmt: skip
+"""The group of each field; options of a configuration are `options`."""
+ALL = "all"
+_ALIKE = 0.02
+"""Memory of the same machine differs by what its kernel keeps."""
+
+Facts = Mapping[str, str | float | None]
+"""What a result was made with, by field; None where that is not known."""
+
+
+def environment_facts(environment: Environment) -> dict[str, str | float | None]:
+    """Of a result that has an environment."""
+    gpus = environment.gpus
+    return {
+        "cpu_model": environment.cpu_model,
+        "cores_available": environment.cores_available,
+        "memory_bytes": float(environment.memory_bytes),
+        "gpus": ", ".join(gpu.name for gpu in gpus) or "none",
+        "loaderprobe": environment.loaderprobe,
+        "python": environment.python,
+        "torch": environment.torch,
+        "torchvision": environment.torchvision,
+        "kernel": environment.kernel,
+        "driver": ", ".join(dict.fromkeys(gpu.driver or "" for gpu in gpus)) or None,
+        "storage": storage_fact(environment.storage),
+    }
+
+
+def storage_fact(places: Iterable[StorageLocation]) -> str | None:
+    """`ext4 on vda`, `nfs4 of server:/export`; None without any."""
+    found = (
+        f"{each.filesystem} on {', '.join(each.devices)}" if each.devices else f"{each.filesystem} of {each.source}"
+        for each in places
+    )  # fmt: skip
+    return join_words(sorted(set(found))) or None
+
+
+def differences(before: Facts, after: Facts) -> list[Difference]:
+    """The fields that both know and that differ, in the order of `before`."""
+    return [
+        Difference(field=field, group=GROUPS.get(field, "options"), before=_shown(mine), after=_shown(other))
+        for field, mine in before.items()
+        if (other := after.get(field)) is not None and mine is not None and not _alike(field, mine, other)
+    ]
+
+
+def _alike(field: str, mine: str | float, other: str | float) -> bool:
+    if field == "memory_bytes" and isinstance(mine, float) and isinstance(other, float):
+        return abs(mine - other) <= _ALIKE * max(mine, other)
+    return mine == other
+
+
+def _shown(value: str | float) -> str:
+    return value if isinstance(value, str) else f"{value:g}" if value < 1e6 else f"{value:.0f}"
+
+
+def check_names(names: Iterable[str]) -> frozenset[str]:
+    """Names of groups, fields and options. Raises BadValue for what is none of them."""
+    known = {*get_args(Group), *GROUPS, *OPTIONS, ALL}
+    wanted = frozenset(names)
+    if unknown := sorted(wanted - known):
+        groups = join_words([*get_args(Group), ALL], "or")
+        raise BadValue(f"--differ {unknown[0]} names nothing that is compared", hint=f"use {groups}, or a field's name")
+    return wanted
+
+
+def allowed(difference: Difference, names: frozenset[str]) -> bool:
+    """True where it was said that this field, or its group, may differ."""
+    return bool({difference.field, difference.group, ALL} & names)
+
+
+def refuse_others(found: Sequence[Difference], names: frozenset[str]) -> None:
+    """Raises NotComparable for fields that were not meant to differ, naming them and the option that allows them."""
+    others = [each for each in found if not allowed(each, names)]
+    if not others:
+        return
+    said = ", ".join(
+        f"{each.field} ({each.between[0]}: {each.before}; {each.between[1]}: {each.after})" for each in others
+    )
+    verb = "differ" if len(others) > 1 else "differs"
+    options = ",".join(dict.fromkeys((*sorted(names), *(each.group for each in others))))
+    raise NotComparable(
+        f"A and B are not comparable: {said} {verb}",
+        fields=tuple(each.field for each in others),
+        hint=f"if that is what you changed, say so: --differ {options}",
+    )
+
+
+# Two bandwidth results: phase by phase, at the same concurrency.
+
+LADDER = "files"
+PhaseKey = tuple[str, str, int]
+
+
+def bandwidth_facts(found: BandwidthMeasurement) -> Facts:
+    """What the probe ran on, and how."""
+    engines = {phase.engine for phase in found.phases}
+    return {
+        "loaderprobe": found.loaderprobe,
+        "kernel": found.kernel,
+        "cores_available": found.cores_available,
+        "storage": storage_fact([found.location]),
+        "data": f"{found.files_used} files of {format_bytes(found.mean_size_bytes)}",
+        "scratch": str(found.scratch),
+        "engine": join_words(sorted(engines - {"processes"})) or None,
+        "drop_caches": str(found.drop_caches),
+        "files_were": join_words(sorted({phase.cache for phase in found.ladder})) or None,
+    }
+
+
+def bandwidth_rows(runs: Sequence[BandwidthMeasurement]) -> dict[PhaseKey, SideRow]:
+    """Every phase and operation of a side, of all its runs."""
+    found: dict[PhaseKey, list[tuple[SideRow, RunReading]]] = {}
+    for run in runs:
+        for key, row in _rows(run).items():
+            found.setdefault(key, []).append((row, row.readings[0]))
+    return {
+        key: SideRow(subject=rows[0][0].subject, unit=rows[0][0].unit, readings=tuple(reading for _, reading in rows))
+        for key, rows in found.items()
+    }
+
+
+def _rows(run: BandwidthMeasurement) -> dict[PhaseKey, SideRow]:
+    rows: dict[PhaseKey, SideRow] = {}
+    for phase in run.phases:
+        # Reads with pauses say how the device treats idle time, not how fast it is.
+        if phase.name != "paced" and phase.bw_bytes:
+            rows["phase", phase.name, phase.readers] = SideRow(
+                subject=Subject(kind="phase", name=phase.name, readers=phase.readers),
+                unit="bytes/s",
+                readings=(_reading(phase.bw_bytes, phase.bw_low, phase.bw_high),),
+            )
+    # Names and inodes from memory say nothing of the storage.
+    for each in (operation for operation in run.metadata if operation.metadata != "warm"):
+        rows[each.operation, "", each.readers] = SideRow(
+            subject=Subject(kind=each.operation, readers=each.readers),
+            unit="1/s",
+            readings=(_reading(each.ops_per_s, each.ops_low, each.ops_high),),
+        )
+    return rows
+
+
+def _reading(value: float, low: float, high: float) -> RunReading:
+    return RunReading(values=(value,), figure=Interval(value=value, low=low, high=high))
+
+
+def in_ladder(row: SideRow) -> bool:
+    """True for a step of the ladder: the mean of all is made of these."""
+    return row.subject.kind == "phase" and row.subject.name == LADDER
+
+
+def bandwidth_notes(side: Literal["A", "B"], runs: Sequence[BandwidthMeasurement]) -> tuple[CompareNote, ...]:
+    """Steps that the probe itself limited: the storage may be faster."""
+    limited = sum(phase.at_least for run in runs for phase in run.ladder)
+    return (CompareNote(code="probe_limited", side=side, rows=limited),) if limited else ()
+
+
+# Two verdicts on a loader of one's own: the rate of training with it, or of the loader alone.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosed:
+    """A verdict, and the measurement that it follows from."""
+
+    findings: Findings
+    measurement: Measurement
+
+    @property
+    def reading(self) -> RunReading:
+        """Images/s, or samples/s, of its rounds that count."""
+        found = counted(self.measurement)
+        rates = rates_by_round(found, base_mode(found), judged_activity(found))
+        return RunReading(values=tuple(rates.values()), figure=self.findings.images_per_s)
+
+    @property
+    def verdict(self) -> ShortVerdict:
+        """Its side and cause."""
+        found = self.findings
+        return ShortVerdict(side=found.side, cause=found.cause, candidates=found.candidates)
+
+
+def diagnosis_facts(found: Findings) -> Facts:
+    """What it was measured on, and the options of the loader. Which data it has is not known."""
+    return {
+        **environment_facts(found.origin.environment),
+        "ranks": float(found.ranks),
+        "workers": float(found.workers),
+        "prefetch_factor": float(found.prefetch_factor),
+        "batch_size": float(found.batch_size),
+        "cache": found.cache,
+        "judged": "training" if found.with_step else "the loader alone",
+        "counted": found.sample,
+        "files_were": found.files_were,
+    }
+
+
+def diagnosis_row(runs: Sequence[Diagnosed]) -> SideRow:
+    """The loader, of all runs of a side: inconclusive where their verdicts do not agree."""
+    first = runs[0].findings
+    verdicts = {each.verdict for each in runs}
+    doubt = ShortVerdict(side="inconclusive", cause="inconclusive")
+    return SideRow(
+        subject=Subject(kind="training" if first.with_step else "loader"),
+        unit="images/s" if first.sample == "images" else "samples/s",
+        readings=tuple(each.reading for each in runs),
+        verdict=verdicts.pop() if len(verdicts) == 1 else doubt,
+    )
+
+
+# Two measurements of the layers of a model: layer by layer, part by part, and the whole step.
+
+Key = tuple[str, str, int]
+
+
+def layers_facts(found: LayersReport) -> Facts:
+    """What it was measured on, and of what."""
+    return {
+        **environment_facts(found.origin.environment),
+        "model": found.model,
+        "device": found.device,
+        "batch_size": float(found.batch_size),
+    }
+
+
+def layer_rows(runs: Sequence[LayersReport]) -> dict[Key, SideRow]:
+    """Every part, and every call of a layer, forward and backward together."""
+    rows: dict[Key, list[SideRow]] = {}
+    for run in runs:
+        for row in _layers_rows(run):
+            subject = row.subject
+            rows.setdefault((subject.kind, subject.name, subject.call), []).append(row)
+    return {key: _joined(found) for key, found in rows.items()}
+
+
+def step_row(runs: Sequence[LayersReport]) -> SideRow:
+    """All parts of a step together."""
+    return _joined([_row(Subject(kind="step"), [part.ms.steps for part in run.parts]) for run in runs])
+
+
+def _layers_rows(run: LayersReport) -> Iterator[SideRow]:
+    for part in run.parts:
+        yield _row(Subject(kind="part", name=part.name), [part.ms.steps])
+    for layer in run.layers:
+        subject = Subject(kind="layer", name=layer.name, call=layer.call, classes=(layer.kind, layer.kind))
+        row = _row(subject, [layer.forward.steps, layer.backward.steps])
+        if row.readings[0].values:
+            yield row
+
+
+def _row(subject: Subject, columns: Iterable[Sequence[float]]) -> SideRow:
+    """Milliseconds of each step, summed over columns; steps without any time say nothing."""
+    values = tuple(total for each in zip(*columns, strict=False) if (total := sum(each)) > 0)
+    figure = interval(values or (0.0,))
+    return SideRow(subject=subject, unit="ms", readings=(RunReading(values=values, figure=figure),))
+
+
+def _joined(rows: Sequence[SideRow]) -> SideRow:
+    first = rows[0]
+    return SideRow(subject=first.subject, unit=first.unit, readings=tuple(row.readings[0] for row in rows))
+
+
+# Two results of `trace`: each cause of a step's time, and the whole step with its verdict.
+
+LEAST_SHARE = 0.01
+"""Of a step of A. A cause that takes less on both sides is no row, and less counts as this much in a ratio: of nearly
+nothing, ratios say nothing."""
+
+
+def trace_facts(found: TraceReport) -> Facts:
+    """What was recorded; not the machine that read it."""
+    sizes = {each.batch_size for each in found.ranks}
+    return {
+        "gpus": ", ".join(sorted({each.gpu for each in found.ranks if each.gpu})) or None,
+        "ranks": float(max(len(found.ranks), *(each.world_size or 1 for each in found.ranks))),
+        "batch_size": float(size) if len(sizes) == 1 and (size := next(iter(sizes))) else None,
+    }
+
+
+def trace_rows(before: Sequence[TraceReport], after: Sequence[TraceReport]) -> tuple[tuple[SideRow, SideRow], ...]:
+    """A pair for each cause that takes a share worth a row on either side."""
+    least_ms = LEAST_SHARE * 1e3 * fmean(run.step_s for run in before)
+    pairs = [(_cause(before, name, least_ms), _cause(after, name, least_ms)) for name in PART_NAMES]
+    return tuple(pair for pair in pairs if max(side.figure.value for side in pair) >= least_ms)
+
+
+def _cause(runs: Sequence[TraceReport], name: PartName, least_ms: float) -> SideRow:
+    columns = [[each.steps_parts_s[name] for each in run.ranks] for run in runs]
+    readings = tuple(_traces_reading(ranks, least_ms) for ranks in columns)
+    return SideRow(subject=Subject(kind="cause", name=name), unit="ms", readings=readings)
+
+
+def whole_step(runs: Sequence[TraceReport]) -> SideRow:
+    """The step, with the verdict on which all recordings of the side agree."""
+    verdicts = {_verdict(run) for run in runs}
+    doubt = ShortVerdict(side="inconclusive", cause="inconclusive")
+    return SideRow(
+        subject=Subject(kind="step"),
+        unit="ms",
+        readings=tuple(_traces_reading([each.steps_s for each in run.ranks]) for run in runs),
+        verdict=verdicts.pop() if len(verdicts) == 1 else doubt,
+    )
+
+
+def _traces_reading(ranks: Sequence[Sequence[float]], least_ms: float = 0.0) -> RunReading:
+    """Milliseconds of each step, the mean of all ranks."""
+    steps = [1e3 * fmean(step) for step in zip(*ranks, strict=False)]
+    return RunReading(values=tuple(max(least_ms, each) for each in steps), figure=interval(steps))
+
+
+def _verdict(run: TraceReport) -> ShortVerdict:
+    """In the words of other verdicts."""
+    causes: dict[str, Cause] = {"mixed": "either", "not_known": "inconclusive", "sync": "host"}
+    bound = run.bound
+    cause = causes.get(bound.cause) or bound.cause
+    return ShortVerdict(side=bound.side, cause=cause, candidates=bound.candidates)
+
+
+BESIDE = ("data", "rounds")
+"""Options in which the same configuration may differ: a fingerprint that holds the root, and how often it ran."""
+NOTICED = 0.05
+"""Reads of other processes that are more than this share of a configuration's own."""
+
+ConfigKey = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredRow:
+    """A measured configuration of a run, with its files."""
+
+    row: ConfigurationRow
+    measurement: Measurement
+    files: FileSet
+    turns: Turns | None = None
+    """Of its run."""
+
+    @property
+    def reading(self) -> RunReading:
+        """Images/s of its rounds that count; of all, where they were measured in turn."""
+        assert self.row.verdict is not None
+        # Rounds that two runs measured in turn are compared in pairs: none may be missing on one side.
+        found = self.measurement if self.turns else counted(self.measurement)
+        judged = base_mode(found), judged_activity(found)
+        return RunReading(
+            values=tuple(rates_by_round(found, *judged).values()),
+            figure=self.row.verdict.images_per_s,
+            turns=self.turns,
+            at_s=tuple(segment.begin_ns[0] / 1e9 for segment in segments_of(found, *judged)),
+        )
+
+
+Run = Sequence[MeasuredRow]
+
+
+def option_differences(before: Sequence[Run], after: Sequence[Run], ignored: frozenset[str]) -> list[Difference]:
+    """Those of the options to be ignored that differ; and what keeps all of A from having a partner in B, if so."""
+    differ = [name for name in OPTIONS if name not in BESIDE and _values(before, name) != _values(after, name)]
+    names = [name for name in differ if name in ignored]
+    if not set(_by_key(before[0], ignored)) & set(_by_key(after[0], ignored)):
+        others = [name for name in differ if name not in ignored]
+        names += [name for name in others if _apart(before, after, name)] or others
+    return [
+        Difference(field=name, group="options", before=_sweeps_shown(before, name), after=_sweeps_shown(after, name))
+        for name in names
+    ]
+
+
+def ignored_options(before: Sequence[Run], after: Sequence[Run], names: frozenset[str]) -> frozenset[str]:
+    """The options that may differ: those named; with the whole group, all that have other values in B than in A."""
+    whole = {name for name in OPTIONS if name not in BESIDE and _apart(before, after, name)}
+    return frozenset((names & set(OPTIONS)) | (whole if names & {"options", ALL} else set()))
+
+
+def _apart(before: Sequence[Run], after: Sequence[Run], name: str) -> bool:
+    return not _values(before, name) & _values(after, name)
+
+
+def _values(side: Sequence[Run], name: str) -> set[object]:
+    return {OPTIONS[name].of(each.row.config) for run in side for each in run}
+
+
+def _sweeps_shown(side: Sequence[Run], name: str) -> str:
+    return join_words(sorted(map(str, _values(side, name))))
+
+
+def partners(side: Sequence[Run], ignored: frozenset[str]) -> dict[ConfigKey, list[MeasuredRow]]:
+    """The measured configurations of all runs of a side, by what makes them the same. Raises BadValue where a run has
+    several of them."""
+    found: dict[ConfigKey, list[MeasuredRow]] = {}
+    for run in side:
+        for key, each in _by_key(run, ignored).items():
+            found.setdefault(key, []).append(each)
+    # Where a run of a side lacks a configuration, the others speak for it.
+    return found
+
+
+def _by_key(run: Run, ignored: frozenset[str]) -> dict[ConfigKey, MeasuredRow]:
+    keys = [_key(each, ignored) for each in run]
+    if several := [key for key, count in Counter(keys).items() if count > 1]:
+        titles = [each.row.config.title() for each, key in zip(run, keys, strict=True) if key == several[0]]
+        without = join_words(sorted(ignored)) or "their data"
+        said = f"configurations of one run are the same without {without}: {join_words(titles)}"
+        raise BadValue(said, hint="let fewer options differ")
+    return dict(zip(keys, run, strict=True))
+
+
+def _key(found: MeasuredRow, ignored: frozenset[str]) -> ConfigKey:
+    return tuple(each.of(found.row.config) for name, each in OPTIONS.items() if name not in (*BESIDE, *ignored))
+
+
+def side_row(found: Sequence[MeasuredRow]) -> SideRow:
+    """One configuration of a side, of all its runs."""
+    first = found[0]
+    config = replace(first.row.config, data=first.files.content)
+    return SideRow(
+        subject=Subject(kind="configuration", name=config.key, config=config),
+        unit="images/s",
+        readings=tuple(each.reading for each in found),
+        verdict=_sweeps_verdict(found),
+    )
+
+
+def _sweeps_verdict(found: Sequence[MeasuredRow]) -> ShortVerdict:
+    """Of the runs together: inconclusive where they do not agree."""
+    bounds = [each.row.bound for each in found if each.row.bound]
+    words = {ShortVerdict(side=each.side, cause=each.cause, candidates=each.candidates) for each in bounds}
+    return words.pop() if len(words) == 1 else ShortVerdict(side="inconclusive", cause="inconclusive")
+
+
+def row_differences(common: Mapping[ConfigKey, tuple[list[MeasuredRow], list[MeasuredRow]]]) -> list[Difference]:
+    """Other files, and files in another state of the cache, among configurations that are otherwise the same."""
+    mine, other = ([each for pair in common.values() for each in pair[place]] for place in (0, 1))
+    sets = _sets(mine), _sets(other)
+    apart = [label for label in sets[0] if sets[0][label].keys() != sets[1].get(label, {}).keys()]
+    before, after = ([_described(side.get(label, {}).values()) for label in apart] for side in sets)
+    if before == after:
+        before, after = ([_named(side.get(label, {})) for label in apart] for side in sets)
+    data = [Difference(field="data", group="data", before="; ".join(before), after="; ".join(after))] if apart else []
+    return [*data, *differences({"files_were": _states(mine)}, {"files_were": _states(other)})]
+
+
+def _sets(side: Sequence[MeasuredRow]) -> dict[str, dict[str, FileSet]]:
+    """The file sets by their fingerprint without the root, by label."""
+    found: dict[str, dict[str, FileSet]] = {}
+    for each in side:
+        found.setdefault(each.files.label, {})[each.files.content] = each.files
+    return found
+
+
+def _described(sets: Iterable[FileSet]) -> str:
+    return join_words([f"{each.label}: {each.count} files of {format_bytes(each.mean_size_bytes)}" for each in sets])
+
+
+def _named(sets: Mapping[str, FileSet]) -> str:
+    """With the fingerprints, where nothing else sets them apart."""
+    return join_words([f"{each.label}: files {key}" for key, each in sets.items()])
+
+
+def _states(side: Sequence[MeasuredRow]) -> str | None:
+    found = {each.row.verdict.files_were for each in side if each.row.verdict and each.row.verdict.files_were}
+    return join_words(sorted(found)) or None
+
+
+def sweep_notes(pairs: Sequence[tuple[Sequence[MeasuredRow], Sequence[MeasuredRow]]]) -> tuple[CompareNote, ...]:
+    """Of each side, the configurations during which other processes read, and those with too few rounds.
+
+    The latter only where the interval of their rates stands in; where there is none, their rows say so.
+    """
+    sides: tuple[tuple[Literal["A", "B"], int], ...] = (("A", 0), ("B", 1))
+    read = [[tuple(each.reading for each in side) for side in pair] for pair in pairs]
+    compared = [pair for pair in read if all(sample(side) for side in pair)]
+    notes = [
+        note
+        for name, place in sides
+        for note in (
+            CompareNote(code="other_reads", side=name, rows=sum(any(map(_disturbed, pair[place])) for pair in pairs)),
+            CompareNote(code="few_rounds", side=name, rows=sum(too_few_rounds(pair[place]) for pair in compared)),
+        )
+    ]
+    return tuple(note for note in notes if note.rows)
+
+
+def _disturbed(found: MeasuredRow) -> bool:
+    verdict = found.row.verdict
+    if verdict is None or verdict.other_read_bytes_per_s is None:
+        return False
+    return verdict.other_read_bytes_per_s > NOTICED * (verdict.disk_read_bytes_per_s or 0.0)

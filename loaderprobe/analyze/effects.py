@@ -1,0 +1,332 @@
+"""Effects: rounds of A and of B in; how many times as fast B is, its interval, and whether that is noise, out.
+
+Verdicts, comparisons, searches, devices and ranks all ask this. Rounds that were measured beside each other are
+compared in pairs, since a machine drifts (`of_rounds`, `of_pairs`); others as two samples (`unpaired`), and figures of
+which only the intervals are left by those (`of_intervals`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from loaderprobe.records.config import Turns
+from loaderprobe.records.verdict import How, Interval, Speedup
+from loaderprobe.stats import (
+    Noise,
+    half_width,
+    half_width_beside,
+    mean,
+    median,
+    standard_error,
+    student_quantile,
+    student_tails,
+)
+
+# Two speed-ups closer than this, or than two standard errors, do not differ.
+CLEAR_LEAD = 1.15
+# An estimate may be off by more than the noise: a firm word that rests on one needs this lead.
+OPEN_LEAD = 1.5
+# A neighbour that takes one of two cores halves a rate: a lead of more than that it cannot make. Assumed for any other.
+FAR_LEAD = 2.25
+# Of two single segments on a busy machine: CPU time differs by a factor of 2 at most.
+LEAD_OF_ONE_ROUND = 2.0
+# Fewer rounds have no useful spread: Student's factor of two is 12.7.
+ENOUGH_ROUNDS = 3
+# So many rounds that are all faster are evidence, whatever their spread: by chance it happens in 3 %.
+ALL_FASTER = 5
+# The spread between rounds beyond that of their steps, known as well as from four rounds. Measured on a virtual machine
+# of two cores (`scripts/bench intervals`), assumed of others.
+DRIFT = Noise(variance=0.05**2, freedom=3)
+# CPU speed drifted by 26 % at the 95th percentile within 15 s on an idle virtual machine.
+SWING = 0.25
+
+ALPHA = 0.05
+REPEAT = 0.03
+"""Half the 95 % interval of the ratio of two runs of the same thing, minutes apart: a machine drifts between runs."""
+NORMAL = 1.96
+OF_SLICES = 5
+"""Degrees of freedom of an interval of one round or two: of six to eleven batch means, or of a rate."""
+APART_S = 600.0
+"""Rounds that are further apart are no pair."""
+ENOUGH_RUNS = 3
+"""From so many on the runs themselves show how they vary."""
+TRIED_ROUNDS = (3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
+
+Band = Literal["ratios", "turns"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """How many times as fast B is as A; as a logarithm, which factors to either side are equally far from."""
+
+    log: float
+    """The mean."""
+    error: float
+    """Its standard error."""
+    freedom: float
+    of_rounds: float
+    """Variance of a single round, of both sides together."""
+    drift: float = 0.0
+    """Variance between runs."""
+    pairs: int = 0
+    """Of rounds beside each other, whose ratios it comes from; 0 for two samples."""
+    rounds: Mapping[int, float] = field(default_factory=dict)
+    """The ratio of each of these; empty where only their logarithms were given."""
+    band: Interval | None = None
+    """The ratio with its 95 % interval, where that is not of the mean of the logarithms."""
+    how: How = "measured"
+
+    @property
+    def ratio(self) -> Interval:
+        """With its 95 % interval."""
+        if self.band is not None:
+            return self.band
+        half = self.half()
+        return Interval(value=math.exp(self.log), low=math.exp(self.log - half), high=math.exp(self.log + half))
+
+    @property
+    def speedup(self) -> Speedup:
+        """Of something that cannot slow training down: less than 1 is noise."""
+        value, low, high = (max(1.0, each) for each in (self.ratio.value, self.ratio.low, self.ratio.high))
+        return Speedup(value=value, low=low, high=high, how=self.how)
+
+    @property
+    def spread(self) -> float:
+        """Between rounds: two standard errors of the logarithm, or its standard deviation where that is more."""
+        return self.error * max(2.0, math.sqrt(self.pairs))
+
+    def exceeds(self, least: float = 1.0) -> bool:
+        """True where the mean is above a factor, and beyond the spread between rounds."""
+        return self.log > max(math.log(least), self.spread)
+
+    @property
+    def is_faster(self) -> bool:
+        """True where the 95 % interval is above 1, or so many rounds are that it is no chance."""
+        every = len(self.rounds) >= ALL_FASTER and min(self.rounds.values()) > 1
+        return self.ratio.low > 1 or every
+
+    def leads_in_each(self) -> bool:
+        """True where each round alone is clear: of few rounds, by a wide margin."""
+        least = CLEAR_LEAD if self.pairs >= ENOUGH_ROUNDS else OPEN_LEAD if self.pairs > 1 else LEAD_OF_ONE_ROUND
+        return bool(self.rounds) and min(self.rounds.values()) >= least
+
+    def over(self, other: Effect, *, least: float = 0.0) -> Effect | None:
+        """This effect over another, round by round, each as `least` at the least; None where no round has both."""
+        both = sorted(self.rounds.keys() & other.rounds.keys())
+        ratios = {n: max(least, self.rounds[n]) / max(least, other.rounds[n]) for n in both}
+        return of_rounds(ratios) if ratios else None
+
+    @property
+    def p(self) -> float:
+        """The probability of one as large by chance."""
+        return student_tails(self.log / self.error, self.freedom) if self.error else float(self.log == 0)
+
+    def half(self, alpha: float = ALPHA) -> float:
+        """Half the interval of the logarithm that holds it with probability 1 - `alpha`."""
+        return student_quantile(alpha, self.freedom) * self.error
+
+    def rounds_needed(self, smallest: float, alpha: float) -> int | None:
+        """Rounds a side with which an effect of that size would be seen; None where the drift hides it."""
+        for rounds in TRIED_ROUNDS:
+            error = math.sqrt(self.of_rounds / rounds + self.drift)
+            samples = 1.0 if self.pairs else 2.0
+            freedom = samples * (rounds - 1) if not self.drift else _freedom(error, self.of_rounds / rounds, rounds)
+            if student_quantile(alpha, freedom) * error <= smallest:
+                return rounds
+        return None
+
+
+def _freedom(error: float, of_rounds: float, rounds: int) -> float:
+    return error**4 / (of_rounds**2 / (2 * (rounds - 1))) if of_rounds else math.inf
+
+
+def interval(values: Sequence[float]) -> Interval:
+    """Median and 95 % interval over rounds; never below 0.
+
+    The median, since now and then a virtual machine loses its processor for seconds, in one round. Of two rounds the
+    interval is that of the moderated t (Smyth 2004) beside `DRIFT`.
+    """
+    middle = median(values)
+    if len(values) == 2 and min(values) > 0:
+        half = middle * half_width_beside([value / middle for value in values], DRIFT)
+    else:
+        half = half_width(values)
+    return Interval(value=middle, low=max(0.0, middle - half), high=middle + half)
+
+
+def mean_interval(figures: Sequence[Interval]) -> Interval:
+    """The mean of a figure that was measured several times, with the wider of two 95 % intervals.
+
+    One interval is from what each was known by, the other from what they differ by.
+    """
+    values, middle = [each.value for each in figures], mean([each.value for each in figures])
+    within = sum(((each.high - each.low) / 2) ** 2 for each in figures) ** 0.5 / len(figures)
+    half = max(within, half_width(values) if len(values) >= ENOUGH_ROUNDS else 0.0)
+    return Interval(value=middle, low=max(0.0, middle - half), high=middle + half)
+
+
+def of_rounds(ratios: Mapping[int, float], *, how: How = "measured", band: Band = "ratios") -> Effect:
+    """B over A in each round that measured both, one beside the other.
+
+    The interval is that of the ratios; with band `turns` that of their logarithms, or of what CPU speed swings by if
+    that is less: of visits of seconds, where the next may see another speed.
+    """
+    logs = [math.log(max(1e-9, ratio)) for ratio in ratios.values()]
+    found = of_pairs(logs, times=False)
+    shown = interval(list(ratios.values())) if band == "ratios" else _of_turns(logs)
+    return Effect(
+        log=found.log, error=found.error, freedom=found.freedom, of_rounds=found.of_rounds, pairs=found.pairs,
+        rounds=ratios, band=shown, how=how,
+    )  # fmt: skip
+
+
+def _of_turns(logs: Sequence[float]) -> Interval:
+    half = math.log1p(SWING) / math.sqrt(len(logs))
+    if len(logs) >= ENOUGH_ROUNDS:
+        half = min(half, half_width(logs))
+    middle = median(logs)
+    return Interval(value=math.exp(middle), low=math.exp(middle - half), high=math.exp(middle + half))
+
+
+def of_pairs(logs: Sequence[float], *, times: bool) -> Effect:
+    """Student's t over the logarithms of B over A of pairs of rounds: what reaches both alike is not in their ratio."""
+    error = standard_error(logs)
+    return Effect(
+        log=-mean(logs) if times else mean(logs), error=error, freedom=len(logs) - 1,
+        of_rounds=error**2 * len(logs), pairs=len(logs),
+    )  # fmt: skip
+
+
+def of_intervals(top: Interval, bottom: Interval) -> Interval:
+    """B over A of two figures that were measured one after the other: their relative errors add in quadrature."""
+    value = top.value / bottom.value
+    error = value * math.hypot((top.high - top.value) / top.value, (bottom.high - bottom.value) / bottom.value)
+    return Interval(value=value, low=max(0.0, value - error), high=value + error)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReading:
+    """What one run says of one row."""
+
+    values: tuple[float, ...]
+    """Of rounds or steps."""
+    figure: Interval
+    """Their median, with its 95 % interval; it stands in where the rounds are too few."""
+    turns: Turns | None = None
+    """Of a run that was measured in turn with another."""
+    at_s: tuple[float, ...] = ()
+    """When each value was measured; on a clock that both runs of a pair share."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideSample:
+    """The logarithm of a figure on one side."""
+
+    mean: float
+    variance: float
+    """Of the mean."""
+    freedom: float
+    count: int
+
+
+def sample(readings: Sequence[RunReading]) -> SideSample | None:
+    """One side: its runs where there are several, else its rounds, else the interval of its rate; None where there is
+    none."""
+    if len(readings) >= ENOUGH_RUNS:
+        return _of_values([each.figure.value for each in readings])
+    if too_few_rounds(readings):
+        return _of_figures([each.figure for each in readings])
+    return _of_values([value for each in readings for value in each.values])
+
+
+def too_few_rounds(readings: Sequence[RunReading]) -> bool:
+    """True for a side of which neither runs nor rounds show how much they vary: the interval of its rate stands in."""
+    return len(readings) < ENOUGH_RUNS and sum(len(each.values) for each in readings) < ENOUGH_ROUNDS
+
+
+def _of_values(values: Sequence[float]) -> SideSample | None:
+    if min(values) <= 0:
+        return None
+    logs = [math.log(value) for value in values]
+    return SideSample(mean=mean(logs), variance=standard_error(logs) ** 2, freedom=len(logs) - 1, count=len(logs))
+
+
+def _of_figures(figures: Sequence[Interval]) -> SideSample | None:
+    if any(not 0 <= each.low < each.value < each.high for each in figures):
+        return None
+    factor = student_quantile(ALPHA, OF_SLICES)
+    # The upper half: the lower one ends at 0.
+    errors = [(each.high - each.value) / each.value / factor for each in figures]
+    return SideSample(
+        mean=mean([math.log(each.value) for each in figures]),
+        variance=math.fsum(error**2 for error in errors) / len(errors) ** 2,
+        freedom=OF_SLICES * len(figures),
+        count=len(figures),
+    )
+
+
+def unpaired(before: SideSample, after: SideSample, *, times: bool, drift: float) -> Effect:
+    """Welch (1947), with the drift between runs as a variance that is known; `times` are slower where they are more."""
+    variance = before.variance + after.variance
+    error = math.sqrt(variance + drift)
+    parts = math.fsum(each.variance**2 / each.freedom for each in (before, after))
+    return Effect(
+        log=(before.mean - after.mean) if times else (after.mean - before.mean),
+        error=error,
+        freedom=error**4 / parts if parts else math.inf,
+        of_rounds=before.variance * before.count + after.variance * after.count,
+        drift=drift,
+    )
+
+
+def pair_logs(before: Sequence[RunReading], after: Sequence[RunReading]) -> list[float]:
+    """The logarithms of B over A, of rounds that were measured in turn; none of runs that were not.
+
+    A round that waited long for its partner has none: a machine drifts in minutes.
+    """
+    if len(before) != 1 or len(after) != 1 or not in_turn(before[0].turns, after[0].turns):
+        return []
+    (one,), (other,) = before, after
+    rounds = zip(one.values, one.at_s, other.values, other.at_s, strict=False)
+    return [math.log(b / a) for a, a_s, b, b_s in rounds if abs(a_s - b_s) <= APART_S and min(a, b) > 0]
+
+
+def in_turn(before: Turns | None, after: Turns | None) -> bool:
+    """True for the two runs that were measured in turn with each other."""
+    return bool(before and after and before.pair == after.pair and before.side != after.side)
+
+
+def mean_effect(effects: Sequence[Effect]) -> Effect:
+    """The geometric mean of the ratios of all rows. Drift is of the runs, so rows do not average it out."""
+    count = len(effects)
+    drift = max(each.drift for each in effects)
+    variances = [(each.error**2 - each.drift) / count**2 for each in effects]
+    error = math.sqrt(math.fsum(variances) + drift)
+    # Of a row, Welch's freedom belongs to its error with the drift: the drift adds none.
+    parts = math.fsum(each.error**4 / each.freedom / count**4 for each in effects)
+    return Effect(
+        log=mean([each.log for each in effects]),
+        error=error,
+        freedom=error**4 / parts if parts else math.inf,
+        of_rounds=math.fsum(each.of_rounds for each in effects) / count**2,
+        drift=drift,
+        pairs=min(each.pairs for each in effects),
+    )
+
+
+def holm(chances: Sequence[float]) -> list[float]:
+    """The probabilities of several tests, adjusted so that a false alarm in any has the chance of one (Holm 1979)."""
+    order = sorted(range(len(chances)), key=lambda place: chances[place])
+    adjusted, most = [0.0] * len(chances), 0.0
+    for rank, place in enumerate(order):
+        most = max(most, min(1.0, (len(chances) - rank) * chances[place]))
+        adjusted[place] = most
+    return adjusted
+
+
+def drift_of(runs: tuple[int, int]) -> float:
+    """The variance between runs that is added to a row; 0 where enough runs of each side have that row."""
+    return 0.0 if min(runs) >= ENOUGH_RUNS else (REPEAT / NORMAL) ** 2

@@ -1,0 +1,168 @@
+"""What can limit training, one row each: how it is called and shown, how its speed-up is known, what is advised.
+
+A new cause is a new row here, its measurement, and the words of what is advised for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from loaderprobe.records.gaps import GapCause
+    from loaderprobe.records.waits import WaitKind
+
+KnownBy = Literal["loader", "compute", "ranks", "gaps", "cores"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """What may be a cause, or a speed-up, in a verdict."""
+
+    name: str
+    """In verdicts, options and JSON."""
+    side: Literal["input", "compute"]
+    """Of a verdict that names it alone."""
+    known_by: KnownBy
+    """What shows it. loader: rates of the loader without it, by ablation or else estimated. compute: the loader alone
+    over training. ranks: experiments that only several ranks have. gaps: what the device waits for in a profiler
+    window; it has no speed-up. cores: the resource in `part_of` leads, and all cores are busy."""
+    mode: str = ""
+    """The ablation of the loader, a mode, that removes it; without one it is only estimated."""
+    waits: tuple[WaitKind, ...] = ()
+    """Kinds of waiting of workers that are for it: their share of the time estimates it."""
+    gaps: tuple[GapCause, ...] = ()
+    """Kinds of gaps of the device that show it."""
+    part_of: str = ""
+    """The resource whose speed-up is also this one's."""
+    is_cause: bool = True
+    """False for a loss that is reported beside the cause, never as one."""
+    remedy: str = ""
+    """Code of the advice that is given by its own speed-up; that of others is forecast."""
+
+    letter: str = ""
+    """On maps of verdicts."""
+    color: str = ""
+    """On charts; from those of Okabe and Ito (2008) and of Tol (2021)."""
+    ink: str = "#000000"
+    """Of text on that colour."""
+    style: str = ""
+    """In terminals."""
+    noun: str
+    """In sentences: `Input-bound by {noun}`, `if {noun} were free`."""
+    answer: str = ""
+    """The noun of an answer, where that is another."""
+    cell: str = ""
+    """In cells of tables; without it the name."""
+    short: str = ""
+    """Where a cell is narrow; without it the name."""
+    legend: str = ""
+    """Beside its letter; without it the noun."""
+    plural: str = ""
+    """Of what is free in `speed-up if {plural} were free`; without it the noun."""
+    if_free: str = ""
+    """In place of `if {noun} were free`."""
+    figure: str = ""
+    """What its speed-up is, in the table of figures; without it `speed-up if {plural} were free`."""
+    kinds: str = ""
+    """On charts of what workers wait for; without it the name."""
+    wait: str = ""
+    """What a worker waits for, where the noun says too little."""
+
+
+RESOURCES: tuple[Resource, ...] = (
+    Resource(
+        name="storage", side="input", known_by="loader", mode="warm", waits=("storage", "metadata", "uninterruptible"),
+        letter="S", color="#882255", ink="#FFFFFF", style="bold red", noun="storage",
+    ),
+    Resource(
+        name="preprocessing", side="input", known_by="loader", mode="cached_samples",
+        letter="D", color="#E69F00", style="bold yellow", noun="preprocessing", answer="JPEG decoding",
+        cell="decoding, cores free", short="decoding", legend="decoding (preprocessing), cores free",
+    ),
+    Resource(
+        name="cpu", side="input", known_by="cores", part_of="preprocessing",
+        letter="F", color="#C77800", style="bold yellow", noun="CPU cores", cell="decoding, cores full",
+        legend="decoding, cores full",
+    ),
+    Resource(
+        name="transport", side="input", known_by="loader", mode="no_transport",
+        letter="T", color="#CC79A7", style="bold magenta", noun="transport", answer="transport to the training process",
+    ),
+    Resource(
+        name="compute", side="compute", known_by="compute",
+        letter="C", color="#009E73", style="green", noun="compute",
+    ),
+    Resource(
+        name="network", side="input", known_by="loader", waits=("network",), remedy="requests_in_flight",
+        letter="N", color="#0072B2", ink="#FFFFFF", style="bold red", noun="the network", legend="network",
+    ),
+    Resource(
+        name="lock", side="input", known_by="loader", waits=("lock",), remedy="shorter_lock",
+        letter="L", color="#CC79A7", style="bold magenta", noun="a lock", plural="locks",
+        wait="a lock that one worker holds at a time",
+    ),
+    Resource(
+        name="wait", side="input", known_by="loader", waits=("sleep", "pipe", "memory", "other"), remedy="no_wait",
+        letter="W", color="#8A8A8A", ink="#FFFFFF", style="bold magenta", noun="other waits",
+        kinds="sleep, pipe, memory", wait="something else than storage: sleep, a pipe, memory",
+    ),
+    Resource(
+        name="copy", side="input", known_by="gaps", gaps=("copy",),
+        letter="P", color="#CC79A7", style="bold magenta", noun="copies to the device",
+    ),
+    Resource(
+        name="host", side="compute", known_by="gaps", gaps=("launch", "sync"),
+        letter="H", color="#CC79A7", style="bold magenta", noun="the host",
+    ),
+    Resource(
+        name="imbalance", side="input", known_by="ranks", remedy="slow_rank",
+        letter="R", color="#D55E00", style="bold red", noun="one rank", answer="slow ranks", cell="slow ranks",
+        short="slow ranks", legend="slow ranks", if_free="if no rank were slower",
+        figure="speed-up with a middle rank's input in place of the slowest's",
+    ),
+    Resource(
+        name="straggler", side="input", known_by="ranks", is_cause=False, noun="slow batches",
+        if_free="if slow batches held up no others", figure="loading of ranks by themselves over that in step",
+    ),
+    Resource(
+        name="gradients", side="compute", known_by="ranks", remedy="exchange",
+        letter="G", color="#004D40", style="bold green", noun="the exchange of gradients",
+        cell="exchanging gradients", legend="exchanging gradients", plural="exchanging gradients",
+    ),
+    Resource(
+        name="communication", side="compute", known_by="gaps", gaps=("communication",),
+        letter="E", color="#004D40", style="bold green", noun="communication between GPUs",
+    ),
+)  # fmt: skip
+"""The order is that of speed-ups in the JSON.
+
+imbalance: the input of one rank, or of the ranks of one host, for which the others wait. gradients: their exchange
+between ranks, measured by leaving it out. communication: any exchange with other GPUs, and waiting for them in it,
+while the GPU does nothing else; seen in one profiler window or recorded trace. wait: sleeping, a pipe, memory."""
+
+RESOURCE = {each.name: each for each in RESOURCES}
+
+
+def _names(rows: Iterable[Resource]) -> tuple[str, ...]:
+    return tuple(each.name for each in rows)
+
+
+CAUSES = _names(each for each in RESOURCES if each.is_cause)
+SPEEDUPS = _names(each for each in RESOURCES if each.known_by in ("loader", "compute", "ranks"))
+"""What a verdict has a speed-up for, where it is known."""
+INPUTS = _names(each for each in RESOURCES if each.known_by == "loader")
+"""What the loader may be without."""
+ABLATIONS = {each.name: each.mode for each in RESOURCES if each.mode}
+"""The mode that removes each of those that can be removed."""
+WAITED = _names(each for each in RESOURCES if each.waits)
+"""What workers are seen to wait for."""
+ONLY_WAITED = tuple(name for name in WAITED if name not in ABLATIONS)
+AMONG_RANKS = _names(each for each in RESOURCES if each.known_by == "ranks")
+WITHIN_COMPUTE = _names(each for each in RESOURCES if each.side == "compute" and each.known_by != "compute")
+IN_STEP = _names(each for each in RESOURCES if each.side == "compute" and each.name in SPEEDUPS)
+"""Of the speed-ups those on the side of compute."""
+IN_GAPS = _names(each for each in RESOURCES if each.gaps)
+JUDGED = (*INPUTS, *IN_STEP)
+"""Those of which the largest speed-up is the cause."""

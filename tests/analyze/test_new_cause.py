@@ -1,0 +1,141 @@
+"""A cause that is only a row of the table of resources: judged, stored and shown as those that are built in."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loaderprobe.records import resources
+
+ROW = """
+    Resource(
+        name="decryption", side="input", known_by="loader", mode="no_decryption", remedy="hardware_decryption",
+        letter="K", color="#332288", style="bold blue", noun="decryption",
+    ),
+    Resource(
+        name="pipe", side="input", known_by="loader", waits=("pipe",), letter="I", color="#332288", noun="a pipe",
+    ),
+)  # fmt: skip
+"""
+"""What a person adds who measures a loader without decryption, and who tells pipes from other waits."""
+OTHER_WAITS = 'waits=("sleep", "pipe", "memory", "other")'
+PROGRAM = r"""
+import contextlib, importlib.util, io, json, sys
+from pathlib import Path
+
+# The table with one row more, in the place of the one that is installed.
+spec = importlib.util.spec_from_file_location("loaderprobe.records.resources", sys.argv[1])
+table = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(table)
+
+from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.verdict.rounds import next_round
+from loaderprobe.cli.app import app
+from loaderprobe.records.config import SweepSpec
+from loaderprobe.render import action_words
+from loaderprobe.store.run_directory import RunDirectory, RunRecord
+from loaderprobe.testing import example_environment
+from loaderprobe.render.verdict_words import sentence
+from tests.analyze.runs import FILES, Cost, alike, run
+from tests.analyze.verdict.test_waiting import UNKNOWN, WAITING, looked
+from typer.testing import CliRunner
+
+# The words of its advice.
+action_words._TEXTS["hardware_decryption"] = "decrypt with the processor's own instructions"
+SLOW = {"baseline": 100.0, "warm": 102.0, "cached_samples": 101.0, "no_transport": 100.0, "training": 98.0}
+MODES = ("baseline", "warm", "cached_samples", "no_transport", "no_decryption")
+
+
+def measured(rates, rounds=3):
+    costs = {"no_decryption": Cost()}
+    return run([rates] * rounds, Cost(), costs, workers=1, compute=1000.0, facts={"modes": MODES})
+
+
+first = measured({"baseline": 100.0, "training": 98.0}, rounds=1)
+whole = measured(SLOW | {"no_decryption": 400.0})
+kept = RunDirectory.create(
+    Path(sys.argv[2]),
+    RunRecord(created_utc="now", spec=SweepSpec(configs=(whole.config,)), environment=example_environment()),
+    [FILES],
+)
+kept.save(whole)
+
+
+def shown(*options):
+    done = CliRunner().invoke(app, ["report", *options])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+waiting = verdict(looked(run(alike(baseline=90.0), WAITING, cache="as-found", facts=UNKNOWN), "pipe"))
+formats = {each: shown(sys.argv[2], "--format", each) for each in ("json", "csv", "table", "html")}
+print(json.dumps({
+    **formats, "asked": next_round(first, thorough=False), "schema": shown("--schema"),
+    "same": kept.result(whole.config.key) == whole, "waiting": [waiting.bound.cause, sentence([waiting.bound])],
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a process prints whose table has the row: one process for all tests, since tables are read on import."""
+    folder = tmp_path_factory.mktemp("cause")
+    source = Path(resources.__file__).read_text()
+    assert source.count("\n)  # fmt: skip\n") == 1
+    assert source.count(OTHER_WAITS) == 1
+    source = source.replace(OTHER_WAITS, 'waits=("sleep", "memory", "other")')
+    (folder / "resources.py").write_text(source.replace("\n)  # fmt: skip\n", ROW))
+    (folder / "program.py").write_text(PROGRAM)
+    command = [sys.executable, str(folder / "program.py"), str(folder / "resources.py"), str(folder / "run")]
+    root = Path(__file__).parents[2]
+    environment = {"PYTHONPATH": str(root), "PATH": "", "COLUMNS": "100", "NO_COLOR": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_its_ablation_is_measured_before_anything_is_judged(shown: dict[str, Any]) -> None:
+    """It has no estimate, so the first round that leaves it open asks for its mode, beside the loader as it is."""
+    assert ["no_decryption", "loader_only"] in shown["asked"]
+    assert shown["same"]
+
+
+def test_the_largest_speedup_is_the_cause(shown: dict[str, Any]) -> None:
+    """Side, cause, speed-up, rate of the loader without it, evidence and advice stand in the JSON."""
+    (row,) = json.loads(shown["json"])["configurations"]
+    assert (row["bound"]["side"], row["bound"]["cause"]) == ("input", "decryption")
+    assert row["speedups"]["decryption"]["value"] == pytest.approx(4.0, rel=0.05)
+    assert row["speedups"]["decryption"]["how"] == "measured"
+    assert row["rates_images_per_s"]["loader_without_decryption"] == pytest.approx(400.0)
+    assert "speedups.decryption" in {each["metric"] for each in row["bound"]["evidence"]}
+    assert "hardware_decryption" in {each["action"]["code"] for each in row["advice"]}
+
+
+def test_it_has_a_letter_a_column_and_a_sentence(shown: dict[str, Any]) -> None:
+    """In the map and its legend, in the table of figures, in the reason, in the advice; in its colour on charts."""
+    assert "K decryption" in shown["table"] and "decryption 4" in shown["table"]
+    assert "Input-bound by decryption" in json.loads(shown["json"])["configurations"][0]["bound"]["sentence"]
+    head, values = shown["csv"].splitlines()[:2]
+    column = head.split(",").index("speedup_without_decryption")
+    assert float(values.split(",")[column]) == pytest.approx(4.0, rel=0.05)
+    assert "#332288" in shown["html"] and "decrypt with the processor" in shown["html"]
+
+
+def test_one_that_workers_wait_for_needs_no_ablation(shown: dict[str, Any]) -> None:
+    """Samples of what they wait for estimate it, and its noun is in the sentence."""
+    cause, sentence = shown["waiting"]
+    assert cause == "pipe" and sentence.startswith("Input-bound by a pipe: ")
+
+
+def test_the_schema_lists_it(shown: dict[str, Any]) -> None:
+    """As a cause, as a speed-up, and as what advice may be."""
+    definitions = json.loads(shown["schema"])["$defs"]
+    assert "decryption" in definitions["Bound"]["properties"]["cause"]["enum"]
+    assert "decryption" in definitions["Speedups"]["properties"]
+    assert "hardware_decryption" in definitions["Action"]["properties"]["code"]["enum"]
