@@ -34,7 +34,6 @@ KEPT = {
     ("api/devices.py", "write cpu, 2xcpu"): "the hint of errors",
     ("api/own_child.py", "joining the process group"): "a stage of the progress bar",
     ("api/own_loader.py", ""): "hints of errors, and messages of libraries, by which an error is known",
-    ("api/page.py", "loaderprobe plan"): "commands",
     ("api/plan_source.py", "as in ImageNet"): "where a quantity comes from",
     ("api/rank_child.py", "waiting for the other ranks"): "a stage of the progress bar",
     ("api/rank_diagnosis.py", "look for a hang"): "the hint of an error",

@@ -12,9 +12,9 @@ from loaderprobe.analyze.tune.paper import MOST as MOST_OF_PAPER
 from loaderprobe.analyze.tune.throughput import MOST, MOST_PROBES, Throughput, limit_at
 from loaderprobe.analyze.tune.together import by_size, together
 from loaderprobe.api.diagnose import diagnose
-from loaderprobe.api.documented import Documented
 from loaderprobe.api.image_data import image_files, loader_of_images
 from loaderprobe.api.origin import origin_now
+from loaderprobe.api.shown import Documented
 from loaderprobe.api.sweep_request import compute_names
 from loaderprobe.api.utilization import ONE_S, Meter, WithReadings
 from loaderprobe.api.values import unheard

@@ -22,8 +22,8 @@ from loaderprobe.analyze.verdict.epochs import Epochs, epochs
 from loaderprobe.analyze.verdict.rates import rate_interval, segments_of
 from loaderprobe.analyze.verdict.speedups import judged_activity, run_experiments
 from loaderprobe.analyze.verdict.validity import base_mode
-from loaderprobe.api.documented import Documented
 from loaderprobe.api.origin import origin_now
+from loaderprobe.api.shown import Documented
 from loaderprobe.api.user_loader import Asked, measure_loader
 from loaderprobe.batches import length_of
 from loaderprobe.errors import BadValue
@@ -39,8 +39,7 @@ from loaderprobe.records.own_loader import DataFound
 from loaderprobe.records.unavailable import Unavailable
 from loaderprobe.records.verdict import Advice, Interval, Verdict
 from loaderprobe.render.action_words import action_words
-from loaderprobe.render.diagnosis import notebook, terminal
-from loaderprobe.render.diagnosis_page import diagnosis_document, rate_columns
+from loaderprobe.render.diagnosis import diagnosis_document, rate_columns
 from loaderprobe.render.document import Document
 from loaderprobe.render.verdict_words import sentence
 from loaderprobe.system.launcher import launched
@@ -84,13 +83,6 @@ class Diagnosis(Documented, Findings):
     def headline(self) -> str:
         """The verdict in a sentence."""
         return self.sentence
-
-    def text(self, *, width: int = 80, color: bool = False) -> str:
-        """The verdict first, then the rates that it follows from."""
-        return terminal(self, width=width, color=color)
-
-    def _repr_html_(self) -> str:
-        return notebook(self)
 
 
 def diagnose(

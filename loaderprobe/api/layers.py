@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.api.documented import Documented
 from loaderprobe.api.image_data import image_files, loader_of_images
 from loaderprobe.api.origin import origin_now
+from loaderprobe.api.shown import Documented
 from loaderprobe.api.sweep_request import DEFAULT_BATCH_SIZE, compute_names
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.clock import SystemClock

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,12 +12,13 @@ from loaderprobe.api.shown import Shown
 from loaderprobe.api.values import PathLike
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.report import Report
+from loaderprobe.render.cells import csv_text
+from loaderprobe.render.document import Document
+from loaderprobe.render.exhibit import Exhibit
 from loaderprobe.render.json import summary_json
-from loaderprobe.render.notebook import run_html
 from loaderprobe.render.overview import counts
 from loaderprobe.render.rows import BATCH_COLUMNS, STEP_COLUMNS, Row, batch_rows, step_rows
-from loaderprobe.render.table import csv_report, markdown_report, report_columns
-from loaderprobe.render.terminal import terminal_report
+from loaderprobe.render.sweep import report_columns, sweep_document, sweep_exhibits
 from loaderprobe.store.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -87,13 +88,24 @@ class Run(Shown):
         """The directory, and how many configurations ended where."""
         return f"{self.path}: {counts(self.report())}"
 
-    def text(self, *, width: int = 80, color: bool = False) -> str:
-        """The report as `loaderprobe report` prints it."""
-        return terminal_report(self.report(), width=width, color=color)
+    def document(self) -> Document:
+        """The report, its first page first."""
+        return sweep_document(self.report())
 
-    def markdown(self) -> str:
-        """The same as GitHub-flavoured Markdown."""
-        return markdown_report(self.report())
+    def exhibits(self) -> Mapping[str, Sequence[Exhibit]]:
+        """The charts of the report."""
+        return sweep_exhibits(self.report())
+
+    def made_by(self) -> str:
+        """The version of the tool, and of the schema of `summary.json`."""
+        summary = self.report().summary
+        return f"loaderprobe {summary.environment.loaderprobe}, {summary.schema} {summary.schema_version}"
+
+    def html(self) -> str:
+        """The report as one HTML file, with a storage plan."""
+        from loaderprobe.api.page import report_page
+
+        return report_page(self)
 
     def json(self) -> str:
         """All figures and reasons, with the schema's name and version first: `summary.json`."""
@@ -101,10 +113,7 @@ class Run(Shown):
 
     def csv(self) -> str:
         """The columns of `to_frame` as CSV."""
-        return csv_report(self.report())
-
-    def _repr_html_(self) -> str:
-        return run_html(self.report())
+        return csv_text(report_columns(self.report()))
 
 
 def load(run: PathLike) -> Run:

@@ -10,9 +10,9 @@ from typing import Any
 
 from loaderprobe.analyze.rank_bandwidth import ranks_limit
 from loaderprobe.analyze.rank_feeds import rank_feeds, rank_feeds_in_step
-from loaderprobe.api.documented import Documented
 from loaderprobe.api.origin import origin_now
 from loaderprobe.api.seats import comes, ends_by_itself
+from loaderprobe.api.shown import Documented
 from loaderprobe.compute.emulated import ACCELERATORS
 from loaderprobe.errors import BadValue, LoaderprobeError, LostRank
 from loaderprobe.measure.seating import parse_layout, spread, taking_part

@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 
-from loaderprobe.api.documented import Documented
 from loaderprobe.api.load import Run, load
+from loaderprobe.api.shown import Documented
 from loaderprobe.records.batch_size import BATCH_SIZE_PAPER_SCHEMA, BATCH_SIZE_SCHEMA
 from loaderprobe.records.compare import COMPARE_SCHEMA
 from loaderprobe.records.devices import DEVICES_SCHEMA

@@ -16,9 +16,9 @@ from loaderprobe.analyze.tune.workers_visit import first_round, later_round, vis
 from loaderprobe.analyze.verdict.validity import as_found, files_were
 from loaderprobe.api.assembly import check_parts, make_compute
 from loaderprobe.api.diagnose import check_asked, compute_of
-from loaderprobe.api.documented import Documented
 from loaderprobe.api.image_data import image_files, loader_of_images
 from loaderprobe.api.origin import origin_now
+from loaderprobe.api.shown import Documented
 from loaderprobe.api.sweep_request import compute_names, compute_specs, parse_cache
 from loaderprobe.api.user_loader import OVERRUN_S, OVERRUN_TIMES, Asked, Deadline, measure_loader
 from loaderprobe.api.values import unheard

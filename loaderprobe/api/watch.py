@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.api.documented import Documented
 from loaderprobe.api.looped import UPDATES_A_BATCH, KnownLoader, Passes, seen_loader
 from loaderprobe.api.origin import origin_now
 from loaderprobe.api.outside import Outside
+from loaderprobe.api.shown import Documented
 from loaderprobe.measure.observed import LoopStep, observed
 from loaderprobe.records.attachment import Attached, AttachRequest, WhyNot
 from loaderprobe.records.measurement import WorkerBatches

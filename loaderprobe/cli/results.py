@@ -14,9 +14,9 @@ from loaderprobe.errors import BadValue, MissingPart, NoSpace
 from loaderprobe.store.codec import write_atomically
 
 if TYPE_CHECKING:
-    from loaderprobe.api.documented import Documented
     from loaderprobe.api.load import Run
     from loaderprobe.api.plan import Plan
+    from loaderprobe.api.shown import Documented
 
     Result = Documented | Plan | Run
 

@@ -14,7 +14,7 @@ from loaderprobe.cli.results import show_and_keep, typed
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, BadValue
 
 if TYPE_CHECKING:
-    from loaderprobe.api.documented import Documented
+    from loaderprobe.api.shown import Documented
 
 IMAGE_SIZE = 224
 

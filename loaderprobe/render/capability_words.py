@@ -1,10 +1,13 @@
-"""What can be measured on a machine, and why not the rest, in words."""
+"""What can be measured on a machine, and why not the rest, in words and as a document."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from loaderprobe.records.capability import Capability, CapabilityName, Finding, FindingCode, StepCode
 from loaderprobe.records.note import Note
 from loaderprobe.records.unavailable import Unavailable
+from loaderprobe.render.document import Cell, Document, Section, Table
 from loaderprobe.render.facts import fact
 from loaderprobe.render.note_words import note_words
 from loaderprobe.render.unavailable_words import because_words, unavailable_words
@@ -94,3 +97,19 @@ def _words(why: Finding | Note | Unavailable) -> str:
     if isinstance(why, Finding):
         return finding_words(why)
     return note_words(why) if isinstance(why, Note) else unavailable_words(why)
+
+
+_TONES = {"yes": "good", "limited": "warning", "no": "failed"}
+
+
+def capabilities_document(found: Sequence[Capability]) -> Document:
+    """A line for each, with the reason and how to get the rest."""
+    ready = sum(each.state == "yes" for each in found)
+    lines = tuple((TITLES[each.name], Cell(text=each.state, tone=_TONES[each.state]), _why(each)) for each in found)
+    table = Table(head=("measured", "here", "why"), lines=lines, right=frozenset())
+    return Document(title=f"{ready} of {len(found)} can be measured in full", sections=(Section(parts=(table,)),))
+
+
+def _why(each: Capability) -> str:
+    step = step_words(each)
+    return "\n".join(filter(None, (why_words(each), f"to get it: {step}" if step else "")))

@@ -56,7 +56,10 @@ def plan_document(plan: PlanReport) -> Document:
 def _sections(plan: PlanReport) -> Iterator[Section]:
     test = Item(subject="Test on delivery", text=delivery_words(plan))
     first = tuple(Paragraph(text=sentence, strong=True) for sentence in words.answer(plan))
-    yield Section(parts=(*first, test, Command(text=delivery_command(plan))))
+    emulated = [Paragraph(text="Emulated: the accelerators' rate is specified, not measured.", tone="warning")]
+    yield Section(
+        parts=(*first, test, Command(text=delivery_command(plan)), *(emulated if plan.acceptance.compute else []))
+    )
     yield Section(title=f"What {plan.asked.accelerators:,} accelerators need", name="needs", parts=(_needs(plan),))
     yield Section(title="What storage gives", name="supplies", parts=tuple(_supplies(plan)))
     yield Section(title="Epochs and caches", name="epochs", parts=tuple(_epochs(plan)))

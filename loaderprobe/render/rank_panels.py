@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from loaderprobe.records.ranks_view import RankRow, RanksView
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.render.charts import LEFT, RIGHT, TONES, TOP, svg_line, svg_page, svg_text
-from loaderprobe.render.document import Paragraph, Section, Table
-from loaderprobe.render.groups import detail_of, full_label, groups
-from loaderprobe.render.overview import joint_label
-from loaderprobe.render.panels import Figure, Panel
+from loaderprobe.render.document import Paragraph, Section, Shown, Table, further
+from loaderprobe.render.exhibit import Exhibit
+from loaderprobe.render.groups import detail_of, full_label
 from loaderprobe.render.wording import MISSING, counted, figure, rate
 from loaderprobe.units import join_words
 
@@ -24,15 +23,20 @@ _STRIP, _GAP = 64, 30
 _LEAST_BAR, _WIDEST = 0.4, 24
 
 
-def rank_panels(report: Report) -> tuple[Panel, ...]:
-    """One for each device, cache state and number of ranks, where there are several ranks."""
-    found = []
-    for group in groups(report):
-        seen = [(row, view) for row in group.rows if (view := _view(report, row)) is not None]
-        figures = [_figure(joint_label([row], group.rows), view) for row, view in seen]
-        if figures:
-            found.append(Panel(device=group.title, emulated=group.emulated, caption=CAPTION, figures=tuple(figures)))
-    return tuple(found)
+def rank_parts(report: Report) -> Iterator[Shown]:
+    """The ranks of each configuration that has several, as a table."""
+    for row in report.summary.configurations:
+        if (view := _view(report, row)) is not None:
+            yield from further(rank_table(view, caption=full_label(row, report)))
+
+
+def rank_exhibits(report: Report) -> Iterator[Exhibit]:
+    """All ranks of each configuration whose ranks are uneven, as strips."""
+    for row in report.summary.configurations:
+        view = _view(report, row)
+        if view is not None and view.uneven:
+            title = full_label(row, report)
+            yield Exhibit(title=title, text=CAPTION, figures=((title, _strips(title, view)),))
 
 
 def rank_sentences(report: Report) -> list[tuple[str, str]]:
@@ -66,23 +70,16 @@ def _view(report: Report, row: ConfigurationRow) -> RanksView | None:
 
 def rank_section(view: RanksView, sample: str) -> Section:
     """Its table alone; `sample` is what is counted, in the plural."""
+    return Section(title="Ranks", name="ranks", parts=tuple(rank_table(view, sample)))
+
+
+def rank_table(view: RanksView, sample: str = "images", caption: str = "") -> Iterator[Shown]:
+    """Its table, what the columns are, and how many ranks are not in it."""
     head = tuple(each.replace("images", sample) for each in HEAD)
-    table = Table(head=head, lines=tuple(map(_line, view.shown)), right=frozenset({2, 3, 4}))
-    left_out = _left_out(view)
-    after = (Paragraph(text=CAPTION), *((Paragraph(text=left_out),) if left_out else ()))
-    return Section(title="Ranks", name="ranks", parts=(table, *after))
-
-
-def _left_out(view: RanksView) -> str:
-    count = len(view.rows) - len(view.shown)
-    return f"{count} other ranks are not in the table." if count else ""
-
-
-def _figure(name: str, view: RanksView) -> Figure:
-    return Figure(
-        title=name, svg=_strips(name, view) if view.uneven else "", head=HEAD,
-        lines=tuple(_line(row) for row in view.shown), note=_left_out(view),
-    )  # fmt: skip
+    yield Table(head=head, lines=tuple(map(_line, view.shown)), right=frozenset({2, 3, 4}), caption=caption)
+    yield Paragraph(text=CAPTION)
+    if count := len(view.rows) - len(view.shown):
+        yield Paragraph(text=f"{count} other ranks are not in the table.")
 
 
 def _line(row: RankRow) -> tuple[str, ...]:

@@ -18,9 +18,8 @@ from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.report import Report
 from loaderprobe.render.figures import reason_words
 from loaderprobe.render.json import summary_json
-from loaderprobe.render.table import csv_report, markdown_report
-from loaderprobe.render.terminal import terminal_report
 from loaderprobe.store.run_directory import RunDirectory
+from tests.pages import csv_report, markdown_report, terminal_report
 from tests.stored import SMALL_FILES, full_run
 
 NUMBER = re.compile(rb"(?<=[:,\[])-?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?=[,\]}])")
