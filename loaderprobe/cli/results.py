@@ -15,10 +15,7 @@ from loaderprobe.store.codec import write_atomically
 
 if TYPE_CHECKING:
     from loaderprobe.api.load import Run
-    from loaderprobe.api.plan import Plan
-    from loaderprobe.api.shown import Documented
-
-    Result = Documented | Plan | Run
+    from loaderprobe.api.shown import Documented, Shown, ShownRecord
 
 Found = TypeVar("Found", bound="Documented")
 
@@ -28,13 +25,13 @@ def typed() -> str:
     return shlex.join(("loaderprobe", *sys.argv[1:]))
 
 
-def show_result(found: Result, *, json: bool, markdown: bool = False) -> None:
+def show_result(found: ShownRecord | Run, *, json: bool, markdown: bool = False) -> None:
     """Print it for the terminal, or in one of two formats."""
     width, color = width_and_color()
     show(found.json() if json else found.markdown() if markdown else found.text(width=width, color=color))
 
 
-def write_page(found: Documented | Plan, path: Path, title: str) -> None:
+def write_page(found: Shown, path: Path, title: str) -> None:
     """Write the page of `--html` and say so; an error says what to do."""
     try:
         write_atomically(path, found.html().encode())
