@@ -16,8 +16,7 @@ from loaderprobe.analyze.compare.layers import layers_facts
 from loaderprobe.analyze.compare.sweeps import Found
 from loaderprobe.analyze.compare.traces import trace_facts
 from loaderprobe.api.diagnose import Diagnosis
-from loaderprobe.api.load import Run
-from loaderprobe.api.results import load_any, type_of
+from loaderprobe.api.load import Run, load_any, type_of
 from loaderprobe.api.shown import Documented
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import BANDWIDTH_SCHEMA, BandwidthReport

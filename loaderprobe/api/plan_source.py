@@ -19,8 +19,7 @@ from loaderprobe.analyze.plan.rank_ladder import rank_offer
 from loaderprobe.analyze.plan.supply import Offer
 from loaderprobe.analyze.plan.workload import Workload
 from loaderprobe.api.diagnose import Diagnosis
-from loaderprobe.api.load import Run
-from loaderprobe.api.results import load_any, type_of
+from loaderprobe.api.load import Run, load_any, type_of
 from loaderprobe.api.shown import Documented
 from loaderprobe.api.stored import damaged_ceiling
 from loaderprobe.api.values import PathLike

@@ -16,8 +16,7 @@ import msgspec
 
 from loaderprobe.api.attachment import Attachment, Finished
 from loaderprobe.api.diagnose import Diagnosis
-from loaderprobe.api.load import Run
-from loaderprobe.api.results import load_any
+from loaderprobe.api.load import Run, load_any
 from loaderprobe.api.shown import Documented
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.records.attachment import Attached, AttachRequest

@@ -8,13 +8,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from rich.text import Text
 
-from loaderprobe.api.frames import frame
 from loaderprobe.api.values import PathLike
+from loaderprobe.errors import MissingPart
 from loaderprobe.records.origin import Origin
 from loaderprobe.render.cells import csv_text
 from loaderprobe.render.document import Document
@@ -29,6 +30,31 @@ from loaderprobe.store.results import REPORT, RESULT, create_result, read_result
 if TYPE_CHECKING:
     from pandas import DataFrame
     from rich.console import Console, ConsoleOptions, RenderResult
+
+
+# pandas DataFrames and parquet, from columns; pandas is imported here and only when a frame is asked for.
+
+
+def frame(columns: Mapping[str, Sequence[object]]) -> DataFrame:
+    """A DataFrame of these columns, in their order; None becomes NaN among numbers. Raises MissingPart."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise MissingPart(
+            f"a frame needs pandas, which cannot be imported: {error}", hint="pip install 'pandas>=2.2'"
+        ) from error
+    return pandas.DataFrame(dict(columns))
+
+
+def parquet(table: DataFrame) -> bytes:
+    """The frame as a parquet file. Raises MissingPart without pyarrow."""
+    if find_spec("pyarrow") is None:
+        raise MissingPart(
+            "parquet needs pyarrow, which is not installed; all other formats work without it",
+            hint="install pyarrow beside loaderprobe: python -m pip install pyarrow",
+        )
+    data: bytes = table.to_parquet(engine="pyarrow", index=False)
+    return data
 
 
 class Shown(ABC):

@@ -14,9 +14,8 @@ from loaderprobe.analyze.verdict.rounds import further_round
 from loaderprobe.api.ceilings import Ceilings
 from loaderprobe.api.child import forkserver
 from loaderprobe.api.generate import RESOLUTIONS
-from loaderprobe.api.load import Run
+from loaderprobe.api.load import Run, judge_run
 from loaderprobe.api.page import save_report
-from loaderprobe.api.report import judge_run
 from loaderprobe.api.seats import complete, most_ranks
 from loaderprobe.api.stored import open_to_resume
 from loaderprobe.api.sweep_request import check_seconds, request_of, start_sweep

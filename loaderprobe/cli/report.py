@@ -72,7 +72,7 @@ def report(
     chosen = Format.json if json else form or _by_ending(output)
     if chosen is Format.parquet and output is None and sys.stdout.isatty():
         raise BadValue("parquet cannot be printed on a terminal", hint="give a file: -o run.parquet")
-    from loaderprobe.api.results import load_any
+    from loaderprobe.api.load import load_any
     from loaderprobe.api.shown import Documented
 
     found = load_any(run)
@@ -83,7 +83,7 @@ def report(
 
 def _schema(path: Path) -> str:
     """The JSON Schema of what a directory holds."""
-    from loaderprobe.api.results import load_any
+    from loaderprobe.api.load import load_any
     from loaderprobe.api.shown import Documented
     from loaderprobe.render.json import result_schema, summary_schema
 
@@ -122,7 +122,7 @@ def _by_ending(output: Path | None) -> Format:
 
 def _rendered(found: Run | Documented, form: Format, *, to_file: bool) -> bytes:
     if form is Format.parquet:
-        from loaderprobe.api.frames import parquet
+        from loaderprobe.api.shown import parquet
 
         return parquet(found.to_frame())
     if form is Format.table:

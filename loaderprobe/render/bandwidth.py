@@ -4,18 +4,75 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from loaderprobe.records.bandwidth import BandwidthPhase, BandwidthReport, MetadataLabel, MetadataPhase, PhaseName
-from loaderprobe.render.columns import half_interval, value_range
+from loaderprobe.records.bandwidth import BandwidthPhase, BandwidthReport, Feed, MetadataLabel, MetadataPhase, PhaseName
 from loaderprobe.render.device_words import kind_words, limit_words
 from loaderprobe.render.document import Cell, Document, Item, Line, Paragraph, Part, Section, Table, items
 from loaderprobe.render.evidence_words import evidence_words
 from loaderprobe.render.facts import read_ahead_words
-from loaderprobe.render.feed_words import feeding, other_feeds
 from loaderprobe.render.note_words import note_words
-from loaderprobe.render.plan_words import grouped
+from loaderprobe.render.plan_words import at_utilization, fed, grouped, in_use, limited_by
 from loaderprobe.render.unavailable_words import unavailable_words
-from loaderprobe.render.wording import MISSING, counted, megabytes_per_s, percent
+from loaderprobe.render.wording import MISSING, counted, megabytes_per_s, percent, rate
 from loaderprobe.units import format_bytes, format_rate, join_words, significant
+
+# How many accelerators a storage feeds, in words: what `plan` says of the same result.
+
+STANDARD = "mlperf-"
+"""Accelerators of MLPerf Storage, by which storage is planned, are named first."""
+
+
+def feeding(feeds: Sequence[Feed]) -> str:
+    """How many accelerators that feeds, as `plan` says it of this result; empty where none are counted."""
+    chosen = _main_feeds(feeds)
+    if not chosen:
+        return ""
+    first = chosen[0]
+    named = join_words([f"{fed(feed.count, feed.at_least)} {_name(feed)}s" for feed in chosen], "or")
+    rates = join_words([rate(feed.images_per_s) for feed in chosen])
+    terms = in_use(first.use)
+    return (
+        f"{terms[0].upper()}{terms[1:]} it feeds {named} {at_utilization(first.utilization)} "
+        f"({rates} images/s, ResNet-50){'' if first.at_least else f', {limited_by(first.first_limit)}'}."
+    )
+
+
+def feeding_in_step(feeds: Sequence[Feed]) -> str:
+    """`In step, at the rate of the slowest rank, 3.10 MLPerf A100s.`; empty where none are counted."""
+    chosen = _main_feeds(feeds)
+    named = join_words([f"{fed(feed.count, feed.at_least)} {_name(feed)}s" for feed in chosen], "or")
+    return f"In step, at the rate of the slowest rank, it feeds {named}." if chosen else ""
+
+
+def other_feeds(feeds: Sequence[Feed]) -> str:
+    """Those that the answer leaves out: `2.20 x V100 AMP (1200 images/s)`."""
+    rest = [feed for feed in feeds if feed not in _main_feeds(feeds)]
+    return ", ".join(
+        f"{fed(feed.count, feed.at_least)} x {_name(feed)} ({rate(feed.images_per_s)} images/s)" for feed in rest
+    )
+
+
+def _main_feeds(feeds: Sequence[Feed]) -> list[Feed]:
+    return [feed for feed in feeds if feed.accelerator.startswith(STANDARD)] or list(feeds[:2])
+
+
+def _name(feed: Feed) -> str:
+    return feed.accelerator.replace("-", " ").upper().replace("MLPERF", "MLPerf")
+
+
+# Intervals and ranges of figures in words.
+
+
+def half_interval(value: float, half: float) -> str:
+    """`±6`, to the decimal place of the value with three figures; `half` is above 0."""
+    decimals = len(significant(value).partition(".")[2])
+    text = f"{half:.{decimals}f}"
+    return f"±{text if float(text) else significant(half, 1)}"
+
+
+def value_range(values: Sequence[float]) -> str:
+    """`12.5`, or `12.5 to 20.1`; empty without a value."""
+    return " to ".join(dict.fromkeys(significant(value) for value in (min(values), max(values)))) if values else ""
+
 
 _ALONE: tuple[PhaseName, ...] = ("direct", "sequential")
 """The phases below the ladder. The paced one is evidence of the kind of device: its rate means nothing."""

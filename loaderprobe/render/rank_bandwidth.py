@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from loaderprobe.records.rank_bandwidth import RankBandwidthReport, RanksPhase
+from loaderprobe.render.bandwidth import feeding, feeding_in_step, half_interval, other_feeds
 from loaderprobe.render.cells import as_columns
-from loaderprobe.render.columns import half_interval
 from loaderprobe.render.document import Document, Item, Paragraph, Part, Section, Table
-from loaderprobe.render.feed_words import feeding, feeding_in_step, other_feeds
 from loaderprobe.render.note_words import note_words
 from loaderprobe.render.rank_bandwidth_words import NOTICED, headline, layout, noun, ranks_limit_words
 from loaderprobe.render.wording import counted, megabytes_per_s

@@ -34,8 +34,10 @@ from loaderprobe.render.first_page import (
     ESTIMATED_NOTE,
     Change,
     FirstPage,
+    advised,
     change_of,
     first_page,
+    knees,
 )
 from loaderprobe.render.forecast_words import LIMIT, advice_words, worth_making
 from loaderprobe.render.gpu import profiled, step_exhibits, window_exhibits, window_parts
@@ -58,7 +60,6 @@ from loaderprobe.render.overview import (
 )
 from loaderprobe.render.panels import PARTS, Panel, rate_panels, read_panels, worker_panels
 from loaderprobe.render.rank_panels import rank_exhibits, rank_parts, rank_sentences
-from loaderprobe.render.recommend import advised, knees
 from loaderprobe.render.refusal_words import refusal_words
 from loaderprobe.render.short_runs import short_run_cells, short_run_panels, short_run_sentences
 from loaderprobe.render.verdict_words import sentence

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 import loaderprobe
-from loaderprobe.api.frames import frame, parquet
+from loaderprobe.api.shown import frame, parquet
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.render.sweep import report_columns
 from tests.analyze.measured import STEPS
@@ -120,7 +120,7 @@ def test_parquet_reads_back_as_the_frame(run: loaderprobe.Run) -> None:
 
 def test_parquet_without_pyarrow_is_a_missing_part(monkeypatch: pytest.MonkeyPatch) -> None:
     """It says what is missing, that the rest works, and the command that brings it."""
-    monkeypatch.setattr("loaderprobe.api.frames.find_spec", lambda name: None)
+    monkeypatch.setattr("loaderprobe.api.shown.find_spec", lambda name: None)
     with pytest.raises(MissingPart, match="pyarrow") as caught:
         parquet(frame({"a": [1.0]}))
     assert caught.value.exit_code == 3 and "pip install pyarrow" in caught.value.hint

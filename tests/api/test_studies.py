@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loaderprobe.api.report import judge_run
+from loaderprobe.api.load import judge_run
 from loaderprobe.api.stored import foreign_modules
 from loaderprobe.api.study_child import study
 from loaderprobe.measure import prefilled

@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from loaderprobe.api import watch
-from loaderprobe.api.results import load_any
+from loaderprobe.api.load import load_any
 from loaderprobe.api.watch import Watch, Watcher
 from loaderprobe.errors import NoSpace
 from loaderprobe.loaders.attached import attach

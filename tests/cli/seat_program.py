@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from loaderprobe.api import seats, sweep
-from loaderprobe.api.report import judge_run
+from loaderprobe.api.load import judge_run
 from loaderprobe.cli.seats import in_ranks, launched_here
 from loaderprobe.measure.forkserver import Child
 from loaderprobe.measure.lead import Lead

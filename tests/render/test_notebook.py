@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from html import escape
 
-from loaderprobe.render.answer import answers
+from loaderprobe.render.first_page import answers
 from tests.examples.reports import example_report
 from tests.pages import notebook_report
 
