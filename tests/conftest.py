@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import gc
-import json
 import multiprocessing
 import signal
 import subprocess
@@ -125,22 +124,12 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _made_once() -> Iterator[None]:
-    """What many tests ask for alike is made once: a chart takes a tenth of a second, the command line a fiftieth."""
+    """The command line, which many tests ask for, takes a fiftieth of a second to make."""
     import typer.main
     import typer.testing
-    import vl_convert
 
-    draw, drawn, command_of = vl_convert.vegalite_to_svg, {}, functools.cache(typer.main.get_command)
-
-    @functools.wraps(draw)
-    def drawn_once(chart: Any) -> Any:
-        key = json.dumps(chart, sort_keys=True)
-        if key not in drawn:
-            drawn[key] = draw(chart)
-        return drawn[key]
-
+    command_of = functools.cache(typer.main.get_command)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vl_convert, "vegalite_to_svg", drawn_once)
         patch.setattr(typer.main, "get_command", command_of)
         patch.setattr(typer.testing, "_get_command", command_of)
         yield

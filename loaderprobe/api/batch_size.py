@@ -26,8 +26,7 @@ from loaderprobe.protocols import BatchSizeStrategy
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeReport, BatchSizeStop, StrategyName
 from loaderprobe.records.diagnosis import Findings
 from loaderprobe.records.unavailable import Unavailable, reported
-from loaderprobe.render.batch_size import batch_size_columns, batch_size_document
-from loaderprobe.render.batch_size_charts import batch_size_exhibits
+from loaderprobe.render.batch_size import batch_size_columns, batch_size_document, batch_size_exhibits
 from loaderprobe.render.document import Document
 from loaderprobe.render.exhibit import Exhibit
 from loaderprobe.system.resident import available_bytes

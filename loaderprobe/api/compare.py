@@ -16,8 +16,7 @@ from loaderprobe.api.plan_values import share
 from loaderprobe.api.shown import Documented
 from loaderprobe.errors import BadValue, NotComparable
 from loaderprobe.records.compare import MATTERS, ComparisonReport, Difference, GateName
-from loaderprobe.render.compare import compare_columns, compare_document
-from loaderprobe.render.compare_charts import compare_exhibits
+from loaderprobe.render.compare import compare_columns, compare_document, compare_exhibits
 from loaderprobe.render.compare_words import answers
 from loaderprobe.render.document import Document
 from loaderprobe.render.exhibit import Exhibit

@@ -26,8 +26,7 @@ from loaderprobe.records.devices import (
     WorkloadVerdict,
 )
 from loaderprobe.records.placement import RankOrder
-from loaderprobe.render.devices import devices_columns, devices_document
-from loaderprobe.render.devices_charts import devices_exhibits
+from loaderprobe.render.devices import devices_columns, devices_document, devices_exhibits
 from loaderprobe.render.devices_words import shown_name
 from loaderprobe.render.document import Document
 from loaderprobe.render.exhibit import Exhibit

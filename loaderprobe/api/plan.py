@@ -27,7 +27,7 @@ from loaderprobe.records.trace import TraceReport
 from loaderprobe.render.document import Document
 from loaderprobe.render.exhibit import Exhibit
 from loaderprobe.render.plan import need_columns, plan_document
-from loaderprobe.render.plan_exhibits import exhibits
+from loaderprobe.render.plan_charts import exhibits
 from loaderprobe.render.plan_words import answer
 from loaderprobe.storage.catalogue import catalogue, entry_named, published
 from loaderprobe.units import parse_bytes

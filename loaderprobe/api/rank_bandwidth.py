@@ -22,8 +22,7 @@ from loaderprobe.records.rank_bandwidth import RankBandwidthReport
 from loaderprobe.records.seats import Launched, Node
 from loaderprobe.render.document import Document
 from loaderprobe.render.exhibit import Exhibit
-from loaderprobe.render.rank_bandwidth import rank_bandwidth_columns, rank_bandwidth_document
-from loaderprobe.render.rank_bandwidth_charts import rank_bandwidth_exhibits
+from loaderprobe.render.rank_bandwidth import rank_bandwidth_columns, rank_bandwidth_document, rank_bandwidth_exhibits
 from loaderprobe.render.rank_bandwidth_words import headline
 from loaderprobe.render.wording import counted
 from loaderprobe.storage.by_ranks import RankLadder, RankReader, RanksStep, Whereabouts

@@ -1,8 +1,8 @@
-"""A search for a batch size as a page, and as the rows of a table."""
+"""A search for a batch size as a page, as its charts, and as the rows of a table."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeReport
@@ -13,13 +13,16 @@ from loaderprobe.render.batch_size_words import (
     doubt_words,
     limit_words,
     setting_words,
+    smallest_unfit,
     title_words,
 )
 from loaderprobe.render.cells import as_columns, interval_cells
+from loaderprobe.render.charts import BLUE, GREY, RED, Axis, Plot
 from loaderprobe.render.document import Document, Paragraph, Section, Table
+from loaderprobe.render.exhibit import Exhibit
 from loaderprobe.render.unavailable_words import unavailable_words
 from loaderprobe.render.wording import MISSING, figure, interval, percent
-from loaderprobe.units import format_bytes, format_duration
+from loaderprobe.units import format_bytes, format_duration, significant
 
 SHOWN = 30
 """Loops of the paper's strategies; the file has all of them."""
@@ -137,3 +140,79 @@ def _notes(found: BatchSizeReport) -> str:
     if gone:
         notes.append(f"Utilization is missing: {unavailable_words(gone[0])}.")
     return " ".join((*notes, setting_words(found)))
+
+
+# Rate, step time and utilization against the batch size, as SVG.
+
+CHART_HEIGHT = 250
+ABOVE = 1.2
+"""A scale ends so far above what it shows, that the name of the chosen size has its place."""
+
+
+def batch_size_exhibits(found: BatchSizeReport, sizes: Sequence[BatchSizeProbe]) -> dict[str, tuple[Exhibit, ...]]:
+    """Three charts, or two without utilization, in the section of the sizes."""
+    fitting = [each for each in sizes if each.fits]
+    if len(fitting) < 2:
+        return {}
+    wall = smallest_unfit(found)
+    busy = BUSY_WORDS[found.utilization_of]
+    charts = [
+        (
+            "Images/s against batch size",
+            _chart(fitting, found.stop.chosen, wall, "images/s", _batch_size_charts_rate, significant),
+        ),
+        (
+            "Step time against batch size",
+            _chart(fitting, found.stop.chosen, wall, "ms a step", _step, lambda ms: f"{significant(ms)} ms"),
+        ),
+    ]
+    read = [each for each in fitting if each.utilization is not None]
+    if len(read) > 1:
+        charts.append((f"{busy} against batch size", _chart(read, found.stop.chosen, wall, busy, _busy, percent)))
+    text = (
+        "Each point is a batch size, on a scale of doublings. Bars: 95 % intervals of the rate, and the middle half of "
+    )
+    text += "the steps. The chosen size is red."
+    if wall:
+        text += f" Dashed: batch {wall}, which does not fit."
+    return {"sizes": (Exhibit(title="Rate, step time and utilization", text=text, figures=tuple(charts)),)}
+
+
+Read = Callable[[BatchSizeProbe], tuple[float, float, float]]
+"""(value, low, high)."""
+
+
+def _batch_size_charts_rate(probe: BatchSizeProbe) -> tuple[float, float, float]:
+    assert probe.images_per_s
+    return probe.images_per_s.value, probe.images_per_s.low, probe.images_per_s.high
+
+
+def _step(probe: BatchSizeProbe) -> tuple[float, float, float]:
+    assert probe.step_ms
+    return probe.step_ms.value, probe.step_ms.low, probe.step_ms.high
+
+
+def _busy(probe: BatchSizeProbe) -> tuple[float, float, float]:
+    busy = probe.utilization or 0.0
+    return busy, busy, busy
+
+
+def _chart(
+    sizes: Sequence[BatchSizeProbe], chosen: int, wall: int, unit: str, read: Read, words: Callable[[float], str]
+) -> str:
+    points = {each.batch_size: read(each) for each in sizes}
+    shares = read is _busy
+    top = ABOVE * (1.0 if shares else max(high for _, _, high in points.values()))
+    x = Axis(name="batch size", low=min(points) * 0.85, high=max(*points, wall) * 1.18, base=2)
+    plot = Plot(unit, x, Axis(name="", high=top, shares=shares), height=CHART_HEIGHT)
+    if wall:
+        plot.upright(wall, GREY)
+    line = [(size, value) for size, (value, _, _) in points.items()]
+    plot.spans(((size, low, high) for size, (_, low, high) in points.items()), BLUE)
+    plot.line(line, BLUE)
+    plot.dots([each for each in line if each[0] != chosen], BLUE, radius=3)
+    for size, value in line:
+        if size == chosen:
+            plot.dots([(size, value)], RED, radius=5)
+            plot.name(size, value, f"batch {chosen}: {words(value)}", "above left")
+    return plot.svg()

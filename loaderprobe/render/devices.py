@@ -1,4 +1,4 @@
-"""Devices compared: a page, JSON's derived figures, the rows of a table."""
+"""Devices compared: a page, its charts, JSON's derived figures, the rows of a table."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from loaderprobe.records.devices import (
     WorkloadVerdict,
 )
 from loaderprobe.render.cells import as_columns, interval_cells
+from loaderprobe.render.charts import READ_COLOR, TONES, Column, Shade, column_chart, stacked_chart
 from loaderprobe.render.devices_words import (
     DATA_WORDS,
     EXPERIMENT_WORDS,
@@ -26,6 +27,7 @@ from loaderprobe.render.devices_words import (
     shown_name,
 )
 from loaderprobe.render.document import Command, Document, Item, Paragraph, Part, Section, Table
+from loaderprobe.render.exhibit import Exhibit
 from loaderprobe.render.wording import MISSING, interval, percent
 from loaderprobe.units import format_bytes, join_words, significant
 
@@ -212,3 +214,62 @@ def _row(result: WorkloadResult, each: PlacementResult, verdict: PlacementVerdic
         made = verdict.gain(gain) if verdict else None
         row[f"speedup_{gain}"] = made and made.speedup.value
     return row
+
+
+# Charts of devices: seconds an epoch, and the parts of a step.
+
+PARTS = (
+    Shade(letter="C", name="compute", color=TONES["compute"], ink="#FFFFFF"),
+    Shade(letter="G", name="gradient exchange", color=TONES["transport"], ink="#000000"),
+    Shade(letter="I", name="input", color=TONES["preprocessing"], ink="#000000"),
+)
+_ABOVE = 1.25
+"""A scale ends so far above what it shows, that figures have their place."""
+
+
+def devices_exhibits(verdicts: tuple[WorkloadVerdict, ...]) -> dict[str, tuple[Exhibit, ...]]:
+    """Two charts for each model, in its section."""
+    return {each.workload.model: (_exhibit(each),) for each in verdicts if each.placements}
+
+
+def _exhibit(verdict: WorkloadVerdict) -> Exhibit:
+    legend = "; ".join(f"{part.letter} {part.name}" for part in PARTS)
+    return Exhibit(
+        title="Seconds an epoch, and where a step goes",
+        text=f"Left with 95 % intervals. Right: {legend}. Exchange and input are what a step gets shorter by without "
+        "them; what hides behind compute is not counted.",
+        figures=(
+            ("Bars of seconds an epoch", _epochs(verdict)),
+            ("Parts of a step", _steps(verdict)),
+        ),
+    )
+
+
+def _epochs(verdict: WorkloadVerdict) -> str:
+    placements = verdict.placements
+    columns = [
+        Column(
+            name=shown_name(each.placement),
+            value=each.epoch_s.value,
+            low=each.epoch_s.low,
+            high=each.epoch_s.high,
+            text=f"{significant(each.epoch_s.value)} s",
+            color=READ_COLOR,
+        )
+        for each in placements
+    ]
+    top = _ABOVE * max(each.epoch_s.high for each in placements)
+    return column_chart(columns, "An epoch", "s", top, axis="")
+
+
+def _steps(verdict: WorkloadVerdict) -> str:
+    placements = verdict.placements
+    bars = [
+        (
+            shown_name(each.placement),
+            (each.parts.compute, each.parts.exchange, each.parts.input),
+            f"{significant(each.parts.whole)} ms",
+        )
+        for each in placements
+    ]
+    return stacked_chart(bars, PARTS, "A step", "ms", _ABOVE * max(each.parts.whole for each in placements))

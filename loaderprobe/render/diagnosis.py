@@ -13,7 +13,7 @@ from loaderprobe.records.verdict import Speedup
 from loaderprobe.render.document import Cell, Command, Document, Item, Line, Paragraph, Part, Section, Table
 from loaderprobe.render.forecast_words import forecast_words, worth_making
 from loaderprobe.render.note_words import note_words
-from loaderprobe.render.rank_panels import rank_section
+from loaderprobe.render.panels import rank_section
 from loaderprobe.render.unavailable_words import unavailable_words
 from loaderprobe.render.verdict_words import NOUN, explanation, heading
 from loaderprobe.render.wording import MISSING, counted, factor, figure, interval, state_word

@@ -14,8 +14,7 @@ from loaderprobe.records.verdict import Advice, Interval, ReasonCode
 from loaderprobe.render.action_words import action_words
 from loaderprobe.render.forecast_words import advice_words, knee_kind, knee_words, worth_making
 from loaderprobe.render.groups import Group, groups, measured, then_of
-from loaderprobe.render.limit_map import LimitMap, limit_map
-from loaderprobe.render.limits import LETTERS, gain_words, used_words
+from loaderprobe.render.limits import LETTERS, LimitMap, gain_words, limit_map, used_words
 from loaderprobe.render.overview import joint_label, joint_name
 from loaderprobe.render.plan_reason_words import plan_reason_words
 from loaderprobe.render.reads import best_ceiling, read_rate, read_words

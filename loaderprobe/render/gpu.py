@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from loaderprobe.records.gaps import GAP_CAUSES, Gaps, TimelineView
 from loaderprobe.records.options import alike_but_for
 from loaderprobe.records.report import ConfigurationRow, Report
+from loaderprobe.render.charts import Shade
 from loaderprobe.render.document import Item, Shown, Table
 from loaderprobe.render.exhibit import Exhibit
 from loaderprobe.render.groups import Group, detail_of
-from loaderprobe.render.limit_map import line_of
+from loaderprobe.render.limits import line_of
 from loaderprobe.render.note_words import REJECTED
-from loaderprobe.render.timeline import KERNELS, SHADES, Shade, common_length_ns, timeline_chart
+from loaderprobe.render.timeline import KERNELS, SHADES, common_length_ns, timeline_chart
 from loaderprobe.render.unavailable_words import unavailable_words
 from loaderprobe.render.wording import MISSING, counted, label, loading, percent, variation
 from loaderprobe.units import significant

@@ -1,4 +1,4 @@
-"""The layers of a model as a page, as JSON and as the rows of a table."""
+"""The layers of a model as a page with a heat map, as JSON and as the rows of a table."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from typing import Any
 
 from loaderprobe.records.layers import LAST_CALL, DrillLevel, LayersReport, LayerTime, PartName, Shape
 from loaderprobe.render.cells import as_columns, interval_cells
+from loaderprobe.render.charts import RED, heat_cell, heat_rows, shortened
 from loaderprobe.render.document import Document, Paragraph, Part, Section, Table
 from loaderprobe.render.exhibit import Exhibit
-from loaderprobe.render.layer_map import layer_map
 from loaderprobe.units import significant
 
 SHOWN = 20
 BAR = 12
+_LONGEST = 9
+"""Letters of a name that fit into a cell of the map."""
 FITS = (0.75, 1.33)
 """Layers that add up to another share of the whole were not measured on the same machine: it was busy meanwhile."""
 PART_WORDS: dict[PartName, str] = {
@@ -64,6 +66,36 @@ def layer_exhibits(found: LayersReport) -> dict[str, tuple[Exhibit, ...]]:
         wide=True,
     )
     return {"layers": (map_,)}
+
+
+def layer_map(found: LayersReport) -> str:
+    """The darker a cell, the longer its layer takes, forward in its upper half, backward in its lower half."""
+    most = max(max(layer.forward.value, layer.backward.value) for layer in found.layers)
+    return heat_rows(
+        "Heat map of the layers' times",
+        (
+            (name or "outside blocks", [_cell(layer, most) for layer in some])
+            for name, some in _blocks(found.layers).items()
+        ),
+    )
+
+
+def _cell(layer: LayerTime, most: float) -> str:
+    both = {"forward": layer.forward.value, "backward": layer.backward.value}
+    times = ", ".join(f"{name} {significant(value)} ms" for name, value in both.items())
+    # The square root shows small layers beside large ones.
+    halves = [(RED, (value / most if most else 0.0) ** 0.5) for value in both.values()]
+    name = shortened(layer.name.rpartition(".")[2] or layer.kind, _LONGEST)
+    return heat_cell(f"{layer.name or layer.kind}: {times}", (name, f"{significant(layer.ms, 2)} ms"), halves)
+
+
+def _blocks(layers: Sequence[LayerTime]) -> dict[str, list[LayerTime]]:
+    """The layers of each block, which is the module around them; what a block does itself stands first in it."""
+    around = {layer.name.rpartition(".")[0] for layer in layers}
+    found: dict[str, list[LayerTime]] = {}
+    for layer in layers:
+        found.setdefault(layer.name if layer.name in around else layer.name.rpartition(".")[0], []).append(layer)
+    return found
 
 
 def layer_columns(found: LayersReport) -> dict[str, list[Any]]:

@@ -10,7 +10,7 @@ from loaderprobe.records.plan_reason import PlanReason
 from loaderprobe.render.document import Command, Document, Paragraph, Part, Section
 from loaderprobe.render.exhibit import Exhibit
 from loaderprobe.render.plan import plan_document
-from loaderprobe.render.plan_exhibits import exhibits
+from loaderprobe.render.plan_charts import exhibits
 from loaderprobe.render.plan_reason_words import plan_reason_words
 from loaderprobe.render.sweep import EVIDENCE
 

@@ -24,7 +24,6 @@ from loaderprobe.render.document import (
     further,
     items,
 )
-from loaderprobe.render.epochs import epoch_cells, epoch_panels, epoch_sentences
 from loaderprobe.render.evidence_words import evidence_words
 from loaderprobe.render.exhibit import Exhibit
 from loaderprobe.render.figures import flat, reasons, shown
@@ -42,8 +41,7 @@ from loaderprobe.render.first_page import (
 from loaderprobe.render.forecast_words import LIMIT, advice_words, worth_making
 from loaderprobe.render.gpu import profiled, step_exhibits, window_exhibits, window_parts
 from loaderprobe.render.groups import Group, detail_of, groups, then_of
-from loaderprobe.render.limit_map import LimitMap, MapCell
-from loaderprobe.render.limits import NEXT, gain_words
+from loaderprobe.render.limits import NEXT, LimitMap, MapCell, gain_words
 from loaderprobe.render.note_words import note_words
 from loaderprobe.render.overview import (
     CPU_NOTE,
@@ -58,10 +56,23 @@ from loaderprobe.render.overview import (
     skipped_files,
     without_figures,
 )
-from loaderprobe.render.panels import PARTS, Panel, rate_panels, read_panels, worker_panels
-from loaderprobe.render.rank_panels import rank_exhibits, rank_parts, rank_sentences
+from loaderprobe.render.panels import (
+    PARTS,
+    Panel,
+    epoch_cells,
+    epoch_panels,
+    epoch_sentences,
+    rank_exhibits,
+    rank_parts,
+    rank_sentences,
+    rate_panels,
+    read_panels,
+    short_run_cells,
+    short_run_panels,
+    short_run_sentences,
+    worker_panels,
+)
 from loaderprobe.render.refusal_words import refusal_words
-from loaderprobe.render.short_runs import short_run_cells, short_run_panels, short_run_sentences
 from loaderprobe.render.verdict_words import sentence
 from loaderprobe.render.verdicts import firm
 from loaderprobe.render.wording import (

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from html import escape
 from itertools import groupby
 
 from loaderprobe.records.gaps import GAP_CAUSES, GapCause, Stretches, TimelineView
-from loaderprobe.render.charts import svg_text
-from loaderprobe.render.wording import visible
+from loaderprobe.render.charts import Shade, svg_page, svg_text, ticks
 
-WIDTH, HEIGHT = 348, 156
+HEIGHT = 156
 _LEFT, _RIGHT = 42, 342
 _COLUMNS = _RIGHT - _LEFT
 _TOP, _FLOOR = 54, 122
@@ -25,17 +22,7 @@ _LANES = {"next()": 30, "copy": 42}
 _LANE_HEIGHT = 8
 _LEAST_LETTER = 12
 """Pixels of either side of the smallest area that gets a letter."""
-_INK, _RULE, _EMPTY = "#3A3F45", "#9AA0A6", "#F0F1F3"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shade:
-    """How one part of the time is shown: by colour, and by a letter for those who see or print none."""
-
-    letter: str
-    name: str
-    color: str
-    ink: str
+_INK, _RULE = "currentColor", "#9AA0A6"
 
 
 # The colours of Okabe and Ito (2008).
@@ -79,20 +66,18 @@ def timeline_chart(view: TimelineView, title: str, length_ns: int, of: str = "GP
     begin_ns = typical_begin_ns(view, length_ns)
     columns = {name: _columns(part, begin_ns, length_ns) for name, part in _parts(view).items()}
     known = min(_COLUMNS, round(_COLUMNS * (view.window_ns - begin_ns) / length_ns))
-    parts = [
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(visible(title))}" '
-        'font-family="sans-serif" font-size="11">',
-        f'<text x="4" y="15" font-size="13" font-weight="600" fill="{_INK}">{escape(visible(title))}</text>',
-        f'<rect x="{_LEFT}" y="{_TOP}" width="{known}" height="{_FLOOR - _TOP}" fill="{_EMPTY}"/>',
+    drawn = [
+        # With a frame, for colours that are near to that of the page.
+        f'<rect x="{_LEFT}" y="{_TOP}" width="{known}" height="{_FLOOR - _TOP}" fill="{_INK}" fill-opacity="0.08" '
+        f'stroke="{_RULE}" stroke-width="0.5"/>',
         *_bars(columns),
         *_lane("next()", view.waits, begin_ns, length_ns),
         *_lane("copy", view.copies, begin_ns, length_ns),
-        svg_text(_LEFT - 5, (_TOP + _FLOOR) // 2 + 4, of, anchor="end", fill=_INK),
+        svg_text(_LEFT - 5, (_TOP + _FLOOR) // 2 + 4, of, anchor="end"),
         _steps(view, begin_ns, length_ns),
         *_axis(length_ns),
-        "</svg>",
     ]
-    return "".join(parts)
+    return svg_page(title, HEIGHT, drawn)
 
 
 def _parts(view: TimelineView) -> dict[str, Stretches]:
@@ -176,7 +161,7 @@ def _lane(name: str, ranges: Stretches, begin_ns: int, length_ns: int) -> list[s
             marks.append([left, right])
     path = "".join(f"M{left:.1f} {top}H{right:.1f}v{_LANE_HEIGHT}H{left:.1f}z" for left, right in marks)
     return [
-        svg_text(_LEFT - 5, top + _LANE_HEIGHT, name, anchor="end", fill=_INK),
+        svg_text(_LEFT - 5, top + _LANE_HEIGHT, name, anchor="end"),
         *([f'<path class="lane" fill="{_INK}" d="{path}"/>'] if path else []),
     ]
 
@@ -194,18 +179,10 @@ def _axis(length_ns: int) -> list[str]:
     """Ticks at round times from the begin of the stretch, in ms or µs."""
     unit, unit_ns = ("ms", 1e6) if length_ns >= 2e6 else ("µs", 1e3)
     length = length_ns / unit_ns
-    rough = length / 4
-    power = 10.0 ** (len(str(int(rough))) - 1) if rough >= 1 else 0.1
-    step = next(size * power for size in (1, 2, 5, 10) if size * power >= rough)
-    times = [number * step for number in range(int(length / step) + 1)]
-    at = [(_LEFT + time / length * _COLUMNS, time) for time in times]
-    ticks = "".join(f"M{x:.1f} {_FLOOR}v4" for x, _ in at)
+    at = [(_LEFT + time / length * _COLUMNS, time) for time in ticks(length)]
+    marks = "".join(f"M{x:.1f} {_FLOOR}v4" for x, _ in at)
     return [
-        f'<path stroke="{_RULE}" fill="none" d="M{_LEFT} {_FLOOR}H{_RIGHT}{ticks}"/>',
-        *(
-            svg_text(x, _FLOOR + 16, f"{time:g}", anchor="middle", fill=_INK)
-            for x, time in at
-            if x < _RIGHT - 12 or len(at) == 1
-        ),
-        svg_text(_RIGHT, _FLOOR + 30, unit, anchor="end", fill=_INK),
+        f'<path stroke="{_RULE}" fill="none" d="M{_LEFT} {_FLOOR}H{_RIGHT}{marks}"/>',
+        *(svg_text(x, _FLOOR + 16, f"{time:g}", anchor="middle") for x, time in at if x < _RIGHT - 12 or len(at) == 1),
+        svg_text(_RIGHT, _FLOOR + 30, unit, anchor="end"),
     ]

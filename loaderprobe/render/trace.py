@@ -23,10 +23,11 @@ from loaderprobe.records.trace import (
     TraceReport,
 )
 from loaderprobe.render.cells import as_columns
+from loaderprobe.render.charts import Shade
 from loaderprobe.render.document import Command, Document, Item, Paragraph, Part, Section, Table
 from loaderprobe.render.exhibit import Exhibit
 from loaderprobe.render.note_words import note_words
-from loaderprobe.render.timeline import KERNELS, SHADES, Shade
+from loaderprobe.render.timeline import KERNELS, SHADES
 from loaderprobe.render.wording import counted, percent, times_as_fast, visible
 from loaderprobe.units import join_words, significant
 

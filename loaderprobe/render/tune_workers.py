@@ -79,7 +79,7 @@ def tuning_exhibits(found: WorkersReport) -> dict[str, tuple[Exhibit, ...]]:
     most = max([row.images_per_s.high for row in rows if row.images_per_s] + ([compute] if compute else []))
     columns = [
         Column(
-            workers=short_name(row.setting),
+            name=short_name(row.setting),
             value=row.images_per_s.value,
             low=row.images_per_s.low,
             high=row.images_per_s.high,

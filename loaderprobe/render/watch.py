@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from loaderprobe.records.watch import WatchedInterval, WatchReport
+from loaderprobe.render.charts import BLUE, RED, Axis, Plot, Points
 from loaderprobe.render.document import Document, Paragraph, Part, Section, Table
 from loaderprobe.render.exhibit import Exhibit
-from loaderprobe.render.plan_drawing import BLUE, RED, data, share_axis, svg, unchecked
 from loaderprobe.render.verdict_words import heading, sentence
 from loaderprobe.render.wording import MISSING, counted, percent
 from loaderprobe.units import format_bytes, format_duration, significant
@@ -70,21 +70,30 @@ def watch_columns(found: WatchReport) -> dict[str, list[Any]]:
     return columns
 
 
-@unchecked()
 def watch_exhibits(found: WatchReport) -> dict[str, tuple[Exhibit, ...]]:
     """Rate and waiting over time, from two intervals on."""
     if len(found.intervals) < 2:
         return {}
-    rates = [{"x": each.begin_s + each.seconds, "y": each.images_per_s} for each in found.intervals]
-    waits = [{"x": each.begin_s + each.seconds, "y": each.input_wait_fraction} for each in found.intervals]
+    rates = [(each.begin_s + each.seconds, each.images_per_s) for each in found.intervals]
+    waits = [(each.begin_s + each.seconds, each.input_wait_fraction) for each in found.intervals]
     return {
         "time": (
             Exhibit(
                 title=_course(found.intervals),
                 text="A point an interval.",
                 figures=(
-                    ("Images/s over time", _line(rates, "Rate of training", "images/s", BLUE)),
-                    ("Waiting for input over time", _line(waits, "Waiting for input", "share of a step", RED)),
+                    (
+                        "Images/s over time",
+                        _course_chart(
+                            "Rate of training", rates, Axis(name="images/s", high=1.1 * max(r for _, r in rates)), BLUE
+                        ),
+                    ),
+                    (
+                        "Waiting for input over time",
+                        _course_chart(
+                            "Waiting for input", waits, Axis(name="share of a step", high=1, shares=True), RED
+                        ),
+                    ),
                 ),
             ),
         )
@@ -123,10 +132,8 @@ def _table(intervals: Sequence[WatchedInterval]) -> Table:
     )
 
 
-def _line(points: Sequence[dict[str, Any]], title: str, unit: str, color: str) -> str:
-    import altair as alt
-
-    axis = share_axis(unit) if unit.startswith("share") else alt.Axis(title=unit)
-    scale = alt.Scale(domain=[0, 1]) if unit.startswith("share") else alt.Scale(zero=True)
-    chart = alt.Chart(data(points)).mark_line(color=color, point={"color": color})
-    return svg([chart.encode(x=alt.X("x:Q", title="seconds"), y=alt.Y("y:Q", axis=axis, scale=scale))], title, 210)
+def _course_chart(title: str, points: Points, y: Axis, color: str) -> str:
+    plot = Plot(title, Axis(name="seconds", high=points[-1][0]), y)
+    plot.line(points, color)
+    plot.dots(points, color)
+    return plot.svg()

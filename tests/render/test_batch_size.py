@@ -15,8 +15,7 @@ from loaderprobe.records.batch_size import BatchSizeReport, BatchSizeStop, StopC
 from loaderprobe.records.origin import Origin
 from loaderprobe.records.unavailable import reported
 from loaderprobe.records.verdict import Interval
-from loaderprobe.render.batch_size import batch_size_columns, batch_size_document
-from loaderprobe.render.batch_size_charts import batch_size_exhibits
+from loaderprobe.render.batch_size import batch_size_columns, batch_size_document, batch_size_exhibits
 from loaderprobe.render.terminal import document_text
 from loaderprobe.testing import ScriptedProber, example_environment
 

@@ -20,8 +20,7 @@ from loaderprobe.records.compare import (
 )
 from loaderprobe.records.origin import Origin
 from loaderprobe.records.verdict import Interval
-from loaderprobe.render.compare import compare_columns, compare_document
-from loaderprobe.render.compare_charts import MOST_ROWS, compare_exhibits
+from loaderprobe.render.compare import MOST_ROWS, compare_columns, compare_document, compare_exhibits
 from loaderprobe.render.compare_words import change_words, note_words, title
 from loaderprobe.render.html import document_page
 from loaderprobe.render.terminal import document_text
@@ -148,8 +147,8 @@ def test_charts_draw_every_row_and_frame_what_changed() -> None:
     assert drawn.count("<circle") == 9 and "as fast" in drawn
     assert [label for label, _ in both.figures] == [f"What limits in {side}, by data set and workers" for side in "AB"]
     cells = "".join(drawn for _, drawn in both.figures)
-    assert cells.count('stroke-width="2"') == 2 and cells.count("<title>storage</title>") == 17
-    assert re.search(r">C</text>", cells) and "framed" in both.text.lower()
+    assert cells.count('stroke-width="2"') == 2 and cells.count(": storage</title>") == 17
+    assert re.search(r" C</text>", cells) and "framed" in both.text.lower()
     assert compare_exhibits(report(*rows))["rows"][0].figures[0][1].count("<circle") == MOST_ROWS
 
 

@@ -9,7 +9,7 @@ import pytest
 from loaderprobe.records.epochs import EpochFigures
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.unavailable import reported
-from loaderprobe.render.epochs import epoch_panels, epoch_sentences
+from loaderprobe.render.panels import epoch_panels, epoch_sentences
 from loaderprobe.render.sweep import report_columns
 from tests.examples.reports import example_report, example_row
 from tests.examples.studies import example_epochs

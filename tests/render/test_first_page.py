@@ -11,8 +11,7 @@ from loaderprobe.records.verdict import Bottleneck, Bound, Cause, Interval, Reas
 from loaderprobe.render.first_page import CPU_ADVICE, answers, first_page, named
 from loaderprobe.render.forecast_words import forecast_words
 from loaderprobe.render.groups import groups
-from loaderprobe.render.limit_map import limit_map
-from loaderprobe.render.limits import gain_words, used_words
+from loaderprobe.render.limits import gain_words, limit_map, used_words
 from loaderprobe.render.wording import MISSING
 from tests.examples.reports import example_report, example_row
 

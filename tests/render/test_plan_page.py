@@ -7,15 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import vl_convert
 
 from loaderprobe.analyze.plan.offers import given_offer
 from loaderprobe.analyze.plan.plan import make_plan
 from loaderprobe.records.plan import PlanReport
 from loaderprobe.records.plan_curves import RampStep
 from loaderprobe.records.plan_reason import PlanReason, reported
-from loaderprobe.render.plan_drawing import apart, log_axis
-from loaderprobe.render.plan_exhibits import exhibits
 from tests.examples.plan import MADE, SOURCE, example_asked, example_plan, example_storage, example_workload
 from tests.examples.reports import example_report
 from tests.pages import plan_page, planned_report
@@ -60,14 +57,6 @@ def test_page_is_whole_and_loads_nothing(html: str, page: Page) -> None:
     assert not {"script", "link", "img", "iframe", "object", "embed"} & set(page.tags)
     assert "http" not in html and "@import" not in html and "url(" not in html
     assert not re.search(r"\b(None|nan|inf)\b", page.text)
-
-
-def test_charts_fit_the_schema_of_vega_lite(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which pages do not check, since that takes longer than drawing: here altair checks every part. Drawn twice, they
-    are the same."""
-    monkeypatch.setattr(vl_convert, "vegalite_to_svg", vl_convert.vegalite_to_svg.__wrapped__)  # type: ignore[attr-defined]  # see conftest
-    checked = exhibits.__wrapped__(whole_plan())  # type: ignore[attr-defined]  # what the decorator wraps
-    assert checked == exhibits(whole_plan())
 
 
 def test_answer_stands_first(page: Page) -> None:
@@ -195,25 +184,3 @@ def test_text_from_outside_is_escaped() -> None:
     for html in (plan_page(evil), planned_report(report, evil, EVIL), planned_report(report, reported(EVIL))):
         assert "script" not in Page(html).tags and EVIL in Page(html).text
         html.encode()
-
-
-def test_names_of_close_lines_are_moved_apart() -> None:
-    """From the lowest up, never below their own line; far ones stay."""
-    assert apart([10.0, 1000.0], (1.0, 1e4), 290) == pytest.approx([10.0, 1000.0])
-    low, middle, high = apart([10.0, 10.1, 10.2], (1.0, 1e4), 290)
-    assert low == pytest.approx(10.0) and middle / low == pytest.approx(high / middle) and middle / low > 1.5
-    assert apart([], (0.0, 1.0), 290, log=False) == []
-
-
-@pytest.mark.parametrize(
-    ("domain", "base", "ticks"),
-    [
-        ((1, 512), 2, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]),
-        ((3e8, 3e11), 10, [1e9, 1e10, 1e11]),
-        ((0.4, 6), 10, [0.5, 1, 2, 5]),
-    ],
-)
-def test_axes_have_some_ticks_and_not_too_many(domain: tuple[float, float], base: int, ticks: list[float]) -> None:
-    """Powers; 2 and 5 of them on a short axis; every other one on a long axis."""
-    found = log_axis("x", domain, base).to_dict()["values"]
-    assert found == pytest.approx(ticks if len(ticks) < 10 else ticks[::2])

@@ -11,7 +11,7 @@ from loaderprobe.analyze.report import build_report
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.report import Report
 from loaderprobe.render.document import Paragraph, Table
-from loaderprobe.render.rank_panels import rank_exhibits, rank_parts, rank_sentences
+from loaderprobe.render.panels import rank_exhibits, rank_parts, rank_sentences
 from loaderprobe.render.sweep import report_columns
 from loaderprobe.testing import example_environment
 from tests.analyze.rank_runs import rank_run
@@ -59,7 +59,7 @@ def test_slowest_median_and_fastest_are_named() -> None:
 
 
 def test_all_ranks_are_drawn_where_they_are_uneven() -> None:
-    """A bar for each, in both strips; no drawing of even ones."""
+    """A bar for each, in both charts; no drawing of even ones."""
     (exhibit,) = rank_exhibits(report_on(uneven()))
     paths = re.findall(r'<path d="([^"]*)" fill', exhibit.figures[0][1])
     assert [path.count("M") for path in paths] == [MANY, MANY]

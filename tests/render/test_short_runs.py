@@ -9,7 +9,7 @@ import pytest
 from loaderprobe.records.prefilled import ShortRun
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.unavailable import reported
-from loaderprobe.render.short_runs import short_run_panels, short_run_sentences
+from loaderprobe.render.panels import short_run_panels, short_run_sentences
 from loaderprobe.render.sweep import report_columns
 from tests.examples.reports import example_report, example_row
 from tests.examples.studies import example_effect
