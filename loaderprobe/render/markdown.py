@@ -34,6 +34,8 @@ def _blocks(parts: Sequence[Part]) -> Iterator[str]:
         elif isinstance(part, Command):
             yield f"```\n{visible(part.text)}\n```"
         elif not isinstance(part, Fold):
+            if part.caption:
+                yield escaped(part.caption)
             yield pipe_table(part.head, [[cell_text(cell) for cell in line] for line in part.lines], right=part.right)
     if items:
         yield "\n".join(items)
@@ -50,7 +52,8 @@ def _item(item: Item) -> str:
 def pipe_table(head: Sequence[str], lines: Sequence[Sequence[str]], right: Container[int]) -> str:
     """A table; the columns of `right` are aligned there."""
     rule = ["---:" if column in right else "---" for column in range(len(head))]
-    rows = [head, rule, *([escaped(cell) for cell in line] for line in lines)]
+    escaped_head, *escaped_lines = ([escaped(cell) for cell in line] for line in (head, *lines))
+    rows = [escaped_head, rule, *escaped_lines]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
