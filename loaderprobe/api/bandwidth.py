@@ -14,7 +14,7 @@ from loaderprobe.compute.emulated import ACCELERATORS
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.session import OnStage
 from loaderprobe.records.bandwidth import BandwidthReport
-from loaderprobe.render.bandwidth import bandwidth_document, headline, made
+from loaderprobe.render.bandwidth import bandwidth_document, headline
 from loaderprobe.render.document import Document
 from loaderprobe.render.rows import phase_columns
 from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
@@ -33,10 +33,6 @@ class Bandwidth(ShownRecord, BandwidthReport):
     def document(self) -> Document:
         """The answer first, then what each concurrency gets."""
         return bandwidth_document(self)
-
-    def made_by(self) -> str:
-        """The version, the time and the machine."""
-        return made(self)
 
     def columns(self) -> Mapping[str, Sequence[Any]]:
         """One row a phase, opens and stats last."""
