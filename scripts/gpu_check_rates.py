@@ -166,7 +166,7 @@ def within(run: Any, seconds: float) -> Any:
     """What was measured in so many seconds: the sweep ends as if Ctrl-C were pressed, and keeps what is done."""
     import signal
 
-    from loaderprobe.api.report import judge_run
+    from loaderprobe.api.load import judge_run
     from loaderprobe.api.sweep import measure
 
     def stop(number: int, frame: Any) -> None:

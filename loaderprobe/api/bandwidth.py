@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 from loaderprobe.analyze.bandwidth import judge_bandwidth
-from loaderprobe.api.frames import frame
 from loaderprobe.api.shown import ShownRecord
 from loaderprobe.api.values import PathLike, counts, unheard
 from loaderprobe.compute.emulated import ACCELERATORS
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.session import OnStage
 from loaderprobe.records.bandwidth import BandwidthReport
-from loaderprobe.render.bandwidth import render_bandwidth
-from loaderprobe.render.bandwidth_words import headline
-from loaderprobe.render.notebook import bandwidth_html
+from loaderprobe.render.bandwidth import bandwidth_document, headline
+from loaderprobe.render.document import Document
 from loaderprobe.render.rows import phase_columns
 from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
 from loaderprobe.system.pagecache import LinuxPageCache, drop_all_caches
 from loaderprobe.units import parse_bytes
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -35,16 +30,13 @@ class Bandwidth(ShownRecord, BandwidthReport):
         """The path, and what the fastest step delivers."""
         return headline(self)
 
-    def text(self, *, width: int = 80, color: bool = False) -> str:
+    def document(self) -> Document:
         """The answer first, then what each concurrency gets."""
-        return render_bandwidth(self, width=width, color=color)
+        return bandwidth_document(self)
 
-    def to_frame(self) -> DataFrame:
-        """One row a phase, opens and stats last, units in the columns' names. Raises MissingPart without pandas."""
-        return frame(phase_columns(self.phases, self.metadata))
-
-    def _repr_html_(self) -> str:
-        return bandwidth_html(self)
+    def columns(self) -> Mapping[str, Sequence[Any]]:
+        """One row a phase, opens and stats last."""
+        return phase_columns(self.phases, self.metadata)
 
 
 def bandwidth(

@@ -11,8 +11,8 @@ from loaderprobe.analyze.tune.batch_size import MOST, MOST_PROBES, Throughput, b
 from loaderprobe.analyze.tune.paper import FIRST_SIZE, LOOPS, UPDATES, EpochTimeMinimize, GpuUsageMaximize
 from loaderprobe.analyze.tune.paper import MOST as MOST_OF_PAPER
 from loaderprobe.api.diagnose import diagnose
-from loaderprobe.api.documented import Documented
 from loaderprobe.api.origin import origin_now
+from loaderprobe.api.shown import Documented
 from loaderprobe.api.sweep_request import compute_names
 from loaderprobe.api.values import unheard
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart

@@ -10,9 +10,9 @@ from loaderprobe.analyze.compare.rows import compare_rows, judge_gates
 from loaderprobe.analyze.compare.sides import check_names, differences, refuse_others
 from loaderprobe.api.compare_match import match
 from loaderprobe.api.compare_source import Result, Source, kind_of, meant_to_differ, side_of, sources, taken_in_turn
-from loaderprobe.api.documented import Documented
 from loaderprobe.api.origin import origin_now
 from loaderprobe.api.plan_values import share
+from loaderprobe.api.shown import Documented
 from loaderprobe.errors import BadValue, NotComparable
 from loaderprobe.records.compare import MATTERS, ComparisonReport, Difference, GateName
 from loaderprobe.render.compare import compare_columns, compare_document, compare_exhibits

@@ -20,9 +20,8 @@ from loaderprobe.analyze.compare.sides import (
 )
 from loaderprobe.analyze.effects import in_turn
 from loaderprobe.api.diagnose import Diagnosis
-from loaderprobe.api.documented import Documented
-from loaderprobe.api.load import Run
-from loaderprobe.api.results import load_any, type_of
+from loaderprobe.api.load import Run, load_any, type_of
+from loaderprobe.api.shown import Documented
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import BANDWIDTH_SCHEMA, BandwidthReport
 from loaderprobe.records.compare import ComparedSide, ResultKind

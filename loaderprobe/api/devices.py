@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from loaderprobe.analyze.devices import judge
-from loaderprobe.api.documented import Documented
 from loaderprobe.api.origin import origin_now
+from loaderprobe.api.shown import Documented
 from loaderprobe.api.values import listed, unheard
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.measure.clock import SystemClock

@@ -17,10 +17,16 @@ from loaderprobe.analyze.same_samples import own_shares
 from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.analyze.verdict.rates import rate_interval
 from loaderprobe.analyze.verdict.rounds import one_thread_notes
-from loaderprobe.analyze.verdict.validity import EpochRates, ceiling_phase, counted, disturbance_notes, epochs
-from loaderprobe.api.documented import Documented
+from loaderprobe.analyze.verdict.validity import (
+    EpochRates,
+    ceiling_phase,
+    counted,
+    disturbance_notes,
+    epochs,
+)
 from loaderprobe.api.origin import origin_now
 from loaderprobe.api.policy import JUDGING
+from loaderprobe.api.shown import Documented
 from loaderprobe.api.values import unheard
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.own.loader import Asked, measure_with_step
@@ -33,8 +39,7 @@ from loaderprobe.records.measurement import Measurement, base_mode, judged_activ
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Advice, Interval, Verdict
 from loaderprobe.render.action_words import action_words
-from loaderprobe.render.diagnosis import notebook, terminal
-from loaderprobe.render.diagnosis_page import diagnosis_document, rate_columns
+from loaderprobe.render.diagnosis import diagnosis_document, rate_columns
 from loaderprobe.render.document import Document
 from loaderprobe.render.verdict_words import sentence
 from loaderprobe.system.launcher import launched
@@ -76,13 +81,6 @@ class Diagnosis(Documented, Findings):
     def headline(self) -> str:
         """The verdict in a sentence."""
         return self.sentence
-
-    def text(self, *, width: int = 80, color: bool = False) -> str:
-        """The verdict first, then the rates that it follows from."""
-        return terminal(self, width=width, color=color)
-
-    def _repr_html_(self) -> str:
-        return notebook(self)
 
 
 def diagnose(

@@ -9,8 +9,8 @@ from loaderprobe.api.values import PathLike
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.capabilities import capabilities
 from loaderprobe.records.environment import Capability
-from loaderprobe.render.capabilities import capabilities_headline, capabilities_text
-from loaderprobe.render.notebook import capabilities_html
+from loaderprobe.render.capability_words import capabilities_document
+from loaderprobe.render.document import Document
 from loaderprobe.render.worded import worded
 
 
@@ -19,16 +19,9 @@ class Capabilities(Shown, tuple[Capability, ...]):
 
     __slots__ = ()
 
-    def headline(self) -> str:
-        """How many of them can be measured."""
-        return capabilities_headline(self)
-
-    def text(self, *, width: int = 80, color: bool = False) -> str:
+    def document(self) -> Document:
         """A table with the reasons."""
-        return capabilities_text(self, width=width, color=color)
-
-    def _repr_html_(self) -> str:
-        return capabilities_html(self)
+        return capabilities_document(self)
 
 
 def doctor(path: PathLike = ".") -> Capabilities:

@@ -14,7 +14,7 @@ from loaderprobe.datasets.generate.manifest import SPEC, Layout
 from loaderprobe.datasets.generate.oddities import parse_oddities
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.session import OnStage
-from loaderprobe.render.notebook import paths_html
+from loaderprobe.render.document import Command, Document, Section
 from loaderprobe.system.limits import cores_available
 from loaderprobe.units import format_resolution, parse_bytes, parse_resolution
 
@@ -26,16 +26,14 @@ class DataSets(Shown, tuple[Path, ...]):
 
     __slots__ = ()
 
-    def headline(self) -> str:
-        """All of them in one line."""
-        return ", ".join(map(str, self))
+    def document(self) -> Document:
+        """One a line."""
+        paths = tuple(Command(text=str(path)) for path in self)
+        return Document(title=", ".join(map(str, self)), sections=(Section(parts=paths),))
 
     def text(self, *, width: int = 80, color: bool = False) -> str:
         """One a line; a path is never broken."""
         return "".join(f"{path}\n" for path in self)
-
-    def _repr_html_(self) -> str:
-        return paths_html(self)
 
 
 def generate(

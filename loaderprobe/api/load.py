@@ -1,27 +1,65 @@
-"""`load`: a stored run, fresh or old: its report, and its raw values as frames."""
+"""`load`: a stored run, judged, or the stored result of another command; raw values as frames."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from loaderprobe.api.frames import frame
-from loaderprobe.api.report import judge_run
-from loaderprobe.api.shown import Shown
+from loaderprobe.analyze.report import build_report
+from loaderprobe.api.shown import Documented, Shown, frame
+from loaderprobe.api.stored import beside_results, studies_of
 from loaderprobe.api.values import PathLike
+from loaderprobe.compute.emulated import ACCELERATORS
+from loaderprobe.errors import BadValue
+from loaderprobe.records.bandwidth import RANK_BANDWIDTH_SCHEMA
+from loaderprobe.records.batch_size import BATCH_SIZE_PAPER_SCHEMA, BATCH_SIZE_SCHEMA
+from loaderprobe.records.compare import COMPARE_SCHEMA
+from loaderprobe.records.devices import DEVICES_SCHEMA
+from loaderprobe.records.diagnosis import DIAGNOSIS_SCHEMA, WATCH_SCHEMA
+from loaderprobe.records.layers import LAYERS_SCHEMA
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.report import Report
+from loaderprobe.records.trace import TRACE_SCHEMA
+from loaderprobe.records.tune_workers import TUNE_WORKERS_SCHEMA
+from loaderprobe.render.cells import csv_text
+from loaderprobe.render.document import Document
+from loaderprobe.render.exhibit import Exhibit
 from loaderprobe.render.json import summary_json
-from loaderprobe.render.notebook import run_html
 from loaderprobe.render.overview import counts
 from loaderprobe.render.rows import BATCH_COLUMNS, STEP_COLUMNS, Row, batch_rows, step_rows
-from loaderprobe.render.table import csv_report, markdown_report, report_columns
-from loaderprobe.render.terminal import terminal_report
+from loaderprobe.render.sweep import report_columns, sweep_document, sweep_exhibits
+from loaderprobe.store.results import RESULT, read_result
 from loaderprobe.store.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+
+# `report`: judges a stored run. Measures nothing and needs no torch.
+
+
+def judge_run(run: RunDirectory) -> Report:
+    """The report of a stored run. Raises BadValue for a run without configurations."""
+    spec = run.record.spec
+    fingerprints = dict.fromkeys(config.data for config in spec.configs)
+    if not fingerprints:
+        raise BadValue(f"{run.path} holds no configuration")
+    beside = beside_results(run, tuple(fingerprints))
+    studies, unread = studies_of(run)
+    return build_report(
+        name=run.path.resolve().name,
+        created_utc=run.record.created_utc,
+        command=" ".join(spec.command),
+        environment=run.record.environment,
+        files=beside.files,
+        results=[(config, run.result(config.key)) for config in spec.configs],
+        ceilings=beside.ceilings,
+        accelerators={name: each.images_per_s for name, each in ACCELERATORS.items()},
+        damaged=(*beside.damaged, *unread),
+        studies=studies,
+    )
 
 
 class Run(Shown):
@@ -87,13 +125,24 @@ class Run(Shown):
         """The directory, and how many configurations ended where."""
         return f"{self.path}: {counts(self.report())}"
 
-    def text(self, *, width: int = 80, color: bool = False) -> str:
-        """The report as `loaderprobe report` prints it."""
-        return terminal_report(self.report(), width=width, color=color)
+    def document(self) -> Document:
+        """The report, its first page first."""
+        return sweep_document(self.report())
 
-    def markdown(self) -> str:
-        """The same as GitHub-flavoured Markdown."""
-        return markdown_report(self.report())
+    def exhibits(self) -> Mapping[str, Sequence[Exhibit]]:
+        """The charts of the report."""
+        return sweep_exhibits(self.report())
+
+    def made_by(self) -> str:
+        """The version of the tool, and of the schema of `summary.json`."""
+        summary = self.report().summary
+        return f"loaderprobe {summary.environment.loaderprobe}, {summary.schema} {summary.schema_version}"
+
+    def html(self) -> str:
+        """The report as one HTML file, with a storage plan."""
+        from loaderprobe.api.page import report_page
+
+        return report_page(self)
 
     def json(self) -> str:
         """All figures and reasons, with the schema's name and version first: `summary.json`."""
@@ -101,12 +150,41 @@ class Run(Shown):
 
     def csv(self) -> str:
         """The columns of `to_frame` as CSV."""
-        return csv_report(self.report())
-
-    def _repr_html_(self) -> str:
-        return run_html(self.report())
+        return csv_text(report_columns(self.report()))
 
 
 def load(run: PathLike) -> Run:
     """The run in a directory that a sweep wrote, complete or not. Raises BadValue when it is not one."""
     return Run(RunDirectory.open(Path(run)))
+
+
+# Whatever a directory holds: a sweep's run, or the result of another command.
+
+RESULTS = {
+    BATCH_SIZE_SCHEMA: "batch_size:BatchSize",
+    BATCH_SIZE_PAPER_SCHEMA: "batch_size_paper:BatchSizePaper",
+    COMPARE_SCHEMA: "compare:Comparison",
+    DEVICES_SCHEMA: "devices:Devices",
+    DIAGNOSIS_SCHEMA: "diagnose:Diagnosis",
+    LAYERS_SCHEMA: "layers:Layers",
+    RANK_BANDWIDTH_SCHEMA: "rank_bandwidth:RankBandwidth",
+    TRACE_SCHEMA: "trace:Trace",
+    TUNE_WORKERS_SCHEMA: "tune_workers:WorkersTuning",
+    WATCH_SCHEMA: "watch:Watch",
+}
+"""module:class of each kind of result, by its schema."""
+
+
+def load_any(path: Path) -> Run | Documented:
+    """The run or the result in a directory, or the result in a file. Raises BadValue when there is neither."""
+    if not path.is_file() and not (path / RESULT).exists():
+        return load(path)
+    found: Documented = read_result(path, type_of)
+    return found
+
+
+def type_of(schema: str) -> type[Documented] | None:
+    """The class of the results with this schema; None for one that has none."""
+    module, _, name = RESULTS.get(schema, "").partition(":")
+    found: type[Documented] | None = getattr(import_module(f"loaderprobe.api.{module}"), name) if module else None
+    return found

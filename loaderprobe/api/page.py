@@ -9,9 +9,9 @@ from loaderprobe.api.plan import Plan, plan
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.report import Report
-from loaderprobe.render.html import html_report
+from loaderprobe.render.html import document_page
 from loaderprobe.render.json import summary_json
-from loaderprobe.render.plan_page import chosen_words, plan_section
+from loaderprobe.render.plan_page import with_plan
 from loaderprobe.store.run_directory import RunDirectory
 
 ACCELERATORS = 64
@@ -26,11 +26,12 @@ def save_report(run: RunDirectory, shown: Report) -> Path:
 def report_page(run: Run) -> str:
     """The report of a run as one HTML file, with a storage plan or the reason why there is none."""
     planned = default_plan(run)
+    asked = "--accelerators 256 --images 5M --storage fsx-lustre-250:24TiB"
     if isinstance(planned, Remark):
-        section = plan_section(planned, command=f"loaderprobe plan {run.path} --kind mlperf-h100 --html plan.html")
-    else:
-        section = plan_section(planned, chosen=chosen_words(planned), command=_command(run))
-    return html_report(run.report(), section)
+        asked = "--kind mlperf-h100"
+    command = f"loaderprobe plan {run.path} {asked} --html plan.html"
+    document, charts = with_plan(run.document(), run.exhibits(), planned, command)
+    return document_page(document, charts, made_by=run.made_by())
 
 
 def default_plan(run: Run) -> Plan | Remark:
@@ -42,7 +43,3 @@ def default_plan(run: Run) -> Plan | Remark:
     except LoaderprobeError as error:
         return reported(error.message)
     return found
-
-
-def _command(run: Run) -> str:
-    return f"loaderprobe plan {run.path} --accelerators 256 --images 5M --storage fsx-lustre-250:24TiB --html plan.html"

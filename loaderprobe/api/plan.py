@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import Any
 
 from loaderprobe import __version__
 from loaderprobe.analyze.plan.plan import Made, make_plan
 from loaderprobe.analyze.plan.supply import Offer, catalogue_offer, given_offer
 from loaderprobe.api import plan_values as values
 from loaderprobe.api.diagnose import Diagnosis
-from loaderprobe.api.frames import frame
 from loaderprobe.api.load import Run
 from loaderprobe.api.plan_source import find
 from loaderprobe.api.shown import ShownRecord
@@ -22,17 +21,13 @@ from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import BandwidthReport, RankBandwidthReport
 from loaderprobe.records.plan import USE, UTILIZATION, Asked, CacheAsked, CatalogueEntry, PlanReport
 from loaderprobe.records.trace import TraceReport
-from loaderprobe.render.document import document_markdown, document_text
-from loaderprobe.render.json import result_json
-from loaderprobe.render.notebook import document_html
+from loaderprobe.render.document import Document
+from loaderprobe.render.exhibit import Exhibit
 from loaderprobe.render.plan import need_columns, plan_document
-from loaderprobe.render.plan_page import plan_page
+from loaderprobe.render.plan_charts import exhibits
 from loaderprobe.render.plan_words import answer
 from loaderprobe.storage.catalogue import catalogue, entry_named, published
 from loaderprobe.units import parse_bytes
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 MOST_ACCELERATORS = 1e7
 
@@ -45,28 +40,21 @@ class Plan(ShownRecord, PlanReport):
         """What the accelerators need, in a sentence."""
         return answer(self)[0]
 
-    def text(self, *, width: int = 80, color: bool = False) -> str:
+    def document(self) -> Document:
         """The answer first, then its inputs and assumptions."""
-        return document_text(plan_document(self), width=width, color=color)
+        return plan_document(self)
 
-    def markdown(self) -> str:
-        """The same as GitHub-flavoured Markdown, for a page that is handed on."""
-        return document_markdown(plan_document(self))
+    def exhibits(self) -> Mapping[str, Sequence[Exhibit]]:
+        """The needs, what storage gives and epochs, drawn."""
+        return exhibits(self)
 
-    def html(self) -> str:
-        """The same as one HTML file with charts, which works offline."""
-        return plan_page(self)
+    def made_by(self) -> str:
+        """The version of the tool, and of the plan's schema."""
+        return f"loaderprobe {self.loaderprobe}, {self.schema} {self.schema_version}"
 
-    def json(self) -> str:
-        """All of the plan, with its schema's name and version first."""
-        return result_json(self)
-
-    def to_frame(self) -> DataFrame:
-        """One row a need, units in a column. Raises MissingPart without pandas."""
-        return frame(need_columns(self))
-
-    def _repr_html_(self) -> str:
-        return document_html(plan_document(self))
+    def columns(self) -> Mapping[str, Sequence[Any]]:
+        """One row a need, units in a column."""
+        return need_columns(self)
 
 
 def plan(

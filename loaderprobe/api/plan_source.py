@@ -20,9 +20,8 @@ from loaderprobe.analyze.plan.sources import (
 from loaderprobe.analyze.plan.supply import Offer, rank_offer
 from loaderprobe.analyze.plan.workload import Workload, known
 from loaderprobe.api.diagnose import Diagnosis
-from loaderprobe.api.documented import Documented
-from loaderprobe.api.load import Run
-from loaderprobe.api.results import load_any, type_of
+from loaderprobe.api.load import Run, load_any, type_of
+from loaderprobe.api.shown import Documented
 from loaderprobe.api.stored import damaged_ceiling
 from loaderprobe.api.values import PathLike
 from loaderprobe.compute.emulated import parse_rate

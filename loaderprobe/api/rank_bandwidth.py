@@ -10,8 +10,8 @@ from typing import Any
 
 from loaderprobe.analyze.bandwidth import rank_feeds, rank_feeds_in_step
 from loaderprobe.analyze.rank_bandwidth import ranks_limit
-from loaderprobe.api.documented import Documented
 from loaderprobe.api.origin import origin_now
+from loaderprobe.api.shown import Documented
 from loaderprobe.compute.emulated import ACCELERATORS
 from loaderprobe.errors import BadValue, LoaderprobeError, LostRank
 from loaderprobe.measure.ranks.crew import parse_layout, spread, taking_part

@@ -16,10 +16,9 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from loaderprobe.api.diagnose import Diagnosis, diagnosis_of
-from loaderprobe.api.documented import Documented
-from loaderprobe.api.load import Run
+from loaderprobe.api.load import Run, load_any
 from loaderprobe.api.policy import JUDGING
-from loaderprobe.api.results import load_any
+from loaderprobe.api.shown import Documented
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.measure.attach.attachment import Attachment, Finished
 from loaderprobe.records.config import CacheState

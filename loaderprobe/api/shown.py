@@ -1,15 +1,60 @@
-"""What every result has in common: it shows itself in a terminal, in a console of rich's, and in a notebook."""
+"""What results have in common: each shows itself, as a document, in a terminal, a notebook, Markdown and HTML.
+
+A result that is one record also has JSON, a table and, where it has an origin, a directory of its own.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Self
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from rich.text import Text
 
+from loaderprobe.api.values import PathLike
+from loaderprobe.errors import MissingPart
+from loaderprobe.records.environment import Origin
+from loaderprobe.render.cells import csv_text
+from loaderprobe.render.document import Document
+from loaderprobe.render.exhibit import Exhibit
+from loaderprobe.render.html import document_page
+from loaderprobe.render.json import result_json
+from loaderprobe.render.markdown import document_markdown
+from loaderprobe.render.notebook import document_html
+from loaderprobe.render.terminal import document_text
+from loaderprobe.store.results import REPORT, RESULT, create_result, read_result
+
 if TYPE_CHECKING:
+    from pandas import DataFrame
     from rich.console import Console, ConsoleOptions, RenderResult
+
+
+# pandas DataFrames and parquet, from columns; pandas is imported here and only when a frame is asked for.
+
+
+def frame(columns: Mapping[str, Sequence[object]]) -> DataFrame:
+    """A DataFrame of these columns, in their order; None becomes NaN among numbers. Raises MissingPart."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise MissingPart(
+            f"a frame needs pandas, which cannot be imported: {error}", hint="pip install 'pandas>=2.2'"
+        ) from error
+    return pandas.DataFrame(dict(columns))
+
+
+def parquet(table: DataFrame) -> bytes:
+    """The frame as a parquet file. Raises MissingPart without pyarrow."""
+    if find_spec("pyarrow") is None:
+        raise MissingPart(
+            "parquet needs pyarrow, which is not installed; all other formats work without it",
+            hint="install pyarrow beside loaderprobe: python -m pip install pyarrow",
+        )
+    data: bytes = table.to_parquet(engine="pyarrow", index=False)
+    return data
 
 
 class Shown(ABC):
@@ -18,15 +63,35 @@ class Shown(ABC):
     __slots__ = ()
 
     @abstractmethod
+    def document(self) -> Document:
+        """What it says, the answer first."""
+
+    def exhibits(self) -> Mapping[str, Sequence[Exhibit]]:
+        """Charts of its page, by the name of the section of the document that they belong to."""
+        return {}
+
     def headline(self) -> str:
         """The result in one line."""
+        return self.document().title
 
-    @abstractmethod
+    def made_by(self) -> str:
+        """With what it was made, and when; the last line of its page."""
+        return ""
+
     def text(self, *, width: int = 80, color: bool = False) -> str:
-        """The whole result in at most `width` columns, ending with a newline; ANSI colours only with `color`."""
+        """The answer first, in at most `width` columns, ending with a newline; ANSI colours only with `color`."""
+        return document_text(self.document(), width=width, color=color)
 
-    @abstractmethod
-    def _repr_html_(self) -> str: ...
+    def markdown(self) -> str:
+        """The same as GitHub-flavoured Markdown."""
+        return document_markdown(self.document())
+
+    def html(self) -> str:
+        """The same as one HTML file with charts, which works offline."""
+        return document_page(self.document(), self.exhibits(), made_by=self.made_by())
+
+    def _repr_html_(self) -> str:
+        return document_html(self.document())
 
     def __str__(self) -> str:
         return self.text()
@@ -48,3 +113,60 @@ class ShownRecord(Shown):
     def of(cls, record: Any) -> Self:
         """The same record, showing itself."""
         return cls(**{field.name: getattr(record, field.name) for field in fields(record)})
+
+    @abstractmethod
+    def columns(self) -> Mapping[str, Sequence[Any]]:
+        """Its table: one list a column, units in the names."""
+
+    def json(self) -> str:
+        """All of the record, with its schema's name and version first."""
+        return result_json(self)
+
+    def csv(self) -> str:
+        """Its table as CSV."""
+        return csv_text(self.columns())
+
+    def to_frame(self) -> DataFrame:
+        """Its table, units in the names of its columns. Raises MissingPart without pandas."""
+        return frame(self.columns())
+
+
+class Documented(ShownRecord):
+    """A result with an origin, which is kept in a directory."""
+
+    __slots__ = ()
+    table_name: ClassVar[str] = "table.csv"
+    """Of its file in the directory."""
+    origin: Origin
+
+    @classmethod
+    def load(cls, path: PathLike) -> Self:
+        """The result in a directory that `--out` named, or in a file of `--json`.
+
+        Raises BadValue when there is none, DamagedRun when it is of another kind or version, or damaged.
+        """
+        return cls.of(read_result(Path(path), lambda schema: cls if schema == schema_of(cls) else None))
+
+    def made_by(self) -> str:
+        """The command, the version, the time and the machine."""
+        environment = self.origin.environment
+        return (
+            f"{self.origin.command} · loaderprobe {environment.loaderprobe} · {self.origin.created_utc} · "
+            f"{environment.cpu_model}, {environment.cores_available:g} cores"
+        )
+
+    def save(self, out: Path) -> Path:
+        """Write `result.json`, its table as CSV and `report.html` into a new directory; returns the page's path.
+
+        Raises Refused when `out` is not empty, MissingPart without permission, NoSpace on a full disk.
+        """
+        return create_result(out, self.files())
+
+    def files(self) -> dict[str, str]:
+        """The files of its directory, by name."""
+        return {RESULT: self.json(), self.table_name: self.csv(), REPORT: self.html()}
+
+
+def schema_of(type_: type[Any]) -> str:
+    """The name of the schema of a record's class."""
+    return next(str(field.default) for field in fields(type_) if field.name == "schema")

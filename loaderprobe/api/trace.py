@@ -34,8 +34,8 @@ from loaderprobe.analyze.trace import (
     waited_for,
     without_launch,
 )
-from loaderprobe.api.documented import Documented
 from loaderprobe.api.origin import origin_now
+from loaderprobe.api.shown import Documented
 from loaderprobe.api.values import PathLike
 from loaderprobe.compute.kineto import KERNEL_LAUNCH, DeviceLimits, RawEvent, Window, convert
 from loaderprobe.compute.trace_file import RECORD, Recording, read_trace, why_no_device

@@ -24,9 +24,9 @@ from loaderprobe.analyze.tune.workers import (
 )
 from loaderprobe.analyze.verdict.validity import as_found, files_were
 from loaderprobe.api.diagnose import check_asked
-from loaderprobe.api.documented import Documented
 from loaderprobe.api.origin import origin_now
 from loaderprobe.api.policy import JUDGING
+from loaderprobe.api.shown import Documented
 from loaderprobe.api.sweep_request import compute_names, compute_specs, parse_cache
 from loaderprobe.api.values import unheard
 from loaderprobe.errors import BadValue, DeadWorker, LoaderprobeError, NoSpace

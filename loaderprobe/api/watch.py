@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from loaderprobe.api.documented import Documented
 from loaderprobe.api.origin import origin_now
 from loaderprobe.api.policy import JUDGING
+from loaderprobe.api.shown import Documented
 from loaderprobe.measure.attach.watcher import Watcher
 from loaderprobe.records.diagnosis import AttachRequest, WatchReport
 from loaderprobe.render.document import Document

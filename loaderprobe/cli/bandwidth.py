@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from loaderprobe.cli import options
-from loaderprobe.cli.border import check_shown, command, counting, show, shown_and_kept, typed, width_and_color
+from loaderprobe.cli.border import (
+    check_shown,
+    command,
+    counting,
+    show_result,
+    shown_and_kept,
+    typed,
+)
 from loaderprobe.cli.options import DATA, MEASURING, OUTPUT
 from loaderprobe.cli.seats import launched_here
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_SOME_FAILED, BadValue
@@ -91,7 +98,7 @@ def bandwidth(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
-    md: Annotated[bool, typer.Option("--md", help="With --ranks: print Markdown.", rich_help_panel=OUTPUT)] = False,
+    md: Annotated[bool, typer.Option("--md", help="Print Markdown.", rich_help_panel=OUTPUT)] = False,
     json: Annotated[
         bool,
         typer.Option("--json", help="Print JSON (fio's names and units) and nothing else.", rich_help_panel=OUTPUT),
@@ -105,20 +112,19 @@ def bandwidth(
     """
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGHUP, _stop)
+    check_shown(json=json, markdown=md)
     here = launched_here(join, several=ranks is not None)
     if here is not None or ranks is not None:
         alone = {"--scratch": scratch is not None, "--engine fio": engine is Reader.fio, "--drop-caches": drop_caches}
         if given := next((name for name, asked in alone.items() if asked), None):
             raise BadValue(f"{given} is of one process only", hint=f"leave {given} out, or --ranks")
-        check_shown(json=json, markdown=md)
         from loaderprobe.api.rank_bandwidth import RankProbe
 
         asked = RankProbe(path=path, seconds=seconds, seed=seed, command=typed(), out=out)
         return _by_ranks(here, asked, ranks=ranks, readers=readers, json=json, markdown=md, quiet=quiet)
-    if given := "--out" if out else "--md" if md else "":
-        raise BadValue(f"{given} is of several ranks", hint="add --ranks 1,2,4; or, without ranks, --json > FILE")
+    if out:
+        raise BadValue("--out is of several ranks", hint="add --ranks 1,2,4; or, without ranks, --json > FILE")
     from loaderprobe.api import bandwidth as verb
-    from loaderprobe.render.json import result_json
 
     with counting(quiet or json) as on_count:
         found = verb.bandwidth(
@@ -131,8 +137,7 @@ def bandwidth(
             seed=seed,
             progress=on_count,
         )
-    width, color = width_and_color()
-    show(result_json(found) if json else found.text(width=width, color=color))
+    show_result(found, json=json, markdown=md)
     if found.interrupted:
         return EXIT_INTERRUPTED
     return EXIT_SOME_FAILED if found.failed else EXIT_DONE

@@ -92,11 +92,9 @@ def _escape(text: str) -> str:
 # How commands with a result of their own show it and keep it.
 
 if TYPE_CHECKING:
-    from loaderprobe.api.documented import Documented
     from loaderprobe.api.load import Run
-    from loaderprobe.api.plan import Plan
+    from loaderprobe.api.shown import Documented, Shown, ShownRecord
 
-    Result = Documented | Plan | Run
 
 Found = TypeVar("Found", bound="Documented")
 
@@ -106,13 +104,13 @@ def typed() -> str:
     return shlex.join(("loaderprobe", *sys.argv[1:]))
 
 
-def show_result(found: Result, *, json: bool, markdown: bool = False) -> None:
+def show_result(found: ShownRecord | Run, *, json: bool, markdown: bool = False) -> None:
     """Print it for the terminal, or in one of two formats."""
     width, color = width_and_color()
     show(found.json() if json else found.markdown() if markdown else found.text(width=width, color=color))
 
 
-def write_page(found: Documented | Plan, path: Path, title: str) -> None:
+def write_page(found: Shown, path: Path, title: str) -> None:
     """Write the page of `--html` and say so; an error says what to do."""
     try:
         write_atomically(path, found.html().encode())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,8 +16,8 @@ from loaderprobe.store.codec import write_atomically
 from loaderprobe.units import join_words
 
 if TYPE_CHECKING:
-    from loaderprobe.api.documented import Documented
     from loaderprobe.api.load import Run
+    from loaderprobe.api.shown import Documented
 
 
 class Format(StrEnum):
@@ -73,8 +72,8 @@ def report(
     chosen = Format.json if json else form or _by_ending(output)
     if chosen is Format.parquet and output is None and sys.stdout.isatty():
         raise BadValue("parquet cannot be printed on a terminal", hint="give a file: -o run.parquet")
-    from loaderprobe.api.documented import Documented
-    from loaderprobe.api.results import load_any
+    from loaderprobe.api.load import load_any
+    from loaderprobe.api.shown import Documented
 
     found = load_any(run)
     _put(_rendered(found, chosen, to_file=output is not None), output, text=chosen is not Format.parquet)
@@ -84,8 +83,8 @@ def report(
 
 def _schema(path: Path) -> str:
     """The JSON Schema of what a directory holds."""
-    from loaderprobe.api.documented import Documented
-    from loaderprobe.api.results import load_any
+    from loaderprobe.api.load import load_any
+    from loaderprobe.api.shown import Documented
     from loaderprobe.render.json import result_schema, summary_schema
 
     found = load_any(path)
@@ -123,7 +122,7 @@ def _by_ending(output: Path | None) -> Format:
 
 def _rendered(found: Run | Documented, form: Format, *, to_file: bool) -> bytes:
     if form is Format.parquet:
-        from loaderprobe.api.frames import parquet
+        from loaderprobe.api.shown import parquet
 
         return parquet(found.to_frame())
     if form is Format.table:
@@ -131,16 +130,8 @@ def _rendered(found: Run | Documented, form: Format, *, to_file: bool) -> bytes:
         return found.text(width=width, color=color and not to_file).encode()
     makers: dict[Format, Callable[[], str]] = {
         Format.json: found.json,
-        Format.html: partial(_page, found),
+        Format.html: found.html,
         Format.md: found.markdown,
         Format.csv: found.csv,
     }
     return makers[form]().encode()
-
-
-def _page(found: Run | Documented) -> str:
-    """That of a sweep ends with a storage plan."""
-    from loaderprobe.api.load import Run
-    from loaderprobe.api.page import report_page
-
-    return f"{report_page(found)}\n" if isinstance(found, Run) else found.html()

@@ -13,7 +13,7 @@ from loaderprobe.cli.options import COMPUTE, DATA, MEASURING
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, BadValue
 
 if TYPE_CHECKING:
-    from loaderprobe.api.documented import Documented
+    from loaderprobe.api.shown import Documented
     from loaderprobe.api.tune_workers import WorkersTuning
 
 

@@ -1,164 +1,532 @@
-"""The bandwidth report for a terminal, the answer first."""
+"""The bandwidth of a storage as a document, the answer first: what it delivers, what limits it, what to know of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from rich.text import Text
-
-from loaderprobe.records.bandwidth import BandwidthPhase, BandwidthReport, PhaseName
-from loaderprobe.render import bandwidth_words as words
-from loaderprobe.render import metadata_words
-from loaderprobe.render.columns import Column, Table, aligned, column, half_interval
+from loaderprobe.records.bandwidth import BandwidthPhase, BandwidthReport, Feed, MetadataLabel, MetadataPhase, PhaseName
 from loaderprobe.render.device_words import kind_words, limit_words
-from loaderprobe.render.page import Page
-from loaderprobe.render.remarks import remark_words
-from loaderprobe.render.wording import MISSING, percent
-from loaderprobe.units import significant
+from loaderprobe.render.document import Cell, Document, Item, Line, Paragraph, Part, Section, Table, items
+from loaderprobe.render.evidence_words import evidence_words
+from loaderprobe.render.plan_words import at_utilization, fed, grouped, in_use, limited_by
+from loaderprobe.render.remarks import read_ahead_words, remark_words
+from loaderprobe.render.wording import MISSING, counted, megabytes_per_s, percent, rate
+from loaderprobe.units import format_bytes, format_rate, join_words, significant
+
+# How many accelerators a storage feeds, in words: what `plan` says of the same result.
+
+STANDARD = "mlperf-"
+"""Accelerators of MLPerf Storage, by which storage is planned, are named first."""
+
+
+def feeding(feeds: Sequence[Feed]) -> str:
+    """How many accelerators that feeds, as `plan` says it of this result; empty where none are counted."""
+    chosen = _main_feeds(feeds)
+    if not chosen:
+        return ""
+    first = chosen[0]
+    named = join_words([f"{fed(feed.count, feed.at_least)} {_name(feed)}s" for feed in chosen], "or")
+    rates = join_words([rate(feed.images_per_s) for feed in chosen])
+    terms = in_use(first.use)
+    return (
+        f"{terms[0].upper()}{terms[1:]} it feeds {named} {at_utilization(first.utilization)} "
+        f"({rates} images/s, ResNet-50){'' if first.at_least else f', {limited_by(first.first_limit)}'}."
+    )
+
+
+def feeding_in_step(feeds: Sequence[Feed]) -> str:
+    """`In step, at the rate of the slowest rank, 3.10 MLPerf A100s.`; empty where none are counted."""
+    chosen = _main_feeds(feeds)
+    named = join_words([f"{fed(feed.count, feed.at_least)} {_name(feed)}s" for feed in chosen], "or")
+    return f"In step, at the rate of the slowest rank, it feeds {named}." if chosen else ""
+
+
+def other_feeds(feeds: Sequence[Feed]) -> str:
+    """Those that the answer leaves out: `2.20 x V100 AMP (1200 images/s)`."""
+    rest = [feed for feed in feeds if feed not in _main_feeds(feeds)]
+    return ", ".join(
+        f"{fed(feed.count, feed.at_least)} x {_name(feed)} ({rate(feed.images_per_s)} images/s)" for feed in rest
+    )
+
+
+def _main_feeds(feeds: Sequence[Feed]) -> list[Feed]:
+    return [feed for feed in feeds if feed.accelerator.startswith(STANDARD)] or list(feeds[:2])
+
+
+def _name(feed: Feed) -> str:
+    return feed.accelerator.replace("-", " ").upper().replace("MLPERF", "MLPerf")
+
+
+# Intervals and ranges of figures in words.
+
+
+def half_interval(value: float, half: float) -> str:
+    """`±6`, to the decimal place of the value with three figures; `half` is above 0."""
+    decimals = len(significant(value).partition(".")[2])
+    text = f"{half:.{decimals}f}"
+    return f"±{text if float(text) else significant(half, 1)}"
+
+
+def value_range(values: Sequence[float]) -> str:
+    """`12.5`, or `12.5 to 20.1`; empty without a value."""
+    return " to ".join(dict.fromkeys(significant(value) for value in (min(values), max(values)))) if values else ""
+
 
 _ALONE: tuple[PhaseName, ...] = ("direct", "sequential")
 """The phases below the ladder. The paced one is evidence of the kind of device: its rate means nothing."""
-_INDENT = "  "
-_LEAST_BAR = 6
-_LONGEST_BAR = 40
-_CACHE_STYLES = {"cold": "green", "warm": "yellow", "mixed": "yellow", "unproved": "dim"}
+_TONES = {"cold": "good", "warm": "warning", "mixed": "warning", "unproved": "quiet"}
+OTHER_READS_FROM = 0.05
+"""Other processes' reads are reported from this share of the phase's own rate on."""
+FALLEN_FROM = 0.2
+AMPLIFIED_FROM = 1.1
+RESIDENT_FROM = 0.05
+# AWS: a full bucket of credits lets a gp2 volume burst for at least 30 minutes.
+BURST_MS = 30 * 60 * 1000
+
+Notes = list[tuple[str, str]]
+SHORT = ", measured for under a second at a time: the rate that lasts may be lower"
+TITLE = "Opens and stats of the same files, which are not read"
+LABELS: dict[MetadataLabel, str] = {
+    "cold": "cold: names and inodes were dropped before and came from storage or its server, by count",
+    "warm": "warm: names and inodes were in memory",
+    "unproved": "unproved: names and inodes were dropped, but nothing counts what came from storage again",
+}
 
 
-def render_bandwidth(report: BandwidthReport, width: int = 80, color: bool = False) -> str:
-    """The report in `width` columns: the answer, then what each number of readers gets, then what to know of it."""
-    page = Page(width=width, color=color)
-    page.title(f"Storage under {report.path}")
-    page.paragraph(words.place(report))
-    page.paragraph(words.files(report))
-    if report.interrupted:
-        page.paragraph(words.interrupted(report), style="yellow")
-    page.gap()
-    _answer(page, report)
-    _tables(page, report, width)
-    notes = words.notes(report)
-    if notes:
-        page.heading("Notes")
-    for subject, note in notes:
-        page.item(subject, note)
-    page.gap()
-    page.paragraph(words.made(report), style="dim")
-    return page.text()
-
-
-def _answer(page: Page, report: BandwidthReport) -> None:
-    best = report.best
-    if best is None:
-        page.paragraph("No step of the ladder was measured.", style="bold")
-        return
-    page.paragraph(words.answer(report, best), style="bold")
-    if words.in_memory(report, best) and report.limit.by != "memory":
-        return  # the sentences would be about memory
-    page.item("Limit", limit_words(report.limit))
-    if report.kind.kind != "unknown":
-        page.item("Device", kind_words(report.kind))
-    opens = metadata_words.opens_sentence(report)
-    if opens:
-        page.item("Opens", opens)
-
-
-def _tables(page: Page, report: BandwidthReport, width: int) -> None:
-    """The ladder, and below it, in the same columns, the phases that are made once or why they were not made."""
-    phases = (*report.ladder, *(phase for name in _ALONE if (phase := report.phase(name))))
-    table = Table(page, _layout(phases, report, width) if phases else ())
-    reasons = {part.name: remark_words(part.reason) for part in report.missing}
-    if report.ladder:
-        page.gap()
-    for number in range(len(report.ladder)):
-        table.row(number)
-    if report.metadata:
-        page.gap()
-        page.add(Text(_INDENT + metadata_words.TITLE, style="bold"))
-        operations = Table(page, metadata_words.columns(report, width))
-        for number in range(len({phase.readers for phase in report.metadata})):
-            operations.row(number)
-    for name in _ALONE:
-        phase = report.phase(name)
-        if phase:
-            page.gap()
-            page.add(Text(_INDENT + words.title(name, phase), style="bold"))
-            table.row(phases.index(phase))
-        elif name in reasons:
-            page.gap()
-            page.item(words.title(name), f"not measured, {reasons[name]}")
-    if phases:
-        page.gap()
-        page.paragraph(words.legend(report, phases), style="dim")
-    if report.metadata:
-        page.paragraph(metadata_words.legend(report), style="dim")
-
-
-def _layout(phases: Sequence[BandwidthPhase], report: BandwidthReport, width: int) -> Sequence[Column]:
-    """The columns that fit: narrower gaps, then no shares; a bar where it fits."""
-    for gap, shares in ((2, True), (1, True), (1, False)):
-        columns = _columns(phases, report, gap=gap, shares=shares)
-        left = width - sum(column.width for column in columns) - 2
-        if left >= 0:
-            break
-    if left >= _LEAST_BAR:
-        columns.append(_bars(phases, min(_LONGEST_BAR, left)))
-    return columns
-
-
-def _columns(phases: Sequence[BandwidthPhase], report: BandwidthReport, *, gap: int, shares: bool) -> list[Column]:
-    plain = [""] * len(phases)
-    least = [">=" if phase.at_least else "" for phase in phases]
-    rates = [
-        f"{sign}{cell}" for sign, cell in zip(least, aligned(phase.bw_bytes / 1e6 for phase in phases), strict=True)
-    ]
-    pieces = [f"{sign}{significant(phase.files_per_s)}" for sign, phase in zip(least, phases, strict=True)]
-    return [
-        column("readers", [str(phase.readers) for phase in phases], plain, gap=2),
-        column("MB/s", rates, ["bold" if phase == report.best else "" for phase in phases], gap=gap),
-        column(
-            "±95 %",
-            [_spread(phase) for phase in phases],
-            ["" if phase.settled else "yellow" for phase in phases],
-            left=True,
+def bandwidth_document(report: BandwidthReport) -> Document:
+    """The answer, then what each number of readers gets, then what to know of it."""
+    return Document(
+        title=f"Storage under {report.path}",
+        sections=(
+            Section(parts=tuple(_answer(report))),
+            Section(title="Ladder", name="ladder", parts=tuple(_ladder(report))),
+            Section(title=TITLE, parts=tuple(_operations(report))),
+            *(_alone(report, name) for name in _ALONE),
+            Section(title="Notes", parts=items(notes(report))),
+            Section(parts=(Paragraph(text=made(report), tone="quiet"),)),
         ),
-        Column(heads=[f"{words.noun(phase, report)}s/s" for phase in phases], cells=pieces, styles=plain, gap=gap),
-        column("p50 ms", aligned(_time_ms(phase, "50.000000") for phase in phases), plain, gap=gap),
-        column("p99 ms", aligned(_time_ms(phase, "99.000000") for phase in phases), plain, gap=gap),
-        column("cache", _caches(phases, shares), [_CACHE_STYLES[phase.cache] for phase in phases], left=True, gap=gap),
-    ]
+    )
 
 
-def _spread(phase: BandwidthPhase) -> str:
-    """Half the interval, to the decimal place of the rate; `*` when it has not settled."""
-    half = (phase.bw_high - phase.bw_bytes) / 1e6
-    if half <= 0:
-        return MISSING
-    return f"{half_interval(phase.bw_bytes / 1e6, half)}{'' if phase.settled else '*'}"
+def _answer(report: BandwidthReport) -> Iterator[Part]:
+    best = report.best
+    if report.interrupted:
+        yield Paragraph(text=interrupted(report), strong=True, tone="warning")
+    yield Paragraph(text=answer(report, best) if best else "No step of the ladder was measured.", strong=True)
+    if best and not (in_memory(report, best) and report.limit.by != "memory"):  # else the words would be about memory
+        yield Item(subject="Limit", text=limit_words(report.limit))
+        if report.kind.kind != "unknown":
+            yield Item(subject="Device", text=kind_words(report.kind))
+        if opens := opens_sentence(report):
+            yield Item(subject="Opens", text=opens)
+    yield Paragraph(text=place(report))
+    yield Paragraph(text=files(report))
 
 
-def _time_ms(phase: BandwidthPhase, percentile: str) -> float:
-    return (phase.file_ns or phase.clat_ns).percentile[percentile] / 1e6
+def _ladder(report: BandwidthReport) -> Iterator[Part]:
+    phases = [*report.ladder, *(phase for name in _ALONE if (phase := report.phase(name)))]
+    if report.ladder:
+        yield _table(report, report.ladder)
+    if phases:
+        yield Paragraph(text=legend(report, phases), tone="quiet")
 
 
-def _caches(phases: Sequence[BandwidthPhase], shares: bool) -> list[str]:
-    """The label and, in a column of its own, the share of the bytes that came from storage."""
-    if not shares:
-        return [phase.cache for phase in phases]
-    counted = ["" if phase.cold_fraction is None else percent(phase.cold_fraction) for phase in phases]
-    label = max(len(phase.cache) for phase in phases if phase.cold_fraction is not None) if any(counted) else 0
-    share = max(len(text) for text in counted)
-    return [
-        f"{phase.cache.ljust(label)} {text.rjust(share)}" if text else phase.cache
-        for phase, text in zip(phases, counted, strict=True)
-    ]
+def _alone(report: BandwidthReport, name: PhaseName) -> Section:
+    """A phase that is made once, or why it was not made."""
+    phase = report.phase(name)
+    if phase:
+        return Section(title=title(name, phase), parts=(_table(report, [phase]),))
+    reasons = [remark_words(part.reason) for part in report.missing if part.name == name]
+    return Section(parts=items((title(name), f"not measured, {reason}") for reason in reasons))
 
 
-def _bars(phases: Sequence[BandwidthPhase], cells: int) -> Column:
+def _table(report: BandwidthReport, phases: Sequence[BandwidthPhase]) -> Table:
     most = max(phase.bw_bytes for phase in phases)
-    bars = [_bar(phase.bw_bytes / most if most else 0.0, cells) for phase in phases]
-    return column("", bars, ["cyan" if phase.cache == "cold" else "dim" for phase in phases], left=True, gap=2)
+    return Table(
+        head=("readers", "MB/s", "±95 %", f"{noun(phases[0], report)}s/s", "p50 ms", "p99 ms", "cache", "cold"),
+        lines=tuple(_line(report, phase) for phase in phases),
+        right=frozenset({0, 1, 3, 4, 5, 7}),
+        bars=tuple(phase.bw_bytes / most if most else 0.0 for phase in phases) if len(phases) > 1 else (),
+    )
 
 
-def _bar(share: float, cells: int) -> str:
-    """A bar of eighths of a cell."""
-    whole, rest = divmod(max(1, round(share * cells * 8)), 8)
-    return "█" * whole + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
+def _line(report: BandwidthReport, phase: BandwidthPhase) -> Line:
+    least = ">=" if phase.at_least else ""
+    rate = f"{least}{megabytes_per_s(phase.bw_bytes)}"
+    half = (phase.bw_high - phase.bw_bytes) / 1e6
+    spread = f"{half_interval(phase.bw_bytes / 1e6, half)}{'' if phase.settled else '*'}" if half > 0 else MISSING
+    times = (phase.file_ns or phase.clat_ns).percentile
+    return (
+        str(phase.readers),
+        Cell(text=rate, tone="strong") if phase == report.best else rate,
+        spread if phase.settled else Cell(text=spread, tone="warning"),
+        f"{least}{significant(phase.files_per_s)}",
+        significant(times["50.000000"] / 1e6),
+        significant(times["99.000000"] / 1e6),
+        Cell(text=phase.cache, tone=_TONES[phase.cache]),
+        "" if phase.cold_fraction is None else percent(phase.cold_fraction),
+    )
+
+
+def _operations(report: BandwidthReport) -> Iterator[Part]:
+    """Opens, and stats beside them, for each number of readers."""
+    opens = {phase.readers: phase for phase in report.operations("open")}
+    stats = {phase.readers: phase for phase in report.operations("stat")}
+    readers = sorted({*opens, *stats})
+    if not readers:
+        return
+    yield Table(
+        head=("readers", "opens/s", "±95 %", "p50 ms", "p99 ms", "stats/s", "±95 %", "p50 ms", "p99 ms", "metadata"),
+        lines=tuple(
+            (
+                str(count),
+                *_operation(opens.get(count)),
+                *_operation(stats.get(count)),
+                _label(opens.get(count), stats.get(count)),
+            )
+            for count in readers
+        ),
+        right=frozenset({0, 1, 3, 4, 5, 7, 8}),
+    )
+    yield Paragraph(text=metadata_legend(report), tone="quiet")
+
+
+def _operation(phase: MetadataPhase | None) -> tuple[str, ...]:
+    if phase is None:
+        return (MISSING,) * 4
+    return (
+        f"{'>=' if phase.at_least else ''}{grouped(phase.ops_per_s)}", _spread(phase), _time_ms(phase, "50.000000"),
+        _time_ms(phase, "99.000000"),
+    )  # fmt: skip
+
+
+def _label(opens: MetadataPhase | None, stats: MetadataPhase | None) -> Cell:
+    """One word where both have the same."""
+    labels = list(dict.fromkeys(each.metadata for each in (opens, stats) if each is not None))
+    return Cell(text=" / ".join(labels), tone=_TONES[labels[0]])
+
+
+def place(report: BandwidthReport) -> str:
+    """`ext4 (block) mounted on /data from /dev/vdb1, device vdb, read-ahead 128 KiB`."""
+    found = report.location
+    kind = "" if found.kind == "unknown" else f" ({found.kind})"
+    devices = f", device {join_words(found.devices)}" if found.devices else ""
+    if not found.devices and found.kind not in ("memory", "network", "fuse"):
+        devices = ", no block device to see"
+    ahead = "" if found.read_ahead_bytes is None else f", {read_ahead_words(found.read_ahead_bytes)}"
+    return f"{found.filesystem}{kind} mounted on {found.mount} from {found.source}{devices}{ahead}"
+
+
+def files(report: BandwidthReport) -> str:
+    """What was read: `200 of 4094 images, 114 kB on average, read whole in random order`."""
+    noun = "image" if report.images else "file"
+    block_bytes = next((phase.block_bytes for phase in report.ladder), None)
+    if report.scratch:
+        which = "A scratch file written for this test"
+    elif report.files_used == report.files_found:
+        which = counted(report.files_found, noun)
+    else:
+        which = f"{report.files_used} of {counted(report.files_found, noun)}"
+    if block_bytes is not None:
+        return f"{which}, read in blocks of {block(block_bytes)} in random order"
+    return f"{which}, {format_bytes(report.mean_size_bytes)} on average, read whole in random order"
+
+
+def block(size_bytes: int) -> str:
+    """A size that is a power of two, in its own unit: `128 KiB`, `1 MiB`."""
+    for unit, size in (("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size_bytes >= size and size_bytes % size == 0:
+            return f"{size_bytes // size} {unit}"
+    return f"{size_bytes} B"
+
+
+def noun(phase: BandwidthPhase, report: BandwidthReport) -> str:
+    """What the phase counts."""
+    if phase.block_bytes is not None:
+        return "block"
+    return "image" if report.images else "file"
+
+
+def title(phase_name: str, phase: BandwidthPhase | None = None) -> str:
+    """What a phase is called where it stands alone."""
+    if phase_name == "sequential":
+        return f"Sequential, {block(phase.block_bytes)} blocks" if phase and phase.block_bytes else "Sequential"
+    return {"direct": "Past the page cache (O_DIRECT)", "paced": "With pauses", "files": "More readers"}[phase_name]
+
+
+def interrupted(report: BandwidthReport) -> str:
+    """How far the probe came."""
+    how_far = "the ladder is not complete" if report.ladder_cut_short else "not all phases were measured"
+    return f"Interrupted: {how_far}."
+
+
+def headline(report: BandwidthReport) -> str:
+    """The path, and what the fastest step delivers."""
+    found = answer(report, report.best) if report.best else "no step of the ladder was measured"
+    return f"{report.path}: {found}"
+
+
+def answer(report: BandwidthReport, best: BandwidthPhase) -> str:
+    """What the best step delivers, and whether that can be held to be the device's."""
+    if in_memory(report, best):
+        return f"From memory, not from the device: {_amount(report, best)}."
+    if best.cache == "mixed":
+        return (
+            f"Partly from memory ({percent(best.cold_fraction)} from storage): {_amount(report, best)}; "
+            "what the device alone delivers is not known."
+        )
+    sentence = f"Delivers {_amount(report, best)}."
+    if not best.settled and best.bw_high > best.bw_bytes:
+        sentence += " That rate had not settled: longer phases (--seconds) narrow it."
+    fed = feeding(report.feeds)
+    sentence += f" {fed}" if fed else ""
+    if best.cache == "unproved":
+        sentence += " Nothing counts what storage delivers here: cached files cannot be ruled out"
+        sentence += ", so no accelerators are counted." if report.images else "."
+    return sentence
+
+
+def in_memory(report: BandwidthReport, phase: BandwidthPhase) -> bool:
+    """True when no device stands behind the phase: files in the page cache, or a file system in memory."""
+    return phase.cache == "warm" or report.location.in_memory
+
+
+def _amount(report: BandwidthReport, best: BandwidthPhase) -> str:
+    """`301 ±9 MB/s and 2640 images/s of this size with 32 readers`."""
+    least = "at least " if best.at_least else ""
+    size = "this size" if best.block_bytes is None else block(best.block_bytes)
+    pieces = f"{significant(best.files_per_s)} {noun(best, report)}s/s of {size}"
+    return f"{least}{_with_interval(best)} and {pieces} with {counted(best.readers, 'reader')}"
+
+
+def _with_interval(phase: BandwidthPhase) -> str:
+    """`301 ±9 MB/s`; without an interval `301 MB/s`."""
+    number, unit = format_rate(phase.bw_bytes).split(" ")
+    half = phase.bw_high - phase.bw_bytes
+    if half <= 0:
+        return f"{number} {unit}"
+    shown = float(number)
+    return f"{number} {half_interval(shown, half * shown / phase.bw_bytes)} {unit}"
+
+
+def legend(report: BandwidthReport, phases: Sequence[BandwidthPhase]) -> str:
+    """The signs and words that stand in the table, and no others."""
+    calls = all(phase.file_ns is None for phase in phases)
+    timed = "read call" if calls else " or ".join(dict.fromkeys(noun(phase, report) for phase in phases))
+    parts = ["MB: 10^6 bytes", "±: 95 % interval"]
+    if any(not phase.settled and phase.bw_high > phase.bw_bytes for phase in phases):
+        parts.append("*: still wider than asked")
+    if any(phase.bw_high <= phase.bw_bytes for phase in phases):
+        parts.append(f"{MISSING}: too short for an interval")
+    parts.append(f"p50, p99: time of one {timed}")
+    if any(phase.at_least for phase in phases):
+        parts.append(">=: at least, as the probe's own CPU use may be the limit")
+    if any(phase.cold_fraction is not None for phase in phases):
+        parts.append("cache: share of the bytes that came from storage, cold from 90 %")
+    if any(phase.cache == "unproved" for phase in phases):
+        parts.append("unproved: not counted, so cached files cannot be ruled out")
+    return "; ".join(parts) + "."
+
+
+def made(report: BandwidthReport) -> str:
+    """By what, when and where: `loaderprobe 0.1.0, 2026-11-21 07:00 UTC, Linux 6.8.0, 16 cores`."""
+    cores = f"{report.cores_available:g} core{'' if report.cores_available == 1 else 's'}"
+    when = report.created_utc[:16].replace("T", " ")
+    return f"loaderprobe {report.loaderprobe}, {when} UTC, Linux {report.kernel}, {cores}"
+
+
+def notes(report: BandwidthReport) -> Notes:
+    """(subject, fact), each once, only what applies."""
+    notes: Notes = [("Files", remark_words(note)) for note in report.notes]
+    notes += [("Storage", remark_words(note)) for note in report.location.notes]
+    notes += _not_made(report)
+    notes += _grouped(report, ((phase, note) for phase in report.phases for note in _of_phase(report, phase)))
+    notes += _compared(report)
+    notes += _of_operations(report)
+    notes += _method(report)
+    return list(dict.fromkeys(notes))
+
+
+def _not_made(report: BandwidthReport) -> Notes:
+    """The phases without a place in the table."""
+    return [
+        (title(part.name), f"not measured, {remark_words(part.reason)}")
+        for part in report.missing
+        if part.name == "files" or (part.name == "paced" and report.kind.code != "not_paced")
+    ]
+
+
+def _of_phase(report: BandwidthReport, phase: BandwidthPhase) -> list[str]:
+    piece = noun(phase, report)
+    found = [remark_words(note) for note in phase.notes]
+    found += [f"{counted(count, piece)} could not be read to the end: {why}" for why, count in phase.unread.items()]
+    if phase.cache == "unproved" and not in_memory(report, phase) and (phase.resident_before or 0) > RESIDENT_FROM:
+        found.append(f"the page cache held {percent(phase.resident_before)} of the files before")
+    if phase.engine == "processes":
+        found.append("read by several processes, which got more than the threads of one")
+    return found
+
+
+def _compared(report: BandwidthReport) -> Notes:
+    """One line a matter, with the figures of all the phases that it concerns."""
+    shared = [phase for phase in report.phases if (phase.other_bytes_per_s or 0) > OTHER_READS_FROM * phase.bw_bytes]
+    fell = [
+        phase
+        for phase in report.phases
+        if phase.name != "paced" and phase.last_third_bw_bytes < (1 - FALLEN_FROM) * phase.first_third_bw_bytes
+    ]
+    ahead = [phase for phase in report.phases if (phase.amplification or 0) > AMPLIFIED_FROM]
+    others = value_range([(phase.other_bytes_per_s or 0) / 1e6 for phase in shared])
+    falls = join_words(
+        [
+            f"from {megabytes_per_s(phase.first_third_bw_bytes)} to {megabytes_per_s(phase.last_third_bw_bytes)}"
+            for phase in fell
+        ]
+    )
+    more = value_range([phase.amplification or 0 for phase in ahead])
+    each = (
+        (shared, f"other processes read {others} MB/s from the same device meanwhile"),
+        (fell, f"fell {falls} MB/s within the phase: burst credit, or a throttle"),
+        (ahead, f"{more} times as many bytes were read from storage as delivered: unused read-ahead"),
+    )
+    return [(_subject(report, phases), text) for phases, text in each if phases]
+
+
+def _method(report: BandwidthReport) -> Notes:
+    notes: Notes = []
+    if report.drop_caches:
+        notes.append(
+            ("Caches", "those of the whole machine were dropped before each reading, of other programs as well")
+        )
+    if report.fio:
+        notes.append(("Reader", f"{report.fio} did the reading"))
+    best = report.best
+    if best and not in_memory(report, best):
+        notes += _judged(report, best)
+    if report.phases and _may_burst(report):
+        notes.append(
+            (
+                "Burst",
+                "cloud volumes may keep up a rate for minutes on credit, then fall; phases of seconds cannot tell",
+            )
+        )
+    return notes
+
+
+def _judged(report: BandwidthReport, best: BandwidthPhase) -> Notes:
+    """What the kind of device was judged by, and the accelerators that the answer left out."""
+    evidence = [
+        f"{evidence_words(part)} {_measured(part.value, part.unit)}"
+        + ("" if part.threshold is None else f" (threshold {_measured(part.threshold, part.unit)})")
+        for part in report.kind.evidence
+    ]
+    notes = [("Kind of device", kind_words(report.kind))] if report.kind.kind == "unknown" else []
+    notes += [("Evidence of the kind of device", "; ".join(evidence))] if evidence else []
+    others = other_feeds(report.feeds)
+    if others and best.cache != "mixed":
+        notes.append(("ResNet-50 on others", others))
+    return notes
+
+
+def _measured(value: float, unit: str) -> str:
+    return significant(value) if unit == "x" else f"{significant(value)} {unit}"
+
+
+def _may_burst(report: BandwidthReport) -> bool:
+    kind = report.location.kind
+    devices = kind in ("block", "network") or (kind == "overlay" and report.location.counts_reads)
+    return devices and sum(phase.runtime for phase in report.phases) < BURST_MS
+
+
+def _grouped(report: BandwidthReport, facts: Iterable[tuple[BandwidthPhase, str]]) -> Notes:
+    """Each text once, with all the phases that it belongs to."""
+    phases: dict[str, list[BandwidthPhase]] = {}
+    for phase, text in facts:
+        phases.setdefault(text, []).append(phase)
+    return [(_subject(report, among), text) for text, among in phases.items()]
+
+
+def _subject(report: BandwidthReport, phases: Sequence[BandwidthPhase]) -> str:
+    """`4 and 8 readers`, `1 to 16 readers` of a whole ladder, `1 reader, past the page cache (O_DIRECT)`."""
+    steps = [phase.readers for phase in report.ladder if phase in phases]
+    subjects = [f"{join_words([str(count) for count in steps])} reader{'' if steps == [1] else 's'}"] if steps else []
+    if len(steps) > 2 and len(steps) == len(report.ladder):
+        subjects = [f"{steps[0]} to {steps[-1]} readers"]
+    for phase in phases:
+        if phase.name != "files":
+            name = title(phase.name, phase)
+            subjects.append(name[0].lower() + name[1:] if subjects else name)
+    return ", ".join(subjects)
+
+
+def opens_sentence(report: BandwidthReport) -> str:
+    """What a storage plan may count on: opens/s cold, or why there is no such figure; empty where none was tried."""
+    best = report.best_opens
+    if best is None:
+        reasons = (remark_words(part.reason) for part in report.missing if part.name == "metadata")
+        return next((f"not measured, {reason}" for reason in reasons), "")
+    least = "at least " if best.at_least and not best.short else ""
+    half = "" if _spread(best) == MISSING else f" {_spread(best)}"
+    figure = f"{least}{grouped(best.ops_per_s)}{half} opens/s with {counted(best.readers, 'reader')}"
+    if best.metadata == "cold":
+        return f"{figure}, cold metadata{SHORT if best.short else ''}."
+    if best.metadata == "unproved":
+        return f"{figure} after names and inodes were dropped; nothing here counts whether storage answered (unproved)."
+    place = report.location
+    if place.in_memory:
+        return f"{figure}: the file system is in memory."
+    why = "memory answered although they were dropped" if best.drops else "dentries were not dropped"
+    hint = "" if best.drops else "; --drop-caches (root) measures cold opens/s"
+    worth = "which says nothing of storage"
+    if place.kind in ("fuse", "network"):
+        worth = "of which the kernel may have answered a part"  # its server is asked for some operations every time
+    return f"{figure}, warm metadata ({why}), {worth}{hint}."
+
+
+def _spread(phase: MetadataPhase) -> str:
+    if phase.ops_high <= phase.ops_per_s:
+        return MISSING
+    half = phase.ops_high - phase.ops_per_s
+    return f"±{float(significant(half, 2)):,.0f}" if half >= 100 else half_interval(phase.ops_per_s, half)
+
+
+def _time_ms(phase: MetadataPhase | None, percentile: str) -> str:
+    return MISSING if phase is None else significant(phase.op_ns.percentile[percentile] / 1e6, 2)
+
+
+def metadata_legend(report: BandwidthReport) -> str:
+    """What the labels in the table mean, and no others."""
+    used = dict.fromkeys(phase.metadata for phase in report.metadata)
+    return "metadata " + "; ".join(LABELS[label] for label in used) + "."
+
+
+def _of_operations(report: BandwidthReport) -> list[tuple[str, str]]:
+    """(subject, fact) of the phases, each once."""
+    if not report.metadata:
+        return []
+    facts: list[str] = []
+    if any(phase.short for phase in report.metadata):
+        facts.append(
+            "a pass over the files lasted under a second: the device's saved credit and read-ahead of inodes weigh in; "
+            "use more files, or longer phases (--seconds), for the rate that lasts"
+        )
+    failed = {why: count for phase in report.metadata for why, count in phase.unread.items()}
+    facts += [f"{counted(count, 'file')} could not be reached: {why}" for why, count in failed.items()]
+    if any(phase.at_least for phase in report.metadata):
+        facts.append(">= marks where the probe's own CPU use may be the limit")
+    if report.location.kind in ("fuse", "network") and any(phase.metadata != "cold" for phase in report.metadata):
+        facts.append(
+            "the kernel may keep names and attributes for a time that the mount sets, and the server has caches of its "
+            "own: which of them answered is not known"
+        )
+    return [("Opens and stats", fact) for fact in dict.fromkeys([*facts, *_proof(report)])]
+
+
+def _proof(report: BandwidthReport) -> list[str]:
+    """What proves that cold operations were cold, and what it leaves open."""
+    cold = [phase for phase in report.metadata if phase.metadata == "cold"]
+    size = value_range([phase.storage_bytes / phase.total_ops for phase in cold if phase.storage_bytes])
+    calls = value_range([phase.server_calls / phase.total_ops for phase in cold if phase.server_calls])
+    found = [f"an operation read {size} B of names and inodes from storage"] if size else []
+    found += [f"an operation took {calls} calls to the server, those of the whole mount counted"] if calls else []
+    return [f"{fact}, whose own cache cannot be dropped from here" for fact in found]

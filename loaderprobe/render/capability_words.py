@@ -1,8 +1,11 @@
-"""What can be measured on a machine, and why not the rest, in words."""
+"""What can be measured on a machine, and why not the rest, in words and as a document."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from loaderprobe.records.environment import Capability, CapabilityName, StepCode
+from loaderprobe.render.document import Cell, Document, Section, Table
 from loaderprobe.render.remarks import remark_words
 
 TITLES: dict[CapabilityName, str] = {
@@ -46,3 +49,19 @@ def step_words(capability: Capability) -> str:
         return ""
     facts = {name: value for why in capability.why for name, value in why.facts.items()}
     return _STEPS[capability.next_step].format(**facts)
+
+
+_TONES = {"yes": "good", "limited": "warning", "no": "failed"}
+
+
+def capabilities_document(found: Sequence[Capability]) -> Document:
+    """A line for each, with the reason and how to get the rest."""
+    ready = sum(each.state == "yes" for each in found)
+    lines = tuple((TITLES[each.name], Cell(text=each.state, tone=_TONES[each.state]), _why(each)) for each in found)
+    table = Table(head=("measured", "here", "why"), lines=lines, right=frozenset())
+    return Document(title=f"{ready} of {len(found)} can be measured in full", sections=(Section(parts=(table,)),))
+
+
+def _why(each: Capability) -> str:
+    step = step_words(each)
+    return "\n".join(filter(None, (why_words(each), f"to get it: {step}" if step else "")))

@@ -1,8 +1,10 @@
-"""Cells of flat tables, with units in the names of their columns."""
+"""Flat tables, with units in the names of their columns, and CSV of them."""
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Mapping, Sequence
+from io import StringIO
 from typing import Any
 
 from loaderprobe.records.compare import Ratio
@@ -22,3 +24,12 @@ def as_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """Rows as columns, in the order in which their names first come; None where a row lacks one."""
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: [row.get(name) for row in rows] for name in names}
+
+
+def csv_text(columns: Mapping[str, Sequence[object]]) -> str:
+    """CSV of these columns, with a header line and LF line ends; None is an empty cell."""
+    out = StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    return out.getvalue()

@@ -1,19 +1,16 @@
-"""A page of sections, each of paragraphs, tables, items and commands; shown as text and as Markdown."""
+"""What every result becomes before it is shown: a title, and sections of texts, tables and what proves them.
+
+Each result has one function that makes its Document. Four writers show any Document and know nothing else: `terminal`,
+`markdown`, `html` and `notebook`. A page has charts beside it, by the name of the section that they belong to: only a
+page has a place for them, so they are drawn only for one.
+
+A tone is the name of a colour: a cause, or `quiet`, `strong`, `warning`, `good`. No writer needs it to be understood.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-
-from rich.table import Table as RichTable
-from rich.text import Text
-
-from loaderprobe.render.markdown import escaped, pipe_table
-from loaderprobe.render.page import Page
-from loaderprobe.render.wording import visible
-
-LONGEST_NAME = 24
-"""Cells of a first column that are no longer than this are not folded."""
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +19,9 @@ class Paragraph:
 
     text: str
     strong: bool = False
+    tone: str = ""
+    further: bool = False
+    """True for what a terminal leaves out, of this part and of all others that have it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,14 +29,31 @@ class Command:
     """Something to type, word for word."""
 
     text: str
+    further: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """A subject and what is to say of it."""
+    """An entry of a list: a subject and what is to say of it, either may be empty."""
 
-    subject: str
+    subject: str = ""
+    text: str = ""
+    number: int = 0
+    """Its place, where the order counts; else 0."""
+    further: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """A text of a table with a tone."""
+
     text: str
+    tone: str
+    words: str = ""
+    """What the tone and the letters stand for, for those who hear the page."""
+
+
+Line = tuple[str | Cell, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,21 +61,42 @@ class Table:
     """Lines of cells under a head; `right` are the columns of figures."""
 
     head: tuple[str, ...]
-    lines: tuple[tuple[str, ...], ...]
+    lines: tuple[Line, ...]
     right: frozenset[int]
+    bars: tuple[float, ...] = ()
+    """Behind each line a bar of this share of the longest, where the width allows it."""
+    map: bool = False
+    """Columns that do not fit stand below the others; each cell has the colour of its tone."""
+    caption: str = ""
+    further: bool = False
 
 
-Part = Paragraph | Command | Item | Table
+Shown = Paragraph | Command | Item | Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fold:
+    """What proves one entry, behind a click: shown on a page, left out elsewhere."""
+
+    subject: str
+    verdict: Cell
+    text: str
+    parts: tuple[Shown, ...]
+
+
+Part = Shown | Fold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A heading and what stands under it; the first section of a page has none."""
+    """A heading and what stands under it; the first section of a document has none, and is its answer."""
 
     title: str = ""
     name: str = ""
     """By which charts find their place; empty where none belong."""
-    parts: tuple[Part, ...]
+    parts: tuple[Part, ...] = ()
+    under: bool = False
+    """True where it belongs to the section before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,74 +105,28 @@ class Document:
 
     title: str
     sections: tuple[Section, ...]
+    tone: str = ""
+    """Of the title."""
 
 
-def document_text(document: Document, *, width: int = 80, color: bool = False) -> str:
-    """The page in at most `width` columns, ending with a newline; ANSI colours only with `color`."""
-    page = Page(width=width, color=color)
-    page.title(document.title)
+def further(parts: Iterable[Shown]) -> tuple[Shown, ...]:
+    """The same parts, which a terminal leaves out."""
+    return tuple(replace(part, further=True) for part in parts)
+
+
+def items(entries: Iterable[tuple[str, str]]) -> tuple[Item, ...]:
+    """A list of (subject, text)."""
+    return tuple(Item(subject=subject, text=text) for subject, text in entries)
+
+
+def cell_text(cell: str | Cell) -> str:
+    """The text alone."""
+    return cell if isinstance(cell, str) else cell.text
+
+
+def levels(document: Document) -> Iterator[tuple[int, Section]]:
+    """Each section with the level of its heading: 3 under another heading, else 2."""
+    titled = False
     for section in document.sections:
-        page.gap()
-        if section.title:
-            page.paragraph(section.title, style="bold")
-        for part in section.parts:
-            _add(page, part)
-    return page.text()
-
-
-def document_markdown(document: Document) -> str:
-    """GitHub-flavoured Markdown, ending with a newline."""
-    blocks = [f"# {escaped(document.title)}"]
-    for section in document.sections:
-        if section.title:
-            blocks.append(f"## {escaped(section.title)}")
-        blocks += _markdown(section.parts)
-    return "\n\n".join(blocks) + "\n"
-
-
-def _add(page: Page, part: Part) -> None:
-    if isinstance(part, Paragraph):
-        page.paragraph(part.text, style="bold" if part.strong else "")
-    elif isinstance(part, Command):
-        page.command(part.text)
-    elif isinstance(part, Item):
-        page.item(part.subject, part.text)
-    else:
-        page.add(_rich(part))
-
-
-def _rich(table: Table) -> RichTable:
-    made = RichTable(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
-    for place, head in enumerate(table.head):
-        longest = max((len(line[place]) for line in table.lines), default=0)
-        made.add_column(
-            head,
-            justify="right" if place in table.right else "left",
-            overflow="fold",
-            no_wrap=place == 0 and longest <= LONGEST_NAME,
-        )
-    for line in table.lines:
-        made.add_row(*(Text(visible(cell)) for cell in line))
-    return made
-
-
-def _markdown(parts: Sequence[Part]) -> Iterator[str]:
-    """Blocks; items that follow each other are one list."""
-    items: list[str] = []
-    for part in parts:
-        if isinstance(part, Item):
-            items.append(
-                f"- **{escaped(part.subject)}:** {escaped(part.text)}" if part.text else f"- {escaped(part.subject)}"
-            )
-            continue
-        if items:
-            yield "\n".join(items)
-            items = []
-        if isinstance(part, Paragraph):
-            yield f"**{escaped(part.text)}**" if part.strong else escaped(part.text)
-        elif isinstance(part, Command):
-            yield f"```\n{visible(part.text)}\n```"
-        else:
-            yield pipe_table(part.head, part.lines, right=part.right)
-    if items:
-        yield "\n".join(items)
+        yield 3 if section.under and titled else 2, section
+        titled = titled if section.under else bool(section.title)

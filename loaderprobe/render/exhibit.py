@@ -18,3 +18,9 @@ class Exhibit:
     table: Table | None = None
     wide: bool = False
     """The charts are as wide as the page."""
+    legend: tuple[tuple[str, str, str, str], ...] = ()
+    """(letter, words, colour, colour of the letter)."""
+    tables: tuple[Table, ...] = ()
+    """The figures of each chart, behind a click; empty where `table` has them."""
+    notes: tuple[str, ...] = ()
+    """What stands below each chart."""

@@ -1,16 +1,19 @@
-"""What a GPU did in the profiler windows of a report: which are shown beside each other, and in which words."""
+"""What a GPU did in the profiler windows of a report, in words, figures and timelines; without them its steps."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 from loaderprobe.records.config import alike_but_for
 from loaderprobe.records.gaps import GAP_CAUSES, Gaps, TimelineView
 from loaderprobe.records.report import ConfigurationRow, Report
+from loaderprobe.render.charts import Shade
+from loaderprobe.render.document import Item, Shown, Table
+from loaderprobe.render.exhibit import Exhibit
 from loaderprobe.render.groups import Group, detail_of
+from loaderprobe.render.limits import line_of
 from loaderprobe.render.remarks import REJECTED, remark_words
-from loaderprobe.render.timeline import SHADES, common_length_ns, timeline_chart
+from loaderprobe.render.timeline import KERNELS, SHADES, common_length_ns, timeline_chart
 from loaderprobe.render.wording import MISSING, counted, label, loading, percent, variation
 from loaderprobe.units import significant
 
@@ -20,53 +23,52 @@ OFTEN = 0.5
 """Syncs a step that are worth a word."""
 MOST_VIEWS = 3
 """Side by side: serial, few workers, many workers."""
+WINDOW_CAPTION = (
+    "The profiler recorded one short window of each configuration, outside the timed rounds. A gap between kernels has "
+    "the colour and letter of its cause: what the kernel after it waited for. Waits and copies that overlap with "
+    "kernels cost nothing; the two thin rows show all of them. Estimated figures follow from the kernels' grids. "
+    "Measured figures come from the GPU's counters, over the timed rounds."
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """Figures by configuration: a column for each, a line for each figure."""
-
-    head: tuple[str, ...]
-    lines: tuple[tuple[str, tuple[str, ...]], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Windows:
-    """The profiler windows of one data set in one group."""
-
-    title: str
-    emulated: bool
-    views: tuple[tuple[str, str], ...]
-    """(title, SVG) of up to three, on one axis of time."""
-    table: Table | None
-    notes: tuple[tuple[str, str], ...]
-    """(configuration, what must be known to read its figures, or why it has none)."""
+def window_parts(group: Group) -> Iterator[Shown]:
+    """Of each data set the figures of its profiler windows, and what must be known to read them."""
+    for resolution, rows in _profiled(group).items():
+        if shown := [row for row in rows if row.gpu_window and row.gpu_window.gaps]:
+            yield _table(f"{resolution}, {group.title}: share of the window; of idle time also ms a step", shown)
+        for which, note in [note for row in rows for note in _notes(row, rows)]:
+            yield Item(subject=f"{resolution}, {which}", text=note, further=True)
 
 
-def windows(report: Report, group: Group) -> tuple[Windows, ...]:
-    """One for each data set of which at least one configuration was profiled."""
+def window_exhibits(report: Report, group: Group) -> Iterator[Exhibit]:
+    """The windows of up to three configurations of each data set, on one axis of time."""
+    for resolution, rows in _profiled(group).items():
+        drawn = [(row, view) for row in _side_by_side(rows) if (view := _view(report, row))]
+        length_ns = common_length_ns([view for _, view in drawn]) if drawn else 0
+        if drawn:
+            titles = [f"{resolution}, {_name(row, rows)}" for row, _ in drawn]
+            yield Exhibit(
+                title=f"{group.title}: {resolution}",
+                text=WINDOW_CAPTION,
+                figures=tuple(
+                    (f"GPU timeline of {title}", timeline_chart(view, title, length_ns))
+                    for title, (_, view) in zip(titles, drawn, strict=True)
+                ),
+                legend=_legend(KERNELS, *SHADES.values()),
+            )
+
+
+def _legend(*shades: Shade) -> tuple[tuple[str, str, str, str], ...]:
+    return tuple((each.letter, each.name, each.color, each.ink) for each in shades)
+
+
+def _profiled(group: Group) -> dict[str, list[ConfigurationRow]]:
+    """The rows of each data set of which at least one was profiled."""
     found: dict[str, list[ConfigurationRow]] = {}
     for row in group.rows:
         if row.gpu_window is not None:
             found.setdefault(row.config.resolution, []).append(row)
-    return tuple(_windows(report, group, title, rows) for title, rows in found.items())
-
-
-def _windows(report: Report, group: Group, resolution: str, rows: Sequence[ConfigurationRow]) -> Windows:
-    drawn = [(row, view) for row in _side_by_side(rows) if (view := _view(report, row))]
-    length_ns = common_length_ns([view for _, view in drawn]) if drawn else 0
-    shown = [row for row in rows if row.gpu_window and row.gpu_window.gaps]
-    return Windows(
-        title=resolution,
-        emulated=group.emulated,
-        views=tuple(
-            (title, timeline_chart(view, title, length_ns))
-            for row, view in drawn
-            for title in [f"{resolution}, {_name(row, rows)}"]
-        ),
-        table=_table(shown) if shown else None,
-        notes=tuple(note for row in rows for note in _notes(row, rows)),
-    )
+    return found
 
 
 def _view(report: Report, row: ConfigurationRow) -> TimelineView | None:
@@ -103,7 +105,7 @@ def _name(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
     return ", ".join(part for part in (loading(row), variation(row, among)) if part)
 
 
-def _table(rows: Sequence[ConfigurationRow]) -> Table:
+def _table(caption: str, rows: Sequence[ConfigurationRow]) -> Table:
     lines = [("busy: kernels of the training", tuple(_use(row, "training_busy") for row in rows))]
     if any(w.use and w.use.kernel_busy > w.use.training_busy for row in rows if (w := row.gpu_window)):
         lines.append(("busy: any kernel", tuple(_use(row, "kernel_busy") for row in rows)))
@@ -120,7 +122,13 @@ def _table(rows: Sequence[ConfigurationRow]) -> Table:
     ]
     if any(gaps.pageable_ns for gaps in all_gaps):
         lines.append(("… of the copies, from pageable memory", tuple(_idle(g, g.pageable_ns) for g in all_gaps)))
-    return Table(head=tuple(_name(row, rows) for row in rows), lines=tuple(lines))
+    return Table(
+        head=("", *(_name(row, rows) for row in rows)),
+        lines=tuple((name, *cells) for name, cells in lines),
+        right=frozenset(range(1, len(rows) + 1)),
+        caption=caption,
+        further=True,
+    )
 
 
 def counters(row: ConfigurationRow) -> dict[str, float | str]:
@@ -190,3 +198,54 @@ def idle_words(row: ConfigurationRow) -> str:
 def profiled(group: Group) -> list[tuple[str, str]]:
     """(label, busy and idle in words) for each configuration of a group that was profiled."""
     return [(label(row, group.rows), words) for row in group.rows if (words := idle_words(row))]
+
+
+def step_exhibits(report: Report, group: Group) -> Iterator[Exhibit]:
+    """The steps of training of each data set without a profiler window: serial, few and many workers."""
+    found: dict[str, dict[int, tuple[ConfigurationRow, TimelineView]]] = {}
+    for row in group.rows:
+        detail = detail_of(report, row)
+        if row.gpu_window is None and detail and detail.steps:
+            some = found.setdefault(line_of(row, group.rows), {})
+            some.setdefault(row.config.loader.workers, (row, detail.steps))
+    for name, some in found.items():
+        yield _steps(name, group, _few(some))
+
+
+def _few(some: dict[int, tuple[ConfigurationRow, TimelineView]]) -> list[tuple[ConfigurationRow, TimelineView]]:
+    """Fewest workers, most, and the one in the middle."""
+    counts = sorted(some)
+    chosen = sorted({counts[0], counts[(len(counts) - 1) // 2], counts[-1]})
+    return [some[count] for count in chosen][:MOST_VIEWS]
+
+
+def _steps(name: str, group: Group, drawn: Sequence[tuple[ConfigurationRow, TimelineView]]) -> Exhibit:
+    length_ns = common_length_ns([view for _, view in drawn])
+    titles = [f"{name}, {loading(row)}: trains {percent(_busy(view))}" for row, view in drawn]
+    marked = " (emulated accelerator)" if group.emulated else ""
+    emulated = " A step on an emulated accelerator lasts as long as its specified rate says." if group.emulated else ""
+    training = Shade(letter="", name="training step", color=KERNELS.color, ink=KERNELS.ink)
+    return Exhibit(
+        title=f"{group.title}: {name}",
+        text="No profiler ran: a stretch of the last round with the serial loader, few and many workers." + emulated,
+        figures=tuple(
+            (f"Timeline of the steps of {title}{marked}", timeline_chart(view, title, length_ns, of="step"))
+            for title, (_, view) in zip(titles, drawn, strict=True)
+        ),
+        legend=_legend(training, SHADES["input"]),
+        table=Table(
+            head=("workers", "training", "waiting for input", "ms a step"),
+            lines=tuple(_step_line(row, view) for row, view in drawn),
+            right=frozenset({0, 1, 2, 3}),
+        ),
+    )
+
+
+def _step_line(row: ConfigurationRow, view: TimelineView) -> tuple[str, ...]:
+    waiting = sum(end - begin for begin, end in view.gaps["input"]) / view.window_ns
+    step_ms = view.window_ns / max(1, len(view.step_begin_ns)) / 1e6
+    return str(row.config.loader.workers or "serial"), percent(_busy(view)), percent(waiting), significant(step_ms)
+
+
+def _busy(view: TimelineView) -> float:
+    return sum(end - begin for begin, end in view.busy) / view.window_ns

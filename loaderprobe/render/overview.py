@@ -63,14 +63,17 @@ def not_complete(report: Report) -> str:
     return f"Not complete: {pending} not measured yet; loaderprobe sweep --resume {shlex.quote(run.name)} continues."
 
 
-def sentences(rows: Sequence[ConfigurationRow]) -> list[tuple[str, str]]:
-    """(labels, sentence); rows that share verdict and reason share a sentence with the range of its figures."""
+def sentences(rows: Sequence[ConfigurationRow], among: Sequence[ConfigurationRow]) -> list[tuple[str, str]]:
+    """(labels, sentence); rows that share verdict and reason share a sentence with the range of its figures.
+
+    The labels say what sets them apart `among` all rows beside them.
+    """
     found: dict[tuple[object, ...], list[ConfigurationRow]] = {}
     for row in rows:
         if row.bound:
             found.setdefault(kind_of(row.bound), []).append(row)
     return [
-        (joint_label(sharing, rows), sentence([row.bound for row in sharing if row.bound], beside_table=True))
+        (joint_label(sharing, among), sentence([row.bound for row in sharing if row.bound], beside_table=True))
         for sharing in found.values()
     ]
 
@@ -103,26 +106,32 @@ def _resolutions(names: Sequence[str], order: Sequence[str]) -> str:
     return join_words(names)
 
 
-def missing(report: Report, only: Sequence[str] = ()) -> list[tuple[str, str]]:
-    """(what, why) for each different reason why a figure does not exist, and for each damaged file without a row.
+def missing(report: Report, columns: Sequence[str] = ()) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """(what, why) for each different reason why a figure does not exist: first of `columns`, then of all others.
 
-    `only` keeps to some figures, by their places in the summary.
+    `columns` are places in the summary. The first end with each damaged file without a row.
     """
+    first, others = (_missing(report, columns, among) for among in (True, False))
+    gpu_reason = report.summary.environment.gpu_reason
+    no_gpu = remark_words(gpu_reason) if gpu_reason else ""
+    if no_gpu and no_gpu not in [why for _, why in (*first, *others)]:
+        others.append(("GPU", no_gpu))
+    return first + _damaged(report), others
+
+
+def _missing(report: Report, columns: Sequence[str], among: bool) -> list[tuple[str, str]]:
+    """Of the figures that are among the columns, or are not."""
     found: dict[str, dict[str, list[ConfigurationRow]]] = {}
     rows = measured(report.summary.configurations)
     for row in rows:
         for at, reason in reasons(row).items():
-            if reason != _ONE_RANK and (not only or at in only):
+            if reason != _ONE_RANK and (at in columns) is among:
                 found.setdefault(reason, {}).setdefault(words_of(at), []).append(row)
     out = []
     for reason, fields in found.items():
         touched = list({row.key: row for affected in fields.values() for row in affected}.values())
         out.append((f"{join_words(list(fields))} ({_where(touched, rows, report)})", reason))
-    gpu_reason = report.summary.environment.gpu_reason
-    no_gpu = remark_words(gpu_reason) if gpu_reason else ""
-    if no_gpu and no_gpu not in found and not only:
-        out.append(("GPU", no_gpu))
-    return out + _damaged(report)
+    return out
 
 
 def _where(some: Sequence[ConfigurationRow], rows: Sequence[ConfigurationRow], report: Report) -> str:

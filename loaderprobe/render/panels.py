@@ -4,7 +4,7 @@ epochs and short benchmarks, which have sentences and columns, too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from loaderprobe.records.measurement import COLD_AT_LEAST
@@ -26,11 +26,11 @@ from loaderprobe.render.charts import (
     rank_chart,
     stacked_chart,
 )
-from loaderprobe.render.document import Paragraph, Section, Table
+from loaderprobe.render.document import Paragraph, Section, Shown, Table, further
+from loaderprobe.render.exhibit import Exhibit
 from loaderprobe.render.figures import reasons
 from loaderprobe.render.groups import Group, detail_of, full_label, groups, measured
 from loaderprobe.render.limits import letters_of, line_of, used_words
-from loaderprobe.render.overview import joint_label
 from loaderprobe.render.reads import best_ceiling, read_rate
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.wording import (
@@ -273,17 +273,20 @@ RANKS_HEIGHT = 150
 """Units of height of each of two charts."""
 
 
-def rank_panels(report: Report) -> tuple[Panel, ...]:
-    """One for each device, cache state and number of ranks, where there are several ranks."""
-    found = []
-    for group in groups(report):
-        seen = [(row, view) for row in group.rows if (view := _view(report, row)) is not None]
-        figures = [_figure(joint_label([row], group.rows), view) for row, view in seen]
-        if figures:
-            found.append(
-                Panel(device=group.title, emulated=group.emulated, caption=RANKS_CAPTION, figures=tuple(figures))
-            )
-    return tuple(found)
+def rank_parts(report: Report) -> Iterator[Shown]:
+    """The ranks of each configuration that has several, as a table."""
+    for row in report.summary.configurations:
+        if (view := _view(report, row)) is not None:
+            yield from further(rank_table(view, caption=full_label(row, report)))
+
+
+def rank_exhibits(report: Report) -> Iterator[Exhibit]:
+    """All ranks of each configuration whose ranks are uneven, drawn."""
+    for row in report.summary.configurations:
+        view = _view(report, row)
+        if view is not None and view.uneven:
+            title = full_label(row, report)
+            yield Exhibit(title=title, text=RANKS_CAPTION, figures=((title, _strips(view)),))
 
 
 def rank_sentences(report: Report) -> list[tuple[str, str]]:
@@ -317,23 +320,16 @@ def _view(report: Report, row: ConfigurationRow) -> RanksView | None:
 
 def rank_section(view: RanksView, sample: str) -> Section:
     """Its table alone; `sample` is what is counted, in the plural."""
+    return Section(title="Ranks", name="ranks", parts=tuple(rank_table(view, sample)))
+
+
+def rank_table(view: RanksView, sample: str = "images", caption: str = "") -> Iterator[Shown]:
+    """Its table, what the columns are, and how many ranks are not in it."""
     head = tuple(each.replace("images", sample) for each in RANKS_HEAD)
-    table = Table(head=head, lines=tuple(map(_line, view.shown)), right=frozenset({2, 3, 4}))
-    left_out = _left_out(view)
-    after = (Paragraph(text=RANKS_CAPTION), *((Paragraph(text=left_out),) if left_out else ()))
-    return Section(title="Ranks", name="ranks", parts=(table, *after))
-
-
-def _left_out(view: RanksView) -> str:
-    count = len(view.rows) - len(view.shown)
-    return f"{count} other ranks are not in the table." if count else ""
-
-
-def _figure(name: str, view: RanksView) -> Figure:
-    return Figure(
-        title=name, svg=_strips(view) if view.uneven else "", head=RANKS_HEAD,
-        lines=tuple(_line(row) for row in view.shown), note=_left_out(view),
-    )  # fmt: skip
+    yield Table(head=head, lines=tuple(map(_line, view.shown)), right=frozenset({2, 3, 4}), caption=caption)
+    yield Paragraph(text=RANKS_CAPTION)
+    if count := len(view.rows) - len(view.shown):
+        yield Paragraph(text=f"{count} other ranks are not in the table.")
 
 
 def _line(row: RankRow) -> tuple[str, ...]:

@@ -5,17 +5,112 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from loaderprobe.records.plan import CacheSize, LedgerEntry, Lever, Need, PlanReport, Quantity, Supply
+from loaderprobe.records.plan import CacheSize, LedgerEntry, Lever, Need, PlanPart, PlanReport, Quantity, Supply
+from loaderprobe.records.remark import Remark
 from loaderprobe.render import plan_words as words
-from loaderprobe.render.delivery_words import delivery_command, delivery_words, read_words
 from loaderprobe.render.document import Command, Document, Item, Paragraph, Part, Section, Table
 from loaderprobe.render.lock_step_words import TITLE as LOCK_STEP
 from loaderprobe.render.lock_step_words import lock_step_parts
-from loaderprobe.render.plan_left_out import not_covered, not_said
-from loaderprobe.render.plan_words import PART
+from loaderprobe.render.plan_words import PART, grouped
 from loaderprobe.render.remarks import remark_words
-from loaderprobe.render.wording import MISSING, percent
+from loaderprobe.render.wording import MISSING, counted, percent
 from loaderprobe.units import format_bytes, format_rate
+
+# The test of a delivered storage in words: what to type where, and what it must reach.
+
+LAUNCHER = "--rdzv-backend c10d --rdzv-endpoint HEAD:29500 --rdzv-id 7"
+"""What starts processes on several nodes together (`explain ranks`)."""
+
+
+def delivery_command(plan: PlanReport) -> str:
+    """What to type on the node of the delivered system, or on each of them."""
+    test = plan.acceptance
+    if test.nodes == 1:
+        return f"loaderprobe bandwidth PATH --readers {test.readers}"
+    ranks = _ranks(plan)
+    return (
+        f"torchrun --nnodes {test.nodes} --nproc-per-node {ranks} {LAUNCHER} -m loaderprobe bandwidth PATH "
+        f"--ranks {test.nodes}x{ranks} --readers {_readers(plan)}"
+    )
+
+
+def delivery_words(plan: PlanReport) -> str:
+    """Where to type it, and what it must reach."""
+    test = plan.acceptance
+    if test.nodes == 1:
+        return f"on the node, at least {_figures(test.bytes_per_s, test.files_per_s)}, cold"
+    nodes = plan.asked.accelerators / min(plan.asked.per_node, plan.asked.accelerators)
+    files = None if test.files_per_s is None else test.files_per_s * nodes
+    figures = _figures(test.bytes_per_s * nodes, files)
+    return f"started on each of {test.nodes:,} nodes, all together at least {figures}, cold"
+
+
+def read_words(plan: PlanReport) -> str:
+    """Where its readers come from, and what to read and to compare."""
+    several = plan.acceptance.nodes > 1
+    head = " HEAD: the name of the first node; all nodes mount PATH." if several else ""
+    line = "the line of all ranks" if several else "the line with that number of readers"
+    return (
+        f"{_readers_words(plan)}. PATH: images of the planned size on the delivered storage, more than its caches hold."
+        f"{head} Compare MB/s and files/s of {line}; its cache must be cold. These are bytes that readers get, without "
+        "a, what storage reads besides."
+    )
+
+
+def _figures(bytes_per_s: float, files_per_s: float | None) -> str:
+    files = "" if files_per_s is None else f" and {grouped(files_per_s)} files/s"
+    return f"{format_rate(bytes_per_s)}{files}"
+
+
+def _ranks(plan: PlanReport) -> int:
+    """On each of several nodes, a rank for each accelerator; all nodes have as many."""
+    return -(-plan.asked.accelerators // plan.acceptance.nodes)
+
+
+def _readers(plan: PlanReport) -> int:
+    """Of one of those ranks."""
+    test = plan.acceptance
+    return test.workers or -(-test.readers // min(plan.asked.per_node, plan.asked.accelerators))
+
+
+def _readers_words(plan: PlanReport) -> str:
+    test, per_node = plan.acceptance, min(plan.asked.per_node, plan.asked.accelerators)
+    several = test.nodes > 1
+    count = f"{counted(_readers(plan), 'reader')} a rank" if several else counted(test.readers, "reader")
+    if test.readers_from == "assumed":
+        return f"{count}: assumed; more may be needed"
+    if test.readers_from == "reads_in_flight":
+        return f"{count}: the reads in flight of one {'accelerator' if several else 'node'}"
+    if several:
+        return f"{count}: the workers of one accelerator"
+    return f"{count}: {counted(test.workers or 1, 'worker')} for each of {counted(per_node, 'accelerator')}"
+
+
+# What a storage plan leaves out: what this one cannot say, and what none covers.
+
+NOT_COVERED = (
+    ("Writes", "checkpoints (ResNet-50: about 0.2 GB each), logs, staging"),
+    ("Others", "other jobs on the same storage, failures, rebuilds: the unused share of a limit is for them"),
+    ("Several clients", "what was measured was measured from one machine"),
+    ("Caches of the storage", "they answer reads that a larger data set would send to its disks"),
+    ("Start of an epoch", "buffers fill at the storage's limit: a longer wait for the first batch, and no higher need"),
+    ("Utilization to expect", "it cannot be predicted for a storage that was not measured"),
+)
+COLD_OPENS = (
+    "Cold opens",
+    "sweep and run drop only file data before a read; cached directory entries make opens look cheap: bandwidth PATH "
+    "--drop-caches measures opens/s cold",
+)
+
+
+def not_said(plan: PlanReport) -> dict[PlanPart, Remark]:
+    """What is refused, but for what the answer says already."""
+    return {part: why for part, why in plan.refused.items() if part != "lock_step" or plan.asked.simulate_ranks is None}
+
+
+def not_covered(plan: PlanReport) -> tuple[tuple[str, str], ...]:
+    """What no plan covers; and cold opens, of which a bandwidth result says itself what it measured."""
+    return NOT_COVERED if plan.source.kind == "bandwidth" else (*NOT_COVERED, COLD_OPENS)
 
 
 def need_columns(plan: PlanReport) -> dict[str, list[object]]:
@@ -48,7 +143,10 @@ def plan_document(plan: PlanReport) -> Document:
 def _sections(plan: PlanReport) -> Iterator[Section]:
     test = Item(subject="Test on delivery", text=delivery_words(plan))
     first = tuple(Paragraph(text=sentence, strong=True) for sentence in words.answer(plan))
-    yield Section(parts=(*first, test, Command(text=delivery_command(plan))))
+    emulated = [Paragraph(text="Emulated: the accelerators' rate is specified, not measured.", tone="warning")]
+    yield Section(
+        parts=(*first, test, Command(text=delivery_command(plan)), *(emulated if plan.acceptance.compute else []))
+    )
     yield Section(title=f"What {plan.asked.accelerators:,} accelerators need", name="needs", parts=(_needs(plan),))
     yield Section(title="What storage gives", name="supplies", parts=tuple(_supplies(plan)))
     yield Section(title="Epochs and caches", name="epochs", parts=tuple(_epochs(plan)))

@@ -1,33 +1,58 @@
-"""The storage plan as HTML: a section of the report, and a page of its own. No script, no request, charts inline."""
+"""The storage plan as sections of a report's page."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from loaderprobe.records.plan import PlanReport
 from loaderprobe.records.remark import Remark
-from loaderprobe.render import plan_words as words
-from loaderprobe.render.document import Paragraph
-from loaderprobe.render.document_page import rendered
+from loaderprobe.render.document import Command, Document, Paragraph, Part, Section
+from loaderprobe.render.exhibit import Exhibit
 from loaderprobe.render.plan import plan_document
 from loaderprobe.render.plan_charts import exhibits
 from loaderprobe.render.remarks import remark_words
+from loaderprobe.render.sweep import EVIDENCE
+
+_NAME = "plan"
 
 
-def plan_section(plan: PlanReport | Remark, *, chosen: str = "", command: str = "") -> str:
-    """The planner's half of a report, a section with a heading; or why there is no plan.
+def with_plan(
+    document: Document, charts: Mapping[str, Sequence[Exhibit]], plan: PlanReport | Remark, command: str
+) -> tuple[Document, dict[str, Sequence[Exhibit]]]:
+    """A report and its charts with the planner's half: the plan, or why there is none.
 
-    `chosen` says what was planned for without being asked, `command` how to ask for something else.
+    `command` asks for another plan.
     """
-    return _rendered("plan_section.html.jinja", plan, chosen=chosen, command=command, heading=True)
+    place = next(number for number, section in enumerate(document.sections) if section.name == EVIDENCE)
+    planned = _without(plan, command) if isinstance(plan, Remark) else _sections(plan, command)
+    drawn = {} if isinstance(plan, Remark) else {_named(name): each for name, each in exhibits(plan).items()}
+    sections = (*document.sections[:place], *planned, *document.sections[place:])
+    return replace(document, sections=sections), {**charts, **drawn}
 
 
-def plan_page(plan: PlanReport) -> str:
-    """A whole HTML document. All text from outside is escaped."""
-    return _rendered("plan.html.jinja", plan, chosen="", command="", heading=False)
+def _named(name: str) -> str:
+    """Of a section of the plan: the report has some of the same name."""
+    return f"{_NAME}_{name}" if name else ""
 
 
-def chosen_words(plan: PlanReport) -> str:
+def _without(why: Remark, command: str) -> tuple[Section, ...]:
+    then = " Name one to plan for it:" if why.code == "only_a_cpu" else ""
+    words = Paragraph(text=f"No plan: {remark_words(why)}.{then}")
+    return (Section(title="Storage plan", name=_NAME, parts=(words, Command(text=command))),)
+
+
+def _sections(plan: PlanReport, command: str) -> tuple[Section, ...]:
+    page = plan_document(plan)
+    first, *rest = page.sections
+    asked: tuple[Part, ...] = (Paragraph(text=_chosen_words(plan), tone="quiet"), Command(text=command))
+    return (
+        Section(title=page.title, name=_NAME, parts=(*first.parts, *asked)),
+        *(replace(section, name=_named(section.name), under=True) for section in rest),
+    )
+
+
+def _chosen_words(plan: PlanReport) -> str:
     """What a plan that was not asked for is of."""
     images = next((entry.quantity for entry in plan.ledger if entry.name == "images"), None)
     many = ""
@@ -39,25 +64,3 @@ def chosen_words(plan: PlanReport) -> str:
         f"{plan.asked.per_node} in a node{many}; the storage that the run measured, and no cache. "
         "To plan for something else:"
     )
-
-
-def _rendered(template: str, plan: PlanReport | Remark, **given: Any) -> str:
-    return rendered(template, **_context(plan), **given)
-
-
-def _context(plan: PlanReport | Remark) -> dict[str, Any]:
-    if isinstance(plan, Remark):
-        then = " Name one to plan for it:" if plan.code == "only_a_cpu" else ""
-        return {"title": "Storage plan", "reason": f"{remark_words(plan)}.{then}"}
-    page = plan_document(plan)
-    lead, *rest = words.answer(plan)
-    return {
-        "reason": "",
-        "plan": plan,
-        "title": page.title,
-        "lead": lead,
-        "answers": rest,
-        "first": [part for part in page.sections[0].parts if not isinstance(part, Paragraph)],
-        "sections": page.sections[1:],
-        "exhibits": exhibits(plan),
-    }

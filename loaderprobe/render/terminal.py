@@ -1,161 +1,180 @@
-"""The report in a terminal: the first page, then the best configuration of each data set and what else would help."""
+"""Documents as text for a terminal, in columns of a given width."""
 
 from __future__ import annotations
 
-from rich.console import RenderableType
+from collections.abc import Iterator, Mapping, Sequence
+from io import StringIO
+
+from rich.console import Console, RenderableType
 from rich.padding import Padding
-from rich.table import Table
+from rich.table import Table as RichTable
 from rich.text import Text
 
-from loaderprobe.records.report import Report
 from loaderprobe.records.resources import RESOURCES
-from loaderprobe.render.first_page import BEST_HEAD, BEST_RIGHT, DevicePart, FirstPage, change_of, first_page, of_ranks
-from loaderprobe.render.forecast_words import worth_making
-from loaderprobe.render.gpu import profiled
-from loaderprobe.render.groups import Group, groups
-from loaderprobe.render.limits import LimitMap, MapCell
-from loaderprobe.render.needs import Needs
-from loaderprobe.render.overview import counts, not_complete, sentences, skipped_files
-from loaderprobe.render.page import Page
-from loaderprobe.render.recommend import advised
-from loaderprobe.render.sections import sections
-from loaderprobe.render.verdicts import firm
+from loaderprobe.render.document import Cell, Command, Document, Fold, Item, Paragraph, Shown, Table, cell_text
 from loaderprobe.render.wording import visible
 
 STYLES = {
     **{each.name: each.style for each in RESOURCES if each.is_cause},
     "either": "yellow", "balanced": "cyan", "inconclusive": "dim", "failed": "bold red", "skipped": "dim",
+    "quiet": "dim", "strong": "bold", "warning": "yellow", "good": "green",
 }  # fmt: skip
-
-_MOST_ADVICE = 1
-"""Of a group, beside the change on the first screen; the report has the rest."""
-_SHOWN = ("images_per_s", "accelerator_utilization", "disk_read_bytes_per_s", "speedups")
-"""Fields with a column in the table; the report lists the reasons for all others."""
-_GAP = 2
-"""Blanks between the columns of the map."""
-_DATA_COLUMNS = 20
-"""A name that is no longer is not folded."""
+_LONGEST_NAME = 24
+"""Cells of a first column that are no longer than this are not folded."""
+_LEAST_BAR, _LONGEST_BAR = 6, 40
 
 
-def terminal_report(report: Report, *, width: int = 80, color: bool = False) -> str:
-    """The report as text of `width` columns that ends with a newline; ANSI colours only with `color`."""
-    page, first = Page(width=width, color=color), first_page(report)
-    _head(page, first, report)
-    _details(page, first, report)
-    _trouble(page, report)
+def document_text(document: Document, *, width: int = 80, color: bool = False) -> str:
+    """The page in at most `width` columns, ending with a newline; ANSI colours only with `color`."""
+    page = Page(width=width, color=color)
+    page.title(document.title, style=STYLES.get(document.tone, ""))
+    for section in document.sections:
+        parts = [part for part in section.parts if not isinstance(part, Fold) and not part.further]
+        if not parts:
+            continue
+        if section.title or not section.under:
+            page.gap()
+        if section.title:
+            page.paragraph(section.title, style="bold")
+        for part in parts:
+            _add(page, part)
     return page.text()
 
 
-def _head(page: Page, first: FirstPage, report: Report) -> None:
-    """The first screen."""
-    page.title(first.title)
-    for sentence in first.answer:
-        page.paragraph(sentence, style="bold")
-    page.paragraph(" ".join((counts(report), *skipped_files(report))), style="dim")
-    run = report.summary.run
-    if not run.complete:
-        page.paragraph(not_complete(report), style="yellow")
-    for part in first.devices:
-        page.gap()
-        page.paragraph(part.title, style="bold")
-        for table in _map(part.map, page.width):
-            page.add(table)
-        if part.best:
-            page.add(_best(part))
-    if first.key:
-        page.paragraph(f"{first.key}. {first.best_note}".rstrip(), style="dim")
-    _do_next(page, first)
-    for each in first.needs:
-        page.gap()
-        page.paragraph(each.title, style="bold")
-        page.add(_needs(each))
-        page.paragraph(each.note, style="dim")
-    if first.unknown:
-        page.paragraph(first.unknown, style="dim")
+def _add(page: Page, part: Shown) -> None:
+    if isinstance(part, Paragraph):
+        page.paragraph(part.text, style=f"{STYLES.get(part.tone, '')}{' bold' if part.strong else ''}".strip())
+    elif isinstance(part, Command):
+        page.command(part.text)
+    elif isinstance(part, Item):
+        page.item(part.subject, part.text, number=part.number)
+    else:
+        if part.caption:
+            page.paragraph(part.caption, style="dim")
+        for made in _tables(part, page.width):
+            page.add(made)
 
 
-def _do_next(page: Page, first: FirstPage) -> None:
-    if first.changes:
-        page.heading("Do next")
-    for number, change in enumerate(first.changes, start=1):
-        page.item(f"{number}. {change.words}", "")
+def _tables(table: Table, width: int) -> Iterator[RenderableType]:
+    """One; where its figures do not fit beside each other, several, each with the first column."""
+    natural, least = zip(*(_widths(table, place) for place in range(len(table.head))), strict=True)
+    gap = 2 if table.map or sum(natural) + 2 * (len(natural) - 1) <= width else 1
+    first = 1
+    while first <= max(1, len(least) - 1):
+        left, last = width - least[0], first
+        while last < len(least) and (last == first or left >= least[last] + gap):
+            left -= least[last] + gap
+            last += 1
+        places = [0, *range(first, last)]
+        room = width - sum(natural[place] + gap for place in places) - 1
+        # Figures are never folded: where the width is short, it is their heads and the texts that are.
+        widths = natural if room >= -gap - 1 else least
+        fixed = {place: widths[place] for place in places if place in table.right}
+        yield _table(table, places, fixed, gap, bar=min(_LONGEST_BAR, room) if room >= _LEAST_BAR else 0)
+        first = max(last, first + 1)
 
 
-def _details(page: Page, first: FirstPage, report: Report) -> None:
-    """What is inconclusive and why, what the GPU did, and what else would help."""
-    entries = [entry for group in groups(report) for entry in _of_group(first, report, group)]
-    if entries:
-        page.gap()
-    for subject, text in entries:
-        page.item(subject, text)
+def _widths(table: Table, place: int) -> tuple[int, int]:
+    """Of a column, as it is and folded; figures and short names are not folded."""
+    cells = [visible(cell_text(line[place])) for line in table.lines]
+    natural = max([len(text) for cell in (table.head[place], *cells) for text in cell.split("\n")], default=0)
+    if table.map:
+        return natural, natural if place else min(natural, _LONGEST_NAME)
+    unfolded = cells if place in table.right else [word for cell in cells for word in cell.split()]
+    least = max([len(text) for text in (*unfolded, *table.head[place].split())], default=0)
+    return natural, least if place else max(least if place in table.right else 0, min(natural, _LONGEST_NAME))
 
 
-def _trouble(page: Page, report: Report) -> None:
-    for title, entries in sections(report, _SHOWN):
-        if entries:
-            page.heading(title)
-        for subject, text in entries:
-            page.item(subject, text)
+def _table(table: Table, places: Sequence[int], fixed: Mapping[int, int], gap: int, bar: int) -> RichTable:
+    made = RichTable(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
+    bars = table.bars if bar else ()
+    for place in places:
+        natural, least = _widths(table, place)
+        made.add_column(
+            table.head[place],
+            justify="right" if place in table.right else "left",
+            overflow="fold",
+            width=fixed.get(place),
+            no_wrap=(place == 0 and natural <= _LONGEST_NAME) or (place > 0 and table.map),
+            min_width=least,
+        )
+    if bars:
+        made.add_column("", no_wrap=True)
+    for number, line in enumerate(table.lines):
+        drawn = [Text(_bar(bars[number], bar), style="cyan")] if bars else []
+        made.add_row(*(_cell(line[place]) for place in places), *drawn)
+    return made
 
 
-def _of_group(first: FirstPage, report: Report, group: Group) -> list[tuple[str, str]]:
-    ranks = of_ranks(report, group)
-    device = f"{ranks}, {group.device}" if len(first.devices) > 1 else ""
-    found = [(f"{labels}{ranks}", advice) for labels, advice in advised(report, group)]
-    more = [
-        (f"Advice for {labels}", change_of(labels, advice).words.removesuffix(f" (for {labels})"))
-        for labels, advice in found
-        if worth_making(advice[0]) and change_of(labels, advice) not in first.changes
-    ]
-    return [
-        *((f"{labels}{device}", words) for labels, words in sentences([row for row in group.rows if not firm(row)])),
-        *((f"GPU of {subject}", words) for subject, words in profiled(group)),
-        *(more[:_MOST_ADVICE] if not group.cpu else []),
-    ]
+def _cell(cell: str | Cell) -> Text:
+    return Text(visible(cell_text(cell)), style=STYLES.get(cell.tone, "") if isinstance(cell, Cell) else "")
 
 
-def _map(found: LimitMap, width: int) -> list[RenderableType]:
-    """Rates and letters; as many tables as the width needs."""
-    cells = [cell for _, line in found.lines for cell in line if cell]
-    across = max([len(cell.text) for cell in cells] + [len(name) for name in found.workers]) + _GAP
-    label = min(max(len("workers"), *(len(name) for name, _ in found.lines)), _DATA_COLUMNS)
-    columns = max(1, (width - label - _GAP - 2) // across)
-    return [_map_table(found, first, first + columns) for first in range(0, len(found.workers), columns)]
+def _bar(share: float, cells: int) -> str:
+    """A bar of eighths of a cell; none where there is no figure."""
+    whole, rest = divmod(max(1, round(share * cells * 8)) if share else 0, 8)
+    return "█" * whole + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
 
 
-def _map_table(found: LimitMap, first: int, last: int) -> RenderableType:
-    table = Table(box=None, padding=(0, _GAP, 0, 0), header_style="dim", pad_edge=False)
-    longest = max(len(name) for name, _ in found.lines)
-    table.add_column("workers", overflow="fold", no_wrap=longest <= _DATA_COLUMNS, max_width=_DATA_COLUMNS)
-    for name in found.workers[first:last]:
-        table.add_column(name, justify="right", no_wrap=True)
-    for name, cells in found.lines:
-        table.add_row(Text(visible(name)), *(_map_cell(cell) for cell in cells[first:last]))
-    return Padding(table, (0, 0, 0, 2))
+class Page:
+    """Collects paragraphs, lists and tables; `text` gives them wrapped to `width` columns."""
 
+    def __init__(self, *, width: int, color: bool) -> None:
+        # An empty environment keeps COLUMNS, TERM and NO_COLOR of the caller out of the result.
+        self._console = Console(
+            file=StringIO(),
+            width=width,
+            height=100,
+            color_system="standard" if color else None,
+            force_terminal=color,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            legacy_windows=False,
+            _environ={},
+        )
 
-def _map_cell(cell: MapCell | None) -> Text:
-    if cell is None:
-        return Text("")
-    text = Text(cell.text)
-    text.stylize(STYLES.get(cell.tone, ""), len(cell.text) - len(cell.letters))
-    return text
+    @property
+    def width(self) -> int:
+        """Columns."""
+        return self._console.width
 
+    def gap(self) -> None:
+        """An empty line."""
+        self._console.print()
 
-def _needs(found: Needs) -> RenderableType:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-    for place, head in enumerate(found.head):
-        table.add_column(head, justify="right" if place else "left", overflow="fold", no_wrap=place > 0)
-    for line in found.lines:
-        table.add_row(*(Text(visible(cell)) for cell in line))
-    return Padding(table, (0, 0, 0, 2))
+    def title(self, text: str, *, style: str = "") -> None:
+        """The first line."""
+        self._console.print(Text(visible(text), style=f"{style} bold".strip(), overflow="fold"))
 
+    def heading(self, text: str) -> None:
+        """A line that begins a section, after a blank line."""
+        self.gap()
+        self._console.print(Text(visible(text), style="bold", overflow="fold"))
 
-def _best(part: DevicePart) -> RenderableType:
-    table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim", pad_edge=False)
-    for place, head in enumerate(BEST_HEAD):
-        right = place in BEST_RIGHT
-        table.add_column(head, justify="right" if right else "left", overflow="fold", no_wrap=right)
-    for line in part.best:
-        table.add_row(*(Text(visible(cell)) for cell in line))
-    return Padding(table, (0, 0, 0, 2))
+    def paragraph(self, text: str, *, style: str = "") -> None:
+        """Wrapped text from the left edge."""
+        self._console.print(Text(visible(text), style=style, overflow="fold"))
+
+    def item(self, subject: str, text: str, *, number: int = 0) -> None:
+        """`subject: text`, wrapped, further lines indented; `- text` without a subject, `1. text` with a number."""
+        line = Text(overflow="fold")
+        line.append(f"{number}. " if number else "" if subject else "- ")
+        line.append(f"{visible(subject)}: " if subject and text else visible(subject), style="bold")
+        line.append(visible(text))
+        for number, part in enumerate(line.wrap(self._console, max(8, self._console.width - 4), overflow="fold")):
+            self._console.print(Padding(part, (0, 0, 0, 4 if number else 2)))
+
+    def command(self, text: str) -> None:
+        """Something to type, under an item."""
+        self._console.print(Padding(Text(visible(text), style="cyan", overflow="fold"), (0, 0, 0, 6)))
+
+    def add(self, renderable: RenderableType, *, crop: bool = True) -> None:
+        """Anything else that rich can draw; without `crop`, longer lines stay whole."""
+        self._console.print(renderable, crop=crop)
+
+    def text(self) -> str:
+        """Everything so far, without trailing blanks."""
+        file = self._console.file
+        assert isinstance(file, StringIO)
+        return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"

@@ -15,8 +15,6 @@ from typing import Any
 
 import loaderprobe
 from loaderprobe.records.config import SweepSpec
-from loaderprobe.render.html import html_report
-from loaderprobe.render.terminal import terminal_report
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.testing import example_environment
 from scripts.benches.harness import parser
@@ -39,8 +37,8 @@ def main() -> None:
         path = Path(scratch, "run")
         each_bytes = keep(path, ranks, slowest)
         begun_s = time.process_time()
-        report = loaderprobe.load(path).report()
-        text, html = terminal_report(report), html_report(report)
+        run = loaderprobe.load(path)
+        text, html = run.text(), run.html()
         cpu_s = time.process_time() - begun_s
     named = f"slowest rank {slowest} " in text and f"{slowest} (slowest)" in html
     print(f"{ranks} ranks: {each_bytes:.0f} bytes each, {cpu_s:.2f} s of CPU, HTML of {len(html) / 1e3:.0f} kB")

@@ -12,9 +12,9 @@ import pytest
 from rich.console import Console
 
 import loaderprobe
-from loaderprobe.api.frames import frame, parquet
+from loaderprobe.api.shown import frame, parquet
 from loaderprobe.errors import BadValue, MissingPart
-from loaderprobe.render.table import report_columns
+from loaderprobe.render.sweep import report_columns
 from tests.analyze.measured import STEPS
 from tests.analyze.runs import BATCH
 from tests.stored import FAILED, MEASUREMENTS, PENDING, plain_run
@@ -99,7 +99,7 @@ def test_a_run_shows_itself(run: loaderprobe.Run) -> None:
     shown = console.file.getvalue()  # type: ignore[attr-defined]  # it is a StringIO
     assert "500x375 (generated) on " in shown and all(len(line) <= 60 for line in shown.splitlines())
     page = run._repr_html_()
-    assert page.count("<tr>") == 1 + 4, "a head and the configurations"
+    assert page.split(">configuration<")[1].split("</table>")[0].count("<tr>") == 4
     assert "the worker was killed" in page and "http" not in page and "<script" not in page
 
 
@@ -120,7 +120,7 @@ def test_parquet_reads_back_as_the_frame(run: loaderprobe.Run) -> None:
 
 def test_parquet_without_pyarrow_is_a_missing_part(monkeypatch: pytest.MonkeyPatch) -> None:
     """It says what is missing, that the rest works, and the command that brings it."""
-    monkeypatch.setattr("loaderprobe.api.frames.find_spec", lambda name: None)
+    monkeypatch.setattr("loaderprobe.api.shown.find_spec", lambda name: None)
     with pytest.raises(MissingPart, match="pyarrow") as caught:
         parquet(frame({"a": [1.0]}))
     assert caught.value.exit_code == 3 and "pip install pyarrow" in caught.value.hint

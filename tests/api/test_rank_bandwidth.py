@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from loaderprobe.api import rank_bandwidth
+from loaderprobe.api.load import load_any, type_of
 from loaderprobe.api.rank_bandwidth import RankBandwidth, RankProbe, ladder_of, lead_ranks, most_ranks_of
-from loaderprobe.api.results import load_any, type_of
 from loaderprobe.errors import BadValue, Refused
 from loaderprobe.loaders import ranks as gloo
 from loaderprobe.records.ranks import Launched, Node

@@ -17,7 +17,7 @@ from loaderprobe.records.diagnosis import DataFound, Drawn, OwnMeasured
 from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.ranks import Node
 from loaderprobe.records.remark import Remark
-from loaderprobe.render.document import document_markdown
+from loaderprobe.render.markdown import document_markdown
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.testing import FakeCrew, example_config
 from tests.analyze.rank_runs import rank_run
@@ -67,7 +67,7 @@ def test_all_ranks_become_one_diagnosis() -> None:
 
 
 def test_ranks_that_share_nothing_out_are_warned_first() -> None:
-    """It costs more than any rate: before the verdict, in plain words, and as the first advice; not as a note."""
+    """It costs more than any rate: before the verdict's sentence, in plain words, and as the first advice; no note."""
     given = rank_run(alike(warm=186.0, resident=18000.0), cache="warm", workers=2, ranks=2)
     note = Remark(code="same_samples", facts={"ranks": 2.0, "again": 108.0, "files": 800.0})
     record = OwnMeasured(config=given.config, measurement=replace(given, notes=(note,)), data=DATA, with_step=True)
@@ -77,7 +77,7 @@ def test_ranks_that_share_nothing_out_are_warned_first() -> None:
         flat = " ".join(shown.split())
         assert flat.count("goes through the whole data set") == 1
         assert flat.index("108 of 800 files") < flat.index("add DistributedSampler(dataset)")
-    assert str(found).startswith("Warning: each of the 2 ranks goes through the whole data set")
+    assert str(found).split("\n\n")[1].startswith("Warning: each of the 2 ranks goes through the whole data set")
 
 
 def _fields(data: DataFound) -> dict[str, Any]:

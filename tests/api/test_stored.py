@@ -11,16 +11,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loaderprobe.api.report import judge_run
+from loaderprobe.api.load import judge_run
 from loaderprobe.api.stored import foreign_modules
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.report import Report
 from loaderprobe.render.figures import reason_words
 from loaderprobe.render.json import summary_json
-from loaderprobe.render.table import csv_report, markdown_report
-from loaderprobe.render.terminal import terminal_report
 from loaderprobe.store.run_directory import RunDirectory
+from tests.pages import csv_report, markdown_report, terminal_report
 from tests.stored import SMALL_FILES, full_run
 
 NUMBER = re.compile(rb"(?<=[:,\[])-?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?=[,\]}])")

@@ -16,7 +16,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 import loaderprobe
-from loaderprobe.api.results import load_any
+from loaderprobe.api.load import load_any
 from loaderprobe.errors import BadValue, DeadWorker, LoaderprobeError, NoSpace
 from loaderprobe.measure.own.loader import PATIENCE_S
 from loaderprobe.records.tune_workers import WorkersSetting

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from loaderprobe.api.results import load_any
+from loaderprobe.api.load import load_any
 from loaderprobe.api.watch import Watch, watch_of, watcher_of
 from loaderprobe.errors import NoSpace
 from loaderprobe.loaders.attached import attach

@@ -206,6 +206,7 @@ def test_ctrl_c_shows_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     done = CliRunner().invoke(app, ["bandwidth", "/data", "--quiet"])
     assert done.exit_code == 130
     assert "interrupted" in done.stdout.lower() and "MB/s" in done.stdout
+    assert CliRunner().invoke(app, ["bandwidth", "/data", "--quiet", "--md"]).stdout.startswith("# Storage under ")
 
 
 def test_a_result_is_kept_of_several_ranks_only(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_parquet_is_written_and_piped_but_not_shown(run: Path, tmp_path: Path, m
 
 def test_parquet_without_pyarrow_is_a_missing_part(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit code 3, with the command that brings it, and nothing on standard output."""
-    monkeypatch.setattr("loaderprobe.api.frames.find_spec", lambda name: None)
+    monkeypatch.setattr("loaderprobe.api.shown.find_spec", lambda name: None)
     done = report(run, "--format", "parquet")
     assert (done.exit_code, done.stdout) == (3, "")
     assert "pyarrow" in done.stderr and "pip install pyarrow" in done.stderr

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.api.report import judge_run
+from loaderprobe.api.load import judge_run
 from loaderprobe.cli.seats import launched_here
 from loaderprobe.errors import BadValue
 from loaderprobe.records.config import SweepSpec

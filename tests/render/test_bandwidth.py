@@ -10,10 +10,10 @@ import loaderprobe
 from loaderprobe.analyze.bandwidth import judge_bandwidth
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport, DeviceKind
 from loaderprobe.records.remark import Remark
-from loaderprobe.render.bandwidth import render_bandwidth
 from loaderprobe.render.plan_words import answer as plan_answer
 from loaderprobe.testing import example_location
 from tests.examples.bandwidth import example_bandwidth, example_feed, example_phase
+from tests.pages import bandwidth_text
 from tests.said import quoted, said
 
 SNOW = quoted("it snowed")
@@ -26,7 +26,7 @@ def flat(text: str) -> str:
 
 
 def view(report: BandwidthReport) -> str:
-    return flat(render_bandwidth(report))
+    return flat(bandwidth_text(report))
 
 
 def one_phase(report: BandwidthReport | None = None, **changes: Any) -> BandwidthReport:
@@ -39,8 +39,8 @@ def row(text: str, readers: int) -> str:
 
 
 def answer(report: BandwidthReport) -> str:
-    """The paragraph after the lines on what was read."""
-    return flat(render_bandwidth(report).split("\n\n")[1])
+    """The paragraphs after the title."""
+    return flat(bandwidth_text(report).split("\n\n")[1])
 
 
 def on(report: BandwidthReport, **changes: Any) -> BandwidthReport:
@@ -50,7 +50,7 @@ def on(report: BandwidthReport, **changes: Any) -> BandwidthReport:
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_page_fits_and_columns_stand_below_each_other(width: int) -> None:
     """No line is longer than the width that was asked for, no figure is cut, and the intervals are in one column."""
-    text = render_bandwidth(example_bandwidth(), width)
+    text = bandwidth_text(example_bandwidth(), width)
     assert max(len(line) for line in text.splitlines()) <= width
     assert "…" not in text
     assert len({row(text, readers).index("±") for readers in (1, 2, 4, 8, 16, 32)}) == 1
@@ -64,7 +64,7 @@ def test_the_widest_figures_fit_60_columns() -> None:
         )
         for step, rate in enumerate((0.0512e6, 61.3e6, 12_345e6))
     )
-    text = render_bandwidth(replace(example_bandwidth(), phases=phases), 60)
+    text = bandwidth_text(replace(example_bandwidth(), phases=phases), 60)
     assert max(len(line) for line in text.splitlines()) <= 60
     assert ">=12300" in text
     assert "…" not in text
@@ -73,7 +73,7 @@ def test_the_widest_figures_fit_60_columns() -> None:
 def test_plain_unless_color() -> None:
     """Escape sequences appear with `color` and only then, none from a path's name; the words are the same."""
     report = replace(example_bandwidth(), path="/data/\x1b[2J")
-    plain, colored = (render_bandwidth(report, 80, color) for color in (False, True))
+    plain, colored = (bandwidth_text(report, 80, color) for color in (False, True))
     assert "\x1b" not in plain
     assert "\x1b[" in colored
     assert flat(re.sub(r"\x1b\[[0-9;]*m", "", colored)) == flat(plain)
@@ -82,7 +82,8 @@ def test_plain_unless_color() -> None:
 def test_head_and_foot() -> None:
     """The page names the path, what it lives on and the files, and at its end the tool, the date and the machine."""
     text = view(example_bandwidth())
-    assert "/data/imagenet-like/500x375 ext4 (block) mounted on /data from /dev/vdb1, device vdb" in text
+    assert text.startswith("Storage under /data/imagenet-like/500x375 ")
+    assert "ext4 (block) mounted on /data from /dev/vdb1, device vdb" in text
     assert "4094 images, 114 kB on average, read whole in random order" in text
     assert text.endswith("loaderprobe 0.1.0, 2026-11-21 07:00 UTC, Linux 6.8.0, 16 cores")
     assert "200 of 4094 images" in view(replace(example_bandwidth(), files_used=200))
@@ -94,7 +95,7 @@ def test_answer_leads() -> None:
     """What it delivers, its interval, and then what limits it and its kind, stand above the table."""
     kind = DeviceKind(kind="token_bucket", code="token_bucket", evidence=())
     report = replace(example_bandwidth(), kind=kind)
-    before = flat(render_bandwidth(report).split("\n  readers ")[0])
+    before = flat(bandwidth_text(report).split("\n  readers ")[0])
     delivers = "Delivers at least 301 ±9 MB/s and 2640 images/s of this size with 32 readers."
     assert before.index(delivers) < before.index("Limit:")
     assert said(report.limit) in before
@@ -104,7 +105,7 @@ def test_answer_leads() -> None:
 def test_a_kind_that_is_none_is_a_note() -> None:
     """That a device fits no model is evidence for whoever asks, and no headline."""
     report = example_bandwidth()
-    before, after = flat(render_bandwidth(report)).split(" Notes ")
+    before, after = flat(bandwidth_text(report)).split(" Notes ")
     assert said(report.kind) in after and said(report.kind) not in before and "Device:" not in before
 
 
@@ -135,7 +136,7 @@ def test_memory_is_not_passed_off_as_the_device(changes: dict[str, Any], start: 
 def test_unproved_is_admitted() -> None:
     """Where reads are not counted no share is shown, and the answer says that cached files cannot be ruled out."""
     report = one_phase(cache="unproved", cold_fraction=None)
-    assert "%" not in row(render_bandwidth(report), 4)
+    assert "%" not in row(bandwidth_text(report), 4)
     assert "cached files cannot be ruled out" in answer(report)
     assert "cached files cannot be ruled out" not in answer(one_phase())
 
@@ -181,7 +182,7 @@ def test_files_that_are_no_images_are_never_images() -> None:
     """Without images the answer is a rate of bytes, and of files or blocks; the word does not appear."""
     report = replace(example_bandwidth(), images=False, feeds=(), path="/data/shards")
     assert answer(report).startswith("Delivers at least 301 ±9 MB/s and 2640 files/s of this size with 32 readers.")
-    assert "image" not in render_bandwidth(report)
+    assert "image" not in bandwidth_text(report)
     blocks = one_phase(report, block_bytes=1 << 20)
     assert "Delivers 204 ±6 MB/s and 1790 blocks/s of 1 MiB with 4 readers." in answer(blocks)
     assert "files/s" not in view(blocks)
@@ -197,7 +198,7 @@ def test_file_system_in_memory_has_no_device() -> None:
 
 def test_empty_ladder_renders() -> None:
     """A probe stopped before its first phase is shown as that, once."""
-    text = render_bandwidth(replace(example_bandwidth(), phases=(), missing=(), feeds=()))
+    text = bandwidth_text(replace(example_bandwidth(), phases=(), missing=(), feeds=()))
     assert text.count("No step of the ladder was measured.") == 1
     assert "MB/s" not in text
 
@@ -210,6 +211,6 @@ def test_empty_ladder_renders() -> None:
 def test_interrupted_is_said_above_the_answer(phases: int, words: str) -> None:
     """An interrupted probe says how far it came before any figure; a whole one does not use the word."""
     report = example_bandwidth()
-    text = render_bandwidth(replace(report, interrupted=True, phases=report.phases[:phases], missing=()))
-    assert f"Interrupted: {words}." in text.split("\n\n")[0]
-    assert "nterrupted" not in render_bandwidth(report)
+    text = bandwidth_text(replace(report, interrupted=True, phases=report.phases[:phases], missing=()))
+    assert f"Interrupted: {words}." in text.split("\n\n")[1]
+    assert "nterrupted" not in bandwidth_text(report)

@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 
 from loaderprobe.records.measurement import Missing
-from loaderprobe.render.bandwidth import render_bandwidth
 from loaderprobe.render.wording import MISSING
 from tests.examples.bandwidth import example_bandwidth, example_latency, example_phase
+from tests.pages import bandwidth_text
 from tests.render.test_bandwidth import ON_NFS, SNOW, TOO_FEW, flat, on, one_phase, row, view
 from tests.said import quoted
 
 
 def test_row_holds_the_figures_of_its_phase() -> None:
     """Rate with half its interval, pieces/s, percentiles in ms, and the cache with the share from storage."""
-    cells = row(render_bandwidth(one_phase(file_ns=example_latency(2e-3), cold_fraction=0.97)), 4).split()
-    assert cells[:-1] == ["4", "204", "±6", "1790", "1.80", "6.20", "cold", "97", "%"]
+    cells = row(bandwidth_text(one_phase(file_ns=example_latency(2e-3), cold_fraction=0.97)), 4).split()
+    assert cells == ["4", "204", "±6", "1790", "1.80", "6.20", "cold", "97", "%"]
 
 
 @pytest.mark.parametrize(
@@ -29,23 +29,23 @@ def test_row_holds_the_figures_of_its_phase() -> None:
 )
 def test_marks_are_explained_where_they_stand(readers: int, cells: list[str], mark: str, meaning: str) -> None:
     """A figure that is not what it seems carries a mark; the mark is explained, and only where it is used."""
-    text = render_bandwidth(example_bandwidth())
+    text = bandwidth_text(example_bandwidth())
     assert set(cells) <= set(row(text, readers).split())
     assert mark not in row(text, 4)
     assert meaning in flat(text)
-    assert mark not in render_bandwidth(one_phase())
+    assert mark not in bandwidth_text(one_phase())
 
 
 def test_single_reading_has_no_interval() -> None:
     """A phase of one slice knows no spread: there is a dash, never ±0."""
-    text = render_bandwidth(one_phase(bw_low=204e6, bw_high=204e6, settled=False))
+    text = bandwidth_text(one_phase(bw_low=204e6, bw_high=204e6, settled=False))
     assert "±0" not in text
     assert f"{MISSING}: too short for an interval" in flat(text)
 
 
 def test_other_phases_stand_apart() -> None:
     """Below the ladder each other phase is named in words; one that was not made has its reason there."""
-    text = render_bandwidth(example_bandwidth())
+    text = bandwidth_text(example_bandwidth())
     assert text.index(row(text, 32)) < text.index("Past the page cache (O_DIRECT)") < text.index("322")
     assert "Sequential: not measured, there is no file of 64 MB or more to read sequentially" in flat(text)
 
@@ -54,21 +54,21 @@ def test_sequential_blocks_are_not_images() -> None:
     """The large reads of a folder of images are counted as blocks, under a head of their own."""
     report = example_bandwidth()
     report = replace(report, phases=(*report.phases, example_phase(16, 340e6, name="sequential", block_bytes=1 << 20)))
-    head = render_bandwidth(report).split("Sequential, 1 MiB blocks\n")[1].splitlines()[0]
+    head = bandwidth_text(report).split("Sequential, 1 MiB blocks\n")[1].splitlines()[0]
     assert "blocks/s" in head
     assert "images/s" not in head
 
 
 def test_paced_phase_is_no_rate() -> None:
     """The phase with pauses is not a row; what it was compared with is a note."""
-    text = render_bandwidth(example_bandwidth())
+    text = bandwidth_text(example_bandwidth())
     assert "20.1" not in text
     assert "rate of the most readers over that of one 4.91 (threshold 1.25)" in flat(text)
 
 
 def test_read_calls_stand_in_for_files() -> None:
     """Where the engine reports nothing on whole files, the percentiles are of read calls and called so."""
-    text = render_bandwidth(one_phase(file_ns=None, clat_ns=example_latency(7.7e-3)))
+    text = bandwidth_text(one_phase(file_ns=None, clat_ns=example_latency(7.7e-3)))
     assert " 6.93 " in row(text, 4)
     assert "p50, p99: time of one read call" in flat(text)
 

@@ -15,7 +15,7 @@ from loaderprobe.records.environment import Origin
 from loaderprobe.records.remark import reported
 from loaderprobe.records.verdict import Interval
 from loaderprobe.render.batch_size import batch_size_columns, batch_size_document, batch_size_exhibits
-from loaderprobe.render.document import document_text
+from loaderprobe.render.terminal import document_text
 from loaderprobe.testing import ScriptedProber, example_environment
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from loaderprobe.records.environment import Capability, CapabilityName, StepCode
 from loaderprobe.records.remark import Remark, reported
-from loaderprobe.render.capabilities import capabilities_text
-from loaderprobe.render.capability_words import TITLES, step_words, why_words
+from loaderprobe.render.capability_words import TITLES, capabilities_document, step_words, why_words
 from loaderprobe.render.remarks import remark_words
+from loaderprobe.render.terminal import document_text
 
 FACTS: dict[str, float | str] = {
     "filesystem": "ext4", "devices": "vda", "path": "/data", "share": 0.25, "cores": 2.0, "all": 4.0,
@@ -37,4 +37,4 @@ def test_all_that_was_found_stands_in_one_line() -> None:
     found = Capability(name="storage", state="limited", why=why)
     assert why_words(found).startswith("ext4 on vda; NFS counts") and why_words(found).endswith("; it rained")
     assert remark_words(Remark(code="gpu_not_read", facts=FACTS)).startswith("T4: ")
-    assert "storage under the data" in capabilities_text([found]) and step_words(found) == ""
+    assert "storage under the data" in document_text(capabilities_document([found])) and step_words(found) == ""

@@ -16,11 +16,11 @@ from loaderprobe.records.verdict import Verdict
 from loaderprobe.render.figures import BY_COLUMN, FIGURES, flat, shown, words_of
 from loaderprobe.render.groups import full_label, groups
 from loaderprobe.render.json import summary_json
-from loaderprobe.render.table import csv_report
 from loaderprobe.render.wording import MISSING as DASH
 from loaderprobe.render.wording import label
 from tests.examples.reports import example_report, example_row
 from tests.other_options import PATHS, Path, flat_name, value_at, with_another
+from tests.pages import csv_report
 
 
 @pytest.mark.parametrize(("path", "kind"), PATHS, ids=lambda given: ".".join(given) if type(given) is tuple else "")

@@ -8,12 +8,10 @@ import pytest
 
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Bottleneck, Bound, Cause, Interval, Reason, Side, Speedup
-from loaderprobe.render.answer import answers
-from loaderprobe.render.first_page import CPU_ADVICE, first_page
+from loaderprobe.render.first_page import CPU_ADVICE, answers, first_page, named
 from loaderprobe.render.forecast_words import forecast_words
 from loaderprobe.render.groups import groups
 from loaderprobe.render.limits import gain_words, limit_map, used_words
-from loaderprobe.render.needs import named
 from loaderprobe.render.wording import MISSING
 from tests.examples.reports import example_report, example_row
 

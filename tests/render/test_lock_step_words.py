@@ -9,8 +9,9 @@ import pytest
 
 from loaderprobe.records.plan import LockStep, PrefetchCost
 from loaderprobe.records.verdict import Interval
-from loaderprobe.render.document import Document, Section, document_text
+from loaderprobe.render.document import Document, Section
 from loaderprobe.render.lock_step_words import lock_step_answer, lock_step_parts
+from loaderprobe.render.terminal import document_text
 
 
 def cost(factor: int, value: float, spread: float = 0.05) -> PrefetchCost:

@@ -10,12 +10,11 @@ import pytest
 from loaderprobe.records.bandwidth import BandwidthReport, MetadataPhase
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.remark import Remark
-from loaderprobe.render.bandwidth import render_bandwidth
-from loaderprobe.render.metadata_words import TITLE, opens_sentence
-from loaderprobe.render.notebook import bandwidth_html
+from loaderprobe.render.bandwidth import TITLE, opens_sentence
 from loaderprobe.render.wording import MISSING
 from loaderprobe.testing import example_location
 from tests.examples.bandwidth import example_bandwidth, example_operations
+from tests.pages import bandwidth_html, bandwidth_text
 
 OPENS = example_operations({1: 310.0, 4: 1180.0, 16: 3120.0})
 STATS = example_operations({1: 330.0, 4: 1250.0, 16: 3300.0}, "stat")
@@ -31,13 +30,13 @@ def flat(text: str) -> str:
 
 def rows(text: str) -> list[list[str]]:
     """The cells of the table under its title, head first."""
-    lines = text.split(TITLE)[1].split("\n\n")[0].splitlines()[1:]
+    lines = text.split(TITLE)[1].split("\nmetadata ")[0].splitlines()[1:]
     return [line.split() for line in lines]
 
 
 def test_a_row_has_opens_and_stats() -> None:
     """For each number of readers both rates, half their intervals, the times of one in ms, and one label."""
-    head, *lines = rows(render_bandwidth(report(), 100))
+    head, *lines = rows(bandwidth_text(report(), 100))
     assert (head[0], head[1], head[-1]) == ("readers", "opens/s", "metadata")
     assert [line[0] for line in lines] == ["1", "4", "16"]
     assert lines[2] == ["16", "3,120", "±94", "4.6", "16", "3,300", "±99", "4.4", "15", "cold"]
@@ -45,23 +44,22 @@ def test_a_row_has_opens_and_stats() -> None:
 
 def test_a_wide_interval_has_two_figures() -> None:
     """371,000 is no figure to the last opening; neither is its interval."""
-    lines = rows(render_bandwidth(report(*example_operations({1: 371_234.0}))))
+    lines = rows(bandwidth_text(report(*example_operations({1: 371_234.0}))))
     assert lines[1][1:3] == ["371,000", "±11,000"]
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_the_table_fits(width: int) -> None:
-    """At 60 columns the times give way, the rates and the label never."""
-    text = render_bandwidth(report(*example_operations({1: 1e6, 64: 1.23e6}, at_least=True), *STATS), width)
+    """What does not fit beside each other stands below, and no figure is cut."""
+    text = bandwidth_text(report(*example_operations({1: 1e6, 64: 1.23e6}, at_least=True), *STATS), width)
     assert max(len(line) for line in text.splitlines()) <= width
     assert "…" not in text
-    head = rows(text)[0]
-    assert {"opens/s", "stats/s", "metadata"} <= set(head)
+    assert {"opens/s", "stats/s", "metadata", ">=1,000,000", "4.4"} <= set(text.split())
 
 
 def test_different_labels_in_a_row_are_both_shown() -> None:
     """Cold opens beside warm stats are not both called cold; what one of them has not, is a dash."""
-    lines = rows(render_bandwidth(report(*OPENS, *example_operations({4: 9e4}, "stat", metadata="warm"))))
+    lines = rows(bandwidth_text(report(*OPENS, *example_operations({4: 9e4}, "stat", metadata="warm"))))
     assert lines[2][-3:] == ["cold", "/", "warm"]
     assert MISSING in lines[1] and lines[1][-1] == "cold"
 
@@ -88,7 +86,7 @@ def test_different_labels_in_a_row_are_both_shown() -> None:
 def test_the_sentence_has_the_label(changes: dict[str, Any], words: str) -> None:
     """What it is worth stands in the sentence with the figure, in the terminal and in a notebook."""
     found = report(*example_operations({1: 310.0, 16: 3120.0}, **changes))
-    assert words in flat(render_bandwidth(found))
+    assert words in flat(bandwidth_text(found))
     assert words.removeprefix("Opens: ") in bandwidth_html(found)
 
 
@@ -115,14 +113,14 @@ def test_a_server_may_have_been_asked_for_warm_names_too() -> None:
 def test_what_was_not_measured_has_its_reason() -> None:
     """A reason, or nothing at all where they were never asked for; no empty table."""
     missing = (Missing(name="metadata", reason=Remark(code="opens_of_blocks")),)
-    text = render_bandwidth(replace(example_bandwidth(), missing=missing))
+    text = bandwidth_text(replace(example_bandwidth(), missing=missing))
     assert "Opens: not measured, a loader seldom opens" in flat(text) and TITLE not in text
-    assert "Opens" not in render_bandwidth(example_bandwidth())
+    assert "Opens" not in bandwidth_text(example_bandwidth())
 
 
 def test_the_legend_explains_the_labels_in_use() -> None:
     """And no others."""
-    text = flat(render_bandwidth(report()))
+    text = flat(bandwidth_text(report()))
     assert "cold: names and inodes were dropped before and came from storage or its server, by count" in text
     assert "warm: names" not in text and "unproved: names" not in text
 
@@ -133,14 +131,14 @@ def test_caches_of_attributes_are_admitted(kind: str) -> None:
     said = "the kernel may keep names and attributes for a time that the mount sets"
     place = replace(example_location("/data"), kind=kind, devices=())  # type: ignore[arg-type]  # one of the kinds
     unproved = [replace(phase, metadata="unproved", storage_bytes=None) for phase in OPENS]
-    assert said in flat(render_bandwidth(report(*unproved, location=place)))
-    assert said not in flat(render_bandwidth(report(location=place)))
-    assert said not in flat(render_bandwidth(report(*unproved)))
+    assert said in flat(bandwidth_text(report(*unproved, location=place)))
+    assert said not in flat(bandwidth_text(report(location=place)))
+    assert said not in flat(bandwidth_text(report(*unproved)))
 
 
 def test_the_evidence_of_cold_is_shown() -> None:
     """Bytes an operation of a disk, calls an operation of NFS; warm ones have none."""
-    assert "an operation read 4100 B of names and inodes" in flat(render_bandwidth(report()))
+    assert "an operation read 4100 B of names and inodes" in flat(bandwidth_text(report()))
     calls = [replace(phase, storage_bytes=None, server_calls=2 * phase.total_ops) for phase in OPENS]
-    assert "an operation took 2.00 calls to the server" in flat(render_bandwidth(report(*calls)))
-    assert "an operation" not in flat(render_bandwidth(report(*example_operations({1: 3e5}, metadata="warm"))))
+    assert "an operation took 2.00 calls to the server" in flat(bandwidth_text(report(*calls)))
+    assert "an operation" not in flat(bandwidth_text(report(*example_operations({1: 3e5}, metadata="warm"))))

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from html import escape
 
-from loaderprobe.render.answer import answers
-from loaderprobe.render.notebook import run_html
+from loaderprobe.render.first_page import answers
 from tests.examples.reports import example_report
+from tests.pages import notebook_report
 
 
 def test_the_headline_is_the_answer_of_every_report() -> None:
@@ -12,4 +12,4 @@ def test_the_headline_is_the_answer_of_every_report() -> None:
     report = example_report()
     assert len(answers(report)) == 3
     for answer in answers(report):
-        assert escape(answer) in run_html(report)
+        assert escape(answer) in notebook_report(report)

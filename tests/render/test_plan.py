@@ -14,11 +14,12 @@ import pytest
 from loaderprobe.analyze.plan.workload import known
 from loaderprobe.records.plan import CacheAsked, PlanReport
 from loaderprobe.render.catalogue import catalogue_document, catalogue_json
-from loaderprobe.render.document import document_markdown, document_text
 from loaderprobe.render.json import result_json, result_schema
+from loaderprobe.render.markdown import document_markdown
 from loaderprobe.render.notebook import document_html
 from loaderprobe.render.plan import plan_document
 from loaderprobe.render.plan_words import plain
+from loaderprobe.render.terminal import document_text
 from loaderprobe.storage.catalogue import published
 from tests.examples.plan import (
     SOURCE,

@@ -12,8 +12,9 @@ from loaderprobe.analyze.plan.plan import make_plan
 from loaderprobe.analyze.plan.supply import given_offer
 from loaderprobe.records.plan import PlanReport, RampStep
 from loaderprobe.records.remark import Remark, reported
-from loaderprobe.render.plan_page import plan_page, plan_section
 from tests.examples.plan import MADE, SOURCE, example_asked, example_plan, example_storage, example_workload
+from tests.examples.reports import example_report
+from tests.pages import plan_page, planned_report
 from tests.render.test_html import EVIL, Page
 from tests.said import quoted
 
@@ -44,7 +45,9 @@ def page(html: str) -> Page:
 
 def drawn(html: str) -> dict[str, str]:
     """Charts by their labels."""
-    return dict(re.findall(r'<figure aria-label="([^"]*)">(<svg.*?</svg>)', html, re.DOTALL))
+    return dict(
+        re.findall(r'<figure class="chart" role="group" aria-label="([^"]*)">\s*(<svg.*?</svg>)', html, re.DOTALL)
+    )
 
 
 def test_page_is_whole_and_loads_nothing(html: str, page: Page) -> None:
@@ -150,20 +153,20 @@ def test_a_storage_that_is_enough_is_called_so() -> None:
 
 def test_a_section_says_what_was_chosen_or_why_there_is_no_plan() -> None:
     """With the command that plans for something else."""
-    section = plan_section(whole_plan(), chosen="Chosen: 64.", command="loaderprobe plan RUN -n 8")
-    text = Page(section).text
-    assert section.count("<h2>") == 1 and "<html" not in section
-    assert "Chosen: 64." in text and "loaderprobe plan RUN -n 8" in text
-    reason = plan_section(reported("the files are empty"), command="loaderprobe plan RUN")
-    assert "No plan: the files are empty." in Page(reason).text and "svg" not in reason
-    on_cpu = Page(plan_section(Remark(code="only_a_cpu"), command="loaderprobe plan RUN")).text
+    html = planned_report(example_report(), whole_plan(), "loaderprobe plan RUN -n 8")
+    text = Page(html).text
+    assert "Chosen for this report: 64 accelerators" in text and "loaderprobe plan RUN -n 8" in text
+    assert html.index('id="plan"') < html.index('id="evidence"')
+    reason = planned_report(example_report(), reported("the files are empty"), "loaderprobe plan RUN")
+    assert "No plan: the files are empty." in Page(reason).text and "<svg" not in reason
+    on_cpu = Page(planned_report(example_report(), Remark(code="only_a_cpu"), "loaderprobe plan RUN")).text
     assert "No plan: training ran on a CPU only, so no accelerator's rate is known. Name one to plan for it:" in on_cpu
 
 
 def test_emulated_accelerators_are_marked() -> None:
     """Their rate was specified; a measured one has no mark."""
     real = make_plan(example_workload(compute=""), example_asked(), [], SOURCE, MADE)
-    assert 'class="badge"' in plan_section(whole_plan()) and 'class="badge"' not in plan_section(real)
+    assert "specified, not measured" in plan_page(whole_plan()) and "Emulated" not in plan_page(real)
 
 
 def test_text_from_outside_is_escaped() -> None:
@@ -176,6 +179,7 @@ def test_text_from_outside_is_escaped() -> None:
         supplies=supplies,
         notes=(quoted(EVIL),),
     )
-    for html in (plan_page(evil), plan_section(evil, chosen=EVIL, command=EVIL), plan_section(reported(EVIL))):
+    report = example_report()
+    for html in (plan_page(evil), planned_report(report, evil, EVIL), planned_report(report, reported(EVIL))):
         assert "script" not in Page(html).tags and EVIL in Page(html).text
         html.encode()

@@ -11,10 +11,11 @@ import pytest
 import loaderprobe
 from loaderprobe.analyze.bandwidth import rank_feeds, rank_feeds_in_step
 from loaderprobe.records.bandwidth import RankBandwidthReport, RanksLimit, RanksLimitCode
-from loaderprobe.render.document import document_markdown, document_text
 from loaderprobe.render.json import result_json
+from loaderprobe.render.markdown import document_markdown
 from loaderprobe.render.rank_bandwidth import rank_bandwidth_columns, rank_bandwidth_document
 from loaderprobe.render.rank_bandwidth_words import headline, ranks_limit_words
+from loaderprobe.render.terminal import document_text
 from loaderprobe.units import significant
 from tests.examples.rank_bandwidth import example_rank_bandwidth, example_ranks
 

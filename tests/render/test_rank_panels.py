@@ -10,13 +10,13 @@ import pytest
 from loaderprobe.analyze.report import build_report
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.report import Report
-from loaderprobe.render.html import html_report
-from loaderprobe.render.panels import rank_panels, rank_sentences
-from loaderprobe.render.table import report_columns
-from loaderprobe.render.terminal import terminal_report
+from loaderprobe.render.document import Paragraph, Table
+from loaderprobe.render.panels import rank_exhibits, rank_parts, rank_sentences
+from loaderprobe.render.sweep import report_columns
 from loaderprobe.testing import example_environment
 from tests.analyze.rank_runs import rank_run
 from tests.analyze.runs import FILES, Cost, alike
+from tests.pages import html_report, terminal_report
 
 DISK: dict[str, Any] = {
     "training": 180.0, "baseline": 176.0, "warm": 338.0, "cached_samples": 185.0, "no_transport": 181.0,
@@ -50,26 +50,28 @@ def uneven(ranks: int = MANY) -> Measurement:
 
 def test_slowest_median_and_fastest_are_named() -> None:
     """Of many ranks eight stand in the table, the slowest first; the note says how many do not."""
-    (panel,) = rank_panels(report_on(uneven()))
-    (figure,) = panel.figures
-    assert len(figure.lines) == 8 and figure.note == "4 other ranks are not in the table."
-    assert figure.lines[0][:3] == ("7 (slowest)", "node2", "37.0")
-    assert [line[0] for line in figure.lines if "(" in line[0]] == ["7 (slowest)", "5 (median)", "11 (fastest)"]
+    table, _, left_out = rank_parts(report_on(uneven()))
+    assert isinstance(table, Table) and len(table.lines) == 8
+    assert isinstance(left_out, Paragraph) and left_out.text == "4 other ranks are not in the table."
+    assert table.lines[0][:3] == ("7 (slowest)", "node2", "37.0")
+    named = [str(line[0]) for line in table.lines if "(" in str(line[0])]
+    assert named == ["7 (slowest)", "5 (median)", "11 (fastest)"]
 
 
 def test_all_ranks_are_drawn_where_they_are_uneven() -> None:
     """A bar for each, in both charts; no drawing of even ones."""
-    (panel,) = rank_panels(report_on(uneven()))
-    paths = re.findall(r'<path d="([^"]*)" fill', panel.figures[0].svg)
+    (exhibit,) = rank_exhibits(report_on(uneven()))
+    paths = re.findall(r'<path d="([^"]*)" fill', exhibit.figures[0][1])
     assert [path.count("M") for path in paths] == [MANY, MANY]
-    (even_panel,) = rank_panels(report_on(even()))
-    assert even_panel.figures[0].svg == "" and len(even_panel.figures[0].lines) == 2
+    assert not list(rank_exhibits(report_on(even())))
+    table, _ = rank_parts(report_on(even()))
+    assert isinstance(table, Table) and len(table.lines) == 2
 
 
 def test_one_rank_has_no_part_of_it() -> None:
     """No section, no sentence, and no reason for what only ranks have."""
     report = report_on(rank_run(alike(**DISK), WAITING, ranks=1, workers=2))
-    assert rank_panels(report) == () and rank_sentences(report) == []
+    assert not list(rank_parts(report)) and rank_sentences(report) == []
     text, html = terminal_report(report), html_report(report)
     assert "rank" not in text and "Ranks" not in html
 

@@ -9,12 +9,11 @@ import pytest
 from loaderprobe.records.remark import reported
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.studies import ShortRun
-from loaderprobe.render.html import html_report
 from loaderprobe.render.panels import short_run_panels, short_run_sentences
-from loaderprobe.render.table import csv_report, markdown_report, report_columns
-from loaderprobe.render.terminal import terminal_report
+from loaderprobe.render.sweep import report_columns
 from tests.examples.reports import example_report, example_row
 from tests.examples.studies import example_effect
+from tests.pages import csv_report, html_report, markdown_report, terminal_report
 
 
 def row(factor: int, workers: int = 8, **changes: Any) -> ConfigurationRow:

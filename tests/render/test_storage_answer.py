@@ -10,12 +10,8 @@ import pytest
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Bound, Cause, Interval, Reason, Side, Speedup
-from loaderprobe.render.answer import answers
-from loaderprobe.render.first_page import first_page
+from loaderprobe.render.first_page import answers, best_rows, first_page, needs, scaling
 from loaderprobe.render.groups import groups
-from loaderprobe.render.needs import needs
-from loaderprobe.render.recommend import best_rows
-from loaderprobe.render.scaling import scaling
 from loaderprobe.render.wording import MISSING
 from tests.examples.reports import example_report, example_row
 

@@ -16,16 +16,15 @@ from loaderprobe.analyze.gpu.window import read_window
 from loaderprobe.records.gaps import TimelineView
 from loaderprobe.records.measurement import Rejected, Timeline
 from loaderprobe.records.report import Report
-from loaderprobe.render.gpu import windows
+from loaderprobe.render.document import Table
+from loaderprobe.render.gpu import window_exhibits, window_parts
 from loaderprobe.render.groups import groups
-from loaderprobe.render.html import html_report
 from loaderprobe.render.json import summary_json
-from loaderprobe.render.table import csv_report, markdown_report
-from loaderprobe.render.terminal import terminal_report
 from loaderprobe.render.timeline import common_length_ns, timeline_chart, typical_begin_ns
 from tests.analyze.runs import Cost, alike, run
 from tests.examples import timelines
 from tests.examples.reports import example_report, with_changes
+from tests.pages import csv_report, html_report, markdown_report, terminal_report
 from tests.render.test_html import Page
 from tests.render.test_json import validator
 
@@ -134,10 +133,12 @@ def test_a_window_that_ends_early_is_blank_from_there() -> None:
 def test_three_of_many_are_drawn_and_all_are_in_the_table() -> None:
     """Serial, the middle and the most workers beside each other; the table has every configuration."""
     report = with_windows(*[timelines.starved()] * 5)
-    (found,) = windows(report, groups(report)[0])
-    assert [title for title, _ in found.views] == ["500x375, serial", "500x375, 4 workers", "500x375, 8 workers"]
-    assert found.table
-    assert found.table.head == ("serial", "2 workers", "4 workers", "6 workers", "8 workers")
+    (found,) = window_exhibits(report, groups(report)[0])
+    names = [label.removeprefix("GPU timeline of ") for label, _ in found.figures]
+    assert names == ["500x375, serial", "500x375, 4 workers", "500x375, 8 workers"]
+    (table,) = window_parts(groups(report)[0])
+    assert isinstance(table, Table)
+    assert table.head == ("", "serial", "2 workers", "4 workers", "6 workers", "8 workers")
 
 
 def test_the_page_shows_the_timelines() -> None:

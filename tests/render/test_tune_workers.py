@@ -11,7 +11,7 @@ import pytest
 from loaderprobe.records.environment import Origin
 from loaderprobe.records.tune_workers import WorkersReport, WorkersRow, WorkersSetting, WorkersVisit
 from loaderprobe.records.verdict import Interval
-from loaderprobe.render.document import document_text
+from loaderprobe.render.terminal import document_text
 from loaderprobe.render.tune_workers import tuning_columns, tuning_document, tuning_exhibits
 from loaderprobe.render.tune_workers_words import tuning_line
 from loaderprobe.testing import example_environment

@@ -1,0 +1,391 @@
+"""A sweep as a document, the first page first; its charts; and its rows as flat columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from loaderprobe.records.report import ConfigurationRow, DataInfo, Detail, Report
+from loaderprobe.render.ablation_words import ablation_words
+from loaderprobe.render.cells import Cell as Value
+from loaderprobe.render.cells import as_columns
+from loaderprobe.render.document import (
+    Cell,
+    Command,
+    Document,
+    Fold,
+    Item,
+    Line,
+    Paragraph,
+    Part,
+    Section,
+    Shown,
+    Table,
+    further,
+    items,
+)
+from loaderprobe.render.evidence_words import evidence_words
+from loaderprobe.render.exhibit import Exhibit
+from loaderprobe.render.figures import flat, reasons, shown
+from loaderprobe.render.first_page import (
+    BEST_HEAD,
+    BEST_RIGHT,
+    ESTIMATED_NOTE,
+    Change,
+    FirstPage,
+    advised,
+    change_of,
+    first_page,
+    knees,
+)
+from loaderprobe.render.forecast_words import LIMIT, advice_words, worth_making
+from loaderprobe.render.gpu import profiled, step_exhibits, window_exhibits, window_parts
+from loaderprobe.render.groups import Group, detail_of, groups, then_of
+from loaderprobe.render.limits import NEXT, LimitMap, MapCell, gain_words
+from loaderprobe.render.overview import (
+    CPU_NOTE,
+    EMULATED_NOTE,
+    HOW_TO_READ,
+    counts,
+    environment_facts,
+    missing,
+    not_complete,
+    notes,
+    sentences,
+    skipped_files,
+    without_figures,
+)
+from loaderprobe.render.panels import (
+    PARTS,
+    Panel,
+    epoch_cells,
+    epoch_panels,
+    epoch_sentences,
+    rank_exhibits,
+    rank_parts,
+    rank_sentences,
+    rate_panels,
+    read_panels,
+    short_run_cells,
+    short_run_panels,
+    short_run_sentences,
+    worker_panels,
+)
+from loaderprobe.render.remarks import remark_words
+from loaderprobe.render.verdict_words import sentence
+from loaderprobe.render.verdicts import firm
+from loaderprobe.render.wording import (
+    MISSING,
+    bound_words,
+    factor,
+    figure,
+    label,
+    main_speedups,
+    rate,
+    resources_of,
+    speed,
+    speedup_of,
+    tone,
+)
+from loaderprobe.units import format_bytes, format_duration, significant
+
+EVIDENCE = "evidence"
+"""The section before which a plan stands."""
+GROUP_HEAD = (
+    "configuration", "images/s", "used", "MB/s", "of max", "input wait", "bound", "speed-up if free → then limited by",
+)  # fmt: skip
+_MOST_ADVICE = 1
+"""Of a group in a terminal, beside the change on the first screen."""
+_COLUMNS = ("images_per_s", "accelerator_utilization", "disk_read_bytes_per_s", "speedups")
+"""Figures on the first screen: also a terminal says why one is missing."""
+_TABLE_NOTE = (
+    "± is half the 95 % interval. Used: training over compute alone of the same row; more than 100 % is noise. MB/s: "
+    "read from storage. Of max: MB/s over what the storage itself gave with as many readers; that is measured where "
+    "storage may be the limit, and for the most workers. Input wait: share of time the training thread waits for a "
+    f"batch. Speed-up if free: of training, if that resource cost nothing. {MISSING}: not measured."
+)
+"""Of a group, below its heading."""
+
+
+def sweep_document(report: Report) -> Document:
+    """The first page, then every configuration by device and cache state, then what it rests on."""
+    first = first_page(report)
+    found = groups(report)
+    shown_missing, other_missing = missing(report, _COLUMNS)
+    rows = report.summary.configurations
+    estimated = any(speedup.how == "estimated" for row in rows for _, speedup in main_speedups(row))
+    return Document(
+        title=first.title,
+        sections=(
+            *_first(report, first),
+            Section(title="Rates against workers", name="rates"),
+            Section(title="Where worker time goes", name="workers"),
+            Section(title="Read rate against what the storage gives", name="reads"),
+            Section(
+                title="Every configuration",
+                parts=further([Paragraph(text=_TABLE_NOTE + (ESTIMATED_NOTE if estimated else ""), tone="quiet")]),
+            ),
+            *(Section(title=group.title, parts=tuple(_of_group(report, first, group)), under=True) for group in found),
+            Section(title="Failed", parts=items(without_figures(report, "failed"))),
+            Section(title="Skipped", parts=items(without_figures(report, "skipped"))),
+            Section(title="Ranks", name="ranks", parts=(*items(rank_sentences(report)), *rank_parts(report))),
+            Section(title="Epochs", name="epochs", parts=items(epoch_sentences(report))),
+            Section(title="Short benchmarks", name="short_runs", parts=items(short_run_sentences(report))),
+            Section(
+                title="GPU timeline",
+                name="timelines",
+                parts=tuple(part for group in found for part in window_parts(group)),
+            ),
+            Section(title="Timeline of the steps", name="steps"),
+            Section(title="Evidence", name=EVIDENCE),
+            *(Section(title=group.title, parts=tuple(_evidence(report, group)), under=True) for group in found),
+            Section(title="Notes", parts=items(notes(report))),
+            Section(title=f"Not measured ({MISSING})", parts=(*items(shown_missing), *further(items(other_missing)))),
+            Section(title="Data", parts=further([_data(report)])),
+            Section(title="Machine, versions and command", parts=further(_machine(report, first))),
+            Section(title="How to read this", parts=further([Paragraph(text=HOW_TO_READ)])),
+        ),
+    )
+
+
+def sweep_exhibits(report: Report) -> dict[str, tuple[Exhibit, ...]]:
+    """The charts, by the name of the section that they belong to."""
+    found = groups(report)
+    legend = tuple((part.letter, part.name, part.color, part.ink) for part in PARTS)
+    drawn = {
+        "rates": _exhibits(rate_panels(report)),
+        "workers": _exhibits(worker_panels(report), legend=legend),
+        "reads": _exhibits(read_panels(report)),
+        "ranks": rank_exhibits(report),
+        "epochs": _exhibits(epoch_panels(report)),
+        "short_runs": _exhibits(short_run_panels(report)),
+        "timelines": (each for group in found for each in window_exhibits(report, group)),
+        "steps": (each for group in found for each in step_exhibits(report, group)),
+    }
+    return {name: tuple(_said_once(each)) for name, each in drawn.items()}
+
+
+def _said_once(exhibits: Iterable[Exhibit]) -> Iterator[Exhibit]:
+    """What charts of one kind are is said of the first."""
+    said: set[str] = set()
+    for each in exhibits:
+        yield replace(each, text="", legend=()) if each.text in said else each
+        said.add(each.text)
+
+
+def report_columns(report: Report) -> dict[str, list[Value]]:
+    """The configurations as flat columns with units in their names; None where there is no figure."""
+    rows = [flat(row) | epoch_cells(row) | short_run_cells(row) for row in report.summary.configurations]
+    columns = as_columns(rows)
+    # The reasons stand last, whatever GPU counters a single row brings.
+    gone = columns.pop("unavailable", [])
+    return {**columns, "unavailable": gone}
+
+
+def _exhibits(panels: Sequence[Panel], legend: tuple[tuple[str, str, str, str], ...] = ()) -> Iterator[Exhibit]:
+    """Charts of one kind, an exhibit a device."""
+    for panel in panels:
+        drawn = [each for each in panel.figures if each.svg or each.note]
+        emulated = " (emulated accelerator)" if panel.emulated else ""
+        if drawn:
+            yield Exhibit(
+                title=panel.device,
+                text=panel.caption,
+                legend=legend,
+                figures=tuple((f"{each.title}{emulated}", each.svg) for each in drawn),
+                tables=tuple(
+                    Table(head=each.head, lines=each.lines, right=frozenset(range(1, len(each.head)))) for each in drawn
+                ),
+                notes=tuple(each.note for each in drawn),
+            )
+
+
+def _first(report: Report, first: FirstPage) -> Iterator[Section]:
+    """The first screen: what limits, where, what to change next, what accelerators need."""
+    answers = [Paragraph(text=each, strong=True) for each in first.answer]
+    undone = [] if report.summary.run.complete else [Paragraph(text=not_complete(report), tone="warning")]
+    counted = Paragraph(text=" ".join((counts(report), *skipped_files(report))), tone="quiet")
+    yield Section(parts=(*answers, counted, *undone))
+    for part in first.devices:
+        best = [Table(head=BEST_HEAD, lines=part.best, right=BEST_RIGHT)] if part.best else []
+        yield Section(title=part.title, parts=(_map(part.map), *best), under=True)
+    if first.key:
+        words = f"Map: images/s with half the 95 % interval, and what limits: {first.key}. {first.best_note}"
+        yield Section(parts=(Paragraph(text=words.rstrip(), tone="quiet"),), under=True)
+    changes = [part for number, each in enumerate(first.changes, 1) for part in _change(each, number)]
+    yield Section(title="Do next", parts=tuple(changes), under=True)
+    for need in first.needs:
+        table = Table(head=need.head, lines=need.lines, right=frozenset(range(1, len(need.head))))
+        yield Section(title=need.title, parts=(table, Paragraph(text=need.note, tone="quiet")), under=True)
+    configs = report.summary.configurations
+    said = [EMULATED_NOTE] if any(row.emulated for row in configs) else []
+    said += [CPU_NOTE] if any(row.config.compute.kind == "cpu" for row in configs) else []
+    unknown = [Paragraph(text=first.unknown, tone="quiet")] if first.unknown else []
+    remarks = further(Paragraph(text=each, tone="warning") for each in said)
+    yield Section(parts=(*unknown, *remarks), under=True)
+
+
+def _map(found: LimitMap) -> Table:
+    return Table(
+        head=("workers", *found.workers),
+        lines=tuple((name, *(_tile(each) for each in cells)) for name, cells in found.lines),
+        right=frozenset(range(1, len(found.workers) + 1)),
+        map=True,
+    )
+
+
+def _tile(found: MapCell | None) -> Cell | str:
+    if found is None or not found.letters:
+        return found.text if found else ""
+    return Cell(text=found.text, tone=found.tone, words=found.words)
+
+
+def _change(change: Change, number: int) -> Iterator[Part]:
+    what = f" (for {change.labels})" if change.labels else ""
+    yield from _to_do(Item(text=f"{change.text}{what}", number=number), change.command)
+
+
+def _to_do(item: Item, command: str) -> Iterator[Shown]:
+    """A change, and what to type for it."""
+    yield replace(item, text=f"{item.text}; try it:") if command else item
+    if command:
+        yield Command(text=command, further=item.further)
+
+
+def _of_group(report: Report, first: FirstPage, group: Group) -> Iterator[Shown]:
+    """A line a configuration, then the verdicts in sentences, and what would help."""
+    yield Paragraph(text=f"Compute alone: {group.ceiling}.", further=True)
+    lines = tuple(_line(report, row, group) for row in group.rows)
+    yield Table(head=GROUP_HEAD, lines=lines, right=frozenset(range(1, 6)), further=True)
+    yield from items(sentences([row for row in group.rows if not firm(row)], group.rows))
+    yield from further(items(sentences([row for row in group.rows if firm(row)], group.rows)))
+    yield from further(items((f"Knee of {subject}", words) for subject, words in knees(report, group)))
+    yield from items((f"GPU of {subject}", words) for subject, words in profiled(group))
+    left = 0 if group.cpu else _MOST_ADVICE
+    for labels, advice in advised(report, group):
+        change = change_of("", advice)
+        new = worth_making(advice[0]) and change.text not in [each.text for each in first.changes]
+        hidden = not (new and left)
+        left -= not hidden
+        yield from _to_do(Item(subject=f"Advice for {labels}", text=change.text, further=hidden), change.command)
+
+
+def _line(report: Report, row: ConfigurationRow, group: Group) -> Line:
+    return (
+        label(row, group.rows),
+        speed(row),
+        shown(row, "accelerator_utilization"),
+        shown(row, "disk_read_bytes_per_s"),
+        shown(row, "disk_ceiling_fraction"),
+        shown(row, "input_wait_fraction"),
+        Cell(text=bound_words(row), tone=tone(row)),
+        gain_words(row, then_of(report, row)),
+    )
+
+
+def _evidence(report: Report, group: Group) -> Iterator[Fold]:
+    """What the verdict on each configuration rests on."""
+    for row in group.rows:
+        if row.bound:
+            yield Fold(
+                subject=label(row, group.rows),
+                verdict=Cell(text=bound_words(row), tone=tone(row)),
+                text=sentence([row.bound]),
+                parts=tuple(_proof(report, row)),
+            )
+
+
+def _proof(report: Report, row: ConfigurationRow) -> Iterator[Shown]:
+    evidence = row.bound.evidence if row.bound else ()
+    yield Table(
+        caption="Evidence",
+        head=("Metric", "Value", "Threshold", "Unit"),
+        lines=tuple(
+            (evidence_words(each), significant(each.value), figure(each.threshold), each.unit) for each in evidence
+        )
+        or (("none recorded", "", "", ""),),
+        right=frozenset({1, 2}),
+    )
+    yield Table(
+        caption="Speed-up of training if a resource were free",
+        head=("Resource", "Speed-up", "95 % interval", "How", "Then limits"),
+        lines=tuple(_speedup_line(report, row, name) for name in resources_of(row)),
+        right=frozenset({1, 2}),
+    )
+    if row.forecasts:
+        yield Table(
+            caption="Forecasts of training after one change",
+            head=("Change", "To", "images/s", "Range", "Then"),
+            lines=tuple(_forecast_lines(row)),
+            right=frozenset({2, 3}),
+        )
+    if row.verdict and row.verdict.gpu:
+        said = (
+            f"{name.replace('_', ' ')} {value if isinstance(value, str) else significant(value)}"
+            for name, value in row.verdict.gpu.items()
+        )
+        yield Paragraph(text=f"GPU: {', '.join(said)}.")
+    for advice in row.advice:
+        yield from _to_do(Item(text=advice_words([advice])), advice.command)
+    if detail := detail_of(report, row):
+        yield from (Paragraph(text=each, tone="quiet") for each in _made(row, detail))
+
+
+def _speedup_line(report: Report, row: ConfigurationRow, name: str) -> Line:
+    speedup = speedup_of(row, name)
+    if speedup is None:
+        why = reasons(row)
+        return name, MISSING, "", why.get(f"speedups.{name}", why.get("speedups", "not measured")), ""
+    then = then_of(report, row)
+    between = f"{significant(speedup.low)} to {significant(speedup.high)}"
+    return name, factor(speedup), between, speedup.how, NEXT[then[name]] if name in then else MISSING
+
+
+def _forecast_lines(row: ConfigurationRow) -> Iterator[Line]:
+    for each in row.forecasts:
+        changed = each.changed.replace("_", " ")
+        if found := each.images_per_s:
+            then = LIMIT[each.bottleneck] if each.bottleneck else MISSING
+            yield changed, each.to, rate(found.value), f"{rate(found.low)} to {rate(found.high)}", then
+        else:
+            refused = remark_words(each.refused) if each.refused else ""
+            yield changed, each.to, MISSING, "", f"no forecast: {refused}"
+
+
+def _made(row: ConfigurationRow, detail: Detail) -> Iterator[str]:
+    yield (
+        f"{detail.compute_device}; {detail.compute_source}. First batch after "
+        f"{format_duration(detail.first_batch_s)}, not part of any rate. Prediction: "
+        f"{shown(row, 'predicted_images_per_s')} images/s."
+    )
+    if detail.ablations:
+        yield ablation_words(detail.ablations)
+    yield from map(remark_words, detail.notes)
+
+
+def _data(report: Report) -> Table:
+    lines = tuple(
+        (
+            data.label,
+            data.root,
+            f"{data.images_used} of {data.images_found}{', generated' if data.generated else ''}",
+            format_bytes(data.mean_size_bytes),
+            _skipped(data),
+        )
+        for data in report.summary.run.data
+    )
+    return Table(
+        head=("data", "path", "images used", "mean size", "skipped files"), lines=lines, right=frozenset({2, 3})
+    )
+
+
+def _skipped(data: DataInfo) -> str:
+    more = data.skipped_count - len(data.skipped)
+    return "; ".join([*data.skipped, *([f"and {more} more"] if more else [])]) or "none"
+
+
+def _machine(report: Report, first: FirstPage) -> Iterator[Shown]:
+    run = report.summary.run
+    yield Command(text=run.command)
+    yield Paragraph(text=f"{first.facts} {run.created_utc.replace('T', ' ').replace('Z', ' UTC')}", tone="quiet")
+    yield from items(environment_facts(report))

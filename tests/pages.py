@@ -1,0 +1,54 @@
+"""Results through the writers, in one call each."""
+
+from __future__ import annotations
+
+from loaderprobe.records.bandwidth import BandwidthReport
+from loaderprobe.records.plan import PlanReport
+from loaderprobe.records.remark import Remark
+from loaderprobe.records.report import Report
+from loaderprobe.render.bandwidth import bandwidth_document
+from loaderprobe.render.cells import csv_text
+from loaderprobe.render.html import document_page
+from loaderprobe.render.markdown import document_markdown
+from loaderprobe.render.notebook import document_html
+from loaderprobe.render.plan import plan_document
+from loaderprobe.render.plan_charts import exhibits
+from loaderprobe.render.plan_page import with_plan
+from loaderprobe.render.sweep import report_columns, sweep_document, sweep_exhibits
+from loaderprobe.render.terminal import document_text
+
+
+def terminal_report(report: Report, *, width: int = 80, color: bool = False) -> str:
+    return document_text(sweep_document(report), width=width, color=color)
+
+
+def markdown_report(report: Report) -> str:
+    return document_markdown(sweep_document(report))
+
+
+def html_report(report: Report) -> str:
+    return document_page(sweep_document(report), sweep_exhibits(report), made_by="")
+
+
+def notebook_report(report: Report) -> str:
+    return document_html(sweep_document(report))
+
+
+def planned_report(report: Report, plan: PlanReport | Remark, command: str = "") -> str:
+    return document_page(*with_plan(sweep_document(report), {}, plan, command), made_by="")
+
+
+def csv_report(report: Report) -> str:
+    return csv_text(report_columns(report))
+
+
+def plan_page(plan: PlanReport) -> str:
+    return document_page(plan_document(plan), exhibits(plan), made_by="")
+
+
+def bandwidth_text(report: BandwidthReport, width: int = 80, color: bool = False) -> str:
+    return document_text(bandwidth_document(report), width=width, color=color)
+
+
+def bandwidth_html(report: BandwidthReport) -> str:
+    return document_html(bandwidth_document(report))
