@@ -86,7 +86,7 @@ def named(
     from loaderprobe.analyze.gpu.window import overhead_of, syncs_per_step, why_refused
     from loaderprobe.compute.kineto import DeviceLimits
     from loaderprobe.compute.profile import Device, Stage, record_window
-    from loaderprobe.records.gaps import GAP_CAUSES
+    from loaderprobe.records.verdict import GAP_CAUSES
 
     compute, batch = gpu(size)
     step = make_step(compute, batch)

@@ -11,9 +11,8 @@ from loaderprobe.render.cells import csv_text
 from loaderprobe.render.html import document_page
 from loaderprobe.render.markdown import document_markdown
 from loaderprobe.render.notebook import document_html
-from loaderprobe.render.plan import plan_document
+from loaderprobe.render.plan import plan_document, with_plan
 from loaderprobe.render.plan_charts import exhibits
-from loaderprobe.render.plan_page import with_plan
 from loaderprobe.render.sweep import report_columns, sweep_document, sweep_exhibits
 from loaderprobe.render.terminal import document_text
 

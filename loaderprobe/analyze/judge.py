@@ -23,11 +23,10 @@ from loaderprobe.analyze.verdict.rule import (
 from loaderprobe.analyze.verdict.validity import DiskUse, counted, disk_use, evidence_of, files_were
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
-from loaderprobe.records.gaps import GpuWindow
 from loaderprobe.records.measurement import NO_STEP, Measurement, Segment, judged_activity, segment_seconds, segments_of
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import IN_GAPS, INPUTS, ONLY_WAITED, SPEEDUPS
-from loaderprobe.records.verdict import Bound, Evidence, Rates, Reason, Speedups, Verdict
+from loaderprobe.records.verdict import Bound, Evidence, GpuWindow, Rates, Reason, Speedups, Verdict
 from loaderprobe.stats import median
 
 # The bar of MLPerf Storage for ResNet-50, and the band of XProf's input-pipeline analyzer.

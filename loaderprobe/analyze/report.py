@@ -25,7 +25,6 @@ from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.environment import SCHEMA_VERSION, Environment
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.gaps import Stretches, TimelineView
 from loaderprobe.records.measurement import (
     NO_STEP,
     Measurement,
@@ -67,7 +66,7 @@ from loaderprobe.records.studies import (
     free_batches,
     over_steady,
 )
-from loaderprobe.records.verdict import WORTH, Bottleneck, Verdict
+from loaderprobe.records.verdict import WORTH, Bottleneck, Stretches, TimelineView, Verdict
 from loaderprobe.stats import median
 
 # What limits training next, once one resource is free: what stands beside every speed-up.

@@ -10,7 +10,6 @@ from statistics import fmean, median
 from typing import NamedTuple
 
 from loaderprobe.analyze.gpu.gaps import Attribution, Ranges, clip, merge, total
-from loaderprobe.records.gaps import GAP_CAUSES, Gaps
 from loaderprobe.records.measurement import Timeline
 from loaderprobe.records.trace import (
     COLUMNS,
@@ -29,7 +28,7 @@ from loaderprobe.records.trace import (
     TraceCause,
     TraceRank,
 )
-from loaderprobe.records.verdict import Side
+from loaderprobe.records.verdict import GAP_CAUSES, Gaps, Side
 
 SIDES: tuple[FreeName, ...] = ("input", "host", "communication")
 LEAST = 0.10

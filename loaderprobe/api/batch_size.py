@@ -7,12 +7,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loaderprobe.analyze.tune.batch_size import MOST, MOST_PROBES, Throughput, by_size, limit_at, together
-from loaderprobe.analyze.tune.paper import FIRST_SIZE, LOOPS, UPDATES, EpochTimeMinimize, GpuUsageMaximize
-from loaderprobe.analyze.tune.paper import MOST as MOST_OF_PAPER
+from loaderprobe.analyze.tune.batch_size import (
+    LOOPS,
+    MOST,
+    MOST_PROBES,
+    PAPER_FIRST_SIZE,
+    UPDATES,
+    EpochTimeMinimize,
+    GpuUsageMaximize,
+    Throughput,
+    by_size,
+    limit_at,
+    together,
+)
+from loaderprobe.analyze.tune.batch_size import MOST_OF_PAPER as MOST_OF_PAPER
 from loaderprobe.api.diagnose import diagnose
-from loaderprobe.api.origin import origin_now
-from loaderprobe.api.shown import Documented
+from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.sweep_request import compute_names
 from loaderprobe.api.values import unheard
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
@@ -25,8 +35,7 @@ from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeReport, Batc
 from loaderprobe.records.diagnosis import Findings
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.render.batch_size import batch_size_columns, batch_size_document, batch_size_exhibits
-from loaderprobe.render.document import Document
-from loaderprobe.render.exhibit import Exhibit
+from loaderprobe.render.document import Document, Exhibit
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.system.limits import available_bytes
 from loaderprobe.units import format_bytes, join_words, parse_bytes
@@ -97,7 +106,7 @@ class TuneRequest:
 
     def made(self) -> BatchSizeStrategy:
         """The strategy."""
-        first = min(FIRST_SIZE, self.largest)
+        first = min(PAPER_FIRST_SIZE, self.largest)
         if self.strategy == "gpu-usage":
             return GpuUsageMaximize(first=first, most=self.largest)
         if self.strategy == "epoch-time":

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from loaderprobe.analyze.tune.paper import UPDATES
+from loaderprobe.analyze.tune.batch_size import UPDATES
 from loaderprobe.api.batch_size import NEEDS_STEPS, SHORTER, named_batch_size
-from loaderprobe.api.origin import origin_now
-from loaderprobe.api.shown import Documented
+from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.sweep_request import compute_names
 from loaderprobe.api.values import unheard
 from loaderprobe.errors import MissingPart

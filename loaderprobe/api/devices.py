@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loaderprobe.analyze.devices import judge
-from loaderprobe.api.origin import origin_now
-from loaderprobe.api.shown import Documented
+from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.values import listed, unheard
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.measure.clock import SystemClock
@@ -26,10 +25,8 @@ from loaderprobe.records.devices import (
     WorkloadVerdict,
 )
 from loaderprobe.records.ranks import RankOrder
-from loaderprobe.render.devices import devices_columns, devices_document, devices_exhibits
-from loaderprobe.render.devices_words import shown_name
-from loaderprobe.render.document import Document
-from loaderprobe.render.exhibit import Exhibit
+from loaderprobe.render.devices import devices_columns, devices_document, devices_exhibits, shown_name
+from loaderprobe.render.document import Document, Exhibit
 from loaderprobe.render.json import result_json
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.system.environment import list_gpus
@@ -197,7 +194,7 @@ def _placements(on: str | Iterable[str] | None, cores: float) -> tuple[Placement
 
 
 def _gpus() -> int:
-    from loaderprobe.compute.workloads import gpu_count
+    from loaderprobe.compute.trainer import gpu_count
 
     return gpu_count()
 

@@ -12,8 +12,8 @@ from typing import Any
 from loaderprobe.analyze.forecast.advice import MEMORY_SHARE, DataPlace, Surroundings, recommend
 from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.ranks import own_shares
 from loaderprobe.analyze.report import ranks_view
-from loaderprobe.analyze.same_samples import own_shares
 from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.analyze.verdict.rates import rate_interval
 from loaderprobe.analyze.verdict.rounds import one_thread_notes
@@ -24,9 +24,8 @@ from loaderprobe.analyze.verdict.validity import (
     disturbance_notes,
     epochs,
 )
-from loaderprobe.api.origin import origin_now
 from loaderprobe.api.policy import JUDGING
-from loaderprobe.api.shown import Documented
+from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.values import unheard
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.own.loader import Asked, measure_with_step
@@ -38,9 +37,9 @@ from loaderprobe.records.diagnosis import DataFound, Findings, OwnLoader, OwnMea
 from loaderprobe.records.measurement import Measurement, base_mode, judged_activity, segments_of
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Advice, Interval, Verdict
-from loaderprobe.render.action_words import action_words
 from loaderprobe.render.diagnosis import diagnosis_document, rate_columns
 from loaderprobe.render.document import Document
+from loaderprobe.render.forecast_words import action_words
 from loaderprobe.render.verdict_words import sentence
 from loaderprobe.system.launcher import launched
 from loaderprobe.system.limits import memory_bytes

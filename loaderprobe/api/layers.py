@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.api.origin import origin_now
-from loaderprobe.api.shown import Documented
+from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.sweep_request import DEFAULT_BATCH_SIZE, compute_names
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.image_data import image_files, loader_of_images
 from loaderprobe.plugins import check_name, resolve
 from loaderprobe.records.layers import LayersReport
-from loaderprobe.render.document import Document
-from loaderprobe.render.exhibit import Exhibit
+from loaderprobe.render.document import Document, Exhibit
 from loaderprobe.render.json import result_json
 from loaderprobe.render.layers import layer_columns, layer_exhibits, layers_document, sums
 

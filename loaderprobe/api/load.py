@@ -3,38 +3,139 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from loaderprobe.analyze.report import build_report
+from loaderprobe.analyze.report import Studies, build_report
 from loaderprobe.api.shown import Documented, Shown, frame
-from loaderprobe.api.stored import beside_results, studies_of
 from loaderprobe.api.values import PathLike
 from loaderprobe.compute.emulated import ACCELERATORS
-from loaderprobe.errors import BadValue
-from loaderprobe.records.bandwidth import RANK_BANDWIDTH_SCHEMA
+from loaderprobe.errors import BadValue, DamagedRun
+from loaderprobe.measure.studies import pending_studies, without
+from loaderprobe.measure.sweep import pending
+from loaderprobe.plugins import foreign_module
+from loaderprobe.records.bandwidth import RANK_BANDWIDTH_SCHEMA, StorageCeiling
 from loaderprobe.records.batch_size import BATCH_SIZE_PAPER_SCHEMA, BATCH_SIZE_SCHEMA
 from loaderprobe.records.compare import COMPARE_SCHEMA
 from loaderprobe.records.devices import DEVICES_SCHEMA
 from loaderprobe.records.diagnosis import DIAGNOSIS_SCHEMA, WATCH_SCHEMA
+from loaderprobe.records.files import FileSet
 from loaderprobe.records.layers import LAYERS_SCHEMA
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.report import Report
+from loaderprobe.records.remark import Remark
+from loaderprobe.records.report import DamagedFile, Report
+from loaderprobe.records.studies import EpochsMeasured, Prefilled
 from loaderprobe.records.trace import TRACE_SCHEMA
 from loaderprobe.records.tune_workers import TUNE_WORKERS_SCHEMA
 from loaderprobe.render.cells import csv_text
-from loaderprobe.render.document import Document
-from loaderprobe.render.exhibit import Exhibit
+from loaderprobe.render.document import Document, Exhibit
 from loaderprobe.render.json import summary_json
 from loaderprobe.render.overview import counts
 from loaderprobe.render.rows import BATCH_COLUMNS, STEP_COLUMNS, Row, batch_rows, step_rows
 from loaderprobe.render.sweep import report_columns, sweep_document, sweep_exhibits
 from loaderprobe.store.results import RESULT, read_result
-from loaderprobe.store.run_directory import RunDirectory
+from loaderprobe.store.run_directory import STUDIES, RunDirectory
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+
+# A stored run: what stands in it beside its results, and what measuring more of it would import.
+
+LEFT = Remark(code="study_left")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BesideResults:
+    """The file sets and ceilings of a run, as far as they can be read."""
+
+    files: tuple[FileSet, ...]
+    ceilings: dict[str, StorageCeiling]
+    """By fingerprint of the files; one that cannot be read has no phase, and says why."""
+    damaged: tuple[DamagedFile, ...]
+
+
+def beside_results(run: RunDirectory, fingerprints: Sequence[str]) -> BesideResults:
+    """Read the file sets of these fingerprints and the ceilings of the storage under them."""
+    files: list[FileSet] = []
+    ceilings: dict[str, StorageCeiling] = {}
+    damaged: list[DamagedFile] = []
+    for each in fingerprints:
+        try:
+            files.append(run.files(each))
+        except DamagedRun as error:
+            damaged.append(run.damaged(error))
+        try:
+            found = run.ceiling(each)
+        except DamagedRun as error:
+            damaged.append(run.damaged(error))
+            found = damaged_ceiling(each, damaged[-1])
+        if found is not None:
+            ceilings[each] = found
+    return BesideResults(files=tuple(files), ceilings=ceilings, damaged=tuple(damaged))
+
+
+def damaged_ceiling(fingerprint: str, damaged: DamagedFile) -> StorageCeiling:
+    """In place of one that cannot be read: it has no phase, and says why."""
+    facts: dict[str, float | str] = {"file": damaged.file, "error": damaged.reason}
+    return StorageCeiling(data=fingerprint, phases=(), missing=Remark(code="file_damaged", facts=facts))
+
+
+def studies_of(run: RunDirectory) -> tuple[Studies, tuple[DamagedFile, ...]]:
+    """(What was measured beside the verdicts, the files of it that cannot be read)."""
+    found: list[Prefilled | EpochsMeasured] = []
+    damaged: list[DamagedFile] = []
+    for config, kind in ((config, kind) for config in run.record.spec.configs for kind in STUDIES):
+        study = run.study(kind, config.key)
+        if isinstance(study, DamagedFile):
+            damaged.append(study)
+        elif study is not None:
+            found.append(study)
+    for asked, config, files in pending_studies(run):
+        if run.study(asked, config.key) is None:
+            found.append(without(asked, config, files, LEFT))
+    made = Studies(
+        prefilled={each.config.key: each for each in found if isinstance(each, Prefilled)},
+        epochs={each.config.key: each for each in found if isinstance(each, EpochsMeasured)},
+    )
+    return made, tuple(damaged)
+
+
+def open_to_resume(path: Path) -> RunDirectory:
+    """A run to be completed. Raises BadValue when `path` is none, or was measured in turn with another run."""
+    in_turn = (path / "a" / "run.json").is_file()
+    run = None if in_turn else RunDirectory.open(path)
+    if run is None or run.record.spec.turns:
+        both = path if run is None else path.parent
+        said = "holds two runs that were" if run is None else "was"
+        raise BadValue(
+            f"{path} {said} measured in turn, and they go on together", hint=f"loaderprobe sweep --resume {both}"
+        )
+    return run
+
+
+def file_sets(run: RunDirectory) -> tuple[FileSet, ...]:
+    """Those of a run that can be read."""
+    return beside_results(run, list(dict.fromkeys(config.data for config in run.record.spec.configs))).files
+
+
+def foreign_modules(run: RunDirectory) -> tuple[str, ...]:
+    """Modules outside loaderprobe that measuring the rest of a run imports: the run names them, not the command line.
+
+    Imports nothing. Raises BadValue for a loader or a compute that is not known.
+    """
+    modules: dict[str, None] = {}
+    for config in (*pending(run), *(config for _, config, _ in pending_studies(run))):
+        for module in (
+            foreign_module("loader", config.loader.name),
+            foreign_module("compute", config.compute.kind),
+            foreign_module("model", config.compute.model),
+        ):
+            if module is not None:
+                modules[module] = None
+    return tuple(modules)
 
 
 # `report`: judges a stored run. Measures nothing and needs no torch.
@@ -140,6 +241,7 @@ class Run(Shown):
 
     def html(self) -> str:
         """The report as one HTML file, with a storage plan."""
+
         from loaderprobe.api.page import report_page
 
         return report_page(self)

@@ -11,10 +11,10 @@ from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.report import Report
 from loaderprobe.render.html import document_page
 from loaderprobe.render.json import summary_json
-from loaderprobe.render.plan_page import with_plan
+from loaderprobe.render.plan import with_plan
 from loaderprobe.store.run_directory import RunDirectory
 
-ACCELERATORS = 64
+PLANNED_FOR = 64
 
 
 def save_report(run: RunDirectory, shown: Report) -> Path:
@@ -37,7 +37,7 @@ def report_page(run: Run) -> str:
 def default_plan(run: Run) -> Plan | Remark:
     """The plan for the run's fastest accelerator, or why there is none."""
     try:
-        found = plan(run, accelerators=ACCELERATORS)
+        found = plan(run, accelerators=PLANNED_FOR)
         if found.source.accelerator == "cpu":
             return Remark(code="only_a_cpu")
     except LoaderprobeError as error:

@@ -11,12 +11,11 @@ from loaderprobe.analyze.policy import (
     storage_matters,
     training_rate,
 )
-from loaderprobe.analyze.ranks import as_one
-from loaderprobe.analyze.same_samples import differing, same_samples
+from loaderprobe.analyze.ranks import as_one, differing, same_samples
 from loaderprobe.analyze.verdict.rounds import deciding, further_round, next_round, round_in_turn
 from loaderprobe.protocols import Judging, Words
 from loaderprobe.render import attachment_words
-from loaderprobe.render.rank_words import differs
+from loaderprobe.render.attachment_words import differs
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.watch import not_kept, watched_line
 

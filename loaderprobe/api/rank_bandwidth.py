@@ -10,8 +10,7 @@ from typing import Any
 
 from loaderprobe.analyze.bandwidth import rank_feeds, rank_feeds_in_step
 from loaderprobe.analyze.rank_bandwidth import ranks_limit
-from loaderprobe.api.origin import origin_now
-from loaderprobe.api.shown import Documented
+from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.compute.emulated import ACCELERATORS
 from loaderprobe.errors import BadValue, LoaderprobeError, LostRank
 from loaderprobe.measure.ranks.crew import parse_layout, spread, taking_part
@@ -19,8 +18,7 @@ from loaderprobe.measure.ranks.launch import comes, ends_by_itself
 from loaderprobe.protocols import Crew
 from loaderprobe.records.bandwidth import RankBandwidthReport
 from loaderprobe.records.ranks import Launched, Node, Place
-from loaderprobe.render.document import Document
-from loaderprobe.render.exhibit import Exhibit
+from loaderprobe.render.document import Document, Exhibit
 from loaderprobe.render.rank_bandwidth import rank_bandwidth_columns, rank_bandwidth_document, rank_bandwidth_exhibits
 from loaderprobe.render.rank_bandwidth_words import headline
 from loaderprobe.render.wording import counted

@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -18,14 +19,14 @@ from loaderprobe.api.values import PathLike
 from loaderprobe.errors import MissingPart
 from loaderprobe.records.environment import Origin
 from loaderprobe.render.cells import csv_text
-from loaderprobe.render.document import Document
-from loaderprobe.render.exhibit import Exhibit
+from loaderprobe.render.document import Document, Exhibit
 from loaderprobe.render.html import document_page
 from loaderprobe.render.json import result_json
 from loaderprobe.render.markdown import document_markdown
 from loaderprobe.render.notebook import document_html
 from loaderprobe.render.terminal import document_text
 from loaderprobe.store.results import REPORT, RESULT, create_result, read_result
+from loaderprobe.system.environment import describe_environment
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -170,3 +171,18 @@ class Documented(ShownRecord):
 def schema_of(type_: type[Any]) -> str:
     """The name of the schema of a record's class."""
     return next(str(field.default) for field in fields(type_) if field.name == "schema")
+
+
+# Where a result that is made now comes from, and the directory it is kept in.
+
+
+def origin_now(command: str, *paths: Path) -> Origin:
+    """This machine and this moment, with the storage under `paths`."""
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    return Origin(created_utc=created, command=command, environment=describe_environment(paths))
+
+
+def usual_out(kind: str = "") -> Path:
+    """A new directory for a run, named by the time, and by its kind where it is no sweep."""
+    name = datetime.now().strftime("%Y%m%d-%H%M%S")
+    return Path("loaderprobe-runs") / (f"{name}-{kind}" if kind else name)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from loaderprobe.api.generate import make_sets
-from loaderprobe.api.origin import usual_out
+from loaderprobe.api.shown import usual_out
 from loaderprobe.api.values import PathLike, counts, listed
 from loaderprobe.datasets.folder import check_folder, generated_set
 from loaderprobe.datasets.generate.generate import SetRequest

@@ -34,8 +34,7 @@ from loaderprobe.analyze.trace import (
     waited_for,
     without_launch,
 )
-from loaderprobe.api.origin import origin_now
-from loaderprobe.api.shown import Documented
+from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.values import PathLike
 from loaderprobe.compute.kineto import KERNEL_LAUNCH, DeviceLimits, RawEvent, Window, convert
 from loaderprobe.compute.trace_file import RECORD, Recording, read_trace, why_no_device
@@ -43,8 +42,7 @@ from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.records.measurement import Timeline
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.trace import FREE, PART_NAMES, PartName, StepSpans, TraceBound, TraceRank, TraceReport, Unread
-from loaderprobe.render.document import Document
-from loaderprobe.render.exhibit import Exhibit
+from loaderprobe.render.document import Document, Exhibit
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.trace import bound_sentence, trace_columns, trace_document, trace_exhibits
 

@@ -24,9 +24,8 @@ from loaderprobe.analyze.tune.workers import (
 )
 from loaderprobe.analyze.verdict.validity import as_found, files_were
 from loaderprobe.api.diagnose import check_asked
-from loaderprobe.api.origin import origin_now
 from loaderprobe.api.policy import JUDGING
-from loaderprobe.api.shown import Documented
+from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.sweep_request import compute_names, compute_specs, parse_cache
 from loaderprobe.api.values import unheard
 from loaderprobe.errors import BadValue, DeadWorker, LoaderprobeError, NoSpace
@@ -40,11 +39,9 @@ from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunC
 from loaderprobe.records.measurement import NO_STEP, Measurement
 from loaderprobe.records.remark import each_once
 from loaderprobe.records.tune_workers import StopCode, WorkersReport, WorkersSetting, WorkersVisit
-from loaderprobe.render.document import Document
-from loaderprobe.render.exhibit import Exhibit
+from loaderprobe.render.document import Document, Exhibit
 from loaderprobe.render.json import result_json
-from loaderprobe.render.tune_workers import tuning_columns, tuning_document, tuning_exhibits
-from loaderprobe.render.tune_workers_words import tuning_line, words_of
+from loaderprobe.render.tune_workers import tuning_columns, tuning_document, tuning_exhibits, tuning_line, words_of
 from loaderprobe.system.limits import cores_available
 
 USUAL_BUDGET_S = 90.0

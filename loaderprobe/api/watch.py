@@ -6,13 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from loaderprobe.api.origin import origin_now
 from loaderprobe.api.policy import JUDGING
-from loaderprobe.api.shown import Documented
+from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.measure.attach.watcher import Watcher
 from loaderprobe.records.diagnosis import AttachRequest, WatchReport
-from loaderprobe.render.document import Document
-from loaderprobe.render.exhibit import Exhibit
+from loaderprobe.render.document import Document, Exhibit
 from loaderprobe.render.watch import watch_columns, watch_document, watch_exhibits
 
 

@@ -141,7 +141,7 @@ def refuse_several(*, md: bool, json: bool, html: Path | None) -> None:
 
 def show_and_keep(measure: Callable[[], Found], *, kind: str, out: Path | None, json: bool, markdown: bool) -> Found:
     """Measure once it is sure that the result can be kept; print it, keep it in `out` with its report, return it."""
-    from loaderprobe.api.origin import usual_out
+    from loaderprobe.api.shown import usual_out
     from loaderprobe.store.results import check_out
 
     check_shown(json=json, markdown=markdown)

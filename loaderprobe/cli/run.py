@@ -56,8 +56,8 @@ def run(
     Then the script ends. What it trains meanwhile is thrown away; checkpoints that exist are not touched.
     A script without a DataLoader trains on and saves as ever, and an estimate is printed at its end.
     """
-    from loaderprobe.api.origin import usual_out
     from loaderprobe.api.run import python_of, run_command
+    from loaderprobe.api.shown import usual_out
     from loaderprobe.records.diagnosis import AttachRequest
     from loaderprobe.render import attachment_words
 

@@ -20,8 +20,7 @@ from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_SOME_FAILED, Ba
 from loaderprobe.units import format_bytes, parse_list
 
 if TYPE_CHECKING:
-    from loaderprobe.api.against import Sides
-    from loaderprobe.api.against_request import AgainstRequest
+    from loaderprobe.api.against import AgainstRequest, Sides
     from loaderprobe.api.sweep_request import SweepRequest
     from loaderprobe.measure.ranks.crew import Lead
     from loaderprobe.store.run_directory import RunDirectory
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 def open_sweep(resume: Path, lead: Lead | None, budget_s: float | None) -> RunDirectory:
     """A run to be completed, once the processes of a launcher are enough for it; with another budget, if given."""
-    from loaderprobe.api.stored import file_sets, foreign_modules, open_to_resume
+    from loaderprobe.api.load import file_sets, foreign_modules, open_to_resume
 
     run = open_to_resume(resume)
     if lead:
@@ -119,7 +118,7 @@ FLAGS = {"no_pin_memory": ("pin_memory", False), "compiled": ("compile", True)}
 
 def sweep_against(given: Mapping[str, Any], *, as_json: bool, quiet: bool) -> int:
     """Measure both sides, show the comparison, and keep it with both runs; `given` are the options that were typed."""
-    from loaderprobe.api.against_request import PAIRS, against_request, start_against
+    from loaderprobe.api.against import PAIRS, against_request, start_against
 
     changes: dict[str, Any] = dict(FLAGS.get(name, (name, value)) for name, value in given.items() if name not in OWN)
     request = against_request(
@@ -135,7 +134,7 @@ def sweep_against(given: Mapping[str, Any], *, as_json: bool, quiet: bool) -> in
 def resume_against(sides: Sides, *, as_json: bool, quiet: bool) -> int:
     """Measure the pairs that are left, and show what both runs then say."""
     from loaderprobe.api.against import compared, failures, keep, plan_sides
-    from loaderprobe.api.stored import foreign_modules
+    from loaderprobe.api.load import foreign_modules
     from loaderprobe.render.wording import counted
 
     say_imports(sides[0].path.parent, dict.fromkeys(module for side in sides for module in foreign_modules(side)))
@@ -182,7 +181,7 @@ def _measured(sides: Sides, *, quiet: bool) -> bool:
 
 def _say(request: AgainstRequest) -> None:
     """What A and B are, and what is not in the comparison."""
-    from loaderprobe.render.against_words import against_words
+    from loaderprobe.render.sweep_plan_words import against_words
 
     sentences = against_words(
         str(request.against.path), request.pairs, request.changes,
@@ -401,7 +400,7 @@ def sweep(
     Trains a model on generated data sets, or on DATA, with the serial loader and with each number of workers.
     Each verdict comes from an experiment.
     """
-    from loaderprobe.api.against_request import sides_in
+    from loaderprobe.api.against import sides_in
     from loaderprobe.api.sweep_request import check_seconds, request_of
 
     silent, here = quiet or json, launched_here(join, several=ranks is not None)

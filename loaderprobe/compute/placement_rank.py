@@ -16,8 +16,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler
 
-from loaderprobe.compute.trainer import moved
-from loaderprobe.compute.workloads import Training
+from loaderprobe.compute.trainer import Training, moved
 from loaderprobe.errors import BadValue
 from loaderprobe.protocols import Clock
 from loaderprobe.records.devices import LARGER, DeviceSegment, SegmentName

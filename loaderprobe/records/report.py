@@ -8,12 +8,21 @@ from typing import Literal
 
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.environment import Environment
-from loaderprobe.records.forecast import Forecast, Knee
-from loaderprobe.records.gaps import GpuWindow, TimelineView
 from loaderprobe.records.ranks import RanksView
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.studies import BufferEffect, Epochs
-from loaderprobe.records.verdict import Ablations, Advice, Bottleneck, Bound, Interval, Verdict
+from loaderprobe.records.verdict import (
+    Ablations,
+    Advice,
+    Bottleneck,
+    Bound,
+    Forecast,
+    GpuWindow,
+    Interval,
+    Knee,
+    TimelineView,
+    Verdict,
+)
 
 # A file of a stored run that cannot be used, and why.
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from loaderprobe.records.gaps import GapCause
+    from loaderprobe.records.verdict import GapCause
     from loaderprobe.records.waits import WaitKind
 
 KnownBy = Literal["loader", "compute", "ranks", "gaps", "cores"]

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
+from loaderprobe.errors import LoaderprobeError
+from loaderprobe.records.measurement import Rejected
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import ABLATIONS, CAUSES, ONLY_WAITED, RESOURCES, SPEEDUPS
 
@@ -292,3 +294,158 @@ class Verdict:
     """CPU time that recording took in the workers, over the CPU time of what it recorded."""
     unavailable: dict[str, Remark] = field(default_factory=dict)
     """Field name to reason, for every figure above that is None, and for counters whose readings ended early."""
+
+
+# What training would run at after a change, with its range, or why nothing can be said; and the knee of workers.
+
+Changed = Literal[
+    "workers", "prefetch_factor", "batch_size", "cores", "disk_speed", "disk", "accelerator", "page_cache_share",
+    "pinned_share", "tensor", "decoder",
+]  # fmt: skip
+"""page_cache_share: of the files that the kernel's page cache can hold. pinned_share: of the files that always stay
+in memory, locked there or as a copy in tmpfs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """Images/s of training after one change to a measured configuration. Either a rate, or why there is none."""
+
+    changed: Changed
+    to: str
+    """What it is changed to: `4`, `2.5 times as fast`, `mlperf-h100`."""
+    images_per_s: Interval | None
+    """Not an interval over rounds, but the range in which the rate is to be expected."""
+    bottleneck: Bottleneck | None
+    """The resource that then limits training."""
+    rising: bool = False
+    """True when it is the time that a single worker takes, so that more workers would gain."""
+    how: How
+    """measured: such a configuration, or such a mode, was measured. estimated: by a law."""
+    refused: Remark | None
+    """Why there is no rate."""
+    sentence: str = field(default="", compare=False)
+    """The refusal in words; `render` adds it where the summary leaves the program."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knee:
+    """The smallest number of workers that trains within 2 % of the best, and why more do not help."""
+
+    keys: tuple[str, ...]
+    """Of the configurations that it is drawn from, which differ in workers only."""
+    workers: int | None
+    """None when no forecast was possible and too little was measured; `forecasts` say why."""
+    images_per_s: Interval | None
+    how: How
+    bottleneck: Bottleneck | None
+    """What limits training there; None when the rate still rises at the most workers that can be judged."""
+    sentence: str = field(default="", compare=False)
+    """The knee in words; `render` adds it where the summary leaves the program."""
+    forecasts: tuple[Forecast, ...]
+    """For the worker counts that were looked at, in their order."""
+
+
+# What follows from a profiler window: how busy the device was, and why it was not.
+
+GapCause = Literal["communication", "input", "copy", "loader", "sync", "launch", "device", "other"]
+"""Why the device did not train: communication (it did nothing but exchange data with other GPUs, or wait for them to),
+input (the training thread was inside `next()`), copy (a batch came over from the host), loader (the device made
+batches), sync (the host waited for the device before it went on), launch (the host was busy with something else, or
+inside the call that issued the next kernel), device (the hardware's own latency), other (nothing of this, or not
+known)."""
+GAP_CAUSES: tuple[GapCause, ...] = (
+    "communication", "input", "copy", "loader", "sync", "launch", "device", "other",
+)  # fmt: skip
+
+Stretches = tuple[tuple[int, int], ...]
+"""Half-open ranges of nanoseconds, sorted and apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gaps:
+    """One window of one device, split without a rest, in nanoseconds.
+
+    Raises LoaderprobeError when the parts do not sum to the window: that is a bug, and no figure then holds.
+    """
+
+    steps: int
+    window_ns: int
+    busy_ns: int
+    """Kernels of training but for communication, fills, and copies within the device or back from it; the union over
+    streams."""
+    communication_ns: int
+    """Exposed: kernels of NCCL or RCCL while nothing of `busy_ns` ran."""
+    input_ns: int
+    copy_ns: int
+    loader_ns: int
+    sync_ns: int
+    launch_ns: int
+    device_ns: int
+    other_ns: int
+    pageable_ns: int
+    """The part of `copy_ns` that came from pageable memory."""
+
+    def __post_init__(self) -> None:
+        parts = self.busy_ns + sum(self.of(cause) for cause in GAP_CAUSES)
+        if parts != self.window_ns:
+            raise LoaderprobeError(f"the parts of a GPU window sum to {parts} ns, not to its {self.window_ns}")
+
+    def of(self, cause: GapCause) -> int:
+        """Nanoseconds of one cause."""
+        nanoseconds: int = getattr(self, f"{cause}_ns")
+        return nanoseconds
+
+    def share(self, *causes: GapCause) -> float:
+        """Of the window, by these causes together."""
+        return sum(self.of(cause) for cause in causes) / self.window_ns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceUse:
+    """How well kernels filled the device, estimated from their grids. None where too little of it is known."""
+
+    training_busy: float
+    """Share of the window with a kernel of training that is not communication."""
+    kernel_busy: float
+    """Share of the window with any kernel, also of the loader."""
+    sm_efficiency_estimated: float | None
+    """Mean share of SMs with a block, over the window; idle time counts as 0."""
+    occupancy_estimated: float | None
+    """Mean share of an SM's warps that are active, over the kernels' time alone; idle time does not count."""
+    occupancy_coverage: float
+    """Share of the kernels' time for which an occupancy could be computed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuWindow:
+    """What one profiler window says, or why it says nothing."""
+
+    device: str
+    steps: int
+    profiler_overhead: float | None
+    """By how much of their time the profiler slowed the steps; None when they were not timed without it."""
+    syncs_per_step: float = 0.0
+    """How often a thread that trains waited for the device in each step. One `.item()` counts once, and so does
+    `.to(device)` of pageable memory."""
+    gaps: Gaps | None
+    use: DeviceUse | None
+    refused: Remark | None
+    """Why neither holds."""
+    doubts: tuple[Remark, ...] = ()
+    """Why no verdict rests on the gaps, though they are shown."""
+    rejected: tuple[Rejected, ...] = ()
+    """What the profiler recorded and cannot be true."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineView:
+    """What is drawn of one window: nanoseconds from its begin."""
+
+    window_ns: int
+    step_begin_ns: tuple[int, ...]
+    busy: Stretches
+    gaps: dict[GapCause, Stretches] = field(default_factory=dict)
+    waits: Stretches
+    """The training thread inside `next()`, hidden behind kernels or not."""
+    copies: Stretches
+    """Copies from the host, hidden or not."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from loaderprobe.records.bandwidth import BandwidthPhase, BandwidthReport, Feed, MetadataLabel, MetadataPhase, PhaseName
 from loaderprobe.render.device_words import kind_words, limit_words
 from loaderprobe.render.document import Cell, Document, Item, Line, Paragraph, Part, Section, Table, items
-from loaderprobe.render.evidence_words import evidence_words
+from loaderprobe.render.figures import evidence_words
 from loaderprobe.render.plan_words import at_utilization, fed, grouped, in_use, limited_by
 from loaderprobe.render.remarks import read_ahead_words, remark_words
 from loaderprobe.render.wording import MISSING, counted, megabytes_per_s, percent, rate

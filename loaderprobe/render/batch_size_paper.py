@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from loaderprobe.records.batch_size import BatchSizePaperReport, BatchSizeReport, PatternResult
-from loaderprobe.render.batch_size_words import ACCURACY
+from loaderprobe.render.batch_size import ACCURACY
 from loaderprobe.render.cells import as_columns
 from loaderprobe.render.document import Document, Paragraph, Section, Table
 from loaderprobe.render.wording import counted, interval, percent

@@ -8,12 +8,11 @@ from functools import partial
 from typing import Any, Literal
 
 from loaderprobe.records.config import options_of
-from loaderprobe.records.gaps import GAP_CAUSES, GapCause
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.resources import ABLATIONS, JUDGED, ONLY_WAITED, RESOURCE, SPEEDUPS, WAITED
-from loaderprobe.render.action_words import action_words
+from loaderprobe.records.verdict import GAP_CAUSES, Evidence, EvidenceCode, GapCause
 from loaderprobe.render.cells import Cell, interval_cells
-from loaderprobe.render.forecast_words import worth_making
+from loaderprobe.render.forecast_words import action_words, worth_making
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.verdict_words import sentence
 from loaderprobe.render.wording import figure, megabytes_per_s, percent
@@ -208,3 +207,32 @@ def _advice(row: ConfigurationRow) -> dict[str, Cell]:
         "best_advice_command": best.command or None if best else None,
         **interval_cells("best_advice_images_per_s", best.after if best else None),
     }
+
+
+# The figures that a verdict follows from, in words: those of the table of figures, and ratios of its own.
+
+_OWN: dict[EvidenceCode, str] = {
+    "gpu_window.gaps.waiting": "GPU idle: input or loader",
+    "loader_over_training": "loader alone over training, at least",
+    "free_input_at_most": "speed-up if all input were free, at most, from times within training",
+    "compute_over_training": "compute alone over training",
+    "run_delay_fraction": "share of worker time waiting for a core",
+    "loader_cores": "cores in use by the loader",
+    "training_cores": "cores in use by training and its workers",
+    "warm_file_wait_fraction": "share of time waiting for a file, warm",
+    "cold_over_warm_wait": "wait for a file, cold over warm",
+    "rise_of_ladder": "rate of the most readers over that of one",
+    "paced_reading_time": "reading time with pauses over that without",
+}
+_BAR = {
+    "input_wait_fraction": "threshold: XProf, moderately input-bound",
+    "accelerator_utilization": "threshold: MLPerf Storage",
+}
+"""Whose threshold it is."""
+
+
+def evidence_words(evidence: Evidence) -> str:
+    """`speed-up if storage were free (measured)`."""
+    words = _OWN.get(evidence.metric) or words_of(evidence.metric)
+    beside = evidence.how or _BAR.get(evidence.metric)
+    return f"{words} ({beside})" if beside else words

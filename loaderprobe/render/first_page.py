@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from math import ceil, hypot
 
 from loaderprobe.records.config import RunConfig
-from loaderprobe.records.forecast import Knee
 from loaderprobe.records.report import ConfigurationRow, Outlook, Report
-from loaderprobe.records.verdict import Advice, Interval, ReasonCode
-from loaderprobe.render.action_words import action_words
-from loaderprobe.render.forecast_words import advice_words, knee_kind, knee_words, worth_making
+from loaderprobe.records.verdict import Advice, Interval, Knee, ReasonCode
+from loaderprobe.render.forecast_words import action_words, advice_words, knee_kind, knee_words, worth_making
 from loaderprobe.render.groups import Group, groups, measured, then_of
 from loaderprobe.render.limits import LETTERS, LimitMap, gain_words, limit_map, used_words
 from loaderprobe.render.overview import joint_label, joint_name

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from loaderprobe.records.config import alike_but_for
-from loaderprobe.records.gaps import GAP_CAUSES, Gaps, TimelineView
 from loaderprobe.records.report import ConfigurationRow, Report
+from loaderprobe.records.verdict import GAP_CAUSES, Gaps, TimelineView
 from loaderprobe.render.charts import Shade
-from loaderprobe.render.document import Item, Shown, Table
-from loaderprobe.render.exhibit import Exhibit
+from loaderprobe.render.document import Exhibit, Item, Shown, Table
 from loaderprobe.render.groups import Group, detail_of
 from loaderprobe.render.limits import line_of
 from loaderprobe.render.remarks import REJECTED, remark_words

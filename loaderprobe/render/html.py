@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
-from loaderprobe.render.document import Cell, Command, Document, Fold, Item, Paragraph, Section, Table, levels
-from loaderprobe.render.exhibit import Exhibit
+from loaderprobe.render.document import Cell, Command, Document, Exhibit, Fold, Item, Paragraph, Section, Table, levels
 from loaderprobe.render.wording import visible
 
 if TYPE_CHECKING:

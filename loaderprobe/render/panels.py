@@ -26,8 +26,7 @@ from loaderprobe.render.charts import (
     rank_chart,
     stacked_chart,
 )
-from loaderprobe.render.document import Paragraph, Section, Shown, Table, further
-from loaderprobe.render.exhibit import Exhibit
+from loaderprobe.render.document import Exhibit, Paragraph, Section, Shown, Table, further
 from loaderprobe.render.figures import reasons
 from loaderprobe.render.groups import Group, detail_of, full_label, groups, measured
 from loaderprobe.render.limits import letters_of, line_of, used_words

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 from loaderprobe.records.plan import PlanReport, Resource, Supply
 from loaderprobe.records.verdict import Interval
 from loaderprobe.render.charts import BLUE, GREEN, GREY, RED, Axis, Plot, Points, named_rows, shortened
-from loaderprobe.render.document import Table
-from loaderprobe.render.exhibit import Exhibit
+from loaderprobe.render.document import Exhibit, Table
 from loaderprobe.render.plan_words import RESOURCE, amount, grouped, storage_name, usable
 from loaderprobe.render.wording import MISSING, counted, percent
 from loaderprobe.units import format_duration, format_rate, join_words, significant

@@ -9,8 +9,7 @@ from loaderprobe.records.bandwidth import RankBandwidthReport, RankRead, RanksPh
 from loaderprobe.render.bandwidth import feeding, feeding_in_step, half_interval, other_feeds
 from loaderprobe.render.cells import as_columns
 from loaderprobe.render.charts import BLUE, GREY, RED, Axis, Plot, rank_chart
-from loaderprobe.render.document import Document, Item, Paragraph, Part, Section, Table
-from loaderprobe.render.exhibit import Exhibit
+from loaderprobe.render.document import Document, Exhibit, Item, Paragraph, Part, Section, Table
 from loaderprobe.render.rank_bandwidth_words import NOTICED, headline, layout, noun, ranks_limit_words
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.wording import counted, megabytes_per_s

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from loaderprobe.records.report import ConfigurationRow, DataInfo, Detail, Report
-from loaderprobe.render.ablation_words import ablation_words
 from loaderprobe.render.cells import Cell as Value
 from loaderprobe.render.cells import as_columns
 from loaderprobe.render.document import (
     Cell,
     Command,
     Document,
+    Exhibit,
     Fold,
     Item,
     Line,
@@ -24,9 +24,7 @@ from loaderprobe.render.document import (
     further,
     items,
 )
-from loaderprobe.render.evidence_words import evidence_words
-from loaderprobe.render.exhibit import Exhibit
-from loaderprobe.render.figures import flat, reasons, shown
+from loaderprobe.render.figures import evidence_words, flat, reasons, shown
 from loaderprobe.render.first_page import (
     BEST_HEAD,
     BEST_RIGHT,
@@ -72,7 +70,7 @@ from loaderprobe.render.panels import (
     worker_panels,
 )
 from loaderprobe.render.remarks import remark_words
-from loaderprobe.render.verdict_words import sentence
+from loaderprobe.render.verdict_words import ablation_words, sentence
 from loaderprobe.render.verdicts import firm
 from loaderprobe.render.wording import (
     MISSING,

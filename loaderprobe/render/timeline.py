@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from loaderprobe.records.gaps import GAP_CAUSES, GapCause, Stretches, TimelineView
+from loaderprobe.records.verdict import GAP_CAUSES, GapCause, Stretches, TimelineView
 from loaderprobe.render.charts import Shade, svg_page, svg_text, ticks
 
 HEIGHT = 156

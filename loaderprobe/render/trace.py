@@ -7,7 +7,6 @@ from html import escape
 from pathlib import PurePath
 from typing import Any
 
-from loaderprobe.records.gaps import GapCause
 from loaderprobe.records.trace import (
     COLUMNS,
     FREE,
@@ -22,10 +21,10 @@ from loaderprobe.records.trace import (
     TraceRank,
     TraceReport,
 )
+from loaderprobe.records.verdict import GapCause
 from loaderprobe.render.cells import as_columns
 from loaderprobe.render.charts import Shade
-from loaderprobe.render.document import Command, Document, Item, Paragraph, Part, Section, Table
-from loaderprobe.render.exhibit import Exhibit
+from loaderprobe.render.document import Command, Document, Exhibit, Item, Paragraph, Part, Section, Table
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.timeline import KERNELS, SHADES
 from loaderprobe.render.wording import counted, percent, times_as_fast, visible

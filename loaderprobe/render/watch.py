@@ -7,8 +7,7 @@ from typing import Any
 
 from loaderprobe.records.diagnosis import WatchedInterval, WatchReport
 from loaderprobe.render.charts import BLUE, RED, Axis, Plot, Points
-from loaderprobe.render.document import Document, Paragraph, Part, Section, Table
-from loaderprobe.render.exhibit import Exhibit
+from loaderprobe.render.document import Document, Exhibit, Paragraph, Part, Section, Table
 from loaderprobe.render.verdict_words import heading, sentence
 from loaderprobe.render.wording import MISSING, counted, percent
 from loaderprobe.units import format_bytes, format_duration, significant

@@ -9,15 +9,13 @@ from typing import Any, TypeVar, cast
 
 from loaderprobe.records.bandwidth import DeviceKind, Limit, RanksLimit
 from loaderprobe.records.environment import Capability
-from loaderprobe.records.forecast import Forecast, Knee
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.trace import TraceBound
-from loaderprobe.records.verdict import Advice, Bound, Evidence
-from loaderprobe.render.action_words import action_words
+from loaderprobe.records.verdict import Advice, Bound, Evidence, Forecast, Knee
 from loaderprobe.render.capability_words import why_words
 from loaderprobe.render.device_words import kind_words, limit_words
-from loaderprobe.render.evidence_words import evidence_words
-from loaderprobe.render.forecast_words import knee_words
+from loaderprobe.render.figures import evidence_words
+from loaderprobe.render.forecast_words import action_words, knee_words
 from loaderprobe.render.rank_bandwidth_words import ranks_limit_words
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.trace import bound_sentence

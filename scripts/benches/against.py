@@ -24,9 +24,8 @@ from typing import Any
 import loaderprobe
 from loaderprobe.analyze.compare.rows import SideRow, compare_rows, judge_gates
 from loaderprobe.analyze.effects import RunReading, interval
-from loaderprobe.api.against import measure_sides
-from loaderprobe.api.against_request import PAIRS, against_request, sides_in, start_against
-from loaderprobe.api.compare_source import sources
+from loaderprobe.api.against import PAIRS, against_request, measure_sides, sides_in, start_against
+from loaderprobe.api.compare import sources
 from loaderprobe.loaders.torch import ImageFiles, TorchLoader
 from loaderprobe.records.compare import MATTERS, Compared, Subject
 from loaderprobe.records.config import RunConfig

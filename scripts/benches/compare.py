@@ -24,7 +24,7 @@ from typing import Literal
 
 from loaderprobe.analyze.compare.rows import SideRow, compare_rows, judge_gates
 from loaderprobe.analyze.effects import ENOUGH_ROUNDS, NORMAL, REPEAT, RunReading, interval
-from loaderprobe.api.compare_source import sources
+from loaderprobe.api.compare import sources
 from loaderprobe.records.compare import MATTERS, Compared, Subject
 from loaderprobe.records.config import Turns
 from loaderprobe.stats import mean, quantile

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loaderprobe.analyze.forecast.changes import accelerator, disk, refused, worker_forecasts
-from loaderprobe.records.forecast import Forecast
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.verdict import Forecast
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.stats import median, quantile
 from loaderprobe.units import join_words

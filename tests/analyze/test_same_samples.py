@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from loaderprobe.analyze.same_samples import differing, same_samples
+from loaderprobe.analyze.ranks import differing, same_samples
 from loaderprobe.records.diagnosis import Drawn
 
 ONE = Drawn(batch_size=8, workers=2, prefetch_factor=2, files=tuple(range(100)), first=1, whole=False)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from loaderprobe.analyze.report import MOST_STEPS, steps_view
-from loaderprobe.records.gaps import Stretches
 from loaderprobe.records.measurement import segments_of
+from loaderprobe.records.verdict import Stretches
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth
 

@@ -14,7 +14,7 @@ import pytest
 
 import loaderprobe
 from loaderprobe.api import against as verb
-from loaderprobe.api.against_request import AgainstRequest, against_request, moved, sides_in, start_against
+from loaderprobe.api.against import AgainstRequest, against_request, moved, sides_in, start_against
 from loaderprobe.errors import BadValue, Refused
 from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.clock import SystemClock
@@ -22,7 +22,7 @@ from loaderprobe.measure.further import joined
 from loaderprobe.measure.runner import ForkServer, Order, run_configuration
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
-from loaderprobe.render.against_words import against_words
+from loaderprobe.render.sweep_plan_words import against_words
 from loaderprobe.testing import example_config, example_environment
 from tests.analyze.measured import measured
 from tests.analyze.runs import scaled

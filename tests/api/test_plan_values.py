@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaderprobe.api import plan_values as values
+from loaderprobe.api import values as values
 from loaderprobe.errors import BadValue
 from loaderprobe.records.plan import CacheAsked
 

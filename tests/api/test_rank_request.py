@@ -12,7 +12,7 @@ import pytest
 import loaderprobe
 from loaderprobe.api import sweep as verb
 from loaderprobe.api import sweep_request
-from loaderprobe.api.against_request import against_request, as_value
+from loaderprobe.api.against import against_request, as_value
 from loaderprobe.api.sweep_request import (
     SweepRequest,
     check_devices,

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loaderprobe.api.load import judge_run
-from loaderprobe.api.stored import foreign_modules
+from loaderprobe.api.load import foreign_modules, judge_run
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.report import Report

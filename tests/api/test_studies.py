@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from loaderprobe.api.load import judge_run
+from loaderprobe.api.load import foreign_modules, judge_run
 from loaderprobe.api.policy import JUDGING
-from loaderprobe.api.stored import foreign_modules
 from loaderprobe.measure import studies
 from loaderprobe.measure.child import study
 from loaderprobe.measure.runner import Order

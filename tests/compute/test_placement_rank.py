@@ -12,7 +12,7 @@ from torch import nn
 from loaderprobe.compute import placement_rank as rank
 from loaderprobe.compute.models import lenet5
 from loaderprobe.compute.placement_rank import RankSession
-from loaderprobe.compute.workloads import HELD, Training, training_of
+from loaderprobe.compute.trainer import HELD, Training, training_of
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.records.devices import DataKind, Placement, Workload

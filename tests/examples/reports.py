@@ -9,8 +9,6 @@ from typing import Any
 from loaderprobe.records.config import OPTIONS, with_options
 from loaderprobe.records.environment import SCHEMA_VERSION
 from loaderprobe.records.files import content_hash
-from loaderprobe.records.forecast import Knee
-from loaderprobe.records.gaps import TimelineView
 from loaderprobe.records.remark import reported
 from loaderprobe.records.report import (
     SUMMARY_SCHEMA,
@@ -25,7 +23,7 @@ from loaderprobe.records.report import (
     StorageSupply,
     Summary,
 )
-from loaderprobe.records.verdict import Verdict
+from loaderprobe.records.verdict import Knee, TimelineView, Verdict
 from loaderprobe.testing.fakes import example_config, example_environment
 from tests.examples.study import BATCH_SIZE, BYTES, CASES, CEILING, DISK_BYTES_PER_S, Case
 from tests.examples.verdicts import forecasts_of, verdict_of

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from loaderprobe.records.forecast import Forecast
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import (
     Action,
     Advice,
     Bound,
     Evidence,
+    Forecast,
     Interval,
     Rates,
     Reason,

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from loaderprobe.records.verdict import Action, ActionCode
-from loaderprobe.render.action_words import action_words
+from loaderprobe.render.forecast_words import action_words
 
 WORDS: list[tuple[ActionCode, dict[str, float | str], str]] = [
     ("workers", {"workers": 0}, "load in the training process"),

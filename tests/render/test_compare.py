@@ -20,8 +20,15 @@ from loaderprobe.records.compare import (
 )
 from loaderprobe.records.environment import Origin
 from loaderprobe.records.verdict import Interval
-from loaderprobe.render.compare import MOST_ROWS, compare_columns, compare_document, compare_exhibits
-from loaderprobe.render.compare_words import change_words, note_words, title
+from loaderprobe.render.compare import (
+    MOST_ROWS,
+    change_words,
+    compare_columns,
+    compare_document,
+    compare_exhibits,
+    note_words,
+    title,
+)
 from loaderprobe.render.html import document_page
 from loaderprobe.render.terminal import document_text
 from loaderprobe.testing import example_config, example_environment

@@ -17,7 +17,7 @@ from loaderprobe.records.devices import (
     WorkloadVerdict,
 )
 from loaderprobe.records.verdict import Interval
-from loaderprobe.render.devices_words import answer
+from loaderprobe.render.devices import answer
 
 ONE, TWO = Placement(device="cuda"), Placement(device="cuda", ranks=2)
 

@@ -6,8 +6,7 @@ import re
 
 import pytest
 
-from loaderprobe.render.document import Cell, Command, Document, Fold, Item, Paragraph, Section, Table, further
-from loaderprobe.render.exhibit import Exhibit
+from loaderprobe.render.document import Cell, Command, Document, Exhibit, Fold, Item, Paragraph, Section, Table, further
 from loaderprobe.render.html import document_page
 from loaderprobe.render.markdown import document_markdown
 from loaderprobe.render.notebook import document_html

@@ -7,8 +7,7 @@ from typing import get_args
 import pytest
 
 from loaderprobe.records.verdict import Evidence, EvidenceCode
-from loaderprobe.render.evidence_words import evidence_words
-from loaderprobe.render.figures import FIGURES
+from loaderprobe.render.figures import FIGURES, evidence_words
 
 
 def _words(metric: EvidenceCode) -> str:

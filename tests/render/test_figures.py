@@ -11,8 +11,7 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from loaderprobe.records.config import OPTIONS
-from loaderprobe.records.gaps import DeviceUse
-from loaderprobe.records.verdict import Verdict
+from loaderprobe.records.verdict import DeviceUse, Verdict
 from loaderprobe.render.figures import BY_COLUMN, FIGURES, flat, shown, words_of
 from loaderprobe.render.groups import full_label, groups
 from loaderprobe.render.json import summary_json

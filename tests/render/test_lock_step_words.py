@@ -10,7 +10,7 @@ import pytest
 from loaderprobe.records.plan import LockStep, PrefetchCost
 from loaderprobe.records.verdict import Interval
 from loaderprobe.render.document import Document, Section
-from loaderprobe.render.lock_step_words import lock_step_answer, lock_step_parts
+from loaderprobe.render.plan_words import lock_step_answer, lock_step_parts
 from loaderprobe.render.terminal import document_text
 
 

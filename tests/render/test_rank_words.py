@@ -8,8 +8,7 @@ import pytest
 
 from loaderprobe.records.diagnosis import Attached, WhyNot
 from loaderprobe.records.ranks import Apart, ApartCode
-from loaderprobe.render.attachment_words import without_verdict
-from loaderprobe.render.rank_words import apart
+from loaderprobe.render.attachment_words import apart, without_verdict
 
 
 @pytest.mark.parametrize("code", get_args(ApartCode))

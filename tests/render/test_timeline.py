@@ -13,9 +13,9 @@ from xml.etree import ElementTree
 import pytest
 
 from loaderprobe.analyze.gpu.window import read_window
-from loaderprobe.records.gaps import TimelineView
 from loaderprobe.records.measurement import Rejected, Timeline
 from loaderprobe.records.report import Report
+from loaderprobe.records.verdict import TimelineView
 from loaderprobe.render.document import Table
 from loaderprobe.render.gpu import window_exhibits, window_parts
 from loaderprobe.render.groups import groups

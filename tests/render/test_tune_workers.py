@@ -12,8 +12,7 @@ from loaderprobe.records.environment import Origin
 from loaderprobe.records.tune_workers import WorkersReport, WorkersRow, WorkersSetting, WorkersVisit
 from loaderprobe.records.verdict import Interval
 from loaderprobe.render.terminal import document_text
-from loaderprobe.render.tune_workers import tuning_columns, tuning_document, tuning_exhibits
-from loaderprobe.render.tune_workers_words import tuning_line
+from loaderprobe.render.tune_workers import tuning_columns, tuning_document, tuning_exhibits, tuning_line
 from loaderprobe.testing import example_environment
 from tests.said import quoted
 

@@ -9,8 +9,7 @@ from typing import Any, get_args
 import pytest
 
 from loaderprobe.records.verdict import AblationCode, Ablations, Bound, Cause, Reason, ReasonCode
-from loaderprobe.render.ablation_words import ablation_words
-from loaderprobe.render.verdict_words import explanation, heading, kind_of, sentence
+from loaderprobe.render.verdict_words import ablation_words, explanation, heading, kind_of, sentence
 
 MOST_WORDS = 25
 RATES: dict[str, Any] = {

@@ -42,12 +42,11 @@ from loaderprobe.analyze.verdict.rule import (
 )
 from loaderprobe.analyze.verdict.validity import counted
 from loaderprobe.records.config import PUBLISHED_MODEL, alike_but_for
-from loaderprobe.records.forecast import Forecast, Knee
 from loaderprobe.records.measurement import Alternative, Measurement, judged_activity, segments_of
 from loaderprobe.records.plan import LockStep, PrefetchCost
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import INPUTS, RESOURCE
-from loaderprobe.records.verdict import WORTH, Action, ActionCode, Advice, Interval
+from loaderprobe.records.verdict import WORTH, Action, ActionCode, Advice, Forecast, Interval, Knee
 from loaderprobe.stats import median
 
 # Faster accelerators: the known ones, and one that is just fast enough for the loader.

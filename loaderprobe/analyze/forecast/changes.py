@@ -17,10 +17,9 @@ from loaderprobe.analyze.effects import REPEAT
 from loaderprobe.analyze.forecast.fit import NEAR, Fit, Point, fit
 from loaderprobe.analyze.forecast.service import DeviceModel, Service, Storage, scheduled_rate
 from loaderprobe.analyze.verdict.rates import Loop
-from loaderprobe.records.forecast import Changed, Forecast, Knee
 from loaderprobe.records.measurement import Alternative
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.verdict import Bottleneck, How, Interval
+from loaderprobe.records.verdict import Bottleneck, Changed, Forecast, How, Interval, Knee
 from loaderprobe.stats import median
 from loaderprobe.units import format_duration, format_rate, significant
 

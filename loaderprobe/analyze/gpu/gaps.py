@@ -13,8 +13,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from loaderprobe.records.gaps import GapCause, Gaps
 from loaderprobe.records.measurement import Timeline, communicates
+from loaderprobe.records.verdict import GapCause, Gaps
 
 # Sets of time as half-open ranges (begin, end) of whole nanoseconds.
 #

@@ -8,9 +8,9 @@ from itertools import pairwise
 
 from loaderprobe.analyze.gpu.counters import why_missing
 from loaderprobe.analyze.gpu.gaps import Attribution, Ranges, attribute, merge, total
-from loaderprobe.records.gaps import DeviceUse, Gaps, GpuWindow, TimelineView
 from loaderprobe.records.measurement import Measurement, Timeline, communicates
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.verdict import DeviceUse, Gaps, GpuWindow, TimelineView
 
 # How full the kernels of a window made the device, estimated from their grids.
 #

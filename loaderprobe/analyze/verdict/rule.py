@@ -13,9 +13,20 @@ from loaderprobe.analyze.effects import CLEAR_LEAD, ENOUGH_ROUNDS, FAR_LEAD, OPE
 from loaderprobe.analyze.ranks import SlowHost
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.validity import evidence_of, speedup_evidence, waiting_for_cores
-from loaderprobe.records.gaps import Gaps, GpuWindow
 from loaderprobe.records.resources import IN_GAPS, IN_STEP, INPUTS, ONLY_WAITED, RESOURCE
-from loaderprobe.records.verdict import WORTH, Cause, Evidence, EvidenceCode, How, Reason, ReasonCode, Side, Speedup
+from loaderprobe.records.verdict import (
+    WORTH,
+    Cause,
+    Evidence,
+    EvidenceCode,
+    Gaps,
+    GpuWindow,
+    How,
+    Reason,
+    ReasonCode,
+    Side,
+    Speedup,
+)
 from loaderprobe.stats import half_width, median
 
 # What rounds contradict: training off what its parts predict, and a loader that is slower with less to do.

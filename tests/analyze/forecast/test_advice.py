@@ -26,8 +26,7 @@ from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.records.measurement import Alternative, Measurement
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import WORTH
-from loaderprobe.render.action_words import action_words
-from loaderprobe.render.forecast_words import advice_words, knee_words
+from loaderprobe.render.forecast_words import action_words, advice_words, knee_words
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.testing import example_environment
 from tests.analyze.measured import FILES, measured

@@ -27,9 +27,9 @@ from loaderprobe.analyze.forecast.changes import (
 from loaderprobe.analyze.forecast.fit import DRIFT, Fit, fit
 from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.records.bandwidth import KindOfDevice
-from loaderprobe.records.forecast import Forecast
 from loaderprobe.records.measurement import Alternative
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.verdict import Forecast
 from tests.analyze.scripted import Truth
 
 TOKEN_BUCKET, SINGLE_SERVER, LATENCY = Truth(), Truth(model="single_server"), Truth(model="latency", latency_s=0.02)

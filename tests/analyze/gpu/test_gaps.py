@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from loaderprobe.analyze.gpu.gaps import AFTER_SYNC_NS, attribute, total
 from loaderprobe.errors import LoaderprobeError
-from loaderprobe.records.gaps import GAP_CAUSES, Gaps
 from loaderprobe.records.measurement import DeviceKind, Timeline
+from loaderprobe.records.verdict import GAP_CAUSES, Gaps
 from tests.examples import timelines
 from tests.examples.timelines import TimelineScript
 

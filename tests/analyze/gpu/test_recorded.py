@@ -13,8 +13,8 @@ import pytest
 from loaderprobe.analyze.gpu.gaps import attribute
 from loaderprobe.analyze.gpu.window import syncs_per_step, use_of
 from loaderprobe.compute.kineto import DeviceLimits, RawEvent, Window, convert, occupancy
-from loaderprobe.records.gaps import GAP_CAUSES
 from loaderprobe.records.measurement import Timeline, communicates
+from loaderprobe.records.verdict import GAP_CAUSES
 
 TRACES = Path(__file__).parents[3] / "fixtures" / "traces"
 OLD = {"Kernel": "kernel", "Memcpy": "gpu_memcpy", "Memset": "gpu_memset", "Runtime": "cuda_runtime"}

@@ -13,10 +13,9 @@ from loaderprobe.analyze.gpu.window import disagreement, overhead_of, read_windo
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.report import build_report
 from loaderprobe.analyze.verdict.rule import Judgement, with_gaps
-from loaderprobe.records.gaps import Gaps, GpuWindow
 from loaderprobe.records.measurement import Measurement, Missing, Rejected, Timeline
 from loaderprobe.records.remark import Remark, reported
-from loaderprobe.records.verdict import Bound, Reason
+from loaderprobe.records.verdict import Bound, Gaps, GpuWindow, Reason
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.testing import example_environment
 from tests.analyze.runs import FILES, Cost, alike, run

@@ -12,7 +12,7 @@ from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.lock_step import Batches, batches_of
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.verdict import Bound
-from loaderprobe.render.action_words import action_words
+from loaderprobe.render.forecast_words import action_words
 from loaderprobe.render.verdict_words import sentence
 from tests.analyze.rank_runs import rank_run
 from tests.analyze.runs import Round, alike

@@ -15,7 +15,7 @@ from loaderprobe.analyze.verdict.validity import why_not_as_asked
 from loaderprobe.records.measurement import FirstLap, Measurement, segments_of
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.waits import WAIT_KINDS, WaitKind, WaitSamples
-from loaderprobe.render.action_words import action_words
+from loaderprobe.render.forecast_words import action_words
 from tests.analyze.runs import Cost, alike, run
 
 WAITING = Cost(cpu_s=0.002, blocked_s=0.02, cold=0.0)
