@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from loaderprobe.api import child, sweep
-from loaderprobe.api.report import judge_run
+from loaderprobe.api.load import judge_run
 from loaderprobe.cli.seats import in_ranks, launched_here
 from loaderprobe.measure.ranks.crew import Lead
 from loaderprobe.measure.runner import Child, Order
