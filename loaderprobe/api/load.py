@@ -17,7 +17,7 @@ from loaderprobe.measure.studies import pending_studies, without
 from loaderprobe.measure.sweep import pending
 from loaderprobe.plugins import foreign_module
 from loaderprobe.records.bandwidth import RANK_BANDWIDTH_SCHEMA, StorageCeiling
-from loaderprobe.records.batch_size import BATCH_SIZE_PAPER_SCHEMA, BATCH_SIZE_SCHEMA
+from loaderprobe.records.batch_size import BATCH_SIZE_SCHEMA
 from loaderprobe.records.compare import COMPARE_SCHEMA
 from loaderprobe.records.devices import DEVICES_SCHEMA
 from loaderprobe.records.diagnosis import DIAGNOSIS_SCHEMA, WATCH_SCHEMA
@@ -264,7 +264,6 @@ def load(run: PathLike) -> Run:
 
 RESULTS = {
     BATCH_SIZE_SCHEMA: "batch_size:BatchSize",
-    BATCH_SIZE_PAPER_SCHEMA: "batch_size_paper:BatchSizePaper",
     COMPARE_SCHEMA: "compare:Comparison",
     DEVICES_SCHEMA: "devices:Devices",
     DIAGNOSIS_SCHEMA: "diagnose:Diagnosis",

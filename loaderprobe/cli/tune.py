@@ -59,10 +59,6 @@ def batch_size(
             rich_help_panel=MEASURING,
         ),
     ] = None,
-    paper: Annotated[
-        bool,
-        typer.Option("--paper", help="Repeat the paper's patterns; print its tables.", rich_help_panel=MEASURING),
-    ] = False,
     out: options.Out = None,
     md: options.Markdown = False,
     json: options.Json = False,
@@ -76,21 +72,11 @@ def batch_size(
         raise BadValue("--workers needs DATA to load", hint="name a folder of images, or leave --workers out")
     if data is not None and image_size != IMAGE_SIZE:
         raise BadValue(f"images of DATA are cropped to {IMAGE_SIZE} pixels", hint="leave --image-size out")
-    if paper and (data or (model, strategy, image_size) != ("resnet50", "throughput", IMAGE_SIZE)):
-        raise BadValue(
-            "--paper has models, images and strategies of its own", hint="leave DATA, --model and such options out"
-        )
 
     def measure() -> Documented:
         if not quiet:
-            stderr().print(_beforehand(paper, strategy), highlight=False)
+            stderr().print(_beforehand(strategy), highlight=False)
         with counting(quiet) as progress:
-            if paper:
-                from loaderprobe.api.batch_size_paper import paper_batch_sizes
-
-                return paper_batch_sizes(
-                    device=compute, most=most, memory=memory, iterations=iterations, progress=progress, command=typed()
-                )
             from loaderprobe.api.batch_size import named_batch_size
 
             return named_batch_size(
@@ -103,10 +89,8 @@ def batch_size(
     return EXIT_INTERRUPTED if getattr(found, "interrupted", False) else EXIT_DONE
 
 
-def _beforehand(paper: bool, strategy: str) -> str:
+def _beforehand(strategy: str) -> str:
     """What is measured, and for how long."""
-    if paper:
-        return "Four patterns by three strategies; each of the paper's has up to 100 loops. Ctrl-C gives up."
     if strategy == "throughput":
         return "Up to 32 probes of about 2 s each, longer where a step is; Ctrl-C ends with the fastest so far."
     return "Up to 100 loops; Ctrl-C ends with the fastest so far."

@@ -15,7 +15,6 @@ from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Interval
 
 BATCH_SIZE_SCHEMA = "loaderprobe/batch-size"
-BATCH_SIZE_PAPER_SCHEMA = "loaderprobe/batch-size-paper"
 
 StrategyName = Literal["throughput", "gpu-usage", "epoch-time"]
 StopCode = Literal[
@@ -137,62 +136,3 @@ class BatchSizeReport:
     def improvement(self, probe: BatchSizeProbe) -> float:
         """By what share an epoch is shorter than in the first probe; below 0 where it is longer."""
         return 1 - probe.epoch_s(self.dataset_images) / self.probes[0].epoch_s(self.dataset_images)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PaperPattern:
-    """One of the paper's four patterns, with its figures: Serizawa and Tatebe, Chainer 6 on a Tesla V100."""
-
-    model: str
-    data: Literal["CIFAR-100", "ImageNet"]
-    image_size: int
-    dataset_images: int
-    usage_size: int
-    """Where GpuUsageMaximize converged."""
-    time_size: int
-    """Where EpochTimeMinimize converged."""
-    improvement: float
-    """Of the epoch time by EpochTimeMinimize, 0 to 1, against its first size."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PatternResult:
-    """A pattern, searched by the three strategies."""
-
-    pattern: PaperPattern
-    usage: BatchSizeReport
-    time: BatchSizeReport
-    throughput: BatchSizeReport
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchSizePaperReport:
-    """The paper's experiment on this machine."""
-
-    origin: Origin
-    device: str
-    steps: int
-    """Updates in each loop; 1,000 in the paper."""
-    results: tuple[PatternResult, ...]
-    schema: str = BATCH_SIZE_PAPER_SCHEMA
-    schema_version: int = SCHEMA_VERSION
-
-
-PAPER_PATTERNS = (
-    PaperPattern(
-        model="vgg16", data="CIFAR-100", image_size=32, dataset_images=50_000, usage_size=54, time_size=196,
-        improvement=0.734,
-    ),
-    PaperPattern(
-        model="resnet50", data="CIFAR-100", image_size=32, dataset_images=50_000, usage_size=70, time_size=196,
-        improvement=0.603,
-    ),
-    PaperPattern(
-        model="vgg16", data="ImageNet", image_size=224, dataset_images=1_281_167, usage_size=46, time_size=72,
-        improvement=0.135,
-    ),
-    PaperPattern(
-        model="resnet50", data="ImageNet", image_size=224, dataset_images=1_281_167, usage_size=116, time_size=96,
-        improvement=0.085,
-    ),
-)  # fmt: skip

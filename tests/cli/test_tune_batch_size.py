@@ -12,10 +12,8 @@ import pytest
 import torch
 
 from loaderprobe.api.batch_size import BatchSize
-from loaderprobe.api.batch_size_paper import BatchSizePaper, paper_batch_sizes
 from loaderprobe.compute.batch_size import TorchProber
-from loaderprobe.errors import MissingPart
-from loaderprobe.records.batch_size import PAPER_PATTERNS, BatchSizeProbe, BatchSizeStop
+from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeStop
 from loaderprobe.records.files import FileSet
 from tests.cli.invoke import invoke
 
@@ -130,21 +128,6 @@ def test_ctrl_c_ends_the_search_and_the_verdict(
     assert "is not known: Ctrl-C came before it was judged." in " ".join(done.stdout.split())
 
 
-def test_the_paper_is_repeated(tmp_path: Path) -> None:
-    """A pattern by its two strategies and by ours, the paper's figures beside."""
-    pattern = replace(PAPER_PATTERNS[0], model="lenet5")
-    found = paper_batch_sizes(device="cpu", most=12, iterations=1, probe_steps=1, patterns=[pattern])
-    text = found.text()
-    assert "54" in text and "196" in text and "73.4 %" in text and all(len(line) <= 80 for line in text.splitlines())
-    result = found.results[0]
-    assert [each.strategy for each in (result.usage, result.time, result.throughput)] == [
-        "gpu-usage", "epoch-time", "throughput",
-    ]  # fmt: skip
-    found.save(tmp_path / "paper")
-    assert BatchSizePaper.load(tmp_path / "paper").json() == found.json()
-    assert list(found.to_frame()["batch_size_in_paper"][:2]) == [54, 196]
-
-
 @pytest.mark.parametrize(
     ("options", "code", "says"),
     [
@@ -154,8 +137,6 @@ def test_the_paper_is_repeated(tmp_path: Path) -> None:
         ((*SMALL, "--workers", 2), 2, "--workers needs DATA"),
         ((*SMALL, "--memory", "1kB"), 2, "not even a batch of 1 fits into 1.00 kB"),
         ((*SMALL, "--strategy", "gpu-usage"), 3, "1,000 updates each, which take days without a GPU"),
-        (("tune", "batch-size", "--paper", "--compute", "cpu"), 3, "--iterations 20"),
-        (("tune", "batch-size", "--paper", "--model", "vgg16"), 2, "--paper has models"),
     ],
 )
 def test_trouble_has_a_code_and_a_reason(options: tuple[object, ...], code: int, says: str, tmp_path: Path) -> None:
@@ -173,9 +154,3 @@ def test_an_interrupted_search_keeps_what_it_has(out: Path, tmp_path: Path, monk
     done = invoke(*SHORT, "--out", tmp_path / "o")
     assert done.exit_code == 130 and "the fastest size so far" in done.stdout
     assert (tmp_path / "o" / "result.json").exists()
-
-
-def test_paper_needs_a_gpu_or_shorter_loops() -> None:
-    """From Python, too."""
-    with pytest.raises(MissingPart, match="days without a GPU"):
-        paper_batch_sizes(device="cpu")
