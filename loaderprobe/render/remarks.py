@@ -574,7 +574,9 @@ PHRASES: dict[str, Callable[[Facts], dict[str, str]]] = {
     **dict.fromkeys(("no_time", "cut_short"), _more_time),
     **dict.fromkeys(("ranks_together", "ranks_in_step"), _of_ranks),
     **dict.fromkeys(("loop_file", "loop_file_hidden"), lambda facts: {"cache": _LOOP_CACHE[str(facts["cache"])]}),
-    **dict.fromkeys(("few_steps", "first_steps_left_out", "first_steps_fed", "perhaps_fed"), _steps_of_trace),
+    **dict.fromkeys(
+        ("few_steps", "first_steps_left_out", "first_steps_fed", "perhaps_fed", "trace_too_long"), _steps_of_trace
+    ),
     "on_storage": _ahead,
     "workers_without_data": _idle_workers,
     "samples_kept": _kept,

@@ -39,7 +39,7 @@ def test_every_format_is_printed(run: Path) -> None:
         "facts": {"steps": 69, "ranks": 1_000_000},
         "sentence": "69 measured steps cannot show how late the latest of 1000000 ranks is",
     }
-    assert json.loads(plan("--schema").stdout)["title"] == "loaderprobe/plan 4"
+    assert json.loads(plan("--schema").stdout)["title"] == "loaderprobe/plan 1"
     assert "s3-standard" in plan("--catalogue").stdout
     assert plan("--catalogue", "--md").stdout.startswith("# Storage catalogue")
     assert {entry["name"] for entry in json.loads(plan("--catalogue", "--json").stdout)} > {"gcs"}
