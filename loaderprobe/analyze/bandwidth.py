@@ -9,7 +9,7 @@ from itertools import pairwise
 from loaderprobe.analyze.plan.demand import demand
 from loaderprobe.analyze.plan.sources import by_slowest, workload_of_bandwidth, workload_of_ranks
 from loaderprobe.analyze.plan.supply import judge_supply, measured_offer
-from loaderprobe.analyze.plan.workload import Workload, known
+from loaderprobe.analyze.plan.workload import PlanWorkload, known
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import (
     BandwidthMeasurement,
@@ -68,7 +68,7 @@ def _feed(measured: BandwidthMeasurement, name: str, rate: float) -> Feed | None
     return feed_of(workload)
 
 
-def feed_of(workload: Workload) -> Feed | None:
+def feed_of(workload: PlanWorkload) -> Feed | None:
     """How many of the accelerators of a workload its storage feeds; None where it has none that counts."""
     offer = measured_offer(workload)
     if offer is None:
@@ -193,7 +193,7 @@ def rank_feeds_in_step(found: RankBandwidthReport, accelerators: Mapping[str, fl
     return tuple(feed for each in _workloads(found, accelerators) if (feed := feed_of(by_slowest(each, found))))
 
 
-def _workloads(found: RankBandwidthReport, accelerators: Mapping[str, float]) -> Iterator[Workload]:
+def _workloads(found: RankBandwidthReport, accelerators: Mapping[str, float]) -> Iterator[PlanWorkload]:
     """None of files that are no images, or of blocks: the bytes of an image are not known."""
     if not found.images:
         return

@@ -15,7 +15,7 @@ from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.plan.demand import cores_of, demand
 from loaderprobe.analyze.plan.sources import cold_and_fastest, workload_of
 from loaderprobe.analyze.plan.supply import judge_supply, measured_offer
-from loaderprobe.analyze.plan.workload import Workload, known
+from loaderprobe.analyze.plan.workload import PlanWorkload, known
 from loaderprobe.analyze.verdict.experiments import rates_alone
 from loaderprobe.analyze.verdict.rates import NS, segment_rate
 from loaderprobe.analyze.verdict.rounds import ablations, one_thread_notes
@@ -353,7 +353,7 @@ def _outlook(
     )
 
 
-def _supply(workload: Workload) -> StorageSupply | None:
+def _supply(workload: PlanWorkload) -> StorageSupply | None:
     offer, storage = measured_offer(workload), workload.storage
     if offer is None or storage is None:
         return None

@@ -28,7 +28,7 @@ from loaderprobe.api.policy import JUDGING
 from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.values import unheard
 from loaderprobe.errors import BadValue
-from loaderprobe.measure.own.loader import Asked, measure_with_step
+from loaderprobe.measure.own.loader import LoaderRequest, measure_with_step
 from loaderprobe.measure.ranks.crew import Lead, parse_layout, spread
 from loaderprobe.measure.session import OnStage
 from loaderprobe.records.bandwidth import StorageCeiling
@@ -106,7 +106,7 @@ def diagnose(
     """
     check_asked(step, budget_s, cache)
     _check_alone()
-    return judge_loader(loader, step, Asked(judging=JUDGING, cache=cache, budget_s=budget_s), progress)
+    return judge_loader(loader, step, LoaderRequest(judging=JUDGING, cache=cache, budget_s=budget_s), progress)
 
 
 def check_asked(step: Any, budget_s: float, cache: str) -> None:
@@ -133,7 +133,7 @@ def _check_alone() -> None:
 def judge_loader(
     loader: Any,
     step: Callable[[Any], Any] | None,
-    asked: Asked,
+    asked: LoaderRequest,
     progress: OnStage | None = None,
     command: str = "loaderprobe.diagnose(...)",
 ) -> Diagnosis:
@@ -313,7 +313,7 @@ def diagnose_own(asked: OwnAsked, progress: OnStage) -> Diagnosis:
     budget_s = BUDGET_S if asked.budget_s is None else asked.budget_s
     check_asked(None, budget_s, asked.cache)
     loader, step = made(asked.own)
-    how = Asked(judging=JUDGING, cache=asked.cache, budget_s=budget_s)
+    how = LoaderRequest(judging=JUDGING, cache=asked.cache, budget_s=budget_s)
     return judge_loader(loader, step, how, _over(budget_s, progress), asked.command)
 
 

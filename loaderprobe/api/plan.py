@@ -23,7 +23,7 @@ from loaderprobe.analyze.plan.sources import (
     workload_of_trace,
 )
 from loaderprobe.analyze.plan.supply import Offer, catalogue_offer, given_offer, rank_offer
-from loaderprobe.analyze.plan.workload import Workload, known
+from loaderprobe.analyze.plan.workload import PlanWorkload, known
 from loaderprobe.api import values as values
 from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.api.load import Run, damaged_ceiling, load_any, type_of
@@ -71,10 +71,10 @@ Accelerator = tuple[str, Quantity]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class PlanBasis:
     """What the plan's figures come from."""
 
-    workload: Workload
+    workload: PlanWorkload
     source: PlanSource
     by_ranks: Offer | None = None
     """What the ranks of the run read from storage."""
@@ -83,7 +83,7 @@ class Found:
 def find(
     run: Run | BandwidthReport | RankBandwidthReport | Diagnosis | TraceReport | PathLike, data: str | None,
     kind: str | None, mean_size: float | None,
-) -> Found:  # fmt: skip
+) -> PlanBasis:  # fmt: skip
     """The workload in a result. Raises BadValue where there is none that fits."""
     if isinstance(run, BandwidthReport | RankBandwidthReport):
         return _of_bandwidth(run, run.path, data, kind)
@@ -130,7 +130,7 @@ def accelerator_of(kind: str) -> Accelerator:
 
 def _of_bandwidth(
     report: BandwidthReport | RankBandwidthReport, path: str, data: str | None, kind: str | None
-) -> Found:
+) -> PlanBasis:
     if kind in (None, MEASURED):
         raise BadValue("a bandwidth result has no accelerator", hint="name one: --kind mlperf-h100, or its images/s")
     if data is not None:
@@ -144,10 +144,12 @@ def _of_bandwidth(
     source = PlanSource(
         kind="bandwidth", path=path, data=report.path, other_data=(), accelerator=name, configuration=""
     )
-    return Found(workload=workload, source=source)
+    return PlanBasis(workload=workload, source=source)
 
 
-def _of_diagnosis(found: Diagnosis, path: str, data: str | None, kind: str | None, mean_size: float | None) -> Found:
+def _of_diagnosis(
+    found: Diagnosis, path: str, data: str | None, kind: str | None, mean_size: float | None
+) -> PlanBasis:
     if data is not None:
         raise BadValue("a result of run has one data set", hint="leave --data out")
     other = None if kind in (None, MEASURED) else accelerator_of(str(kind))
@@ -160,10 +162,10 @@ def _of_diagnosis(found: Diagnosis, path: str, data: str | None, kind: str | Non
         kind="run", path=path, data=measured.config.resolution, other_data=(), accelerator=workload.accelerator,
         configuration=measured.config.title(),
     )  # fmt: skip
-    return Found(workload=workload, source=source)
+    return PlanBasis(workload=workload, source=source)
 
 
-def _of_trace(found: TraceReport, path: str, data: str | None, kind: str | None, mean_size: float | None) -> Found:
+def _of_trace(found: TraceReport, path: str, data: str | None, kind: str | None, mean_size: float | None) -> PlanBasis:
     if data is not None:
         raise BadValue("a recording has no data sets to choose from", hint="leave --data out")
     other = None if kind in (None, MEASURED) else accelerator_of(str(kind))
@@ -174,10 +176,10 @@ def _of_trace(found: TraceReport, path: str, data: str | None, kind: str | None,
     source = PlanSource(
         kind="trace", path=path, data="", other_data=(), accelerator=workload.accelerator, configuration=""
     )
-    return Found(workload=workload, source=source)
+    return PlanBasis(workload=workload, source=source)
 
 
-def _of_sweep(run: Run, data: str | None, kind: str | None) -> Found:
+def _of_sweep(run: Run, data: str | None, kind: str | None) -> PlanBasis:
     rows = [row for row in run.report().summary.configurations if row.verdict is not None]
     if not rows:
         raise BadValue(f"{run.path} holds no measured configuration", hint=f"loaderprobe sweep --resume {run.path}")
@@ -201,8 +203,8 @@ def _of_sweep(run: Run, data: str | None, kind: str | None) -> Found:
     alike = [each for each in rows if _of_one_rank(each) == _of_one_rank(row)]
     by_ranks = rank_offer(alike, workload.storage.read_bytes_per_s.value if workload.storage else None)
     if isinstance(by_ranks, Remark):
-        return Found(workload=workload.refusing("rank_storage", by_ranks), source=source)
-    return Found(workload=workload, source=source, by_ranks=by_ranks)
+        return PlanBasis(workload=workload.refusing("rank_storage", by_ranks), source=source)
+    return PlanBasis(workload=workload, source=source, by_ranks=by_ranks)
 
 
 def _of_one_rank(row: ConfigurationRow) -> RunConfig:

@@ -130,7 +130,7 @@ def keep_seen(seen: Attached, request: AttachRequest) -> None:
 
 
 @dataclass(slots=True)
-class Found:
+class AttachedBlock:
     """What `attached` found in its block."""
 
     diagnosis: Diagnosis | None = None
@@ -140,7 +140,9 @@ class Found:
 
 
 @contextmanager
-def attached(*, budget_s: float | None = None, cache: CacheState = "cold", after_steps: int = 8) -> Iterator[Found]:
+def attached(
+    *, budget_s: float | None = None, cache: CacheState = "cold", after_steps: int = 8
+) -> Iterator[AttachedBlock]:
     """Measure the training in this block, whatever trains: `with loaderprobe.attached() as found: trainer.fit(model)`.
 
     Once a DataLoader has trained for `after_steps` steps, a copy of it is measured with the loop as the step, for
@@ -155,7 +157,7 @@ def attached(*, budget_s: float | None = None, cache: CacheState = "cold", after
     from loaderprobe.loaders.attached import attach
     from loaderprobe.render.attachment_words import not_measured
 
-    found = Found()
+    found = AttachedBlock()
 
     def keep_found(diagnosis: Diagnosis) -> None:
         found.diagnosis = diagnosis

@@ -32,7 +32,7 @@ from loaderprobe.errors import BadValue, DeadWorker, LoaderprobeError, NoSpace
 from loaderprobe.measure.assembly import check_parts, make_compute
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.image_data import image_files, loader_of_images
-from loaderprobe.measure.own.loader import OVERRUN_S, OVERRUN_TIMES, Asked, Deadline, compute_of, measure_loader
+from loaderprobe.measure.own.loader import OVERRUN_S, OVERRUN_TIMES, Deadline, LoaderRequest, compute_of, measure_loader
 from loaderprobe.measure.session import OnStage
 from loaderprobe.protocols import Compute, ComputeArguments, MakeCompute
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig
@@ -175,7 +175,7 @@ def measure_setting(
     copy = resized(given, planned.setting.workers, planned.setting.prefetch_factor)
     if copy is None:
         return None
-    asked = Asked(
+    asked = LoaderRequest(
         judging=JUDGING, cache=cache, budget_s=min(LONGEST_S, max(SHORTEST_S, budget_s)), rounds=1, seed=planned.turn,
         next_round=later_round if planned.turn else first_round, ceiling=False,
         deadline=lambda visit_s: Deadline(max(visit_s or 0.0, (MOST_OF_REST * left_s - OVERRUN_S) / OVERRUN_TIMES)),

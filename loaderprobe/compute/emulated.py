@@ -75,7 +75,7 @@ def parse_rate(argument: str) -> tuple[float, str]:
     return rate, "specified on the command line"
 
 
-class Timeline:
+class EmulatedTimeline:
     """When the steps of one device end. Times are ns."""
 
     def __init__(self, now_ns: int) -> None:
@@ -95,7 +95,7 @@ class Timeline:
         return length_ns
 
 
-class TimelineInStep(Timeline):
+class TimelineInStep(EmulatedTimeline):
     """When the steps of all ranks' devices end: each when the last rank's does.
 
     Ranks exchange how long a step lasts since the end of that before, which is common to all. So no clock is compared
@@ -129,10 +129,10 @@ class EmulatedCompute:
         self._timeline = self._begun(arguments.clock.now_ns())
         self._ends: list[Callable[[], int]] = []
 
-    def _begun(self, now_ns: int) -> Timeline:
+    def _begun(self, now_ns: int) -> EmulatedTimeline:
         """The timeline of this device, or of the devices of all ranks, which begin together."""
         if self._peers is None:
-            return Timeline(now_ns)
+            return EmulatedTimeline(now_ns)
         self._peers.crew.most(0)
         return TimelineInStep(self._clock.now_ns(), self._peers.crew)
 

@@ -61,7 +61,7 @@ Call = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class OperatorEvent:
     """What a profiler recorded on the host, with what it called."""
 
     name: str
@@ -70,7 +70,7 @@ class Event:
     """Of the host; on a GPU, of the kernels that it and what it called launched."""
     sequence: int = -1
     """Autograd's number of a forward operator, and of the backward function that it made; else negative."""
-    children: tuple[Event, ...] = ()
+    children: tuple[OperatorEvent, ...] = ()
 
 
 @dataclass(slots=True)
@@ -114,7 +114,7 @@ def numbered(name: str, number: int) -> Call:
     return name, min(number, LAST_CALL)
 
 
-def step_times(roots: Iterable[Event]) -> list[dict[Call, CallTime]]:
+def step_times(roots: Iterable[OperatorEvent]) -> list[dict[Call, CallTime]]:
     """For each step, in order, the time of each call of a layer, in the order in which they began."""
     events = sorted(roots, key=lambda each: each.begin_us)
     steps = [each for each in events if each.name == STEP]
@@ -127,7 +127,7 @@ def step_times(roots: Iterable[Event]) -> list[dict[Call, CallTime]]:
     return found
 
 
-def _step(roots: Sequence[Event]) -> dict[Call, CallTime]:
+def _step(roots: Sequence[OperatorEvent]) -> dict[Call, CallTime]:
     times: dict[Call, CallTime] = {}
     owners: dict[int, Call] = {}
     calls: Counter[str] = Counter()
@@ -143,7 +143,7 @@ def _step(roots: Sequence[Event]) -> dict[Call, CallTime]:
 
 
 def _forward(
-    event: Event, owner: Call | None, times: dict[Call, CallTime], owners: dict[int, Call], calls: Counter[str]
+    event: OperatorEvent, owner: Call | None, times: dict[Call, CallTime], owners: dict[int, Call], calls: Counter[str]
 ) -> None:
     """Walk the events of the forward pass; `owner` is the innermost layer around this one."""
     if event.name.startswith(EVALUATE):
@@ -167,7 +167,7 @@ def _forward(
         _forward(child, owner, times, owners, calls)
 
 
-def _outermost(events: Iterable[Event], prefix: str) -> Iterator[Event]:
+def _outermost(events: Iterable[OperatorEvent], prefix: str) -> Iterator[OperatorEvent]:
     """Those of such names among events and what they called, without what they called themselves."""
     for each in events:
         if each.name.startswith(prefix):
@@ -306,7 +306,7 @@ Loss = Callable[[Any, Any], torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class SeenLayers:
     """What one call of a layer was given and gave."""
 
     inputs: tuple[Shape, ...]
@@ -318,7 +318,7 @@ class Seen:
 class Hooks:
     """Marks the calls of every module for the profiler, or for the clock, and notes their shapes."""
 
-    seen: dict[Call, Seen] = field(default_factory=dict)
+    seen: dict[Call, SeenLayers] = field(default_factory=dict)
     lines: Lines | None = None
     """Where layers are called is noted here, if anywhere."""
     clock: ByClock | None = None
@@ -372,7 +372,7 @@ class Hooks:
         self._calls[name] = self._calls.get(name, 0) + 1
         if self.clock:
             self.clock.turn(self.innermost())
-        self.seen[call] = Seen(
+        self.seen[call] = SeenLayers(
             inputs=tuple(tuple(each.shape) for each in tensors),
             outputs=tuple(tuple(each.shape) for each in tensors_in(made)),
             in_place=any(each._version != version for each, version in zip(tensors, versions, strict=True)),
@@ -597,7 +597,7 @@ class _Measuring:
     def _layer(self, call: Call, times: list[CallTime], hooks: Hooks) -> LayerTime:
         name, number = call
         module = self._model.get_submodule(name)
-        seen = hooks.seen.get(call, Seen(inputs=(), outputs=(), in_place=False))
+        seen = hooks.seen.get(call, SeenLayers(inputs=(), outputs=(), in_place=False))
         return LayerTime(
             name=name,
             kind=type(module).__name__,
@@ -642,9 +642,9 @@ def _operators(times: list[CallTime]) -> tuple[OperatorTime, ...]:
     return tuple(sorted(found, key=lambda each: -each.ms))
 
 
-def _event(event: FunctionEvent, on_gpu: bool) -> Event:
+def _event(event: FunctionEvent, on_gpu: bool) -> OperatorEvent:
     us: Any = event.device_time_total if on_gpu else event.cpu_time_total
-    return Event(
+    return OperatorEvent(
         name=event.name,
         begin_us=event.time_range.start,
         us=us,

@@ -37,7 +37,7 @@ BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
 PATIENCE = 10
 
 
-class Group:
+class RankGroup:
     """The ranks of a placement; alone, there is no one to wait for."""
 
     def __init__(self, order: RankOrder, rank: int, device: torch.device) -> None:
@@ -69,7 +69,7 @@ class Group:
             torch.cuda.synchronize(self._device)
 
 
-class RankSession:
+class PlacementSession:
     """Trains and times one rank."""
 
     def __init__(self, order: RankOrder, training: Training, rank: int, marks: MarksFile, clock: Clock) -> None:
@@ -78,7 +78,7 @@ class RankSession:
         torch.set_num_threads(order.threads)
         if self._device.type == "cuda":
             torch.cuda.set_device(self._device)
-        self._group = Group(order, rank, self._device)
+        self._group = RankGroup(order, rank, self._device)
         self._model = training.model.to(self._device).train()
         self._parallel = self._spread()
         self._optimizer = torch.optim.SGD(self._model.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM)

@@ -244,7 +244,7 @@ class SharedState:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Piece:
+class MemoryPiece:
     """Bytes of this process's memory."""
 
     start: int
@@ -286,7 +286,7 @@ def _may_be_shared(kind: type) -> bool:
     return kind is torch.Tensor or issubclass(kind, np.ndarray | memoryview | mmap.mmap | CDATA | BaseProxy)
 
 
-def _memory(value: Any) -> Piece | None:
+def _memory(value: Any) -> MemoryPiece | None:
     """The memory of a value's bytes; None for a value without memory in this process."""
     kind = type(value)
     with suppress(ValueError, TypeError, RuntimeError, NotImplementedError):  # closed, released, empty, not dense
@@ -294,9 +294,9 @@ def _memory(value: Any) -> Piece | None:
             if value.device.type != "cpu" or not value.is_shared():
                 return None
             storage = value.untyped_storage()
-            return Piece(storage.data_ptr(), storage.nbytes())
+            return MemoryPiece(storage.data_ptr(), storage.nbytes())
         if issubclass(kind, CDATA):
-            return Piece(ctypes.addressof(value), ctypes.sizeof(value))
+            return MemoryPiece(ctypes.addressof(value), ctypes.sizeof(value))
         if issubclass(kind, memoryview | mmap.mmap):
             value = np.frombuffer(value, np.uint8)
         if isinstance(value, np.ndarray):
@@ -304,30 +304,30 @@ def _memory(value: Any) -> Piece | None:
     return None
 
 
-def _bounds(array: np.ndarray[Any, Any]) -> Piece | None:
+def _bounds(array: np.ndarray[Any, Any]) -> MemoryPiece | None:
     if not array.size:
         return None
     ends = [(length - 1) * stride for length, stride in zip(array.shape, array.strides, strict=True)]
     below = sum(end for end in ends if end < 0)
     above = sum(end for end in ends if end > 0)
-    return Piece(array.ctypes.data + below, above - below + array.itemsize)
+    return MemoryPiece(array.ctypes.data + below, above - below + array.itemsize)
 
 
-def _merged(pieces: Iterable[Piece]) -> list[Piece]:
+def _merged(pieces: Iterable[MemoryPiece]) -> list[MemoryPiece]:
     """Sorted by start; overlapping ones are merged."""
-    found: list[Piece] = []
+    found: list[MemoryPiece] = []
     for piece in pieces:
         if found and piece.start <= found[-1].start + found[-1].size:
             end = max(found[-1].start + found[-1].size, piece.start + piece.size)
-            found[-1] = Piece(found[-1].start, end - found[-1].start)
+            found[-1] = MemoryPiece(found[-1].start, end - found[-1].start)
         else:
             found.append(piece)
     return found
 
 
-def _within(pieces: Iterable[Piece]) -> tuple[list[Piece], int]:
+def _within(pieces: Iterable[MemoryPiece]) -> tuple[list[MemoryPiece], int]:
     """(the smallest ones within the limit, the bytes of the others)."""
-    kept: list[Piece] = []
+    kept: list[MemoryPiece] = []
     used = left_out = 0
     for piece in sorted(pieces, key=lambda piece: piece.size):
         if used + piece.size <= MOST_BYTES:
@@ -338,7 +338,7 @@ def _within(pieces: Iterable[Piece]) -> tuple[list[Piece], int]:
     return kept, left_out
 
 
-def _put_back(copies: Iterable[tuple[Piece, str, bytes]]) -> None:
+def _put_back(copies: Iterable[tuple[MemoryPiece, str, bytes]]) -> None:
     """Write back only changed bytes, and only where the same memory is still mapped."""
     mappings = Mappings.now()
     for piece, mapped, before in copies:
@@ -391,14 +391,14 @@ class Mappings:
         except OSError:
             return cls([])
 
-    def of(self, piece: Piece) -> str:
+    def of(self, piece: MemoryPiece) -> str:
         """Device, inode and name of the mapping there; empty when it is not one whole mapping."""
         number = bisect_right(self._starts, piece.start) - 1
         if number < 0 or piece.start + piece.size > self._rest[number][0]:
             return ""
         return self._rest[number][2]
 
-    def shared(self, piece: Piece) -> bool:
+    def shared(self, piece: MemoryPiece) -> bool:
         """True for writable memory that is shared with other processes and is not a file of the user."""
         what = self.of(piece)
         if not what or self._rest[bisect_right(self._starts, piece.start) - 1][1] != "rw-s":

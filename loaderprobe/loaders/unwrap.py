@@ -126,7 +126,7 @@ class Otherwise(BadValue):
         self.instead = instead
 
 
-class Epochs:
+class EndlessBatches:
     """The batches of a loader, epoch after epoch: some loaders count their batches and end, although there are more."""
 
     def __init__(self, source: Iterable[Any]) -> None:
@@ -136,7 +136,7 @@ class Epochs:
         self.taken = 0
         """Number of batches so far."""
 
-    def __iter__(self) -> Epochs:
+    def __iter__(self) -> EndlessBatches:
         return self
 
     def __next__(self) -> Any:

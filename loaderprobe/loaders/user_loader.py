@@ -22,7 +22,7 @@ from loaderprobe.loaders.switched import WORKER_TROUBLE, SwitchedLoader, dead_wo
 from loaderprobe.loaders.unwrap import (
     FOREIGN,
     FOREIGN_HINT,
-    Epochs,
+    EndlessBatches,
     Otherwise,
     Unwrapped,
     check_untouched,
@@ -44,7 +44,7 @@ from loaderprobe.system.mapped import let_go
 MOST_KEPT = 1_000_000
 
 
-class Pool:
+class BatchPool:
     """The first batches of a sampler, repeated; or, where repeated ones would be warm, always new ones.
 
     Every worker must get the same batches in each repetition, so the pool is a whole multiple of their number.
@@ -279,13 +279,13 @@ class UserLoader(SwitchedLoader):
         check_untouched(loader)
         self._before_batch = before_batch
         self._iterable = isinstance(loader.dataset, IterableDataset)
-        self._pool = None if self._iterable else Pool(own_sampler(loader), loader.num_workers)
+        self._pool = None if self._iterable else BatchPool(own_sampler(loader), loader.num_workers)
         super().__init__(endless(loader, self._pool, patience_s), scratch, files_of=None, tied=False)
         self._lanes = FetchLog(scratch / "fetch.log", max(loader.num_workers, 1))
         self._settled = self._laps = self._lists = 0
         self._evicted: tuple[Path, ...] = ()
         self._rewrapped: Any = None
-        self._epochs = Epochs(())
+        self._epochs = EndlessBatches(())
         make, settings = self._loader._get_iterator, self._loader.__dict__
         # Wrappers and sub-classes begin epoch after epoch; below them is one iterator, with one set of workers.
         settings["_get_iterator"] = lambda: make() if self._iterator is None else self._iterator
@@ -296,7 +296,7 @@ class UserLoader(SwitchedLoader):
             for name in kept_iterators(self._own):
                 twin.__dict__[name] = DataLoader.__iter__(twin)
             self._rewrapped = self._given.rewrap(twin)
-            self._batches = self._epochs = Epochs(twin if self._rewrapped is None else self._rewrapped)
+            self._batches = self._epochs = EndlessBatches(twin if self._rewrapped is None else self._rewrapped)
             return self
         except LoaderprobeError:
             super().__exit__(None, None, None)

@@ -24,7 +24,7 @@ NO_SCRIPT = ("torch.", "loaderprobe.")
 INSTALLED = tuple({f"{sysconfig.get_path(each)}/" for each in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
-class Place(NamedTuple):
+class CodePlace(NamedTuple):
     """A function."""
 
     name: str
@@ -58,16 +58,16 @@ def shared(first: Stack, second: Stack) -> Stack:
     return first[: min(len(first), len(second)) if count is None else count]
 
 
-def called(loop: Stack, seen: Stack) -> Place | None:
+def called(loop: Stack, seen: Stack) -> CodePlace | None:
     """The function that a loop calls, of a look at its thread; None where it is in the loop's own code."""
     inner = seen[len(shared(loop, seen)) :]
     return place_of(*inner[0]) if inner else None
 
 
-def place_of(code: CodeType, module: str) -> Place:
+def place_of(code: CodeType, module: str) -> CodePlace:
     """Of a function, by its code."""
     name = getattr(code, "co_qualname", code.co_name)
-    return Place(name, Path(code.co_filename).name, code.co_firstlineno, _library(code.co_filename, module))
+    return CodePlace(name, Path(code.co_filename).name, code.co_firstlineno, _library(code.co_filename, module))
 
 
 def _is_training(code: CodeType, module: str) -> bool:
@@ -112,9 +112,9 @@ class CallTimes:
         if sys.getprofile() == self._heard:
             sys.setprofile(None)
 
-    def taken(self) -> Counter[Place]:
+    def taken(self) -> Counter[CodePlace]:
         """What it came to since the last time."""
-        found = Counter[Place]()
+        found = Counter[CodePlace]()
         for each, ns in self._ns.items():
             found[place_of(*self._called[each])] += ns
         self._ns.clear()

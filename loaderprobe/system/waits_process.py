@@ -115,7 +115,7 @@ def _reason(text: str) -> Remark:
 CPU_ROUNDS = 8
 
 
-class Watcher:
+class ThreadWatcher:
     """Samples one thread of each worker and writes the samples."""
 
     def __init__(self, rows: RowWriter, now_ns: Callable[[], int] = time.perf_counter_ns) -> None:
@@ -163,7 +163,7 @@ class Watcher:
         self._rows.end_round(self._now_ns(), own_cpu_ns, letters_only)
 
 
-def watch(watcher: Watcher, orders: int, period_ms: float) -> None:
+def watch(watcher: ThreadWatcher, orders: int, period_ms: float) -> None:
     """Run a round at intervals of 0.5 to 1.5 periods, until the input ends.
 
     With a fixed period the samples would synchronise with batches of that duration.
@@ -194,7 +194,7 @@ def main(arguments: Sequence[str]) -> None:
     rows = RowWriter(Path(folder))
     rows.end_round(time.perf_counter_ns(), time.process_time_ns(), None)
     os.write(1, b"r")
-    watch(Watcher(rows), 0, 1e3 / float(rate_hz))
+    watch(ThreadWatcher(rows), 0, 1e3 / float(rate_hz))
 
 
 if __name__ == "__main__":

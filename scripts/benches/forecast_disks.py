@@ -26,7 +26,7 @@ from torch.utils.data import DataLoader
 from loaderprobe.api.bandwidth import bandwidth
 from loaderprobe.api.policy import JUDGING
 from loaderprobe.measure.own import loader as learning
-from loaderprobe.measure.own.loader import Asked, measure_loader
+from loaderprobe.measure.own.loader import LoaderRequest, measure_loader
 from loaderprobe.protocols import ComputeArguments
 from loaderprobe.records.config import with_options
 from loaderprobe.records.files import UnknownFiles
@@ -118,7 +118,7 @@ def measure_visit(name: str, visit: int, folder: Path, out: Path) -> None:
     for workers in worker_counts():
         rounds = Rounds()
         loader = DataLoader(Photographs(folder, "plain"), batch_size=BATCH_SIZE, shuffle=True, num_workers=workers)
-        asked = Asked(
+        asked = LoaderRequest(
             judging=JUDGING,
             cache="warm" if disk.kind == "warm" else "cold",
             budget_s=None,

@@ -22,7 +22,7 @@ from torchvision.transforms import v2
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.api.policy import JUDGING
 from loaderprobe.measure import session
-from loaderprobe.measure.own.loader import Asked, measure_loader
+from loaderprobe.measure.own.loader import LoaderRequest, measure_loader
 from loaderprobe.records.files import UnknownFiles
 from loaderprobe.store.codec import encode, write_atomically
 from scripts.benches.neighbours import set_paused
@@ -136,7 +136,9 @@ def measure_block(block: Block, folder: Path, out: Path, truth_rounds: int, neig
             set_paused(neighbour, truth)
 
     director = Director(block.accelerators, truth_rounds, next_round, on_round)
-    asked = Asked(judging=JUDGING, cache="warm" if block.disk == "warm" else "cold", budget_s=None, next_round=director)
+    asked = LoaderRequest(
+        judging=JUDGING, cache="warm" if block.disk == "warm" else "cold", budget_s=None, next_round=director
+    )
     found = measure_loader(loader, director.rack, asked, lambda *_: None)
     if isinstance(found.files, UnknownFiles):
         raise SystemExit(f"{block.name}: {found.files.code}")

@@ -18,7 +18,7 @@ import loaderprobe
 from loaderprobe.api.policy import JUDGING
 from loaderprobe.compute.step import NoCompute
 from loaderprobe.errors import BadValue, LoaderprobeError
-from loaderprobe.measure.own.loader import Asked, Deadline, measure_loader
+from loaderprobe.measure.own.loader import Deadline, LoaderRequest, measure_loader
 from tests.api import samples
 from tests.api.conftest import Judge
 from tests.api.samples import Numbers, RawImages, Shared
@@ -195,7 +195,7 @@ class _Late(Deadline):
 def test_batches_that_take_too_long_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the first round is whole nothing can be said, except what was too little."""
     monkeypatch.setattr("loaderprobe.measure.own.loader.Deadline", _Late)
-    asked = Asked(judging=JUDGING, budget_s=1.0)
+    asked = LoaderRequest(judging=JUDGING, budget_s=1.0)
     with pytest.raises(BadValue, match=r"not even one round fitted into 12 s, in which the loader gave [0-9]+ batches"):
         measure_loader(DataLoader(Numbers(), batch_size=4), NoCompute, asked, lambda *_: None)
 

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.api.policy import JUDGING
 from loaderprobe.compute.step import NoCompute
-from loaderprobe.measure.own.loader import Asked, measure_loader
+from loaderprobe.measure.own.loader import LoaderRequest, measure_loader
 from loaderprobe.records.files import BatchFiles
 from loaderprobe.records.measurement import Activity, Measurement, Mode
 from loaderprobe.testing import FakePageCache
@@ -109,7 +109,7 @@ def test_all_files_and_no_others_are_evicted_and_warmed(photos: list[str], worke
         return plan[len(measurement.segments) :][:1]
 
     loader = DataLoader(samples.Cropped(photos), batch_size=2, shuffle=True, num_workers=workers)
-    asked = Asked(judging=JUDGING, budget_s=60.0, next_round=next_round)
+    asked = LoaderRequest(judging=JUDGING, budget_s=60.0, next_round=next_round)
     found = measure_loader(loader, NoCompute, asked, lambda *_: None, spy)
     measured, files = found.measurement, found.files
     assert [segment.mode for segment in measured.segments] == ["baseline", "warm", "cached_samples"]

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from loaderprobe.compute.layers import EVALUATE, LAYER, STEP, CallTime, Event, Owners, step_times
+from loaderprobe.compute.layers import EVALUATE, LAYER, STEP, CallTime, OperatorEvent, Owners, step_times
 
 
-def event(name: str, begin: float, us: float, *children: Event, sequence: int = -1) -> Event:
-    return Event(name=name, begin_us=begin, us=us, sequence=sequence, children=children)
+def event(name: str, begin: float, us: float, *children: OperatorEvent, sequence: int = -1) -> OperatorEvent:
+    return OperatorEvent(name=name, begin_us=begin, us=us, sequence=sequence, children=children)
 
 
-def layer(name: str, begin: float, us: float, *children: Event) -> Event:
+def layer(name: str, begin: float, us: float, *children: OperatorEvent) -> OperatorEvent:
     return event(LAYER + name, begin, us, *children)
 
 
-def back(name: str, begin: float, us: float, sequence: int = -1) -> Event:
+def back(name: str, begin: float, us: float, sequence: int = -1) -> OperatorEvent:
     return event(EVALUATE + name, begin, us, event(name, begin, us), sequence=sequence)
 
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from loaderprobe.compute import placement_rank as rank
 from loaderprobe.compute.models import lenet5
-from loaderprobe.compute.placement_rank import RankSession
+from loaderprobe.compute.placement_rank import PlacementSession
 from loaderprobe.compute.trainer import HELD, Training, training_of
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.clock import SystemClock
@@ -39,7 +39,7 @@ def run(training: Training, scratch: Path, steps: int | None = 2, samples: int =
         workload=workload(samples=samples), placement=Placement(device="cpu"), threads=1, rounds=3, steps=steps, seed=1,
         timeout_s=60.0, scratch=str(scratch),
     )  # fmt: skip
-    return RankSession(order, training, 0, MarksFile(order.marks(0)), SystemClock()).run()
+    return PlacementSession(order, training, 0, MarksFile(order.marks(0)), SystemClock()).run()
 
 
 def test_a_rank_alone_exchanges_nothing(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from loaderprobe.analyze.lock_step import Batches
 from loaderprobe.analyze.plan.plan import Made, make_plan
 from loaderprobe.analyze.plan.supply import given_offer
-from loaderprobe.analyze.plan.workload import MeasuredStorage, Stalls, Workload, known, requests
+from loaderprobe.analyze.plan.workload import MeasuredStorage, PlanWorkload, Stalls, known, requests
 from loaderprobe.records.plan import Asked, CacheAsked, PlanReport, PlanSource
 
 H100 = 400 / 0.224
@@ -19,9 +19,9 @@ SOURCE = PlanSource(
 MADE = Made(loaderprobe="0.1.0", created_utc="2026-11-22T10:00:00+00:00")
 
 
-def example_workload(images_per_s: float = H100, file_bytes: float = 115_000.0, **changes: Any) -> Workload:
+def example_workload(images_per_s: float = H100, file_bytes: float = 115_000.0, **changes: Any) -> PlanWorkload:
     """Measured on storage of 920 MB/s; steps that are late by 0, 1, ... 99 ms."""
-    workload = Workload(
+    workload = PlanWorkload(
         accelerator="mlperf-h100",
         compute="emulated:mlperf-h100",
         rate=known(images_per_s, "images/s", "given", "MLPerf Storage"),
@@ -67,7 +67,7 @@ def example_asked(accelerators: int = 64, **changes: Any) -> Asked:
     return replace(asked, **changes)
 
 
-def example_plan(workload: Workload | None = None, asked: Asked | None = None) -> PlanReport:
+def example_plan(workload: PlanWorkload | None = None, asked: Asked | None = None) -> PlanReport:
     """The plan for the workload above, beside a storage whose opens give out first."""
     offer = given_offer("6GB/s,24kopens/s,2ms", {"bandwidth": 6e9, "opens": 24_000.0, "latency": 0.002})
     return make_plan(workload or example_workload(), asked or example_asked(), [offer], SOURCE, MADE)

@@ -6,11 +6,11 @@ from itertools import islice
 
 import pytest
 
-from loaderprobe.loaders.user_loader import Pool
+from loaderprobe.loaders.user_loader import BatchPool
 
 
-def _settled(count: int, workers: int, taken: int) -> tuple[Pool, list[list[int]], object]:
-    pool = Pool([[number] for number in range(count)], workers)
+def _settled(count: int, workers: int, taken: int) -> tuple[BatchPool, list[list[int]], object]:
+    pool = BatchPool([[number] for number in range(count)], workers)
     batches = iter(pool)
     first = list(islice(batches, taken))
     pool.close()

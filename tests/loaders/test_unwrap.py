@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 
 import loaderprobe
 from loaderprobe.errors import BadValue
-from loaderprobe.loaders.unwrap import Epochs, bare_copy, unwrap
+from loaderprobe.loaders.unwrap import EndlessBatches, bare_copy, unwrap
 from tests.api.samples import Keeping, Moving, Numbers
 from tests.api.wrappers import Disguised, Doubling, Piped, TwoLoaders
 from tests.said import all_said, said
@@ -155,7 +155,7 @@ def test_epochs_follow_each_other_until_one_is_empty() -> None:
         def __iter__(self) -> Iterator[int]:
             return iter(range(next(lengths)))
 
-    epochs = Epochs(Source())
+    epochs = EndlessBatches(Source())
     assert list(epochs) == [0, 1, 0]
     assert epochs.taken == 3
     with pytest.raises(StopIteration):

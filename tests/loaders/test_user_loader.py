@@ -18,14 +18,14 @@ from loaderprobe.batches import holds_images, samples_in, samples_without_collat
 from loaderprobe.errors import BadValue
 from loaderprobe.loaders.data_files import OpenedFiles
 from loaderprobe.loaders.state import random_state_kept
-from loaderprobe.loaders.user_loader import Pool, UserLoader, origin_of
+from loaderprobe.loaders.user_loader import BatchPool, UserLoader, origin_of
 from tests.api.samples import Dreaming, Moving, Numbers
 
 
 @given(st.integers(1, 40), st.integers(0, 5), st.integers(1, 60))
 def test_a_pool_gives_every_worker_the_same_batches_each_time(count: int, workers: int, taken: int) -> None:
     """It is a whole multiple of the workers, and after the first time batch k is batch k modulo its size, for ever."""
-    pool = Pool([[number] for number in range(count)], workers)
+    pool = BatchPool([[number] for number in range(count)], workers)
     batches = iter(pool)
     first = [next(batches) for _ in range(taken)]
     pool.close()
@@ -38,12 +38,12 @@ def test_a_pool_gives_every_worker_the_same_batches_each_time(count: int, worker
 
 def test_a_pool_of_nothing_ends() -> None:
     """There is nothing to repeat."""
-    assert list(iter(Pool([], 2))) == []
+    assert list(iter(BatchPool([], 2))) == []
 
 
 def test_a_pool_keeps_batches_of_one_length() -> None:
     """The others are counted."""
-    pool = Pool([[1, 2], [3], [4, 5], [6, 7, 8]], 1)
+    pool = BatchPool([[1, 2], [3], [4, 5], [6, 7, 8]], 1)
     batches = iter(pool)
     assert [next(batches) for _ in range(4)] == [[1, 2], [4, 5], [1, 2], [4, 5]]
     assert pool.odd == 2

@@ -13,7 +13,7 @@ import msgspec
 from loaderprobe.analyze.ranks import as_one
 from loaderprobe.analyze.verdict.rounds import Round, next_round
 from loaderprobe.errors import LostRank
-from loaderprobe.measure.attach.turns import AGAIN, GivenUp, Turns, Withdrawn
+from loaderprobe.measure.attach.turns import AGAIN, GivenUp, LoopTurns, Withdrawn
 from loaderprobe.measure.ranks.in_step import Meeting, SessionInStep
 from loaderprobe.measure.session import Recorder
 from loaderprobe.records.measurement import Measurement
@@ -28,7 +28,7 @@ STEP_S = 0.01
 class Loop:
     """A training loop, which goes on for ever."""
 
-    def after(self, step: int, turns: Turns, clock: FakeClock) -> None:
+    def after(self, step: int, turns: LoopTurns, clock: FakeClock) -> None:
         """What it does after each of its steps."""
 
 
@@ -45,7 +45,7 @@ class Rank:
     def run(self) -> None:
         """Until the session is over."""
         clock = FakeClock()
-        turns = self.meeting.turns = Turns(lambda step: self._measured(clock, turns, step), self.meeting)
+        turns = self.meeting.turns = LoopTurns(lambda step: self._measured(clock, turns, step), self.meeting)
         try:
             turns.next()
             while not turns.over:
@@ -58,7 +58,7 @@ class Rank:
             self.error = error
         self.steps = turns.steps
 
-    def _measured(self, clock: FakeClock, turns: Turns, step: Callable[[Any], None]) -> Measurement:
+    def _measured(self, clock: FakeClock, turns: LoopTurns, step: Callable[[Any], None]) -> Measurement:
         files, config = example_files(), example_config()
         parts = scripted_parts(self.service, clock, LoopCompute(clock, step), config, files, FakePageCache())
         session = SessionInStep(
@@ -105,7 +105,7 @@ def test_what_disturbs_one_rank_voids_the_segment_of_all() -> None:
     """No step of any segment holds its second, and both begin it again."""
 
     class Validates(Loop):
-        def after(self, step: int, turns: Turns, clock: FakeClock) -> None:
+        def after(self, step: int, turns: LoopTurns, clock: FakeClock) -> None:
             if step % 40 == 0:
                 clock.sleep(1.0)
                 turns.interrupt("validation")
@@ -134,7 +134,7 @@ def test_a_script_that_ends_on_one_rank_ends_the_measurement_of_all() -> None:
     """With the whole rounds so far; the other's loop waits at its next batch meanwhile."""
 
     class Ends(Loop):
-        def after(self, step: int, turns: Turns, clock: FakeClock) -> None:
+        def after(self, step: int, turns: LoopTurns, clock: FakeClock) -> None:
             if step == 300:
                 turns.give_up()
 
@@ -150,7 +150,7 @@ def test_a_rank_that_dies_leaves_no_other_waiting() -> None:
         def __init__(self) -> None:
             self.crew: FakeCrew | None = None
 
-        def after(self, step: int, turns: Turns, clock: FakeClock) -> None:
+        def after(self, step: int, turns: LoopTurns, clock: FakeClock) -> None:
             if step == 30 and self.crew:
                 self.crew.leave()
                 raise LostRank("it died")

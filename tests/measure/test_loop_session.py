@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from loaderprobe.errors import BadValue
-from loaderprobe.measure.attach.turns import AGAIN, ATTEMPTS, MOST_RESIDENT, LoopSession, Turns
+from loaderprobe.measure.attach.turns import AGAIN, ATTEMPTS, MOST_RESIDENT, LoopSession, LoopTurns
 from loaderprobe.measure.further import CUT_SHORT
 from loaderprobe.measure.session import Recorder
 from loaderprobe.records.measurement import Measurement
@@ -58,7 +58,7 @@ def trained(
         session.run()
         return session.measurement((), ())
 
-    turns = Turns(measure)
+    turns = LoopTurns(measure)
     while True:
         turns.next()
         if turns.over:

@@ -20,7 +20,7 @@ from loaderprobe.measure.attach.outside import LEAST_PASSES, Outside, Pauses
 from loaderprobe.measure.attach.script_loaders import SeenLoaders
 from loaderprobe.render.attachment_words import no_loader_yet
 from loaderprobe.samplers import stacks
-from loaderprobe.samplers.stacks import CallTimes, Place, called, of_the_script, place_of, shared, stack_of
+from loaderprobe.samplers.stacks import CallTimes, CodePlace, called, of_the_script, place_of, shared, stack_of
 from loaderprobe.testing import FakeClock
 from tests.examples.training import Training
 
@@ -152,7 +152,7 @@ def test_what_timing_costs_is_no_time_of_the_script(monkeypatch: pytest.MonkeyPa
     """A place is looked up once the step is over."""
     clock = FakeClock()
 
-    def slow_place_of(*given: Any) -> Place:
+    def slow_place_of(*given: Any) -> CodePlace:
         clock.sleep(1.0)
         return place_of(*given)
 

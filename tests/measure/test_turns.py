@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.measure.attach.turns import GivenUp, Interrupted, Turns
+from loaderprobe.measure.attach.turns import GivenUp, Interrupted, LoopTurns
 
 Step = Callable[[Any], None]
 
@@ -23,7 +23,7 @@ def test_the_loop_trains_on_what_the_session_steps_on() -> None:
             heard.append(f"{batch} is over")
         return "verdict"
 
-    turns = Turns(session)
+    turns = LoopTurns(session)
     assert not turns.inside
     while True:
         batch = turns.next()
@@ -41,7 +41,7 @@ def test_what_the_session_raises_surfaces_in_the_loop() -> None:
         step(1)
         raise KeyError("no way")
 
-    turns = Turns(session)
+    turns = LoopTurns(session)
     assert turns.next() == 1
     with pytest.raises(KeyError, match="no way"):
         turns.next()
@@ -59,7 +59,7 @@ def test_an_interruption_reaches_the_step_that_it_disturbed() -> None:
             except Interrupted as why:
                 seen.append(f"{batch}: {why}")
 
-    turns = Turns(session)
+    turns = LoopTurns(session)
     for _ in range(3):
         turns.next()
     turns.interrupt("validation")
@@ -79,7 +79,7 @@ def test_a_session_concludes_when_the_loop_does_not_come_back() -> None:
             return "from what there is"
         return "complete"
 
-    turns = Turns(session)
+    turns = LoopTurns(session)
     turns.give_up()
     assert turns.result is None
     given: list[Any] = [turns.next()]
@@ -92,6 +92,6 @@ def test_context_variables_are_those_of_the_loop() -> None:
     """A greenlet begins without any."""
     level = contextvars.ContextVar("level", default="none")
     level.set("loop")
-    turns = Turns(lambda step: level.get())
+    turns = LoopTurns(lambda step: level.get())
     turns.next()
     assert turns.result == "loop"

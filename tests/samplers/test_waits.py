@@ -17,7 +17,7 @@ from loaderprobe.records.remark import Remark
 from loaderprobe.records.waits import WAIT_KINDS, WaitSamples
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.system.waits import ThreadGone, Wait, WatchedProcess, start_ticks
-from loaderprobe.system.waits_process import MOST_SUBJECTS, ROW, ROWS, RowWriter, Watcher, read_rows, watch
+from loaderprobe.system.waits_process import MOST_SUBJECTS, ROW, ROWS, RowWriter, ThreadWatcher, read_rows, watch
 
 DEADLINE_S = 60.0
 FAST_HZ = 500.0
@@ -139,7 +139,7 @@ def test_it_ends_with_its_orders(tmp_path: Path) -> None:
     read, write = os.pipe()
     os.write(write, f"{_word(os.getpid())}\n{_word(os.getpid())} -\n".encode())
     os.close(write)
-    watch(Watcher(RowWriter(tmp_path)), read, 1e6)
+    watch(ThreadWatcher(RowWriter(tmp_path)), read, 1e6)
     os.close(read)
 
 
@@ -167,7 +167,7 @@ def test_processes_that_stay_are_not_opened_anew(tmp_path: Path, monkeypatch: py
             raise ThreadGone
 
     monkeypatch.setattr("loaderprobe.system.waits_process.WatchedProcess", Opened)
-    watcher = Watcher(RowWriter(tmp_path))
+    watcher = ThreadWatcher(RowWriter(tmp_path))
     watcher.follow("1,1,5 2,2,5")
     watcher.follow("3,3,5 - 1,1,5")
     assert (opened, closed) == ([1, 2, 3], [2])

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from loaderprobe.analyze.plan.workload import REQUEST_BYTES, Workload, assumed_too, known, product, scaled, total
+from loaderprobe.analyze.plan.workload import REQUEST_BYTES, PlanWorkload, assumed_too, known, product, scaled, total
 from loaderprobe.records.plan import Asked, Need, NeedName, PlanPart, Quantity
 from loaderprobe.records.remark import Remark
 
@@ -40,7 +40,7 @@ class Demand:
         )
 
 
-def demand(workload: Workload, utilization: float, images_per_file: int = 1, hits: float = 0.0) -> Demand:
+def demand(workload: PlanWorkload, utilization: float, images_per_file: int = 1, hits: float = 0.0) -> Demand:
     """What one accelerator needs."""
     images = product([workload.rate], "images/s", "G u", factor=utilization)
     cold = 1 - hits
@@ -66,7 +66,7 @@ def demand(workload: Workload, utilization: float, images_per_file: int = 1, hit
     return Demand(images_per_s=images, read_bytes=read, opens=opens, requests=requests)
 
 
-def needs(workload: Workload, asked: Asked) -> tuple[tuple[Need, ...], dict[PlanPart, Remark]]:
+def needs(workload: PlanWorkload, asked: Asked) -> tuple[tuple[Need, ...], dict[PlanPart, Remark]]:
     """What all accelerators need, and what cannot be said."""
     made = [*_from_storage(workload, asked)]
     refused: dict[PlanPart, Remark] = {}
@@ -82,7 +82,7 @@ def needs(workload: Workload, asked: Asked) -> tuple[tuple[Need, ...], dict[Plan
     return tuple(made), refused
 
 
-def workers_of(workload: Workload, utilization: float) -> Quantity | Remark:
+def workers_of(workload: PlanWorkload, utilization: float) -> Quantity | Remark:
     """Workers that one accelerator needs, or why that is not known."""
     parts = workload.cpu_s, workload.wait_s, workload.other_s
     if parts[0] is None or parts[1] is None or parts[2] is None:
@@ -91,7 +91,7 @@ def workers_of(workload: Workload, utilization: float) -> Quantity | Remark:
     return product([workload.rate, whole], "workers", "G u (cpu + wait + other)", factor=utilization)
 
 
-def cores_of(workload: Workload, utilization: float) -> Quantity | Remark:
+def cores_of(workload: PlanWorkload, utilization: float) -> Quantity | Remark:
     """Cores that one accelerator needs, or why that is not known."""
     if workload.cpu_s is None:
         return _reason(workload, "cores")
@@ -100,7 +100,7 @@ def cores_of(workload: Workload, utilization: float) -> Quantity | Remark:
     return total([workers, training], "cores", f"G u cpu / {BUSY_CORES:g} + 1")
 
 
-_PER_ACCELERATOR: dict[Literal["workers", "cores"], Callable[[Workload, float], Quantity | Remark]] = {
+_PER_ACCELERATOR: dict[Literal["workers", "cores"], Callable[[PlanWorkload, float], Quantity | Remark]] = {
     "workers": workers_of,
     "cores": cores_of,
 }
@@ -112,7 +112,7 @@ def in_flight(opens: Quantity, file_s: Quantity) -> Quantity:
     return replace(found, low=opens.value * file_s.low, high=opens.value * file_s.high)
 
 
-def _from_storage(workload: Workload, asked: Asked) -> list[Need]:
+def _from_storage(workload: PlanWorkload, asked: Asked) -> list[Need]:
     mean = demand(workload, asked.utilization, asked.images_per_file)
     most = demand(workload, 1.0, asked.images_per_file)
     count, node = asked.accelerators, min(asked.per_node, asked.accelerators)
@@ -147,5 +147,5 @@ def _need(name: str, one: Quantity, full: Quantity, asked: Asked, node: int) -> 
     )
 
 
-def _reason(workload: Workload, part: PlanPart) -> Remark:
+def _reason(workload: PlanWorkload, part: PlanPart) -> Remark:
     return workload.refused.get(part, Remark(code="part_not_measured"))

@@ -11,7 +11,7 @@ from loaderprobe.analyze.caches import lru_hits, page_cache_hits, pinned_hits
 from loaderprobe.analyze.lock_step import lock_step
 from loaderprobe.analyze.plan.demand import BUSY_CORES, TRAINING_CORES, demand, needs, workers_of
 from loaderprobe.analyze.plan.supply import Offer, judge_supplies, judge_supply, levers, measured_offer
-from loaderprobe.analyze.plan.workload import REQUEST_BYTES, Stalls, Workload, known, product
+from loaderprobe.analyze.plan.workload import REQUEST_BYTES, PlanWorkload, Stalls, known, product
 from loaderprobe.records.plan import (
     Acceptance,
     Asked,
@@ -107,7 +107,7 @@ class Made:
 
 
 def make_plan(
-    workload: Workload, asked: Asked, offers: Sequence[Offer], source: PlanSource, made: Made,
+    workload: PlanWorkload, asked: Asked, offers: Sequence[Offer], source: PlanSource, made: Made,
     rulers: Sequence[Offer] = (),
 ) -> PlanReport:  # fmt: skip
     """The plan. `offers` are beside the storage that the run measured; `rulers` are only compared with the need."""
@@ -147,13 +147,13 @@ def _in_order(refused: Mapping[PlanPart, Remark]) -> dict[PlanPart, Remark]:
     return {part: refused[part] for part in get_args(PlanPart) if part in refused}
 
 
-def _stragglers(workload: Workload, asked: Asked) -> Stragglers | Remark:
+def _stragglers(workload: PlanWorkload, asked: Asked) -> Stragglers | Remark:
     if workload.stalls is None:
         return workload.refused.get("stragglers", Remark(code="steps_not_recorded"))
     return stragglers(workload.stalls, asked.accelerators, asked.utilization)
 
 
-def _lock_step(workload: Workload, asked: Asked) -> LockStep | Remark | None:
+def _lock_step(workload: PlanWorkload, asked: Asked) -> LockStep | Remark | None:
     """What waiting for each other costs as many ranks as are planned for or asked for; None where that is no matter."""
     batches = workload.batches
     if asked.simulate_ranks is None and (batches is None or batches.ranks == 1):
@@ -164,14 +164,14 @@ def _lock_step(workload: Workload, asked: Asked) -> LockStep | Remark | None:
     return lock_step(batches, batches.images / workload.rate.value, ranks)
 
 
-def _beside(workload: Workload, in_step: LockStep | Remark | None) -> Mapping[PlanPart, Remark]:
+def _beside(workload: PlanWorkload, in_step: LockStep | Remark | None) -> Mapping[PlanPart, Remark]:
     """What the workload lacks; without the cost of lock-step where that is no matter."""
     if in_step is not None:
         return workload.refused
     return {part: why for part, why in workload.refused.items() if part != "lock_step"}
 
 
-def epoch_plan(workload: Workload, asked: Asked) -> EpochPlan:
+def epoch_plan(workload: PlanWorkload, asked: Asked) -> EpochPlan:
     """How long an epoch takes, and what of it reaches the shared storage."""
     if workload.images is None:
         return EpochPlan(seconds=None, cache_share=None, shares=(), sets_read=None)
@@ -205,7 +205,9 @@ def _sets_read(asked: Asked, share: float) -> tuple[float, float]:
     return math.fsum(each.cold_low for each in shares), math.fsum(each.cold_high for each in shares)
 
 
-def _ledger(workload: Workload, asked: Asked, first: Offer | None, found: Sequence[Need]) -> tuple[LedgerEntry, ...]:
+def _ledger(
+    workload: PlanWorkload, asked: Asked, first: Offer | None, found: Sequence[Need]
+) -> tuple[LedgerEntry, ...]:
     """All inputs of the plan: first what the run shows, then what was given, then what is assumed."""
     entries: list[tuple[str, Quantity | None]] = [
         ("rate", workload.rate),
@@ -238,7 +240,7 @@ def _asked(share: float, *, given: bool, option: str) -> Quantity:
     return known(share, "", "given", option) if given else known(share, "", "assumed", "default")
 
 
-def _scenario(use: float, workload: Workload, asked: Asked, first: Offer | None) -> Scenario:
+def _scenario(use: float, workload: PlanWorkload, asked: Asked, first: Offer | None) -> Scenario:
     daring = replace(asked, use=use)
     one = demand(workload, asked.utilization, asked.images_per_file)
     return Scenario(
@@ -248,7 +250,7 @@ def _scenario(use: float, workload: Workload, asked: Asked, first: Offer | None)
     )
 
 
-def _acceptance(workload: Workload, asked: Asked, found: Sequence[Need]) -> Acceptance:
+def _acceptance(workload: PlanWorkload, asked: Asked, found: Sequence[Need]) -> Acceptance:
     """What one node must read, all nodes at once, with the headroom that is bought."""
     node = min(asked.per_node, asked.accelerators)
     images_per_s = node * workload.rate.value * asked.utilization / asked.use

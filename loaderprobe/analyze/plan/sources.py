@@ -12,8 +12,8 @@ from loaderprobe.analyze.effects import NORMAL, interval
 from loaderprobe.analyze.lock_step import batches_of
 from loaderprobe.analyze.plan.workload import (
     MeasuredStorage,
+    PlanWorkload,
     Stalls,
-    Workload,
     assumed_too,
     best_of,
     known,
@@ -49,7 +49,7 @@ WIDE = 0.25
 _NO_WORKERS = Remark(code="bandwidth_without_workers")
 
 
-def workload_of_bandwidth(found: BandwidthMeasurement, accelerator: str, rate: Quantity) -> Workload:
+def workload_of_bandwidth(found: BandwidthMeasurement, accelerator: str, rate: Quantity) -> PlanWorkload:
     """What the probe read, for accelerators of this name and rate. Raises BadValue where files are not images."""
     _check_files(found)
     storage = _storage(found)
@@ -67,7 +67,7 @@ def workload_of_bandwidth(found: BandwidthMeasurement, accelerator: str, rate: Q
     else:
         storage = _with_opens(storage, found, opens)
     source = f"{found.files_used} of {found.files_found} files"
-    return Workload(
+    return PlanWorkload(
         accelerator=accelerator,
         compute=f"emulated:{accelerator}",
         rate=rate,
@@ -151,7 +151,7 @@ def _amplification(found: BandwidthMeasurement) -> Quantity:
 # A workload from a bandwidth result of ranks: readers of the storage are counted, in whichever rank they are.
 
 
-def workload_of_ranks(found: RankBandwidthReport, accelerator: str, rate: Quantity) -> Workload:
+def workload_of_ranks(found: RankBandwidthReport, accelerator: str, rate: Quantity) -> PlanWorkload:
     """What the ranks read, for accelerators of this name and rate. Raises BadValue where files are not images."""
     ladder = _ladder(found.phases)
     workload = workload_of_bandwidth(_as_one_process(found, ladder), accelerator, rate)
@@ -168,7 +168,7 @@ def workload_of_ranks(found: RankBandwidthReport, accelerator: str, rate: Quanti
     )
 
 
-def by_slowest(workload: Workload, found: RankBandwidthReport) -> Workload:
+def by_slowest(workload: PlanWorkload, found: RankBandwidthReport) -> PlanWorkload:
     """The same with a storage that gives as many times what the slowest of the most ranks gets."""
     storage, most = workload.storage, found.largest
     if storage is None or most is None:
@@ -278,7 +278,7 @@ def workload_of(
     files: FileSet,
     ceiling: StorageCeiling | None,
     other: tuple[str, Quantity] | None = None,
-) -> Workload:
+) -> PlanWorkload:
     """The figures of one configuration; `other` names an accelerator that is planned instead, and its rate.
 
     Raises BadValue where bytes an image or the rate of compute are not known.
@@ -311,7 +311,7 @@ def measured_workload(
     files: FilesRead,
     ceiling: StorageCeiling | None,
     other: tuple[str, Quantity] | None,
-) -> Workload:
+) -> PlanWorkload:
     """The same from files of which only figures are known. Raises BadValue where the rate of compute is not known."""
     refused: dict[PlanPart, Remark] = {}
     rate = other[1] if other else _rate(measurement, verdict)
@@ -332,7 +332,7 @@ def measured_workload(
     if isinstance(batches, Remark):
         refused["lock_step"] = batches
     emulated = measurement.compute.specified_images_per_s is not None
-    found = Workload(
+    found = PlanWorkload(
         accelerator=other[0] if other else measurement.config.compute.name.removeprefix("emulated:"),
         compute=f"emulated:{other[0]}" if other else measurement.config.compute.name if emulated else "",
         rate=rate,
@@ -351,7 +351,7 @@ def measured_workload(
     return found if measurement.ranks == 1 else _of_one_rank(found, measurement.ranks, own=other is None)
 
 
-def _of_one_rank(together: Workload, ranks: int, *, own: bool) -> Workload:
+def _of_one_rank(together: PlanWorkload, ranks: int, *, own: bool) -> PlanWorkload:
     """From rates of all ranks. `own`: of the device that they trained on."""
     if not own:
         return together
@@ -445,7 +445,7 @@ def _between(finished_ns: Sequence[int]) -> list[float]:
 def workload_of_run(
     measurement: Measurement, verdict: Verdict, ceiling: StorageCeiling | None, *,
     samples: int | None, other: tuple[str, Quantity] | None, mean_size: float | None,
-) -> Workload:  # fmt: skip
+) -> PlanWorkload:  # fmt: skip
     """The figures of a user's own loader, over a data set of so many `samples`; `other` as in a sweep.
 
     `mean_size` stands in where bytes an image are not known. Raises BadValue without it, and where the rate of
@@ -508,14 +508,14 @@ _REFUSED: dict[PlanPart, Remark] = {
 
 def workload_of_trace(
     found: TraceReport, *, other: tuple[str, Quantity] | None, mean_size: float, size_source: str, images: Quantity
-) -> Workload:
+) -> PlanWorkload:
     """One GPU of the recording with files of `mean_size` bytes; `other` is an accelerator by name and rate.
 
     Raises BadValue where the recording does not show how many images a step takes.
     """
     slowest = max(found.ranks, key=lambda each: each.step_s)
     name, rate = other or (slowest.gpu or "the recorded GPU", _from_trace_rate(slowest))
-    return Workload(
+    return PlanWorkload(
         accelerator=name,
         compute=f"emulated:{rate.value:.0f}" if other is None else f"emulated:{name}",
         rate=rate,

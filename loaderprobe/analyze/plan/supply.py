@@ -9,7 +9,7 @@ from datetime import date
 
 from loaderprobe.analyze.caches import page_cache_share_for
 from loaderprobe.analyze.plan.demand import Demand, demand, in_flight
-from loaderprobe.analyze.plan.workload import Workload, known, scaled
+from loaderprobe.analyze.plan.workload import PlanWorkload, known, scaled
 from loaderprobe.analyze.rank_bandwidth import TWO_DOUBLINGS
 from loaderprobe.analyze.verdict.validity import NEAR_CEILING
 from loaderprobe.errors import BadValue
@@ -60,7 +60,7 @@ class Offer:
     notes: tuple[Remark, ...] = ()
 
 
-def measured_offer(workload: Workload) -> Offer | None:
+def measured_offer(workload: PlanWorkload) -> Offer | None:
     """The storage that the run measured; None where it measured none that counts."""
     storage = workload.storage
     if storage is None:
@@ -142,7 +142,9 @@ LEAST_UTILIZATION = 0.5
 _LEAST_HITS = 1e-9
 
 
-def levers(workload: Workload, asked: Asked, offers: Sequence[Offer], supplies: Sequence[Supply]) -> tuple[Lever, ...]:
+def levers(
+    workload: PlanWorkload, asked: Asked, offers: Sequence[Offer], supplies: Sequence[Supply]
+) -> tuple[Lever, ...]:
     """Every change that applies."""
     made: list[Lever] = []
     if asked.images_per_file == 1:
@@ -160,7 +162,7 @@ def levers(workload: Workload, asked: Asked, offers: Sequence[Offer], supplies: 
     return tuple(made)
 
 
-def _lever(name: LeverName, to: float, workload: Workload, asked: Asked, offers: Sequence[Offer]) -> Lever:
+def _lever(name: LeverName, to: float, workload: PlanWorkload, asked: Asked, offers: Sequence[Offer]) -> Lever:
     one = demand(workload, asked.utilization, asked.images_per_file)
     feeds = tuple(
         SupplyFeeds(supply=each.name, feeds=each.feeds, first_limit=each.first_limit)
@@ -184,7 +186,7 @@ def _of(
     )
 
 
-def _cache_for(supply: Supply, workload: Workload, asked: Asked) -> CacheSize | None:
+def _cache_for(supply: Supply, workload: PlanWorkload, asked: Asked) -> CacheSize | None:
     """The hits that let this storage feed all accelerators, and the cache of a node that gives them.
 
     None where it is enough, and where it may be: of a storage that gives at least so much, no need follows.

@@ -110,7 +110,7 @@ class Stalls:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
+class PlanWorkload:
     """One accelerator and its data. None is what the run does not tell; `refused` says why."""
 
     accelerator: str
@@ -140,11 +140,11 @@ class Workload:
     refused: Mapping[PlanPart, Remark] = field(default_factory=dict)
     notes: tuple[Remark, ...] = ()
 
-    def refusing(self, part: PlanPart, why: Remark) -> Workload:
+    def refusing(self, part: PlanPart, why: Remark) -> PlanWorkload:
         """The same, with a part of the plan refused."""
         return replace(self, refused={**self.refused, part: why})
 
-    def changed(self, *, images: float | None = None, file_bytes: float | None = None) -> Workload:
+    def changed(self, *, images: float | None = None, file_bytes: float | None = None) -> PlanWorkload:
         """The same on another data set, as options give it."""
         found = self
         if images is not None:

@@ -15,10 +15,10 @@ from typing import Any
 from loaderprobe.batches import length_of
 from loaderprobe.errors import BadValue, LoaderprobeError, LostRank
 from loaderprobe.measure.attach.outside import Outside, Pauses
-from loaderprobe.measure.attach.script_loaders import LoopIterator, Seen, SeenLoaders, counts_to
+from loaderprobe.measure.attach.script_loaders import LoopIterator, ScriptLoader, SeenLoaders, counts_to
 from loaderprobe.measure.attach.script_ranks import Ranks, ranks_here
-from loaderprobe.measure.attach.turns import LoopSession, Turns, Withdrawn
-from loaderprobe.measure.own.loader import Asked, measure_with_step
+from loaderprobe.measure.attach.turns import LoopSession, LoopTurns, Withdrawn
+from loaderprobe.measure.own.loader import LoaderRequest, measure_with_step
 from loaderprobe.measure.session import OnStage
 from loaderprobe.protocols import Judging
 from loaderprobe.records.diagnosis import Attached, AttachRequest, OwnMeasured, WhyNot
@@ -77,7 +77,7 @@ def _runs(pid: int) -> bool:
         return False
 
 
-def settled(seen: Seen) -> bool:
+def settled(seen: ScriptLoader) -> bool:
     """True where siblings of this process, if it has any, train by now, too."""
     alone = multiprocessing.parent_process() is None
     return alone or time.perf_counter_ns() - seen.began_ns >= SETTLED_S * 1e9
@@ -92,12 +92,12 @@ def claimed(scratch: Path) -> bool:
     return True
 
 
-def budget_of(request: AttachRequest, seen: Seen) -> float:
+def budget_of(request: AttachRequest, seen: ScriptLoader) -> float:
     """Seconds: those asked for, or those of `BUDGET_STEPS` steps like the script's own so far."""
     return request.budget_s or max(LEAST_BUDGET_S, BUDGET_STEPS * step_s(seen))
 
 
-def step_s(seen: Seen) -> float:
+def step_s(seen: ScriptLoader) -> float:
     """Seconds of a step so far, with its waiting."""
     return (time.perf_counter_ns() - seen.began_ns) / max(seen.batches, 1) / 1e9
 
@@ -107,9 +107,9 @@ Judge = Callable[[OwnMeasured, Callable[[], tuple[Remark, ...]]], Any]
 
 
 def turns_of(
-    seen: Seen, request: AttachRequest, budget_s: float, ranks: Ranks | None, on_stage: OnStage, judging: Judging,
-    judge: Judge,
-) -> Turns:  # fmt: skip
+    seen: ScriptLoader, request: AttachRequest, budget_s: float, ranks: Ranks | None, on_stage: OnStage,
+    judging: Judging, judge: Judge,
+) -> LoopTurns:  # fmt: skip
     """Those of the loop over one loader, which measure it alone, or in step with the loops of all `ranks`.
 
     Their result is what `judge` makes; None on ranks other than the first.
@@ -125,10 +125,10 @@ def turns_of(
             made.recorder.notes.extend([BEGUN_EACH_BATCH] if seen.begun_each_batch else [])
             return made
 
-        asked = Asked(judging=judging, cache=request.cache, budget_s=budget_s, session=session)
+        asked = LoaderRequest(judging=judging, cache=request.cache, budget_s=budget_s, session=session)
         return judge(measure_with_step(seen.known.to_measure(), step, asked, on_stage), lambda: ())
 
-    turns = ranks.turns(measure) if ranks is not None else Turns(measure)
+    turns = ranks.turns(measure) if ranks is not None else LoopTurns(measure)
     return turns
 
 
@@ -191,8 +191,8 @@ class Attachment:
         self._makes_own = False
         """True while that is made, which is no loop of the script."""
         self._loaders = SeenLoaders()
-        self._chosen: Seen | None = None
-        self._turns: Turns | None = None
+        self._chosen: ScriptLoader | None = None
+        self._turns: LoopTurns | None = None
         self._ranks: Ranks | None = None
         """Set where this process trains together with others."""
         self._real: Any = None
@@ -240,7 +240,7 @@ class Attachment:
         # Another real one would start workers, and begin to read.
         return LoopIterator(self._real, partial(self.next, seen, take=self._take))
 
-    def made(self, loader: Any) -> Seen | None:
+    def made(self, loader: Any) -> ScriptLoader | None:
         """An iterator of a loader is made, one of the script's."""
         self._goes_on()
         if not self._hears:
@@ -249,7 +249,7 @@ class Attachment:
         self._interrupt(seen)
         return seen
 
-    def next(self, seen: Seen, real: Iterator[Any], take: Callable[[], Any]) -> Any:
+    def next(self, seen: ScriptLoader, real: Iterator[Any], take: Callable[[], Any]) -> Any:
         """The batch that the script gets: the next of its own loader, or of the measurement."""
         if self._here and self._measures():
             from loaderprobe.loaders.unwrap import FOREIGN_HINT, SHARED
@@ -277,14 +277,14 @@ class Attachment:
         """True where it is the script that iterates, and that is of interest."""
         return self._here and not (self._over or self._makes_own or self._measures())
 
-    def _interrupt(self, seen: Seen) -> None:
+    def _interrupt(self, seen: ScriptLoader) -> None:
         """What is timed now is more than a step."""
         if self._turns is not None and not (seen is self._chosen and seen.begun_each_batch):
             self._turns.interrupt(
                 self._words.NEXT_EPOCH if seen is self._chosen else self._words.iterated(seen.record())
             )
 
-    def _evaluates(self, seen: Seen, real: Iterator[Any]) -> bool:
+    def _evaluates(self, seen: ScriptLoader, real: Iterator[Any]) -> bool:
         """True for a loop over the loader that is measured which trains on none of its batches: it gets its own.
 
         A single batch without a backward pass, in a loop that trains, only makes void what was timed.
@@ -317,7 +317,7 @@ class Attachment:
             self._own = iter(())  # workers that are persistent end, too
             raise
 
-    def _takes(self, seen: Seen, real: Iterator[Any], take: Callable[[], Any]) -> bool:
+    def _takes(self, seen: ScriptLoader, real: Iterator[Any], take: Callable[[], Any]) -> bool:
         """True when the batch that is asked for now comes from the measurement."""
         if not self._here:
             return False
@@ -329,7 +329,7 @@ class Attachment:
             self._begin(seen, real, take)
         return self._turns is not None and seen is self._chosen
 
-    def _turn(self, seen: Seen, real: Iterator[Any]) -> Any:
+    def _turn(self, seen: ScriptLoader, real: Iterator[Any]) -> Any:
         """The next batch of the measurement, in place of one of `real`; raises Finished when it has none."""
         if self._finished or self._turns is None:
             raise self._ended()
@@ -430,7 +430,7 @@ class Attachment:
 
     # Which loader, and for how long.
 
-    def _may_begin(self, seen: Seen) -> bool:
+    def _may_begin(self, seen: ScriptLoader) -> bool:
         """True where this loop is taken over now: alone, as soon as it trains; with others, where all agreed to."""
         if self._ranks is None:
             if seen is not self._loaders.choice(self._request.loader, self._request.after_steps):
@@ -466,7 +466,7 @@ class Attachment:
         """False for ranks that are measured together with rank 0, which speaks for them."""
         return self._ranks is None or self._ranks.leads
 
-    def _begin(self, seen: Seen, real: Iterator[Any], take: Callable[[], Any]) -> None:
+    def _begin(self, seen: ScriptLoader, real: Iterator[Any], take: Callable[[], Any]) -> None:
         ranks, budget_s = self._ranks, budget_of(self._request, seen)
         if ranks is not None:
             try:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from loaderprobe.records.diagnosis import SeenOutside
 from loaderprobe.records.waits import WAIT_KINDS, WaitSamples
-from loaderprobe.samplers.stacks import CallTimes, Place, Stack, StackLooks, called, of_the_script, shared, stack_of
+from loaderprobe.samplers.stacks import CallTimes, CodePlace, Stack, StackLooks, called, of_the_script, shared, stack_of
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.stats import half_width, mean, median
 
@@ -61,7 +61,7 @@ class Outside:
         self._steps: deque[int] = deque(maxlen=KEPT_STEPS)
         self._count, self._time_at = 0, PASSES_OF_LOOP
         self._calls: CallTimes | None = None
-        self._timed: list[tuple[int, Counter[Place]]] = []
+        self._timed: list[tuple[int, Counter[CodePlace]]] = []
 
     def took(self) -> None:
         """A batch came from a DataLoader."""
@@ -133,7 +133,7 @@ class Outside:
         timed = [(took_ns, each) for took_ns, each in self._timed if took_ns <= NO_STEP_TIMES * usual]
         if len(timed) < LEAST_TIMED:
             return None
-        total: Counter[Place] = Counter()
+        total: Counter[CodePlace] = Counter()
         for _, each in timed:
             total.update(each)
         place = max(total, key=lambda each: total[each], default=None)

@@ -205,7 +205,7 @@ def _place() -> tuple[tuple[str, int], ...]:
 
 
 @dataclass(eq=False, slots=True)
-class Seen:
+class ScriptLoader:
     """One loader of the script, in all its epochs."""
 
     number: int
@@ -253,8 +253,8 @@ class SeenLoaders:
     """Hears of batches, backward passes and updates."""
 
     def __init__(self) -> None:
-        self._all: list[Seen] = []
-        self._current: list[Seen] = []
+        self._all: list[ScriptLoader] = []
+        self._current: list[ScriptLoader] = []
         """Those that gave batches since the last backward pass."""
         self._fresh = True
         self.passes = 0
@@ -262,20 +262,20 @@ class SeenLoaders:
         self.trained_in = 0
         """The thread of the last backward pass; 0 before the first."""
 
-    def seen(self, loader: Any) -> Seen:
+    def seen(self, loader: Any) -> ScriptLoader:
         """This loader, of which a loop begins; one made again for each epoch is the same one."""
         for seen in self._all:
             if seen.known.comes_again(loader):
                 seen.begins()
                 return seen
-        self._all.append(Seen(len(self._all), KnownLoader(loader)))
+        self._all.append(ScriptLoader(len(self._all), KnownLoader(loader)))
         return self._all[-1]
 
-    def itself(self, loader: Any) -> Seen | None:
+    def itself(self, loader: Any) -> ScriptLoader | None:
         """This loader, if it was seen before."""
         return next((seen for seen in self._all if seen.known.is_itself(loader)), None)
 
-    def took(self, seen: Seen, begin_ns: int, ready_ns: int) -> None:
+    def took(self, seen: ScriptLoader, begin_ns: int, ready_ns: int) -> None:
         """The script took a batch."""
         self.gave(seen)
         seen.began_ns = seen.began_ns or begin_ns
@@ -283,7 +283,7 @@ class SeenLoaders:
         seen.wait_ns += ready_ns - begin_ns
         seen.thread = threading.get_ident()
 
-    def gave(self, seen: Seen) -> None:
+    def gave(self, seen: ScriptLoader) -> None:
         """The script has a batch of this loader, or of its measurement."""
         if not self._fresh:
             self._current, self._fresh = [], True
@@ -310,7 +310,7 @@ class SeenLoaders:
             if seen.since_update:
                 seen.period, seen.since_update = seen.since_update, 0
 
-    def choice(self, asked: int | None, after_steps: int) -> Seen | None:
+    def choice(self, asked: int | None, after_steps: int) -> ScriptLoader | None:
         """Of the loaders that a training step takes from, the one that it waits for most; or the number `asked` for.
 
         None until it has given `after_steps` batches.
@@ -321,7 +321,7 @@ class SeenLoaders:
             return None
         return max(self._current, key=lambda seen: seen.wait_ns)
 
-    def beside(self, chosen: Seen | None) -> list[SeenLoader]:
+    def beside(self, chosen: ScriptLoader | None) -> list[SeenLoader]:
         """The others that the last step took from."""
         return [each.record() for each in self._current if each is not chosen]
 

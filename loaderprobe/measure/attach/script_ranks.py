@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loaderprobe.errors import LostRank
-from loaderprobe.measure.attach.script_loaders import Seen
-from loaderprobe.measure.attach.turns import Turns
+from loaderprobe.measure.attach.script_loaders import ScriptLoader
+from loaderprobe.measure.attach.turns import LoopTurns
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.own.loader import Asked, Deadline, DeadlineInStep, measure_with_step
+from loaderprobe.measure.own.loader import Deadline, DeadlineInStep, LoaderRequest, measure_with_step
 from loaderprobe.measure.ranks.child import KIND, WORTH_A_WORD, Gathering, meeting_s, processes_of_ranks
 from loaderprobe.measure.ranks.in_step import Meeting, SessionInStep, TakeOver
 from loaderprobe.measure.session import OnStage, Parts
@@ -57,7 +57,7 @@ class Ranks:
         """How many there are."""
         return self._joined.size
 
-    def agrees(self, seen: Seen, passes: int) -> bool:
+    def agrees(self, seen: ScriptLoader, passes: int) -> bool:
         """True at the step at which the loops of all ranks are taken over; asked before each batch."""
         self._offer = self._offer or offer_of(seen)
         named = self._taking_over.named
@@ -97,15 +97,15 @@ class Ranks:
         """That of rank 0. Raises LostRank."""
         return float(self._together.broadcast(str(budget_s).encode()))
 
-    def turns(self, measure: Callable[[Callable[[Any], None]], Any]) -> Turns:
+    def turns(self, measure: Callable[[Callable[[Any], None]], Any]) -> LoopTurns:
         """Of this rank's loop."""
         assert self._meeting is not None
-        self._meeting.turns = Turns(measure, self._meeting)
+        self._meeting.turns = LoopTurns(measure, self._meeting)
         return self._meeting.turns
 
     def measure(
-        self, seen: Seen, step: Callable[[Any], None], turns: Turns, request: AttachRequest, budget_s: float,
-        on_stage: OnStage,
+        self, seen: ScriptLoader, step: Callable[[Any], None], turns: LoopTurns, request: AttachRequest,
+        budget_s: float, on_stage: OnStage,
     ) -> OwnMeasured | None:  # fmt: skip
         """Measure in step with the others. What all measured, on rank 0; None on the others."""
         meeting, gathering = self._meeting, self._gathering
@@ -115,7 +115,7 @@ class Ranks:
             seeing = replace(parts, disturbance=OthersMeter(self._ranks_here))
             return SessionInStep(turns=turns, period=seen.period, meeting=meeting, parts=seeing, **given)
 
-        asked = Asked(
+        asked = LoaderRequest(
             judging=self._judging,
             cache=request.cache,
             budget_s=budget_s,
@@ -195,7 +195,7 @@ def ranks_here(judging: Judging) -> Ranks | None:
     return None if joined is None else Ranks(joined, judging)
 
 
-def offer_of(seen: Seen) -> RankOffer:
+def offer_of(seen: ScriptLoader) -> RankOffer:
     """The loader that trains here."""
     return RankOffer(
         loader=seen.number,

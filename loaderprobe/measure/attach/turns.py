@@ -49,7 +49,7 @@ class Among:
         """The loop of this rank does not come back."""
 
 
-class Turns:
+class LoopTurns:
     """Runs `session(step)` beside the loop. Only the loop's thread may use it."""
 
     def __init__(self, session: Callable[[Callable[[Any], None]], Any], among: Among | None = None) -> None:
@@ -151,7 +151,7 @@ class Counted:
 class LoopSession(Session):
     """Measures as any session. `turns` is who takes turns with it; an update of the model takes `period` batches."""
 
-    turns: Turns = field(kw_only=True)
+    turns: LoopTurns = field(kw_only=True)
     period: int = field(kw_only=True, default=1)
     _counted: Counted = field(init=False)
     _begun_with: int = field(init=False, default=0)

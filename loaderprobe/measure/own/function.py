@@ -15,7 +15,7 @@ import msgspec
 
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart, Refused
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.own.loader import Asked, DeadlineInStep, compute_of, data_found, measure_loader
+from loaderprobe.measure.own.loader import DeadlineInStep, LoaderRequest, compute_of, data_found, measure_loader
 from loaderprobe.measure.ranks.child import RankChild
 from loaderprobe.measure.ranks.crew import Lead
 from loaderprobe.measure.ranks.in_step import RankSession
@@ -223,10 +223,10 @@ class OwnRank:
         self._child: RankChild | None = None
         self._said: tuple[Remark, ...] = ()
 
-    def asked(self) -> Asked:
+    def asked(self) -> LoaderRequest:
         """How each rank is measured. What one node's storage delivers is measured after all, by rank 0."""
         config = self._order.config
-        return Asked(
+        return LoaderRequest(
             judging=self._judging,
             cache=config.cache,
             budget_s=self._order.budget_s,

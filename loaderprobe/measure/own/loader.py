@@ -347,7 +347,7 @@ HIDDEN = StorageLocation(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class LoaderRequest:
     """How a loader is to be measured."""
 
     judging: Judging
@@ -432,7 +432,9 @@ class UserMeasured:
     """True when its data set did less work the second time."""
 
 
-def measure_with_step(loader: Any, step: Callable[[Any], Any] | None, asked: Asked, on_stage: OnStage) -> OwnMeasured:
+def measure_with_step(
+    loader: Any, step: Callable[[Any], Any] | None, asked: LoaderRequest, on_stage: OnStage
+) -> OwnMeasured:
     """Measure a loader with the user's step, or with none. Raises what `measure_loader` raises."""
     from loaderprobe.loaders.unwrap import unwrap
 
@@ -472,7 +474,7 @@ def data_found(loader: Any, files: LoaderFiles) -> DataFound:
 
 
 def measure_loader(
-    loader: Any, compute: MakeCompute, asked: Asked, on_stage: OnStage, cache: PageCache | None = None
+    loader: Any, compute: MakeCompute, asked: LoaderRequest, on_stage: OnStage, cache: PageCache | None = None
 ) -> UserMeasured:
     """Measure one loader with one device.
 
@@ -495,7 +497,9 @@ def measure_loader(
                 given = error.instead  # without the wrapper, or with fewer workers: that ends
 
 
-def _measure(given: Any, compute: MakeCompute, asked: Asked, on_stage: OnStage, cache: PageCache) -> UserMeasured:
+def _measure(
+    given: Any, compute: MakeCompute, asked: LoaderRequest, on_stage: OnStage, cache: PageCache
+) -> UserMeasured:
     from loaderprobe.loaders.state import random_state_kept
     from loaderprobe.loaders.user_loader import UserLoader
 
@@ -542,7 +546,7 @@ def _measure(given: Any, compute: MakeCompute, asked: Asked, on_stage: OnStage, 
 
 
 def _with_budget(
-    measured: Measurement, ceiling: StorageCeiling | None, session: Session, asked: Asked
+    measured: Measurement, ceiling: StorageCeiling | None, session: Session, asked: LoaderRequest
 ) -> tuple[Remark, ...]:
     """The notes; where the budget ended the session while the verdict is open, with the budget that it would take."""
     if session.more_s is None or not session.budget_s or asked.budget_s is None:
@@ -568,7 +572,7 @@ def _name(files: LoaderFiles, loader: Any) -> str:
     return type(loader.dataset).__name__
 
 
-def _learning(own: Any, loader: Any, limit: Deadline, asked: Asked, cache: PageCache) -> Learning:
+def _learning(own: Any, loader: Any, limit: Deadline, asked: LoaderRequest, cache: PageCache) -> Learning:
     return Learning(
         loader=own,
         cache=cache,
@@ -589,7 +593,7 @@ def _location(files: LoaderFiles) -> StorageLocation:
     return locate(Path(max(files.file_bytes, key=lambda path: files.file_bytes[path])))
 
 
-def _session(config: RunConfig, parts: Parts, asked: Asked, on_stage: OnStage, learned: Learned) -> Session:
+def _session(config: RunConfig, parts: Parts, asked: LoaderRequest, on_stage: OnStage, learned: Learned) -> Session:
     return asked.session(
         recorder=Recorder(
             with_options(config, compute=parts.compute.info().name),
@@ -648,7 +652,7 @@ def _ended(taken: int, loader: Any) -> BadValue:
     )
 
 
-def _config(own: Any, loader: Any, asked: Asked, learned: Learned) -> RunConfig:
+def _config(own: Any, loader: Any, asked: LoaderRequest, learned: Learned) -> RunConfig:
     return RunConfig(
         data=content_hash([type(loader.dataset).__qualname__, repr(loader.batch_size)]),
         resolution=_name(learned.files, loader),

@@ -380,7 +380,7 @@ class Seat:
     ) -> tuple[SeatEnd, M | RunFailure]:  # fmt: skip
         """Measure in a child, at this place among the ranks; (how that ended, what the child returned: a `type_`)."""
         heard = _Events(on_event)
-        watch = Watch(self._watching, abort_key(number), self.poll_s)
+        watch = RankWatch(self._watching, abort_key(number), self.poll_s)
         try:
             with watch:
                 found = run_order(
@@ -449,7 +449,7 @@ class _Events:
         self.on_event(event)
 
 
-class Watch:
+class RankWatch:
     """Ends a child when another rank could not go on, or when the store has gone, in a thread of its own."""
 
     def __init__(self, store: SharedStore, key: str, poll_s: float) -> None:
@@ -459,7 +459,7 @@ class Watch:
         self.ended = False
         """True where the child said nothing by itself, and was ended."""
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> RankWatch:
         return self
 
     def __exit__(self, *_: object) -> None:

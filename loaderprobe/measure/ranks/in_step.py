@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from loaderprobe.errors import LostRank
-from loaderprobe.measure.attach.turns import Among, GivenUp, LoopSession, Turns, Withdrawn
+from loaderprobe.measure.attach.turns import Among, GivenUp, LoopSession, LoopTurns, Withdrawn
 from loaderprobe.measure.further import Part
 from loaderprobe.measure.segments import MIN_STEPS_OF_SLOW_DEVICE, Pace, Steps, load_in_step, load_only, train_resident
 from loaderprobe.measure.session import FIRST_STEP, OF_RANKS, Session, why_not_profiled
@@ -101,7 +101,7 @@ class Meeting(Agreement, Among):
         """Whether time is over; asked on rank 0."""
         self.out_of_time: Callable[[], Exception] = TimeoutError
         """Makes what all raise then."""
-        self.turns: Turns | None = None
+        self.turns: LoopTurns | None = None
         self.begun = False
         """True once the loops of all ranks are taken over."""
         self.apart: Apart | None = None
@@ -381,7 +381,7 @@ _WORD = "word"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
+class TakeOverStep:
     """The step at which all loops are taken over."""
 
     passes: int
@@ -397,7 +397,7 @@ class TakeOver:
     rank: int
     size: int
     clock: Clock
-    named: Named | None = field(init=False, default=None)
+    named: TakeOverStep | None = field(init=False, default=None)
     apart: Apart | None = field(init=False, default=None)
     """Why nothing is taken over."""
     agreed: bool = field(init=False, default=False)
@@ -455,7 +455,7 @@ class TakeOver:
             differing = offer.differing(replace(theirs, loader=offer.loader))
             if differing:
                 return self.refuse(Apart(code="loaders_differ", ranks=(rank,), detail=", ".join(differing)))
-        self.named = Named(passes=passes + AHEAD, loader=offer.loader)
+        self.named = TakeOverStep(passes=passes + AHEAD, loader=offer.loader)
         word = self._swap("", f"at {msgspec.json.encode(self.named).decode()}")
         self._settled(word)
         return None
@@ -464,7 +464,7 @@ class TakeOver:
         if not word:
             return
         if self.named is None:
-            named = msgspec.json.decode(word.removeprefix("at "), type=Named)
+            named = msgspec.json.decode(word.removeprefix("at "), type=TakeOverStep)
             if passes >= named.passes:
                 return self.refuse(Apart(code="out_of_step", ranks=(self.rank,)))
             self.store.set(f"heard/{self.rank}", "1")

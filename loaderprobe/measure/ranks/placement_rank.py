@@ -21,12 +21,12 @@ from loaderprobe.system.process import die_with_parent
 
 def measure(order: RankOrder, rank: int) -> RankRecord:
     """Make the model and its samples, and time them."""
-    from loaderprobe.compute.placement_rank import RankSession
+    from loaderprobe.compute.placement_rank import PlacementSession
     from loaderprobe.compute.trainer import training_of
 
     marks = MarksFile(order.marks(rank))
     training = training_of(order.workload, resolve("model", order.workload.model), order.seed)
-    return RankSession(order, training, rank, marks, SystemClock()).run()
+    return PlacementSession(order, training, rank, marks, SystemClock()).run()
 
 
 def main(order_path: Path, launcher: int, rank: int) -> int:

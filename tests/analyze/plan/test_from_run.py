@@ -9,7 +9,7 @@ import pytest
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.plan.sources import workload_of_run
-from loaderprobe.analyze.plan.workload import Workload, known
+from loaderprobe.analyze.plan.workload import PlanWorkload, known
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.measurement import NO_STEP, ComputeInfo, Measurement
@@ -33,7 +33,7 @@ def hidden(access: str, **facts: Any) -> Measurement:
     return replace(found, segments=tuple(replace(each, delivered_bytes=None) for each in found.segments))
 
 
-def workload(found: Measurement, **changes: Any) -> Workload:
+def workload(found: Measurement, **changes: Any) -> PlanWorkload:
     """As `plan` asks for it."""
     asked: dict[str, Any] = {"samples": None, "other": None, "mean_size": None, **changes}
     return workload_of_run(found, verdict(found), asked.pop("ceiling", None), **asked)
