@@ -10,7 +10,7 @@ from typing import Any
 from loaderprobe.records.bandwidth import DeviceKind, StorageCeiling
 from loaderprobe.records.config import RunConfig, SweepSpec, with_options
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import Alternative, FirstLap, Measurement, RunFailure, Series
+from loaderprobe.records.measurement import Alternative, FirstPass, Measurement, RunFailure, Series
 from loaderprobe.records.waits import WAIT_KINDS, WaitSamples
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.testing import example_environment, example_files
@@ -76,7 +76,7 @@ def _measurement(workers: int, **changes: Any) -> Measurement:
         made,
         config=replace(made.config, data=SMALL_FILES.fingerprint),
         series=(Series(name="gpu_utilization", unit="", source="NVML", time_ns=(1, 10**9), values=(0.1, 0.9)),),
-        first_lap=FirstLap(
+        first_pass=FirstPass(
             images=8, wall_s=1.0, cpu_s=0.5, read_bytes=1, called_bytes=2, again_wall_s=0.9, again_cpu_s=0.5,
             again_read_bytes=1,
         ),

@@ -20,7 +20,7 @@ from loaderprobe.records.config import RunConfig
 from loaderprobe.records.diagnosis import Drawn
 from loaderprobe.records.measurement import (
     MOST_SERVICES,
-    FirstLap,
+    FirstPass,
     Measurement,
     RankSeen,
     Segment,
@@ -35,7 +35,7 @@ from loaderprobe.stats import mean, median
 
 Note = TypeVar("Note")
 LEAST_SERVICES = 32
-_OF_LAP = ("images", "read_bytes", "called_bytes", "again_read_bytes")
+_OF_PASS = ("images", "read_bytes", "called_bytes", "again_read_bytes")
 
 
 WAITS = "waits"
@@ -51,7 +51,7 @@ def as_one(ranks: Sequence[RankMeasurement]) -> Measurement:
         return ranks[0].measurement
     _check_in_step(ranks)
     slowest = slowest_of(ranks)
-    seen, size, lap = slowest.measurement, len(ranks), slowest.measurement.first_lap
+    seen, size, first_pass = slowest.measurement, len(ranks), slowest.measurement.first_pass
     first = next(each for each in ranks if (each.node, each.host) == (slowest.node, slowest.host)).measurement
     given = seen.compute.specified_images_per_s
     return replace(
@@ -62,7 +62,7 @@ def as_one(ranks: Sequence[RankMeasurement]) -> Measurement:
         worker_batches=_batches(slowest, ranks),
         series=first.series,
         missing=(*(m for m in first.missing if m.name != WAITS), *(m for m in seen.missing if m.name == WAITS)),
-        first_lap=None if lap is None else _lap(lap, size),
+        first_pass=None if first_pass is None else _first_pass(first_pass, size),
         modes=tuple(mode for mode in seen.modes if all(mode in each.measurement.modes for each in ranks)),
         alternatives=next((each.measurement.alternatives for each in ranks if each.measurement.alternatives), ()),
         cores_available=cores(ranks) / size,
@@ -216,9 +216,9 @@ def _once(notes: Iterable[Note]) -> list[Note]:
     return found
 
 
-def _lap(lap: FirstLap, size: int) -> FirstLap:
-    counts = {each.name: getattr(lap, each.name) * size for each in fields(lap) if each.name in _OF_LAP}
-    return replace(lap, **counts)
+def _first_pass(first_pass: FirstPass, size: int) -> FirstPass:
+    counts = {each.name: getattr(first_pass, each.name) * size for each in fields(first_pass) if each.name in _OF_PASS}
+    return replace(first_pass, **counts)
 
 
 # A host whose ranks, all or nearly all of them, are slower than every rank elsewhere. Pure.

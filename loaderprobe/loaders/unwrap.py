@@ -90,11 +90,11 @@ class Unwrapped:
     notes: tuple[Remark, ...] = ()
     """Notes on what is left out."""
 
-    def rewrap(self, twin: DataLoader[Any]) -> Any:
+    def rewrap(self, copied: DataLoader[Any]) -> Any:
         """Copies of the wrappers around a copy of the loader; None when there is no wrapper to keep."""
         made: Any = None
         for wrapper in reversed(self.wrappers):
-            made = wrapper.around(twin if made is None else made)
+            made = wrapper.around(copied if made is None else made)
         return made
 
     def release(self, rewrapped: Any) -> None:
@@ -113,9 +113,9 @@ class Unwrapped:
 
     def with_workers(self, workers: int, note: Remark) -> Unwrapped:
         """The same with another number of workers."""
-        twin = bare_copy(self.loader)
-        twin.__dict__["num_workers"] = workers
-        return replace(self, loader=twin, notes=(*self.notes, note))
+        copied = bare_copy(self.loader)
+        copied.__dict__["num_workers"] = workers
+        return replace(self, loader=copied, notes=(*self.notes, note))
 
 
 class Otherwise(BadValue):
@@ -162,13 +162,13 @@ def bare_copy(loader: DataLoader[Any], *, plain: bool = False) -> DataLoader[Any
 
     A `plain` one is of torch's own class.
     """
-    twin: DataLoader[Any] = object.__new__(DataLoader if plain else type(loader))
+    copied: DataLoader[Any] = object.__new__(DataLoader if plain else type(loader))
     settings = {name: None if is_iterator(value) else value for name, value in vars(loader).items()}
-    vars(twin).update(settings)
+    vars(copied).update(settings)
     # torchdata's: the iterator that it was asked the state of, and would go on with.
     if "_initial_iter_for_state_dict" in settings:
-        vars(twin)["_initial_iter_for_state_dict"] = False
-    return twin
+        vars(copied)["_initial_iter_for_state_dict"] = False
+    return copied
 
 
 def is_iterator(value: Any) -> bool:
@@ -311,8 +311,8 @@ def resized(given: Unwrapped, workers: int, prefetch_factor: int) -> Unwrapped |
     The serial loader works in this process, so it gets a copy of the data set: a file that a data set opens here and
     keeps would be shared by the workers of the next loader. Only a loader that is serial itself goes without a copy.
     """
-    twin = bare_copy(given.loader)
-    settings = twin.__dict__
+    copied = bare_copy(given.loader)
+    settings = copied.__dict__
     settings["num_workers"] = workers
     settings["prefetch_factor"] = prefetch_factor or None
     if not workers:
@@ -322,7 +322,7 @@ def resized(given: Unwrapped, workers: int, prefetch_factor: int) -> Unwrapped |
         if copied is None and given.loader.num_workers:
             return None
         settings["dataset"] = given.loader.dataset if copied is None else copied
-    return replace(given, loader=twin)
+    return replace(given, loader=copied)
 
 
 def written_options(loader: DataLoader[Any]) -> dict[str, str]:
@@ -436,8 +436,8 @@ def own_sampler(loader: DataLoader[Any]) -> Any:
 
 def endless(loader: DataLoader[Any], pool: Any, patience_s: float) -> DataLoader[Any]:
     """A copy of the loader, of the same class, with its own workers and batches without end."""
-    twin = bare_copy(loader)
-    settings = twin.__dict__
+    copied = bare_copy(loader)
+    settings = copied.__dict__
     settings["dataset"] = _own_dataset(loader)
     settings["persistent_workers"] = False
     settings["in_order"] = True
@@ -452,4 +452,4 @@ def endless(loader: DataLoader[Any], pool: Any, patience_s: float) -> DataLoader
             # What sets the epoch of the sampler sets that of the copy.
             settings["sampler"] = pool.sampler
         settings["batch_sampler" if loader._auto_collation else "sampler"] = pool
-    return twin
+    return copied

@@ -62,7 +62,7 @@ class BatchPool:
         """Number of batches in the pool; 0 while more may be added."""
         self.odd = 0
         """Number of batches left out because their length differs from the first."""
-        self.laps = 0
+        self.passes = 0
         """Number of restarts of the sampler while new batches were wanted: its files may then be warm."""
 
     def __len__(self) -> int:
@@ -130,7 +130,7 @@ class BatchPool:
                 if not self._fresh:
                     self._whole()
                     return iter(()), self._kept[len(self._kept) % self.size % len(self._kept)]
-                self.laps += 1
+                self.passes += 1
                 source = iter(self._source)
             elif self._kept and _length(batch) != _length(self._kept[0]):
                 self.odd += 1  # the last batch of an epoch is a short one
@@ -145,7 +145,7 @@ class BatchPool:
         """A sampler may go on for ever, or draw with replacement: what it has given before is not new."""
         indices = [index for index in (batch if isinstance(batch, Sequence) else [batch]) if isinstance(index, int)]
         if self._fresh and indices and 2 * len(self._seen.intersection(indices)) > len(indices):
-            self.laps += 1
+            self.passes += 1
         self._seen.update(indices)
 
     def _whole(self) -> None:
@@ -282,7 +282,7 @@ class UserLoader(SwitchedLoader):
         self._pool = None if self._iterable else BatchPool(own_sampler(loader), loader.num_workers)
         super().__init__(endless(loader, self._pool, patience_s), scratch, files_of=None, tied=False)
         self._lanes = FetchLog(scratch / "fetch.log", max(loader.num_workers, 1))
-        self._settled = self._laps = self._lists = 0
+        self._settled = self._passes = self._lists = 0
         self._evicted: tuple[Path, ...] = ()
         self._rewrapped: Any = None
         self._epochs = EndlessBatches(())
@@ -291,12 +291,12 @@ class UserLoader(SwitchedLoader):
         settings["_get_iterator"] = lambda: make() if self._iterator is None else self._iterator
 
     def __enter__(self) -> Self:
-        twin = self._loader
+        copied = self._loader
         try:
             for name in kept_iterators(self._own):
-                twin.__dict__[name] = DataLoader.__iter__(twin)
-            self._rewrapped = self._given.rewrap(twin)
-            self._batches = self._epochs = EndlessBatches(twin if self._rewrapped is None else self._rewrapped)
+                copied.__dict__[name] = DataLoader.__iter__(copied)
+            self._rewrapped = self._given.rewrap(copied)
+            self._batches = self._epochs = EndlessBatches(copied if self._rewrapped is None else self._rewrapped)
             return self
         except LoaderprobeError:
             super().__exit__(None, None, None)
@@ -457,7 +457,7 @@ class UserLoader(SwitchedLoader):
     def take_new(self) -> None:
         """From now on make only new batches."""
         if self._log.pool != ALWAYS_NEW:
-            self._laps = self._log.laps
+            self._passes = self._log.passes
         self._log.pool = ALWAYS_NEW
         if self._pool is not None:
             self._pool.take_new()
@@ -500,8 +500,8 @@ class UserLoader(SwitchedLoader):
     def new_left(self) -> float:
         """Number of batches that were never made; below 0 when some were repeated."""
         if self._pool is not None:
-            return -float(self._pool.laps) if self._pool.laps else self._pool.left()
-        again = self._log.laps - self._laps
+            return -float(self._pool.passes) if self._pool.passes else self._pool.left()
+        again = self._log.passes - self._passes
         return -float(again) if again > 0 else float("inf")
 
 

@@ -175,7 +175,7 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 # Of the head, which the parent writes.
 MODE, POOL, RELEASE, AHEAD = 0, 1, 2, 3
 # Of the head of a lane, which its worker writes.
-RELEASED, LAPS = 0, 1
+RELEASED, PASSES = 0, 1
 ALWAYS_NEW = -1
 
 
@@ -252,9 +252,9 @@ class OpenLog:
         return bool((self.lane_heads[:, RELEASED] >= self._head[RELEASE]).all())
 
     @property
-    def laps(self) -> int:
+    def passes(self) -> int:
         """Most restarts of any worker's iterable."""
-        return int(self.lane_heads[:, LAPS].max())
+        return int(self.lane_heads[:, PASSES].max())
 
     def made(self, number: int) -> bool:
         """True when this batch, or a later one in its place, has been made."""
@@ -526,7 +526,7 @@ class WorkerProbe:
     def _begin_again(self, fetcher: Any) -> None:
         """Shuffle as before, so that the same samples come in the same order."""
         self._restore_random_state()
-        self._head[LAPS] += 1
+        self._head[PASSES] += 1
         fetcher.dataset_iter, fetcher.ended = iter(fetcher.dataset), False
         self._again, self._since = True, 0
 

@@ -32,7 +32,7 @@ from loaderprobe.records.measurement import (
     Access,
     Alternative,
     ComputeInfo,
-    FirstLap,
+    FirstPass,
     Measurement,
     Missing,
     Mode,
@@ -220,7 +220,7 @@ class Recorder:
 
     config: RunConfig
     access: Access = "files"
-    first_lap: FirstLap | None = None
+    first_pass: FirstPass | None = None
     sample_bytes: float | None = None
     alternatives: tuple[Alternative, ...] = ()
     images: bool = True
@@ -274,7 +274,7 @@ class Recorder:
             storage_counts_reads=storage_counts_reads,
             storage_kind=storage_kind,
             access=self.access,
-            first_lap=self.first_lap,
+            first_pass=self.first_pass,
             sample_bytes=self.sample_bytes,
             waits=None if isinstance(waits, Missing) else waits,
             images=self.images,

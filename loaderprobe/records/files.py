@@ -111,9 +111,9 @@ class FileSet:
     def delivered_bytes(self, first: int, count: int) -> int:
         """The bytes of the files of `count` images from image `first` on."""
         sums = [0, *accumulate(self.size_bytes)]
-        laps, rest = divmod(first + count, len(self.paths))
-        before_laps, before = divmod(first, len(self.paths))
-        return (laps - before_laps) * sums[-1] + sums[rest] - sums[before]
+        passes, rest = divmod(first + count, len(self.paths))
+        before_passes, before = divmod(first, len(self.paths))
+        return (passes - before_passes) * sums[-1] + sums[rest] - sums[before]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ LEAST_SAVED_S = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FirstLap:
+class FirstPass:
     """The first batches of a loader of one's own, taken while its files were as found and its data set was new.
 
     Sums over the batches, the first of each worker left out.
@@ -454,7 +454,7 @@ class Measurement:
     storage_counts_reads: bool
     storage_kind: str
     access: Access = "files"
-    first_lap: FirstLap | None = None
+    first_pass: FirstPass | None = None
     """Of a loader of one's own."""
     sample_bytes: float | None = None
     """Of the files of a sample, where those of a batch are not known: what read calls return for it or, of mapped

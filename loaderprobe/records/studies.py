@@ -121,7 +121,7 @@ class BufferEffect:
     batches: int
     """That a full buffer holds: workers times the prefetch factor."""
     free: float
-    """Batches that cost a short run nothing, by the law of `over_steady`."""
+    """Batches that cost a short run nothing, by the model of `over_steady`."""
     how: How
     """Estimated: computed from the rates of the verdict and the number of batches."""
     runs: tuple[ShortRun, ...]
@@ -135,7 +135,7 @@ class BufferEffect:
     """Why it was not measured; None where it was, or was not asked for."""
 
     def predicted(self, iterations: int) -> float:
-        """The rate over the first iterations, over the steady one, by the law of `over_steady`."""
+        """The rate over the first iterations, over the steady one, by the model of `over_steady`."""
         return over_steady(iterations, self.free, self.most)
 
     def measured(self, iterations: int) -> float | None:

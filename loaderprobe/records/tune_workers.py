@@ -51,7 +51,7 @@ class WorkersSetting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkersForecast:
-    """Training with another number of workers, by the laws of the storage at hand."""
+    """Training with another number of workers, by the models of the storage at hand."""
 
     workers: int
     images_per_s: Interval

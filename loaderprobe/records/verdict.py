@@ -320,7 +320,7 @@ class Forecast:
     rising: bool = False
     """True when it is the time that a single worker takes, so that more workers would gain."""
     how: How
-    """measured: such a configuration, or such a mode, was measured. estimated: by a law."""
+    """measured: such a configuration, or such a mode, was measured. estimated: by a model."""
     refused: Remark | None
     """Why there is no rate."""
     sentence: str = field(default="", compare=False)

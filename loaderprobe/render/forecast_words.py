@@ -94,7 +94,7 @@ def _shown(name: str, value: float | str) -> str:
 
 
 ROUGH = 0.25
-"""Half of a forecast's range: most laws are within 0.2, and one that is not proved here is wider."""
+"""Half of a forecast's range: most models are within 0.2, and one that is not proved here is wider."""
 LIMIT = {name: f"{RESOURCE[name].noun} is the limit" for name in get_args(Bottleneck) if name in RESOURCE}
 LIMIT["cores"] = f"{RESOURCE['cpu'].noun} are the limit"
 """What limits training after a change."""
@@ -115,7 +115,7 @@ def advice_words(advice: Sequence[Advice]) -> str:
 def forecast_words(advice: Sequence[Advice], sample: str = "images") -> str:
     """`205 → 391 images/s (352 to 430), 1.91x; then CPU cores are the limit`; or `1.9x to 2.8x`.
 
-    A law that can say little says so: `205 → about 391 images/s (211 to 530), 1x to 2.6x`.
+    A model that can say little says so: `205 → about 391 images/s (211 to 530), 1x to 2.6x`.
     """
     first = advice[0]
     tried = ", measured" if all(each.how == "measured" for each in advice) else ""

@@ -549,7 +549,7 @@ def _excess(over_steady: float, effect: BufferEffect) -> str:
 
 
 def _too(over_steady: float, how: How, effect: BufferEffect) -> str:
-    """`19 % too fast`, or `within 2 %`. The law is the most there is."""
+    """`19 % too fast`, or `within 2 %`. The model is the most there is."""
     more, none = over_steady - 1, max(CLOSE, effect.noise)
     if abs(more) <= none:
         return f"within {significant(none * 100, 1)} %"
@@ -564,7 +564,7 @@ def _usual(effect: BufferEffect) -> tuple[float, How]:
 
 
 def _with_noise(effect: BufferEffect) -> BufferEffect:
-    """The noise of what was measured is not that of the law."""
+    """The noise of what was measured is not that of the model."""
     return effect if effect.measured(USUAL) is not None else replace(effect, noise=0.0)
 
 

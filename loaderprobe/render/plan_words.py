@@ -405,21 +405,23 @@ def storage_name(supply: Supply) -> str:
 
 def supply_notes(supply: Supply, nodes: int) -> list[str]:
     """What is to be known of a storage beside its limits."""
-    told = [remark_words(note) for note in supply.notes]
+    lines = [remark_words(note) for note in supply.notes]
     if supply.label == "measured" and supply.feeds is not None and nodes > 1:
-        told.insert(
+        lines.insert(
             0,
             f"it was measured from one machine and is counted as one storage for the {nodes:,} nodes together. If each "
             f"node has its own, they feed {grouped(supply.feeds * nodes)}. If all share it, measure from all at once",
         )
     flying = supply.reads_in_flight
     if flying is not None and supply.label != "measured":
-        told.append(f"at its latency an accelerator needs {plain(flying)} reads in flight, each by a worker of its own")
+        lines.append(
+            f"at its latency an accelerator needs {plain(flying)} reads in flight, each by a worker of its own"
+        )
     if supply.read_on:
-        told.append(f"{supply.source}, read {supply.read_on}")
+        lines.append(f"{supply.source}, read {supply.read_on}")
     if supply.stale:
-        told.append("that was 12 months ago or longer: check it")
-    return told
+        lines.append("that was 12 months ago or longer: check it")
+    return lines
 
 
 def from_words(plan: PlanReport) -> str:

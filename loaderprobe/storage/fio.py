@@ -24,7 +24,7 @@ from loaderprobe.storage.reader import Order, Reading
 SAFE = ("--readonly", "--allow_file_create=0")
 DIRECT_BYTES = 4096
 """Past the page cache fio treats a short read at the end of a file as an error, so the remainder is left out."""
-LAPS = 20
+PASSES = 20
 """How often the list is repeated: fio drops a file from the page cache whenever it opens it."""
 MOST_READS = 400_000
 LONGEST_NAME = 200
@@ -69,13 +69,13 @@ def _write_job(scratch: Path, pieces: Sequence[Piece], order: Order) -> Path:
     if not pieces:
         raise BadValue("no file has the 4 KiB that fio needs to read past the page cache", hint="give larger files")
     names: dict[Path, str] = {}
-    laps = max(1, min(LAPS, MOST_READS // len(pieces)))
+    passes = max(1, min(PASSES, MOST_READS // len(pieces)))
     sections = []
     for reader in range(min(order.readers, len(pieces))):
         mine = pieces[reader :: order.readers]
         known = dict.fromkeys(_name(piece.path, names, scratch) for piece in mine)
         lines = ["fio version 2 iolog", *(f"{name} add" for name in known)]
-        for piece in [*mine] * laps:
+        for piece in [*mine] * passes:
             size = piece.size_bytes // DIRECT_BYTES * DIRECT_BYTES if order.direct else piece.size_bytes
             name = names[piece.path]
             lines += [f"{name} open", f"{name} read {piece.offset} {size}", f"{name} close"]

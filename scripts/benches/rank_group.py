@@ -43,7 +43,7 @@ def one(place: Place, rate: float, batch_size: int, seconds: float, told: Queue[
         begin_ns = clock.now_ns()
         at.crew.most(0)
         took.append((clock.now_ns() - begin_ns) / 1e9)
-    pace = PaceAhead.of(Pace(min_s=seconds, max_s=seconds), Agreement(at.crew).told)
+    pace = PaceAhead.of(Pace(min_s=seconds, max_s=seconds), Agreement(at.crew).agreed)
     batch = SimpleNamespace(shape=(batch_size,)), None
     ends = train(repeat(batch), compute, clock, pace).finished_ns
     if place.rank == 0:

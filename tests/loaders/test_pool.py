@@ -25,7 +25,7 @@ def test_new_batches_were_not_taken_before() -> None:
     new = list(islice(batches, 10))  # type: ignore[call-overload]
     assert new == [[number] for number in range(8, 18)]
     assert pool.left() == 22
-    assert pool.laps == 0
+    assert pool.passes == 0
 
 
 def test_a_sampler_without_new_batches_says_so() -> None:
@@ -33,8 +33,8 @@ def test_a_sampler_without_new_batches_says_so() -> None:
     pool, _, batches = _settled(12, 2, 8)
     pool.take_new()
     list(islice(batches, 6))  # type: ignore[call-overload]
-    assert pool.laps >= 1
-    assert pool.left() - pool.laps < 0
+    assert pool.passes >= 1
+    assert pool.left() - pool.passes < 0
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])

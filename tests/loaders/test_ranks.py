@@ -57,7 +57,7 @@ def test_three_ranks_agree_by_the_store_of_their_place(port: int) -> None:
 
     def agrees(rank: int, at: AtPlace) -> tuple[Any, ...]:
         agreement = Agreement(at.crew)
-        told = agreement.told(100 + rank), agreement.least(None if rank == 2 else rank), agreement.ends(rank == 1)
+        told = agreement.agreed(100 + rank), agreement.least(None if rank == 2 else rank), agreement.ends(rank == 1)
         return *told, agreement.ascending(-rank), at.device.most(rank), at.crew.gathered(b"x" * rank)
 
     first, *others = in_threads(port, "agree", 3, agrees)

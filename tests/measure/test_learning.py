@@ -1,4 +1,4 @@
-"""What two laps over the first batches say about how a loader's files are made cold and warm."""
+"""What two passes over the first batches say about how a loader's files are made cold and warm."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.measure.own.loader import Learned, Learning, bytes_of_sample, first_lap
+from loaderprobe.measure.own.loader import Learned, Learning, bytes_of_sample, measured_first_pass
 from loaderprobe.records.files import PartFiles, UnknownFiles
-from loaderprobe.records.measurement import FirstLap, WorkerBatches
+from loaderprobe.records.measurement import FirstPass, WorkerBatches
 from loaderprobe.testing import FakePageCache
 
 FILES = PartFiles(file_bytes={"/data/a.tar": 10**9})
@@ -50,7 +50,7 @@ def decided(
         ended=lambda taken: ValueError(str(taken)), counts_reads=lambda files: counts,
     )  # fmt: skip
     found = Learned(
-        taken=30, pool=20, images=True, files=FILES, access=access, held=(), lap=FirstLap(**(LAP | changes)),
+        taken=30, pool=20, images=True, files=FILES, access=access, held=(), first_pass=FirstPass(**(LAP | changes)),
         keeps_samples=False, read_again=read_again,
     )  # fmt: skip
     return learning._decided(found), loader.took_new
@@ -70,7 +70,7 @@ def test_files_that_stay_warm_are_never_taken_twice() -> None:
 
 @pytest.mark.parametrize(("read", "access"), [(16 << 10, "parts"), (64 << 10, "fresh")])
 def test_a_page_of_a_module_is_no_cold_file(read: int, access: str) -> None:
-    """A few pages read once, in a lap of small files that were in memory, are no sign of files that stay warm."""
+    """A few pages read once, in a pass over small files that were in memory, are no sign of files that stay warm."""
     assert decided(images=8, read_bytes=read, again_read_bytes=0)[0].access == access
 
 
@@ -85,7 +85,15 @@ def test_a_page_of_a_module_is_no_cold_file(read: int, access: str) -> None:
         ({"counts": False}, "parts"),
         ({"held": True}, "parts"),  # a small file that is mapped is read by the first batch
     ],
-    ids=["nothing", "by the way", "from storage, once evicted", "by calls", "ahead of the lap", "not counted", "held"],
+    ids=[
+        "nothing",
+        "by the way",
+        "from storage, once evicted",
+        "by calls",
+        "ahead of the first_pass",
+        "not counted",
+        "held",
+    ],
 )
 def test_samples_that_read_nothing_are_not_in_the_files_that_are_named(changes: dict[str, Any], access: str) -> None:
     """They come from memory, whatever lies in the folder of their data set."""
@@ -120,16 +128,16 @@ def test_the_first_batch_of_a_worker_counts_in_neither_lap() -> None:
         batch=tuple(range(count)), worker=(0,) * count, start_ns=(0,) * count, wall_ns=tuple(range(1, count + 1)),
         cpu_ns=(1,) * count, run_delay_ns=(0,) * count, read_bytes=(5,) * count, images=(4,) * count,
     )  # fmt: skip
-    found = first_lap(records, (7,) * 5, pool=5, skipped=1, again=range(7, 12))
+    found = measured_first_pass(records, (7,) * 5, pool=5, skipped=1, again=range(7, 12))
     assert found is not None
     assert found.images == 4 * 4  # numbers 7, 8, 9, 11: batch 10 is the first one again
     assert found.called_bytes == 4 * 7
     assert found.wall_s == pytest.approx((3 + 4 + 5 + 2) / 1e9)
-    assert first_lap(records, (), pool=5, skipped=1, again=range(0)) is None
+    assert measured_first_pass(records, (), pool=5, skipped=1, again=range(0)) is None
 
 
 def test_waiting_for_a_core_is_no_work_that_was_saved() -> None:
-    """A busy machine makes the first lap long; a delay that falls between two records never makes a batch negative."""
+    """A busy machine makes the first pass long; a delay between two records never makes a batch negative."""
     busy = {2: (50, 45), 3: (5, 60)}
     records = WorkerBatches(
         batch=tuple(range(10)), worker=(0,) * 10, start_ns=(0,) * 10,
@@ -137,7 +145,7 @@ def test_waiting_for_a_core_is_no_work_that_was_saved() -> None:
         run_delay_ns=tuple(busy.get(number, (5, 0))[1] for number in range(10)), read_bytes=(0,) * 10,
         images=(4,) * 10,
     )  # fmt: skip
-    found = first_lap(records, (), pool=5, skipped=1, again=range(5, 10))
+    found = measured_first_pass(records, (), pool=5, skipped=1, again=range(5, 10))
     assert found is not None
     assert found.wall_s == pytest.approx((5 + 5 + 4 + 5) / 1e9)
     assert found.again_wall_s == pytest.approx(4 * 5 / 1e9)
@@ -158,7 +166,7 @@ def test_the_bytes_of_a_sample_are_those_of_its_files(
     changes: dict[str, int], samples: int | None, size: float | None
 ) -> None:
     """Not what the kernel reads around it, which is compared with them; nothing of what no storage read."""
-    assert bytes_of_sample(FILES, FirstLap(**(LAP | changes)), samples) == size
+    assert bytes_of_sample(FILES, FirstPass(**(LAP | changes)), samples) == size
 
 
 def test_what_was_read_ahead_of_the_batches_compared_is_no_sample_that_is_kept() -> None:

@@ -162,12 +162,12 @@ def _share_read(measurement: Measurement, rank: RankSeen, places: Sequence[int])
 
 def met_warm(measurement: Measurement) -> Remark | None:
     """Why files that were to be cold cannot have been: they are not all known, and were in memory; None otherwise."""
-    lap = measurement.first_lap
-    if measurement.access == "files" or base_mode(measurement) == "warm" or lap is None:
+    first_pass = measurement.first_pass
+    if measurement.access == "files" or base_mode(measurement) == "warm" or first_pass is None:
         return None
     # Of unknown files it is not known either whether their reads would be counted.
     counted = measurement.storage_counts_reads or measurement.storage_kind == "unknown"
-    if not counted or lap.called_bytes < LEAST_BYTES * lap.images:
+    if not counted or first_pass.called_bytes < LEAST_BYTES * first_pass.images:
         return None
     loader_only = segments_of(measurement, "baseline", "loader_only")
     cost = worker_cost(measurement.worker_batches, loader_only)
@@ -179,7 +179,7 @@ def met_warm(measurement: Measurement) -> Remark | None:
         and waiting.count("network") + waiting.kinds.get("pipe", 0) > FROM_ELSEWHERE * waiting.samples
     ):
         return None  # read calls return what comes over sockets and pipes, too
-    if lap.read_bytes >= LEAST_BYTES * lap.images:
+    if first_pass.read_bytes >= LEAST_BYTES * first_pass.images:
         return Remark(code="warm_after_first_pass")
     return Remark(code="always_warm")
 
@@ -207,13 +207,13 @@ def _why_not_repeated(measurement: Measurement, mode: Mode) -> Remark | None:
     if known is not None:
         # What is read ahead counts: the share is below 1 only where what was read before serves these batches.
         return None if known >= COLD_AT_LEAST else _from_storage(known)
-    lap = measurement.first_lap
-    if lap is None or not lap.images:
+    first_pass = measurement.first_pass
+    if first_pass is None or not first_pass.images:
         return None
-    # What was cold in one of the two laps; a lap that begins again also reads ahead what it does not use.
-    laps = [read_bytes / lap.images for read_bytes in (lap.read_bytes, lap.again_read_bytes)]
-    first = min((each for each in laps if each >= LEAST_BYTES), default=0.0)
-    read = _read_from_eviction(measurement, segments, lap.images)
+    # What was cold in one of the two passes; one that begins again also reads ahead what it does not use.
+    passes = [read_bytes / first_pass.images for read_bytes in (first_pass.read_bytes, first_pass.again_read_bytes)]
+    first = min((each for each in passes if each >= LEAST_BYTES), default=0.0)
+    read = _read_from_eviction(measurement, segments, first_pass.images)
     if not first or read >= READ_AGAIN * first:
         return None
     return Remark(code="read_less_again", facts={"share": read / first})
@@ -700,8 +700,8 @@ class EpochRates:
 
 def epochs(measurement: Measurement) -> EpochRates | None:
     """None where batches made again take as long, or where nothing was made twice."""
-    lap = measurement.first_lap
-    if lap is None or not lap.quicker:
+    first_pass = measurement.first_pass
+    if first_pass is None or not first_pass.quicker:
         return None
     as_asked = rates_by_round(measurement, "warm" if measurement.config.cache == "warm" else "baseline", "loader_only")
     if not as_asked:
@@ -711,5 +711,7 @@ def epochs(measurement: Measurement) -> EpochRates | None:
         again = rates_by_round(measurement, "warm", "loader_only")
         return EpochRates(first=rate, later=median(list(again.values())) if again else None, judged="first")
     return EpochRates(
-        first=max(1, measurement.config.loader.workers) * lap.images / lap.wall_s, later=rate, judged="later"
+        first=max(1, measurement.config.loader.workers) * first_pass.images / first_pass.wall_s,
+        later=rate,
+        judged="later",
     )

@@ -38,7 +38,7 @@ from loaderprobe.records.measurement import (
     LEAST_SAVED_S,
     TIME_AGAIN,
     Access,
-    FirstLap,
+    FirstPass,
     Measurement,
     WorkerBatches,
     judged_activity,
@@ -67,9 +67,9 @@ MOST_HELD = 64
 MOST_HELD_BYTES = 256 << 20
 # Less than this share of the bytes the second time means that files stayed in memory.
 READ_AGAIN = 0.5
-# Of a lap. Less may be the pages of a module that was imported meanwhile: one of 4096 bytes was seen in a lap of 8
+# Of a pass. Less may be the pages of a module that was imported meanwhile: one of 4096 bytes was seen in one of 8
 # small files that were in memory.
-LEAST_LAP_BYTES = 64 << 10
+LEAST_PASS_BYTES = 64 << 10
 # Of the bytes from storage: where read calls return less, the files are mapped. Assumed:
 # SQLite's calls returned 13 % behind a read-ahead of 8 MiB, those beside a mapped table under 0.1 %.
 CALLED_AT_LEAST = 0.05
@@ -120,7 +120,7 @@ class Learned:
     access: Access
     held: tuple[Any, ...]
     """Batches for steps without the loader."""
-    lap: FirstLap | None
+    first_pass: FirstPass | None
     keeps_samples: bool
     """True when the data set did not repeat its work the second time."""
     sample_bytes: float | None = None
@@ -153,7 +153,7 @@ class Learning:
         self._evict(files, taken)
         _, read_before = process_usage()
         last = self._again(taken, pool)
-        lap = first_lap(
+        first_pass = measured_first_pass(
             self.loader.records(),
             self.loader.called_bytes(),
             pool=pool,
@@ -162,8 +162,9 @@ class Learning:
         )
         return self._decided(
             Learned(
-                taken=last, pool=pool, images=images, files=files, access=_usual(files), held=tuple(held), lap=lap,
-                keeps_samples=False, sample_bytes=bytes_of_sample(files, lap, self.samples),
+                taken=last, pool=pool, images=images, files=files, access=_usual(files), held=tuple(held),
+                first_pass=first_pass, keeps_samples=False,
+                sample_bytes=bytes_of_sample(files, first_pass, self.samples),
                 read_again=read_since(
                     self.loader.records(), taken + self.ahead, 0 if self.workers else process_usage()[1] - read_before
                 ),
@@ -219,26 +220,32 @@ class Learning:
 
     def _decided(self, found: Learned) -> Learned:
         """Decide how files are made cold and warm, from the second run."""
-        lap = found.lap
-        if lap is None or not lap.images:
+        first_pass = found.first_pass
+        if first_pass is None or not first_pass.images:
             return found
         names_alone = isinstance(found.files, PartFiles) and not self.loader.holds_files()
-        if names_alone and self.counts_reads(found.files) and _reads_nothing(found, lap):
+        if names_alone and self.counts_reads(found.files) and _reads_nothing(found, first_pass):
             found = replace(found, files=UnknownFiles(code="none_read"), access="none")
             kept = False
         elif self.counts_reads(found.files):
-            cold = lap.read_bytes >= max(LEAST_LAP_BYTES, LEAST_BYTES * lap.images)
-            kept = cold and lap.again_read_bytes < READ_AGAIN * lap.read_bytes
+            cold = first_pass.read_bytes >= max(LEAST_PASS_BYTES, LEAST_BYTES * first_pass.images)
+            kept = cold and first_pass.again_read_bytes < READ_AGAIN * first_pass.read_bytes
             if kept and found.read_again is not None:
-                # What the first batches read ahead served those that the two laps have in common.
-                once = min(lap.read_bytes / lap.images, found.sample_bytes or math.inf)
+                # What the first batches read ahead served those that the two passes have in common.
+                once = min(first_pass.read_bytes / first_pass.images, found.sample_bytes or math.inf)
                 kept = found.read_again < READ_AGAIN * once
         else:
-            waited, again = lap.wall_s - lap.cpu_s, lap.again_wall_s - lap.again_cpu_s
-            kept = waited > READ_AGAIN * lap.wall_s and again < READ_AGAIN * waited and lap.saved_s >= LEAST_SAVED_S
-        if not (lap.quicker or kept):
+            waited, again = first_pass.wall_s - first_pass.cpu_s, first_pass.again_wall_s - first_pass.again_cpu_s
+            kept = (
+                waited > READ_AGAIN * first_pass.wall_s
+                and again < READ_AGAIN * waited
+                and first_pass.saved_s >= LEAST_SAVED_S
+            )
+        if not (first_pass.quicker or kept):
             return found
-        found = replace(found, keeps_samples=lap.quicker and lap.again_cpu_s < TIME_AGAIN * lap.cpu_s)
+        found = replace(
+            found, keeps_samples=first_pass.quicker and first_pass.again_cpu_s < TIME_AGAIN * first_pass.cpu_s
+        )
         # A round takes two cold segments at least, each after a flush.
         if self.loader.new_left() < 4 * (self.ahead + 4 * max(self.workers, 1)):
             return replace(found, access="none" if kept and not found.keeps_samples else found.access)
@@ -246,13 +253,13 @@ class Learning:
         return replace(found, access="fresh")
 
 
-def _reads_nothing(found: Learned, lap: FirstLap) -> bool:
+def _reads_nothing(found: Learned, first_pass: FirstPass) -> bool:
     """True for samples that come from memory: what is named or open beside them is read neither by calls nor mapped.
 
     Of what a process reads by the way, a module that is imported or the indices of a batch, no sample has much.
     """
-    read = max(lap.called_bytes, lap.read_bytes, lap.again_read_bytes)
-    return read < LEAST_BYTES * lap.images and (found.read_again or 0.0) < LEAST_BYTES
+    read = max(first_pass.called_bytes, first_pass.read_bytes, first_pass.again_read_bytes)
+    return read < LEAST_BYTES * first_pass.images and (found.read_again or 0.0) < LEAST_BYTES
 
 
 def _usual(files: LoaderFiles) -> Access:
@@ -271,23 +278,23 @@ def read_since(records: WorkerBatches, first: int, by_all_threads: int = 0) -> f
     return max(by_all_threads, sum(records.read_bytes[row] for row in rows)) / images if images else None
 
 
-def bytes_of_sample(files: LoaderFiles, lap: FirstLap | None, samples: int | None) -> float | None:
+def bytes_of_sample(files: LoaderFiles, first_pass: FirstPass | None, samples: int | None) -> float | None:
     """Bytes of the files of a sample; None where they are known batch by batch, or where nothing shows it."""
-    if isinstance(files, BatchFiles) or lap is None or not lap.images:
+    if isinstance(files, BatchFiles) or first_pass is None or not first_pass.images:
         return None
-    from_storage = max(lap.read_bytes, lap.again_read_bytes)
-    if from_storage < LEAST_BYTES * lap.images:
+    from_storage = max(first_pass.read_bytes, first_pass.again_read_bytes)
+    if from_storage < LEAST_BYTES * first_pass.images:
         return None  # what read calls return may come over sockets and pipes
-    if lap.called_bytes >= max(LEAST_BYTES * lap.images, CALLED_AT_LEAST * from_storage):
-        return lap.called_bytes / lap.images
+    if first_pass.called_bytes >= max(LEAST_BYTES * first_pass.images, CALLED_AT_LEAST * from_storage):
+        return first_pass.called_bytes / first_pass.images
     size = sum(files.file_bytes.values()) / samples if isinstance(files, PartFiles) and samples else 0.0
     # Windows of a text that begin at each of its tokens share their bytes: then this is no sample's size.
     return size if size >= LEAST_BYTES else None
 
 
-def first_lap(
+def measured_first_pass(
     records: WorkerBatches, called: tuple[int, ...], *, pool: int, skipped: int, again: range
-) -> FirstLap | None:
+) -> FirstPass | None:
     """Sums over the batches that were made twice: first as found, then as numbers `again`; None without such batches.
 
     The first `skipped` batches are left out because they include imports.
@@ -309,7 +316,7 @@ def first_lap(
     def total(column: tuple[int, ...], which: int) -> int:
         return sum(column[pair[which]] for pair in pairs)
 
-    return FirstLap(
+    return FirstPass(
         images=total(records.images, 0),
         wall_s=total(ran_ns, 0) / 1e9,
         cpu_s=total(records.cpu_ns, 0) / 1e9,
@@ -598,7 +605,7 @@ def _session(config: RunConfig, parts: Parts, asked: LoaderRequest, on_stage: On
         recorder=Recorder(
             with_options(config, compute=parts.compute.info().name),
             access=learned.access,
-            first_lap=learned.lap,
+            first_pass=learned.first_pass,
             sample_bytes=learned.sample_bytes,
             images=learned.images,
         ),

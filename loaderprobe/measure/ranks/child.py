@@ -189,5 +189,5 @@ def cores_of(crew: Crew, node: int) -> float:
     own = node, socket.gethostname(), sorted(os.sched_getaffinity(0))
     given = crew.gathered(msgspec.json.encode(own))
     sharing = [given.count(each) for each in given]
-    told = msgspec.json.decode(crew.broadcast(msgspec.json.encode(sharing)), type=list[int])
-    return cores_available() / told[crew.rank]
+    agreed = msgspec.json.decode(crew.broadcast(msgspec.json.encode(sharing)), type=list[int])
+    return cores_available() / agreed[crew.rank]

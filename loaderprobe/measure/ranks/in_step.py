@@ -59,13 +59,13 @@ class Agreement:
 
     def ends(self, enough: bool) -> bool:
         """What rank 0 finds."""
-        return bool(self.told(int(enough)))
+        return bool(self.agreed(int(enough)))
 
     def meet(self) -> None:
         """Wait for all."""
         self.ends(False)
 
-    def told(self, value: int) -> int:
+    def agreed(self, value: int) -> int:
         """What rank 0 gives."""
         return self._crew.most(value if self.leads else -UNLIMITED)[0]
 
@@ -198,7 +198,7 @@ class SessionInStep(InStep, LoopSession):
 
     def _over(self) -> bool:
         """As rank 0 finds: all ranks were interrupted at the same step."""
-        return bool(self.meeting.told(int(LoopSession._over(self))))
+        return bool(self.meeting.agreed(int(LoopSession._over(self))))
 
 
 # One rank of a configuration: the session of any other, in step, and what only several ranks can measure.
@@ -217,15 +217,15 @@ class PaceAhead(Pace):
     Meeting after each of them would take time of its own, and keep hosts from running ahead of their devices.
     """
 
-    told: Callable[[int], int]
+    agreed: Callable[[int], int]
     """What rank 0 gives."""
     until: list[int]
     """One number: the steps at which ranks agree next."""
 
     @classmethod
-    def of(cls, pace: Pace, told: Callable[[int], int]) -> PaceAhead:
+    def of(cls, pace: Pace, agreed: Callable[[int], int]) -> PaceAhead:
         """The same pace for all ranks."""
-        return cls(**{each.name: getattr(pace, each.name) for each in fields(Pace)}, told=told, until=[1])
+        return cls(**{each.name: getattr(pace, each.name) for each in fields(Pace)}, agreed=agreed, until=[1])
 
     def enough(self, steps: int, seconds: float) -> bool:
         """As rank 0 finds. Until then it looks ahead no further than it has come: first steps are not like others."""
@@ -234,7 +234,7 @@ class PaceAhead(Pace):
         if steps < self.until[0]:
             return False
         over = Pace.enough(self, steps, seconds)
-        self.until[0] = self.told(steps if over else min(2 * steps, self.expected(steps, seconds)))
+        self.until[0] = self.agreed(steps if over else min(2 * steps, self.expected(steps, seconds)))
         return self.until[0] == steps
 
 
@@ -266,7 +266,7 @@ class RankSession(InStep):
         return 0.0  # there is none
 
     def _rounds_before(self) -> int:
-        return self.meeting.told(InStep._rounds_before(self))
+        return self.meeting.agreed(InStep._rounds_before(self))
 
     def _plan(self, number: int) -> list[Part]:
         """Beside what the verdict asks for, what only several ranks have. The first round begins with each alone."""
@@ -290,7 +290,7 @@ class RankSession(InStep):
     def _known_pair(self) -> tuple[int, int]:
         """As rank 0 knows from earlier rounds."""
         found = pair_of(self.recorder.earlier) if self.recorder.earlier else (UNKNOWN, UNKNOWN)
-        return self.meeting.told(found[0]), self.meeting.told(found[1])
+        return self.meeting.agreed(found[0]), self.meeting.agreed(found[1])
 
     def _segment(self, part: Part, number: int) -> Segment:
         compute = self.parts.compute
@@ -329,7 +329,7 @@ class RankSession(InStep):
     def _agreed(self, pace: Pace) -> Pace:
         compute = self.parts.compute
         if isinstance(compute, InStepCompute) and compute.in_step:
-            return PaceAhead.of(pace, self.meeting.told)
+            return PaceAhead.of(pace, self.meeting.agreed)
         return InStep._agreed(self, pace)
 
     def _switch(self, part: Part) -> None:
@@ -338,7 +338,7 @@ class RankSession(InStep):
             return
         Session._switch(self, part)
         # They meet here for the last time before: who waits after its lead-in begins with full buffers.
-        self._alone_s = self.meeting.told(round(min(ALONE_S, self._pace.max_s) * 1e9)) / 1e9
+        self._alone_s = self.meeting.agreed(round(min(ALONE_S, self._pace.max_s) * 1e9)) / 1e9
         self._drop(self._lead_in)
 
     def _load_only(self, part: Part, pace: Pace) -> Steps:

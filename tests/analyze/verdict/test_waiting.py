@@ -12,7 +12,7 @@ from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.analyze.verdict.rates import LEAST_SAMPLES, Waiting, attributed_cost, waiting_of
 from loaderprobe.analyze.verdict.validity import why_not_as_asked
-from loaderprobe.records.measurement import FirstLap, Measurement, segments_of
+from loaderprobe.records.measurement import FirstPass, Measurement, segments_of
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.waits import WAIT_KINDS, WaitKind, WaitSamples
 from loaderprobe.render.forecast_words import action_words
@@ -151,7 +151,7 @@ def test_the_side_stands_where_only_the_cause_is_open() -> None:
 
 
 STAMPS = ("begin_ns", "ready_ns", "copied_ns", "end_ns")
-LAP = FirstLap(
+LAP = FirstPass(
     images=100, wall_s=2.2, cpu_s=0.2, read_bytes=10_000_000, called_bytes=10_000_000, again_wall_s=2.2,
     again_cpu_s=0.2, again_read_bytes=0,
 )  # fmt: skip
@@ -160,7 +160,7 @@ LAP = FirstLap(
 @pytest.mark.parametrize(("read", "code"), [(0, "always_warm"), (10_000_000, "warm_after_first_pass")])
 def test_files_that_could_not_be_made_cold_allow_no_word_on_cold_ones(read: int, code: str) -> None:
     """Read by calls, but not from storage after the first time, or not at all: the cache answered."""
-    facts = {**UNKNOWN, "first_lap": replace(LAP, read_bytes=read)}
+    facts = {**UNKNOWN, "first_pass": replace(LAP, read_bytes=read)}
     decoding = Cost(cpu_s=0.02, blocked_s=0.0001, cold=0.0)
     found = verdict(run(alike(baseline=95), decoding, cache="as-found", facts=facts))
     assert found.bound.cause == "inconclusive"
@@ -170,12 +170,14 @@ def test_files_that_could_not_be_made_cold_allow_no_word_on_cold_ones(read: int,
 
 @pytest.mark.parametrize(("first", "cold"), [(64, True), (16, False)])
 def test_cold_shards_are_known_by_the_batches_after_the_eviction(first: int, cold: bool) -> None:
-    """The kernel reads ahead at first: 40 kB an image are few for a lap of 200 kB, but not 6 batches later.
+    """The kernel reads ahead at first: 40 kB an image are few for a first_pass of 200 kB, but not 6 batches later.
 
     The first pass over 160 images read 200 kB an image; `first` MB are what the 6 batches before the timed ones read.
     """
-    lap = replace(LAP, images=160, read_bytes=32_000_000)
-    whole = run(alike(1, baseline=90), WAITING, workers=2, facts={**UNKNOWN, "access": "parts", "first_lap": lap})
+    first_pass = replace(LAP, images=160, read_bytes=32_000_000)
+    whole = run(
+        alike(1, baseline=90), WAITING, workers=2, facts={**UNKNOWN, "access": "parts", "first_pass": first_pass}
+    )
     segment, records = whole.segments[0], whole.worker_batches
     read = [first * 1_000_000 // 6] * 6 + [40_000 * 16] * (len(records.batch) - 6)
     timed = replace(segment, first_batch=6, **{name: getattr(segment, name)[6:] for name in STAMPS})
@@ -187,8 +189,10 @@ def test_cold_shards_are_known_by_the_batches_after_the_eviction(first: int, col
 @pytest.mark.parametrize("access", ["parts", "fresh"])
 def test_a_cold_segment_may_be_shorter_than_the_first_pass(access: str) -> None:
     """The batches after it belong to a warm one, and read nothing."""
-    lap = replace(LAP, images=16 * 20, read_bytes=16 * 20 * 100_000)
-    whole = run(alike(1, baseline=90), WAITING, workers=2, facts={**UNKNOWN, "access": access, "first_lap": lap})
+    first_pass = replace(LAP, images=16 * 20, read_bytes=16 * 20 * 100_000)
+    whole = run(
+        alike(1, baseline=90), WAITING, workers=2, facts={**UNKNOWN, "access": access, "first_pass": first_pass}
+    )
     segment, records = whole.segments[0], whole.worker_batches
     read = tuple(100_000 * 16 if number < 6 else 0 for number in range(len(records.batch)))
     timed = replace(segment, first_batch=0, **{name: getattr(segment, name)[:6] for name in STAMPS})
@@ -201,7 +205,7 @@ def test_a_cold_segment_may_be_shorter_than_the_first_pass(access: str) -> None:
 
 def test_a_data_set_that_reads_no_file_needs_no_cold_ones() -> None:
     """What it makes costs CPU time only, and that is the cause."""
-    facts = {**UNKNOWN, "first_lap": replace(LAP, read_bytes=0, called_bytes=0)}
+    facts = {**UNKNOWN, "first_pass": replace(LAP, read_bytes=0, called_bytes=0)}
     decoding = Cost(cpu_s=0.02, blocked_s=0.0001, cold=0.0)
     found = verdict(run(alike(baseline=95), decoding, cache="as-found", facts=facts))
     assert found.bound.cause in ("preprocessing", "cpu")
