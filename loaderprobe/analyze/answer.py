@@ -6,10 +6,10 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from math import ceil
 
-from loaderprobe.analyze.effects import of_intervals
+from loaderprobe.analyze.effects import differ
 from loaderprobe.records.forecast import Knee
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.report import Answer, ConfigurationRow, Limited, NextStep, Report, StorageSupply
+from loaderprobe.records.report import Answer, AnswerCode, ConfigurationRow, Limited, NextStep, Report, StorageSupply
 from loaderprobe.records.resources import JUDGED, RESOURCE
 from loaderprobe.records.verdict import Advice, ReasonCode, Speedup
 from loaderprobe.units import significant
@@ -229,12 +229,8 @@ def _of_ranks(report: Report) -> list[Answer]:
 def _gain(rows: Rows) -> Answer:
     first, last = rows[0].images_per_s, rows[-1].images_per_s
     assert first and last
-    ratio = of_intervals(last, first)
-    return Answer(
-        code="ranks_alike" if ratio.low <= 1 <= ratio.high else "ranks_differ",
-        configurations=_keys(rows),
-        facts={"speedup": ratio.value, "low": ratio.low, "high": ratio.high},
-    )
+    code: AnswerCode = "ranks_differ" if differ(first, last) else "ranks_alike"
+    return Answer(code=code, configurations=_keys(rows), facts={"speedup": last.value / first.value})
 
 
 def _of_storage(report: Report) -> Answer:

@@ -194,8 +194,8 @@ class Answer:
     """Those that it follows from."""
     facts: dict[str, float | str] = field(default_factory=dict)
     """Rates are images/s. covered: the verdicts on `all` configurations, on all that were `measured`, or only on those
-    that are `conclusive`. speedup, low, high: of the most ranks over the fewest, with its 95 % interval. limited,
-    perhaps, conclusive: configurations. only: the device that storage is answered for, where others were asked for."""
+    that are `conclusive`. speedup: of the most ranks over the fewest. limited, perhaps, conclusive: configurations.
+    only: the device that storage is answered for, where others were asked for."""
     limits: tuple[Limited, ...] = ()
     """What limits which data sets; with `storage_not_first`, those that storage would limit next, were that free."""
     parts: tuple[Remark, ...] = ()

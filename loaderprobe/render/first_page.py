@@ -432,7 +432,8 @@ def with_sentences(report: Report) -> Summary:
 
 def labels_of(step: NextStep, group: Group) -> str:
     """For which configurations of a group it is."""
-    return joint_label([row for row in group.rows if row.key in step.configurations], group.rows)
+    rows = {row.key: row for row in group.rows}
+    return joint_label([rows[key] for key in step.configurations], group.rows)
 
 
 def _unknown(report: Report) -> str:
