@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from math import ceil
 from typing import Any
 
+from loaderprobe.analyze.answer import answered
 from loaderprobe.analyze.forecast.advice import DataPlace, Known, Recommendation, recommend_groups
 from loaderprobe.analyze.forecast.service import Storage
 from loaderprobe.analyze.gpu.window import WindowReading, checked_against_rates, read_window
@@ -452,6 +453,7 @@ def build_report(
             details.append(_detail(result, *found))
         elif not isinstance(result, Measurement):
             rows.append(_unmeasured_row(config, result))
+    measurements = {config.key: result for config, result in results if isinstance(result, Measurement)}
     summary = Summary(
         schema=SUMMARY_SCHEMA,
         schema_version=SCHEMA_VERSION,
@@ -459,13 +461,9 @@ def build_report(
         environment=environment,
         configurations=tuple(rows),
         knees=knees,
+        needs=outlooks(rows, measurements, files, ceilings, accelerators or {}),
     )
-    measurements = {config.key: result for config, result in results if isinstance(result, Measurement)}
-    return Report(
-        summary=summary,
-        details=tuple(details),
-        outlooks=outlooks(rows, measurements, files, ceilings, accelerators or {}),
-    )
+    return answered(Report(summary=summary, details=tuple(details)))
 
 
 def _judged(measurement: Measurement, ceiling: StorageCeiling | None) -> Judged | DamagedFile:

@@ -172,6 +172,63 @@ class ConfigurationRow:
         return {"*": self.reason} if self.reason else {}
 
 
+# The first screen, before it is put into words. Configurations are given by their keys.
+
+AnswerCode = Literal[
+    "limited", "cpu_is_the_limit", "nothing_conclusive", "ranks_differ", "ranks_alike", "storage_not_read",
+    "storage_limits", "storage_not_first", "storage_not_the_limit",
+]  # fmt: skip
+"""limited, cpu_is_the_limit, nothing_conclusive: of one device, cache state and number of ranks. ranks_alike: no
+difference beyond noise. storage_not_read: files were in memory as asked. storage_not_first: something else is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limited:
+    """Data sets that are limited alike."""
+
+    data: tuple[str, ...]
+    """Their labels."""
+    resources: tuple[str, ...]
+    """What limits; several cannot be separated."""
+    workers: tuple[int, ...]
+    """The numbers of workers with which it does; 0 is the serial loader."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A sentence of the answer: what limits on a device, what more ranks gain, or whether storage limits."""
+
+    code: AnswerCode
+    configurations: tuple[str, ...]
+    """Those that it follows from."""
+    facts: dict[str, float | str] = field(default_factory=dict)
+    """Rates are images/s. covered: the verdicts on `all` configurations, on all that were `measured`, or only on those
+    that are `conclusive`. speedup: of the most ranks over the fewest. limited, perhaps, conclusive: configurations.
+    only: the device that storage is answered for, where others were asked for."""
+    limits: tuple[Limited, ...] = ()
+    """What limits which data sets; with `storage_not_first`, those that storage would limit next, were that free."""
+    parts: tuple[Remark, ...] = ()
+    """What else it says."""
+    unknown: tuple[str, ...] = ()
+    """Those with numbers of ranks for which nothing is known."""
+    sentence: str = field(default="", compare=False)
+    """The answer in words; `render` adds it where the summary leaves the program."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextStep:
+    """What to do next: a change to configurations, with a piece of advice for each, or a remark."""
+
+    remark: Remark | None = None
+    advice: tuple[Advice, ...] = ()
+    command: str = ""
+    """What to type; empty where nothing can be typed."""
+    configurations: tuple[str, ...] = ()
+    """Those that it is for; none where it is for all."""
+    sentence: str = field(default="", compare=False)
+    """The step in words; `render` adds it where the summary leaves the program."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """`summary.json` and `--json`."""
@@ -183,6 +240,15 @@ class Summary:
     configurations: tuple[ConfigurationRow, ...]
     knees: tuple[Knee, ...] = ()
     """One for each group of configurations that differ in workers only."""
+    answer: tuple[Answer, ...] = ()
+    """In the order in which it is read."""
+    best: tuple[str, ...] = ()
+    """Of each data set, on each device, the configuration with the workers that are enough; else the fastest."""
+    next: tuple[NextStep, ...] = ()
+    needs: tuple[Outlook, ...] = ()
+    """What accelerators would ask of the machine, one for each data set and device."""
+    not_known: tuple[Remark, ...] = ()
+    """What does not follow from this run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,5 +278,3 @@ class Report:
 
     summary: Summary
     details: tuple[Detail, ...]
-    outlooks: tuple[Outlook, ...] = ()
-    """What accelerators would ask of the machine, one for each data set and device."""

@@ -238,6 +238,11 @@ class Advice:
     bottleneck: Bottleneck | None = None
     """What limits training after the change."""
 
+    @property
+    def is_worth_making(self) -> bool:
+        """False for a change that gains nothing, listed to save its cost."""
+        return self.speedup > 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTime:

@@ -11,7 +11,7 @@ from loaderprobe.records.ranks import RanksView
 from loaderprobe.records.resources import ABLATIONS, AMONG_RANKS, ONLY_WAITED, RESOURCE
 from loaderprobe.records.verdict import WORTH, Speedup
 from loaderprobe.render.document import Cell, Command, Document, Item, Line, Paragraph, Part, Section, Table
-from loaderprobe.render.forecast_words import forecast_words, worth_making
+from loaderprobe.render.forecast_words import forecast_words
 from loaderprobe.render.panels import rank_section
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.verdict_words import NOUN, explanation, heading
@@ -89,7 +89,7 @@ def _line(rate: Rate) -> Line:
 
 def _advice(found: Findings) -> Iterator[Part]:
     for each in found.advice:
-        forecast = forecast_words([each], sample=found.sample) if worth_making(each) else ""
+        forecast = forecast_words([each], sample=found.sample) if each.is_worth_making else ""
         yield Item(subject=each.sentence, text=forecast)
         if each.command:
             yield Command(text=each.command)

@@ -12,7 +12,7 @@ from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.resources import ABLATIONS, JUDGED, ONLY_WAITED, RESOURCE, SPEEDUPS, WAITED
 from loaderprobe.records.verdict import GAP_CAUSES, Evidence, EvidenceCode, GapCause
 from loaderprobe.render.cells import Cell, interval_cells
-from loaderprobe.render.forecast_words import action_words, worth_making
+from loaderprobe.render.forecast_words import action_words
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.verdict_words import sentence
 from loaderprobe.render.wording import figure, megabytes_per_s, percent
@@ -201,7 +201,7 @@ def flat(row: ConfigurationRow) -> dict[str, Cell]:
 
 def _advice(row: ConfigurationRow) -> dict[str, Cell]:
     """All of it in words, and the best of it in figures."""
-    best = next((each for each in row.advice if worth_making(each)), None)
+    best = next((each for each in row.advice if each.is_worth_making), None)
     return {
         "advice": "; ".join(action_words(advice.action) for advice in row.advice) or None,
         "best_advice_command": best.command or None if best else None,

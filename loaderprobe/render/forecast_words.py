@@ -100,14 +100,9 @@ LIMIT["cores"] = f"{RESOURCE['cpu'].noun} are the limit"
 """What limits training after a change."""
 
 
-def worth_making(advice: Advice) -> bool:
-    """False for a change that gains nothing, listed to save its cost."""
-    return advice.speedup > 1
-
-
 def advice_words(advice: Sequence[Advice]) -> str:
     """`use 4 workers: 205 → 391 images/s (352 to 430), 1.91x`; for several, the range of their speed-ups."""
-    if not worth_making(advice[0]):
+    if not advice[0].is_worth_making:
         return action_words(advice[0].action)
     return f"{action_words(advice[0].action)}: {forecast_words(advice)}"
 

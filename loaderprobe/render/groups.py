@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from loaderprobe.analyze.answer import by_device, on_cpu
 from loaderprobe.records.config import OPTIONS
 from loaderprobe.records.report import ConfigurationRow, Detail, Report
 from loaderprobe.records.verdict import Bottleneck
@@ -36,7 +37,7 @@ class Group:
     @property
     def cpu(self) -> bool:
         """True where a CPU trains."""
-        return self.rows[0].config.compute.kind == "cpu"
+        return on_cpu(self.rows)
 
     @property
     def short(self) -> str:
@@ -101,18 +102,9 @@ def _is_number(text: str) -> bool:
     return text.replace(".", "", 1).isdigit()
 
 
-def _group_of(row: ConfigurationRow) -> tuple[str, str, int, int]:
-    return row.config.compute.name, row.config.cache, row.config.ranks, row.config.nodes
-
-
 def groups(report: Report) -> tuple[Group, ...]:
-    """The rows by device, cache state and ranks, in the order in which each first appears; CPUs last."""
-    found: dict[tuple[str, str, int, int], list[ConfigurationRow]] = {}
-    for row in report.summary.configurations:
-        found.setdefault(_group_of(row), []).append(row)
-    # A CPU that trains shows least: it stands last.
-    order = sorted(found.values(), key=lambda rows: rows[0].config.compute.kind == "cpu")
-    return tuple(_group(report, tuple(rows)) for rows in order)
+    """The rows as they stand together."""
+    return tuple(_group(report, rows) for rows in by_device(report.summary.configurations))
 
 
 def _group(report: Report, rows: tuple[ConfigurationRow, ...]) -> Group:
@@ -130,7 +122,7 @@ def _group(report: Report, rows: tuple[ConfigurationRow, ...]) -> Group:
 def full_label(row: ConfigurationRow, report: Report) -> str:
     """The label of a row out of its group: with device and cache state where the report has several."""
     found = groups(report)
-    group = next(group for group in found if _group_of(group.rows[0]) == _group_of(row))
+    group = group_of(found, row.key)
     parts = [label(row, report.summary.configurations)]
     if group.emulated or len({group.compute for group in found}) > 1:
         parts.append(group.device)
@@ -139,9 +131,9 @@ def full_label(row: ConfigurationRow, report: Report) -> str:
     return ", ".join(parts)
 
 
-def measured(rows: Sequence[ConfigurationRow]) -> list[ConfigurationRow]:
-    """The rows that have figures."""
-    return [row for row in rows if row.status == "measured"]
+def group_of(found: Iterable[Group], key: str) -> Group:
+    """The group of a configuration."""
+    return next(group for group in found if any(row.key == key for row in group.rows))
 
 
 def then_of(report: Report, row: ConfigurationRow) -> Mapping[str, Bottleneck]:

@@ -13,6 +13,7 @@ from loaderprobe.records.environment import SCHEMA_VERSION
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import SUMMARY_SCHEMA, ConfigurationRow, Report, Summary
 from loaderprobe.records.verdict import Verdict
+from loaderprobe.render.first_page import with_sentences
 from loaderprobe.render.worded import worded
 
 _OF_ROW = ("key", "emulated", "status", "reason", "unavailable", "forecasts", "gpu_window", "buffer", "epochs")
@@ -21,7 +22,7 @@ _OF_VERDICT = tuple(each.name for each in fields(Verdict) if each.name not in _O
 
 def summary_json(report: Report) -> str:
     """The summary, indented, ending with a newline. What could not be measured is null."""
-    said = worded(report.summary)
+    said = worded(with_sentences(report))
     summary = {each.name: getattr(said, each.name) for each in fields(Summary)}
     summary["configurations"] = [_configuration(row) for row in said.configurations]
     return msgspec.json.format(msgspec.json.encode(summary), indent=2).decode() + "\n"

@@ -9,15 +9,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
+from loaderprobe.analyze.answer import best_ceiling, main_speedups, read_rate
 from loaderprobe.records.compare import ShortVerdict
-from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.resources import RESOURCE, RESOURCES
 from loaderprobe.records.verdict import Bottleneck, Bound
 from loaderprobe.render.groups import Group
 from loaderprobe.render.wording import (
     MISSING,
     factor,
-    main_speedups,
+    megabytes_per_s,
     percent,
     rate,
     speed,
@@ -76,6 +77,14 @@ def used_words(row: ConfigurationRow, *, beside_rate: bool) -> str:
     words = "~100 %" if 1.005 <= share <= ABOUT_ALL else percent(share)
     alone = verdict.rates_images_per_s.compute
     return f"{words} of {rate(alone)}" if beside_rate and alone else words
+
+
+def read_words(report: Report, row: ConfigurationRow) -> str:
+    """`51.3 of 713`: MB/s while training, and the most that the storage alone gave; or the first alone."""
+    read, ceiling = read_rate(row), best_ceiling(report, row)
+    if read is None or ceiling is None:
+        return megabytes_per_s(read)
+    return f"{megabytes_per_s(read)} of {megabytes_per_s(ceiling.read_bytes_per_s)}"
 
 
 def gain_words(row: ConfigurationRow, then: Mapping[str, Bottleneck]) -> str:

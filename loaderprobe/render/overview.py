@@ -6,10 +6,11 @@ import shlex
 from collections import Counter
 from collections.abc import Hashable, Sequence
 
+from loaderprobe.analyze.answer import measured
 from loaderprobe.records.remark import Remark, each_once, subject_of
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.render.figures import reason_words, reasons, words_of
-from loaderprobe.render.groups import detail_of, full_label, groups, measured
+from loaderprobe.render.groups import detail_of, full_label, groups
 from loaderprobe.render.remarks import read_ahead_words, remark_words
 from loaderprobe.render.verdict_words import kind_of, sentence
 from loaderprobe.render.wording import counted, loading, variation

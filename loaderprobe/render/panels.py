@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from loaderprobe.analyze.answer import best_ceiling, measured, read_rate
 from loaderprobe.records.measurement import COLD_AT_LEAST
 from loaderprobe.records.ranks import RankRow, RanksView
 from loaderprobe.records.report import ConfigurationRow, Report
@@ -28,9 +29,8 @@ from loaderprobe.render.charts import (
 )
 from loaderprobe.render.document import Exhibit, Paragraph, Section, Shown, Table, further
 from loaderprobe.render.figures import reasons
-from loaderprobe.render.groups import Group, detail_of, full_label, groups, measured
+from loaderprobe.render.groups import Group, detail_of, full_label, groups
 from loaderprobe.render.limits import letters_of, line_of, used_words
-from loaderprobe.render.reads import best_ceiling, read_rate
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.wording import (
     MISSING,

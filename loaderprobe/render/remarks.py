@@ -13,7 +13,7 @@ from loaderprobe.errors import MEASURE_AGAIN
 from loaderprobe.records.files import UnknownFilesCode
 from loaderprobe.records.measurement import RejectedCode
 from loaderprobe.records.remark import Remark
-from loaderprobe.render.wording import counted, percent, times_as_fast
+from loaderprobe.render.wording import counted, named, percent, times_as_fast
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
 Facts = Mapping[str, float | str]
@@ -419,6 +419,22 @@ _ON_THIS_MACHINE = {
     "gpu_not_read": "{gpu}: {because}",
 }
 """What was found of what can be measured here."""
+_ALONE_GAVE = "alone it gave {least}{alone_bytes_per_s}, {times} times the {read_bytes_per_s} that training read"
+_OF_THE_ANSWER = {
+    "training_reaches": "at best, training reaches {reached} % of its rate",
+    "cores_full_from": "with {all} cores busy from {workers} on",
+    "if_storage_were_free": "if it cost nothing, training would be {as_fast}",
+    "reads_near_ceiling": "training read {read_bytes_per_s}, and the storage alone gave {least}{alone_bytes_per_s}",
+    "reads_far_below_ceiling": _ALONE_GAVE,
+    "reads_take_time": f"{_ALONE_GAVE}: the time that a read takes, not bandwidth",
+    "measure_longer": "measure longer: no configuration is conclusive yet",
+    "train_on_emulated": "No GPU trained here. An emulated accelerator shows what this input would feed",
+    "more_cores": "more cores: {one} needs {needed} (estimated), this machine has {cores_available}",
+    "real_gpu": "a real GPU",
+    "own_images": "your own images",
+    "several_machines": "several machines on one storage",
+}
+"""What the answer says beside the limits, what to do next, and what does not follow."""
 WORDS: dict[str, str] = {
     **_OF_A_MEASUREMENT,
     **_NO_FIGURE,
@@ -427,6 +443,7 @@ WORDS: dict[str, str] = {
     **_NO_PLAN,
     **_NO_FORECAST,
     **_ON_THIS_MACHINE,
+    **_OF_THE_ANSWER,
     "reported": "{reason}",
     "unavailable": "{because}",
     "storage_missing": "{because}",
@@ -566,6 +583,26 @@ def _steps_of_trace(facts: Facts) -> dict[str, str]:
     return found
 
 
+def _reached(facts: Facts) -> dict[str, str]:
+    ends = (percent(float(facts[name])).removesuffix(" %") for name in ("low", "high"))
+    return {"reached": " to ".join(dict.fromkeys(ends))}
+
+
+def _full_cores(facts: Facts) -> dict[str, str]:
+    low, high, cores = facts["low_workers"], facts["high_workers"], facts["cores"]
+    ends = " to ".join(dict.fromkeys((f"{low}", f"{high}")))
+    return {
+        "all": "both" if cores == 2 else f"all {cores:g}",
+        "workers": f"{ends} worker{'s' if float(high) > 1 else ''}",
+    }
+
+
+def _needed_cores(facts: Facts) -> dict[str, str]:
+    ends = (significant(float(facts[name]), 2) for name in ("low_cores", "high_cores"))
+    by = " by the size of the images" if facts["data_sets"] != 1 else ""
+    return {"one": named(str(facts["accelerator"])), "needed": " to ".join(dict.fromkeys(ends)) + by}
+
+
 PHRASES: dict[str, Callable[[Facts], dict[str, str]]] = {
     **dict.fromkeys(
         ("unavailable", "storage_missing", "cache_unknown", "gpu_not_read"),
@@ -577,6 +614,14 @@ PHRASES: dict[str, Callable[[Facts], dict[str, str]]] = {
     **dict.fromkeys(
         ("few_steps", "first_steps_left_out", "first_steps_fed", "perhaps_fed", "trace_too_long"), _steps_of_trace
     ),
+    **dict.fromkeys(
+        ("reads_far_below_ceiling", "reads_take_time"),
+        lambda facts: {"times": significant(float(facts["times"]), 2)},
+    ),
+    "training_reaches": _reached,
+    "cores_full_from": _full_cores,
+    "if_storage_were_free": lambda facts: {"as_fast": times_as_fast(float(facts["speedup"]), "at most ")},
+    "more_cores": _needed_cores,
     "on_storage": _ahead,
     "workers_without_data": _idle_workers,
     "samples_kept": _kept,

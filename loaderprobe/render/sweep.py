@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from loaderprobe.analyze.answer import advised, best_of, firm, main_speedups, speedup_of
 from loaderprobe.records.report import ConfigurationRow, DataInfo, Detail, Report
 from loaderprobe.render.cells import Cell as Value
 from loaderprobe.render.cells import as_columns
@@ -31,12 +32,11 @@ from loaderprobe.render.first_page import (
     ESTIMATED_NOTE,
     Change,
     FirstPage,
-    advised,
-    change_of,
     first_page,
     knees,
+    labels_of,
 )
-from loaderprobe.render.forecast_words import LIMIT, advice_words, worth_making
+from loaderprobe.render.forecast_words import LIMIT, advice_words
 from loaderprobe.render.gpu import profiled, step_exhibits, window_exhibits, window_parts
 from loaderprobe.render.groups import Group, detail_of, groups, then_of
 from loaderprobe.render.limits import NEXT, LimitMap, MapCell, gain_words
@@ -71,18 +71,15 @@ from loaderprobe.render.panels import (
 )
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.verdict_words import ablation_words, sentence
-from loaderprobe.render.verdicts import firm
 from loaderprobe.render.wording import (
     MISSING,
     bound_words,
     factor,
     figure,
     label,
-    main_speedups,
     rate,
     resources_of,
     speed,
-    speedup_of,
     tone,
 )
 from loaderprobe.units import format_bytes, format_duration, significant
@@ -260,12 +257,13 @@ def _of_group(report: Report, first: FirstPage, group: Group) -> Iterator[Shown]
     yield from further(items((f"Knee of {subject}", words) for subject, words in knees(report, group)))
     yield from items((f"GPU of {subject}", words) for subject, words in profiled(group))
     left = 0 if group.cpu else _MOST_ADVICE
-    for labels, advice in advised(report, group):
-        change = change_of("", advice)
-        new = worth_making(advice[0]) and change.text not in [each.text for each in first.changes]
+    for step in advised(best_of(report, group.rows)):
+        text = advice_words(step.advice)
+        new = step.advice[0].is_worth_making and text not in [each.text for each in first.changes]
         hidden = not (new and left)
         left -= not hidden
-        yield from _to_do(Item(subject=f"Advice for {labels}", text=change.text, further=hidden), change.command)
+        subject = f"Advice for {labels_of(step, group)}"
+        yield from _to_do(Item(subject=subject, text=text, further=hidden), step.command)
 
 
 def _line(report: Report, row: ConfigurationRow, group: Group) -> Line:

@@ -119,39 +119,11 @@ def verdict_tone(bound: Bound | ShortVerdict) -> str:
     return bound.cause if bound.side == "input" or bound.cause in WITHIN_COMPUTE else bound.side
 
 
-def speedup_of(row: ConfigurationRow, resource: str) -> Speedup | None:
-    """The speed-up if `resource` were free; None where that is not known."""
-    speedup: Speedup | None = getattr(row.verdict.speedups, resource) if row.verdict else None
-    return speedup
-
-
 def resources_of(row: ConfigurationRow) -> tuple[str, ...]:
     """Whose speed-ups a row can have: with several ranks, also what they lose to each other."""
     if row.config.ranks > 1:
         return (*JUDGED, *(name for name in AMONG_RANKS if name not in JUDGED))
     return tuple(name for name in JUDGED if name not in AMONG_RANKS)
-
-
-def named_resources(row: ConfigurationRow) -> tuple[str, ...]:
-    """What the verdict names; where all cores are busy, that is what keeps them busy."""
-    if row.bound is None:
-        return ()
-    cause = RESOURCE.get(row.bound.cause)
-    return row.bound.candidates or ((cause and cause.part_of) or row.bound.cause,)
-
-
-def main_speedups(row: ConfigurationRow) -> tuple[tuple[str, Speedup], ...]:
-    """The speed-ups that the verdict names: its cause's, both candidates' of `either`, none of `inconclusive`."""
-    known = {resource: speedup for resource in JUDGED if (speedup := speedup_of(row, resource))}
-    named = named_resources(row)
-    slow = speedup_of(row, "imbalance")
-    if slow is not None and named == ("imbalance",):
-        return (("imbalance", slow),)
-    chosen = [resource for resource in named if resource in known]
-    inconclusive = row.verdict is not None and row.verdict.bound.cause == "inconclusive"
-    if not chosen and known and not inconclusive:
-        chosen = [max(known, key=lambda resource: known[resource].value)]
-    return tuple((resource, known[resource]) for resource in chosen)
 
 
 def factor(speedup: Speedup) -> str:
@@ -216,6 +188,13 @@ def figure(value: float | None, figures: int = 3) -> str:
 def counted(count: int, noun: str) -> str:
     """`1 configuration`, `12 configurations`."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def named(accelerator: str, counts: str = "") -> str:
+    """`one mlperf-h100`, `1, 8 and 64 x mlperf-h100`; of a rate `one accelerator of 500 images/s`."""
+    if accelerator[:1].isdigit():
+        return f"{f'{counts} accelerators' if counts else 'one accelerator'} of {accelerator} images/s"
+    return f"{counts} x {accelerator}" if counts else f"one {accelerator}"
 
 
 def visible(text: str) -> str:

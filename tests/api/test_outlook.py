@@ -24,7 +24,7 @@ def run(tmp_path: Path) -> RunDirectory:
 
 
 def outlook(run: RunDirectory) -> Outlook:
-    (found,) = loaderprobe.load(run.path).report().outlooks
+    (found,) = loaderprobe.load(run.path).report().summary.needs
     return found
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
 
+from loaderprobe.analyze.answer import answered
 from loaderprobe.records.config import OPTIONS, with_options
 from loaderprobe.records.environment import SCHEMA_VERSION
 from loaderprobe.records.files import content_hash
@@ -210,15 +211,14 @@ def example_report(rows: Sequence[ConfigurationRow] | None = None) -> Report:
         wall_s=173.0,
         data=tuple(_data(label) for label in dict.fromkeys(row.config.resolution for row in chosen)),
     )
-    return Report(
-        summary=Summary(
-            schema=SUMMARY_SCHEMA,
-            schema_version=SCHEMA_VERSION,
-            run=run,
-            environment=example_environment(),
-            configurations=chosen,
-            knees=_knees(chosen),
-        ),
-        details=tuple(_detail(row) for row in chosen if row.status == "measured"),
-        outlooks=_outlooks(chosen),
+    summary = Summary(
+        schema=SUMMARY_SCHEMA,
+        schema_version=SCHEMA_VERSION,
+        run=run,
+        environment=example_environment(),
+        configurations=chosen,
+        knees=_knees(chosen),
+        needs=_outlooks(chosen),
     )
+    details = tuple(_detail(row) for row in chosen if row.status == "measured")
+    return answered(Report(summary=summary, details=details))

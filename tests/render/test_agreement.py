@@ -10,8 +10,8 @@ import loaderprobe
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import Interval
 from loaderprobe.render.first_page import BEST_HEAD, first_page
+from loaderprobe.render.limits import read_words
 from loaderprobe.render.panels import per_image, rate_panels, read_panels
-from loaderprobe.render.reads import read_words
 from loaderprobe.render.wording import megabytes_per_s
 from tests.examples.reports import example_report, example_row
 from tests.stored import full_run

@@ -6,13 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from loaderprobe.analyze.answer import answered
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Bottleneck, Bound, Cause, Interval, Reason, Side, Speedup
-from loaderprobe.render.first_page import CPU_ADVICE, answers, first_page, named
+from loaderprobe.render.first_page import answers, first_page
 from loaderprobe.render.forecast_words import forecast_words
 from loaderprobe.render.groups import groups
 from loaderprobe.render.limits import gain_words, limit_map, used_words
-from loaderprobe.render.wording import MISSING
+from loaderprobe.render.remarks import WORDS
+from loaderprobe.render.wording import MISSING, named
 from tests.examples.reports import example_report, example_row
 
 
@@ -36,7 +38,7 @@ def test_a_next_limit_of_storage_is_explained() -> None:
     report = example_report(rows)
     then: tuple[Bottleneck, ...] = ("compute", "storage")
     details = tuple(replace(d, then={"preprocessing": t}) for d, t in zip(report.details, then, strict=True))
-    storage = answers(replace(report, details=details))[-1]
+    storage = answers(answered(replace(report, details=details)))[-1]
     assert storage.startswith("Storage is not the first limit: ")
     assert storage.endswith(". If JPEG decoding cost nothing, storage would limit 1024x768 next.")
 
@@ -53,7 +55,10 @@ def test_an_inconclusive_run_is_measured_longer_first() -> None:
     misfit = replace(open_still, reason=Reason(code="outside_noise_band", facts={}))
     assert first_page(example_report([example_row(bound=misfit)])).changes == ()
     on_cpu = example_row(bound=open_still, compute="cpu", emulated=False)
-    assert [each.text[:8] for each in first_page(example_report([on_cpu])).changes] == ["measure ", CPU_ADVICE[:8]]
+    assert [each.text[:8] for each in first_page(example_report([on_cpu])).changes] == [
+        "measure ",
+        WORDS["train_on_emulated"][:8],
+    ]
     sure = [limited("storage"), example_row(bound=open_still, workers=8)]
     assert not any("longer" in each.text for each in first_page(example_report(sure)).changes)
 
@@ -128,7 +133,7 @@ def test_a_cpu_says_that_nothing_follows_for_a_gpu() -> None:
     row = example_row(compute="cpu", emulated=False, bound=bound("compute", "compute"))
     page = first_page(example_report([row]))
     assert page.answer[0] == "On this CPU, training itself is the limit, at 63.4 images/s: nothing follows for a GPU."
-    assert [each.text for each in page.changes] == [CPU_ADVICE]
+    assert [each.text for each in page.changes] == [WORDS["train_on_emulated"]]
 
 
 def test_warm_files_say_nothing_of_storage() -> None:

@@ -11,8 +11,8 @@ from loaderprobe.records.remark import reported
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import Bound, Reason
 from loaderprobe.render.figures import reason_words
-from loaderprobe.render.first_page import CPU_ADVICE
 from loaderprobe.render.overview import EMULATED_NOTE, HOW_TO_READ
+from loaderprobe.render.remarks import WORDS
 from loaderprobe.render.verdict_words import sentence
 from tests.examples.reports import example_report, example_row, with_changes
 from tests.examples.studies import example_effect, example_epochs
@@ -117,7 +117,7 @@ def test_measured_page_has_no_mark() -> None:
     report = example_report(rows)
     run = replace(report.summary.run, command="loaderprobe sweep --compute cpu")
     report = replace(report, summary=replace(report.summary, run=run))
-    html = html_report(report).replace("--compute emulated:mlperf-h100", "").replace(CPU_ADVICE, "")
+    html = html_report(report).replace("--compute emulated:mlperf-h100", "").replace(WORDS["train_on_emulated"], "")
     assert "emulated" not in html.lower()
 
 

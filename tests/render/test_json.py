@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from loaderprobe.records.environment import SCHEMA_VERSION
+from loaderprobe.render.first_page import first_page
 from loaderprobe.render.json import summary_json, summary_schema, summary_type
 from loaderprobe.render.verdict_words import sentence
 from tests.examples.reports import example_report, example_row
@@ -65,6 +66,23 @@ def test_round_trip() -> None:
         assert (got.key, got.bound, got.images_per_s) == (row.key, said, row.images_per_s)
     assert all(knee.sentence for knee in decoded.knees)
     assert text.endswith("}\n")
+
+
+@pytest.mark.parametrize("changes", [{}, {"compute": "cpu", "emulated": False}, {"ranks": 2}, {"status": "failed"}])
+def test_every_sentence_of_the_first_screen_stands_in_the_summary(changes: dict[str, Any]) -> None:
+    """A script reads what a person reads: the answer, what to do next, what accelerators need, what is not known."""
+    report = example_report(
+        [*example_report().summary.configurations, example_row(seed=1, reason="it broke", **changes)]
+    )
+    summary, page = json.loads(summary_json(report)), first_page(report)
+    assert [each["sentence"] for each in summary["answer"]] == list(page.answer)
+    assert [each["sentence"] for each in summary["next"]] == [each.words for each in page.changes]
+    assert page.unknown == f"Not known: {', '.join(each['sentence'] for each in summary['not_known'])}."
+    assert [each["data"] for each in summary["needs"]] == [line[0] for table in page.needs for line in table.lines]
+    assert page.answer and page.changes and page.needs
+    keys = {each["key"] for each in summary["configurations"]}
+    assert set(summary["best"]) <= keys
+    assert all(set(each["configurations"]) | set(each["unknown"]) <= keys for each in summary["answer"])
 
 
 def test_what_was_not_measured_is_null_with_a_reason() -> None:

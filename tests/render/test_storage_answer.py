@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from loaderprobe.analyze.answer import best_of
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Bound, Cause, Interval, Reason, Side, Speedup
-from loaderprobe.render.first_page import answers, best_rows, first_page, needs, scaling
-from loaderprobe.render.groups import groups
+from loaderprobe.render.first_page import answers, first_page, needs
 from loaderprobe.render.wording import MISSING
 from tests.examples.reports import example_report, example_row
 
@@ -76,14 +76,14 @@ def test_storage_that_limits_far_below_its_ceiling_limits_by_time() -> None:
 )
 def test_a_gain_of_ranks_within_noise_is_none(one: Interval, two: Interval, said: str) -> None:
     """The bands of both rates together are wider than their difference, or not."""
-    (found,) = scaling(example_report([row(images_per_s=one), row(images_per_s=two, ranks=2)]))
+    found = answers(example_report([row(images_per_s=one), row(images_per_s=two, ranks=2)]))[-2]
     assert found.endswith(said)
 
 
 def test_ranks_with_other_loaders_are_named_by_them() -> None:
     """What is compared is what is said."""
     rows = [row(images_per_s=rate(381, 2), workers=2), row(images_per_s=rate(402, 2), workers=1, ranks=2)]
-    (found,) = scaling(example_report(rows))
+    found = answers(example_report(rows))[-2]
     assert "trains at 381 ±2 (2 workers) and 402 ±2 (1 worker a rank) images/s: with 2, 1.06 times" in found
 
 
@@ -92,7 +92,7 @@ def test_a_rate_that_is_noise_is_not_the_best() -> None:
     noisy = row(images_per_s=rate(463, 639), workers=0)
     sound = row(images_per_s=rate(400, 20), workers=1)
     report = example_report([noisy, sound])
-    assert best_rows(report, groups(report)[0]) == [sound]
+    assert best_of(report, report.summary.configurations) == [sound]
     (part,) = first_page(example_report([noisy])).devices
     assert [line[2] for line in part.best] == ["463 ±551, too noisy"]
 
@@ -116,9 +116,9 @@ def test_a_specified_rate_is_known_before_it_is_measured() -> None:
 def test_the_data_set_without_a_rate_of_storage_is_named() -> None:
     """Beside one that has a rate; where none has, there is nothing to tell apart."""
     report = example_report([row(), row(resolution="500x375")])
-    first, second = report.outlooks
+    first, second = report.summary.needs
     missing = replace(second, supply=None, missing=Remark(code="no_ceiling", facts={}))
-    (table,) = needs(replace(report, outlooks=(first, missing)))
+    (table,) = needs(replace(report, summary=replace(report.summary, needs=(first, missing))))
     assert "No rate of this storage for 500x375: " in table.note
-    (table,) = needs(replace(report, outlooks=(missing,)))
+    (table,) = needs(replace(report, summary=replace(report.summary, needs=(missing,))))
     assert "No rate of this storage: " in table.note

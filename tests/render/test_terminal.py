@@ -7,11 +7,11 @@ import pytest
 
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.verdict import Bound, Reason
-from loaderprobe.render.first_page import CPU_ADVICE
 from loaderprobe.render.groups import groups
 from loaderprobe.render.json import summary_json
 from loaderprobe.render.limits import letters_of
 from loaderprobe.render.overview import counts, joint_label, sentences
+from loaderprobe.render.remarks import WORDS
 from loaderprobe.render.verdict_words import sentence
 from loaderprobe.render.wording import MISSING, bound_words, interval, speed
 from tests.examples.reports import example_report, example_row, with_changes
@@ -95,7 +95,10 @@ def test_measured_device_is_never_called_emulated() -> None:
     """A report without emulated rows uses the word for what may be tried next, and for nothing else."""
     rows = [row for row in example_report().summary.configurations if not row.emulated]
     text = flat(terminal_report(example_report(rows)))
-    assert "emulated" not in text.replace(f"{CPU_ADVICE}; try it: --compute emulated:mlperf-h100", "").lower()
+    assert (
+        "emulated"
+        not in text.replace(f"{WORDS['train_on_emulated']}; try it: --compute emulated:mlperf-h100", "").lower()
+    )
 
 
 def test_estimated_speedup_is_marked() -> None:

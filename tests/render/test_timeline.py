@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from loaderprobe.analyze.answer import answered
 from loaderprobe.analyze.gpu.window import read_window
 from loaderprobe.records.measurement import Rejected, Timeline
 from loaderprobe.records.report import Report
@@ -54,7 +55,7 @@ def with_windows(*made: Timeline) -> Report:
     details = tuple(
         replace(report.details[0], key=row.key, view=seen(each).view) for row, each in zip(rows, made, strict=True)
     )
-    return replace(report, summary=replace(report.summary, configurations=rows), details=details)
+    return answered(replace(report, summary=replace(report.summary, configurations=rows), details=details))
 
 
 def areas(svg: str) -> dict[str, float]:
@@ -159,7 +160,8 @@ def test_measured_and_estimated_have_their_own_names() -> None:
     report = with_windows(timelines.starved())
     (row,) = report.summary.configurations
     counted = with_changes(row, gpu={"sm_occupancy": 0.21, "source": "NVML"})
-    html = Page(html_report(replace(report, summary=replace(report.summary, configurations=(counted,)))))
+    one = replace(report, summary=replace(report.summary, configurations=(counted,)))
+    html = Page(html_report(answered(one)))
     words = re.sub(r"\s+", " ", html.text)
     assert re.search(r"occupancy, estimated\s*50 %", words)
     assert re.search(r"occupancy, measured \(GPM\)\s*21 %", words)

@@ -1,0 +1,398 @@
+"""The first screen as data: what limits where, what more ranks gain, whether storage limits, and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
+from math import ceil
+
+from loaderprobe.analyze.effects import differ
+from loaderprobe.records.remark import Remark
+from loaderprobe.records.report import Answer, AnswerCode, ConfigurationRow, Limited, NextStep, Report, StorageSupply
+from loaderprobe.records.resources import JUDGED, RESOURCE
+from loaderprobe.records.verdict import Advice, Knee, ReasonCode, Speedup
+from loaderprobe.units import significant
+
+Rows = Sequence[ConfigurationRow]
+
+LITTLE = 1.25
+"""A resource whose speed-up is larger is the next to look at."""
+NEAR = 0.5
+"""From this share of the ceiling on, how many times more there is says little."""
+MORE_TIME = 2.0
+"""The budget to measure again with, over the time that the run took."""
+MOST_ADVICE = 2
+"""Changes worth making, of a configuration."""
+WANT_OF_TIME: tuple[ReasonCode, ...] = (
+    "no_complete_round", "one_round_does_not_fit", "rounds_differ", "estimate_not_measured", "within_noise",
+    "slower_without", "interval_too_wide", "lead_within_spread", "rounds_disturbed",
+)  # fmt: skip
+"""Reasons for which more rounds may be the remedy."""
+_FIGURES = {"factor": 2, "share": 2}
+"""Facts of an action of which fewer figures than three are shown."""
+
+
+def answered(report: Report) -> Report:
+    """The report with its answer."""
+    rows = report.summary.configurations
+    best = [row for some in by_device(rows) for row in _best(some, report.summary.knees)]
+    report = replace(report, summary=replace(report.summary, best=_keys(best)))
+    return replace(
+        report,
+        summary=replace(
+            report.summary, answer=_answers(report), next=_next_steps(report), not_known=tuple(_not_known(report))
+        ),
+    )
+
+
+# Which configurations stand together, which of them count, and what their verdicts name.
+
+
+def by_device(rows: Rows) -> tuple[tuple[ConfigurationRow, ...], ...]:
+    """By device, cache state and ranks, so that figures compare; in the order of the report, CPUs last."""
+    found: dict[Hashable, list[ConfigurationRow]] = {}
+    for row in rows:
+        config = row.config
+        found.setdefault((config.compute.name, config.cache, config.ranks, config.nodes), []).append(row)
+    # A CPU that trains shows least: it stands last.
+    return tuple(tuple(some) for some in sorted(found.values(), key=on_cpu))
+
+
+def on_cpu(rows: Rows) -> bool:
+    """True where a CPU trains; of rows of one device."""
+    return rows[0].config.compute.kind == "cpu"
+
+
+def measured(rows: Iterable[ConfigurationRow]) -> list[ConfigurationRow]:
+    """The rows that have figures."""
+    return [row for row in rows if row.status == "measured"]
+
+
+def firm(row: ConfigurationRow) -> bool:
+    """True for a verdict that names what limits."""
+    return row.bound is not None and "inconclusive" not in (row.bound.side, row.bound.cause)
+
+
+def families(row: ConfigurationRow) -> tuple[str, ...]:
+    """What limits a row, where full cores count as what keeps them busy; several where they cannot be separated."""
+    if row.bound is None:
+        return ()
+    names = row.bound.candidates if row.bound.cause == "either" else (row.bound.cause,)
+    return tuple(RESOURCE[name].part_of or name if name in RESOURCE else name for name in names)
+
+
+def speedup_of(row: ConfigurationRow, resource: str) -> Speedup | None:
+    """The speed-up if `resource` were free; None where that is not known."""
+    speedup: Speedup | None = getattr(row.verdict.speedups, resource) if row.verdict else None
+    return speedup
+
+
+def main_speedups(row: ConfigurationRow) -> tuple[tuple[str, Speedup], ...]:
+    """The speed-ups that the verdict names: its cause's, both candidates' of `either`, none of `inconclusive`."""
+    if row.bound is None:
+        return ()
+    known = {resource: speedup for resource in JUDGED if (speedup := speedup_of(row, resource))}
+    cause, slow = RESOURCE.get(row.bound.cause), speedup_of(row, "imbalance")
+    # Where all cores are busy, it names what keeps them busy.
+    named = row.bound.candidates or ((cause and cause.part_of) or row.bound.cause,)
+    if slow is not None and named == ("imbalance",):
+        return (("imbalance", slow),)
+    chosen = [resource for resource in named if resource in known]
+    if not chosen and known and row.bound.cause != "inconclusive":
+        chosen = [max(known, key=lambda resource: known[resource].value)]
+    return tuple((resource, known[resource]) for resource in chosen)
+
+
+def best_of(report: Report, rows: Rows) -> list[ConfigurationRow]:
+    """Of each data set the row with the workers that are enough, where that was measured; else the fastest."""
+    found = {row.key: row for row in rows}
+    return [found[key] for key in report.summary.best if key in found]
+
+
+def _best(rows: Rows, knees: Sequence[Knee]) -> list[ConfigurationRow]:
+    found: dict[str, list[ConfigurationRow]] = {row.config.resolution: [] for row in rows}
+    for row in rows:
+        if row.images_per_s:
+            found[row.config.resolution].append(row)
+    return [max(some, key=lambda row: _goodness(row, knees)) for some in found.values() if some]
+
+
+def _goodness(row: ConfigurationRow, knees: Sequence[Knee]) -> tuple[bool, bool, float]:
+    """A rate whose band is as wide as itself is nothing to rank by."""
+    assert row.images_per_s
+    at_knee = any(row.key in knee.keys and knee.workers == row.config.loader.workers for knee in knees)
+    return not row.images_per_s.too_wide, at_knee, row.images_per_s.value
+
+
+def read_rate(row: ConfigurationRow) -> float | None:
+    """Bytes/s from storage while training."""
+    return row.verdict.disk_read_bytes_per_s if row.verdict else None
+
+
+def best_ceiling(report: Report, row: ConfigurationRow) -> StorageSupply | None:
+    """The most that the storage gave over the files of this row, at any concurrency; None where that is not known."""
+    if row.config.cache == "warm":
+        return None
+    found = report.summary.needs
+    return next((each.supply for each in found if each.data == row.config.resolution and each.supply), None)
+
+
+def _keys(rows: Rows) -> tuple[str, ...]:
+    return tuple(row.key for row in rows)
+
+
+# What limits on each device, what more ranks gain, and whether storage limits.
+
+
+def _answers(report: Report) -> tuple[Answer, ...]:
+    """Accelerators, ranks, storage, and then what a CPU trained beside them."""
+    rows = report.summary.configurations
+    devices = [(on_cpu(some), found) for some in by_device(rows) if (found := _on_device(report, some))]
+    storage = [_of_storage(report)] if any(map(firm, rows)) else []
+    first = [found for cpu, found in devices if not cpu]
+    rest = [found for cpu, found in devices if cpu]
+    more = _of_ranks(report)
+    return (*first, *more, *storage, *rest) if first else (*rest, *more, *storage)
+
+
+def _on_device(report: Report, rows: Rows) -> Answer | None:
+    seen, sure = measured(rows), [row for row in rows if firm(row)]
+    if not seen:
+        return None
+    if not sure:
+        return Answer(code="nothing_conclusive", configurations=_keys(seen))
+    if on_cpu(rows) and {families(row) for row in sure} == {("compute",)}:
+        rates = [row.images_per_s.value for row in sure if row.images_per_s]
+        ends = {"low_images_per_s": min(rates), "high_images_per_s": max(rates)}
+        return Answer(code="cpu_is_the_limit", configurations=_keys(sure), facts={**ends})
+    covered = "conclusive" if len(sure) < len(seen) else "measured" if len(seen) < len(rows) else "all"
+    return Answer(
+        code="limited",
+        configurations=_keys(sure),
+        facts={"covered": covered},
+        limits=_limits(sure),
+        parts=() if on_cpu(rows) else (*_reach(best_of(report, rows)), *_full_cores(report, sure)),
+    )
+
+
+def _limits(rows: Rows) -> tuple[Limited, ...]:
+    """Data sets that are alike together: with one limit each, whatever the numbers of workers."""
+    alike: dict[Hashable, list[tuple[str, dict[tuple[str, ...], set[int]]]]] = {}
+    for name in dict.fromkeys(row.config.resolution for row in rows):
+        found: dict[tuple[str, ...], set[int]] = {}
+        for row in (row for row in rows if row.config.resolution == name):
+            found.setdefault(families(row), set()).add(row.config.loader.workers)
+        kind = tuple((limit, frozenset(counts) if len(found) > 1 else None) for limit, counts in found.items())
+        alike.setdefault(kind, []).append((name, found))
+    return tuple(
+        Limited(
+            data=tuple(name for name, _ in some),
+            resources=limit,
+            workers=tuple(sorted(set[int]().union(*(found[limit] for _, found in some)))),
+        )
+        for some in alike.values()
+        for limit in some[0][1]
+    )
+
+
+def _reach(best: Rows) -> list[Remark]:
+    """How much of the accelerator each data set uses with the workers that are enough for it."""
+    shares = [row.verdict.accelerator_utilization for row in best if row.verdict]
+    known = [share for share in shares if share is not None]
+    return [Remark(code="training_reaches", facts={"low": min(known), "high": max(known)})] if known else []
+
+
+def _full_cores(report: Report, rows: Rows) -> list[Remark]:
+    """From how many workers on the cores are full: the least number of each data set."""
+    full: dict[str, int] = {}
+    for row in (row for row in rows if row.bound and row.bound.cause == "cpu"):
+        name, workers = row.config.resolution, row.config.loader.workers
+        full[name] = min(workers, full.get(name, workers))
+    if not full:
+        return []
+    cores = report.summary.environment.cores_available
+    facts = {"cores": cores, "low_workers": min(full.values()), "high_workers": max(full.values())}
+    return [Remark(code="cores_full_from", facts={**facts})]
+
+
+def _of_ranks(report: Report) -> list[Answer]:
+    """From the fewest ranks to the most, of one data set on one device, with the workers that are enough for each."""
+    lines: dict[Hashable, list[ConfigurationRow]] = {}
+    for rows in by_device(report.summary.configurations):
+        for row in best_of(report, rows):
+            lines.setdefault((row.config.compute.name, row.config.cache, row.config.resolution), []).append(row)
+    some = [sorted(rows, key=lambda row: (row.config.ranks, row.config.nodes)) for rows in lines.values()]
+    return [_gain(rows) for rows in some if len(rows) > 1]
+
+
+def _gain(rows: Rows) -> Answer:
+    first, last = rows[0].images_per_s, rows[-1].images_per_s
+    assert first and last
+    code: AnswerCode = "ranks_differ" if differ(first, last) else "ranks_alike"
+    return Answer(code=code, configurations=_keys(rows), facts={"speedup": last.value / first.value})
+
+
+def _of_storage(report: Report) -> Answer:
+    """By the ablation first, and what storage gives beside what was read; needs a firm verdict.
+
+    An accelerator that was asked for, and of which nothing is conclusive, is not answered for by a CPU.
+    """
+    rows = report.summary.configurations
+    firmly = [row for row in rows if firm(row)]
+    cold = _not_warm([row for row in firmly if row.config.compute.kind != "cpu"] or firmly)
+    if not cold:
+        return Answer(code="storage_not_read", configurations=_keys(firmly))
+    asked = [row for row in _not_warm(rows) if on_cpu([row]) == on_cpu(cold)]
+    known = {(row.config.ranks, row.config.nodes) for row in cold}
+    several = any(row.config.ranks > 1 for row in asked)
+    rest = [row for row in asked if several and (row.config.ranks, row.config.nodes) not in known]
+    found = _storage_limits(report, cold) or _storage_does_not_limit(report, cold)
+    only = {"only": "cpu"} if on_cpu(cold) and len(asked) < len(_not_warm(rows)) else {}
+    return replace(found, configurations=_keys(cold), facts={**found.facts, **only}, unknown=_keys(rest))
+
+
+def _not_warm(rows: Rows) -> list[ConfigurationRow]:
+    return [row for row in rows if row.config.cache != "warm"]
+
+
+def _storage_limits(report: Report, cold: Rows) -> Answer | None:
+    limited = [row for row in cold if "storage" in families(row)]
+    sure = sum(families(row) == ("storage",) for row in limited)
+    facts = {"limited": sure, "perhaps": len(limited) - sure, "conclusive": len(cold)}
+    parts = _beside_ceiling(report, limited, "reads_take_time")
+    return Answer(code="storage_limits", configurations=(), facts={**facts}, parts=parts) if limited else None
+
+
+def _storage_does_not_limit(report: Report, cold: Rows) -> Answer:
+    """Where it limits once what limits now is free, it is not the first limit; as `limits`, what limits now."""
+    gains = [speedup.value for row in cold if (speedup := speedup_of(row, "storage"))]
+    after = {each.key: each.then for each in report.details}
+    following: dict[tuple[str, ...], list[ConfigurationRow]] = {}
+    for row in (row for row in cold if row.key in report.summary.best):
+        if "storage" in [after.get(row.key, {}).get(name) for name, _ in main_speedups(row)]:
+            following.setdefault(families(row), []).append(row)
+    return Answer(
+        code="storage_not_first" if following or max(gains, default=1.0) > LITTLE else "storage_not_the_limit",
+        configurations=(),
+        limits=tuple(
+            Limited(
+                data=tuple(dict.fromkeys(row.config.resolution for row in some)),
+                resources=names,
+                workers=tuple(sorted({row.config.loader.workers for row in some})),
+            )
+            for names, some in following.items()
+        ),
+        parts=(
+            *([Remark(code="if_storage_were_free", facts={"speedup": max(gains)})] if gains else []),
+            *_beside_ceiling(report, cold, "reads_far_below_ceiling"),
+        ),
+    )
+
+
+def _beside_ceiling(report: Report, rows: Rows, if_far: str) -> tuple[Remark, ...]:
+    """What was read, and what storage gave: of the row nearest to the ceiling.
+
+    Of the best rows, where there are any, so that the figures are found in their table.
+    """
+    near = [
+        (read / most.read_bytes_per_s, read, most)
+        for row in best_of(report, rows) or rows
+        if (read := read_rate(row)) and (most := best_ceiling(report, row))
+    ]
+    if not near:
+        return ()
+    share, read, most = max(near, key=lambda each: each[0])
+    facts: dict[str, float | str] = {
+        "least": "at least " if most.at_least else "",
+        "alone_bytes_per_s": most.read_bytes_per_s,
+        "read_bytes_per_s": read,
+    }
+    return (
+        Remark(code="reads_near_ceiling", facts=facts)
+        if share > NEAR
+        else Remark(code=if_far, facts={**facts, "times": 1 / share}),
+    )
+
+
+# What to do next, and what does not follow.
+
+
+def _next_steps(report: Report) -> tuple[NextStep, ...]:
+    """The cores that are missing, and the change that gains most; on a CPU alone, what would show more."""
+    rows = report.summary.configurations
+    devices = [some for some in by_device(rows) if not on_cpu(some)]
+    made = _longer(report, [row for some in devices for row in some] or rows)
+    if not devices:
+        emulated = NextStep(remark=Remark(code="train_on_emulated"), command="--compute emulated:mlperf-h100")
+        return (*made, emulated) if measured(rows) else ()
+    for some in devices:
+        made += [each for each in _more_cores(report, some) if each not in made]
+        # What rests on an inconclusive row may be said later, but is not what to do next.
+        sure = [row for row in best_of(report, some) if row.bound and row.bound.cause != "inconclusive"]
+        gains = [each for each in advised(sure) if each.advice[0].is_worth_making]
+        made += sorted(gains, key=lambda each: -max(one.speedup for one in each.advice))[:1]
+    return tuple(made)
+
+
+def advised(rows: Rows) -> tuple[NextStep, ...]:
+    """Two changes of each row at most, and those that gain nothing; the same action is given once for all."""
+    found: dict[Hashable, list[tuple[ConfigurationRow, Advice]]] = {}
+    for wanted in (True, False):
+        for row in rows:
+            some = [each for each in row.advice if each.is_worth_making == wanted]
+            for each in some[:MOST_ADVICE] if wanted else some:
+                found.setdefault((wanted, _action_of(each)), []).append((row, each))
+    return tuple(
+        NextStep(
+            advice=tuple(each for _, each in some),
+            command=some[0][1].command,
+            configurations=_keys([row for row, _ in some]),
+        )
+        for some in found.values()
+    )
+
+
+def _action_of(advice: Advice) -> Hashable:
+    """The same for changes that read the same."""
+    facts = advice.action.facts
+    if advice.action.code == "files_in_memory" and facts["share"] == 1:
+        facts = {}
+    shown = {
+        name: value if isinstance(value, str) else significant(value, _FIGURES.get(name, 3))
+        for name, value in facts.items()
+    }
+    return advice.action.code, tuple(sorted(shown.items())), advice.command
+
+
+def _longer(report: Report, rows: Rows) -> list[NextStep]:
+    """To measure longer, where no verdict is conclusive for want of time."""
+    short = [row for row in measured(rows) if row.bound and row.bound.reason.code in WANT_OF_TIME]
+    if not short or any(map(firm, rows)):
+        return []
+    budget_s = 60 * ceil(MORE_TIME * report.summary.run.wall_s / 60)
+    longer = Remark(code="measure_longer")
+    return [NextStep(remark=longer, command=f"--budget {budget_s}", configurations=_keys(short))]
+
+
+def _more_cores(report: Report, rows: Rows) -> list[NextStep]:
+    if not any(row.bound and row.bound.cause == "cpu" for row in best_of(report, rows)):
+        return []
+    mine = [each for each in report.summary.needs if each.compute == rows[0].config.compute.name]
+    cores = [each.cores for each in mine if each.cores is not None]
+    if not cores:
+        return []
+    facts: dict[str, float | str] = {
+        "accelerator": mine[0].accelerator, "low_cores": min(cores), "high_cores": max(cores), "data_sets": len(cores),
+        "cores_available": report.summary.environment.cores_available,
+    }  # fmt: skip
+    return [NextStep(remark=Remark(code="more_cores", facts=facts))]
+
+
+def _not_known(report: Report) -> Iterable[Remark]:
+    """What does not follow from this run."""
+    if not report.summary.environment.gpus:
+        yield Remark(code="real_gpu")
+    if any(each.generated for each in report.summary.run.data):
+        yield Remark(code="own_images")
+    if not any(row.config.nodes > 1 for row in measured(report.summary.configurations)):
+        yield Remark(code="several_machines")
