@@ -18,7 +18,7 @@ from loaderprobe.api.plan_source import find
 from loaderprobe.api.shown import ShownRecord
 from loaderprobe.api.values import PathLike
 from loaderprobe.errors import BadValue
-from loaderprobe.records.bandwidth import BandwidthReport, RankBandwidthReport
+from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.records.plan import USE, UTILIZATION, Asked, CacheAsked, CatalogueEntry, PlanReport
 from loaderprobe.records.trace import TraceReport
 from loaderprobe.render.document import Document
@@ -58,7 +58,7 @@ class Plan(ShownRecord, PlanReport):
 
 
 def plan(
-    run: Run | BandwidthReport | RankBandwidthReport | Diagnosis | TraceReport | PathLike,
+    run: Run | BandwidthReport | Diagnosis | TraceReport | PathLike,
     *,
     accelerators: int | str = 8,
     kind: str | float | None = None,

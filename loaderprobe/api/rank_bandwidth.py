@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.analyze.bandwidth import rank_feeds, rank_feeds_in_step
+from loaderprobe.analyze.bandwidth import UNPACED, feeds
 from loaderprobe.analyze.rank_bandwidth import ranks_limit
 from loaderprobe.api.origin import origin_now
 from loaderprobe.api.shown import Documented
@@ -19,10 +19,10 @@ from loaderprobe.measure.ranks.launch import comes, ends_by_itself
 from loaderprobe.protocols import Crew
 from loaderprobe.records.bandwidth import RankBandwidthReport
 from loaderprobe.records.ranks import Launched, Node, Place
+from loaderprobe.render.bandwidth import bandwidth_document, headline
 from loaderprobe.render.document import Document
 from loaderprobe.render.exhibit import Exhibit
-from loaderprobe.render.rank_bandwidth import rank_bandwidth_columns, rank_bandwidth_document, rank_bandwidth_exhibits
-from loaderprobe.render.rank_bandwidth_words import headline
+from loaderprobe.render.rank_bandwidth import rank_bandwidth_columns, rank_bandwidth_exhibits
 from loaderprobe.render.wording import counted
 from loaderprobe.storage.by_ranks import RankLadder, RankReader, RanksStep, Whereabouts
 from loaderprobe.storage.files import Sample, as_text, locate_pieces, path_text, sample_files
@@ -47,7 +47,7 @@ class RankBandwidth(Documented, RankBandwidthReport):
 
     def document(self) -> Document:
         """What all get together and in step, then the ladder."""
-        return rank_bandwidth_document(self)
+        return bandwidth_document(self)
 
     def columns(self) -> Mapping[str, Sequence[Any]]:
         """One row a step."""
@@ -165,26 +165,37 @@ def lead_ranks(crew: Crew, here: Whereabouts, asked: RankProbe, on_phase: OnPhas
     reader.counts_reads = location.counts_reads
     places = reader.begin(sample, here)
     ladder = RankLadder(
-        reader=reader, places=places, seconds=asked.seconds, cores=cores_available(), seed=asked.seed
+        reader=reader, places=places, seconds=asked.seconds, cores=cores_available(), block_bytes=sample.block_bytes,
+        seed=asked.seed,
     )  # fmt: skip
     interrupted = ladder.climb(asked.steps, on_phase)
+    origin = origin_now(asked.command)
+    environment = origin.environment
     found = RankBandwidth(
-        origin=origin_now(asked.command),
+        loaderprobe=environment.loaderprobe,
+        fio=None,
+        created_utc=origin.created_utc,
+        kernel=environment.kernel,
+        cores_available=environment.cores_available,
         path=path_text(asked.path.absolute()),
         location=location,
-        hosts=tuple({each.node: each.host for each in places}.values()),
         files_found=sample.found,
         files_used=len(sample.paths),
         mean_size_bytes=sum(piece.size_bytes for piece in sample.pieces) / len(sample.pieces),
         images=sample.images and sample.block_bytes is None,
-        whole_files=sample.block_bytes is None,
+        scratch=False,
+        drop_caches=False,
         interrupted=interrupted,
         phases=tuple(ladder.phases),
         limit=ranks_limit(ladder.phases),
+        kind=UNPACED,
+        feeds=(),
         notes=sample.notes,
+        origin=origin,
+        hosts=tuple({each.node: each.host for each in places}.values()),
     )
     rates = {name: each.images_per_s for name, each in ACCELERATORS.items()}
-    return replace(found, feeds=rank_feeds(found, rates), feeds_in_step=rank_feeds_in_step(found, rates))
+    return replace(found, feeds=feeds(found, rates), feeds_in_step=feeds(found, rates, in_step=True))
 
 
 def _sample(asked: RankProbe) -> Sample:

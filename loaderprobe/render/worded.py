@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass, replace
 from operator import is_
 from typing import Any, TypeVar, cast
 
-from loaderprobe.records.bandwidth import DeviceKind, Limit, RanksLimit
+from loaderprobe.records.bandwidth import DeviceKind, Limit
 from loaderprobe.records.environment import Capability
 from loaderprobe.records.forecast import Forecast, Knee
 from loaderprobe.records.remark import Remark
@@ -18,7 +18,6 @@ from loaderprobe.render.capability_words import why_words
 from loaderprobe.render.device_words import kind_words, limit_words
 from loaderprobe.render.evidence_words import evidence_words
 from loaderprobe.render.forecast_words import knee_words
-from loaderprobe.render.rank_bandwidth_words import ranks_limit_words
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.trace import bound_sentence
 from loaderprobe.render.verdict_words import sentence
@@ -33,7 +32,6 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     Forecast: lambda forecast: remark_words(forecast.refused) if forecast.refused else "",
     Knee: lambda knee: knee_words([knee]),
     Limit: limit_words,
-    RanksLimit: ranks_limit_words,
     TraceBound: bound_sentence,
     Remark: remark_words,
 }

@@ -56,7 +56,8 @@ def test_one_rank_reads_and_reports(tmp_path: Path) -> None:
     found = lead_ranks(crew, HERE, RankProbe(path=tmp_path, steps=steps, seconds=0.02), lambda *_: None)
     (phase,) = found.phases
     assert phase.bw_bytes > 0 and phase.by_rank[0].host == "a" and found.images and not found.interrupted
-    assert "1 rank together get" in found.headline() and found.limit.code in ("one_step", "probe_busy", "from_memory")
+    assert "with 2 readers in 1 rank" in found.headline()
+    assert found.limit.code in ("one_step_of_ranks", "probe_busy", "from_memory")
     assert type_of(found.schema) is RankBandwidth
     file = tmp_path / "found.json"
     file.write_text(found.json())
