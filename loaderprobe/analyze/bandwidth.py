@@ -10,6 +10,7 @@ from loaderprobe.analyze.plan.sources import by_slowest, workload_of_bandwidth
 from loaderprobe.analyze.plan.supply import judge_supply, measured_offer
 from loaderprobe.analyze.plan.workload import Workload, known
 from loaderprobe.errors import BadValue
+from loaderprobe.records import values
 from loaderprobe.records.bandwidth import (
     BandwidthMeasurement,
     BandwidthPhase,
@@ -19,7 +20,6 @@ from loaderprobe.records.bandwidth import (
     Limit,
     LimitedBy,
     RankBandwidthReport,
-    values,
 )
 from loaderprobe.records.plan import Asked
 from loaderprobe.records.remark import Remark

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from loaderprobe.api.origin import origin_now
@@ -42,4 +42,4 @@ def watcher_of(
 
 def watch_of(found: WatchReport) -> Watch:
     """The same, which shows itself."""
-    return Watch(**{each.name: getattr(found, each.name) for each in fields(found)})
+    return Watch.of(found)

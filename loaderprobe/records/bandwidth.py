@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Literal
 
 from loaderprobe.errors import BadValue
 from loaderprobe.records.environment import SCHEMA_VERSION, Origin, StorageLocation
@@ -253,11 +253,6 @@ class BandwidthMeasurement:
     def phase(self, name: PhaseName) -> BandwidthPhase | None:
         """The phase of this name, of those that are made once."""
         return next((phase for phase in self.phases if phase.name == name), None)
-
-
-def values(record: Any) -> dict[str, Any]:
-    """The values of a record by name, to make one of a class that derives from its class."""
-    return {each.name: getattr(record, each.name) for each in fields(record)}
 
 
 def fastest(ladder: Sequence[BandwidthPhase]) -> BandwidthPhase | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import is_dataclass, replace
 from operator import is_
 from typing import Any, TypeVar, cast
 
+from loaderprobe.records import values
 from loaderprobe.records.bandwidth import DeviceKind, Limit
 from loaderprobe.records.environment import Capability
 from loaderprobe.records.forecast import Forecast, Knee
@@ -55,7 +56,7 @@ def _worded(value: Any) -> Any:
         return value if all(said[name] is value[name] for name in value) else said
     if not is_dataclass(value) or isinstance(value, type):
         return value
-    held = {each.name: getattr(value, each.name) for each in fields(value)}
+    held = values(value)
     changed = {name: words for name, each in held.items() if (words := _worded(each)) is not each}
     make = _WORDS.get(type(value))
     if make and not held["sentence"]:

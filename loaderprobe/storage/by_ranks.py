@@ -19,7 +19,8 @@ import numpy as np
 
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.protocols import Crew, PageCache
-from loaderprobe.records.bandwidth import RankRead, RanksPhase, values
+from loaderprobe.records import values
+from loaderprobe.records.bandwidth import RankRead, RanksPhase
 from loaderprobe.storage.files import Piece, Sample
 from loaderprobe.storage.phase import Total, figures, more, own_reads, summed
 from loaderprobe.storage.probe import LONGEST, OnPhase
