@@ -11,8 +11,8 @@ import torch
 
 import loaderprobe
 from loaderprobe.analyze.judge import verdict
+from loaderprobe.api.bandwidth import RankBandwidth
 from loaderprobe.api.diagnose import conclude
-from loaderprobe.api.rank_bandwidth import RankBandwidth
 from loaderprobe.errors import BadValue, DamagedRun, NotComparable
 from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.records.diagnosis import DataFound

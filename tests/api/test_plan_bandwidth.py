@@ -10,8 +10,7 @@ import pytest
 
 import loaderprobe
 from loaderprobe.analyze.bandwidth import judge_bandwidth
-from loaderprobe.api.bandwidth import Bandwidth
-from loaderprobe.api.rank_bandwidth import RankBandwidth
+from loaderprobe.api.bandwidth import Bandwidth, RankBandwidth
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport, CacheLabel
 from loaderprobe.records.remark import Remark
