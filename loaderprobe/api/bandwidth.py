@@ -38,7 +38,6 @@ from loaderprobe.system.limits import cores_available
 from loaderprobe.system.pagecache import LinuxPageCache, drop_all_caches
 from loaderprobe.units import parse_bytes
 
-
 RATES = {name: each.images_per_s for name, each in ACCELERATORS.items()}
 """Images/s by the name of an accelerator."""
 
