@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from loaderprobe.analyze.plan.demand import demand
-from loaderprobe.analyze.plan.sources import by_slowest, workload_of_bandwidth, workload_of_ranks
+from loaderprobe.analyze.plan.sources import by_slowest, workload_of_bandwidth
 from loaderprobe.analyze.plan.supply import judge_supply, measured_offer
 from loaderprobe.analyze.plan.workload import PlanWorkload, known
 from loaderprobe.errors import BadValue
+from loaderprobe.records import values
 from loaderprobe.records.bandwidth import (
     BandwidthMeasurement,
     BandwidthPhase,
@@ -39,6 +39,8 @@ PROPORTIONAL_READERS = 4
 # block devices reads then took 0.05 to 0.45 of their time; on single servers and latency-bound devices 0.9 or more.
 CREDIT_AT_MOST = 0.6
 LOST_AT_LEAST = 0.8
+UNPACED = DeviceKind(kind="unknown", code="not_paced", facts={"because": "ranks_do_not_pause"}, evidence=())
+"""Of the storage that ranks read."""
 ASKED = Asked(accelerators=1)
 """What is asked of a storage when nothing else is said."""
 
@@ -46,26 +48,32 @@ ASKED = Asked(accelerators=1)
 def judge_bandwidth(measured: BandwidthMeasurement, accelerators: Mapping[str, float]) -> BandwidthReport:
     """The report of a measurement; `accelerators` gives images/s by name."""
     return BandwidthReport(
-        **{field.name: getattr(measured, field.name) for field in fields(measured)},
+        **values(measured),
         limit=_limit(measured),
         kind=_kind(measured),
-        feeds=_feeds(measured, accelerators),
+        feeds=feeds(measured, accelerators),
     )
 
 
-def _feeds(measured: BandwidthMeasurement, accelerators: Mapping[str, float]) -> tuple[Feed, ...]:
-    """What `plan` says of the same result, at its usual utilization and use."""
+def feeds(
+    measured: BandwidthMeasurement, accelerators: Mapping[str, float], *, in_step: bool = False
+) -> tuple[Feed, ...]:
+    """What `plan` says of the same result, at its usual utilization and use; `accelerators` gives images/s by name.
+
+    `in_step`: of ranks, by as many times the slowest. Empty for files that are no images.
+    """
     if not measured.images:
         return ()
-    return tuple(feed for name, rate in accelerators.items() if (feed := _feed(measured, name, rate)))
-
-
-def _feed(measured: BandwidthMeasurement, name: str, rate: float) -> Feed | None:
     try:
-        workload = workload_of_bandwidth(measured, name, known(rate, "images/s", "given", name))
+        found = [
+            workload_of_bandwidth(measured, name, known(rate, "images/s", "given", name))
+            for name, rate in accelerators.items()
+        ]
     except BadValue:
-        return None  # read in blocks: the bytes of an image are not known
-    return feed_of(workload)
+        return ()  # read in blocks: the bytes of an image are not known
+    if in_step and isinstance(measured, RankBandwidthReport):
+        found = [by_slowest(each, measured) for each in found]
+    return tuple(feed for each in found if (feed := feed_of(each)))
 
 
 def feed_of(workload: PlanWorkload) -> Feed | None:
@@ -178,27 +186,3 @@ def _seconds_per_byte(phase: BandwidthPhase) -> float:
     """Mean time of reading, pauses left out, a byte of the files read."""
     taken = phase.file_ns or phase.clat_ns
     return taken.mean / 1e9 * phase.files_per_s / phase.bw_bytes
-
-
-# How many accelerators ranks that read at once feed: what `plan` says of the same result, and in step. Pure.
-
-
-def rank_feeds(found: RankBandwidthReport, accelerators: Mapping[str, float]) -> tuple[Feed, ...]:
-    """By what all ranks get together; `accelerators` gives images/s by name."""
-    return tuple(feed for each in _workloads(found, accelerators) if (feed := feed_of(each)))
-
-
-def rank_feeds_in_step(found: RankBandwidthReport, accelerators: Mapping[str, float]) -> tuple[Feed, ...]:
-    """By as many times the slowest of the most ranks."""
-    return tuple(feed for each in _workloads(found, accelerators) if (feed := feed_of(by_slowest(each, found))))
-
-
-def _workloads(found: RankBandwidthReport, accelerators: Mapping[str, float]) -> Iterator[PlanWorkload]:
-    """None of files that are no images, or of blocks: the bytes of an image are not known."""
-    if not found.images:
-        return
-    for name, rate in accelerators.items():
-        try:
-            yield workload_of_ranks(found, name, known(rate, "images/s", "given", name))
-        except BadValue:
-            return

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from loaderprobe.records.config import Turns
@@ -175,12 +175,8 @@ def of_rounds(ratios: Mapping[int, float], *, how: How = "measured", band: Band 
     that is less: of visits of seconds, where the next may see another speed.
     """
     logs = [math.log(max(1e-9, ratio)) for ratio in ratios.values()]
-    found = of_pairs(logs, times=False)
     shown = interval(list(ratios.values())) if band == "ratios" else _of_turns(logs)
-    return Effect(
-        log=found.log, error=found.error, freedom=found.freedom, of_rounds=found.of_rounds, pairs=found.pairs,
-        rounds=ratios, band=shown, how=how,
-    )  # fmt: skip
+    return replace(of_pairs(logs, times=False), rounds=ratios, band=shown, how=how)
 
 
 def _of_turns(logs: Sequence[float]) -> Interval:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from loaderprobe.analyze.forecast.advice import Surroundings, advise
 from loaderprobe.analyze.forecast.service import Storage
@@ -11,7 +12,6 @@ from loaderprobe.analyze.gpu.window import WindowReading, checked_against_rates,
 from loaderprobe.analyze.verdict.experiments import Experiments, run_experiments
 from loaderprobe.analyze.verdict.rates import UNBOUNDED, bytes_per_image, rate_interval, step_time
 from loaderprobe.analyze.verdict.rule import (
-    Judgement,
     judge,
     prediction_error_of,
     predictions_of,
@@ -26,7 +26,7 @@ from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.measurement import NO_STEP, Measurement, Segment, judged_activity, segment_seconds, segments_of
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import IN_GAPS, INPUTS, ONLY_WAITED, SPEEDUPS
-from loaderprobe.records.verdict import Bound, Evidence, GpuWindow, Rates, Reason, Speedups, Verdict
+from loaderprobe.records.verdict import Bound, Evidence, GpuWindow, Rates, Speedups, Verdict
 from loaderprobe.stats import median
 
 # The bar of MLPerf Storage for ResNet-50, and the band of XProf's input-pipeline analyzer.
@@ -95,11 +95,9 @@ def _bound(
     if judgement.cause == "storage":
         facts |= disk.facts()
     slowest = found.among.slowest if judgement.reason.code == "slow_rank" else None
-    return Bound(
-        side=judgement.side,
-        cause=judgement.cause,
-        candidates=judgement.candidates,
-        reason=Reason(code=judgement.reason.code, facts=facts),
+    return replace(
+        judgement,
+        reason=replace(judgement.reason, facts=facts),
         evidence=(*judgement.evidence, *shares, *disk.evidence()),
         rank=slowest.rank if slowest else None,
         host=slowest.host if slowest else str(facts["host"]) if judgement.reason.code == "slow_host" else "",
@@ -122,7 +120,7 @@ def _rate_facts(measurement: Measurement, found: Experiments) -> dict[str, float
     return facts
 
 
-def _file_facts(measurement: Measurement, found: Experiments, judgement: Judgement) -> dict[str, float | str]:
+def _file_facts(measurement: Measurement, found: Experiments, judgement: Bound) -> dict[str, float | str]:
     """That files were not cold as asked; that only the workers' waiting separates cold reads from warm ones."""
     if judgement.cause == "inconclusive":
         return {}

@@ -146,7 +146,7 @@ def _source(result: Result) -> Source:
     if path.is_file() and schema_in(path) == BANDWIDTH_SCHEMA:
         return _of_bandwidth(read_bandwidth(path), str(path))
     loaded: Run | Documented = read_result(path, type_of) if path.is_file() else load_any(path)
-    if isinstance(loaded, Run | LayersReport | Diagnosis | TraceReport):
+    if isinstance(loaded, Run | BandwidthReport | LayersReport | Diagnosis | TraceReport):
         return _made(loaded, str(path))
     taken = "give runs of sweep, JSON of bandwidth, or results of layers, run or trace"
     raise BadValue(f"{path} holds a result that does not compare", hint=taken)

@@ -268,7 +268,7 @@ RESULTS = {
     DEVICES_SCHEMA: "devices:Devices",
     DIAGNOSIS_SCHEMA: "diagnose:Diagnosis",
     LAYERS_SCHEMA: "layers:Layers",
-    RANK_BANDWIDTH_SCHEMA: "rank_bandwidth:RankBandwidth",
+    RANK_BANDWIDTH_SCHEMA: "bandwidth:RankBandwidth",
     TRACE_SCHEMA: "trace:Trace",
     TUNE_WORKERS_SCHEMA: "tune_workers:WorkersTuning",
     WATCH_SCHEMA: "watch:Watch",

@@ -18,7 +18,6 @@ from loaderprobe.analyze.plan.sources import (
     cold_and_fastest,
     workload_of,
     workload_of_bandwidth,
-    workload_of_ranks,
     workload_of_run,
     workload_of_trace,
 )
@@ -31,7 +30,7 @@ from loaderprobe.api.shown import Documented, ShownRecord
 from loaderprobe.api.values import PathLike
 from loaderprobe.compute.emulated import parse_rate
 from loaderprobe.errors import BadValue, DamagedRun, LoaderprobeError
-from loaderprobe.records.bandwidth import BandwidthReport, RankBandwidthReport, StorageCeiling
+from loaderprobe.records.bandwidth import BandwidthReport, StorageCeiling
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.diagnosis import WatchReport
 from loaderprobe.records.measurement import Measurement
@@ -81,11 +80,11 @@ class PlanBasis:
 
 
 def find(
-    run: Run | BandwidthReport | RankBandwidthReport | Diagnosis | TraceReport | PathLike, data: str | None,
+    run: Run | BandwidthReport | Diagnosis | TraceReport | PathLike, data: str | None,
     kind: str | None, mean_size: float | None,
 ) -> PlanBasis:  # fmt: skip
     """The workload in a result. Raises BadValue where there is none that fits."""
-    if isinstance(run, BandwidthReport | RankBandwidthReport):
+    if isinstance(run, BandwidthReport):
         return _of_bandwidth(run, run.path, data, kind)
     if isinstance(run, Run):
         return _of_sweep(run, data, kind)
@@ -95,7 +94,7 @@ def find(
         return _of_trace(run, run.ranks[0].path, data, kind, mean_size)
     path = Path(run)
     loaded = load_any(path) if path.is_dir() else _in_file(path)
-    if isinstance(loaded, BandwidthReport | RankBandwidthReport):
+    if isinstance(loaded, BandwidthReport):
         return _of_bandwidth(loaded, str(path), data, kind)
     if isinstance(loaded, Run):
         return _of_sweep(loaded, data, kind)
@@ -128,19 +127,14 @@ def accelerator_of(kind: str) -> Accelerator:
     return name, known(rate, "images/s", "given", source)
 
 
-def _of_bandwidth(
-    report: BandwidthReport | RankBandwidthReport, path: str, data: str | None, kind: str | None
-) -> PlanBasis:
+def _of_bandwidth(report: BandwidthReport, path: str, data: str | None, kind: str | None) -> PlanBasis:
     if kind in (None, MEASURED):
         raise BadValue("a bandwidth result has no accelerator", hint="name one: --kind mlperf-h100, or its images/s")
     if data is not None:
         raise BadValue("a bandwidth result has no data sets to choose from", hint="leave --data out")
     assert kind is not None
     name, rate = accelerator_of(kind)
-    if isinstance(report, RankBandwidthReport):
-        workload = workload_of_ranks(report, name, rate)
-    else:
-        workload = workload_of_bandwidth(report, name, rate)
+    workload = workload_of_bandwidth(report, name, rate)
     source = PlanSource(
         kind="bandwidth", path=path, data=report.path, other_data=(), accelerator=name, configuration=""
     )
@@ -278,7 +272,7 @@ class Plan(ShownRecord, PlanReport):
 
 
 def plan(
-    run: Run | BandwidthReport | RankBandwidthReport | Diagnosis | TraceReport | PathLike,
+    run: Run | BandwidthReport | Diagnosis | TraceReport | PathLike,
     *,
     accelerators: int | str = 8,
     kind: str | float | None = None,

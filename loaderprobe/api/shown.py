@@ -17,6 +17,7 @@ from rich.text import Text
 
 from loaderprobe.api.values import PathLike
 from loaderprobe.errors import MissingPart
+from loaderprobe.records import values
 from loaderprobe.records.environment import Origin
 from loaderprobe.render.cells import csv_text
 from loaderprobe.render.document import Document, Exhibit
@@ -113,7 +114,7 @@ class ShownRecord(Shown):
     @classmethod
     def of(cls, record: Any) -> Self:
         """The same record, showing itself."""
-        return cls(**{field.name: getattr(record, field.name) for field in fields(record)})
+        return cls(**values(record))
 
     @abstractmethod
     def columns(self) -> Mapping[str, Sequence[Any]]:

@@ -39,6 +39,7 @@ from loaderprobe.api.values import PathLike
 from loaderprobe.compute.kineto import KERNEL_LAUNCH, DeviceLimits, RawEvent, Window, convert
 from loaderprobe.compute.trace_file import RECORD, Recording, read_trace, why_no_device
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
+from loaderprobe.records import values
 from loaderprobe.records.measurement import Timeline
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.trace import FREE, PART_NAMES, PartName, StepSpans, TraceBound, TraceRank, TraceReport, Unread
@@ -306,12 +307,7 @@ def _timeline(found: Recording, events: Sequence[RawEvent], device: int, steps: 
         wait_begin_ns=tuple(begin for begin, _ in inside),
         wait_end_ns=tuple(end for _, end in inside),
         step_begin_ns=tuple(begin for begin, _ in steps.steps),
-        names=made.names,
-        records=made.records,
-        calls=made.calls,
-        rejected=made.rejected,
-        launches=made.launches,
-        launches_without_record=made.launches_without_record,
+        **values(made),
         plain_ns=0,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from loaderprobe.api.policy import JUDGING
@@ -40,4 +40,4 @@ def watcher_of(
 
 def watch_of(found: WatchReport) -> Watch:
     """The same, which shows itself."""
-    return Watch(**{each.name: getattr(found, each.name) for each in fields(found)})
+    return Watch.of(found)

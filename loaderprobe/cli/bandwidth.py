@@ -25,7 +25,7 @@ from loaderprobe.cli.seats import launched_here
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_SOME_FAILED, BadValue
 
 if TYPE_CHECKING:
-    from loaderprobe.api.rank_bandwidth import RankProbe
+    from loaderprobe.api.bandwidth import RankProbe
     from loaderprobe.records.ranks import Launched
 
 
@@ -118,7 +118,7 @@ def bandwidth(
         alone = {"--scratch": scratch is not None, "--engine fio": engine is Reader.fio, "--drop-caches": drop_caches}
         if given := next((name for name, asked in alone.items() if asked), None):
             raise BadValue(f"{given} is of one process only", hint=f"leave {given} out, or --ranks")
-        from loaderprobe.api.rank_bandwidth import RankProbe
+        from loaderprobe.api.bandwidth import RankProbe
 
         asked = RankProbe(path=path, seconds=seconds, seed=seed, command=typed(), out=out)
         return _by_ranks(here, asked, ranks=ranks, readers=readers, json=json, markdown=md, quiet=quiet)
@@ -148,7 +148,7 @@ def _by_ranks(
     quiet: bool,
 ) -> int:  # fmt: skip
     """Read in the processes of a launcher, of which this is one; without one (None) start them on this machine."""
-    from loaderprobe.api.rank_bandwidth import READERS, most_ranks_of, read_in_seat
+    from loaderprobe.api.bandwidth import READERS, most_ranks_of, read_in_seat
     from loaderprobe.api.values import counts
     from loaderprobe.measure.ranks.launch import recorded, start_here, wait_for
     from loaderprobe.store.results import check_out

@@ -19,6 +19,7 @@ from torch.profiler import ProfilerActivity, profile, schedule
 
 from loaderprobe.compute.kineto import DeviceLimits, RawEvent, Window, convert
 from loaderprobe.errors import LoaderprobeError
+from loaderprobe.records import values
 from loaderprobe.records.measurement import Timeline
 
 CLOCK_TRIES = 10
@@ -85,12 +86,7 @@ def record_window(feed: Feed, stage: Stage, device: Device, *, steps: int, warm_
         wait_begin_ns=tuple(stamps.wait_begin_ns),
         wait_end_ns=tuple(stamps.wait_end_ns),
         step_begin_ns=tuple(stamps.wait_begin_ns),
-        names=found.names,
-        records=found.records,
-        calls=found.calls,
-        rejected=found.rejected,
-        launches=found.launches,
-        launches_without_record=found.launches_without_record,
+        **values(found),
         plain_ns=plain.end_ns - plain.begin_ns,
         plain_wait_ns=sum(plain.wait_end_ns) - sum(plain.wait_begin_ns),
         clock_shift_ns=stamps.shift_ns,

@@ -15,13 +15,22 @@ from loaderprobe.records.verdict import Evidence
 
 # What limits a storage, and what kind of device it is.
 
-LimitedBy = Literal["bandwidth", "latency", "latency then bandwidth", "memory", "probe", "unknown"]
+LimitedBy = Literal[
+    "bandwidth", "latency", "latency then bandwidth", "memory", "probe", "unknown", "process", "rank", "host"
+]
+"""The last three of ranks only."""
 KindOfDevice = Literal["token_bucket", "single_server", "latency", "unknown"]
 LimitCode = Literal[
     "no_step", "from_memory", "probe_busy", "interrupted", "one_step", "flat", "uneven", "rises", "rises_then_flat",
+    "too_short", "slow_rank", "slow_host", "plateau", "process", "rising", "one_step_of_ranks",
 ]  # fmt: skip
-"""What the ladder shows. The last four: it is flat from its first step on; steps get less than those before; it rises
-with the readers; it rises less than they do, and ends flat or not."""
+"""What the ladder shows. flat: it is flat from its first step on. uneven: steps get less than those before. rises: it
+rises with the readers. rises_then_flat: it rises less than they do, and ends flat or not.
+
+The last line is of ranks. too_short: they differ, but read for too short a time to tell. slow_rank: one gets far less
+than the others. slow_host: nearly all ranks of a host get far less than each rank elsewhere. plateau: two doublings of
+the readers together gained next to nothing. process: as many readers in more ranks get more, so one process or node is
+the limit. rising: more readers may get more. one_step_of_ranks: nothing to compare."""
 KindCode = Literal["token_bucket", "single_server", "latency", "from_memory", "probe_busy", "not_paced", "none_of_them"]
 """What the device is, or why that is not known: the last is one that is not like any of the three."""
 
@@ -224,7 +233,8 @@ class BandwidthMeasurement:
     @property
     def from_memory(self) -> bool:
         """True when a step of the ladder did not come from storage alone: then nothing is said about storage."""
-        return self.location.in_memory or any(phase.cache in ("warm", "mixed") for phase in self.ladder)
+        steps = (phase for phase in self.phases if phase.name == "files")
+        return self.location.in_memory or any(phase.cache in ("warm", "mixed") for phase in steps)
 
     def operations(self, operation: MetadataOperation) -> tuple[MetadataPhase, ...]:
         """The phases of one operation, by number of readers."""
@@ -308,15 +318,6 @@ RANK_BANDWIDTH_SCHEMA = "loaderprobe/rank-bandwidth"
 LONG_ENOUGH_S = 1.0
 """Of reading, to say of one rank that it is slow: a throttled disk grants its saved credit in the first 0.25 s."""
 
-RanksLimitCode = Literal[
-    "from_memory", "probe_busy", "too_short", "slow_rank", "slow_host", "plateau", "process", "rising", "one_step"
-]  # fmt: skip
-"""from_memory: files were not cold. probe_busy: the probe's own CPU use may be the limit. too_short: ranks differ, but
-read for too short a time to tell. slow_rank: one rank gets far less than the others. slow_host: nearly all ranks of a
-host get far less than each rank elsewhere. plateau: two doublings of the readers together gained next to nothing.
-process: as many readers in more ranks get more, so one process or node is the limit. rising: more readers may get more.
-one_step: nothing to compare."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankRead:
@@ -337,43 +338,22 @@ class RankRead:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RanksPhase:
-    """So many ranks that read at once after a common start, for an agreed time. Rates leave out how each run begins."""
+class RanksPhase(BandwidthPhase):
+    """So many ranks that read at once after a common start, for an agreed time. `bw_bytes` is while all read.
+
+    Figures are those of all ranks together, cores those of all nodes; `storage_bytes` is None where a rank counts none.
+    """
 
     ranks: int
     nodes: int
-    readers: int
-    """Of each rank."""
-    runtime: float
-    """ms of reading, all of it."""
-    bw_bytes: float
-    """Of all ranks together while all read: what others call first done."""
-    bw_low: float
-    bw_high: float
-    """95 % interval of `bw_bytes`."""
-    settled: bool
-    """True when the interval became as narrow as asked."""
     last_done_bw_bytes: float
     """All bytes over the time of the rank that was last."""
-    files_per_s: float
-    """Of all ranks together; where files are read whole, each is opened once."""
-    file_ns: Latency
-    """Open, read to the end, close; of all ranks."""
-    cold_fraction: float | None
-    """Storage bytes over bytes delivered, at most 1."""
-    cache: CacheLabel
-    cpu_cores: float
-    """Cores that the reading kept busy, on all nodes together."""
-    at_least: bool
-    """True when the probe's own CPU use may be the limit."""
     by_rank: tuple[RankRead, ...]
-    unread: dict[str, int] = field(default_factory=dict)
-    """Reason to number of files that could not be read to their end."""
 
     @property
-    def clients(self) -> int:
-        """Readers of all ranks."""
-        return self.ranks * self.readers
+    def readers_a_rank(self) -> int:
+        """Of the `readers` of all ranks."""
+        return self.readers // self.ranks
 
     @property
     def slowest(self) -> RankRead:
@@ -398,52 +378,29 @@ class RanksPhase:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RanksLimit:
-    """What limits the ranks, and the figures that say so."""
-
-    code: RanksLimitCode
-    facts: dict[str, float | str] = field(default_factory=dict)
-    """Rates in bytes/s."""
-    sentence: str = field(default="", compare=False)
-    """In words; added where the report leaves the program."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankBandwidthReport:
-    """All steps of the ladder of ranks, and what limits them."""
+class RankBandwidthReport(BandwidthReport):
+    """The same of ranks that read at once: each step, and each rank of it. The place is as rank 0 sees it."""
 
     schema: str = RANK_BANDWIDTH_SCHEMA
-    schema_version: int = SCHEMA_VERSION
     origin: Origin
-    path: str
-    location: StorageLocation
-    """As rank 0 sees it."""
     hosts: tuple[str, ...]
     """One for each node."""
-    files_found: int
-    files_used: int
-    mean_size_bytes: float
-    images: bool
-    whole_files: bool
-    """False when blocks are read."""
-    interrupted: bool
     phases: tuple[RanksPhase, ...]
-    limit: RanksLimit
-    feeds: tuple[Feed, ...] = ()
-    """By what all ranks get together; empty as in a report of one process."""
     feeds_in_step: tuple[Feed, ...] = ()
-    """The same by as many times the slowest rank: what accelerators in step get at least."""
-    notes: tuple[Remark, ...] = ()
+    """`feeds` by as many times the slowest rank: what accelerators in step get at least."""
 
     @property
     def ladder(self) -> tuple[RanksPhase, ...]:
-        """The steps with as many readers a rank as the first one, by ranks and nodes."""
-        first = self.phases[0].readers if self.phases else 0
-        return tuple(
-            sorted((each for each in self.phases if each.readers == first), key=lambda each: (each.ranks, each.nodes))
-        )
+        """Of steps with as many readers the fastest, since one process or node may hold the others up."""
+        fastest = {phase.readers: phase for phase in sorted(self.phases, key=lambda phase: phase.bw_bytes)}
+        return tuple(fastest[readers] for readers in sorted(fastest))
 
     @property
-    def largest(self) -> RanksPhase | None:
+    def best(self) -> RanksPhase | None:
         """The step with the most ranks."""
-        return max(self.phases, key=lambda each: (each.ranks, each.nodes), default=None)
+        return most_ranks(self.phases)
+
+
+def most_ranks(phases: Sequence[RanksPhase]) -> RanksPhase | None:
+    """The step with the most ranks, on the most nodes."""
+    return max(phases, key=lambda phase: (phase.ranks, phase.nodes), default=None)

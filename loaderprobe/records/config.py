@@ -8,6 +8,7 @@ from functools import reduce
 from typing import Any, Literal, get_type_hints
 
 from loaderprobe.errors import BadValue
+from loaderprobe.records import values
 from loaderprobe.records.files import content_hash
 from loaderprobe.units import join_words
 
@@ -168,11 +169,11 @@ class RunConfig:
 
 def _unusual(spec: Any) -> dict[str, Any]:
     """The fields of a record that have no default or another value than it, nested."""
-    values = {each.name: getattr(spec, each.name) for each in fields(spec)}
+    said = values(spec)
     return {
-        each.name: _unusual(values[each.name]) if is_dataclass(values[each.name]) else values[each.name]
+        each.name: _unusual(said[each.name]) if is_dataclass(said[each.name]) else said[each.name]
         for each in fields(spec)
-        if each.default is MISSING or values[each.name] != each.default
+        if each.default is MISSING or said[each.name] != each.default
     }
 
 

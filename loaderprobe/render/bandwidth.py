@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from loaderprobe.records.bandwidth import BandwidthPhase, BandwidthReport, Feed, MetadataLabel, MetadataPhase, PhaseName
+from loaderprobe.records.bandwidth import (
+    BandwidthPhase,
+    BandwidthReport,
+    Feed,
+    MetadataLabel,
+    MetadataPhase,
+    PhaseName,
+    RankBandwidthReport,
+    RanksPhase,
+)
 from loaderprobe.render.device_words import kind_words, limit_words
-from loaderprobe.render.document import Cell, Document, Item, Line, Paragraph, Part, Section, Table, items
+from loaderprobe.render.document import Cell, Document, Item, Paragraph, Part, Section, Table, items
 from loaderprobe.render.figures import evidence_words
 from loaderprobe.render.plan_words import at_utilization, fed, grouped, in_use, limited_by
 from loaderprobe.render.remarks import read_ahead_words, remark_words
 from loaderprobe.render.wording import MISSING, counted, megabytes_per_s, percent, rate
-from loaderprobe.units import format_bytes, format_rate, join_words, significant
+from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
 # How many accelerators a storage feeds, in words: what `plan` says of the same result.
 
@@ -83,6 +92,20 @@ RESIDENT_FROM = 0.05
 # AWS: a full bucket of credits lets a gp2 volume burst for at least 30 minutes.
 BURST_MS = 30 * 60 * 1000
 
+FAR_APART = 0.9
+"""What ranks get until the last is done, below this share of what they get while all read, stands beside it."""
+NOTICED = 0.95
+"""A fairness below this is said in the answer."""
+MOST_RANKS = 8
+"""Of more, the slowest, the middle and the fastest are shown."""
+OF_RANKS = (
+    "readers: of all ranks",
+    "MB/s: of all together while all read (first done)",
+    "last done: all bytes over the time of the last rank",
+    "R x slowest: what ranks in step get if the others' share stays unused",
+    "fair: slowest over fastest",
+)
+
 Notes = list[tuple[str, str]]
 SHORT = ", measured for under a second at a time: the rate that lasts may be lower"
 TITLE = "Opens and stats of the same files, which are not read"
@@ -94,16 +117,20 @@ LABELS: dict[MetadataLabel, str] = {
 
 
 def bandwidth_document(report: BandwidthReport) -> Document:
-    """The answer, then what each number of readers gets, then what to know of it."""
+    """The answer, then what each number of readers gets, and each rank, then what to know of it."""
+    most = report.best if isinstance(report, RankBandwidthReport) else None
+    by_ranks = isinstance(report, RankBandwidthReport)
     return Document(
-        title=f"Storage under {report.path}",
+        title=f"Storage under {report.path}{', read by ranks' if by_ranks else ''}",
         sections=(
             Section(parts=tuple(_answer(report))),
-            Section(title="Ladder", name="ladder", parts=tuple(_ladder(report))),
+            Section(title=f"Ladder{' of ranks' if by_ranks else ''}", name="ladder", parts=tuple(_ladder(report))),
+            *_of_ranks(most),
             Section(title=TITLE, parts=tuple(_operations(report))),
             *(_alone(report, name) for name in _ALONE),
             Section(title="Notes", parts=items(notes(report))),
-            Section(parts=(Paragraph(text=made(report), tone="quiet"),)),
+            # The page of ranks has more of that at its end.
+            *([] if by_ranks else [Section(parts=(Paragraph(text=made(report), tone="quiet"),))]),
         ),
     )
 
@@ -113,6 +140,8 @@ def _answer(report: BandwidthReport) -> Iterator[Part]:
     if report.interrupted:
         yield Paragraph(text=interrupted(report), strong=True, tone="warning")
     yield Paragraph(text=answer(report, best) if best else "No step of the ladder was measured.", strong=True)
+    if isinstance(report, RankBandwidthReport) and (said := in_step(report)):
+        yield Paragraph(text=said, strong=True)
     if best and not (in_memory(report, best) and report.limit.by != "memory"):  # else the words would be about memory
         yield Item(subject="Limit", text=limit_words(report.limit))
         if report.kind.kind != "unknown":
@@ -124,9 +153,10 @@ def _answer(report: BandwidthReport) -> Iterator[Part]:
 
 
 def _ladder(report: BandwidthReport) -> Iterator[Part]:
-    phases = [*report.ladder, *(phase for name in _ALONE if (phase := report.phase(name)))]
-    if report.ladder:
-        yield _table(report, report.ladder)
+    steps = _steps(report)
+    phases = [*steps, *(phase for name in _ALONE if (phase := report.phase(name)))]
+    if steps:
+        yield _table(report, steps)
     if phases:
         yield Paragraph(text=legend(report, phases), tone="quiet")
 
@@ -140,32 +170,84 @@ def _alone(report: BandwidthReport, name: PhaseName) -> Section:
     return Section(parts=items((title(name), f"not measured, {reason}") for reason in reasons))
 
 
+def _steps(report: BandwidthReport) -> Sequence[BandwidthPhase]:
+    """All steps; those of ranks in the order of reading, also where others have as many readers."""
+    return report.phases if isinstance(report, RankBandwidthReport) else report.ladder
+
+
 def _table(report: BandwidthReport, phases: Sequence[BandwidthPhase]) -> Table:
+    lines = [_cells(report, phase) for phase in phases]
     most = max(phase.bw_bytes for phase in phases)
     return Table(
-        head=("readers", "MB/s", "±95 %", f"{noun(phases[0], report)}s/s", "p50 ms", "p99 ms", "cache", "cold"),
-        lines=tuple(_line(report, phase) for phase in phases),
-        right=frozenset({0, 1, 3, 4, 5, 7}),
+        head=tuple(lines[0]),
+        lines=tuple(tuple(cells.values()) for cells in lines),
+        right=frozenset(number for number, name in enumerate(lines[0]) if name not in ("±95 %", "cache")),
         bars=tuple(phase.bw_bytes / most if most else 0.0 for phase in phases) if len(phases) > 1 else (),
     )
 
 
-def _line(report: BandwidthReport, phase: BandwidthPhase) -> Line:
+def _cells(report: BandwidthReport, phase: BandwidthPhase) -> dict[str, str | Cell]:
+    """By the heads of their columns."""
     least = ">=" if phase.at_least else ""
     rate = f"{least}{megabytes_per_s(phase.bw_bytes)}"
     half = (phase.bw_high - phase.bw_bytes) / 1e6
     spread = f"{half_interval(phase.bw_bytes / 1e6, half)}{'' if phase.settled else '*'}" if half > 0 else MISSING
     times = (phase.file_ns or phase.clat_ns).percentile
-    return (
-        str(phase.readers),
-        Cell(text=rate, tone="strong") if phase == report.best else rate,
-        spread if phase.settled else Cell(text=spread, tone="warning"),
-        f"{least}{significant(phase.files_per_s)}",
-        significant(times["50.000000"] / 1e6),
-        significant(times["99.000000"] / 1e6),
-        Cell(text=phase.cache, tone=_TONES[phase.cache]),
-        "" if phase.cold_fraction is None else percent(phase.cold_fraction),
+    cells: dict[str, str | Cell] = {"ranks": layout(phase)} if isinstance(phase, RanksPhase) else {}
+    cells["readers"] = str(phase.readers)
+    cells["MB/s"] = Cell(text=rate, tone="strong") if phase == report.best else rate
+    cells["±95 %"] = spread if phase.settled else Cell(text=spread, tone="warning")
+    if isinstance(phase, RanksPhase):
+        cells["last done"] = megabytes_per_s(phase.last_done_bw_bytes)
+        cells["R x slowest"] = megabytes_per_s(phase.in_step_bw_bytes)
+        cells["fair"] = f"{phase.fairness:.2f}"
+    cells[f"{noun(phase, report)}s/s"] = f"{least}{significant(phase.files_per_s)}"
+    if not isinstance(phase, RanksPhase):
+        cells["p50 ms"] = significant(times["50.000000"] / 1e6)
+    cells["p99 ms"] = significant(times["99.000000"] / 1e6)
+    cells["cache"] = Cell(text=phase.cache, tone=_TONES[phase.cache])
+    if not isinstance(phase, RanksPhase):
+        cells["cold"] = "" if phase.cold_fraction is None else percent(phase.cold_fraction)
+    return cells
+
+
+def _of_ranks(most: RanksPhase | None) -> Iterator[Section]:
+    """Each rank of this step; of many the slowest, the middle and the fastest."""
+    if most is None or most.ranks == 1:
+        return
+    ordered = sorted(most.by_rank, key=lambda each: each.bw_bytes)
+    shown = ordered if len(ordered) <= MOST_RANKS else [ordered[0], ordered[len(ordered) // 2], ordered[-1]]
+    lines = tuple(
+        (str(each.rank), each.host, megabytes_per_s(each.bw_bytes), format_duration(each.seconds)) for each in shown
     )
+    which = "Ranks, the slowest first" if shown is ordered else f"Slowest, middle and fastest of {most.ranks:,} ranks"
+    yield Section(
+        title=which,
+        name="ranks",
+        parts=(
+            Table(head=("rank", "host", "MB/s", "done after"), lines=lines, right=frozenset({0, 2, 3})),
+            *_of_hosts(most),
+        ),
+    )
+
+
+def _of_hosts(most: RanksPhase) -> Iterator[Table]:
+    """The ranks of each host, where hosts have several; of many hosts the slowest, the middle and the fastest."""
+    hosts = dict.fromkeys(each.host for each in most.by_rank)
+    if not 1 < len(hosts) < most.ranks:
+        return
+    rates = {host: sorted(each.bw_bytes for each in most.by_rank if each.host == host) for host in hosts}
+    ordered = sorted(hosts, key=lambda host: rates[host][0])
+    shown = ordered if len(ordered) <= MOST_RANKS else [ordered[0], ordered[len(ordered) // 2], ordered[-1]]
+    lines = tuple(
+        (host, str(len(rates[host])), *(megabytes_per_s(each) for each in (sum(rates[host]), *_ends(rates[host]))))
+        for host in shown
+    )
+    yield Table(head=("host", "ranks", "MB/s", "slowest", "fastest"), lines=lines, right=frozenset(range(1, 5)))
+
+
+def _ends(rates: Sequence[float]) -> tuple[float, float]:
+    return rates[0], rates[-1]
 
 
 def _operations(report: BandwidthReport) -> Iterator[Part]:
@@ -218,7 +300,10 @@ def place(report: BandwidthReport) -> str:
 
 
 def files(report: BandwidthReport) -> str:
-    """What was read: `200 of 4094 images, 114 kB on average, read whole in random order`."""
+    """What was read: `200 of 4094 images, 114 kB on average, read whole in random order`; of ranks, where they are."""
+    shares = ""
+    if isinstance(report, RankBandwidthReport):
+        shares = f"; each rank on {join_words(report.hosts)} reads a share of its own, cold, after a common start"
     noun = "image" if report.images else "file"
     block_bytes = next((phase.block_bytes for phase in report.ladder), None)
     if report.scratch:
@@ -228,8 +313,8 @@ def files(report: BandwidthReport) -> str:
     else:
         which = f"{report.files_used} of {counted(report.files_found, noun)}"
     if block_bytes is not None:
-        return f"{which}, read in blocks of {block(block_bytes)} in random order"
-    return f"{which}, {format_bytes(report.mean_size_bytes)} on average, read whole in random order"
+        return f"{which}, read in blocks of {block(block_bytes)} in random order{shares}"
+    return f"{which}, {format_bytes(report.mean_size_bytes)} on average, read whole in random order{shares}"
 
 
 def block(size_bytes: int) -> str:
@@ -258,6 +343,30 @@ def interrupted(report: BandwidthReport) -> str:
     """How far the probe came."""
     how_far = "the ladder is not complete" if report.ladder_cut_short else "not all phases were measured"
     return f"Interrupted: {how_far}."
+
+
+def in_step(report: RankBandwidthReport) -> str:
+    """What ranks get that wait for the slowest; empty of one rank."""
+    most = report.best
+    if most is None or most.ranks == 1:
+        return ""
+    said = f"{most.ranks} x the slowest is {megabytes_per_s(most.in_step_bw_bytes)} MB/s."
+    if most.last_done_bw_bytes < FAR_APART * most.bw_bytes:
+        said += f" Until the last was done, all got {megabytes_per_s(most.last_done_bw_bytes)} MB/s."
+    if most.fairness >= NOTICED:
+        return f"All ranks get alike: {said}"
+    if most.long_enough:
+        slow = most.slowest
+        # Of a slow host the limit says more.
+        alone = report.limit.code != "slow_host"
+        who = f"The slowest, rank {slow.rank} on {slow.host}," if alone else "The slowest rank"
+        said += f" {who} gets {percent(most.fairness)} of the fastest."
+    return f"Ranks in step may get less: {said} {feeding_in_step(report.feeds_in_step)}".rstrip()
+
+
+def layout(phase: RanksPhase) -> str:
+    """`4`, or `2x8` of two nodes with eight ranks each."""
+    return f"{phase.nodes}x{phase.ranks // phase.nodes}" if phase.nodes > 1 else str(phase.ranks)
 
 
 def headline(report: BandwidthReport) -> str:
@@ -292,11 +401,14 @@ def in_memory(report: BandwidthReport, phase: BandwidthPhase) -> bool:
 
 
 def _amount(report: BandwidthReport, best: BandwidthPhase) -> str:
-    """`301 ±9 MB/s and 2640 images/s of this size with 32 readers`."""
+    """`301 ±9 MB/s and 2640 images/s of this size with 32 readers`; of ranks: `in 4 ranks on 2 nodes`."""
     least = "at least " if best.at_least else ""
     size = "this size" if best.block_bytes is None else block(best.block_bytes)
     pieces = f"{significant(best.files_per_s)} {noun(best, report)}s/s of {size}"
-    return f"{least}{_with_interval(best)} and {pieces} with {counted(best.readers, 'reader')}"
+    ranks = ""
+    if isinstance(best, RanksPhase):
+        ranks = f" in {counted(best.ranks, 'rank')}" + (f" on {best.nodes} nodes" if best.nodes > 1 else "")
+    return f"{least}{_with_interval(best)} and {pieces} with {counted(best.readers, 'reader')}{ranks}"
 
 
 def _with_interval(phase: BandwidthPhase) -> str:
@@ -314,11 +426,13 @@ def legend(report: BandwidthReport, phases: Sequence[BandwidthPhase]) -> str:
     calls = all(phase.file_ns is None for phase in phases)
     timed = "read call" if calls else " or ".join(dict.fromkeys(noun(phase, report) for phase in phases))
     parts = ["MB: 10^6 bytes", "±: 95 % interval"]
+    if isinstance(report, RankBandwidthReport):
+        parts += OF_RANKS
     if any(not phase.settled and phase.bw_high > phase.bw_bytes for phase in phases):
         parts.append("*: still wider than asked")
     if any(phase.bw_high <= phase.bw_bytes for phase in phases):
         parts.append(f"{MISSING}: too short for an interval")
-    parts.append(f"p50, p99: time of one {timed}")
+    parts.append(f"{'p99' if isinstance(report, RankBandwidthReport) else 'p50, p99'}: time of one {timed}")
     if any(phase.at_least for phase in phases):
         parts.append(">=: at least, as the probe's own CPU use may be the limit")
     if any(phase.cold_fraction is not None for phase in phases):
@@ -448,7 +562,7 @@ def _grouped(report: BandwidthReport, facts: Iterable[tuple[BandwidthPhase, str]
 
 def _subject(report: BandwidthReport, phases: Sequence[BandwidthPhase]) -> str:
     """`4 and 8 readers`, `1 to 16 readers` of a whole ladder, `1 reader, past the page cache (O_DIRECT)`."""
-    steps = [phase.readers for phase in report.ladder if phase in phases]
+    steps = sorted({phase.readers for phase in _steps(report) if phase in phases})
     subjects = [f"{join_words([str(count) for count in steps])} reader{'' if steps == [1] else 's'}"] if steps else []
     if len(steps) > 2 and len(steps) == len(report.ladder):
         subjects = [f"{steps[0]} to {steps[-1]} readers"]

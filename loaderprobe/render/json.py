@@ -8,6 +8,7 @@ from typing import Any, get_type_hints
 
 import msgspec
 
+from loaderprobe.records import values
 from loaderprobe.records.config import OPTIONS, options_of
 from loaderprobe.records.environment import SCHEMA_VERSION
 from loaderprobe.records.remark import Remark
@@ -60,7 +61,7 @@ def summary_schema() -> str:
 def result_json(record: Any, **derived: Any) -> str:
     """A record that is a result of its own, indented; `derived` are figures that are computed again on reading."""
     said = worded(record)
-    plain = {field.name: getattr(said, field.name) for field in fields(said)}
+    plain = values(said)
     named = {name: plain.pop(name) for name in ("schema", "schema_version")}
     return msgspec.json.format(msgspec.json.encode({**named, **plain, **derived}), indent=2).decode() + "\n"
 

@@ -1,36 +1,18 @@
-"""The bandwidth of ranks as a page, the answer first; its charts, and its rows."""
+"""The bandwidth of ranks as charts and as rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from loaderprobe.records.bandwidth import RankBandwidthReport, RankRead, RanksPhase
-from loaderprobe.render.bandwidth import feeding, feeding_in_step, half_interval, other_feeds
+from loaderprobe.render.bandwidth import NOTICED, layout, noun
 from loaderprobe.render.cells import as_columns
 from loaderprobe.render.charts import BLUE, GREY, RED, Axis, Plot, rank_chart
-from loaderprobe.render.document import Document, Exhibit, Item, Paragraph, Part, Section, Table
-from loaderprobe.render.rank_bandwidth_words import NOTICED, headline, layout, noun, ranks_limit_words
-from loaderprobe.render.remarks import remark_words
+from loaderprobe.render.document import Exhibit
 from loaderprobe.render.wording import counted, megabytes_per_s
 from loaderprobe.stats import median
-from loaderprobe.units import format_bytes, format_duration, significant
-
-MOST_RANKS = 8
-"""Of more, the slowest, the middle and the fastest are shown."""
-
-
-def rank_bandwidth_document(found: RankBandwidthReport) -> Document:
-    """What all ranks get together, what they would get in step, and what limits them."""
-    return Document(
-        title=f"Storage under {found.path}, read by ranks",
-        sections=(
-            Section(parts=tuple(_answer(found))),
-            *([Section(title="Ladder of ranks", name="ladder", parts=tuple(_ladder(found)))] if found.phases else []),
-            *(_of_ranks(found)),
-            Section(title="What was read", parts=tuple(_read(found))),
-        ),
-    )
+from loaderprobe.units import significant
 
 
 def rank_bandwidth_columns(found: RankBandwidthReport) -> dict[str, list[Any]]:
@@ -39,10 +21,11 @@ def rank_bandwidth_columns(found: RankBandwidthReport) -> dict[str, list[Any]]:
 
 
 def _row(phase: RanksPhase) -> dict[str, Any]:
+    times = (phase.file_ns or phase.clat_ns).percentile
     return {
         "ranks": phase.ranks,
         "nodes": phase.nodes,
-        "readers_a_rank": phase.readers,
+        "readers_a_rank": phase.readers_a_rank,
         "bw_bytes": phase.bw_bytes,
         "bw_low": phase.bw_low,
         "bw_high": phase.bw_high,
@@ -52,106 +35,11 @@ def _row(phase: RanksPhase) -> dict[str, Any]:
         "slowest_host": phase.slowest.host,
         "fairness": phase.fairness,
         "files_per_s": phase.files_per_s,
-        "p50_ms": phase.file_ns.percentile["50.000000"] / 1e6,
-        "p99_ms": phase.file_ns.percentile["99.000000"] / 1e6,
+        "p50_ms": times["50.000000"] / 1e6,
+        "p99_ms": times["99.000000"] / 1e6,
         "cold_fraction": phase.cold_fraction,
         "cache": phase.cache,
     }
-
-
-def _answer(found: RankBandwidthReport) -> Iterator[Part]:
-    yield Paragraph(text=headline(found), strong=True)
-    if found.interrupted:
-        yield Paragraph(text="Interrupted: the ladder is not complete.")
-    if fed := feeding(found.feeds):
-        most = found.largest
-        in_step = feeding_in_step(found.feeds_in_step) if most and most.fairness < NOTICED else ""
-        yield Paragraph(text=f"{fed} {in_step}".rstrip(), strong=True)
-    yield Item(subject="Limit", text=ranks_limit_words(found.limit))
-    if others := other_feeds(found.feeds):
-        yield Item(subject="ResNet-50 on others", text=others)
-
-
-def _ladder(found: RankBandwidthReport) -> Iterator[Part]:
-    head = ("ranks", "readers", "MB/s", "±95 %", "last done", "R x slowest", "fair", f"{noun(found)}s/s", "p99 ms",
-            "cache")  # fmt: skip
-    yield Table(head=head, lines=tuple(map(_line, found.phases)), right=frozenset(range(9)))
-    yield Paragraph(
-        text="readers: of all ranks. MB/s: of all together while all read (first done). last done: all bytes over the "
-        "time of the last rank. R x slowest: what ranks in step get if the others' share stays unused. fair: slowest "
-        "over fastest. *: not settled."
-    )
-
-
-def _line(phase: RanksPhase) -> tuple[str, ...]:
-    half = (phase.bw_high - phase.bw_bytes) / 1e6
-    return (
-        layout(phase),
-        str(phase.clients),
-        f"{'>=' if phase.at_least else ''}{megabytes_per_s(phase.bw_bytes)}",
-        f"{half_interval(phase.bw_bytes / 1e6, half)}{'' if phase.settled else '*'}",
-        megabytes_per_s(phase.last_done_bw_bytes),
-        megabytes_per_s(phase.in_step_bw_bytes),
-        f"{phase.fairness:.2f}",
-        significant(phase.files_per_s),
-        significant(phase.file_ns.percentile["99.000000"] / 1e6),
-        phase.cache,
-    )
-
-
-def _of_ranks(found: RankBandwidthReport) -> Iterator[Section]:
-    """Each rank of the largest step; of many the slowest, the middle and the fastest."""
-    most = found.largest
-    if most is None or most.ranks == 1:
-        return
-    ordered = sorted(most.by_rank, key=lambda each: each.bw_bytes)
-    shown = ordered if len(ordered) <= MOST_RANKS else [ordered[0], ordered[len(ordered) // 2], ordered[-1]]
-    lines = tuple(
-        (str(each.rank), each.host, megabytes_per_s(each.bw_bytes), format_duration(each.seconds)) for each in shown
-    )
-    which = "Ranks, the slowest first" if shown is ordered else f"Slowest, middle and fastest of {most.ranks:,} ranks"
-    yield Section(
-        title=which,
-        name="ranks",
-        parts=(
-            Table(head=("rank", "host", "MB/s", "done after"), lines=lines, right=frozenset({0, 2, 3})),
-            *_of_hosts(most),
-        ),
-    )
-
-
-def _of_hosts(most: RanksPhase) -> Iterator[Table]:
-    """The ranks of each host, where hosts have several; of many hosts the slowest, the middle and the fastest."""
-    hosts = dict.fromkeys(each.host for each in most.by_rank)
-    if not 1 < len(hosts) < most.ranks:
-        return
-    rates = {host: sorted(each.bw_bytes for each in most.by_rank if each.host == host) for host in hosts}
-    ordered = sorted(hosts, key=lambda host: rates[host][0])
-    shown = ordered if len(ordered) <= MOST_RANKS else [ordered[0], ordered[len(ordered) // 2], ordered[-1]]
-    lines = tuple(
-        (host, str(len(rates[host])), *(megabytes_per_s(each) for each in (sum(rates[host]), *_ends(rates[host]))))
-        for host in shown
-    )
-    yield Table(head=("host", "ranks", "MB/s", "slowest", "fastest"), lines=lines, right=frozenset(range(1, 5)))
-
-
-def _ends(rates: Sequence[float]) -> tuple[float, float]:
-    return rates[0], rates[-1]
-
-
-def _read(found: RankBandwidthReport) -> Iterator[Part]:
-    size = format_bytes(found.mean_size_bytes)
-    how = "read whole in random order" if found.whole_files else "read in blocks in random order"
-    yield Paragraph(
-        text=f"{found.files_used} of {counted(found.files_found, noun(found))}, {size} on average, {how}; each rank "
-        f"reads a share of its own, cold, after a common start. {found.location.filesystem} ({found.location.kind}) on "
-        f"{', '.join(found.hosts)}."
-    )
-    unread = {why: count for phase in found.phases for why, count in phase.unread.items()}
-    for why, count in unread.items():
-        yield Item(subject="Not read", text=f"{counted(count, noun(found))}: {why}")
-    for note in found.notes:
-        yield Paragraph(text=f"{remark_words(note)}.")
 
 
 # The charts of ranks that read at once: rates against readers, all together and in step, and the rate of each rank.
@@ -172,15 +60,16 @@ def rank_bandwidth_exhibits(found: RankBandwidthReport) -> dict[str, tuple[Exhib
 def _against_readers(found: RankBandwidthReport) -> Iterator[Exhibit]:
     if len(found.phases) < 2:
         return
-    what = f"{noun(found)[:1].upper()}{noun(found)[1:]}s/s"
+    piece = noun(found.phases[0], found)
+    what = f"{piece.capitalize()}s/s"
     text = (
         "Solid: all ranks together, while all read. Dashed: as many times the slowest rank, which is what ranks in "
         "step get if what the others could read beyond it stays unused. Training in step lies between the two lines. "
         "Both axes are logarithmic."
     )
-    if len(found.ladder) < len(found.phases):
+    if len(_alike(found)) < len(found.phases):
         text += " Grey: as many readers in fewer ranks; far below the solid line, a process or a node is the limit."
-    opens = f"Each {noun(found)} is opened once, so these are opens/s as well." if found.whole_files else ""
+    opens = "" if piece == "block" else f"Each {piece} is opened once, so these are opens/s as well."
     yield Exhibit(
         title=_title(found),
         text=f"{text} {opens}".rstrip(),
@@ -191,9 +80,15 @@ def _against_readers(found: RankBandwidthReport) -> Iterator[Exhibit]:
     )
 
 
+def _alike(found: RankBandwidthReport) -> list[RanksPhase]:
+    """The steps with as many readers a rank as the first one, by ranks and nodes."""
+    alike = [each for each in found.phases if each.readers_a_rank == found.phases[0].readers_a_rank]
+    return sorted(alike, key=lambda each: (each.ranks, each.nodes))
+
+
 def _title(found: RankBandwidthReport) -> str:
     """What the most ranks get, both ways."""
-    most = found.largest
+    most = found.best
     assert most is not None
     together = f"{counted(most.ranks, 'rank')} together get {megabytes_per_s(most.bw_bytes)} MB/s"
     if most.fairness >= NOTICED:
@@ -203,7 +98,8 @@ def _title(found: RankBandwidthReport) -> str:
 
 def _lines(found: RankBandwidthReport, unit: str, scale: Callable[[RanksPhase], float]) -> str:
     """SVG of the ladder; `scale` is one byte/s of a step in the unit."""
-    steps, others = found.ladder, [each for each in found.phases if each not in found.ladder]
+    steps = _alike(found)
+    others = [each for each in found.phases if each not in steps]
 
     def rate(phase: RanksPhase) -> float:
         return phase.bw_bytes * scale(phase)
@@ -211,7 +107,7 @@ def _lines(found: RankBandwidthReport, unit: str, scale: Callable[[RanksPhase], 
     def in_step(phase: RanksPhase) -> float:
         return phase.in_step_bw_bytes * scale(phase)
 
-    x = [each.clients for each in found.phases]
+    x = [each.readers for each in found.phases]
     y = [value for each in found.phases for value in (rate(each), in_step(each))]
     plot = Plot(
         unit,
@@ -221,32 +117,32 @@ def _lines(found: RankBandwidthReport, unit: str, scale: Callable[[RanksPhase], 
     )
     # Of steps with as many readers, the lines go through the fastest.
     best = [
-        max((each for each in steps if each.clients == at), key=rate) for at in sorted({*(s.clients for s in steps)})
+        max((each for each in steps if each.readers == at), key=rate) for at in sorted({*(s.readers for s in steps)})
     ]
-    plot.spans(((each.clients, each.bw_low * scale(each), each.bw_high * scale(each)) for each in steps), BLUE)
-    plot.line([(each.clients, rate(each)) for each in best], BLUE, width=2.5)
-    plot.line([(each.clients, in_step(each)) for each in best], RED, dash="6 4")
-    plot.dots([(each.clients, rate(each)) for each in steps], BLUE, radius=3.5)
-    plot.dots([(each.clients, in_step(each)) for each in steps], RED, shape="open", radius=3.5)
-    plot.dots([(each.clients, rate(each)) for each in others], GREY, shape="diamond")
+    plot.spans(((each.readers, each.bw_low * scale(each), each.bw_high * scale(each)) for each in steps), BLUE)
+    plot.line([(each.readers, rate(each)) for each in best], BLUE, width=2.5)
+    plot.line([(each.readers, in_step(each)) for each in best], RED, dash="6 4")
+    plot.dots([(each.readers, rate(each)) for each in steps], BLUE, radius=3.5)
+    plot.dots([(each.readers, in_step(each)) for each in steps], RED, shape="open", radius=3.5)
+    plot.dots([(each.readers, rate(each)) for each in others], GREY, shape="diamond")
     last = best[-1]
     together, slowest = rate(last), f"{last.ranks} x slowest"
     # Of lines that end alike one name, which leaves the place below to others.
     if in_step(last) >= NOTICED * together:
-        plot.name(last.clients, together, f"together, and {slowest}: {significant(together)}", "above left")
+        plot.name(last.readers, together, f"together, and {slowest}: {significant(together)}", "above left")
     else:
-        plot.name(last.clients, together, f"together {significant(together)}", "above left")
-        plot.name(last.clients, in_step(last), f"{slowest} {significant(in_step(last))}", "below left")
+        plot.name(last.readers, together, f"together {significant(together)}", "above left")
+        plot.name(last.readers, in_step(last), f"{slowest} {significant(in_step(last))}", "below left")
     for each in steps:
-        if sum(other.clients == each.clients for other in steps) > 1:
-            plot.name(each.clients, rate(each), layout(each), "right")
+        if sum(other.readers == each.readers for other in steps) > 1:
+            plot.name(each.readers, rate(each), layout(each), "right")
     for each in others:
-        plot.name(each.clients, rate(each), counted(each.ranks, "rank"), "left")
+        plot.name(each.readers, rate(each), counted(each.ranks, "rank"), "left")
     return plot.svg()
 
 
 def _rank_bandwidth_charts_of_ranks(found: RankBandwidthReport) -> Iterator[Exhibit]:
-    most = found.largest
+    most = found.best
     if most is None or most.ranks == 1:
         return
     slow, fast = most.slowest, max(most.by_rank, key=lambda each: each.bw_bytes)

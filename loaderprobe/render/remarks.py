@@ -352,6 +352,7 @@ _NO_PLAN = {
     "read_not_timed": "the time of a read was not measured",
     "read_in_shard_not_timed": "the time of a read within a shard was not measured",
     "file_wait_unknown": "how long a worker waits for a file on storage that keeps up is not known",
+    "ranks_do_not_pause": "ranks read without pauses",
     "bandwidth_without_workers": "a bandwidth result has no worker: plan from a sweep",
     "bandwidth_without_steps": "a bandwidth result has no training steps",
     "steps_of_ranks": "the steps measured are those of several ranks, which wait for the slowest already",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import is_dataclass, replace
 from operator import is_
 from typing import Any, TypeVar, cast
 
-from loaderprobe.records.bandwidth import DeviceKind, Limit, RanksLimit
+from loaderprobe.records import values
+from loaderprobe.records.bandwidth import DeviceKind, Limit
 from loaderprobe.records.environment import Capability
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.trace import TraceBound
@@ -16,7 +17,6 @@ from loaderprobe.render.capability_words import why_words
 from loaderprobe.render.device_words import kind_words, limit_words
 from loaderprobe.render.figures import evidence_words
 from loaderprobe.render.forecast_words import action_words, knee_words
-from loaderprobe.render.rank_bandwidth_words import ranks_limit_words
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.trace import bound_sentence
 from loaderprobe.render.verdict_words import sentence
@@ -31,7 +31,6 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     Forecast: lambda forecast: remark_words(forecast.refused) if forecast.refused else "",
     Knee: lambda knee: knee_words([knee]),
     Limit: limit_words,
-    RanksLimit: ranks_limit_words,
     TraceBound: bound_sentence,
     Remark: remark_words,
 }
@@ -55,7 +54,7 @@ def _worded(value: Any) -> Any:
         return value if all(said[name] is value[name] for name in value) else said
     if not is_dataclass(value) or isinstance(value, type):
         return value
-    held = {each.name: getattr(value, each.name) for each in fields(value)}
+    held = values(value)
     changed = {name: words for name, each in held.items() if (words := _worded(each)) is not each}
     make = _WORDS.get(type(value))
     if make and not held["sentence"]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,18 +19,15 @@ import numpy as np
 
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.protocols import Crew, PageCache
+from loaderprobe.records import values
 from loaderprobe.records.bandwidth import RankRead, RanksPhase
-from loaderprobe.stats import half_width_in_time
 from loaderprobe.storage.files import Piece, Sample
-from loaderprobe.storage.phase import BUSY_SHARE, SETTLED_AT, cache_label, latency
-from loaderprobe.storage.probe import OnPhase
-from loaderprobe.storage.reader import VANISHED, Order, ReadEngine, Reading, Supply, ThreadEngine, slices_until
-from loaderprobe.system.process import read_process
+from loaderprobe.storage.phase import Total, figures, more, own_reads, summed
+from loaderprobe.storage.probe import LONGEST, OnPhase
+from loaderprobe.storage.reader import VANISHED, Column, Order, ReadEngine, Reading, Supply, ThreadEngine, slices_until
 from loaderprobe.units import format_duration, significant
 
 # The figures of ranks that read at once, from what each reports after each run.
-
-LEAST_SLICES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,75 +40,78 @@ class Part:
     """(seconds, bytes) while all read; the same stretches on all ranks."""
     seconds: float
     io_bytes: int
+    ios: int
     files: int
     storage_bytes: int | None
     """None where it is not counted."""
+    read_ns: list[int]
     piece_ns: list[int]
-    """Times of files, or of every so many of them."""
+    """Times of read calls and of files, or of every so many of them."""
     cpu_s: float
-    unread: list[str]
-    """Why files could not be read to their end."""
+    unread: dict[str, str]
+    """Why files could not be read to their end, by path."""
     trouble: str = ""
     """An error that ended the run."""
 
 
 def phase_of(
-    runs: Sequence[Sequence[Part]], places: Sequence[tuple[str, int]], readers: int, cores: float
-) -> RanksPhase:
-    """All runs of one step together; `places` are (host, node) by rank, `cores` those of one node."""
-    parts = [part for run in runs for part in run]
-    stretches = [
-        (together[0][0], sum(size for _, size in together))
-        for run in runs
-        for together in zip(*(part.slices for part in run), strict=True)
-    ]
-    seconds = sum(length for length, _ in stretches)
-    rate = sum(size for _, size in stretches) / seconds
-    half = half_width_in_time([size / length for length, size in stretches])
-    delivered = sum(part.io_bytes for part in parts)
-    counted = [part.storage_bytes for part in parts if part.storage_bytes is not None]
-    storage = sum(counted) if len(counted) == len(parts) else None
-    runtime_s = sum(max(part.seconds for part in run) for run in runs)
-    nodes = len({node for _, node in places})
-    cpu_cores = sum(part.cpu_s for part in parts) / runtime_s
+    runs: Sequence[Sequence[Part]], places: Sequence[tuple[str, int]], readers: int, cores: float,
+    block_bytes: int | None = None,
+) -> RanksPhase:  # fmt: skip
+    """All runs of one step together; `places` are (host, node) by rank, `readers` those of each, `cores` of a node."""
+    total, nodes = _total(runs), len({node for _, node in places})
+    found = figures(
+        total,
+        readers=readers * len(places),
+        block_bytes=block_bytes,
+        storage_bytes=total.counted["storage"],
+        cores_available=cores * nodes,
+    )
     return RanksPhase(
+        **values(found),
         ranks=len(places),
         nodes=nodes,
-        readers=readers,
-        runtime=1e3 * runtime_s,
-        bw_bytes=rate,
-        bw_low=max(0.0, rate - half),
-        bw_high=rate + half,
-        settled=len(stretches) >= LEAST_SLICES and half <= SETTLED_AT * rate,
-        last_done_bw_bytes=delivered / runtime_s,
-        files_per_s=rate * sum(part.files for part in parts) / delivered,
-        file_ns=latency(np.array([each for part in parts for each in part.piece_ns], np.int64)),
-        cold_fraction=None if storage is None else min(1.0, storage / delivered),
-        cache=cache_label(storage, delivered),
-        cpu_cores=cpu_cores,
-        at_least=cpu_cores > BUSY_SHARE * cores * nodes,
+        last_done_bw_bytes=total.delivered_bytes / total.seconds,
         by_rank=tuple(_rank(rank, host, node, runs) for rank, (host, node) in enumerate(places)),
-        unread=dict(Counter(reason for part in parts for reason in part.unread)),
     )
 
 
+def _total(runs: Sequence[Sequence[Part]]) -> Total:
+    """Of ranks that read at once; each run takes as long as the last of them."""
+    total = Total()
+    for run in runs:
+        reading = Reading(
+            seconds=max(part.seconds for part in run),
+            read_ns=_column(run, "read_ns"),
+            piece_ns=_column(run, "piece_ns"),
+            ios=sum(part.ios for part in run),
+            delivered_bytes=sum(part.io_bytes for part in run),
+            unread={path: reason for part in run for path, reason in part.unread.items()},
+            cpu_s=sum(part.cpu_s for part in run),
+        )
+        slices = [(at[0][0], sum(size for _, size in at)) for at in zip(*(part.slices for part in run), strict=True)]
+        counted = summed(part.storage_bytes for part in run)
+        total.add(reading, slices, pieces=sum(part.files for part in run), storage=counted)
+    return total
+
+
+def _column(run: Sequence[Part], name: str) -> Column:
+    return np.array([ns for part in run for ns in getattr(part, name)], np.int64)
+
+
 def _rank(rank: int, host: str, node: int, runs: Sequence[Sequence[Part]]) -> RankRead:
-    own = [run[rank] for run in runs]
-    counted = [part.storage_bytes for part in own if part.storage_bytes is not None]
-    slices = [each for part in own for each in part.slices]
+    own = _total([[run[rank]] for run in runs])
     return RankRead(
         rank=rank,
         node=node,
         host=host,
-        bw_bytes=sum(size for _, size in slices) / sum(length for length, _ in slices),
-        io_bytes=sum(part.io_bytes for part in own),
-        seconds=sum(part.seconds for part in own),
-        storage_bytes=sum(counted) if len(counted) == len(own) else None,
+        bw_bytes=own.bw_bytes,
+        io_bytes=own.delivered_bytes,
+        seconds=own.seconds,
+        storage_bytes=own.counted["storage"],
     )
 
 
-LONGEST = 5.0
-"""A step whose rate has not settled ends after this many times its shortest duration."""
 MOST_RUNS = 40
 LEAST_SHARE = 0.25
 """Of the time that is asked for, all ranks must read together for this much, however often they begin again."""
@@ -220,15 +219,9 @@ class RankReader:
         return supply
 
     def _read(self, supply: Supply, order: Order) -> tuple[Reading, int | None]:
-        before = _own_reads() if self.counts_reads else None
+        before = own_reads()
         reading = self.engine.read(supply.ahead(1), order)
-        after = _own_reads() if self.counts_reads else None
-        return reading, None if before is None or after is None else after - before
-
-
-def _own_reads() -> int | None:
-    counters = read_process(os.getpid())
-    return counters.read_bytes if counters else None
+        return reading, more(own_reads(), before) if self.counts_reads else None
 
 
 def _part(mine: int | None, reading: Reading, read_bytes: int | None, until_ns: int, trouble: str) -> Part:
@@ -239,11 +232,13 @@ def _part(mine: int | None, reading: Reading, read_bytes: int | None, until_ns: 
         slices=slices_until(reading, until_ns) if len(reading.end_ns) else [],
         seconds=reading.seconds,
         io_bytes=reading.delivered_bytes,
+        ios=reading.ios,
         files=len(reading.end_ns),
         storage_bytes=read_bytes,
+        read_ns=reading.read_ns[::every].tolist(),
         piece_ns=reading.piece_ns[::every].tolist(),
         cpu_s=reading.cpu_s,
-        unread=list(reading.unread.values()),
+        unread=reading.unread,
         trouble=trouble,
     )
 
@@ -257,6 +252,8 @@ class RankLadder:
     """By rank of the crew."""
     seconds: float
     cores: float
+    block_bytes: int | None = None
+    """Size of one read; None when files are read whole."""
     seed: int = 0
     phases: list[RanksPhase] = field(default_factory=list)
 
@@ -288,7 +285,8 @@ class RankLadder:
             _check(parts, places)
             runs.append(parts)
             self._check_length(runs, len(places))
-            phase = phase_of(runs, [(each.host, each.node) for each in places], step.readers, self.cores)
+            on = [(each.host, each.node) for each in places]
+            phase = phase_of(runs, on, step.readers, self.cores, self.block_bytes)
             read_s = phase.runtime / 1e3
             over = read_s >= 0.98 * LONGEST * self.seconds or len(runs) == MOST_RUNS
             if over or (phase.settled and read_s >= 0.98 * self.seconds):
@@ -313,7 +311,9 @@ def _check(parts: Sequence[Part], places: Sequence[Whereabouts]) -> None:
     """Raises BadValue where a rank could read nothing: a node may not see the data."""
     for part in parts:
         if part.trouble or not part.files:
-            unread = ("its files are not there" if each == VANISHED else each for each in dict.fromkeys(part.unread))
+            unread = (
+                "its files are not there" if each == VANISHED else each for each in dict.fromkeys(part.unread.values())
+            )
             why = part.trouble or ", ".join(unread) or "no file could be read in the agreed time"
             raise BadValue(
                 f"rank {part.rank} on {places[part.rank].host} read nothing: {why}",

@@ -11,17 +11,16 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from loaderprobe.records.bandwidth import RISING, MetadataLabel, MetadataOperation, MetadataPhase
 from loaderprobe.records.environment import StorageLocation
-from loaderprobe.stats import half_width_in_time
 from loaderprobe.storage.files import Piece, Sample
-from loaderprobe.storage.phase import BUSY_SHARE, latency, more, nothing_read, own_reads
-from loaderprobe.storage.reader import Column, Order, Reading, ThreadEngine, steady_slices
+from loaderprobe.storage.phase import BUSY_SHARE, Total, latency, more, nothing_read, own_reads
+from loaderprobe.storage.reader import Order, ThreadEngine, steady_slices
 from loaderprobe.system.device import NFS, server_name_calls
 
 OPERATIONS: tuple[MetadataOperation, ...] = ("open", "stat")
@@ -57,45 +56,6 @@ class MetadataSettings:
     drop_all: Callable[[], None] | None
 
 
-@dataclass(slots=True)
-class _Sum:
-    """Sums over the passes of a phase so far."""
-
-    seconds: float = 0.0
-    cpu_s: float = 0.0
-    storage_bytes: int | None = 0
-    server_calls: int | None = 0
-    drops: int = 0
-    slices: list[tuple[float, float]] = field(default_factory=list)
-    op_ns: list[Column] = field(default_factory=list)
-    unread: dict[str, str] = field(default_factory=dict)
-
-    def add(self, reading: Reading, storage: int | None, calls: int | None) -> None:
-        self.seconds += reading.seconds
-        self.cpu_s += reading.cpu_s
-        self.storage_bytes = None if storage is None or self.storage_bytes is None else self.storage_bytes + storage
-        self.server_calls = None if calls is None or self.server_calls is None else self.server_calls + calls
-        whole = [(reading.seconds, float(reading.size_bytes.sum()))]
-        self.slices += steady_slices(reading) if reading.seconds >= STEADY_S else whole
-        self.op_ns.append(reading.piece_ns)
-        self.unread |= reading.unread
-
-    @property
-    def ops_per_s(self) -> float:
-        return sum(operations for _, operations in self.slices) / sum(seconds for seconds, _ in self.slices)
-
-    @property
-    def knows_interval(self) -> bool:
-        return len(self.slices) > 2
-
-    @property
-    def half_width(self) -> float:
-        """Half the 95 % interval of the rate; inf where there are too few readings for one."""
-        if not self.knows_interval:
-            return float("inf")
-        return half_width_in_time([operations / seconds for seconds, operations in self.slices])
-
-
 def metadata_ladder(settings: MetadataSettings, readers: Sequence[int] | None) -> Iterator[MetadataPhase]:
     """Opens, then stats, at these numbers of readers; without any, at four times as many until that gains nothing.
 
@@ -118,21 +78,27 @@ def run_metadata(settings: MetadataSettings) -> MetadataPhase:
 
     Raises BadValue or MissingPart when no file could be reached, MissingPart when dropping is not permitted.
     """
-    total, begun = _Sum(), time.perf_counter()
+    total, drops, begun = Total(), 0, time.perf_counter()
     left: Sequence[Piece] = ()
-    while not _done(settings, total, bool(left), time.perf_counter() - begun):
+    while not _done(settings, total, drops < MOST_DROPS or bool(left), time.perf_counter() - begun):
         if not left and settings.drop_all:
             settings.drop_all()
-            total.drops += 1
+            drops += 1
         left = left or _pass(settings, total)
         before = own_reads(), _server_calls(settings.location)
         reading = ThreadEngine().read(left, _order(settings, total))
         left = left[reading.taken :]
         if len(reading.piece_ns):
-            total.add(reading, more(own_reads(), before[0]), more(_server_calls(settings.location), before[1]))
+            whole = [(reading.seconds, float(reading.size_bytes.sum()))]
+            total.add(
+                reading,
+                steady_slices(reading) if reading.seconds >= STEADY_S else whole,
+                storage=more(own_reads(), before[0]),
+                calls=more(_server_calls(settings.location), before[1]),
+            )
         elif not total.slices:
             raise nothing_read(Counter(reading.unread.values()))
-    return _figures(settings, total)
+    return _figures(settings, total, drops)
 
 
 def _files(sample: Sample) -> list[Piece]:
@@ -153,33 +119,34 @@ def metadata_label(
     return "unproved"
 
 
-def _pass(settings: MetadataSettings, total: _Sum) -> Sequence[Piece]:
+def _pass(settings: MetadataSettings, total: Total) -> Sequence[Piece]:
     """The files in a new random order; in memory they are gone through several times, since few take no time."""
     pieces = _files(settings.sample)
-    random.Random(settings.seed + len(total.op_ns)).shuffle(pieces)
+    random.Random(settings.seed + total.runs).shuffle(pieces)
     return pieces if settings.drop_all else pieces * -(-WARM_OPERATIONS // len(pieces))
 
 
-def _order(settings: MetadataSettings, total: _Sum) -> Order:
+def _order(settings: MetadataSettings, total: Total) -> Order:
     seconds = max(settings.seconds - total.seconds, settings.seconds / 2, ThreadEngine.least_s)
     return Order(readers=settings.readers, seconds=seconds, operation=settings.operation)
 
 
-def _done(settings: MetadataSettings, total: _Sum, files_left: bool, elapsed_s: float) -> bool:
+def _done(settings: MetadataSettings, total: Total, may_go_on: bool, elapsed_s: float) -> bool:
     if not total.slices:
         return False
-    enough = total.seconds >= 0.98 * settings.seconds and total.half_width <= SETTLED_AT * total.ops_per_s
-    return enough or elapsed_s >= settings.longest_s or (total.drops >= MOST_DROPS and not files_left)
+    enough = total.seconds >= 0.98 * settings.seconds and total.settled(SETTLED_AT)
+    return enough or elapsed_s >= settings.longest_s or not may_go_on
 
 
 def _server_calls(location: StorageLocation) -> int | None:
     return server_name_calls(location.mount, MOUNTSTATS) if location.filesystem in NFS else None
 
 
-def _figures(settings: MetadataSettings, total: _Sum) -> MetadataPhase:
-    taken = np.concatenate(total.op_ns)
-    rate, half = total.ops_per_s, total.half_width if total.knows_interval else 0.0
-    storage = total.storage_bytes if settings.location.counts_reads else None
+def _figures(settings: MetadataSettings, total: Total, drops: int) -> MetadataPhase:
+    taken = np.concatenate(total.piece_ns)
+    rate, half = total.bw_bytes, total.half_width if total.knows_interval else 0.0
+    storage = total.counted["storage"] if settings.location.counts_reads else None
+    calls = total.counted["calls"]
     cpu_cores = total.cpu_s / total.seconds
     return MetadataPhase(
         operation=settings.operation,
@@ -190,13 +157,13 @@ def _figures(settings: MetadataSettings, total: _Sum) -> MetadataPhase:
         ops_low=max(0.0, rate - half),
         ops_high=rate + half,
         op_ns=latency(taken),
-        drops=total.drops,
+        drops=drops,
         storage_bytes=storage,
-        server_calls=total.server_calls,
-        metadata=metadata_label(settings.location, total.drops, storage, total.server_calls, len(taken)),
+        server_calls=calls,
+        metadata=metadata_label(settings.location, drops, storage, calls, len(taken)),
         cpu_cores=cpu_cores,
         # Threads of one interpreter: one core's worth of CPU may be all that they can use.
         at_least=cpu_cores > BUSY_SHARE * min(1.0, settings.cores_available),
         unread=dict(Counter(total.unread.values())),
-        short=total.drops > 0 and total.seconds < STEADY_S * total.drops,
+        short=drops > 0 and total.seconds < STEADY_S * drops,
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -53,38 +53,48 @@ class PhaseSettings:
 
 
 @dataclass(slots=True)
-class _Sum:
-    """Sums over all runs of reads of a phase so far."""
+class Total:
+    """Sums over the runs of a phase so far: of reads by one process or by ranks, or of opens, each of 1 byte."""
 
     seconds: float = 0.0
     delivered_bytes: int = 0
     ios: int = 0
+    pieces: int = 0
     cpu_s: float = 0.0
-    own_bytes: int | None = 0
-    storage_bytes: int | None = 0
+    counted: dict[str, int | None] = field(default_factory=dict)
+    """By name, what counters have risen by; None where one could not be read in a run."""
     slices: list[tuple[float, float]] = field(default_factory=list)
     read_ns: list[Column] = field(default_factory=list)
     piece_ns: list[Column] = field(default_factory=list)
     unread: dict[str, str] = field(default_factory=dict)
-    resident: float | None = None
     runs: int = 0
     passes: dict[int, tuple[float, int]] = field(default_factory=dict)
     """(seconds, bytes) by the number of evictions before."""
 
-    def add(self, reading: Reading, own: int | None, storage: int | None, evictions: int) -> None:
+    def add(
+        self,
+        reading: Reading,
+        slices: Sequence[tuple[float, float]],
+        *,
+        pieces: int | None = None,
+        evictions: int | None = None,
+        **counted: int | None,
+    ) -> None:
+        """One run more; without `pieces` as many as it has times, without `evictions` one before each run."""
+        self.runs += 1
+        evictions = evictions or self.runs
         seconds, size_bytes = self.passes.get(evictions, (0.0, 0))
         self.passes[evictions] = seconds + reading.seconds, size_bytes + reading.delivered_bytes
         self.seconds += reading.seconds
         self.delivered_bytes += reading.delivered_bytes
         self.ios += reading.ios
+        self.pieces += len(reading.read_ns) if pieces is None else pieces
         self.cpu_s += reading.cpu_s
-        self.own_bytes = None if own is None or self.own_bytes is None else self.own_bytes + own
-        self.storage_bytes = None if storage is None or self.storage_bytes is None else self.storage_bytes + storage
-        self.slices += steady_slices(reading)
+        self.counted = {name: summed((self.counted.get(name, 0), more)) for name, more in counted.items()}
+        self.slices += slices
         self.read_ns.append(reading.read_ns)
         self.piece_ns.append(reading.piece_ns)
         self.unread |= reading.unread
-        self.runs += 1
 
     @property
     def rates(self) -> list[float]:
@@ -103,8 +113,23 @@ class _Sum:
         return half_width_in_time(self.rates)
 
     @property
-    def settled(self) -> bool:
-        return len(self.slices) > 2 and self.half_width <= SETTLED_AT * self.bw_bytes
+    def knows_interval(self) -> bool:
+        """True when there are enough readings for one."""
+        return len(self.slices) > 2
+
+    def settled(self, share: float = SETTLED_AT) -> bool:
+        """True when half the interval is within this share of the rate."""
+        return self.knows_interval and self.half_width <= share * self.bw_bytes
+
+
+def summed(counts: Iterable[int | None]) -> int | None:
+    """None where one of them is."""
+    total = 0
+    for count in counts:
+        if count is None:
+            return None
+        total += count
+    return total
 
 
 def run_phase(settings: PhaseSettings) -> BandwidthPhase:
@@ -112,23 +137,28 @@ def run_phase(settings: PhaseSettings) -> BandwidthPhase:
 
     Raises BadValue or MissingPart when no file could be read.
     """
-    total = _Sum()
+    total, resident = Total(), None
     rounds = settings.supply.rounds
     while not _done(settings, total) and settings.supply.rounds - rounds < MOST_ROUNDS:
         pieces = settings.supply.ahead(4 * settings.readers)
         if not total.runs:
-            total.resident = settings.supply.resident()
+            resident = settings.supply.resident()
         own, storage = own_reads(), reads_from_storage(settings.location)
         reading = settings.engine.read(pieces, _order(settings, total))
         settings.supply.take(reading.taken)
-        evictions = settings.supply.rounds
-        total.add(reading, more(own_reads(), own), more(reads_from_storage(settings.location), storage), evictions)
+        total.add(
+            reading,
+            steady_slices(reading),
+            evictions=settings.supply.rounds,
+            own=more(own_reads(), own),
+            storage=more(reads_from_storage(settings.location), storage),
+        )
         if not len(reading.read_ns):
             raise nothing_read(Counter(reading.unread.values()))
-    return _figures(settings, total)
+    return _phase(settings, total, resident)
 
 
-def _order(settings: PhaseSettings, total: _Sum) -> Order:
+def _order(settings: PhaseSettings, total: Total) -> Order:
     """The first run of reads lasts the shortest duration of the phase, later ones at least half of that.
 
     In shorter runs the moments at which a throttled device grants reads would outweigh its rate.
@@ -145,10 +175,10 @@ def _order(settings: PhaseSettings, total: _Sum) -> Order:
     )
 
 
-def _done(settings: PhaseSettings, total: _Sum) -> bool:
+def _done(settings: PhaseSettings, total: Total) -> bool:
     if total.seconds < 0.98 * settings.seconds:
         return False
-    return total.settled or total.seconds >= 0.98 * settings.longest_s
+    return total.settled() or total.seconds >= 0.98 * settings.longest_s
 
 
 def more(after: int | None, before: int | None) -> int | None:
@@ -173,48 +203,67 @@ def nothing_read(unread: Counter[str]) -> BadValue | MissingPart:
     return BadValue(f"none of the files could be read ({why})", hint="keep the files in place while they are read")
 
 
-def _figures(settings: PhaseSettings, total: _Sum) -> BandwidthPhase:
-    own = total.own_bytes if settings.location.counts_reads else None
-    # A network file system that counts for the whole mount includes other processes' reads.
-    storage = own if settings.location.counts_reads else total.storage_bytes
-    label = cache_label(storage, total.delivered_bytes)
-    share = storage / total.delivered_bytes if storage is not None and total.delivered_bytes else None
+def _phase(settings: PhaseSettings, total: Total, resident: float | None) -> BandwidthPhase:
+    of_all = total.counted["storage"]
+    own = total.counted["own"] if settings.location.counts_reads else None
+    others = None if own is None or of_all is None else max(0, of_all - own)
+    found = figures(
+        total,
+        readers=settings.readers,
+        block_bytes=settings.supply.sample.block_bytes,
+        # A network file system that counts for the whole mount includes other processes' reads.
+        storage_bytes=own if settings.location.counts_reads else of_all,
+        cores_available=settings.cores_available,
+    )
+    return replace(
+        found,
+        name=settings.name,
+        engine=settings.engine.name,
+        pause_s_per_byte=settings.pause_s_per_byte,
+        other_bytes_per_s=None if others is None else others / total.seconds,
+        resident_before=resident,
+    )
+
+
+def figures(
+    total: Total, *, readers: int, block_bytes: int | None, storage_bytes: int | None, cores_available: float
+) -> BandwidthPhase:
+    """A step of the ladder, read by threads; whether other processes read meanwhile is not known."""
+    label = cache_label(storage_bytes, total.delivered_bytes)
+    share = storage_bytes / total.delivered_bytes if storage_bytes is not None and total.delivered_bytes else None
     rate, half = total.bw_bytes, total.half_width
-    read = np.concatenate(total.read_ns)
     piece = np.concatenate(total.piece_ns)
     cpu_cores = total.cpu_s / total.seconds
     third = max(1, len(total.rates) // 3)
-    others = None if own is None or total.storage_bytes is None else max(0, total.storage_bytes - own)
-    mean_bytes = total.delivered_bytes / max(1, len(read))
     return BandwidthPhase(
-        name=settings.name,
-        engine=settings.engine.name,
-        readers=settings.readers,
-        block_bytes=settings.supply.sample.block_bytes,
-        pause_s_per_byte=settings.pause_s_per_byte,
+        name="files",
+        engine="threads",
+        readers=readers,
+        block_bytes=block_bytes,
+        pause_s_per_byte=0.0,
         runtime=1e3 * total.seconds,
         io_bytes=total.delivered_bytes,
         bw_bytes=rate,
         bw_low=max(0.0, rate - half),
         bw_high=rate + half,
-        settled=total.settled,
+        settled=total.settled(),
         iops=rate * total.ios / total.delivered_bytes,
         total_ios=total.ios,
-        files_per_s=rate / mean_bytes,
-        clat_ns=latency(read),
+        files_per_s=rate / (total.delivered_bytes / max(1, total.pieces)),
+        clat_ns=latency(np.concatenate(total.read_ns)),
         file_ns=latency(piece) if len(piece) else None,
-        storage_bytes=storage,
+        storage_bytes=storage_bytes,
         cold_fraction=None if share is None else min(1.0, share),
         amplification=share if label == "cold" else None,
-        other_bytes_per_s=None if others is None else others / total.seconds,
-        resident_before=total.resident,
+        other_bytes_per_s=None,
+        resident_before=None,
         cache=label,
         first_third_bw_bytes=sum(total.rates[:third]) / third,
         last_third_bw_bytes=sum(total.rates[-third:]) / third,
         cpu_cores=cpu_cores,
-        at_least=cpu_cores > BUSY_SHARE * settings.cores_available,
+        at_least=cpu_cores > BUSY_SHARE * cores_available,
         unread=dict(Counter(total.unread.values())),
-        notes=_notes(settings, total),
+        notes=_notes(total, cores_available),
     )
 
 
@@ -239,13 +288,13 @@ def latency(values_ns: Column) -> Latency:
     )
 
 
-def _notes(settings: PhaseSettings, total: _Sum) -> tuple[Remark, ...]:
+def _notes(total: Total, cores_available: float) -> tuple[Remark, ...]:
     notes = _repeats(total.passes)
     if total.seconds < SHORT_S:
         notes.append(Remark(code="short_reading", facts={"seconds": total.seconds}))
-    cores, available = total.cpu_s / total.seconds, settings.cores_available
-    if cores > BUSY_SHARE * available:
-        notes.append(Remark(code="probe_busy", facts={"cores": cores, "cores_available": available}))
+    cores = total.cpu_s / total.seconds
+    if cores > BUSY_SHARE * cores_available:
+        notes.append(Remark(code="probe_busy", facts={"cores": cores, "cores_available": cores_available}))
     return tuple(notes)
 
 

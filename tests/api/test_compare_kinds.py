@@ -11,6 +11,7 @@ import torch
 
 import loaderprobe
 from loaderprobe.analyze.judge import verdict
+from loaderprobe.api.bandwidth import RankBandwidth
 from loaderprobe.api.diagnose import conclude
 from loaderprobe.errors import BadValue, DamagedRun, NotComparable
 from loaderprobe.records.bandwidth import BandwidthReport
@@ -23,6 +24,7 @@ from tests.analyze.scripted import Truth
 from tests.api.test_compare import stored
 from tests.compute.slow_pool import Net, QuickPool, SlowPool
 from tests.examples.bandwidth import example_bandwidth, example_operations, example_phase
+from tests.examples.rank_bandwidth import example_rank_bandwidth, example_ranks
 
 
 def bandwidths(factor: float, **changes: Any) -> BandwidthReport:
@@ -52,6 +54,19 @@ def test_two_storages_compare_step_by_step(tmp_path: Path) -> None:
     assert not loaderprobe.compare(*reversed(paths), differ="storage", fail_if_slower=0.05).passed
     with pytest.raises(BadValue, match="have no verdicts"):
         loaderprobe.compare(*paths, differ="storage", fail_if_verdict_changes=True)
+
+
+def test_ranks_compare_with_ranks_only(tmp_path: Path) -> None:
+    """By the readers of all ranks; of steps with as many, the fastest. Readers of one process are another engine."""
+    paths = []
+    for name, factor in (("a", 1.0), ("b", 1.5)):
+        phases = example_ranks(factor * 20e6), example_ranks(*[factor * 20e6] * 2), example_ranks(9e6, readers=4)
+        paths.append(RankBandwidth.of(example_rank_bandwidth(*phases)).save(tmp_path / name).parent)
+    found = loaderprobe.compare(*paths)
+    assert [(row.subject.readers, row.word) for row in found.rows] == [(2, "faster"), (4, "faster")]
+    with pytest.raises(NotComparable) as caught:
+        loaderprobe.compare(bandwidths(1.0), paths[0])
+    assert "engine" in caught.value.fields
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,7 @@ import pytest
 
 import loaderprobe
 from loaderprobe.analyze.bandwidth import judge_bandwidth
-from loaderprobe.api.bandwidth import Bandwidth
-from loaderprobe.api.rank_bandwidth import RankBandwidth
+from loaderprobe.api.bandwidth import Bandwidth, RankBandwidth
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport, CacheLabel
 from loaderprobe.records.remark import Remark
@@ -222,4 +221,4 @@ def test_ranks_whose_reads_are_not_proved_give_no_storage(cache: CacheLabel, cod
 def test_blocks_of_ranks_are_no_images() -> None:
     """The bytes of an image are not known."""
     with pytest.raises(BadValue, match="read in blocks"):
-        loaderprobe.plan(ranks_bandwidth(*[5.1e6] * 4, whole_files=False), kind="mlperf-h100")
+        loaderprobe.plan(example_rank_bandwidth(example_ranks(20e6, block_bytes=131_072)), kind="mlperf-h100")

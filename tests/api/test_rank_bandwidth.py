@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.api import rank_bandwidth
+from loaderprobe.api import bandwidth
+from loaderprobe.api.bandwidth import RankBandwidth, RankProbe, ladder_of, lead_ranks, most_ranks_of
 from loaderprobe.api.load import load_any, type_of
-from loaderprobe.api.rank_bandwidth import RankBandwidth, RankProbe, ladder_of, lead_ranks, most_ranks_of
 from loaderprobe.errors import BadValue, Refused
 from loaderprobe.loaders import ranks as gloo
 from loaderprobe.records.ranks import Launched, Node
@@ -56,7 +56,8 @@ def test_one_rank_reads_and_reports(tmp_path: Path) -> None:
     found = lead_ranks(crew, HERE, RankProbe(path=tmp_path, steps=steps, seconds=0.02), lambda *_: None)
     (phase,) = found.phases
     assert phase.bw_bytes > 0 and phase.by_rank[0].host == "a" and found.images and not found.interrupted
-    assert "1 rank together get" in found.headline() and found.limit.code in ("one_step", "probe_busy", "from_memory")
+    assert "with 2 readers in 1 rank" in found.headline()
+    assert found.limit.code in ("one_step_of_ranks", "probe_busy", "from_memory")
     assert type_of(found.schema) is RankBandwidth
     file = tmp_path / "found.json"
     file.write_text(found.json())
@@ -97,14 +98,14 @@ def test_what_rank_0_refuses_is_no_lost_rank_to_the_others(
     """They hear of it, and leave without an error of their own; no launcher ends them before they have an exit code."""
     tmp_path.joinpath("one.jpg").write_bytes(b"x")
     spared: list[bool] = []
-    monkeypatch.setattr(rank_bandwidth, "ends_by_itself", lambda: spared.append(True))
+    monkeypatch.setattr(bandwidth, "ends_by_itself", lambda: spared.append(True))
     node, crews = Node(host="a", seats=(0, 1), gpus=0), FakeCrew.of(2)
-    monkeypatch.setattr(rank_bandwidth, "comes", lambda here: SimpleNamespace(nodes=(node,), prefix="p"))
+    monkeypatch.setattr(bandwidth, "comes", lambda here: SimpleNamespace(nodes=(node,), prefix="p"))
     monkeypatch.setattr(gloo, "joined_at", lambda place, **_: SimpleNamespace(crew=crews[place.rank]))
 
     def part(rank: int) -> Any:
         here = Launched(rank=rank, size=2, node="", address="localhost", port=1, agent_store=False)
-        return rank_bandwidth.read_in_seat(here, RankProbe(path=tmp_path), ranks, 1, lambda *_: None)
+        return bandwidth.read_in_seat(here, RankProbe(path=tmp_path), ranks, 1, lambda *_: None)
 
     with ThreadPoolExecutor(2) as threads:
         first, second = (threads.submit(part, rank) for rank in range(2))

@@ -13,6 +13,9 @@ FACTS: dict[str, float | str] = {
     "share": "partly", "first_readers": 1.0, "first_bytes_per_s": 20e6, "file_s": 0.0057, "knee_readers": 8.0,
     "best_readers": 16.0, "best_bytes_per_s": 104e6, "before_readers": 4.0, "before_bytes_per_s": 60e6,
     "after_readers": 8.0, "after_bytes_per_s": 50e6, "end": "flat",
+    "rank": 3.0, "host": "node0", "bytes_per_s": 4e6, "clients": 8.0, "most_clients": 32.0, "ranks": 4.0, "nodes": 1.0,
+    "fewer_nodes": 1.0, "fewer_ranks": 1.0, "fewer_bytes_per_s": 2e6, "next": 64.0, "reading_s": 0.1, "slow_ranks": 4.0,
+    "host_ranks": 4.0, "elsewhere_bytes_per_s": 6e6,
 }  # fmt: skip
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import get_args
 
 import pytest
 
 import loaderprobe
-from loaderprobe.analyze.bandwidth import rank_feeds, rank_feeds_in_step
-from loaderprobe.records.bandwidth import RankBandwidthReport, RanksLimit, RanksLimitCode
+from loaderprobe.analyze.bandwidth import feeds
+from loaderprobe.records.bandwidth import RankBandwidthReport
+from loaderprobe.render.bandwidth import bandwidth_document, headline, in_step
+from loaderprobe.render.device_words import limit_words
 from loaderprobe.render.json import result_json
 from loaderprobe.render.markdown import document_markdown
-from loaderprobe.render.rank_bandwidth import rank_bandwidth_columns, rank_bandwidth_document
-from loaderprobe.render.rank_bandwidth_words import headline, ranks_limit_words
+from loaderprobe.render.rank_bandwidth import rank_bandwidth_columns
 from loaderprobe.render.terminal import document_text
 from loaderprobe.units import significant
 from tests.examples.rank_bandwidth import example_rank_bandwidth, example_ranks
@@ -25,25 +25,24 @@ SLOW = example_rank_bandwidth(example_ranks(20e6), example_ranks(6.9e6, 6.8e6, 6
 
 def test_equal_ranks_are_said_to_get_alike() -> None:
     """One figure is enough."""
-    assert headline(ALIKE) == (
-        "4 ranks together get 20.4 MB/s and 194 images/s with 8 readers. All get alike: 4 x the slowest is 20.4 MB/s."
-    )
-    assert "from 2 to 8 readers it gives no more" in ranks_limit_words(ALIKE.limit)
+    assert "20.4 ±0.4 MB/s and 194 images/s of this size with 8 readers in 4 ranks." in headline(ALIKE)
+    assert in_step(ALIKE) == "All ranks get alike: 4 x the slowest is 20.4 MB/s."
+    assert "from 2 to 8 readers it gives no more" in limit_words(ALIKE.limit)
 
 
 def test_a_slow_rank_stands_in_the_answer_with_both_figures() -> None:
     """The sum rises, and training in step gets less: rank and host are named."""
-    said = headline(SLOW)
-    assert "together get 24.5 MB/s" in said and "4 x the slowest is 16.0 MB/s" in said
+    said = in_step(SLOW)
+    assert "24.5 ±0.5 MB/s" in headline(SLOW) and "4 x the slowest is 16.0 MB/s" in said
     assert "rank 3 on node0, gets 58 % of the fastest" in said
-    assert "Rank 3 on node0 gets 4.00 MB/s" in ranks_limit_words(SLOW.limit)
+    assert "Rank 3 on node0 gets 4.00 MB/s" in limit_words(SLOW.limit)
 
 
 def test_what_to_look_at_depends_on_the_nodes() -> None:
     """The path of a node only where there are several."""
     several = example_rank_bandwidth(example_ranks(6.9e6, 6.8e6, 6.8e6, 4e6, nodes=4))
-    assert "its process, its cores and its files" in ranks_limit_words(SLOW.limit)
-    assert "the path of its node" in ranks_limit_words(several.limit)
+    assert "its process, its cores and its files" in limit_words(SLOW.limit)
+    assert "the path of its node" in limit_words(several.limit)
 
 
 def test_no_rank_is_named_after_a_moment() -> None:
@@ -51,68 +50,56 @@ def test_no_rank_is_named_after_a_moment() -> None:
     most = example_ranks(6.9e6, 6.8e6, 6.8e6, 4e6)
     short = replace(most, by_rank=tuple(replace(each, seconds=0.1) for each in most.by_rank))
     found = example_rank_bandwidth(example_ranks(20e6), short)
-    assert "rank 3" not in f"{headline(found)} {ranks_limit_words(found.limit)}".lower()
-    assert "but in 100 ms of reading" in ranks_limit_words(found.limit)
+    assert "rank 3" not in f"{headline(found)} {in_step(found)} {limit_words(found.limit)}".lower()
+    assert "but in 100 ms of reading" in limit_words(found.limit)
 
 
 def test_rates_that_are_far_apart_stand_side_by_side() -> None:
     """What all get while all read is the claim; what they get until the last is done is said with it."""
     found = example_rank_bandwidth(example_ranks(*[5e6] * 4, last_done_bw_bytes=4e6))
-    said = "get 20.0 MB/s while all read (4.00 MB/s until the last was done), and 190 images/s"
-    assert said in headline(found) and "until" not in headline(ALIKE)
+    assert "Until the last was done, all got 4.00 MB/s." in in_step(found) and "last was done" not in in_step(ALIKE)
 
 
 def test_accelerators_are_counted_together_and_in_step() -> None:
     """By the code of a plan: as many of what all get, and of four times the slowest."""
     rates = {"mlperf-h100": 400 / 0.224}
-    found = replace(SLOW, feeds=rank_feeds(SLOW, rates), feeds_in_step=rank_feeds_in_step(SLOW, rates))
+    found = replace(SLOW, feeds=feeds(SLOW, rates), feeds_in_step=feeds(SLOW, rates, in_step=True))
     (all_of_them,), (in_step,) = found.feeds, found.feeds_in_step
     (planned,) = loaderprobe.plan(found, kind="mlperf-h100").supplies
     assert all_of_them.count == pytest.approx(planned.feeds) and all_of_them.at_least == planned.at_least
     assert in_step.count / all_of_them.count == pytest.approx(16 / 24.5)
-    page = " ".join(document_text(rank_bandwidth_document(found)).split())
+    page = " ".join(document_text(bandwidth_document(found)).split())
     assert f"it feeds at least {significant(all_of_them.count)} MLPerf H100s" in page
     assert f"at the rate of the slowest rank, it feeds at least {significant(in_step.count)} MLPerf H100s." in page
-    assert rank_feeds(replace(SLOW, images=False), rates) == rank_feeds(replace(SLOW, whole_files=False), rates) == ()
+    blocks = replace(SLOW, phases=tuple(replace(phase, block_bytes=131_072) for phase in SLOW.phases))
+    assert feeds(replace(SLOW, images=False), rates) == feeds(blocks, rates) == ()
 
 
 @pytest.mark.parametrize("found", [ALIKE, SLOW, example_rank_bandwidth(), example_rank_bandwidth(example_ranks(5e6))])
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_the_page_fits_and_has_its_parts(found: RankBandwidthReport, width: int) -> None:
     """Whatever was measured; in Markdown as well."""
-    page = rank_bandwidth_document(found)
+    page = bandwidth_document(found)
     text = document_text(page, width=width)
-    assert max(map(len, text.splitlines())) <= width and "What was read" in document_markdown(page)
+    assert max(map(len, text.splitlines())) <= width and "reads a share of its own" in document_markdown(page)
     assert ("R x" in text) == bool(found.phases)
 
 
 def test_of_many_ranks_three_are_shown() -> None:
     """The slowest, the middle and the fastest of 1,024."""
     many = example_rank_bandwidth(example_ranks(*[1e6 + rank for rank in range(1024)], nodes=128))
-    text = document_text(rank_bandwidth_document(many), width=100)
+    text = document_text(bandwidth_document(many), width=100)
     assert "Slowest, middle and fastest of 1,024 ranks" in text and text.count("node") < 20 + 128
-
-
-def test_every_limit_has_words() -> None:
-    """A sentence, with its figures."""
-    facts: dict[str, float | str] = {
-        "rank": 3.0, "host": "node0", "bytes_per_s": 4e6, "fairness": 0.58, "clients": 8.0, "most": 32.0, "ranks": 4.0,
-        "nodes": 1.0, "fewer_nodes": 1.0, "fewer_ranks": 1.0, "fewer_bytes_per_s": 2e6, "next": 64.0,
-        "seconds": 0.1, "slow_ranks": 4.0, "host_ranks": 4.0, "elsewhere_bytes_per_s": 6e6,
-    }  # fmt: skip
-    for code in get_args(RanksLimitCode):
-        said = ranks_limit_words(RanksLimit(code=code, facts=facts))
-        assert said.endswith(".") and "{" not in said
 
 
 def test_a_slow_host_stands_in_the_answer_with_its_ranks() -> None:
     """The limit names the host, and a table has the ranks of each."""
     found = example_rank_bandwidth(example_ranks(20e6), example_ranks(7e6, 6.8e6, 4e6, 4.2e6, nodes=2))
-    assert headline(found).endswith("The slowest rank gets 57 % of the fastest.")
-    said = ranks_limit_words(found.limit)
-    assert said.startswith("All 2 ranks on host node1 get 4.10 MB/s each, the slowest rank elsewhere 6.80")
+    assert in_step(found).endswith("The slowest rank gets 57 % of the fastest.")
+    said = limit_words(found.limit)
+    assert said.startswith("All 2 ranks on host node1 get 4.10 MB/s each, the slowest rank elsewhere 6.80 MB/s")
     assert ["node1", "2", "8.20", "4.00", "4.20"] in [
-        line.split() for line in document_text(rank_bandwidth_document(found)).splitlines()
+        line.split() for line in document_text(bandwidth_document(found)).splitlines()
     ]
 
 

@@ -13,7 +13,7 @@ from loaderprobe.analyze.effects import RunReading, interval, sample, too_few_ro
 from loaderprobe.analyze.verdict.rates import rates_by_round
 from loaderprobe.analyze.verdict.validity import counted
 from loaderprobe.errors import BadValue, NotComparable
-from loaderprobe.records.bandwidth import BandwidthMeasurement
+from loaderprobe.records.bandwidth import BandwidthMeasurement, RanksPhase
 from loaderprobe.records.compare import CompareNote, Difference, Group, ShortVerdict, Subject
 from loaderprobe.records.config import OPTIONS, Turns
 from loaderprobe.records.diagnosis import Findings
@@ -131,7 +131,7 @@ PhaseKey = tuple[str, str, int]
 
 def bandwidth_facts(found: BandwidthMeasurement) -> Facts:
     """What the probe ran on, and how."""
-    engines = {phase.engine for phase in found.phases}
+    engines = {"ranks" if isinstance(phase, RanksPhase) else phase.engine for phase in found.phases}
     return {
         "loaderprobe": found.loaderprobe,
         "kernel": found.kernel,
@@ -159,7 +159,8 @@ def bandwidth_rows(runs: Sequence[BandwidthMeasurement]) -> dict[PhaseKey, SideR
 
 def _rows(run: BandwidthMeasurement) -> dict[PhaseKey, SideRow]:
     rows: dict[PhaseKey, SideRow] = {}
-    for phase in run.phases:
+    # Of ranks, the steps of the ladder stand for others with as many readers.
+    for phase in (*run.phases, *run.ladder):
         # Reads with pauses say how the device treats idle time, not how fast it is.
         if phase.name != "paced" and phase.bw_bytes:
             rows["phase", phase.name, phase.readers] = SideRow(

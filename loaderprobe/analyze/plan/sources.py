@@ -28,7 +28,6 @@ from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import (
     RISING,
     BandwidthMeasurement,
-    BandwidthPhase,
     MetadataPhase,
     RankBandwidthReport,
     RanksPhase,
@@ -67,7 +66,7 @@ def workload_of_bandwidth(found: BandwidthMeasurement, accelerator: str, rate: Q
     else:
         storage = _with_opens(storage, found, opens)
     source = f"{found.files_used} of {found.files_found} files"
-    return PlanWorkload(
+    workload = PlanWorkload(
         accelerator=accelerator,
         compute=f"emulated:{accelerator}",
         rate=rate,
@@ -79,6 +78,7 @@ def workload_of_bandwidth(found: BandwidthMeasurement, accelerator: str, rate: Q
         refused=refused,
         notes=() if found.images else (Remark(code="no_images"),),
     )
+    return _read_by_ranks(workload, found) if isinstance(found, RankBandwidthReport) else workload
 
 
 def _check_files(found: BandwidthMeasurement) -> None:
@@ -148,20 +148,18 @@ def _amplification(found: BandwidthMeasurement) -> Quantity:
     return known(best.amplification, "x", "measured", "storage bytes over bytes delivered")
 
 
-# A workload from a bandwidth result of ranks: readers of the storage are counted, in whichever rank they are.
+# Of a bandwidth result of ranks: readers of the storage are counted, in whichever rank they are.
 
 
-def workload_of_ranks(found: RankBandwidthReport, accelerator: str, rate: Quantity) -> PlanWorkload:
-    """What the ranks read, for accelerators of this name and rate. Raises BadValue where files are not images."""
-    ladder = _ladder(found.phases)
-    workload = workload_of_bandwidth(_as_one_process(found, ladder), accelerator, rate)
-    storage, most = workload.storage, found.largest
+def _read_by_ranks(workload: PlanWorkload, found: RankBandwidthReport) -> PlanWorkload:
+    """With what the steps show of the storage's limit, and of the ranks."""
+    storage, most = workload.storage, found.best
     if storage is None or most is None:
         return workload
-    facts: dict[str, float | str] = {"clients": most.clients, "next": 2 * most.clients}
+    facts: dict[str, float | str] = {"clients": most.readers, "next": 2 * most.readers}
     ended = has_ended(found.phases)
     notes = (*([] if ended else [Remark(code="clients_at_least", facts=facts)]), *_uneven(most))
-    best = next(each for each in ladder if each.clients == storage.readers)
+    best = next(each for each in found.ladder if each.readers == storage.readers)
     source = f"{storage.source} in {best.ranks} rank{'s' * (best.ranks > 1)}"
     return replace(
         workload, storage=replace(storage, source=source, at_least=not ended, notes=(*storage.notes, *notes))
@@ -170,10 +168,10 @@ def workload_of_ranks(found: RankBandwidthReport, accelerator: str, rate: Quanti
 
 def by_slowest(workload: PlanWorkload, found: RankBandwidthReport) -> PlanWorkload:
     """The same with a storage that gives as many times what the slowest of the most ranks gets."""
-    storage, most = workload.storage, found.largest
+    storage, most = workload.storage, found.best
     if storage is None or most is None:
         return workload
-    best = next(each for each in _ladder(found.phases) if each.clients == storage.readers)
+    best = next(each for each in found.ladder if each.readers == storage.readers)
     share = most.in_step_bw_bytes / best.bw_bytes
     slower = replace(
         storage,
@@ -192,76 +190,6 @@ def _uneven(most: RanksPhase) -> Sequence[Remark]:
         "rank": str(slow.rank), "host": slow.host, "share": most.fairness, "bytes_per_s": most.in_step_bw_bytes,
     }  # fmt: skip
     return (Remark(code="ranks_uneven", facts=facts),)
-
-
-def _ladder(phases: Sequence[RanksPhase]) -> list[RanksPhase]:
-    """By readers of all ranks; of steps with as many the fastest, since one process or node may hold the others up."""
-    best: dict[int, RanksPhase] = {}
-    for each in sorted(phases, key=lambda phase: phase.bw_bytes):
-        best[each.clients] = each
-    return [best[clients] for clients in sorted(best)]
-
-
-def _as_one_process(found: RankBandwidthReport, ladder: Sequence[RanksPhase]) -> BandwidthMeasurement:
-    """The same reads as if one process had made them."""
-    environment = found.origin.environment
-    phases = [_phase(each, found) for each in ladder]
-    # Also of a step that is no part of the ladder.
-    if any(each.cache in ("warm", "mixed") for each in found.phases):
-        phases = [replace(each, cache="mixed") for each in phases]
-    return BandwidthMeasurement(
-        loaderprobe=environment.loaderprobe,
-        fio=None,
-        created_utc=found.origin.created_utc,
-        kernel=environment.kernel,
-        cores_available=environment.cores_available,
-        path=found.path,
-        location=found.location,
-        files_found=found.files_found,
-        files_used=found.files_used,
-        mean_size_bytes=found.mean_size_bytes,
-        images=found.images,
-        scratch=False,
-        drop_caches=False,
-        interrupted=found.interrupted,
-        phases=tuple(phases),
-        notes=found.notes,
-    )
-
-
-def _phase(step: RanksPhase, found: RankBandwidthReport) -> BandwidthPhase:
-    delivered = sum(each.io_bytes for each in step.by_rank)
-    counted = [each.storage_bytes for each in step.by_rank if each.storage_bytes is not None]
-    storage = sum(counted) if len(counted) == len(step.by_rank) else None
-    return BandwidthPhase(
-        name="files",
-        engine="threads",
-        readers=step.clients,
-        block_bytes=None if found.whole_files else round(found.mean_size_bytes),
-        pause_s_per_byte=0.0,
-        runtime=step.runtime,
-        io_bytes=delivered,
-        bw_bytes=step.bw_bytes,
-        bw_low=step.bw_low,
-        bw_high=step.bw_high,
-        settled=step.settled,
-        iops=step.files_per_s,
-        total_ios=round(step.files_per_s * step.runtime / 1e3),
-        files_per_s=step.files_per_s,
-        clat_ns=step.file_ns,
-        file_ns=step.file_ns,
-        storage_bytes=storage,
-        cold_fraction=step.cold_fraction,
-        amplification=storage / delivered if storage and step.cache == "cold" else None,
-        other_bytes_per_s=None,
-        resident_before=None,
-        cache=step.cache,
-        first_third_bw_bytes=step.bw_bytes,
-        last_third_bw_bytes=step.bw_bytes,
-        cpu_cores=step.cpu_cores,
-        at_least=step.at_least,
-        unread=step.unread,
-    )
 
 
 # A workload from one measured configuration: of a sweep, whose files are known one by one, or of a result of `run`.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from loaderprobe.analyze.effects import CLEAR_LEAD, ENOUGH_ROUNDS, FAR_LEAD, OPEN_LEAD, Effect, of_rounds
 from loaderprobe.analyze.ranks import SlowHost
@@ -16,6 +16,7 @@ from loaderprobe.analyze.verdict.validity import evidence_of, speedup_evidence, 
 from loaderprobe.records.resources import IN_GAPS, IN_STEP, INPUTS, ONLY_WAITED, RESOURCE
 from loaderprobe.records.verdict import (
     WORTH,
+    Bound,
     Cause,
     Evidence,
     EvidenceCode,
@@ -109,18 +110,7 @@ CORES_IN_USE_SHARE = 0.9
 LEAST_IDLE = 0.1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
-    """Side and cause, with the candidates, the reason and its evidence."""
-
-    side: Side
-    cause: Cause
-    reason: Reason
-    candidates: tuple[str, ...] = ()
-    evidence: tuple[Evidence, ...] = ()
-
-
-def judge(found: Experiments, *, workers: int, cores_available: float) -> Judgement:
+def judge(found: Experiments, *, workers: int, cores_available: float) -> Bound:
     """Apply the rule to the experiments of one configuration."""
     prediction_error, tolerance = prediction_error_of(found)
     evidence = (
@@ -137,11 +127,11 @@ def judge(found: Experiments, *, workers: int, cores_available: float) -> Judgem
         return inconclusive(found, reason, evidence)
     if not names:
         reason = _reason("no_speedup", least_speedup=WORTH)
-        return Judgement(side="balanced", cause="balanced", reason=reason, evidence=evidence)
+        return Bound(side="balanced", cause="balanced", candidates=(), reason=reason, evidence=evidence)
     top = names[0]
     if len(names) > 1:
         reason = _why_alike(found, names)
-        return Judgement(side=side_of(names), cause="either", reason=reason, candidates=names, evidence=evidence)
+        return Bound(side=side_of(names), cause="either", candidates=names, reason=reason, evidence=evidence)
     reason = _why_not_firm(found, top) or _why_unfair(found, top)
     if reason:
         return inconclusive(found, reason, evidence)
@@ -150,9 +140,9 @@ def judge(found: Experiments, *, workers: int, cores_available: float) -> Judgem
         reason = _reason(
             "all_cores_busy", **_speedup(found, top), **waiting_for_cores(*cpu_evidence, full=CORES_IN_USE_SHARE)
         )
-        return Judgement(side="input", cause="cpu", reason=reason, evidence=(*evidence, *cpu_evidence))
+        return Bound(side="input", cause="cpu", candidates=(), reason=reason, evidence=(*evidence, *cpu_evidence))
     reason = _reason("largest_speedup", **_speedup(found, top), **_waited(found, top), **_beside_compute(found, top))
-    return Judgement(side=side_of((top,)), cause=top, reason=reason, evidence=(*evidence, *cpu_evidence))
+    return Bound(side=side_of((top,)), cause=top, candidates=(), reason=reason, evidence=(*evidence, *cpu_evidence))
 
 
 def side_of(names: Sequence[str]) -> Side:
@@ -235,7 +225,7 @@ def _why_unfair(found: Experiments, top: str) -> Reason | None:
     return _reason("rounds_disturbed", rounds=float(fair[1]), **_speedup(found, top))
 
 
-def inconclusive(found: Experiments, reason: Reason, evidence: tuple[Evidence, ...]) -> Judgement:
+def inconclusive(found: Experiments, reason: Reason, evidence: tuple[Evidence, ...]) -> Bound:
     """No cause; but the side, where the loader starves training and compute does not hold it up.
 
     Neither figure is a prediction: compute alone over training, and the loader alone over training.
@@ -247,10 +237,10 @@ def inconclusive(found: Experiments, reason: Reason, evidence: tuple[Evidence, .
         lead = max(OPEN_LEAD, min(noise, 1 + MOST_NOISE))
         if free >= lead * max(1.0, starved):
             side = "input"
-    return Judgement(side=side, cause="inconclusive", reason=reason, evidence=evidence)
+    return Bound(side=side, cause="inconclusive", candidates=(), reason=reason, evidence=evidence)
 
 
-def with_gaps(judgement: Judgement, window: GpuWindow | None) -> Judgement:
+def with_gaps(judgement: Bound, window: GpuWindow | None) -> Bound:
     """The judgement by rates, unless the device's gaps show a cause that no rate can see.
 
     That is copying, the host, or communication with other GPUs. Compute alone runs on the same host, so a late host
@@ -277,9 +267,10 @@ def with_gaps(judgement: Judgement, window: GpuWindow | None) -> Judgement:
             ("gpu_window.gaps.communication_ns", gaps.share("communication") or None, LEAST_IDLE),
         ]
     )
-    return Judgement(
+    return Bound(
         side=RESOURCE[cause].side,
         cause=cause,
+        candidates=(),
         reason=_idle_reason(gaps, cause),
         evidence=(*judgement.evidence, *evidence),
     )
@@ -487,7 +478,7 @@ def cores_shared(found: Experiments, cores_available: float) -> bool:
     return "compute" in found.estimated_parts and busy and found.speedups["compute"].value < OPEN_LEAD * most
 
 
-def with_certainty(judgement: Judgement, found: Experiments, cores_available: float) -> Judgement:
+def with_certainty(judgement: Bound, found: Experiments, cores_available: float) -> Bound:
     """Compute-bound where the rule names no cause and nothing but compute is left; not where more than that is."""
     if judgement.cause in ("compute", "balanced") and cores_shared(found, cores_available):
         shared: dict[str, float | str] = {"own_cores": found.training_cores or 0.0, "cores": cores_available}
@@ -506,13 +497,15 @@ def with_certainty(judgement: Judgement, found: Experiments, cores_available: fl
         return side_only if judgement.cause == "inconclusive" else judgement
     facts = {"resource": "compute", "speedup": found.loader_over_training, "how": found.how["compute"]}
     reason = Reason(code="largest_speedup", facts=facts)
-    return Judgement(side="compute", cause="compute", reason=reason, evidence=(*evidence, *judgement.evidence))
+    return Bound(
+        side="compute", cause="compute", candidates=(), reason=reason, evidence=(*evidence, *judgement.evidence)
+    )
 
 
 # What several ranks add to a verdict: a slow rank, or host, as its cause, and what else they lose to each other.
 
 
-def with_ranks(judgement: Judgement, found: Experiments) -> Judgement:
+def with_ranks(judgement: Bound, found: Experiments) -> Bound:
     """The judgement on all ranks, unless their input is the limit and that of one rank, or host, makes others wait."""
     speedups = speedups_among(found)
     evidence = (
@@ -604,7 +597,7 @@ def _resource(found: Experiments) -> dict[str, float | str]:
     return {"resource": max(inputs, key=lambda name: found.speedups[name].value)} if inputs else {}
 
 
-def _beside_gradients(judgement: Judgement, found: Experiments) -> dict[str, float | str]:
+def _beside_gradients(judgement: Bound, found: Experiments) -> dict[str, float | str]:
     """What a free device, and no exchange of gradients, gain: a free device still exchanges them."""
     gradients, compute = found.speedups.get("gradients"), found.speedups.get("compute")
     if gradients is None or compute is None:
@@ -615,5 +608,5 @@ def _beside_gradients(judgement: Judgement, found: Experiments) -> dict[str, flo
     return {"compute_speedup": compute.value, "gradients_speedup": gradients.value}
 
 
-def _with_facts(judgement: Judgement, facts: dict[str, float | str]) -> Judgement:
+def _with_facts(judgement: Bound, facts: dict[str, float | str]) -> Bound:
     return replace(judgement, reason=replace(judgement.reason, facts={**judgement.reason.facts, **facts}))

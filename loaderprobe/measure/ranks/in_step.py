@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Any
 
@@ -19,6 +19,7 @@ from loaderprobe.measure.further import Part
 from loaderprobe.measure.segments import MIN_STEPS_OF_SLOW_DEVICE, Pace, Steps, load_in_step, load_only, train_resident
 from loaderprobe.measure.session import FIRST_STEP, OF_RANKS, Session, why_not_profiled
 from loaderprobe.protocols import Clock, Crew, Exchanging, InStepCompute, Profiling, SharedStore
+from loaderprobe.records import values
 from loaderprobe.records.measurement import Measurement, Mode, Segment
 from loaderprobe.records.ranks import Apart, RankOffer
 
@@ -34,7 +35,7 @@ class PaceInStep(Pace):
     @classmethod
     def of(cls, pace: Pace, ends: Callable[[bool], bool]) -> PaceInStep:
         """The same pace for all ranks."""
-        return cls(**{each.name: getattr(pace, each.name) for each in fields(Pace)}, ends=ends)
+        return cls(**values(pace), ends=ends)
 
     def enough(self, steps: int, seconds: float) -> bool:
         """As rank 0 finds. Before the first step no segment ends."""
@@ -225,7 +226,7 @@ class PaceAhead(Pace):
     @classmethod
     def of(cls, pace: Pace, agreed: Callable[[int], int]) -> PaceAhead:
         """The same pace for all ranks."""
-        return cls(**{each.name: getattr(pace, each.name) for each in fields(Pace)}, agreed=agreed, until=[1])
+        return cls(**values(pace), agreed=agreed, until=[1])
 
     def enough(self, steps: int, seconds: float) -> bool:
         """As rank 0 finds. Until then it looks ahead no further than it has come: first steps are not like others."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from loaderprobe.analyze.gpu.window import disagreement, overhead_of, read_window, syncs_per_step, why_refused
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.report import build_report
-from loaderprobe.analyze.verdict.rule import Judgement, with_gaps
+from loaderprobe.analyze.verdict.rule import with_gaps
 from loaderprobe.records.measurement import Measurement, Missing, Rejected, Timeline
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.verdict import Bound, Gaps, GpuWindow, Reason
@@ -154,7 +154,7 @@ def test_communication_is_named() -> None:
 
 def test_the_measured_exchange_of_gradients_keeps_its_name() -> None:
     """Leaving it out of the steps has shown it: one window says no more."""
-    measured = Judgement(side="compute", cause="gradients", reason=BY_RATES)
+    measured = Bound(side="compute", cause="gradients", candidates=(), reason=BY_RATES, evidence=())
     assert with_gaps(measured, window([20, 0, 0, 0, 0, 0, 0, 0, 80])) is measured
 
 
@@ -220,7 +220,9 @@ def test_an_input_that_rates_name_is_not_overruled() -> None:
 )
 def test_the_cause_is_the_largest_idle_part_or_that_of_the_rates(parts: list[int], side: Any, trouble: str) -> None:
     """Copy, host and communication come from the gaps alone; with a doubt, a refusal or an input nothing changes."""
-    by_rates = Judgement(side=side, cause=side if side != "input" else "storage", reason=BY_RATES)
+    by_rates = Bound(
+        side=side, cause=side if side != "input" else "storage", candidates=(), reason=BY_RATES, evidence=()
+    )
     changes: dict[str, Any] = {
         "refused": {"gaps": None, "refused": reported("why")},
         "doubt": {"doubts": (reported("why"),)},
@@ -241,8 +243,8 @@ def test_the_cause_is_the_largest_idle_part_or_that_of_the_rates(parts: list[int
 def test_a_judgement_without_a_window_is_the_same() -> None:
     """Everything that was judged before there were windows is judged as before."""
     for judgement in (
-        Judgement(side="compute", cause="compute", reason=BY_RATES),
-        Judgement(side="inconclusive", cause="either", reason=BY_RATES),
+        Bound(side="compute", cause="compute", candidates=(), reason=BY_RATES, evidence=()),
+        Bound(side="inconclusive", cause="either", candidates=(), reason=BY_RATES, evidence=()),
     ):
         assert with_gaps(judgement, None) is judgement
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.rates import Loop, WorkerCost
-from loaderprobe.analyze.verdict.rule import Judgement, judge
+from loaderprobe.analyze.verdict.rule import judge
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.verdict import Speedup
+from loaderprobe.records.verdict import Bound, Speedup
 
 speedups = st.floats(1.0, 20.0)
 
@@ -54,7 +54,7 @@ def estimated(found: Experiments, *names: str, at_most: bool = False) -> Experim
     return replace(found, speedups=speedups, at_most=frozenset(names) if at_most else frozenset())
 
 
-def judged(found: Experiments) -> Judgement:
+def judged(found: Experiments) -> Bound:
     return judge(found, workers=2, cores_available=64.0)
 
 
