@@ -79,7 +79,7 @@ def verdict(
         files_were=files_were(measurement),
         instrument_cpu_fraction=found.cost.instrument_cpu_fraction if found.cost else None,
         unavailable=_unavailable(found, rates, disk)
-        | _unseen_waits(measurement, found)
+        | _unseen(measurement, found)
         | why_no_counters(measurement, gpu)
         | reading.missing,
     )
@@ -167,11 +167,11 @@ def _wait_fraction(segments: Sequence[Segment], overhead_s: float) -> float:
     return wait / total if total else 0.0
 
 
-def _unseen_waits(measurement: Measurement, found: Experiments) -> dict[str, Remark]:
-    """Why nothing is known of the network, of locks and of other waiting, and of what this loader always has."""
+def _unseen(measurement: Measurement, found: Experiments) -> dict[str, Remark]:
+    """Why nothing is known of the network, of locks and other waiting, and of what no mode of this loader removes."""
     reason = why_missing(measurement, "waits") or Remark(code="too_few_wait_samples")
     return {
-        name: reason if each in ONLY_WAITED else Remark(code="not_measured")
+        name: reason if each in ONLY_WAITED else Remark(code="no_mode_without")
         for each in INPUTS
         if each not in found.speedups and (each in ONLY_WAITED or not (each in found.without or each in found.missing))
         for name in (f"speedups.{each}", f"rates_images_per_s.loader_without_{each}")

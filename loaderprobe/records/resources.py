@@ -1,6 +1,15 @@
 """What can limit training, one row each: how it is called and shown, how its speed-up is known, what is advised.
 
-A new cause is a new row here, its measurement, and the words of what is advised for it.
+A new cause is a new row here, and what no table gives:
+
+- of its `remedy` the words, `_TEXTS` in `render/forecast_words.py`; an example, `tests/render/test_action_words.py`;
+- its colour in HTML, a class `tone-NAME` in `render/document.css.jinja`: map and verdicts have theirs from there;
+- of its `mode` a loader that has it in `modes()` and does it. Workers of a `SwitchedLoader` run a mode that
+  `loaders/worker_probe.py` does not know as the whole pipeline;
+- what the mode is, in the docstring of `Mode`, and a line in the guide: `verdict.md` (mode), `sweep.md` (letter).
+
+Letters, columns, JSON, schema, sentences and the rounds of measurement follow from the row. Every report then has its
+figures, empty where loaders have no such mode.
 """
 
 from __future__ import annotations
@@ -29,7 +38,7 @@ class Resource:
     over training. ranks: experiments that only several ranks have. gaps: what the device waits for in a profiler
     window; it has no speed-up. cores: the resource in `part_of` leads, and all cores are busy."""
     mode: str = ""
-    """The ablation of the loader, a mode, that removes it; without one it is only estimated."""
+    """The ablation of the loader, a mode of its `modes()`, that removes it; without one it is only estimated."""
     waits: tuple[WaitKind, ...] = ()
     """Kinds of waiting of workers that are for it: their share of the time estimates it."""
     gaps: tuple[GapCause, ...] = ()
@@ -39,7 +48,8 @@ class Resource:
     is_cause: bool = True
     """False for a loss that is reported beside the cause, never as one."""
     remedy: str = ""
-    """Code of the advice that is given by its own speed-up; that of others is forecast."""
+    """Code of the advice that is given by its own speed-up, said by `render/forecast_words.py`; that of others is
+    forecast."""
 
     letter: str = ""
     """On maps of verdicts."""

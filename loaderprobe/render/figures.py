@@ -1,4 +1,9 @@
-"""The table of figures: each one's column, unit, words and place in the summary; and a row of cells made of it."""
+"""The table of figures: each one's column, unit, words and place in the summary; and a row of cells made of it.
+
+A new figure of a configuration is a field of `Verdict`, which the JSON and its schema have at once, and a row here, for
+CSV and data frames. Where it is None, `Verdict.unavailable` has the reason, and reports list it under *Not measured*.
+Pages have only the few figures that `sweep.py` puts into its tables, by `shown`.
+"""
 
 from __future__ import annotations
 

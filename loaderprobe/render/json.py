@@ -1,4 +1,4 @@
-"""Results as JSON, and the JSON Schemas that describe them."""
+"""Results as JSON, and the JSON Schemas that describe them: the fields of the records, under their own names."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """The charts of a report, each with a table: rates, where worker time goes, reads beside what the storage gives; ranks,
 epochs and short benchmarks, which have sentences and columns, too.
+
+A panel is shown where `sweep_exhibits` has it under the name of a section of `sweep_document`, both in `sweep.py`.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ _ABOVE = 1.16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
+class Chart:
     """One chart and its figures as a table; `svg` is empty when there is nothing to draw, and `note` says why."""
 
     title: str
@@ -79,7 +81,7 @@ class Panel:
     device: str
     emulated: bool
     caption: str
-    figures: tuple[Figure, ...]
+    charts: tuple[Chart, ...]
 
 
 Lines = dict[str, list[ConfigurationRow]]
@@ -128,8 +130,8 @@ def read_panels(report: Report) -> tuple[Panel, ...]:
     )
 
 
-def _panel(group: Group, caption: str, figures: Sequence[Figure]) -> Panel:
-    return Panel(device=group.title, emulated=group.emulated, caption=caption, figures=tuple(figures))
+def _panel(group: Group, caption: str, charts: Sequence[Chart]) -> Panel:
+    return Panel(device=group.title, emulated=group.emulated, caption=caption, charts=tuple(charts))
 
 
 def _lines(group: Group) -> Lines:
@@ -145,7 +147,7 @@ def _highest(some: Sequence[Group]) -> float:
     return max([*highest, *(group.ceiling_images_per_s or 0.0 for group in some)], default=0.0) * _ABOVE
 
 
-def _rates(name: str, rows: Sequence[ConfigurationRow], group: Group, top: float) -> Figure:
+def _rates(name: str, rows: Sequence[ConfigurationRow], group: Group, top: float) -> Chart:
     known = [(row, speed) for row in measured(rows) if (speed := row.images_per_s)]
     columns = [
         Column(
@@ -165,7 +167,7 @@ def _rates(name: str, rows: Sequence[ConfigurationRow], group: Group, top: float
         # Noise may put training above compute alone, which it cannot outrun: then it is no share of it.
         share = f" of {rate(alone)}" if alone and alone >= most.value else ""
         title = f"{name}: {rate(most.value)}{share} images/s, {loading(row)}"
-    return Figure(
+    return Chart(
         title=title,
         svg=column_chart(columns, title, "images/s", top, ceiling),
         head=("workers", "images/s", "of compute alone", "limit"),
@@ -198,7 +200,7 @@ def _longest(group: Group) -> float:
     return max([sum(parts) for row in group.rows if (parts := per_image(row))], default=0.0) * 1e3 * _ABOVE
 
 
-def _workers(name: str, rows: Sequence[ConfigurationRow], top: float) -> Figure:
+def _workers(name: str, rows: Sequence[ConfigurationRow], top: float) -> Chart:
     known = [(row, parts) for row in measured(rows) if (parts := per_image(row))]
     bars = [(loading(row), [part * 1e3 for part in parts], figure(sum(parts) * 1e3)) for row, parts in known]
     title = name
@@ -208,7 +210,7 @@ def _workers(name: str, rows: Sequence[ConfigurationRow], top: float) -> Figure:
         share = percent(last[largest] / sum(last))
         title = f"{name}, {loading(known[-1][0])}: {share} {PARTS[largest].name.partition(' (')[0]}"
     used = [place for place in range(len(PARTS)) if any(parts[place] for _, parts in known)]
-    return Figure(
+    return Chart(
         title=title,
         svg=stacked_chart(bars, PARTS, title, "ms an image in one worker", top),
         head=("workers", *(PARTS[place].name for place in used), "ms an image"),
@@ -225,7 +227,7 @@ def _most_read(report: Report, row: ConfigurationRow) -> float:
     return max(read_rate(row) or 0.0, ceiling.read_bytes_per_s if ceiling else 0.0) / 1e6 * _ABOVE
 
 
-def _reads(report: Report, name: str, rows: Sequence[ConfigurationRow], top: float) -> Figure:
+def _reads(report: Report, name: str, rows: Sequence[ConfigurationRow], top: float) -> Chart:
     known = [(row, read) for row in measured(rows) if (read := read_rate(row)) is not None]
     columns = [
         Column(name=_count(row), value=read / 1e6, text=megabytes_per_s(read), color=BLUE) for row, read in known
@@ -240,7 +242,7 @@ def _reads(report: Report, name: str, rows: Sequence[ConfigurationRow], top: flo
         read = max(read for _, read in known)
         share = f", {percent(read / best.read_bytes_per_s)} of what storage gives" if best else " read"
         title = f"{name}: {megabytes_per_s(read)} MB/s{share}"
-    return Figure(
+    return Chart(
         title=title,
         svg=column_chart(columns, title, "MB/s read from storage", top, ceiling),
         head=("workers", "MB/s", "storage alone, MB/s"),
@@ -368,8 +370,8 @@ def epoch_panels(report: Report) -> tuple[Panel, ...]:
         rows = [(row, row.epochs) for row in group.rows if row.epochs]
         top = _epochs_ABOVE * max((each.images_per_s for _, epochs in rows for each in epochs.epochs), default=0.0)
         if rows:
-            figures = tuple(_epochs_figure(row, epochs, group, top) for row, epochs in rows)
-            found.append(Panel(device=group.title, emulated=group.emulated, caption=EPOCHS_CAPTION, figures=figures))
+            charts = tuple(_epochs_chart(row, epochs, group, top) for row, epochs in rows)
+            found.append(Panel(device=group.title, emulated=group.emulated, caption=EPOCHS_CAPTION, charts=charts))
     return tuple(found)
 
 
@@ -438,7 +440,7 @@ def _fit_words(epochs: Epochs) -> str:
     )
 
 
-def _epochs_figure(row: ConfigurationRow, epochs: Epochs, group: Group, top: float) -> Figure:
+def _epochs_chart(row: ConfigurationRow, epochs: Epochs, group: Group, top: float) -> Chart:
     name = _name(row, group)
     few = len(epochs.epochs) <= _MOST_TEXTS
     columns = [
@@ -451,7 +453,7 @@ def _epochs_figure(row: ConfigurationRow, epochs: Epochs, group: Group, top: flo
         for number, each in enumerate(epochs.epochs, 1)
     ]
     title = f"{name}: {epochs.fit}" if epochs.fit and not epochs.reason else name
-    return Figure(
+    return Chart(
         title=title,
         svg=column_chart(columns, title, "images/s, share from storage", top, axis="epoch"),
         head=("epoch", "images/s", "from storage"),
@@ -490,7 +492,7 @@ def short_run_panels(report: Report) -> tuple[Panel, ...]:
             device=group.title,
             emulated=group.emulated,
             caption=SHORT_RUNS_CAPTION,
-            figures=tuple(_short_runs_figure(name, some) for name, some in _by_data(group).items()),
+            charts=tuple(_short_runs_chart(name, some) for name, some in _by_data(group).items()),
         )
         for group in groups(report)
         if _by_data(group)
@@ -593,12 +595,12 @@ def _once(words: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(words))
 
 
-def _short_runs_figure(name: str, some: Sequence[Buffered]) -> Figure:
+def _short_runs_chart(name: str, some: Sequence[Buffered]) -> Chart:
     chosen = _most_workers(some)
     ordered = sorted((effect for _, effect in chosen), key=lambda effect: _usual(effect)[0])
     ends = _once([_excess(_usual(effect)[0], _with_noise(effect)) for effect in (ordered[0], ordered[-1])])
     title = f"{name}, {loading(chosen[0][0])}: {USUAL} iterations {' to '.join(ends)}"
-    return Figure(
+    return Chart(
         title=title,
         svg=_chart(title, chosen),
         head=("workers", "prefetch", "batches", *(f"{count}" for count in SHOWN), "for 2 %", "how"),

@@ -207,6 +207,7 @@ _NO_FIGURE = {
     ),
     "wait_unexplained": "workers wait {share} of their time, and nothing shows that it is for storage",
     "no_worker_cpu_times": "the workers left no record of their CPU time",
+    "no_mode_without": "this loader has no mode without it",
     "too_few_wait_samples": "too few samples of what workers wait for",
     "nothing_else_takes_time": "nothing else takes measurable time",
     "overhead_not_recorded": "this run did not record its own overhead",

@@ -180,7 +180,7 @@ def report_columns(report: Report) -> dict[str, list[Value]]:
 def _exhibits(panels: Sequence[Panel], legend: tuple[tuple[str, str, str, str], ...] = ()) -> Iterator[Exhibit]:
     """Charts of one kind, an exhibit a device."""
     for panel in panels:
-        drawn = [each for each in panel.figures if each.svg or each.note]
+        drawn = [each for each in panel.charts if each.svg or each.note]
         emulated = " (emulated accelerator)" if panel.emulated else ""
         if drawn:
             yield Exhibit(

@@ -37,7 +37,7 @@ from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.cli.app import app
 from loaderprobe.records.config import SweepSpec
-from loaderprobe.render import action_words
+from loaderprobe.render import forecast_words
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.testing import example_environment
 from loaderprobe.render.verdict_words import sentence
@@ -46,7 +46,7 @@ from tests.analyze.verdict.test_waiting import UNKNOWN, WAITING, looked
 from typer.testing import CliRunner
 
 # The words of its advice.
-action_words._TEXTS["hardware_decryption"] = "decrypt with the processor's own instructions"
+forecast_words._TEXTS["hardware_decryption"] = "decrypt with the processor's own instructions"
 SLOW = {"baseline": 100.0, "warm": 102.0, "cached_samples": 101.0, "no_transport": 100.0, "training": 98.0}
 MODES = ("baseline", "warm", "cached_samples", "no_transport", "no_decryption")
 

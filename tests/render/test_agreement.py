@@ -80,7 +80,7 @@ def test_a_chart_and_the_table_of_the_best_have_one_compute_alone() -> None:
         ]
     )  # fmt: skip
     (panel,) = rate_panels(report)
-    (figure,) = panel.figures
+    (figure,) = panel.charts
     assert figure.title.endswith("5.90 of 6.03 images/s, 2 workers")
     (line,) = first_page(report).devices[0].best
     assert line[BEST_HEAD.index("of alone")].endswith("of 6.03")
@@ -91,7 +91,7 @@ def test_a_chart_and_the_table_of_the_best_have_one_compute_alone() -> None:
 def test_the_table_and_the_chart_read_the_same(report: Report, rows: list[ConfigurationRow]) -> None:
     """MB/s of the first page and of the chart, and what the storage gives in both."""
     (panel,) = read_panels(report)
-    (figure,) = panel.figures
+    (figure,) = panel.charts
     for row, (_, read, most) in zip(rows, figure.lines, strict=True):
         assert row.verdict
         assert read == megabytes_per_s(row.verdict.disk_read_bytes_per_s)
@@ -105,4 +105,4 @@ def test_training_above_compute_alone_is_no_share_of_it() -> None:
     rates = replace(verdict.rates_images_per_s, compute=0.315)
     speed = Interval(value=0.398, low=0.3, high=0.5)
     (panel,) = rate_panels(example_report([example_row(images_per_s=speed, rates_images_per_s=rates)]))
-    assert "0.398 images/s" in panel.figures[0].title
+    assert "0.398 images/s" in panel.charts[0].title

@@ -58,7 +58,7 @@ def test_every_format_shows_them() -> None:
         assert "Epochs" in renderer(found) and "Epochs" not in renderer(without)
     page = html_report(found)
     assert '<section id="epochs">' in page and '<section id="epochs">' not in html_report(without)
-    ((figure,),) = [panel.figures for panel in epoch_panels(found)]
+    ((figure,),) = [panel.charts for panel in epoch_panels(found)]
     assert figure.title == "1024x768, 2 workers: fits" and "312, 98 %" in figure.svg
     assert figure.lines == (("1", "312", "98 %"), ("2", "480", "40 %"), ("3", "690", "0 %"))
     columns = report_columns(found)

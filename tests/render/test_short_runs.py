@@ -39,7 +39,7 @@ def test_the_sentence_compares_prefetch_factors() -> None:
     for renderer in (terminal_report, markdown_report):
         assert "Short benchmarks" in renderer(found)
     (panel,) = short_run_panels(found)
-    (figure,) = panel.figures
+    (figure,) = panel.charts
     assert figure.title == "1024x768, 8 workers: 100 iterations +14 % to +40 %"
     assert figure.lines[0][:5] == ("2", "2", "4", "+54 %", "+21 %")
     assert [line[-2:] for line in figure.lines] == [("179", "measured"), ("638", "measured"), ("1,454", "measured")]
@@ -51,7 +51,7 @@ def test_what_lies_within_the_noise_is_none() -> None:
     found = report(row(1, noise=0.3))
     ((_, said),) = short_run_sentences(found)
     assert "are within 30 % with prefetch 1 (measured)" in said
-    assert short_run_panels(found)[0].figures[0].lines[0][6] == "±30 %"
+    assert short_run_panels(found)[0].charts[0].lines[0][6] == "±30 %"
 
 
 def test_the_noise_of_what_was_measured_is_not_that_of_the_law() -> None:
@@ -59,7 +59,7 @@ def test_the_noise_of_what_was_measured_is_not_that_of_the_law() -> None:
     found = report(row(1, workers=2, noise=0.06, runs=(ShortRun(iterations=10, over_steady=1.2),)))
     ((_, said),) = short_run_sentences(found)
     assert "are within 2 % with prefetch 1 (estimated); 77 are enough" in said
-    assert short_run_panels(found)[0].figures[0].title.endswith("100 iterations ±2 %")
+    assert short_run_panels(found)[0].charts[0].title.endswith("100 iterations ±2 %")
 
 
 def test_what_is_only_estimated_is_no_news_in_a_terminal() -> None:

@@ -115,14 +115,17 @@ def enough(made: Callable[[float], Forecast]) -> float:
     return high
 
 
-# Advice by the speed-up of one resource: on waits for a network, for a lock, or of another kind.
+# Advice by the speed-up of one resource of the input that has a remedy: so far waits for a network, a lock, or others.
 
 # More reads in flight than these workers have are advised one step at a time.
 MORE_WORKERS = 4
 
 
 def remedies(measurement: Measurement, found: Experiments) -> tuple[Advice, ...]:
-    """For each resource with a remedy that gains enough, the largest first; none where workers were not looked at."""
+    """For each resource with a remedy that gains enough, the largest first.
+
+    Waits have a speed-up only where workers were looked at.
+    """
     made = [
         _remedies_advice(found, name, _action(measurement, found, name), _most(measurement, found, name))
         for name in INPUTS
