@@ -14,7 +14,8 @@ from loaderprobe.measure.assembly import make_compute
 from loaderprobe.measure.segments import REST_S, Pace, Readiness
 from loaderprobe.records.files import PartFiles
 from loaderprobe.testing import FakeClock, FakePageCache, ScriptedLoader, Service, example_config, example_files
-from tests.measure.conftest import Measure, scripted_session
+from tests.measure.conftest import Measure
+from tests.measure.scripted import scripted_session
 from tests.said import all_said
 
 
