@@ -2,8 +2,9 @@
 
 The results are in fixtures/runs, what they look like in fixtures/shown, one file a case and format. verdicts.json has
 the verdict on each measurement in fixtures/measurements, sessions.json what scripted sessions measure on a fake clock,
-words.txt the sentence of every code. Ends with code 1 where anything differs. --accept keeps what is shown now: after
-each difference was looked at, with `git diff fixtures/shown`.
+words.txt the sentence of every code, example.* and pages.txt made-up results of kinds that no stored run has. Ends with
+code 1 where anything differs. --accept keeps what is shown now: after each difference was looked at, with
+`git diff fixtures/shown`.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from loaderprobe.cli.app import app
 from loaderprobe.measure import segments
 from loaderprobe.records.measurement import Measurement, Segment
 from loaderprobe.testing import FakePageCache, Service, example_files
+from scripts.golden_pages import EXAMPLES
 from scripts.golden_words import words
 from tests.measure.scripted import FEW_STEPS, measured_alone, ran, together
 
@@ -148,13 +150,18 @@ def _rounded(value: Any) -> Any:
     return [_rounded(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-MADE: Mapping[str, Callable[[], str]] = {"verdicts.json": verdicts, "sessions.json": sessions, "words.txt": words}
+MADE: Mapping[str, Callable[[], str]] = {
+    "verdicts.json": verdicts,
+    "sessions.json": sessions,
+    "words.txt": words,
+    **EXAMPLES,
+}
 """What no command shows, by its file."""
 
 
 def shown(name: str) -> str:
     """What is kept under this name, as it is now."""
-    return MADE[name]() if name in MADE else _printed(cases()[name])
+    return _PARTS.sub(_shortened, MADE[name]()) if name in MADE else _printed(cases()[name])
 
 
 def _printed(command: Sequence[str]) -> str:

@@ -22,7 +22,7 @@ ROW = """
     ),
 )  # fmt: skip
 """
-"""What a person adds who measures a loader without decryption, and who tells pipes from other waits."""
+"""What a person adds who measures a loader without decryption, and who shows pipes from other waits."""
 OTHER_WAITS = 'waits=("sleep", "pipe", "memory", "other")'
 PROGRAM = r"""
 import contextlib, importlib.util, io, json, sys
