@@ -121,7 +121,7 @@ def test_batches_of_a_slow_host_are_kept_apart() -> None:
 noise = st.lists(st.floats(0.94, 1.06), min_size=8, max_size=8)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10)
 @given(noise)
 def test_equal_hosts_never_are_slow(each: list[float]) -> None:
     """Two of four ranks each, whose rates differ by 6 % from what all have."""
