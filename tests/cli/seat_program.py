@@ -11,10 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.api import sweep
+from loaderprobe.api import child, sweep
 from loaderprobe.api.load import judge_run
 from loaderprobe.cli.seats import in_ranks, launched_here
-from loaderprobe.measure.ranks import launch
 from loaderprobe.measure.ranks.crew import Lead
 from loaderprobe.measure.runner import Child, Order
 from loaderprobe.records.config import SweepSpec
@@ -74,7 +73,7 @@ def measured(run: RunDirectory, lead: Lead | None) -> int:
 def main() -> int:
     """The exit code of this process."""
     changed: Any = {"forkserver": scripted}
-    vars(launch).update(changed)
+    vars(child).update(changed)
     vars(sweep).update(changed)
     return in_ranks(launched_here("slurm" if "slurm" in OPTIONS else None, several=True), run_of, measured, options=())
 
