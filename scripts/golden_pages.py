@@ -14,7 +14,7 @@ from loaderprobe.analyze.plan.plan import make_plan
 from loaderprobe.analyze.report import build_report
 from loaderprobe.analyze.tune.batch_size import Throughput, by_size, limit_at, together
 from loaderprobe.measure.batch_size import search
-from loaderprobe.records.batch_size import BatchSizeReport, BatchSizeStop, StopCode
+from loaderprobe.records.batch_size import BatchSizeReport, BatchSizeStop, StopCode, StrategyName
 from loaderprobe.records.compare import Compared, ComparedSide, ComparisonReport, Gate, Ratio, ShortVerdict, Subject
 from loaderprobe.records.devices import (
     DeviceGain,
@@ -121,9 +121,17 @@ def _ranks() -> Iterator[tuple[str, str]]:
 # Studies beside verdicts.
 
 
+def _studied() -> Report:
+    rows = [
+        example_row(workers=workers, prefetch_factor=factor, buffer=example_effect(factor, workers, how=how))
+        for factor, workers, how in ((2, 2, "measured"), (4, 8, "measured"), (2, 8, "estimated"))
+    ]
+    return example_report([*rows, example_row(epochs=example_epochs())])
+
+
 def _studies() -> Iterator[tuple[str, str]]:
     plain = EpochFigures(images_per_s=1.0, cold_fraction=None)
-    epochs = {
+    epochs: dict[str, dict[str, Any]] = {
         "fits": {},
         "in part": {"fit": "fits in part", "memory_bytes": 290_000_000},
         "not measured": {"reason": reported("the worker was killed"), "epochs": ()},
@@ -224,7 +232,8 @@ def _batch_sizes() -> Iterator[tuple[str, str]]:
     }
     for name, found in cases.items():
         yield f"tune batch-size, {name}", document_text(batch_size_document(found, by_size(found.probes)))
-    for code, strategy in itertools.product(get_args(StopCode), ("throughput", "epoch-time")):
+    strategies: tuple[StrategyName, ...] = ("throughput", "epoch-time")
+    for code, strategy in itertools.product(get_args(StopCode), strategies):
         stop = BatchSizeStop(code=code, chosen=rising.stop.chosen, left=0.25)
         ended = replace(rising, stop=stop, strategy=strategy)
         text = document_text(batch_size_document(ended, by_size(rising.probes)))
@@ -351,6 +360,8 @@ EXAMPLES = {
     "example.md": lambda: markdown_report(example_report()),
     "example.csv": lambda: csv_report(example_report()),
     "example.html": lambda: html_report(example_report()),
+    "example-ranks.html": lambda: html_report(_report_on(_uneven(), _even())),
+    "example-studies.html": lambda: html_report(_studied()),
     "example-plan.html": lambda: plan_page(whole_plan()),
     "pages.txt": pages,
 }

@@ -6,7 +6,8 @@ So a code without words, or with a fact that none gives a unit, is seen where al
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, get_args
 
 from loaderprobe.records.bandwidth import DeviceKind, KindCode, Limit, LimitCode
@@ -24,6 +25,7 @@ from loaderprobe.records.verdict import (
     Bound,
     Evidence,
     EvidenceCode,
+    How,
     Reason,
     ReasonCode,
 )
@@ -189,19 +191,26 @@ def _bound(side: Any, cause: Any, candidates: Any, code: Any, facts: Facts) -> B
     return Bound(side=side, cause=cause, candidates=candidates, reason=Reason(code=code, facts=facts), evidence=())
 
 
+def _bound_sentence(side: str, cause: str, candidates: Sequence[str], code: str, facts: Facts) -> str:
+    return _sentence(_bound(side, cause, candidates, code, {**_RATES, **facts}))
+
+
+def _remark_sentence(code: str, facts: Facts) -> str:
+    return _sentence(Remark(code=code, facts=facts))
+
+
+def _action(code: Any, facts: Facts) -> str:
+    return action_words(Action(code=code, facts=facts))
+
+
 def _bounds() -> Iterator[tuple[str, str]]:
     """Of each reason, and of the same without side and cause above it where samples are counted."""
     given = {code for _, _, _, code, _ in _BOUNDS}
-    rest = (("inconclusive", "inconclusive", (), code, {}) for code in get_args(ReasonCode) if code not in given)
+    rest: list[tuple[str, str, tuple[str, ...], str, Facts]] = [
+        ("inconclusive", "inconclusive", (), code, {}) for code in get_args(ReasonCode) if code not in given
+    ]
     for side, cause, candidates, code, facts in (*_BOUNDS, *rest):
-
-        def bound(
-            known: Facts, side: Any = side, cause: Any = cause, names: Any = candidates, code: Any = code
-        ) -> Bound:
-            reason = Reason(code=code, facts={**_RATES, **known})
-            return Bound(side=side, cause=cause, candidates=names, reason=reason, evidence=())
-
-        yield f"verdict {code}", _asked(lambda known, made=bound: _sentence(made(known)), facts)
+        yield f"verdict {code}", _asked(partial(_bound_sentence, side, cause, candidates, code), facts)
     alone = _bound("input", "storage", (), "largest_speedup", {**_RATES, **_SPEEDUP, "judged": "loader"})
     yield "of a loader", explanation([alone], sample="sample")
 
@@ -209,13 +218,14 @@ def _bounds() -> Iterator[tuple[str, str]]:
 def _remarks() -> Iterator[tuple[str, str]]:
     every = sorted([*((code, {}) for code in WORDS if code not in dict(_REMARKS)), *_REMARKS], key=lambda each: each[0])
     for code, given in every:
-        yield f"remark {code}", _asked(lambda facts, code=code: _sentence(Remark(code=code, facts=facts)), given)
+        yield f"remark {code}", _asked(partial(_remark_sentence, code), given)
 
 
 def _actions() -> Iterator[tuple[str, str]]:
-    plain = ((code, {}) for code in get_args(ActionCode) if code not in ("workers", "files_in_memory"))
+    differ = ("workers", "files_in_memory")
+    plain: list[tuple[str, Facts]] = [(code, {}) for code in get_args(ActionCode) if code not in differ]
     for code, given in sorted([*plain, *_ACTIONS], key=lambda each: each[0]):
-        yield f"action {code}", _asked(lambda facts, code=code: action_words(Action(code=code, facts=facts)), given)
+        yield f"action {code}", _asked(partial(_action, code), given)
 
 
 def _storage() -> Iterator[tuple[str, str]]:
@@ -249,7 +259,7 @@ def _others() -> Iterator[tuple[str, str]]:
         facts = _ABLATIONS.get(code, {"storage": 2.0, "preprocessing": 1.1})
         yield f"ablations {code}", ablation_words(Ablations(code=code, facts=facts))
     for metric in get_args(EvidenceCode):
-        how = "estimated" if metric.startswith("speedups") else None
+        how: How | None = "estimated" if metric.startswith("speedups") else None
         yield f"evidence {metric}", _sentence(Evidence(metric=metric, value=1.0, threshold=None, unit="", how=how))
     facts = {"mount": "/mnt", "path": "/data"}
     for step in get_args(StepCode):

@@ -96,8 +96,9 @@ def _alone(service: Service, compute: str = "emulated:100000", **changes: Any) -
 
 def _continued() -> Measurement:
     """One round, and what a second session adds to it."""
-    service, options = Service(cpu_s=0.004, blocked_s=0.004), {"compute": "emulated:100000", "rounds": 1}
-    return measured_alone(service, session={"earlier": measured_alone(service, **options)}, **{**options, "rounds": 3})
+    service = Service(cpu_s=0.004, blocked_s=0.004)
+    first = measured_alone(service, compute="emulated:100000", rounds=1)
+    return measured_alone(service, session={"earlier": first}, compute="emulated:100000", rounds=3)
 
 
 def _ranks() -> Measurement:
