@@ -1,8 +1,10 @@
 """What every stored result looks like in every format, at 80 columns, byte for byte; and what is judged.
 
 The results are in fixtures/runs, what they look like in fixtures/shown, one file a case and format. verdicts.json has
-the verdict on each measurement in fixtures/measurements. Ends with code 1 where anything differs. --accept keeps what
-is shown now: after each difference was looked at, with `git diff fixtures/shown`.
+the verdict on each measurement in fixtures/measurements, sessions.json what scripted sessions measure on a fake clock,
+words.txt the sentence of every code, example.* and pages.txt made-up results of kinds that no stored run has. Ends with
+code 1 where anything differs. --accept keeps what is shown now: after each difference was looked at, with
+`git diff fixtures/shown`.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import chdir
 from pathlib import Path
 from typing import Any
@@ -26,11 +28,15 @@ from typer.testing import CliRunner
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.cli.app import app
-from loaderprobe.records.measurement import Measurement
+from loaderprobe.measure import segments
+from loaderprobe.records.measurement import Measurement, Segment
+from loaderprobe.testing import FakePageCache, Service, example_files
+from scripts.golden_pages import EXAMPLES
+from scripts.golden_words import words
+from tests.measure.scripted import FEW_STEPS, measured_alone, ran, together
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 RUNS, SHOWN, MEASUREMENTS = FIXTURES / "runs", FIXTURES / "shown", FIXTURES / "measurements"
-VERDICTS = "verdicts.json"
 FORMATS = {"table": "txt", "md": "md", "csv": "csv", "json": "json", "html": "html"}
 """Of `report`, and the ending of its file."""
 COMMANDS: Mapping[str, Sequence[str]] = {
@@ -47,20 +53,20 @@ COMMANDS: Mapping[str, Sequence[str]] = {
 _ENDING = ".json.gz"
 _LONG = 400
 _PARTS = re.compile(r"(<(style|script)\b[^>]*>)(.*?)(</\2>)", re.DOTALL)
-_MADE = re.compile(r'^(  "created_utc": ")[^"]+', re.MULTILINE)
+_CREATED = re.compile(r'^(  "created_utc": ")[^"]+', re.MULTILINE)
 """When a result of `COMMANDS` was made: other every time."""
 _ENVIRONMENT = {"COLUMNS": "80", "TERM": "dumb", "NO_COLOR": "1", "TZ": "UTC", "LC_ALL": "C.UTF-8"}
 
 
 def cases() -> dict[str, Sequence[str]]:
-    """The command of each file in fixtures/shown; the verdicts have none."""
+    """The command of each file in fixtures/shown; what is made here has none."""
     found = {
         f"{run.name}.{ending}": ("report", run.name, "--format", form)
         for run in sorted(RUNS.iterdir())
         if run.is_dir()
         for form, ending in FORMATS.items()
     }
-    return {**found, **COMMANDS, VERDICTS: ()}
+    return {**found, **COMMANDS, **dict.fromkeys(MADE, ())}
 
 
 def verdicts() -> str:
@@ -77,6 +83,65 @@ def _judged(file: Path) -> dict[str, Any]:
     return told
 
 
+def sessions() -> str:
+    """Of each scripted session its segments in their order, its notes, and the verdict on it; JSON."""
+    with patch.object(segments, "MOST_BATCHES", FEW_STEPS):
+        found = {name: _session(made()) for name, made in SESSIONS.items()}
+    return json.dumps(found, indent=1)
+
+
+def _alone(service: Service, compute: str = "emulated:100000", **changes: Any) -> Callable[[], Measurement]:
+    return lambda: measured_alone(service, compute=compute, **changes)
+
+
+def _continued() -> Measurement:
+    """One round, and what a second session adds to it."""
+    service = Service(cpu_s=0.004, blocked_s=0.004)
+    first = measured_alone(service, compute="emulated:100000", rounds=1)
+    return measured_alone(service, session={"earlier": first}, compute="emulated:100000", rounds=3)
+
+
+def _ranks() -> Measurement:
+    return together(ran(Service(cpu_s=0.002), Service(cpu_s=0.006), compute="emulated:100000", rounds=1))
+
+
+_DISK = Service(cpu_s=0.002, blocked_s=0.006)
+SESSIONS: Mapping[str, Callable[[], Measurement]] = {
+    "storage": _alone(_DISK),
+    "preprocessing": _alone(Service(cpu_s=0.008, blocked_s=0.001)),
+    "transport": _alone(Service(cpu_s=0.001, collate_s=0.0002, receive_s=0.1), workers=4),
+    "compute": _alone(Service(cpu_s=0.001, blocked_s=0.001), "emulated:100"),
+    "cores": _alone(Service(cpu_s=0.006, run_delay_s=0.003)),
+    "serial": _alone(Service(cpu_s=0.005), "emulated-sync:200", workers=0),
+    "warm": lambda: measured_alone(_DISK, files=example_files(512), compute="emulated:9999", cache="warm"),
+    "never cold": lambda: measured_alone(_DISK, files=example_files(2048), page_cache=FakePageCache(stubborn=True)),
+    "thorough": _alone(_DISK, session={"thorough": True}),
+    "short of time": _alone(Service(cpu_s=0.001, blocked_s=0.05), batch_size=8, session={"budget_s": 10.0}),
+    "disturbed": _alone(_DISK, session={"others": [0.0, 0.5, 0.25]}),
+    "continued": _continued,
+    "two ranks": _ranks,
+}
+
+
+def _session(found: Measurement) -> dict[str, Any]:
+    bound = verdict(found).bound
+    return {
+        "segments": [_segment(each) for each in found.segments],
+        "notes": [each.code for each in found.notes],
+        "verdict": [bound.side, bound.cause, *bound.candidates, bound.reason.code],
+    }
+
+
+def _segment(found: Segment) -> str:
+    took = found.others and found.others.cpu_ns / found.others.span_ns / found.others.cores
+    beside = f", others took {took:.2f} of the cores" if took else ""
+    of = "" if found.without is None else f" without {found.without}"
+    return (
+        f"{found.round}: {found.mode} {found.activity}{of}, {found.steps} steps from {found.first_batch}, "
+        f"{(found.closed_ns - found.begin_ns[0]) / 1e9:.6f} s{beside}"
+    )
+
+
 def _rounded(value: Any) -> Any:
     """To six digits: the last ones of a sum differ between machines."""
     if isinstance(value, float):
@@ -86,17 +151,29 @@ def _rounded(value: Any) -> Any:
     return [_rounded(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def shown(command: Sequence[str]) -> str:
+MADE: Mapping[str, Callable[[], str]] = {
+    "verdicts.json": verdicts,
+    "sessions.json": sessions,
+    "words.txt": words,
+    **EXAMPLES,
+}
+"""What no command shows, by its file."""
+
+
+def shown(name: str) -> str:
+    """What is kept under this name, as it is now."""
+    return _PARTS.sub(_shortened, MADE[name]()) if name in MADE else _printed(cases()[name])
+
+
+def _printed(command: Sequence[str]) -> str:
     """What it prints, in the folder of the results; with its exit code and its error where it is not 0."""
-    if not command:
-        return verdicts()
     with chdir(RUNS), patch.dict(os.environ, _ENVIRONMENT):
         done = CliRunner().invoke(app, list(command))
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     text = _PARTS.sub(_shortened, done.stdout)
     if command[0] != "report":
-        text = _MADE.sub(r"\1now", text, count=1)
+        text = _CREATED.sub(r"\1now", text, count=1)
     return text if not done.exit_code else f"{text}exit code {done.exit_code}\n{done.stderr}"
 
 
@@ -124,10 +201,10 @@ def main() -> int:
     parser.add_argument("--accept", action="store_true", help="keep what is shown now")
     chosen = parser.parse_args()
     different = 0
-    for name, command in cases().items():
+    for name in cases():
         if chosen.name and not name.startswith(tuple(chosen.name)):
             continue
-        now = shown(command)
+        now = shown(name)
         lines = list(difference(name, now))
         if not lines and (SHOWN / name).exists():
             continue

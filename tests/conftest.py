@@ -52,11 +52,11 @@ MeasureReal = Callable[..., Measurement | RunFailure]
 
 
 def pytest_configure() -> None:
-    """No test of hypothesis measures how long it takes; 50 examples each, unless a test says more.
+    """No test of hypothesis measures how long it takes; 25 examples each, unless a test says otherwise.
 
     A shell lets what it starts in the background, and its children, ignore Ctrl-C, which tests send to theirs.
     """
-    settings.register_profile("untimed", deadline=None, max_examples=50)
+    settings.register_profile("untimed", deadline=None, max_examples=25)
     settings.load_profile("untimed")
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -11,7 +11,7 @@ from scripts.goldens import SHOWN, cases, difference, left_over, shown
 def test_a_result_looks_as_agreed(name: str) -> None:
     """Byte for byte; `scripts/golden` shows differences, and `scripts/golden --accept` agrees to them."""
     assert (SHOWN / name).exists(), f"scripts/golden --accept {name}"
-    lines = list(difference(name, shown(cases()[name])))
+    lines = list(difference(name, shown(name)))
     assert not lines, "\n".join(lines[:60])
 
 

@@ -113,7 +113,7 @@ def test_the_run_that_is_damaged_below_is_whole(run: RunDirectory) -> None:
     assert report.summary.configurations[2].gpu_window and all(rendered(report))
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_any_damage_gives_a_report_or_one_of_our_errors(run: RunDirectory, data: st.DataObject) -> None:
     """Cut, flipped, infinite, absurd or of another type: only run.json ends the command, the rest costs one row."""

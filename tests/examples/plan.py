@@ -9,7 +9,7 @@ from loaderprobe.analyze.lock_step import Batches
 from loaderprobe.analyze.plan.plan import Made, make_plan
 from loaderprobe.analyze.plan.supply import given_offer
 from loaderprobe.analyze.plan.workload import MeasuredStorage, PlanWorkload, Stalls, known, requests
-from loaderprobe.records.plan import Asked, CacheAsked, PlanReport, PlanSource
+from loaderprobe.records.plan import Asked, CacheAsked, PlanReport, PlanSource, RampStep
 
 H100 = 400 / 0.224
 SOURCE = PlanSource(
@@ -71,3 +71,18 @@ def example_plan(workload: PlanWorkload | None = None, asked: Asked | None = Non
     """The plan for the workload above, beside a storage whose opens give out first."""
     offer = given_offer("6GB/s,24kopens/s,2ms", {"bandwidth": 6e9, "opens": 24_000.0, "latency": 0.002})
     return make_plan(workload or example_workload(), asked or example_asked(), [offer], SOURCE, MADE)
+
+
+RAMP = (
+    RampStep(readers=1, files_per_s=1000.0, bytes_per_s=115e6, p50_s=0.001, p99_s=0.004),
+    RampStep(readers=4, files_per_s=4000.0, bytes_per_s=460e6, p50_s=0.001, p99_s=0.005),
+    RampStep(readers=16, files_per_s=8000.0, bytes_per_s=920e6, p50_s=0.0018, p99_s=0.02),
+)
+
+
+def whole_plan(**asked: Any) -> PlanReport:
+    """With a ladder, a storage of three limits, and a ruler."""
+    offer = given_offer("6GB/s,24kopens/s,2ms", {"bandwidth": 6e9, "opens": 24_000.0, "client": 50e9})
+    ruler = given_offer("SuperPOD good", {"bandwidth": 15e9})
+    workload = example_workload(storage=example_storage(ramp=RAMP))
+    return make_plan(workload, example_asked(**asked), [offer], SOURCE, MADE, [ruler])

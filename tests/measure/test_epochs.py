@@ -14,7 +14,7 @@ from loaderprobe.measure.studies import EpochsStudy, in_epochs, pages_bytes, too
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.studies import Epochs
 from loaderprobe.testing import FakeClock, FakePageCache, Service, example_config, example_files
-from tests.measure.conftest import scripted_parts
+from tests.measure.scripted import scripted_parts
 
 FILES = example_files(1000)
 CONFIG = example_config(data=FILES.fingerprint, compute="emulated:100000")

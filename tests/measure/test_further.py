@@ -30,7 +30,8 @@ from loaderprobe.testing import (
     example_environment,
     example_files,
 )
-from tests.measure.conftest import Measure, scripted_session
+from tests.measure.conftest import Measure
+from tests.measure.scripted import scripted_session
 
 FILES = example_files(4096)
 # Cold segments of the first take seconds; of the second one round is enough.

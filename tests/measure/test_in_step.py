@@ -19,7 +19,7 @@ from loaderprobe.measure.session import Recorder
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.ranks import Apart, RankMeasurement
 from loaderprobe.testing import FakeClock, FakeCrew, FakePageCache, Service, example_config, example_files
-from tests.measure.conftest import scripted_parts
+from tests.measure.scripted import scripted_parts
 from tests.measure.test_loop_session import LoopCompute
 
 STEP_S = 0.01

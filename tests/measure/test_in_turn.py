@@ -27,7 +27,7 @@ from loaderprobe.testing import (
     example_environment,
     example_files,
 )
-from tests.measure.conftest import scripted_parts
+from tests.measure.scripted import scripted_parts
 
 FILES = example_files(2048)
 Sides = tuple[RunDirectory, RunDirectory]

@@ -13,7 +13,7 @@ from loaderprobe.measure.further import CUT_SHORT
 from loaderprobe.measure.session import Recorder
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.testing import FakeClock, FakePageCache, Service, example_config, example_files
-from tests.measure.conftest import scripted_parts
+from tests.measure.scripted import scripted_parts
 
 STEP_S = 0.01
 

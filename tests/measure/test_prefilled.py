@@ -14,7 +14,8 @@ from loaderprobe.measure.studies import PrefilledStudy, batches_read, images_for
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.studies import Prefilled
 from loaderprobe.testing import FakeClock, FakePageCache, ScriptedLoader, Service, example_config, example_files
-from tests.measure.conftest import Measure, scripted_parts
+from tests.measure.conftest import Measure
+from tests.measure.scripted import scripted_parts
 
 SERVICE = Service(cpu_s=0.002, blocked_s=0.006)
 """With 4 workers: 500 images/s cold."""

@@ -2,124 +2,15 @@
 
 from __future__ import annotations
 
-import threading
-from dataclasses import replace
-from typing import Any
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loaderprobe.api.policy import JUDGING
 from loaderprobe.measure import session
-from loaderprobe.measure.assembly import make_compute
-from loaderprobe.measure.ranks.child import Gathering
-from loaderprobe.measure.ranks.in_step import Agreement, PaceAhead, RankSession
+from loaderprobe.measure.ranks.in_step import PaceAhead
 from loaderprobe.measure.segments import Pace
-from loaderprobe.measure.session import Recorder
-from loaderprobe.protocols import Peers
-from loaderprobe.records.config import RunConfig
-from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import Measurement
-from loaderprobe.testing import FakeClock, FakeCrew, FakePageCache, FakeStore, Service, example_config, example_files
-from tests.measure.conftest import scripted_parts
-
-
-class Waiting:
-    """A crew whose meetings last until the slowest has come, on the clocks of all."""
-
-    def __init__(self, crew: FakeCrew, clock: FakeClock) -> None:
-        self._crew, self._clock = crew, clock
-        self._met_ns = clock.now_ns()
-        self.rank, self.size = crew.rank, crew.size
-
-    def most(self, *values: int, leaving: bool = False) -> tuple[int, ...]:
-        """Of each value the largest."""
-        own_ns = self._clock.now_ns() - self._met_ns
-        *found, longest_ns = self._crew.most(*values, own_ns, leaving=leaving)
-        self._clock.sleep((longest_ns - own_ns) / 1e9)
-        self._met_ns = self._clock.now_ns()
-        return tuple(found)
-
-    def gathered(self, value: bytes) -> tuple[bytes, ...]:
-        """What each rank gives, on rank 0."""
-        self.most()
-        return self._crew.gathered(value)
-
-    def broadcast(self, value: bytes) -> bytes:
-        """What rank 0 gives."""
-        self.most()
-        return self._crew.broadcast(value)
-
-
-class Rank:
-    """One rank in a thread of its own, with a fake clock of its own, which began at another time."""
-
-    def __init__(
-        self, crew: FakeCrew, device: FakeCrew, service: Service, files: FileSet, config: RunConfig,
-        budget_s: float | None, earlier: Measurement | None,
-    ) -> None:  # fmt: skip
-        self._crew, self._service, self._config, self._budget_s = crew, service, config, budget_s
-        self._files, self._earlier = files.shard(crew.rank, crew.size), earlier
-        self._peers = Peers(crew=device, local_rank=crew.rank, cores=1.0, store=FakeStore(), timeout_s=1.0)
-        self.own: Measurement | None = None
-        self.all: Measurement | None = None
-        self.error: Exception | None = None
-
-    def run(self) -> None:
-        """To the end."""
-        try:
-            self._run()
-        except Exception as error:  # noqa: BLE001  # the test raises it
-            self.error = error
-            self._crew.leave()
-
-    def _run(self) -> None:
-        clock, config = FakeClock(), self._config
-        clock.sleep(1.7 * self._crew.rank)
-        crew = Waiting(self._crew, clock)
-        compute = make_compute(config, clock, self._peers)
-        gathering = Gathering(crew, JUDGING, earlier=self._earlier)
-        parts = scripted_parts(self._service, clock, compute, config, self._files, FakePageCache())
-        measures = RankSession(
-            recorder=Recorder(config, earlier=self._earlier, joins=False), files=self._files,
-            parts=replace(parts, next_round=gathering.next_round), on_stage=lambda *_: None,
-            meeting=Agreement(crew), budget_s=self._budget_s,
-        )  # fmt: skip
-        measures.run()
-        measures.profile()
-        self.own = measures.measurement((), ())
-        gathering.gather(self.own)
-        self.all = gathering.together() if gathering.seen else None
-
-
-def ran(
-    *services: Service, files: FileSet | None = None, budgets_s: tuple[float | None, ...] | None = None,
-    earlier: Measurement | None = None, **changes: Any,
-) -> list[Rank]:  # fmt: skip
-    """All ranks, to their ends."""
-    size, files = len(services), files or example_files()
-    config = replace(example_config(data=files.fingerprint, **changes), ranks=size)
-    ranks = [
-        Rank(crew, device, service, files, config, budget_s, earlier)
-        for crew, device, service, budget_s in zip(
-            FakeCrew.of(size), FakeCrew.of(size), services, budgets_s or (None,) * size, strict=True
-        )
-    ]
-    threads = [threading.Thread(target=each.run) for each in ranks]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for each in ranks:
-        if each.error:
-            raise each.error
-    return ranks
-
-
-def together(ranks: list[Rank]) -> Measurement:
-    assert ranks[0].all is not None
-    return ranks[0].all
+from loaderprobe.testing import Service, example_files
+from tests.measure.scripted import ran, together
 
 
 def test_ranks_take_equal_steps_in_every_segment_but_those_alone() -> None:

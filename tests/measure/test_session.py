@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.verdict.validity import others_share
 from loaderprobe.measure.assembly import make_compute
 from loaderprobe.measure.segments import REST_S, Pace, Readiness
 from loaderprobe.records.files import PartFiles
 from loaderprobe.testing import FakeClock, FakePageCache, ScriptedLoader, Service, example_config, example_files
-from tests.measure.conftest import Measure, scripted_session
+from tests.measure.conftest import Measure
+from tests.measure.scripted import scripted_session
 from tests.said import all_said
 
 
@@ -66,49 +65,12 @@ def test_a_file_may_hold_many_samples() -> None:
     assert all(each.delivered_bytes == each.steps * each.batch_size * files.sample_bytes for each in segments)
 
 
-def test_compute_is_named_when_the_loader_is_faster(measure_fake: Measure) -> None:
-    """An accelerator of 100 images/s behind a loader of 1000 is the limit, and is fully used."""
-    judged = verdict(measure_fake(Service(cpu_s=0.001, blocked_s=0.001), compute="emulated:100"))
-    assert (judged.bound.side, judged.bound.cause) == ("compute", "compute")
-    assert judged.images_per_s.value == pytest.approx(100, rel=0.001)
-    assert judged.accelerator_utilization == pytest.approx(1, rel=0.001)
-
-
 def test_the_wait_for_the_first_batch_after_a_flush_is_not_timed(measure_fake: Measure) -> None:
     """Two workers of 200 ms a batch keep up with steps of 150 ms, but after a flush none of theirs is ready."""
     service = Service(cpu_s=0.0001, blocked_s=0.0249)
     judged = verdict(measure_fake(service, workers=2, batch_size=8, compute="emulated-sync:53.333"))
     assert judged.images_per_s.value == pytest.approx(53.333, rel=0.001)
     assert judged.bound.cause == "compute"
-
-
-def test_preprocessing_is_named_by_experiment(measure_fake: Measure) -> None:
-    """Decoding of 8 ms an image beside 1 ms of storage is the cause: reading without decoding was measured."""
-    judged = verdict(measure_fake(Service(cpu_s=0.008, blocked_s=0.001), compute="emulated:100000"))
-    assert judged.bound.cause == "preprocessing"
-    assert judged.speedups.preprocessing is not None
-    assert judged.speedups.preprocessing.how == "measured"
-    assert judged.bound.reason.facts["how"] == "measured"
-
-
-def test_workers_waiting_for_cores_are_cpu_bound(measure_fake: Measure) -> None:
-    """With 30 % of worker time in the run queue, more workers do not help, and the verdict says so."""
-    judged = verdict(measure_fake(Service(cpu_s=0.006, run_delay_s=0.003), compute="emulated:100000"))
-    assert judged.bound.cause == "cpu"
-    assert judged.bound.reason.code == "all_cores_busy"
-
-
-def test_cold_that_was_not_cold_gives_no_firm_word(measure_fake: Measure) -> None:
-    """A cache that will not let go makes the storage experiment missing, with its reason."""
-    cache = FakePageCache(stubborn=True)
-    judged = verdict(
-        measure_fake(
-            Service(cpu_s=0.002, blocked_s=0.006), page_cache=cache, files=example_files(2048), compute="emulated:9999"
-        )
-    )
-    assert judged.bound.cause == "inconclusive"
-    assert judged.speedups.storage is None
-    assert judged.unavailable["speedups.storage"].facts["files"] == "cold"
 
 
 def test_compute_binding_needs_no_cold_proof(measure_fake: Measure) -> None:
@@ -143,24 +105,6 @@ def test_too_few_files_are_measured_and_noted(measure_fake: Measure) -> None:
     assert verdict(measurement).bound.cause == "compute"
 
 
-def test_serial_loading_adds_to_a_synchronous_step(measure_fake: Measure) -> None:
-    """Without workers and without overlap, 5 ms of loading and 5 ms of compute make 100 images/s."""
-    judged = verdict(measure_fake(Service(cpu_s=0.005), workers=0, compute="emulated-sync:200", cache="cold"))
-    assert judged.images_per_s.value == pytest.approx(100, rel=0.02)
-    assert judged.predicted_images_per_s == pytest.approx(100, rel=0.02)
-
-
-def test_a_warm_configuration_has_no_storage_speedup(measure_fake: Measure) -> None:
-    """Files that are in memory make the speed-up of free storage 1, measured."""
-    files = example_files(512)
-    judged = verdict(
-        measure_fake(Service(cpu_s=0.002, blocked_s=0.006), files=files, cache="warm", compute="emulated:9999")
-    )
-    assert judged.speedups.storage is not None
-    assert judged.speedups.storage.value == pytest.approx(1, abs=0.01)
-    assert judged.cold_fraction == pytest.approx(0)
-
-
 def test_the_first_batch_is_apart(measure_fake: Measure) -> None:
     """The wait for it is reported, and is in no segment."""
     measurement = measure_fake(Service(cpu_s=0.002))
@@ -182,18 +126,6 @@ class Busy(ScriptedLoader):
     def still(self, taken: int) -> bool:
         self.asked = getattr(self, "asked", 0) + 1
         return self.asked > 150
-
-
-def test_a_short_budget_measures_fewer_modes_twice() -> None:
-    """All modes would fit once: files from memory, for which workers wait, are measured in two rounds instead."""
-    clock, files, cache = FakeClock(), example_files(4096), FakePageCache()
-    config = example_config(data=files.fingerprint, compute="emulated:100000", batch_size=8)
-    service = Service(cpu_s=0.001, blocked_s=0.05)
-    session = scripted_session(service, clock, make_compute(config, clock), config, files, cache, budget_s=10.0)
-    session.run()
-    found = session.measurement((), ())
-    assert Counter(each.mode for each in found.segments) == {"baseline": 6, "warm": 2}
-    assert verdict(found).bound.cause == "storage"
 
 
 @pytest.mark.parametrize(("budget_s", "segments"), [(9.0, 8), (11.0, 10)])
@@ -231,15 +163,3 @@ def test_small_shards_are_made_warm_by_reading_them(read_bytes: float, whole: bo
     for so_far in (read_bytes, 0.0):
         ready.prepare("warm", taken=0, pace=Pace(), to_flush=4, cpu_s=0.001, read_bytes=so_far, cores=2)
     assert (Path("/data/a.tar") in cache.held, taken) == (whole, [] if whole else [10, 10])
-
-
-def test_segments_carry_what_others_took() -> None:
-    """Each has the share that was planted while it was timed, and nothing of the flush before it."""
-    clock, cache, files = FakeClock(), FakePageCache(), example_files()
-    config = example_config(compute="emulated:100000")
-    compute, planted = make_compute(config, clock), [0.0, 0.5, 0.25]
-    session = scripted_session(Service(cpu_s=0.002), clock, compute, config, files, cache, others=planted)
-    session.run()
-    seen = [each.others for each in session.measurement((), ()).segments]
-    assert [others_share(each) for each in session.measurement((), ()).segments[:4]] == pytest.approx([*planted, 0.0])
-    assert all(each is not None and each.span_ns > 0 for each in seen)

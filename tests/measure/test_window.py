@@ -20,7 +20,7 @@ from loaderprobe.testing import (
     example_config,
     example_files,
 )
-from tests.measure.conftest import scripted_session
+from tests.measure.scripted import scripted_session
 from tests.said import said
 
 SERVICE = Service(cpu_s=0.002, blocked_s=0.002)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-import pytest
-
-from loaderprobe.records.environment import Capability, CapabilityName, StepCode
+from loaderprobe.records.environment import Capability, CapabilityName
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.render.capability_words import TITLES, capabilities_document, step_words, why_words
 from loaderprobe.render.remarks import remark_words
@@ -17,13 +15,6 @@ FACTS: dict[str, float | str] = {
     "free_bytes": 67_000_000, "device": "H100", "gpus": "H100", "gpu": "T4", "because": "no_gpm", "status": 15.0,
     "mount": "/mnt",
 }  # fmt: skip
-
-
-@pytest.mark.parametrize("step", get_args(StepCode))
-def test_every_step_has_words(step: StepCode) -> None:
-    """With what was found, where it quotes that."""
-    found = Capability(name="cores", state="no", why=(Remark(code="cores", facts=FACTS),), next_step=step)
-    assert step_words(found) and "{" not in step_words(found)
 
 
 def test_every_capability_has_a_title() -> None:

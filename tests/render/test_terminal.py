@@ -1,22 +1,18 @@
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import pytest
 
-from loaderprobe.records.remark import Remark, reported
-from loaderprobe.records.verdict import Bound, Reason
+from loaderprobe.records.remark import Remark
+from loaderprobe.records.verdict import Reason
 from loaderprobe.render.groups import groups
 from loaderprobe.render.json import summary_json
-from loaderprobe.render.limits import letters_of
-from loaderprobe.render.overview import counts, joint_label, sentences
-from loaderprobe.render.remarks import WORDS
-from loaderprobe.render.verdict_words import sentence
-from loaderprobe.render.wording import MISSING, bound_words, interval, speed
+from loaderprobe.render.overview import joint_label, sentences
+from loaderprobe.render.wording import MISSING, interval
 from tests.examples.reports import example_report, example_row, with_changes
 from tests.pages import html_report, markdown_report, terminal_report
-from tests.said import quoted, said
+from tests.said import quoted
 
 
 def flat(text: str) -> str:
@@ -36,76 +32,6 @@ def test_long_names_do_not_run_over() -> None:
     text = terminal_report(example_report([row]))
     assert max(len(line) for line in text.splitlines()) <= 80
     assert text.count("r") >= 260
-
-
-def test_every_configuration_is_in_the_map() -> None:
-    """With its rate, its interval and the letter of what limits it; what failed or was skipped has its reason."""
-    report = example_report()
-    text = terminal_report(report)
-    for row in report.summary.configurations:
-        if row.status == "measured":
-            assert f"{speed(row).replace(' ±', '±')} {letters_of(row)}" in text
-        else:
-            assert row.reason and said(row.reason) in flat(text)
-
-
-def test_inconclusive_configurations_are_explained() -> None:
-    """The map shows a question mark, and the reason stands below."""
-    report = example_report()
-    text = flat(terminal_report(report))
-    rows = [row for row in report.summary.configurations if row.bound and row.bound.side == "inconclusive"]
-    assert len(rows) == 2
-    for row in rows:
-        assert sentence([row.bound] if row.bound else [], beside_table=True) in text
-
-
-def test_skipped_files_are_named() -> None:
-    """How many of how many, the first of them with their reasons, and how many more."""
-    report = example_report()
-    (data, *rest) = report.summary.run.data
-    names = tuple(f"{name}.jpg: damaged: cut short" for name in "abcd")
-    odd = replace(data, label="photos", images_found=495, skipped_count=5, skipped=names)
-    run = replace(report.summary.run, data=(odd, *rest))
-    text = flat(terminal_report(replace(report, summary=replace(report.summary, run=run))))
-    assert "5 of 500 files of photos were skipped: a.jpg: damaged: cut short; b.jpg: damaged: cut short;" in text
-    assert "c.jpg: damaged: cut short; 2 more." in text and "d.jpg" not in text
-    whole = replace(report.summary.run, data=(replace(data, skipped_count=0, skipped=()),))
-    none = flat(terminal_report(replace(report, summary=replace(report.summary, run=whole))))
-    assert "were skipped" not in none
-
-
-def test_missing_figure_is_a_dash_with_its_reason() -> None:
-    """A best row without disk figures shows a dash there, never 0, and the reason stands once below."""
-    gone = dict.fromkeys(("disk_read_bytes_per_s", "disk_ceiling_fraction"))
-    unseen = {"disk_read_bytes_per_s": reported("the device also served another process")}
-    text = terminal_report(example_report([example_row(**gone, unavailable=unseen)]))
-    (line,) = [line for line in text.splitlines() if "storage 2.81x" in line]
-    assert f" {MISSING} " in line and " 0 " not in line
-    assert flat(text).count("the device also served another process") == 1
-
-
-def test_emulated_is_marked_and_its_rate_given() -> None:
-    """The heading of an emulated group says so, says that the rate is specified, and what it is stands once."""
-    text = flat(terminal_report(example_report()))
-    assert "Emulated accelerator: mlperf-h100, alone 1786 images/s (specified, not measured), cold" in text
-    assert text.count("0.224 s per batch of 400") == 1
-
-
-def test_measured_device_is_never_called_emulated() -> None:
-    """A report without emulated rows uses the word for what may be tried next, and for nothing else."""
-    rows = [row for row in example_report().summary.configurations if not row.emulated]
-    text = flat(terminal_report(example_report(rows)))
-    assert (
-        "emulated"
-        not in text.replace(f"{WORDS['train_on_emulated']}; try it: --compute emulated:mlperf-h100", "").lower()
-    )
-
-
-def test_estimated_speedup_is_marked() -> None:
-    """An estimated speed-up carries `est.`, and `est.` is explained."""
-    text = flat(terminal_report(example_report()))
-    assert "storage 2.29x est. → decoding" in text
-    assert "est.: estimated" in text
 
 
 def test_no_colour_unless_asked() -> None:
@@ -141,14 +67,6 @@ def test_interrupted_run_says_so() -> None:
     )
 
 
-def test_skipped_rows_share_their_reason() -> None:
-    """Configurations that were skipped for one reason take one line, not one each."""
-    rows = [example_row(workers=workers, status="skipped", reason="no time left") for workers in (1, 2, 4)]
-    text = flat(terminal_report(example_report(rows)))
-    assert text.count("no time left") == 1
-    assert "1024x768, 1, 2 and 4 workers, emulated accelerator: mlperf-h100, cold: no time left" in text
-
-
 def test_notes_of_measurements_are_shown_once() -> None:
     """A note that every measurement left is printed once, for all."""
     report = example_report()
@@ -156,11 +74,6 @@ def test_notes_of_measurements_are_shown_once() -> None:
     text = flat(terminal_report(replace(report, details=details)))
     assert text.count("the CPU drifted") == 1
     assert "all: the CPU drifted by 8 %" in text
-
-
-def test_empty_report_renders() -> None:
-    """A run in which nothing was measured is shown as that."""
-    assert "Nothing was measured." in terminal_report(example_report([]))
 
 
 def test_rows_that_share_a_sentence_share_a_line() -> None:
@@ -197,31 +110,6 @@ def test_a_sweep_of_twelve_configurations_fits_about_one_screen() -> None:
     assert len(terminal_report(example_report(rows)).splitlines()) <= 44
 
 
-def test_what_varies_is_in_the_label() -> None:
-    """Rows that differ in batch size only have different labels."""
-    rows = [example_row(batch_size=batch) for batch in (32, 64)]
-    text = terminal_report(example_report(rows))
-    assert "batch 32" in text
-    assert "batch 64" in text
-
-
-def test_counts_add_up() -> None:
-    """The headline counts every configuration once."""
-    report = example_report()
-    numbers = [int(number) for number in re.findall(r"\d+", counts(report))]
-    measured, emulated, *rest = numbers
-    assert measured == 12
-    assert emulated == 6
-    assert sum(rest) == len(report.summary.configurations)
-
-
-def test_either_within_input_keeps_its_side() -> None:
-    """Two input candidates leave the side firm, and both are named."""
-    reason = Reason(code="speedups_alike", facts={})
-    bound = Bound(side="input", cause="either", candidates=("storage", "preprocessing"), reason=reason, evidence=())
-    assert bound_words(example_row(bound=bound)) == "input: storage or preprocessing"
-
-
 def test_interval_keeps_to_its_decimals() -> None:
     """The half interval has the decimal places of the value, unless that would make it 0."""
     row = example_row()
@@ -237,27 +125,6 @@ def test_groups_keep_order_and_lose_nothing() -> None:
     found = groups(example_report())
     assert [row for group in found for row in group.rows] == sorted(rows, key=lambda row: not row.emulated)
     assert [group.cpu for group in found] == [False, True]
-
-
-def test_a_given_number_needs_no_name() -> None:
-    """An accelerator given as images/s is called emulated, and its rate is shown once."""
-    (group,) = groups(example_report([example_row(compute="emulated:1500")]))
-    assert group.device == "emulated accelerator"
-    assert "specified, not measured" in group.ceiling
-
-
-def test_advice_for_one_data_set_gives_its_rates() -> None:
-    """Images/s before and after with their range, the speed-up, how it is known, the limit then, and what to type."""
-    text = flat(terminal_report(example_report([example_row()])))
-    assert "keep all files in the page cache: 63.4 → 178 images/s (160 to 196), 2.81x, measured; then preproc" in text
-    assert "try it: find /data/imagenet-like -type f -exec cat {} + >/dev/null" in text
-
-
-def test_advice_is_for_the_fastest_row_of_each_data_set() -> None:
-    """The serial row's advice is in the page, not here."""
-    text = flat(terminal_report(example_report()))
-    assert "(for 500x375 and 1024x768, 2 workers)" in text
-    assert "500x375, serial)" not in text
 
 
 def test_what_other_processes_took_is_one_line_of_every_form() -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import re
 from dataclasses import replace
-from io import StringIO
 from typing import Any
 from xml.etree import ElementTree
 
@@ -20,14 +17,12 @@ from loaderprobe.records.verdict import TimelineView
 from loaderprobe.render.document import Table
 from loaderprobe.render.gpu import window_exhibits, window_parts
 from loaderprobe.render.groups import groups
-from loaderprobe.render.json import summary_json
 from loaderprobe.render.timeline import common_length_ns, timeline_chart, typical_begin_ns
 from tests.analyze.runs import Cost, alike, run
 from tests.examples import timelines
 from tests.examples.reports import example_report, with_changes
-from tests.pages import csv_report, html_report, markdown_report, terminal_report
+from tests.pages import html_report
 from tests.render.test_html import Page
-from tests.render.test_json import validator
 
 MS = 1_000_000
 EVIL = '<script>alert("1")</script>'
@@ -142,41 +137,6 @@ def test_three_of_many_are_drawn_and_all_are_in_the_table() -> None:
     assert table.head == ("", "serial", "2 workers", "4 workers", "6 workers", "8 workers")
 
 
-def test_the_page_shows_the_timelines() -> None:
-    """Timelines, legend, table, and nothing that loads or runs."""
-    html = html_report(with_windows(timelines.starved(), timelines.copied_pageable()))
-    page = Page(html)
-    labels = [value for name, value in page.attributes if name == "aria-label"]
-    assert sum(label.startswith("GPU timeline of") for label in labels) == 2
-    assert "60 %, 60.0 ms" in page.text
-    assert "from pageable memory" in page.text
-    assert "http" not in html
-    assert "url(" not in html
-    assert "script" not in page.tags
-
-
-def test_measured_and_estimated_have_their_own_names() -> None:
-    """A counter's occupancy is never shown as the estimate, nor the other way round."""
-    report = with_windows(timelines.starved())
-    (row,) = report.summary.configurations
-    counted = with_changes(row, gpu={"sm_occupancy": 0.21, "source": "NVML"})
-    one = replace(report, summary=replace(report.summary, configurations=(counted,)))
-    html = Page(html_report(answered(one)))
-    words = re.sub(r"\s+", " ", html.text)
-    assert re.search(r"occupancy, estimated\s*50 %", words)
-    assert re.search(r"occupancy, measured \(GPM\)\s*21 %", words)
-    assert "measured (GPM)" not in html_report(report)
-
-
-def test_an_estimate_of_some_kernels_says_so() -> None:
-    """The share of the kernels' time stands beside it."""
-    script = timelines.TimelineScript()
-    script.kernel(0, 60, 0, occupancy=0.5)
-    script.kernel(60, 100, 0, occupancy=None)
-    report = with_windows(script.build(100))
-    assert "50 % (of 60 % of the kernels&#39; time)" in html_report(report)
-
-
 def test_a_refused_window_shows_its_reason_and_nothing_else() -> None:
     """No timeline, no table; the same where records were left out, which is said beside the figures."""
     page = Page(html_report(with_windows(timelines.starved(plain_ns=MS))))
@@ -185,23 +145,3 @@ def test_a_refused_window_shows_its_reason_and_nothing_else() -> None:
     rejected = (Rejected(reason="no_stamp", count=3),)
     kept = html_report(with_windows(timelines.starved(rejected=rejected)))
     assert "3 records of the profiler left out: without a valid time" in kept
-
-
-def test_without_a_window_there_is_no_word_of_one() -> None:
-    """Reports of runs without a GPU are as before, in every form."""
-    report = example_report()
-    assert "GPU timeline" not in html_report(report)
-    assert "GPU of" not in terminal_report(report) + markdown_report(report)
-    lines = csv.DictReader(StringIO(csv_report(report)))
-    assert {line["gpu_idle_input"] for line in lines} == {""}
-
-
-def test_other_forms_say_it_in_words() -> None:
-    """Terminal, Markdown, CSV and JSON carry the same shares."""
-    report = with_windows(timelines.starved())
-    for text in (terminal_report(report, width=200), markdown_report(report)):
-        assert "60 % waiting for input" in text
-    assert "gpu_idle_input" in csv_report(report).splitlines()[0]
-    summary = json.loads(summary_json(report))
-    validator().validate(summary)
-    assert summary["configurations"][0]["gpu_window"]["gaps"]["input_ns"] == timelines.STEPS * 60 * MS

@@ -128,7 +128,7 @@ def split(timeline: Timeline, latency_ns: int = LATENCY, after_sync_ns: int = AF
     return attribute(timeline, latency_ns=latency_ns, after_sync_ns=after_sync_ns).gaps_of(timeline.steps)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(windows())
 def test_every_nanosecond_gets_the_label_of_the_rules(timeline: Timeline) -> None:
     """The sums are those of labelling one nanosecond after the other, and no range counts twice."""

@@ -214,7 +214,7 @@ def test_an_input_that_rates_name_is_not_overruled() -> None:
     assert bound(slow).side == "input"
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(
     shares, st.sampled_from(("compute", "balanced", "inconclusive", "input")), st.sampled_from(("", "refused", "doubt"))
 )

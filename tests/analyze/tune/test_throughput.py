@@ -15,7 +15,7 @@ from loaderprobe.testing import ScriptedProber, ScriptedStrategy
 
 MOST = 512
 GRID = (2, 4, *range(8, MOST + 1, 8))
-SEEDS = 50
+SEEDS = 20
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pytest
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.records.measurement import ComputeInfo, Measurement, Segment
-from tests.analyze.runs import BATCH, FILE_BYTES, STEPS, Cost, run
+from tests.analyze.runs import STEPS, Cost, run
 
 QUICK = Cost(cpu_s=0.002, blocked_s=0.0005)
 """Workers that decode an image in 2 ms: of training at 5 images/s they take 1 % of a core."""
@@ -122,10 +122,3 @@ def test_the_serial_loader_works_outside_the_steps() -> None:
     """Its work is counted once: 4 % of the time at 24 times the rate of training."""
     assert verdict(trained(workers=0, alone=6.0, outside=0.042)).bound.cause == "compute"
     assert verdict(trained(workers=0, alone=6.0, outside=0.05)).bound.cause == "inconclusive"
-
-
-def test_the_made_up_rounds_are_what_they_say() -> None:
-    """16 steps of 16 images at 5 images/s, whose bytes came from storage."""
-    (training,) = [each for each in trained().segments if each.activity == "training" and each.mode == "baseline"]
-    assert training.closed_ns == pytest.approx(STEPS * BATCH / 5.0 * 1e9)
-    assert training.delivered_bytes == STEPS * BATCH * FILE_BYTES

@@ -11,7 +11,6 @@ from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.errors import BadValue
 from loaderprobe.records.measurement import Measurement, Segment
-from loaderprobe.render.verdict_words import sentence
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth
 
@@ -62,13 +61,6 @@ def test_the_rates_are_near_those_that_were_measured(workers: int) -> None:
     known = [each for each in (found.storage, found.preprocessing, found.transport, found.compute) if each]
     assert known and {each.how for each in known} == {"estimated"}
     assert experiment.speedups.compute and experiment.speedups.compute.how == "measured"
-
-
-def test_the_words_say_so() -> None:
-    """Of compute alone, and of the loader."""
-    said = sentence([verdict(watched(TRUTHS["compute"], 4)).bound])
-    assert "of compute alone (estimated)" in said and said.endswith("times as fast as training (estimated).")
-    assert "(estimated)" not in sentence([verdict(measured(TRUTHS["compute"], 4)).bound])
 
 
 def test_workers_make_no_more_than_the_cores_allow() -> None:

@@ -63,17 +63,6 @@ def test_the_planted_cases(case: Measurement, side: Side, cause: Cause) -> None:
     assert (found.side, found.cause) == (side, cause)
 
 
-def test_an_imbalance_names_rank_host_and_resource() -> None:
-    """And what each of the two loads by itself."""
-    found = verdict(rank_run(SLEEPING, nodes=2, **SLOW))
-    assert (found.bound.rank, found.bound.host) == (1, "node1")
-    facts = found.bound.reason.facts
-    assert (facts["resource"], facts["rank"], facts["host"]) == ("preprocessing", "1", "node1")
-    assert (facts["slow_images_per_s"], facts["middle_images_per_s"]) == pytest.approx((37.0, 114.0))
-    assert found.speedups.imbalance and found.speedups.imbalance.value == pytest.approx(229 / 72)
-    assert {"speedups.imbalance", "speedups.straggler"} <= {each.metric for each in found.bound.evidence}
-
-
 def test_equal_ranks_on_shared_storage_are_no_imbalance() -> None:
     """Without either, the other has the disk for itself: twice as fast, and no faster than without the other one."""
     found = judged(LIMITED_DISK, Cost(blocked_s=0.05), alone=(90.0, 91.0), without={0: 352.0, 1: 349.0})
@@ -119,12 +108,6 @@ def test_ranks_of_two_speeds_do_not_wait_for_slow_batches() -> None:
     assert found.bound.cause == "storage" and found.speedups.straggler and found.speedups.straggler.value > 1.5
     assert "straggler_speedup" not in found.bound.reason.facts
     assert "prefetch" not in {each.action.code for each in found.advice}
-
-
-def test_the_slow_rank_is_to_be_checked() -> None:
-    """Advice names it, before anything else."""
-    first = judged(SLEEPING, **SLOW).advice[0]
-    assert (first.action.code, first.action.facts["rank"]) == ("slow_rank", 1)
 
 
 def test_exchange_and_device_may_be_too_close_to_tell_apart() -> None:

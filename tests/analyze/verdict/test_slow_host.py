@@ -12,8 +12,6 @@ from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.lock_step import Batches, batches_of
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.verdict import Bound
-from loaderprobe.render.forecast_words import action_words
-from loaderprobe.render.verdict_words import sentence
 from tests.analyze.rank_runs import rank_run
 from tests.analyze.runs import Round, alike
 
@@ -48,27 +46,6 @@ def test_a_slow_host_is_named() -> None:
     assert made and made.how == "estimated" and made.value == pytest.approx(FAST / SLOW)
     assert made.low == pytest.approx((2 * FAST + 2 * SLOW + 1) / (4 * SLOW))
     assert "speedups.imbalance" not in found.unavailable
-
-
-def test_the_sentence_and_the_advice_name_the_host() -> None:
-    """All ranks there, not one of them."""
-    found = verdict(slow())
-    said = sentence([found.bound])
-    assert said.startswith(
-        "Input-bound by host node1: all 2 ranks there are slow, and the others wait for their preprocessing. With "
-        "ranks like the slowest elsewhere, training would be up to 3.08 times as fast (estimated). By itself, a rank "
-        "there loads 37.5 images/s, the slowest rank elsewhere 114."
-    )
-    first = found.advice[0]
-    assert first.action.code == "slow_host" and first.after.low == first.before.value
-    assert "host node1: all ranks wait for the 2 there" in action_words(first.action)
-    assert "prefetch" not in {each.action.code for each in found.advice}
-
-
-def test_one_rank_of_a_host_is_named_as_that_rank() -> None:
-    """Without its input the others are fast."""
-    found = bound(slow(alone=(FAST, FAST, FAST, SLOW), without={3: 3 * FAST, 0: 4 * SLOW}))
-    assert (found.rank, found.host, found.reason.code) == (3, "node1", "slow_rank")
 
 
 @pytest.mark.parametrize(
@@ -121,7 +98,7 @@ def test_batches_of_a_slow_host_are_kept_apart() -> None:
 noise = st.lists(st.floats(0.94, 1.06), min_size=8, max_size=8)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10)
 @given(noise)
 def test_equal_hosts_never_are_slow(each: list[float]) -> None:
     """Two of four ranks each, whose rates differ by 6 % from what all have."""

@@ -106,14 +106,6 @@ def test_the_serial_loader_has_no_transport() -> None:
     assert found.speedups["preprocessing"].value == pytest.approx(10 / 4, rel=1e-6)
 
 
-def test_a_run_of_an_older_version_is_judged_again() -> None:
-    """Without what putting together and recording took, storage is still known; the cost of recording is not known."""
-    found = verdict(run(alike(baseline=250, warm=1000), SLOW_DISK, recorded=False))
-    assert found.bound.cause == "storage"
-    assert found.instrument_cpu_fraction is None
-    assert found.unavailable["instrument_cpu_fraction"].code == "overhead_not_recorded"
-
-
 def test_the_cost_of_recording_is_a_share_of_the_workers_cpu_time() -> None:
     """20 us beside 32 ms of CPU time a batch are 0.06 %."""
     assert verdict(run(alike(baseline=250), SLOW_DISK)).instrument_cpu_fraction == pytest.approx(0.02 / 32)

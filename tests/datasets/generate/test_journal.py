@@ -21,7 +21,7 @@ from loaderprobe.datasets.generate.generate import SetRequest
 work.SYNC_S = 0.0
 say = lambda done, _: print(done, flush=True)
 request = SetRequest(resolution=(64, 48), classes=3, base_images=4)
-generate(Path(sys.argv[1]), request, count=600, processes=2, progress=say)
+generate(Path(sys.argv[1]), request, count=200, processes=2, progress=say)
 """
 
 
@@ -62,7 +62,7 @@ def test_a_changed_line_is_not_believed(tmp_path: Path) -> None:
     assert Journal(tmp_path).entries() == []
 
 
-@pytest.mark.parametrize("after", [0, 170, 350, 559])
+@pytest.mark.parametrize("after", [0, 70, 150])
 def test_killed_at_any_moment_a_set_completes_to_the_same_tree(tmp_path: Path, make: Make, after: int) -> None:
     """kill -9 of all its processes once so many files are written, then resumed: the same bytes."""
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "cut")]
@@ -73,5 +73,5 @@ def test_killed_at_any_moment_a_set_completes_to_the_same_tree(tmp_path: Path, m
                 break
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-    resumed = make(tmp_path / "cut", count=600)
-    assert tree(resumed) == tree(make(tmp_path / "whole", count=600, processes=2))
+    resumed = make(tmp_path / "cut", count=200)
+    assert tree(resumed) == tree(make(tmp_path / "whole", count=200, processes=2))

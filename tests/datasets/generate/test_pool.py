@@ -29,7 +29,7 @@ def _mean(pool: Pool, count: int) -> float:
     return sum(len(pool.image(0, index, ())) for index in range(count)) / count
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(frames(), st.integers(0, 2**40))
 def test_every_variation_decodes(frame: Frame, seed: int) -> None:
     """Whatever the random bits, the file is a valid one of the same size in pixels, and as long but for stuffing."""

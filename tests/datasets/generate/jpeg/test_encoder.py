@@ -24,7 +24,7 @@ from loaderprobe.datasets.generate.jpeg import (
 from tests.datasets.generate.jpeg.images import encode, frames, opened, planes
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(frames(), st.integers(0, 5), st.sampled_from([0.0, 5.0, 60.0]))
 def test_every_frame_decodes_to_what_was_encoded(frame: Frame, seed: int, strength: float) -> None:
     """Size, components, sampling and quality are those asked for, and Pillow decodes without a warning."""

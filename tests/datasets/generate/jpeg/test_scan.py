@@ -66,7 +66,7 @@ def _decoded(
     return out, free
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(blocks(), st.booleans())
 def test_a_scan_decodes_to_its_blocks_and_the_mask_marks_the_free_bits(made: Blocks, grey: bool) -> None:
     """A plain decoder reads back every coefficient, and finds AC's appended bits exactly where the mask has ones."""
@@ -80,7 +80,7 @@ def test_a_scan_decodes_to_its_blocks_and_the_mask_marks_the_free_bits(made: Blo
     assert found.bits(codes) <= len(scan) * 8 < found.bits(codes) + 8
 
 
-@settings(max_examples=80)
+@settings(max_examples=30)
 @given(blocks(), st.integers(0, 2**32))
 def test_any_value_of_the_free_bits_is_a_scan_of_the_same_codes(made: Blocks, seed: int) -> None:
     """The zeros stay zeros, the others keep their category, DC stays as it was."""

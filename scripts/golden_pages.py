@@ -1,0 +1,368 @@
+"""Results that no fixture holds, as they are shown: causes, refusals, uneven ranks, searches that end in other ways.
+
+They are made up; `example` is one report with every kind of verdict, in every format. The others are a page of text.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, get_args
+
+from loaderprobe.analyze.plan.plan import make_plan
+from loaderprobe.analyze.report import build_report
+from loaderprobe.analyze.tune.batch_size import Throughput, by_size, limit_at, together
+from loaderprobe.measure.batch_size import search
+from loaderprobe.records.batch_size import BatchSizeReport, BatchSizeStop, StopCode, StrategyName
+from loaderprobe.records.compare import Compared, ComparedSide, ComparisonReport, Gate, Ratio, ShortVerdict, Subject
+from loaderprobe.records.devices import (
+    DeviceGain,
+    Placement,
+    PlacementVerdict,
+    StepParts,
+    Workload,
+    WorkloadVerdict,
+)
+from loaderprobe.records.environment import Origin
+from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.records.plan import CacheAsked
+from loaderprobe.records.remark import Remark, reported
+from loaderprobe.records.report import Report
+from loaderprobe.records.studies import EpochFigures
+from loaderprobe.records.tune_workers import WorkersReport, WorkersRow, WorkersSetting, WorkersVisit
+from loaderprobe.records.verdict import Interval
+from loaderprobe.render.batch_size import batch_size_document
+from loaderprobe.render.compare import compare_document
+from loaderprobe.render.devices import answer
+from loaderprobe.render.plan import plan_document
+from loaderprobe.render.terminal import document_text
+from loaderprobe.render.tune_workers import tuning_document
+from loaderprobe.testing import ScriptedProber, example_config, example_environment
+from tests.analyze.rank_runs import rank_run
+from tests.analyze.runs import FILES, Cost, alike
+from tests.examples.plan import (
+    MADE,
+    SOURCE,
+    example_asked,
+    example_batches,
+    example_plan,
+    example_storage,
+    example_workload,
+    whole_plan,
+)
+from tests.examples.reports import example_report, example_row
+from tests.examples.studies import example_effect, example_epochs
+from tests.pages import csv_report, html_report, markdown_report, plan_page, planned_report, terminal_report
+
+ORIGIN = Origin(created_utc="2026-11-22T10:00:00+00:00", command="loaderprobe", environment=example_environment())
+
+
+def _around(value: float, share: float = 0.01) -> Interval:
+    return Interval(value=value, low=value * (1 - share), high=value * (1 + share))
+
+
+# Ranks: a slow one of many, even ones beside one, on more nodes, and one that failed.
+
+_DISK: dict[str, Any] = {
+    "training": 180.0,
+    "baseline": 176.0,
+    "warm": 338.0,
+    "cached_samples": 185.0,
+    "no_transport": 181.0,
+}
+_SLEEPING: dict[str, Any] = {
+    "training": 88.0,
+    "baseline": 86.0,
+    "warm": 90.0,
+    "cached_samples": 868.0,
+    "no_transport": 88.0,
+}
+_WAITING = Cost(blocked_s=0.05)
+
+
+def _even(**changes: Any) -> Measurement:
+    without: dict[str, Any] = {"without": {0: 340.0, 1: 343.0}}
+    return rank_run(alike(**_DISK), _WAITING, alone=(88.0, 88.5), workers=2, compute=600.0, **without, **changes)
+
+
+def _one(compute: float) -> Measurement:
+    return rank_run(alike(**{**_DISK, "training": 150.0}), _WAITING, ranks=1, workers=2, compute=compute)
+
+
+def _uneven(ranks: int = 12) -> Measurement:
+    alone, without = [37.0 if rank == 7 else 114.0 + rank for rank in range(ranks)], {7: 229.0, 0: 72.0}
+    return rank_run(alike(**_SLEEPING), Cost(), ranks=ranks, nodes=4, alone=alone, workers=2, without=without)
+
+
+def _report_on(*measured: Measurement | RunFailure) -> Report:
+    return build_report(
+        name="ranks", created_utc="2026-11-21T07:00:00+00:00", command="loaderprobe sweep --ranks 1,2",
+        environment=example_environment(), files=[FILES], results=[(each.config, each) for each in measured],
+        ceilings={},
+    )  # fmt: skip
+
+
+def _ranks() -> Iterator[tuple[str, str]]:
+    failed = RunFailure(
+        config=_even().config, stage="round 1: baseline loader_only", reason="a worker was killed", hint="",
+        exit_code=None, signal="SIGKILL", log=(), started_utc="", wall_s=1.0, rank=1, host="node7",
+    )  # fmt: skip
+    reports = {
+        "a slow rank of twelve": _report_on(_uneven()),
+        "one rank and two": _report_on(_one(300.0), _even()),
+        "another limit with one rank": _report_on(_one(150.0), _even()),
+        "two ranks on one node and on two": _report_on(_even(), _even(nodes=2)),
+        "a rank that failed": _report_on(failed),
+    }
+    yield from ((name, terminal_report(report)) for name, report in reports.items())
+
+
+# Studies beside verdicts.
+
+
+def _studied() -> Report:
+    rows = [
+        example_row(workers=workers, prefetch_factor=factor, buffer=example_effect(factor, workers, how=how))
+        for factor, workers, how in ((2, 2, "measured"), (4, 8, "measured"), (2, 8, "estimated"))
+    ]
+    return example_report([*rows, example_row(epochs=example_epochs())])
+
+
+def _studies() -> Iterator[tuple[str, str]]:
+    plain = EpochFigures(images_per_s=1.0, cold_fraction=None)
+    epochs: dict[str, dict[str, Any]] = {
+        "fits": {},
+        "in part": {"fit": "fits in part", "memory_bytes": 290_000_000},
+        "not measured": {"reason": reported("the worker was killed"), "epochs": ()},
+        "memory unknown": {"memory_bytes": None, "fit": None},
+        "not cold": {"epochs": (replace(plain, cold_fraction=0.5),)},
+        "not counted": {"epochs": (plain,)},
+        "whole set fits": {"whole_set_bytes": 2e9},
+        "whole set is larger": {"whole_set_bytes": 42e9},
+    }
+    rows = [example_row(epochs=example_epochs(**changes), seed=n) for n, changes in enumerate(epochs.values())]
+    yield "epochs", terminal_report(example_report(rows))
+    effects: dict[str, Sequence[tuple[int, int, dict[str, Any]]]] = {
+        "two factors": [(2, 2, {}), (2, 8, {}), (4, 8, {})],
+        "within noise": [(1, 8, {"noise": 0.3})],
+        "estimated": [(2, 8, {"how": "estimated", "reason": reported("99 images are too few")})],
+        "compute-bound": [(2, 8, {"most": 1.003}), (4, 8, {"most": 1.003})],
+    }
+    for name, some in effects.items():
+        rows = [
+            example_row(workers=workers, prefetch_factor=factor, buffer=example_effect(factor, workers, **changes))
+            for factor, workers, changes in some
+        ]
+        text = terminal_report(example_report([example_row(workers=0), *rows]))
+        yield f"short benchmarks, {name}", text[text.index("Short benchmarks") :]
+
+
+# Searches.
+
+_SERIAL = WorkersSetting(workers=0, prefetch_factor=0)
+_OWN, _FOUR, _SIX = (WorkersSetting(workers=count, prefetch_factor=2) for count in (1, 4, 6))
+_CLOSED = WorkersRow(setting=_SIX, state="closed", closed="cores", at_most=1.01)
+_WORKERS = WorkersReport(
+    origin=ORIGIN, data="Photos", device="GPU", sample="image", batch_size=32, cores_available=8.0, files_were="cold",
+    iterable=False, own=_OWN, chosen=_FOUR, images_per_s=_around(812.0), speedup=_around(1.9), limit="unknown",
+    stop="decided",
+    rows=(
+        WorkersRow(setting=_SERIAL, state="closed", closed="forecast", at_most=0.3),
+        WorkersRow(setting=_OWN, state="measured", visits=3, images_per_s=_around(430.0), over_chosen=_around(0.53),
+                   paired=True),
+        WorkersRow(setting=_FOUR, state="chosen", visits=4, images_per_s=_around(812.0), over_chosen=_around(1.0, 0),
+                   paired=True),
+        _CLOSED,
+    ),
+    visits=(WorkersVisit(setting=_FOUR, turn=0, images_per_s=812.0, compute_images_per_s=850.0, cores_in_use=7.9,
+                         thread_share=0.9, blocked_share=0.7),),
+    grid_visits=57, loader_class="DataLoader", options={"batch_size": "32", "shuffle": "True"}, wall_s=60.0,
+)  # fmt: skip
+
+
+def _tuned_workers() -> Iterator[tuple[str, str]]:
+    six = WorkersRow(setting=_SIX, state="measured", visits=4, images_per_s=_around(815.0, 0.05),
+                     over_chosen=_around(1.0, 0.05), paired=True)  # fmt: skip
+    failed = WorkersRow(setting=_SIX, state="failed", failure="a loader worker was killed", hint="use fewer")
+    first, busy = _WORKERS.rows[:-1], replace(_WORKERS.visits[0], cores_in_use=3.0, core_wait_share=0.4)
+    cases: dict[str, dict[str, Any]] = {
+        "decided": {},
+        "the own setting": {"own": _FOUR, "speedup": None},
+        "no setting": {"own": None, "speedup": None},
+        "as fast": {"speedup": _around(1.01)},
+        "from serial": {"own": _SERIAL},
+        "another prefetch factor": {"own": WorkersSetting(workers=4, prefetch_factor=8)},
+        "serial is best": {"own": None, "speedup": None, "chosen": _SERIAL,
+                           "visits": (replace(_WORKERS.visits[0], setting=_SERIAL),)},
+        "alike": {"rows": (*first, six), "stop": "alike"},
+        "budget": {"rows": (*first, six), "stop": "budget"},
+        "late": {"rows": (*first, replace(_CLOSED, closed="budget", at_most=None)), "stop": "budget"},
+        "interrupted": {"stop": "interrupted"},
+        "one failed": {"rows": (*first, failed)},
+        "busy, warm, iterable": {"visits": (busy,), "files_were": "warm", "iterable": True,
+                                 "notes": (reported("a note"),)},
+        **{f"limit {code}": {"limit": code} for code in
+           ("compute", "cores", "transport", "workers", "storage", "network", "lock", "wait")},
+    }  # fmt: skip
+    for name, changes in cases.items():
+        yield f"tune workers, {name}", document_text(tuning_document(replace(_WORKERS, **changes)))
+
+
+def _searched(rate: Any, *, most: int = 256, fits_up_to: int | None = None, data: str = "") -> BatchSizeReport:
+    prober = ScriptedProber(rate=rate, noise=0.01, fits_up_to=fits_up_to, utilization=lambda size: size / 256)
+    probes, stop = search(Throughput(most=most), prober, lambda done: None)
+    return BatchSizeReport(
+        origin=ORIGIN, model="net", device="a device", image_size=None if data else 32, precision="fp32",
+        strategy="throughput", data=data, workers=2 if data else None, dataset_images=1000, most=most,
+        memory_limit_bytes=300_000_000, utilization_of="gpu", probes=probes, stop=stop,
+        at_chosen=together([each for each in probes if each.batch_size == stop.chosen]),
+        limit=limit_at(stop.chosen, probes, most=most, loaded=bool(data)),
+    )  # fmt: skip
+
+
+def _batch_sizes() -> Iterator[tuple[str, str]]:
+    even, rising = _searched(lambda size: 100.0), _searched(float, fits_up_to=40)
+    cases: dict[str, BatchSizeReport] = {
+        "compute limits": _searched(lambda size: 100 * min(1.0, size / 16)),
+        "memory limits": rising,
+        "the most limits": _searched(float, most=64),
+        "not judged": replace(_searched(lambda size: 100.0, data="/data"), no_findings=reported("no time")),
+        "noise": replace(even, at_chosen=replace(even.at_chosen, images_per_s=_around(100.0, 0.2))),
+    }
+    for name, found in cases.items():
+        yield f"tune batch-size, {name}", document_text(batch_size_document(found, by_size(found.probes)))
+    strategies: tuple[StrategyName, ...] = ("throughput", "epoch-time")
+    for code, strategy in itertools.product(get_args(StopCode), strategies):
+        stop = BatchSizeStop(code=code, chosen=rising.stop.chosen, left=0.25)
+        ended = replace(rising, stop=stop, strategy=strategy)
+        text = document_text(batch_size_document(ended, by_size(rising.probes)))
+        yield f"tune batch-size, {code}, {strategy}", text.partition("\n\nSizes that were tried")[0]
+
+
+# Devices, comparisons.
+
+
+def _placed(ranks: int, epoch_s: float, cause: Any, candidates: Any = ()) -> PlacementVerdict:
+    gains = tuple(
+        DeviceGain(name=name, speedup=_around(2.0, 0), by_round=(2.0,)) for name in ("gradients", "input", "batch")
+    )
+    return PlacementVerdict(
+        placement=Placement(device="cuda", ranks=ranks), step_ms=_around(10, 0), epoch_s=_around(epoch_s, 0),
+        samples_per_s=_around(100, 0), speedup=None, efficiency=None, parts=StepParts(exchange=4, input=2, compute=4),
+        cause=cause, candidates=candidates, gains=gains,
+    )  # fmt: skip
+
+
+def _devices() -> Iterator[tuple[str, str]]:
+    workload = Workload(model="net", data="images", shape=(3, 8, 8), batch_size=8, samples=80)
+    wild = replace(_placed(2, 5, "inconclusive"), epoch_s=Interval(value=4.8, low=0.0, high=21.0))
+    cases = [
+        *((_placed(2, 20, cause), False) for cause in ("gradients", "input", "batch", "compute", "inconclusive")),
+        (_placed(2, 20, "either", ("gradients", "input")), False),
+        (_placed(2, 10.1, "compute"), True), (_placed(2, 5, "compute"), False), (wild, True),
+    ]  # fmt: skip
+    for two, close in cases:
+        one = _placed(1, 10, "compute")
+        fastest, other = (one, two) if two.epoch_s.value > 10 else (two, one)
+        found = WorkloadVerdict(
+            workload=workload, placements=(one, two), fastest=fastest.placement,
+            close=(other.placement,) if close else (),
+        )  # fmt: skip
+        yield f"devices, {two.cause}, {two.epoch_s.value:g} s", answer(found)
+
+
+def _compared(ratio: float = 1.0, *, workers: int = 1, **changes: Any) -> Compared:
+    config, storage = (
+        example_config(workers=workers, compute="emulated:1000"),
+        ShortVerdict(side="input", cause="storage"),
+    )
+    row = Compared(
+        subject=Subject(kind="configuration", name=config.key, config=config), unit="images/s",
+        before=_around(200.0, 0.02), after=_around(200.0 * ratio, 0.02), rounds=(3, 3),
+        ratio=Ratio(value=ratio, low=0.98 * ratio, high=1.02 * ratio), p=0.01, visible=0.021, rounds_needed=None,
+        word="slower" if ratio < 0.95 else "faster" if ratio > 1.05 else "same",
+        reason="beyond_noise" if abs(ratio - 1) > 0.05 else "within_size", verdict_before=storage,
+        verdict_after=storage,
+    )  # fmt: skip
+    return replace(row, **changes)
+
+
+def _comparisons() -> Iterator[tuple[str, str]]:
+    side = ComparedSide(paths=("runs/a",), created_utc=("2026-11-21T07:00:00",), command="loaderprobe sweep",
+                        environment=None, roots=("/data",))  # fmt: skip
+    compute = ShortVerdict(side="compute", cause="compute")
+    noisy = _compared(1.0, workers=8, word="unclear", reason="too_noisy", visible=0.3, rounds_needed=8)
+    longer = example_config(workers=4, rounds=8, compute="emulated:1000")
+    slower = _compared(0.8, subject=Subject(kind="configuration", config=longer), pairs=6)
+    gates = (
+        Gate(name="slower", passed=True, rows=(), blind=1),
+        Gate(name="unclear", passed=False, rows=(1,), missing=2),
+    )
+    layer = _compared(
+        31.0, subject=Subject(kind="layer", name="conv"), unit="ms", verdict_before=None, verdict_after=None
+    )
+    cases: dict[str, tuple[Sequence[Compared], dict[str, Any]]] = {
+        "all of it": ([_compared(), _compared(0.8, workers=2), _compared(1.3, workers=3),
+                       _compared(workers=4, verdict_after=compute), noisy], {}),
+        "in turn": ([slower, replace(noisy, pairs=4)], {}),
+        "few pairs": ([replace(noisy, rounds_needed=8)], {"in_turn": True}),
+        "nothing changed": ([_compared(), _compared(workers=2)], {}),
+        "gates": ([_compared(), _compared(0.8, workers=2)], {"gates": gates}),
+        "layers": ([layer, replace(layer, ratio=None)], {"kind": "layers"}),
+    }  # fmt: skip
+    for name, (rows, changes) in cases.items():
+        found = ComparisonReport(
+            origin=ORIGIN, kind="sweep", matters=0.05, before=side, after=side, rows=tuple(rows), whole=None,
+            only_before=(), only_after=(), differences=(), gates=(), notes=(),
+        )  # fmt: skip
+        yield f"compare, {name}", document_text(compare_document(replace(found, **changes)))
+
+
+# Plans.
+
+
+def _plans() -> Iterator[tuple[str, str]]:
+    full = example_plan(
+        asked=replace(example_asked(), cache=CacheAsked(kind="page", bytes=75e9), nic_bytes_per_s=12.5e9)
+    )
+    stale = replace(full.supplies[1], label="published", stale=True, read_on="2025-01-01", source="a page")
+    few = replace(example_batches(), series=((0.2,) * 12,))
+    in_step = replace(example_asked(8), simulate_ranks=64)
+    nothing: dict[str, Any] = {"cpu_s": None, "wait_s": None, "storage": None, "stalls": None, "images": None}
+    cases = {
+        "full": full,
+        "one accelerator": example_plan(asked=example_asked(1)),
+        "nothing measured": example_plan(example_workload(**nothing)),
+        "at least": example_plan(example_workload(storage=example_storage(at_least=True))),
+        "in step": example_plan(example_workload(batches=example_batches()), in_step),
+        "in step, refused": example_plan(example_workload(batches=few), in_step),
+        "stale": replace(full, supplies=(stale,)),
+        "enough": make_plan(example_workload(1.0), example_asked(2), [], SOURCE, MADE),
+    }
+    yield from ((f"plan, {name}", document_text(plan_document(plan))) for name, plan in cases.items())
+
+
+def _refused_plans() -> Iterator[tuple[str, str]]:
+    for reason in (reported("the files are empty"), Remark(code="only_a_cpu")):
+        html = planned_report(example_report([]), reason, "loaderprobe plan RUN")
+        yield f"no plan, {reason.code}", html[html.index('<section id="plan"') :].split("</section>")[0] + "\n"
+
+
+def pages() -> str:
+    """Each under its name, in 80 columns."""
+    every = (_ranks, _studies, _tuned_workers, _batch_sizes, _devices, _comparisons, _plans, _refused_plans)
+    return "".join(f"{'=' * 80}\n{name}\n\n{text.rstrip()}\n" for each in every for name, text in each())
+
+
+EXAMPLES = {
+    "example.txt": lambda: terminal_report(example_report()),
+    "example.md": lambda: markdown_report(example_report()),
+    "example.csv": lambda: csv_report(example_report()),
+    "example.html": lambda: html_report(example_report()),
+    "example-ranks.html": lambda: html_report(_report_on(_uneven(), _even())),
+    "example-studies.html": lambda: html_report(_studied()),
+    "example-plan.html": lambda: plan_page(whole_plan()),
+    "pages.txt": pages,
+}
+"""What is kept, by its file."""

@@ -1,0 +1,276 @@
+"""The sentence of every code: with as few facts as its words ask for, and with those that change the sentence.
+
+So a code without words, or with a fact that none gives a unit, is seen where all sentences are read: fixtures/shown.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, get_args
+
+from loaderprobe.records.bandwidth import DeviceKind, KindCode, Limit, LimitCode
+from loaderprobe.records.diagnosis import Attached, WhyNot
+from loaderprobe.records.environment import Capability, StepCode
+from loaderprobe.records.files import UnknownFilesCode
+from loaderprobe.records.measurement import RejectedCode
+from loaderprobe.records.ranks import Apart, ApartCode
+from loaderprobe.records.remark import Remark
+from loaderprobe.records.verdict import (
+    AblationCode,
+    Ablations,
+    Action,
+    ActionCode,
+    Bound,
+    Evidence,
+    EvidenceCode,
+    How,
+    Reason,
+    ReasonCode,
+)
+from loaderprobe.render.attachment_words import not_measured, without_verdict
+from loaderprobe.render.capability_words import step_words
+from loaderprobe.render.forecast_words import action_words
+from loaderprobe.render.remarks import _LOOP_CACHE, _WHY_LEFT_OUT, NVML_ERRORS, WORDS
+from loaderprobe.render.verdict_words import ablation_words, explanation
+from loaderprobe.render.worded import worded
+
+Facts = dict[str, Any]
+
+# Facts that are words, and figures whose name does not say what they are.
+_SAMPLES: Facts = {
+    "because": "no_segment", "files": "cold", "resource": "storage", "how": "measured", "judged": "training",
+    "input": "preprocessing", "input_how": "measured", "unit": "images/s", "host": "node7", "slow_host": "node7",
+    "rank": "1", "device": "emulated", "decoder": "torchvision", "utilization": 0.115, "spread": 0.4, "lead": 1.6,
+    "speedup": 2.286, "least_speedup": 1.05, "storage_how": "measured", "preprocessing_how": "estimated",
+    "compute_how": "measured", "gradients_how": "measured", "cache": "in_memory", "status": 15.0, "limits": "opens",
+    "factor": 4.0, "end": "flat", "hits_low": 0.04, "hits_high": 0.22, "slow_ranks": "7", "host_ranks": "8",
+    "noise_band": 0.1, "how_known": "measured", "amplification": 23.1, "reason": "it rained", "error": "it broke",
+    "stage": "round 1", "hint": "repair it", "text": "as it is",
+}  # fmt: skip
+_ENDS = {"share": 0.25, "bytes_per_s": 20.3e6, "_per_s": 123.4, "bytes": 3.2e6, "_s": 2.5, "_speedup": 1.7}
+_NAMED = ("path", "file", "mount", "filesystem", "devices", "subject", "name", "gpu", "gpus", "wrapper", "under")
+
+_RATES: Facts = {
+    "judged": "training", "images_per_s": 205.0, "loader_images_per_s": 210.0, "compute_images_per_s": 1786.0,
+    "utilization": 0.115, "device": "emulated",
+}  # fmt: skip
+_SPEEDUP: Facts = {"resource": "storage", "speedup": 2.286, "how": "estimated"}
+_DISK: Facts = {"read_bytes_per_s": 23.1e6, "ceiling_share": 0.74, "concurrency": 2.0}
+_SLOW: Facts = {
+    "resource": "preprocessing", "rank": "1", "host": "node7", "slow_images_per_s": 37.0, "middle_images_per_s": 114.0,
+}  # fmt: skip
+_SLOW_HOST: Facts = {
+    "resource": "storage", "host": "node7", "slow_ranks": "7", "host_ranks": "8", "slow_images_per_s": 37.0,
+    "other_images_per_s": 114.0,
+}  # fmt: skip
+_WAIT: Facts = {"waiting_share": 0.62, "subject": "10.0.0.5:443"}
+
+# (side, cause, candidates, reason, facts) beside those that each code asks for.
+_BOUNDS: tuple[tuple[str, str, tuple[str, ...], str, Facts], ...] = (
+    ("input", "storage", (), "largest_speedup", {**_SPEEDUP, **_DISK, "files_were": "partly warm"}),
+    ("input", "preprocessing", (), "largest_speedup", {"resource": "preprocessing"}),
+    ("input", "storage", (), "largest_speedup", {**_SPEEDUP, "judged": "loader"}),
+    ("input", "transport", (), "largest_speedup", {"resource": "transport", "cold_reads_known_by": "waiting"}),
+    *(("input", wait, (), "largest_speedup", {"resource": wait, **_WAIT}) for wait in ("network", "lock", "wait")),
+    ("compute", "compute", (), "largest_speedup", {"resource": "compute", "device": "measured", "utilization": 0.99}),
+    ("compute", "compute", (), "largest_speedup", {"resource": "compute", "device": "measured", "how": "estimated",
+                                                   "compute_how": "estimated"}),
+    ("compute", "compute", (), "largest_speedup", {"resource": "compute", "input": "preprocessing"}),
+    ("compute", "compute", (), "largest_speedup", {"resource": "compute", "input": "network"}),
+    ("compute", "gradients", (), "largest_speedup", {"resource": "gradients", "gradients_speedup": 2.86}),
+    ("compute", "compute", (), "largest_speedup", {"resource": "compute", "gradients_speedup": 1.7}),
+    ("input", "storage", (), "largest_speedup", {**_SPEEDUP, "straggler_speedup": 1.23}),
+    ("input", "cpu", (), "all_cores_busy", {"resource": "preprocessing"}),
+    ("input", "cpu", (), "all_cores_busy", {"run_delay_share": 0.49, "own_cores": 1.0, "cores": 2.0}),
+    ("compute", "copy", (), "device_idle", {"copies_from": "pageable memory"}),
+    ("compute", "host", (), "device_idle", {}),
+    ("compute", "communication", (), "device_idle", {}),
+    ("input", "imbalance", (), "slow_rank", _SLOW),
+    ("input", "imbalance", (), "slow_rank", {**_SLOW, "resource": "cpu", "judged": "loader"}),
+    ("input", "imbalance", (), "slow_rank", {}),
+    ("input", "imbalance", (), "slow_host", _SLOW_HOST),
+    ("input", "imbalance", (), "slow_host", {**_SLOW_HOST, "slow_ranks": "8", "judged": "loader"}),
+    ("input", "either", ("storage", "preprocessing"), "speedups_alike", {}),
+    ("compute", "either", ("compute", "gradients"), "speedups_alike", {}),
+    ("inconclusive", "either", ("storage", "compute"), "speedups_alike", {}),
+    ("input", "either", ("storage", "preprocessing"), "lead_within_spread", {}),
+    ("balanced", "balanced", (), "no_speedup", {}),
+    ("input", "inconclusive", (), "within_noise", _SPEEDUP),
+    ("inconclusive", "inconclusive", (), "ablation_missing", {"resource": "storage", "files": "warm"}),
+    ("inconclusive", "inconclusive", (), "estimate_not_measured", _SPEEDUP),
+    ("inconclusive", "inconclusive", (), "estimate_too_small", _SPEEDUP),
+    ("inconclusive", "inconclusive", (), "files_were_warm", {"because": "always_warm"}),
+    ("inconclusive", "inconclusive", (), "slower_without", {"resource": "preprocessing", "activity": "training"}),
+    ("inconclusive", "inconclusive", (), "slower_without", {"resource": "storage", "activity": "loader_only"}),
+    ("inconclusive", "inconclusive", (), "outside_noise_band", {"judged": "loader"}),
+    ("inconclusive", "inconclusive", (), "rounds_disturbed", {**_SPEEDUP, "rounds": 1.0}),
+    ("inconclusive", "inconclusive", (), "rounds_disturbed", _SPEEDUP),
+)  # fmt: skip
+
+# The same of remarks: what their facts may be besides figures.
+_REMARKS: tuple[tuple[str, Facts], ...] = (
+    ("workers_without_data", {"idle": 1.0, "workers": 3.0, "busy": 2.0}),
+    ("workers_without_data", {"idle": 2.0, "workers": 3.0, "busy": 1.0}),
+    ("samples_kept", {"later_per_s": 200.0, "judged": "later"}),
+    ("samples_kept", {"judged": "first"}),
+    ("cache_unknown", {"because": "on_fuse", "path": "/data"}),
+    ("not_published", {"limits": "bandwidth opens_at_size"}),
+    ("no_time", {"budget_s": 60.0, "rounds": 3.0}),
+    ("ranks_together", {"hosts": 1.0}),
+    ("ranks_together", {"ranks": 16.0, "hosts": 2.0}),
+    *(("files_hidden", {"because": code}) for code in get_args(UnknownFilesCode)),
+    *(("records_rejected", {"because": code}) for code in get_args(RejectedCode)),
+    *(("wrapper_left_out", {"because": code}) for code in _WHY_LEFT_OUT),
+    *(("loop_file", {"cache": code}) for code in _LOOP_CACHE),
+    *(("nvml", {"status": float(status)}) for status in NVML_ERRORS),
+    ("ranks_in_step", {"exchange": "compute"}),
+    ("storage_alone", {"least": "at least ", "readers": 1.0}),
+    ("few_steps", {"steps": 1.0}),
+    ("nvml", {"ended_after_s": 3.04}),
+    ("failed", {"rank": "1", "host": "node7"}),
+    ("failed", {"hint": ""}),
+    ("storage_missing", {"because": "reported", "reason": "it rained"}),
+    ("on_storage", {"read_ahead_bytes": 131072.0}),
+    ("gpu_not_read", {"because": "no_gpm"}),
+    ("clock_moved", {"clock_s": 67e-6, "most_s": 66e-6}),
+    ("waits_alike", {"cold_s": 0.0021, "warm_s": 0.002}),
+    ("launches_lost", {"exact_share": 0.0154, "most": 0.01}),
+    ("ranks_meet", {"meeting_s": 0.004, "share": 0.08}),
+)
+_ACTIONS: tuple[tuple[str, Facts], ...] = (
+    ("workers", {"workers": 0}),
+    ("workers", {"workers": 1}),
+    ("files_in_memory", {"share": 1.0, "bytes": 1e9}),
+    ("files_in_memory", {"share": 0.28, "bytes": 2.8e9, "hits_low": 0.04, "hits_high": 0.22}),
+    ("faster_storage", {"factor": 4.0, "bytes_per_s": 8e7}),
+    ("accelerator", {"images_per_s": 920.0, "name": "mlperf-a100"}),
+    ("accelerator", {"images_per_s": 920.0, "name": "mlperf-a100", "ranks": 4.0}),
+    ("slow_rank", {"rank": 3, "host": "node7"}),
+    ("shorter_lock", {"subject": "/a"}),
+    ("requests_in_flight", {"workers": 8, "subject": "10.0.0.5:443"}),
+)
+_ABLATIONS: dict[str, Facts] = {"in_training": {"rounds": 3.0}, "cannot_matter": {"input": 1.01, "compute": 3.2}}
+_LADDER: Facts = {
+    "share": "partly", "first_readers": 1.0, "first_bytes_per_s": 20e6, "file_s": 0.0057, "knee_readers": 8.0,
+    "best_readers": 16.0, "best_bytes_per_s": 104e6, "before_readers": 4.0, "before_bytes_per_s": 60e6,
+    "after_readers": 8.0, "after_bytes_per_s": 50e6,
+}  # fmt: skip
+_KIND: Facts = {"readers": 32.0, "rise": 4.91, "paced": 1.0, "because": "fio_cannot_pause"}
+
+
+def _sample(name: str) -> Any:
+    if name in _SAMPLES:
+        return _SAMPLES[name]
+    if name in _NAMED:
+        return f"<{name}>"
+    return next((value for end, value in _ENDS.items() if name.endswith(end)), 3.0)
+
+
+def _asked(say: Callable[[Facts], str], given: Facts | None = None) -> str:
+    """What is said with these facts, and with as many more as are asked for."""
+    facts = dict(given or {})
+    while True:
+        try:
+            return say(facts)
+        except KeyError as missing:
+            name = str(missing.args[0])
+            if name in facts or name == "None":
+                raise
+            facts[name] = _sample(name)
+
+
+def _sentence(record: Any) -> str:
+    said: str = worded(record).sentence
+    return said
+
+
+def _bound(side: Any, cause: Any, candidates: Any, code: Any, facts: Facts) -> Bound:
+    return Bound(side=side, cause=cause, candidates=candidates, reason=Reason(code=code, facts=facts), evidence=())
+
+
+def _bound_sentence(side: str, cause: str, candidates: Sequence[str], code: str, facts: Facts) -> str:
+    return _sentence(_bound(side, cause, candidates, code, {**_RATES, **facts}))
+
+
+def _remark_sentence(code: str, facts: Facts) -> str:
+    return _sentence(Remark(code=code, facts=facts))
+
+
+def _limit_sentence(code: Any, facts: Facts) -> str:
+    return _sentence(Limit(by="unknown", knee_readers=None, code=code, facts=facts))
+
+
+def _action(code: Any, facts: Facts) -> str:
+    return action_words(Action(code=code, facts=facts))
+
+
+def _bounds() -> Iterator[tuple[str, str]]:
+    """Of each reason, and of the same without side and cause above it where samples are counted."""
+    given = {code for _, _, _, code, _ in _BOUNDS}
+    rest: list[tuple[str, str, tuple[str, ...], str, Facts]] = [
+        ("inconclusive", "inconclusive", (), code, {}) for code in get_args(ReasonCode) if code not in given
+    ]
+    for side, cause, candidates, code, facts in (*_BOUNDS, *rest):
+        yield f"verdict {code}", _asked(partial(_bound_sentence, side, cause, candidates, code), facts)
+    alone = _bound("input", "storage", (), "largest_speedup", {**_RATES, **_SPEEDUP, "judged": "loader"})
+    yield "of a loader", explanation([alone], sample="sample")
+
+
+def _remarks() -> Iterator[tuple[str, str]]:
+    every = sorted([*((code, {}) for code in WORDS if code not in dict(_REMARKS)), *_REMARKS], key=lambda each: each[0])
+    for code, given in every:
+        yield f"remark {code}", _asked(partial(_remark_sentence, code), given)
+
+
+def _actions() -> Iterator[tuple[str, str]]:
+    differ = ("workers", "files_in_memory")
+    plain: list[tuple[str, Facts]] = [(code, {}) for code in get_args(ActionCode) if code not in differ]
+    for code, given in sorted([*plain, *_ACTIONS], key=lambda each: each[0]):
+        yield f"action {code}", _asked(partial(_action, code), given)
+
+
+def _storage() -> Iterator[tuple[str, str]]:
+    for code, end in itertools.product(get_args(LimitCode), ("flat", "rising")):
+        if end == "flat" or code.startswith("rises"):
+            facts = {**_LADDER, "end": end, "slow_ranks": 7.0, "host_ranks": 8.0}
+            yield f"limit {code}", _asked(partial(_limit_sentence, code), facts)
+    for code in get_args(KindCode):
+        yield f"kind {code}", _sentence(DeviceKind(kind="unknown", code=code, facts=_KIND, evidence=()))
+
+
+def _scripts() -> Iterator[tuple[str, str]]:
+    """Why a script, or its ranks, were not measured."""
+    for why in get_args(WhyNot):
+        apart = why == "ranks_apart"
+        seen = Attached(pid=1, loaders=(), why_not=why, detail="its own words", hint="its own hint")
+        for code in get_args(ApartCode) if apart else ():
+            reason = Apart(code=code, ranks=(1, 3), detail="workers, period", hint="its own hint")
+            yield f"ranks {code}", not_measured(Attached(pid=1, loaders=(), why_not=why, apart=reason))
+        if not apart:
+            yield f"script {why}", not_measured(seen)
+    yield "script ended_early", not_measured(Attached(pid=1, loaders=(), why_not="ended_early", endangered="/out/a.pt"))
+    follows = [Attached(pid=1, loaders=(), why_not="follows")] * 2
+    refused = Attached(pid=1, loaders=(), why_not="ranks_apart", apart=Apart(code="ended", ranks=(1,)))
+    for processes, code in (((), 0), ((), 137), (follows, 0), ([*follows, refused], 0)):
+        yield f"command {code}", " / ".join(without_verdict(processes, code))
+
+
+def _others() -> Iterator[tuple[str, str]]:
+    for code in get_args(AblationCode):
+        facts = _ABLATIONS.get(code, {"storage": 2.0, "preprocessing": 1.1})
+        yield f"ablations {code}", ablation_words(Ablations(code=code, facts=facts))
+    for metric in get_args(EvidenceCode):
+        how: How | None = "estimated" if metric.startswith("speedups") else None
+        yield f"evidence {metric}", _sentence(Evidence(metric=metric, value=1.0, threshold=None, unit="", how=how))
+    facts = {"mount": "/mnt", "path": "/data"}
+    for step in get_args(StepCode):
+        found = Capability(name="cores", state="no", why=(Remark(code="cores", facts=facts),), next_step=step)
+        yield f"step {step}", step_words(found)
+
+
+def words() -> str:
+    """A line a sentence."""
+    made = (_bounds(), _remarks(), _actions(), _storage(), _scripts(), _others())
+    return "".join(f"{name}: {said}\n" for name, said in itertools.chain(*made))
