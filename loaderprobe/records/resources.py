@@ -2,13 +2,12 @@
 
 A new cause is a new row here, and what no table gives:
 
-- of its `remedy` the words, `_TEXTS` in `render/forecast_words.py`; an example, `tests/render/test_action_words.py`;
-- its colour in HTML, a class `tone-NAME` in `render/document.css.jinja`: map and verdicts have theirs from there;
+- of its `remedy` the words, `_TEXTS` in `render/forecast_words.py`;
 - of its `mode` a loader that has it in `modes()` and does it. Workers of a `SwitchedLoader` run a mode that
   `loaders/worker_probe.py` does not know as the whole pipeline;
 - what the mode is, in the docstring of `Mode`, and a line in the guide: `verdict.md` (mode), `sweep.md` (letter).
 
-Letters, columns, JSON, schema, sentences and the rounds of measurement follow from the row. Every report then has its
+Letters, colours, columns, JSON, schema, sentences and the rounds of measurement follow from the row. Every report then has its
 figures, empty where loaders have no such mode.
 """
 

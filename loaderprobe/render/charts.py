@@ -22,8 +22,9 @@ from loaderprobe.render.wording import percent, visible
 TONES = {
     **{each.name: each.color for each in RESOURCES if each.is_cause},
     "either": "#D9C800", "balanced": "#56B4E9", "inconclusive": "#9A9A9A",
+    "skipped": "#9A9A9A", "failed": "#D93A45", "good": "#009E73", "warning": "#E69F00", "quiet": "#9A9A9A",
 }  # fmt: skip
-"""By tone of a verdict."""
+"""Colours of verdicts, and of other texts, by tone: of charts, maps and pages."""
 BLUE, RED, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#8A8F95"
 COLORS = (BLUE, RED, GREEN, "#CC79A7", "#E69F00", "#56B4E9")
 """Of lines that differ by their order alone."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
+from loaderprobe.render.charts import TONES
 from loaderprobe.render.document import Cell, Command, Document, Exhibit, Fold, Item, Paragraph, Section, Table, levels
 from loaderprobe.render.wording import visible
 
@@ -49,5 +50,5 @@ def _template() -> jinja2.Template:
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
     # Charts are the only text that is not escaped: their makers did that.
-    environment.globals.update(kind=lambda part: _KINDS.get(type(part), ""), inline=Markup)
+    environment.globals.update(kind=lambda part: _KINDS.get(type(part), ""), inline=Markup, tones=TONES)
     return environment.get_template("document.html.jinja")
