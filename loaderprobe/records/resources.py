@@ -7,8 +7,8 @@ A new cause is a new row here, and what no table gives:
   `loaders/worker_probe.py` does not know as the whole pipeline;
 - what the mode is, in the docstring of `Mode`, and a line in the guide: `verdict.md` (mode), `sweep.md` (letter).
 
-Letters, colours, columns, JSON, schema, sentences and the rounds of measurement follow from the row. Every report then has its
-figures, empty where loaders have no such mode.
+Letters, colours, columns, JSON, schema, sentences and the rounds of measurement follow from the row. Every report then
+has its figures, empty where loaders have no such mode.
 """
 
 from __future__ import annotations
