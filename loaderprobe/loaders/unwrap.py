@@ -311,8 +311,8 @@ def resized(given: Unwrapped, workers: int, prefetch_factor: int) -> Unwrapped |
     The serial loader works in this process, so it gets a copy of the data set: a file that a data set opens here and
     keeps would be shared by the workers of the next loader. Only a loader that is serial itself goes without a copy.
     """
-    copied = bare_copy(given.loader)
-    settings = copied.__dict__
+    other = bare_copy(given.loader)
+    settings = other.__dict__
     settings["num_workers"] = workers
     settings["prefetch_factor"] = prefetch_factor or None
     if not workers:
@@ -322,7 +322,7 @@ def resized(given: Unwrapped, workers: int, prefetch_factor: int) -> Unwrapped |
         if copied is None and given.loader.num_workers:
             return None
         settings["dataset"] = given.loader.dataset if copied is None else copied
-    return replace(given, loader=copied)
+    return replace(given, loader=other)
 
 
 def written_options(loader: DataLoader[Any]) -> dict[str, str]:

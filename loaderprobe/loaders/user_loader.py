@@ -189,7 +189,7 @@ CALLS = (
 PACKAGE = f"{Path(__file__).parents[1]}/"
 # The innermost line of a traceback, and Python's message for a class that lacks an attribute.
 LINE = re.compile(r'^\s*File "(.+)", line \d+, in (\w+)$', re.MULTILINE)
-LACKING = re.compile(r"'(Pool|Guarded|Epochs|WorkerProbe|WorkerSetup|UserLoader)' (object|instance)")
+LACKING = re.compile(r"'(BatchPool|Guarded|EndlessBatches|WorkerProbe|WorkerSetup|UserLoader)' (object|instance)")
 OURS_HINT = "please report this with the whole traceback; the loader was not changed"
 HINT = "iterate the loader yourself to see the same error; the loader was not changed"
 

@@ -71,7 +71,7 @@ def test_a_cpu_is_not_planned_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> 
     found = default_plan(run)
     assert isinstance(found, Plan)
     on_cpu = replace(found, source=replace(found.source, accelerator="cpu"))
-    monkeypatch.setattr("loaderprobe.api.load.plan", lambda *_, **__: on_cpu)
+    monkeypatch.setattr("loaderprobe.api.page.plan", lambda *_, **__: on_cpu)
     html = report_page(run)
     assert "No plan: training ran on a CPU only" in html and "--kind mlperf-h100" in html and "<h2>" in html
 

@@ -130,7 +130,7 @@ def test_what_our_own_code_raises_is_ours(judge: Judge, monkeypatch: pytest.Monk
 def test_what_our_classes_lack_is_ours(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sub-class asks our stand-in for its batch sampler for something, in its own lines."""
     monkeypatch.delattr(user_loader.BatchPool, "__getattr__")
-    with pytest.raises(LoaderprobeError, match="in its own code: AttributeError: 'Pool' object has no attribute"):
+    with pytest.raises(LoaderprobeError, match="in its own code: AttributeError: 'BatchPool' object has no attribute"):
         judge(wrappers.ManyEpochs(Numbers(), batch_size=4))
 
 
