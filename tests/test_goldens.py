@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from scripts.goldens import SHOWN, cases, difference, left_over, shown
@@ -18,3 +20,10 @@ def test_a_result_looks_as_agreed(name: str) -> None:
 def test_nothing_is_kept_that_no_case_shows() -> None:
     """A file in fixtures/shown without a case compares nothing."""
     assert left_over() == []
+
+
+@pytest.mark.parametrize("name", sorted(name for name in cases() if name.endswith((".txt", ".md", ".html"))))
+def test_no_figure_is_made_of_none(name: str) -> None:
+    """What could not be measured is a dash with its reason, never None, nan or inf."""
+    text = (SHOWN / name).read_text().replace("None yet: ", "").replace("None of ", "")
+    assert not re.search(r"\b(None|nan|inf)\b", text)

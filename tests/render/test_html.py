@@ -11,6 +11,8 @@ from loaderprobe.records.config import RunConfig
 from loaderprobe.records.remark import reported
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import Bound, Reason
+from loaderprobe.render.overview import EMULATED_NOTE
+from loaderprobe.render.remarks import WORDS
 from scripts.goldens import SHOWN
 from tests.examples.reports import example_report, example_row, with_changes
 from tests.pages import html_report
@@ -164,3 +166,21 @@ def test_text_in_a_chart_is_escaped() -> None:
     html = html_report(example_report([example_row(resolution=EVIL)]))
     assert "script" not in Page(html).tags
     assert "&lt;script&gt;" in html
+
+
+def test_emulated_is_marked_everywhere(html: str, page: Page) -> None:
+    """The headline, each chart of emulated figures and each rate that was specified say so."""
+    assert EMULATED_NOTE in page.text
+    marked = [value for name, value in page.attributes if name == "aria-label" and "(emulated accelerator)" in value]
+    assert len(marked) == 9 + 6
+    assert html.count("compute alone: 1786 (specified)") == 3
+
+
+def test_measured_page_has_no_mark() -> None:
+    """A report without emulated rows says emulated of what may be tried next, and of nothing else."""
+    rows = [row for row in example_report().summary.configurations if not row.emulated]
+    report = example_report(rows)
+    run = replace(report.summary.run, command="loaderprobe sweep --compute cpu")
+    report = replace(report, summary=replace(report.summary, run=run))
+    html = html_report(report).replace("--compute emulated:mlperf-h100", "").replace(WORDS["train_on_emulated"], "")
+    assert "emulated" not in html.lower()
