@@ -12,7 +12,7 @@ from loaderprobe.render.html import document_page
 from loaderprobe.render.markdown import document_markdown
 from loaderprobe.render.notebook import document_html
 from loaderprobe.render.plan import plan_document, with_plan
-from loaderprobe.render.plan_charts import exhibits
+from loaderprobe.render.plan_charts import plan_exhibits
 from loaderprobe.render.sweep import report_columns, sweep_document, sweep_exhibits
 from loaderprobe.render.terminal import document_text
 
@@ -42,7 +42,7 @@ def csv_report(report: Report) -> str:
 
 
 def plan_page(plan: PlanReport) -> str:
-    return document_page(plan_document(plan), exhibits(plan), made_by="")
+    return document_page(plan_document(plan), plan_exhibits(plan), made_by="")
 
 
 def bandwidth_text(report: BandwidthReport, width: int = 80, color: bool = False) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from loaderprobe.analyze.compare.rows import Pair, SideRow, compare_rows, judge_gates
 from loaderprobe.analyze.compare.sides import (
@@ -59,7 +59,6 @@ from loaderprobe.records.layers import LayersReport
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.trace import TraceReport
 from loaderprobe.render.compare import answers, compare_columns, compare_document, compare_exhibits
-from loaderprobe.render.document import Document, Exhibit
 from loaderprobe.render.json import result_json
 from loaderprobe.store.results import read_bandwidth, read_result, schema_in
 
@@ -294,18 +293,9 @@ class Comparison(Documented, ComparisonReport):
     """What changed from A to B, row by row and in all. Shows itself."""
 
     table_name = "compare.csv"
-
-    def document(self) -> Document:
-        """What changed, verdicts first; then what is too noisy to say, and what differs between the sides."""
-        return compare_document(self)
-
-    def columns(self) -> Mapping[str, Sequence[Any]]:
-        """One row a configuration, phase or layer; the mean of all, or the whole step, last."""
-        return compare_columns(self)
-
-    def exhibits(self) -> Mapping[str, Sequence[Exhibit]]:
-        """The ratios with their intervals, and the maps of both sides."""
-        return compare_exhibits(self)
+    document = compare_document
+    columns = compare_columns
+    exhibits = compare_exhibits
 
     def json(self) -> str:
         """With whether all gates hold, and what the page says first."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from math import ceil
 from pathlib import Path
-from typing import Any
 
 from loaderprobe import __version__
 from loaderprobe.analyze.judge import verdict
@@ -47,9 +46,8 @@ from loaderprobe.records.plan import (
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.trace import TraceReport
-from loaderprobe.render.document import Document, Exhibit
 from loaderprobe.render.plan import need_columns, plan_document
-from loaderprobe.render.plan_charts import exhibits
+from loaderprobe.render.plan_charts import plan_exhibits
 from loaderprobe.render.plan_words import answer
 from loaderprobe.storage.catalogue import catalogue, entry_named, published
 from loaderprobe.store.results import read_bandwidth, read_result, schema_in
@@ -250,25 +248,17 @@ MOST_ACCELERATORS = 1e7
 class Plan(ShownRecord, PlanReport):
     """The storage plan: needs, supplies, epochs, levers, its inputs, the acceptance test. Shows itself."""
 
+    document = plan_document
+    columns = need_columns
+    exhibits = plan_exhibits
+
     def headline(self) -> str:
         """What the accelerators need, in a sentence."""
         return answer(self)[0]
 
-    def document(self) -> Document:
-        """The answer first, then its inputs and assumptions."""
-        return plan_document(self)
-
-    def exhibits(self) -> Mapping[str, Sequence[Exhibit]]:
-        """The needs, what storage gives and epochs, drawn."""
-        return exhibits(self)
-
     def made_by(self) -> str:
         """The version of the tool, and of the plan's schema."""
         return f"loaderprobe {self.loaderprobe}, {self.schema} {self.schema_version}"
-
-    def columns(self) -> Mapping[str, Sequence[Any]]:
-        """One row a need, units in a column."""
-        return need_columns(self)
 
 
 def plan(

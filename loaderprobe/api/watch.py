@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from loaderprobe.api.policy import JUDGING
 from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.measure.attach.watcher import Watcher
 from loaderprobe.records.diagnosis import AttachRequest, WatchReport
-from loaderprobe.render.document import Document, Exhibit
 from loaderprobe.render.watch import watch_columns, watch_document, watch_exhibits
 
 
@@ -18,17 +16,9 @@ from loaderprobe.render.watch import watch_columns, watch_document, watch_exhibi
 class Watch(Documented, WatchReport):
     """A watched training. Shows itself."""
 
-    def document(self) -> Document:
-        """The verdict first, then the course of training."""
-        return watch_document(self)
-
-    def columns(self) -> Mapping[str, Sequence[Any]]:
-        """One row an interval."""
-        return watch_columns(self)
-
-    def exhibits(self) -> Mapping[str, Sequence[Exhibit]]:
-        """Rate and waiting over time."""
-        return watch_exhibits(self)
+    document = watch_document
+    columns = watch_columns
+    exhibits = watch_exhibits
 
 
 def watcher_of(

@@ -369,7 +369,7 @@ def layout(phase: RanksPhase) -> str:
     return f"{phase.nodes}x{phase.ranks // phase.nodes}" if phase.nodes > 1 else str(phase.ranks)
 
 
-def headline(report: BandwidthReport) -> str:
+def bandwidth_headline(report: BandwidthReport) -> str:
     """The path, and what the fastest step delivers."""
     found = answer(report, report.best) if report.best else "no step of the ladder was measured"
     return f"{report.path}: {found}"

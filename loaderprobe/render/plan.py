@@ -10,7 +10,7 @@ from loaderprobe.records.plan import CacheSize, LedgerEntry, Lever, Need, PlanPa
 from loaderprobe.records.remark import Remark
 from loaderprobe.render import plan_words as words
 from loaderprobe.render.document import Command, Document, Exhibit, Item, Paragraph, Part, Section, Table
-from loaderprobe.render.plan_charts import exhibits
+from loaderprobe.render.plan_charts import plan_exhibits
 from loaderprobe.render.plan_words import PART, grouped, lock_step_parts
 from loaderprobe.render.plan_words import TITLE as LOCK_STEP
 from loaderprobe.render.remarks import remark_words
@@ -329,7 +329,7 @@ def with_plan(
     """
     place = next(number for number, section in enumerate(document.sections) if section.name == EVIDENCE)
     planned = _without(plan, command) if isinstance(plan, Remark) else _plan_page_sections(plan, command)
-    drawn = {} if isinstance(plan, Remark) else {_named(name): each for name, each in exhibits(plan).items()}
+    drawn = {} if isinstance(plan, Remark) else {_named(name): each for name, each in plan_exhibits(plan).items()}
     sections = (*document.sections[:place], *planned, *document.sections[place:])
     return replace(document, sections=sections), {**charts, **drawn}
 

@@ -24,7 +24,7 @@ DASHED = "6 4"
 DOTTED = "2 3"
 
 
-def exhibits(plan: PlanReport) -> dict[str, tuple[Exhibit, ...]]:
+def plan_exhibits(plan: PlanReport) -> dict[str, tuple[Exhibit, ...]]:
     """By the name of the section of the plan that they belong to."""
     found = {
         "needs": [_need(plan)],

@@ -10,7 +10,7 @@ import pytest
 import loaderprobe
 from loaderprobe.analyze.bandwidth import feeds
 from loaderprobe.records.bandwidth import RankBandwidthReport
-from loaderprobe.render.bandwidth import bandwidth_document, headline, in_step
+from loaderprobe.render.bandwidth import bandwidth_document, bandwidth_headline, in_step
 from loaderprobe.render.device_words import limit_words
 from loaderprobe.render.json import result_json
 from loaderprobe.render.markdown import document_markdown
@@ -25,7 +25,7 @@ SLOW = example_rank_bandwidth(example_ranks(20e6), example_ranks(6.9e6, 6.8e6, 6
 
 def test_equal_ranks_are_said_to_get_alike() -> None:
     """One figure is enough."""
-    assert "20.4 ±0.4 MB/s and 194 images/s of this size with 8 readers in 4 ranks." in headline(ALIKE)
+    assert "20.4 ±0.4 MB/s and 194 images/s of this size with 8 readers in 4 ranks." in bandwidth_headline(ALIKE)
     assert in_step(ALIKE) == "All ranks get alike: 4 x the slowest is 20.4 MB/s."
     assert "from 2 to 8 readers it gives no more" in limit_words(ALIKE.limit)
 
@@ -33,7 +33,7 @@ def test_equal_ranks_are_said_to_get_alike() -> None:
 def test_a_slow_rank_stands_in_the_answer_with_both_figures() -> None:
     """The sum rises, and training in step gets less: rank and host are named."""
     said = in_step(SLOW)
-    assert "24.5 ±0.5 MB/s" in headline(SLOW) and "4 x the slowest is 16.0 MB/s" in said
+    assert "24.5 ±0.5 MB/s" in bandwidth_headline(SLOW) and "4 x the slowest is 16.0 MB/s" in said
     assert "rank 3 on node0, gets 58 % of the fastest" in said
     assert "Rank 3 on node0 gets 4.00 MB/s" in limit_words(SLOW.limit)
 
@@ -50,7 +50,7 @@ def test_no_rank_is_named_after_a_moment() -> None:
     most = example_ranks(6.9e6, 6.8e6, 6.8e6, 4e6)
     short = replace(most, by_rank=tuple(replace(each, seconds=0.1) for each in most.by_rank))
     found = example_rank_bandwidth(example_ranks(20e6), short)
-    assert "rank 3" not in f"{headline(found)} {in_step(found)} {limit_words(found.limit)}".lower()
+    assert "rank 3" not in f"{bandwidth_headline(found)} {in_step(found)} {limit_words(found.limit)}".lower()
     assert "but in 100 ms of reading" in limit_words(found.limit)
 
 
