@@ -103,12 +103,9 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Speedup:
+class Speedup(Interval):
     """By what factor training would be faster if one resource were free."""
 
-    value: float
-    low: float
-    high: float
     how: How
 
 
@@ -193,17 +190,39 @@ class Ablations:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bound:
-    """The verdict: one word each for side and cause, and the reason."""
+class ShortVerdict:
+    """One word each for side and cause."""
 
     side: Side
     cause: Cause
-    candidates: tuple[str, ...]
+    candidates: tuple[str, ...] = ()
     """With cause `either`: the resources whose speed-ups do not differ."""
+
+    @property
+    def firm(self) -> bool:
+        """False where nothing, or no single cause, was found."""
+        return self.cause not in ("either", "inconclusive")
+
+    @property
+    def short(self) -> ShortVerdict:
+        """Side and cause alone, which compare."""
+        return ShortVerdict(side=self.side, cause=self.cause, candidates=self.candidates)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged(ShortVerdict):
+    """A verdict with its reason: of a configuration (`Bound`), or of a user's own loader (`Findings`)."""
+
     reason: Reason
     sentence: str = field(default="", compare=False)
     """The reason in words; `render` adds it where the verdict leaves the program."""
     evidence: tuple[Evidence, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound(Judged):
+    """The verdict on a configuration."""
+
     rank: int | None = None
     """With cause `imbalance`: the slowest rank; None where all ranks of a host are slow."""
     host: str = ""

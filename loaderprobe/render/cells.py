@@ -7,14 +7,12 @@ from collections.abc import Mapping, Sequence
 from io import StringIO
 from typing import Any
 
-from loaderprobe.records.compare import Ratio
-from loaderprobe.records.layers import Milliseconds
-from loaderprobe.records.verdict import Interval, Speedup
+from loaderprobe.records.verdict import Interval
 
 Cell = str | int | float | bool | None
 
 
-def interval_cells(name: str, found: Interval | Milliseconds | Ratio | Speedup | None) -> dict[str, float | None]:
+def interval_cells(name: str, found: Interval | None) -> dict[str, float | None]:
     """The figure, and the ends of its interval in columns of their own; None where it is not known."""
     ends = {name: "value", f"{name}_low": "low", f"{name}_high": "high"}
     return {column: getattr(found, end) if found else None for column, end in ends.items()}

@@ -15,17 +15,15 @@ from loaderprobe.records.compare import (
     Difference,
     Gate,
     GateName,
-    Ratio,
     ReasonCode,
     ResultKind,
-    ShortVerdict,
     Subject,
     Unit,
     Word,
 )
 from loaderprobe.records.config import FEWEST_PAIRS, OPTIONS
 from loaderprobe.records.report import ConfigurationRow
-from loaderprobe.records.verdict import Interval
+from loaderprobe.records.verdict import Interval, ShortVerdict
 from loaderprobe.render.cells import as_columns, interval_cells
 from loaderprobe.render.charts import TONES, Axis, heat_cell, heat_rows, named_rows, shortened
 from loaderprobe.render.document import Document, Exhibit, Item, Paragraph, Part, Section, Table
@@ -140,7 +138,7 @@ def figure_words(row: Compared, value: Interval | None, *, unit: bool = False, g
     return f"{interval(scaled, gap)}{f' {name}' if unit and name else ''}"
 
 
-def change_parts(ratio: Ratio | None) -> tuple[str, str]:
+def change_parts(ratio: Interval | None) -> tuple[str, str]:
     """`-12 %` of the speed and `-18 to -5`; `31x` and `28 to 34` of large changes."""
     if ratio is None:
         return MISSING, MISSING
@@ -151,7 +149,7 @@ def change_parts(ratio: Ratio | None) -> tuple[str, str]:
     return f"{_signed(ratio.value - 1, 0.1)} %", f"{low} to {high}"
 
 
-def change_words(ratio: Ratio | None) -> str:
+def change_words(ratio: Interval | None) -> str:
     """`-12 % (-18 to -5)`."""
     value, ends = change_parts(ratio)
     return value if ratio is None else f"{value} ({ends})"

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import get_args
 
 from loaderprobe.analyze.answer import best_ceiling, main_speedups, read_rate
-from loaderprobe.records.compare import ShortVerdict
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.resources import RESOURCE, RESOURCES
-from loaderprobe.records.verdict import Bottleneck, Bound
+from loaderprobe.records.verdict import Bottleneck, ShortVerdict
 from loaderprobe.render.groups import Group
 from loaderprobe.render.wording import (
     MISSING,
@@ -47,7 +46,7 @@ def limits_of(row: ConfigurationRow) -> tuple[str, ...]:
     return limits_in(row.bound)
 
 
-def limits_in(bound: Bound | ShortVerdict) -> tuple[str, ...]:
+def limits_in(bound: ShortVerdict) -> tuple[str, ...]:
     """The same of a verdict alone."""
     names = bound.candidates if bound.cause == "either" else ()
     found = verdict_tone(bound)
@@ -59,7 +58,7 @@ def letters_of(row: ConfigurationRow) -> str:
     return _letters(limits_of(row))
 
 
-def letters_in(bound: Bound | ShortVerdict) -> str:
+def letters_in(bound: ShortVerdict) -> str:
     """The same of a verdict alone."""
     return _letters(limits_in(bound))
 

@@ -8,17 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from loaderprobe.records.diagnosis import Findings
 from loaderprobe.records.resources import ABLATIONS, RESOURCE, RESOURCES
-from loaderprobe.records.verdict import Ablations, Bound, ReasonCode
+from loaderprobe.records.verdict import Ablations, Bound, Judged, ReasonCode
 from loaderprobe.render.remarks import because_words
 from loaderprobe.units import format_rate, join_words, significant
 
 FREE = {name: f"free {RESOURCE[name].noun}" for name in ABLATIONS}
 NOUN = {each.name: each.noun for each in RESOURCES}
-
-Judged = Bound | Findings
-"""A verdict: of a configuration, or of a user's own loader."""
 
 
 @dataclass(frozen=True, slots=True)

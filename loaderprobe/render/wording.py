@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loaderprobe.records.compare import ShortVerdict
 from loaderprobe.records.config import OPTIONS, REQUIRED, CacheState, RunConfig
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.resources import AMONG_RANKS, JUDGED, RESOURCE, WITHIN_COMPUTE
-from loaderprobe.records.verdict import Bound, FilesWere, Interval, Speedup
+from loaderprobe.records.verdict import FilesWere, Interval, ShortVerdict, Speedup
 from loaderprobe.units import join_words, significant
 
 MISSING = "\N{EN DASH}"
@@ -94,7 +93,7 @@ def bound_words(row: ConfigurationRow) -> str:
     return verdict_words(row.bound)
 
 
-def verdict_words(bound: Bound | ShortVerdict) -> str:
+def verdict_words(bound: ShortVerdict) -> str:
     """The same of a verdict alone."""
     if bound.cause == "either":
         words = join_words(bound.candidates, "or") or "either"
@@ -112,7 +111,7 @@ def tone(row: ConfigurationRow) -> str:
     return verdict_tone(row.bound)
 
 
-def verdict_tone(bound: Bound | ShortVerdict) -> str:
+def verdict_tone(bound: ShortVerdict) -> str:
     """The same of a verdict alone."""
     if bound.cause == "either":
         return "either"

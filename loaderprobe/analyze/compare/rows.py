@@ -24,15 +24,13 @@ from loaderprobe.records.compare import (
     Compared,
     Gate,
     GateName,
-    Ratio,
     ReasonCode,
     ResultKind,
-    ShortVerdict,
     Subject,
     Unit,
     Word,
 )
-from loaderprobe.records.verdict import Interval
+from loaderprobe.records.verdict import Interval, ShortVerdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +119,7 @@ class Judge:
             after=after.figure,
             rounds=(before.count, after.count),
             pairs=found.pairs if found else 0,
-            ratio=_ratio(found),
+            ratio=found.ratio if found else None,
             p=p,
             visible=self._visible(found),
             rounds_needed=self._needed(found) if word == "unclear" else None,
@@ -136,7 +134,7 @@ class Judge:
         word, reason = self._word(found, p)
         return Compared(
             subject=Subject(kind="all"), unit="", before=None, after=None, rounds=(0, 0), pairs=found.pairs,
-            ratio=_ratio(found), p=p, visible=self._visible(found), rounds_needed=None, word=word, reason=reason,
+            ratio=found.ratio, p=p, visible=self._visible(found), rounds_needed=None, word=word, reason=reason,
         )  # fmt: skip
 
     @property
@@ -167,12 +165,6 @@ def _subject(before: Subject, after: Subject) -> Subject:
     if before.classes == after.classes:
         return before
     return replace(before, classes=(before.classes[0], after.classes[1]))
-
-
-def _ratio(found: Effect | None) -> Ratio | None:
-    if found is None:
-        return None
-    return Ratio(value=found.ratio.value, low=found.ratio.low, high=found.ratio.high)
 
 
 # What was asked to hold of a comparison.

@@ -14,7 +14,7 @@ from loaderprobe.analyze.verdict.rates import rates_by_round
 from loaderprobe.analyze.verdict.validity import counted
 from loaderprobe.errors import BadValue, NotComparable
 from loaderprobe.records.bandwidth import BandwidthMeasurement, RanksPhase
-from loaderprobe.records.compare import CompareNote, Difference, Group, ShortVerdict, Subject
+from loaderprobe.records.compare import CompareNote, Difference, Group, Subject
 from loaderprobe.records.config import OPTIONS, Turns
 from loaderprobe.records.diagnosis import Findings
 from loaderprobe.records.environment import Environment, StorageLocation
@@ -23,7 +23,7 @@ from loaderprobe.records.layers import LayersReport
 from loaderprobe.records.measurement import Measurement, base_mode, judged_activity, segments_of
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.trace import PART_NAMES, PartName, TraceReport
-from loaderprobe.records.verdict import Cause, Interval
+from loaderprobe.records.verdict import Cause, Interval, ShortVerdict
 from loaderprobe.units import format_bytes, join_words
 
 # Whether two results may be compared: the fields in which they differ, beyond those that were meant to.
@@ -210,12 +210,6 @@ class Diagnosed:
         rates = rates_by_round(found, base_mode(found), judged_activity(found))
         return RunReading(values=tuple(rates.values()), figure=self.findings.images_per_s)
 
-    @property
-    def verdict(self) -> ShortVerdict:
-        """Its side and cause."""
-        found = self.findings
-        return ShortVerdict(side=found.side, cause=found.cause, candidates=found.candidates)
-
 
 def diagnosis_facts(found: Findings) -> Facts:
     """What it was measured on, and the options of the loader. Which data it has is not known."""
@@ -235,14 +229,18 @@ def diagnosis_facts(found: Findings) -> Facts:
 def diagnosis_row(runs: Sequence[Diagnosed]) -> SideRow:
     """The loader, of all runs of a side: inconclusive where their verdicts do not agree."""
     first = runs[0].findings
-    verdicts = {each.verdict for each in runs}
-    doubt = ShortVerdict(side="inconclusive", cause="inconclusive")
     return SideRow(
         subject=Subject(kind="training" if first.with_step else "loader"),
         unit="images/s" if first.sample == "images" else "samples/s",
         readings=tuple(each.reading for each in runs),
-        verdict=verdicts.pop() if len(verdicts) == 1 else doubt,
+        verdict=_agreed(each.findings.short for each in runs),
     )
+
+
+def _agreed(verdicts: Iterable[ShortVerdict]) -> ShortVerdict:
+    """The one of all runs; inconclusive where theirs differ."""
+    found = set(verdicts)
+    return found.pop() if len(found) == 1 else ShortVerdict(side="inconclusive", cause="inconclusive")
 
 
 # Two measurements of the layers of a model: layer by layer, part by part, and the whole step.
@@ -329,13 +327,11 @@ def _cause(runs: Sequence[TraceReport], name: PartName, least_ms: float) -> Side
 
 def whole_step(runs: Sequence[TraceReport]) -> SideRow:
     """The step, with the verdict on which all recordings of the side agree."""
-    verdicts = {_verdict(run) for run in runs}
-    doubt = ShortVerdict(side="inconclusive", cause="inconclusive")
     return SideRow(
         subject=Subject(kind="step"),
         unit="ms",
         readings=tuple(_traces_reading([each.steps_s for each in run.ranks]) for run in runs),
-        verdict=verdicts.pop() if len(verdicts) == 1 else doubt,
+        verdict=_agreed(map(_verdict, runs)),
     )
 
 
@@ -453,15 +449,8 @@ def side_row(found: Sequence[MeasuredRow]) -> SideRow:
         subject=Subject(kind="configuration", name=config.key, config=config),
         unit="images/s",
         readings=tuple(each.reading for each in found),
-        verdict=_sweeps_verdict(found),
+        verdict=_agreed(each.row.bound.short for each in found if each.row.bound),
     )
-
-
-def _sweeps_verdict(found: Sequence[MeasuredRow]) -> ShortVerdict:
-    """Of the runs together: inconclusive where they do not agree."""
-    bounds = [each.row.bound for each in found if each.row.bound]
-    words = {ShortVerdict(side=each.side, cause=each.cause, candidates=each.candidates) for each in bounds}
-    return words.pop() if len(words) == 1 else ShortVerdict(side="inconclusive", cause="inconclusive")
 
 
 def row_differences(common: Mapping[ConfigKey, tuple[list[MeasuredRow], list[MeasuredRow]]]) -> list[Difference]:
