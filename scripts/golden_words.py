@@ -32,9 +32,9 @@ from loaderprobe.records.verdict import (
 from loaderprobe.render.attachment_words import not_measured, without_verdict
 from loaderprobe.render.capability_words import step_words
 from loaderprobe.render.forecast_words import action_words
+from loaderprobe.render.json import worded
 from loaderprobe.render.remarks import _LOOP_CACHE, _WHY_LEFT_OUT, NVML_ERRORS, WORDS
 from loaderprobe.render.verdict_words import ablation_words, explanation
-from loaderprobe.render.worded import worded
 
 Facts = dict[str, Any]
 

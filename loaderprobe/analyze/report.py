@@ -10,13 +10,11 @@ from typing import Any
 
 from loaderprobe.analyze.answer import answered
 from loaderprobe.analyze.forecast.advice import DataPlace, Known, Recommendation, recommend_groups
-from loaderprobe.analyze.forecast.service import Storage
-from loaderprobe.analyze.gpu.window import WindowReading, checked_against_rates, read_window
+from loaderprobe.analyze.forecast.fit import Storage
+from loaderprobe.analyze.gpu import WindowReading, checked_against_rates, read_window
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.plan.demand import cores_of, demand
-from loaderprobe.analyze.plan.sources import cold_and_fastest, workload_of
-from loaderprobe.analyze.plan.supply import judge_supply, measured_offer
-from loaderprobe.analyze.plan.workload import PlanWorkload, known
+from loaderprobe.analyze.plan.plan import cores_of, demand, judge_supply, measured_offer
+from loaderprobe.analyze.plan.workload import PlanWorkload, cold_and_fastest, known, workload_of
 from loaderprobe.analyze.verdict.experiments import rates_alone
 from loaderprobe.analyze.verdict.rates import NS, segment_rate
 from loaderprobe.analyze.verdict.rounds import ablations, one_thread_notes

@@ -9,7 +9,7 @@ from itertools import pairwise
 from statistics import fmean, median
 from typing import NamedTuple
 
-from loaderprobe.analyze.gpu.gaps import Attribution, Ranges, clip, merge, total
+from loaderprobe.analyze.gpu import Attribution, Ranges, clip, merge, total
 from loaderprobe.records.measurement import Timeline
 from loaderprobe.records.trace import (
     COLUMNS,

@@ -23,8 +23,12 @@ from loaderprobe.measure.session import OnStage
 from loaderprobe.protocols import Crew
 from loaderprobe.records.bandwidth import BandwidthReport, RankBandwidthReport
 from loaderprobe.records.ranks import Launched, Node, Place
-from loaderprobe.render.bandwidth import bandwidth_document, bandwidth_headline
-from loaderprobe.render.rank_bandwidth import rank_bandwidth_columns, rank_bandwidth_exhibits
+from loaderprobe.render.bandwidth import (
+    bandwidth_document,
+    bandwidth_headline,
+    rank_bandwidth_columns,
+    rank_bandwidth_exhibits,
+)
 from loaderprobe.render.rows import phase_columns
 from loaderprobe.render.wording import counted
 from loaderprobe.storage.by_ranks import RankLadder, RankReader, RanksStep, Whereabouts

@@ -8,21 +8,24 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from loaderprobe.analyze.compare.rows import Pair, SideRow, compare_rows, judge_gates
-from loaderprobe.analyze.compare.sides import (
+from loaderprobe.analyze.comparison import (
     Diagnosed,
     Facts,
     MeasuredRow,
+    Pair,
+    SideRow,
     bandwidth_facts,
     bandwidth_notes,
     bandwidth_rows,
     check_names,
+    compare_rows,
     diagnosis_facts,
     diagnosis_row,
     differences,
     environment_facts,
     ignored_options,
     in_ladder,
+    judge_gates,
     layer_rows,
     layers_facts,
     option_differences,

@@ -29,11 +29,10 @@ from loaderprobe.records.report import DamagedFile, Report
 from loaderprobe.records.studies import EpochsMeasured, Prefilled
 from loaderprobe.records.trace import TRACE_SCHEMA
 from loaderprobe.records.tune_workers import TUNE_WORKERS_SCHEMA
-from loaderprobe.render.cells import csv_text
 from loaderprobe.render.document import Document, Exhibit
 from loaderprobe.render.json import summary_json
 from loaderprobe.render.overview import counts
-from loaderprobe.render.rows import BATCH_COLUMNS, STEP_COLUMNS, Row, batch_rows, step_rows
+from loaderprobe.render.rows import BATCH_COLUMNS, STEP_COLUMNS, Row, batch_rows, csv_text, step_rows
 from loaderprobe.render.sweep import report_columns, sweep_document, sweep_exhibits
 from loaderprobe.store.results import RESULT, read_result
 from loaderprobe.store.run_directory import STUDIES, RunDirectory
@@ -242,7 +241,7 @@ class Run(Shown):
     def html(self) -> str:
         """The report as one HTML file, with a storage plan."""
 
-        from loaderprobe.api.page import report_page
+        from loaderprobe.api.plan import report_page
 
         return report_page(self)
 

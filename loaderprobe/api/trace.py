@@ -10,8 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from loaderprobe.analyze.gpu.gaps import attribute
-from loaderprobe.analyze.gpu.window import syncs_per_step, use_of
+from loaderprobe.analyze.gpu import attribute, syncs_per_step, use_of
 from loaderprobe.analyze.trace import (
     AHEAD,
     FEW_STEPS,

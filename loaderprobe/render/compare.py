@@ -24,11 +24,11 @@ from loaderprobe.records.compare import (
 from loaderprobe.records.config import FEWEST_PAIRS, OPTIONS
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Interval, ShortVerdict
-from loaderprobe.render.cells import as_columns, interval_cells
 from loaderprobe.render.charts import TONES, Axis, heat_cell, heat_rows, named_rows, shortened
 from loaderprobe.render.document import Document, Exhibit, Item, Paragraph, Part, Section, Table
+from loaderprobe.render.groups import LETTERS, letters_in, limits_in, line_of
 from loaderprobe.render.layers import PART_WORDS
-from loaderprobe.render.limits import LETTERS, letters_in, limits_in, line_of
+from loaderprobe.render.rows import as_columns, interval_cells
 from loaderprobe.render.trace import PART_WORDS as CAUSE_WORDS
 from loaderprobe.render.wording import MISSING, counted, interval, label, loading, percent, verdict_tone, verdict_words
 from loaderprobe.units import format_bytes, join_words, significant

@@ -19,9 +19,9 @@ from loaderprobe.records.devices import (
     WorkloadVerdict,
 )
 from loaderprobe.records.verdict import Interval
-from loaderprobe.render.cells import as_columns, interval_cells
 from loaderprobe.render.charts import BLUE, TONES, Column, Shade, column_chart, stacked_chart
 from loaderprobe.render.document import Command, Document, Exhibit, Item, Paragraph, Part, Section, Table
+from loaderprobe.render.rows import as_columns, interval_cells
 from loaderprobe.render.wording import MISSING, interval, percent
 from loaderprobe.units import format_bytes, format_duration, join_words, significant
 

@@ -11,8 +11,18 @@ from loaderprobe.records.report import Answer, ConfigurationRow, Limited, NextSt
 from loaderprobe.records.resources import RESOURCES
 from loaderprobe.records.verdict import Knee
 from loaderprobe.render.forecast_words import advice_words, knee_kind, knee_words
-from loaderprobe.render.groups import Group, group_of, groups, then_of
-from loaderprobe.render.limits import LETTERS, LimitMap, gain_words, limit_map, read_words, used_words
+from loaderprobe.render.groups import (
+    LETTERS,
+    Group,
+    LimitMap,
+    gain_words,
+    group_of,
+    groups,
+    limit_map,
+    read_words,
+    then_of,
+    used_words,
+)
 from loaderprobe.render.overview import joint_label, joint_name
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.wording import (

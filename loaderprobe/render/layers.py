@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from loaderprobe.records.layers import LAST_CALL, DrillLevel, LayersReport, LayerTime, PartName, Shape
-from loaderprobe.render.cells import as_columns, interval_cells
 from loaderprobe.render.charts import RED, heat_cell, heat_rows, shortened
 from loaderprobe.render.document import Document, Exhibit, Paragraph, Part, Section, Table
+from loaderprobe.render.rows import as_columns, interval_cells
 from loaderprobe.units import significant
 
 SHOWN = 20

@@ -16,7 +16,6 @@ from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.resources import RESOURCE, WAITED
 from loaderprobe.records.studies import CLOSE, BufferEffect, EpochFigures, Epochs
 from loaderprobe.records.verdict import How, WorkerTime
-from loaderprobe.render.cells import Cell
 from loaderprobe.render.charts import (
     BLUE,
     COLORS,
@@ -31,9 +30,9 @@ from loaderprobe.render.charts import (
 )
 from loaderprobe.render.document import Exhibit, Paragraph, Section, Shown, Table, further
 from loaderprobe.render.figures import reasons
-from loaderprobe.render.groups import Group, detail_of, full_label, groups
-from loaderprobe.render.limits import letters_of, line_of, used_words
+from loaderprobe.render.groups import Group, detail_of, full_label, groups, letters_of, line_of, used_words
 from loaderprobe.render.remarks import remark_words
+from loaderprobe.render.rows import Cell
 from loaderprobe.render.wording import (
     MISSING,
     bound_words,
@@ -359,7 +358,7 @@ EPOCHS_CAPTION = (
 )
 _MOST_TEXTS = 4
 """Bars beside which rate and share can stand."""
-_epochs_ABOVE = 1.7
+_ABOVE_TWO_FIGURES = 1.7
 """A scale ends so far above its bars, that each has its figures over it."""
 
 
@@ -368,7 +367,7 @@ def epoch_panels(report: Report) -> tuple[Panel, ...]:
     found = []
     for group in groups(report):
         rows = [(row, row.epochs) for row in group.rows if row.epochs]
-        top = _epochs_ABOVE * max((each.images_per_s for _, epochs in rows for each in epochs.epochs), default=0.0)
+        top = _ABOVE_TWO_FIGURES * max((each.images_per_s for _, epochs in rows for each in epochs.epochs), default=0.0)
         if rows:
             charts = tuple(_epochs_chart(row, epochs, group, top) for row, epochs in rows)
             found.append(Panel(device=group.title, emulated=group.emulated, caption=EPOCHS_CAPTION, charts=charts))

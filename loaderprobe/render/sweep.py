@@ -7,8 +7,6 @@ from dataclasses import replace
 
 from loaderprobe.analyze.answer import advised, best_of, firm, main_speedups, speedup_of
 from loaderprobe.records.report import ConfigurationRow, DataInfo, Detail, Report
-from loaderprobe.render.cells import Cell as Value
-from loaderprobe.render.cells import as_columns
 from loaderprobe.render.document import (
     Cell,
     Command,
@@ -38,8 +36,7 @@ from loaderprobe.render.first_page import (
 )
 from loaderprobe.render.forecast_words import LIMIT, advice_words
 from loaderprobe.render.gpu import profiled, step_exhibits, window_exhibits, window_parts
-from loaderprobe.render.groups import Group, detail_of, groups, then_of
-from loaderprobe.render.limits import NEXT, LimitMap, MapCell, gain_words
+from loaderprobe.render.groups import NEXT, Group, LimitMap, MapCell, detail_of, gain_words, groups, then_of
 from loaderprobe.render.overview import (
     CPU_NOTE,
     EMULATED_NOTE,
@@ -70,6 +67,8 @@ from loaderprobe.render.panels import (
     worker_panels,
 )
 from loaderprobe.render.remarks import remark_words
+from loaderprobe.render.rows import Cell as Value
+from loaderprobe.render.rows import as_columns
 from loaderprobe.render.verdict_words import ablation_words, sentence
 from loaderprobe.render.wording import (
     MISSING,

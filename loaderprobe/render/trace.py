@@ -22,11 +22,11 @@ from loaderprobe.records.trace import (
     TraceReport,
 )
 from loaderprobe.records.verdict import GapCause
-from loaderprobe.render.cells import as_columns
 from loaderprobe.render.charts import Shade
 from loaderprobe.render.document import Command, Document, Exhibit, Item, Paragraph, Part, Section, Table
+from loaderprobe.render.gpu import KERNELS, SHADES
 from loaderprobe.render.remarks import remark_words
-from loaderprobe.render.timeline import KERNELS, SHADES
+from loaderprobe.render.rows import as_columns
 from loaderprobe.render.wording import counted, percent, times_as_fast, visible
 from loaderprobe.units import join_words, significant
 

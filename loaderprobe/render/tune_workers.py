@@ -9,10 +9,10 @@ from typing import Any
 from loaderprobe.records.resources import RESOURCE, WAITED
 from loaderprobe.records.tune_workers import WITHIN, ClosedCode, WorkersReport, WorkersRow, WorkersSetting, WorkersVisit
 from loaderprobe.records.verdict import Interval
-from loaderprobe.render.cells import as_columns, interval_cells
 from loaderprobe.render.charts import TONES, Column, column_chart
 from loaderprobe.render.document import Command, Document, Exhibit, Item, Paragraph, Part, Section, Table
 from loaderprobe.render.remarks import remark_words
+from loaderprobe.render.rows import as_columns, interval_cells
 from loaderprobe.render.wording import MISSING, percent, rate
 from loaderprobe.units import format_duration, join_words, significant
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import loaderprobe
-from loaderprobe.analyze.compare.rows import SideRow, compare_rows, judge_gates
+from loaderprobe.analyze.comparison import SideRow, compare_rows, judge_gates
 from loaderprobe.analyze.effects import RunReading, interval
 from loaderprobe.api.against import PAIRS, against_request, measure_sides, sides_in, start_against
 from loaderprobe.api.compare import sources

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from loaderprobe.analyze.compare.rows import SideRow, compare_rows, judge_gates
+from loaderprobe.analyze.comparison import SideRow, compare_rows, judge_gates
 from loaderprobe.analyze.effects import ENOUGH_ROUNDS, NORMAL, REPEAT, RunReading, interval
 from loaderprobe.api.compare import sources
 from loaderprobe.records.compare import MATTERS, Compared, Subject

@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from loaderprobe.analyze.forecast.fit import Fit, Point, fit
-from loaderprobe.analyze.forecast.service import DeviceModel, Service, Storage
+from loaderprobe.analyze.forecast.fit import DeviceModel, Fit, Point, Service, Storage, fit
 from loaderprobe.analyze.verdict.rates import Loop
 from loaderprobe.records.bandwidth import DeviceKind, KindOfDevice, StorageCeiling
 from tests.examples.bandwidth import example_phase

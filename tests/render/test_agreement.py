@@ -10,7 +10,7 @@ import loaderprobe
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import Interval
 from loaderprobe.render.first_page import BEST_HEAD, first_page
-from loaderprobe.render.limits import read_words
+from loaderprobe.render.groups import read_words
 from loaderprobe.render.panels import per_image, rate_panels, read_panels
 from loaderprobe.render.wording import megabytes_per_s
 from tests.examples.reports import example_report, example_row

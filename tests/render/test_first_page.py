@@ -11,8 +11,7 @@ from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Bottleneck, Bound, Cause, Interval, Reason, Side, Speedup
 from loaderprobe.render.first_page import answers, first_page
 from loaderprobe.render.forecast_words import forecast_words
-from loaderprobe.render.groups import groups
-from loaderprobe.render.limits import gain_words, limit_map, used_words
+from loaderprobe.render.groups import gain_words, groups, limit_map, used_words
 from loaderprobe.render.remarks import WORDS
 from loaderprobe.render.wording import MISSING, named
 from tests.examples.reports import example_report, example_row

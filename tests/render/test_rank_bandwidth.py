@@ -10,11 +10,15 @@ import pytest
 import loaderprobe
 from loaderprobe.analyze.bandwidth import feeds
 from loaderprobe.records.bandwidth import RankBandwidthReport
-from loaderprobe.render.bandwidth import bandwidth_document, bandwidth_headline, in_step
-from loaderprobe.render.device_words import limit_words
+from loaderprobe.render.bandwidth import (
+    bandwidth_document,
+    bandwidth_headline,
+    in_step,
+    limit_words,
+    rank_bandwidth_columns,
+)
 from loaderprobe.render.json import result_json
 from loaderprobe.render.markdown import document_markdown
-from loaderprobe.render.rank_bandwidth import rank_bandwidth_columns
 from loaderprobe.render.terminal import document_text
 from loaderprobe.units import significant
 from tests.examples.rank_bandwidth import example_rank_bandwidth, example_ranks

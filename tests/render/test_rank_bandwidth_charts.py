@@ -7,7 +7,7 @@ import re
 import pytest
 
 from loaderprobe.records.bandwidth import RankBandwidthReport
-from loaderprobe.render.rank_bandwidth import rank_bandwidth_exhibits, spread_chart
+from loaderprobe.render.bandwidth import rank_bandwidth_exhibits, spread_chart
 from tests.examples.rank_bandwidth import example_rank_bandwidth, example_ranks
 
 SLOW = example_rank_bandwidth(

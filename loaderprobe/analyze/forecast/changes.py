@@ -14,8 +14,7 @@ from itertools import takewhile
 
 from loaderprobe.analyze.caches import page_cache_hits
 from loaderprobe.analyze.effects import REPEAT
-from loaderprobe.analyze.forecast.fit import NEAR, Fit, Point, fit
-from loaderprobe.analyze.forecast.service import DeviceModel, Service, Storage, scheduled_rate
+from loaderprobe.analyze.forecast.fit import NEAR, DeviceModel, Fit, Point, Service, Storage, fit, scheduled_rate
 from loaderprobe.analyze.verdict.rates import Loop
 from loaderprobe.records.measurement import Alternative
 from loaderprobe.records.remark import Remark

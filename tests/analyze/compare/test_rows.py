@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.analyze.compare.rows import SideRow, compare_rows, judge_gates
+from loaderprobe.analyze.comparison import SideRow, compare_rows, judge_gates
 from loaderprobe.analyze.effects import RunReading, interval
 from loaderprobe.records.compare import Compared, ResultKind, Subject, Unit
 from loaderprobe.records.config import Turns

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.analyze.plan.demand import demand
-from loaderprobe.analyze.plan.supply import Offer, catalogue_offer, given_offer, judge_supply, measured_offer
+from loaderprobe.analyze.plan.plan import Offer, catalogue_offer, demand, given_offer, judge_supply, measured_offer
 from loaderprobe.errors import BadValue
 from loaderprobe.records.plan import Amount, CatalogueEntry, Supply, Tier
 from loaderprobe.storage.catalogue import entry_named, published

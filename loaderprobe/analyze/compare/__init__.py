@@ -1,1 +1,0 @@
-"""From two results to what changed between them."""

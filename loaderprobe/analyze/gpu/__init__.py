@@ -1,1 +1,0 @@
-"""What counters, events and a profiler window say of the GPU."""
