@@ -1,4 +1,7 @@
-"""Two results of one kind: their rows matched, and judged slower, faster, the same, or unclear and why."""
+"""From two results of one kind to what changed between them: rows matched, judged slower, faster, the same, or unclear.
+
+What one result means does not belong here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the device did: the gaps of a profiler window and why, how well kernels filled it, and what counters read."""
+"""What counters, events and a profiler window say of the GPU: its gaps and why, and how well kernels filled it.
+
+Reading a recording is in `compute/`, and the cause that follows from it in `verdict/`.
+"""
 
 from __future__ import annotations
 

@@ -153,6 +153,28 @@ def test_disturbed_rounds_are_measured_again_unless_the_lead_is_far() -> None:
     assert verdict(beside_others(far, WARM_BESIDE)).bound.cause == "preprocessing"
 
 
+BESIDE_ALL: dict[tuple[int, Mode, Activity], float] = {
+    (n, mode, "loader_only"): 1.0 for n in range(6) for mode in ("baseline", "warm", "cached_samples")
+}
+
+
+@pytest.mark.parametrize(
+    ("cached", "delay_s", "quiet"),
+    # Nothing is worth removing, or workers wait for cores that they do not fill: seen of a token bucket of 20 MB/s.
+    [(1.0, 0.0, "no_speedup"), (4.0, 0.004, "all_cores_busy")],
+)
+def test_what_others_hold_the_cores_for_says_nothing_of_the_loader(cached: float, delay_s: float, quiet: str) -> None:
+    """Others beside every segment hide what a resource would gain: no firm word, and the rounds are measured again."""
+    found = run(two_workers(cached=cached), replace(EVEN, delay_s=delay_s))
+    beside = {(n, mode, "training"): 1.0 for n in range(6) for mode in ("baseline", "cached_samples")} | BESIDE_ALL
+    once = {each: used for each, used in beside.items() if each[0]}
+    assert reason(beside_others(found, {})) == quiet
+    assert reason(beside_others(found, beside)) == "rounds_disturbed"
+    assert verdict(beside_others(found, beside)).bound.cause == "inconclusive"
+    assert ("baseline", "loader_only") in asked(beside_others(found, beside))
+    assert reason(beside_others(found, once)) == quiet
+
+
 def test_a_slow_first_round_is_no_round() -> None:
     """Connections were set up in it: it is left out once another is there, and one more is measured."""
     slow: Round = {"baseline": 40.0, "training": 83.0}
