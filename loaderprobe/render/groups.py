@@ -11,6 +11,7 @@ from loaderprobe.records.config import OPTIONS
 from loaderprobe.records.report import ConfigurationRow, Detail, Report
 from loaderprobe.records.resources import RESOURCE, RESOURCES
 from loaderprobe.records.verdict import Bottleneck, ShortVerdict
+from loaderprobe.render.document import Cell, Table
 from loaderprobe.render.wording import (
     MISSING,
     differing,
@@ -182,7 +183,9 @@ ABOUT_ALL = 1.1
 
 
 def limits_of(row: ConfigurationRow) -> tuple[str, ...]:
-    """The tones of what limits a measured row; both of two that cannot be separated."""
+    """The tones of what limits a row; both of two that cannot be separated, none of what was skipped."""
+    if row.status == "skipped":
+        return ()
     if row.bound is None:
         return (tone(row) if tone(row) in LETTERS else "inconclusive",)
     return limits_in(row.bound)
@@ -196,7 +199,7 @@ def limits_in(bound: ShortVerdict) -> tuple[str, ...]:
 
 
 def letters_of(row: ConfigurationRow) -> str:
-    """`F`, or `S/C`."""
+    """`F`, or `S/C`; empty for what was skipped."""
     return _letters(limits_of(row))
 
 
@@ -243,59 +246,28 @@ def gain_words(row: ConfigurationRow, then: Mapping[str, Bottleneck]) -> str:
 # The map: what limits training, by data set and number of workers, as letters that need no colour.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MapCell:
-    """One configuration."""
-
-    speed: str
-    """Images/s with half the 95 % interval; a dash where there is none."""
-    tight: str
-    """The same without a space, for narrow columns."""
-    letters: str
-    """What limits; both of two that cannot be separated; empty for what was skipped."""
-    tone: str
-    words: str
-    """What limits, for those who hear the page."""
-
-    @property
-    def text(self) -> str:
-        """`690±181 F`."""
-        return f"{self.tight} {self.letters}".strip()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitMap:
-    """The configurations of one device and cache state."""
-
-    workers: tuple[str, ...]
-    lines: tuple[tuple[str, tuple[MapCell | None, ...]], ...]
-    """(data set, and what else sets its line apart; a cell for each number of workers, None where none was asked)."""
-
-    @property
-    def legend(self) -> tuple[tuple[str, str, str], ...]:
-        """(letter, words, tone) of the letters that occur, in the order of `LETTERS`."""
-        seen = {letter for _, cells in self.lines for cell in cells if cell for letter in cell.letters.split("/")}
-        return tuple((letter, words, name) for name, (letter, words) in LETTERS.items() if letter in seen)
-
-    @property
-    def key(self) -> str:
-        """The legend as words: `D decoding, cores free; F decoding, cores full`."""
-        return "; ".join(f"{letter} {words}" for letter, words, _ in self.legend)
-
-
-def limit_map(group: Group) -> LimitMap:
-    """The map of a group, its lines in the order of the report, its columns by number of workers."""
+def limit_map(group: Group) -> Table:
+    """A line a data set, and what else sets lines apart; a column a number of workers, empty where none was asked."""
     counts = sorted({row.config.loader.workers for row in group.rows})
     lines: dict[str, dict[int, ConfigurationRow]] = {}
     for row in group.rows:
         lines.setdefault(line_of(row, group.rows), {}).setdefault(row.config.loader.workers, row)
-    return LimitMap(
-        workers=tuple("serial" if count == 0 else str(count) for count in counts),
+    return Table(
+        head=("workers", *("serial" if count == 0 else str(count) for count in counts)),
         lines=tuple(
-            (label, tuple(_cell(cells[count]) if count in cells else None for count in counts))
-            for label, cells in lines.items()
+            (name, *(_cell(cells[count]) if count in cells else "" for count in counts))
+            for name, cells in lines.items()
         ),
+        right=frozenset(range(1, len(counts) + 1)),
+        map=True,
     )
+
+
+def map_key(rows: Sequence[ConfigurationRow]) -> str:
+    """The letters of their cells: `D decoding, cores free; F decoding, cores full`."""
+    seen = {name for row in rows for name in limits_of(row)}
+    found = [f"{letter} {words}" for name, (letter, words) in LETTERS.items() if name in seen]
+    return "; ".join([*found, *([f"{MISSING} not measured"] if any(row.status == "skipped" for row in rows) else [])])
 
 
 def line_of(row: ConfigurationRow, rows: Sequence[ConfigurationRow]) -> str:
@@ -304,14 +276,8 @@ def line_of(row: ConfigurationRow, rows: Sequence[ConfigurationRow]) -> str:
     return ", ".join(part for part in (row.config.resolution, variation(row, same)) if part)
 
 
-def _cell(row: ConfigurationRow) -> MapCell:
-    if row.status != "measured":
-        letter = LETTERS["failed"][0] if row.status == "failed" else ""
-        return MapCell(speed=MISSING, tight=MISSING, letters=letter, tone=row.status, words=row.status)
-    return MapCell(
-        speed=speed(row),
-        tight=speed(row, gap=""),
-        letters=letters_of(row),
-        tone=tone(row),
-        words=" or ".join(LETTERS[name][1] for name in limits_of(row)),
-    )
+def _cell(row: ConfigurationRow) -> Cell | str:
+    """`690±181 F`; without a letter for what was skipped."""
+    text = f"{speed(row, gap='')} {letters_of(row)}".strip()
+    limits = " or ".join(LETTERS[name][1] for name in limits_of(row))
+    return Cell(text=text, tone=tone(row), words=limits) if limits else text

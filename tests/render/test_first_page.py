@@ -9,9 +9,10 @@ import pytest
 from loaderprobe.analyze.answer import answered
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Bottleneck, Bound, Cause, Interval, Reason, Side, Speedup
-from loaderprobe.render.first_page import answers, first_page
+from loaderprobe.render.document import Paragraph, Table, cell_text
+from loaderprobe.render.first_page import answers, need_sections, title, to_dos
 from loaderprobe.render.forecast_words import forecast_words
-from loaderprobe.render.groups import gain_words, groups, limit_map, used_words
+from loaderprobe.render.groups import gain_words, groups, limit_map, map_key, used_words
 from loaderprobe.render.remarks import WORDS
 from loaderprobe.render.wording import MISSING, named
 from tests.examples.reports import example_report, example_row
@@ -47,26 +48,24 @@ def test_an_inconclusive_run_is_measured_longer_first() -> None:
     open_still = replace(
         bound("inconclusive", "inconclusive"), reason=Reason(code="estimate_not_measured", facts={})
     )  # fmt: skip
-    changes = first_page(example_report([example_row(bound=open_still)])).changes
+    changes = to_dos(example_report([example_row(bound=open_still)]))
     assert [each.words for each in changes] == [
         "measure longer: no configuration is conclusive yet; try it: --budget 360"
     ]
     misfit = replace(open_still, reason=Reason(code="outside_noise_band", facts={}))
-    assert first_page(example_report([example_row(bound=misfit)])).changes == ()
+    assert to_dos(example_report([example_row(bound=misfit)])) == ()
     on_cpu = example_row(bound=open_still, compute="cpu", emulated=False)
-    assert [each.text[:8] for each in first_page(example_report([on_cpu])).changes] == [
+    assert [each.text[:8] for each in to_dos(example_report([on_cpu]))] == [
         "measure ",
         WORDS["train_on_emulated"][:8],
     ]
     sure = [limited("storage"), example_row(bound=open_still, workers=8)]
-    assert not any("longer" in each.text for each in first_page(example_report(sure)).changes)
+    assert not any("longer" in each.text for each in to_dos(example_report(sure)))
 
 
 def test_the_title_is_what_was_examined() -> None:
     """Data, storage, machine and day."""
-    assert first_page(example_report()).title == (
-        "256x256 to 1024x768 (generated) on ext4 (vdb), 2 cores, no GPU, 2026-11-21"
-    )
+    assert title(example_report()) == ("256x256 to 1024x768 (generated) on ext4 (vdb), 2 cores, no GPU, 2026-11-21")
 
 
 def test_one_cause_everywhere_is_one_clause() -> None:
@@ -130,9 +129,11 @@ def test_storage_that_cannot_be_separated_may_be_the_limit() -> None:
 def test_a_cpu_says_that_nothing_follows_for_a_gpu() -> None:
     """And what to run instead."""
     row = example_row(compute="cpu", emulated=False, bound=bound("compute", "compute"))
-    page = first_page(example_report([row]))
-    assert page.answer[0] == "On this CPU, training itself is the limit, at 63.4 images/s: nothing follows for a GPU."
-    assert [each.text for each in page.changes] == [WORDS["train_on_emulated"]]
+    report = example_report([row])
+    assert (
+        answers(report)[0] == "On this CPU, training itself is the limit, at 63.4 images/s: nothing follows for a GPU."
+    )
+    assert [each.text for each in to_dos(report)] == [WORDS["train_on_emulated"]]
 
 
 def test_warm_files_say_nothing_of_storage() -> None:
@@ -154,11 +155,10 @@ def test_the_map_has_a_cell_for_each_configuration() -> None:
         example_row(workers=4, status="skipped", reason="no time left"),
     ]
     found = limit_map(groups(example_report(rows))[0])
-    assert found.workers == ("serial", "2", "4")
-    cells = dict(found.lines)
-    assert [cell and cell.letters for cell in cells["1024x768"]] == ["S/C", None, ""]
-    assert [cell and cell.letters for cell in cells["500x375"]] == [None, "S", None]
-    assert found.key == "C compute; S storage"
+    assert found.head == ("workers", "serial", "2", "4")
+    cells = {name: [cell_text(each).rpartition(" ")[2] for each in line] for name, *line in found.lines}
+    assert cells == {"1024x768": ["S/C", "", MISSING], "500x375": ["", "S", ""]}
+    assert map_key(rows) == f"C compute; S storage; {MISSING} not measured"
 
 
 @pytest.mark.parametrize(
@@ -203,17 +203,19 @@ def test_a_forecast_that_says_little_is_worded_as_one() -> None:
 
 def test_full_cores_are_answered_with_the_cores_that_are_needed() -> None:
     """Before any other change, beside what this machine has."""
-    (first, *_) = first_page(example_report([limited("cpu")])).changes
+    (first, *_) = to_dos(example_report([limited("cpu")]))
     assert first.text == "more cores: one mlperf-h100 needs 6.5 (estimated), this machine has 2"
 
 
 def test_needs_stand_beside_what_this_storage_gives() -> None:
     """1, 8 and 64 accelerators, with the utilization they are for and where their rate comes from."""
-    (needs,) = first_page(example_report([example_row()])).needs
-    assert needs.head[1:4] == ("1 x", "8 x", "64 x")
-    assert needs.lines == (("1024x768", "772 MB/s", "6.17 GB/s", "49.4 GB/s", "31.2 MB/s", "0.032", "6.5"),)
+    (needs,) = need_sections(example_report([example_row()]))
+    table, note = needs.parts
+    assert isinstance(table, Table) and isinstance(note, Paragraph)
+    assert table.head[1:4] == ("1 x", "8 x", "64 x")
+    assert table.lines == (("1024x768", "772 MB/s", "6.17 GB/s", "49.4 GB/s", "31.2 MB/s", "0.032", "6.5"),)
     assert "at 90 % of 1786 images/s" in needs.title and "0.224 s per batch of 400" in needs.title
-    assert "2 here" in needs.note and "they open 1,610, 12,900 and 103,000 files a second" in needs.note
+    assert "2 here" in note.text and "they open 1,610, 12,900 and 103,000 files a second" in note.text
 
 
 def test_a_rate_as_a_name_reads_as_accelerators_of_that_rate() -> None:

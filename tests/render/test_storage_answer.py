@@ -11,9 +11,10 @@ from loaderprobe.analyze.answer import best_of
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Bound, Cause, Interval, Reason, Side, Speedup
-from loaderprobe.render.first_page import answers, first_page, needs
+from loaderprobe.render.first_page import answers, first_screen, need_sections
+from loaderprobe.render.groups import map_key
 from loaderprobe.render.wording import MISSING
-from tests.examples.reports import example_report, example_row
+from tests.examples.reports import best_lines, example_report, example_row
 
 
 def row(cause: Cause = "preprocessing", side: Side = "input", **changes: Any) -> ConfigurationRow:
@@ -93,24 +94,22 @@ def test_a_rate_that_is_noise_is_not_the_best() -> None:
     sound = row(images_per_s=rate(400, 20), workers=1)
     report = example_report([noisy, sound])
     assert best_of(report, report.summary.configurations) == [sound]
-    (part,) = first_page(example_report([noisy])).devices
-    assert [line[2] for line in part.best] == ["463 ±551, too noisy"]
+    assert [line[2] for line in best_lines(example_report([noisy]))] == ["463 ±551, too noisy"]
 
 
 def test_what_was_not_measured_is_in_the_legend_and_not_in_every_number() -> None:
     """After Ctrl-C, one number of workers is not every number."""
     waiting = row(status="skipped", reason="no time left", workers=4)
-    page = first_page(example_report([row(), waiting]))
-    assert f"{MISSING} not measured" in page.key and MISSING not in first_page(example_report([row()])).key
-    assert "by JPEG decoding with 2 workers:" in page.answer[0]
-    more = first_page(example_report([row(), row(workers=1), waiting])).answer[0]
+    assert map_key([row(), waiting]).endswith(f"; {MISSING} not measured") and MISSING not in map_key([row()])
+    assert "by JPEG decoding with 2 workers:" in answers(example_report([row(), waiting]))[0]
+    more = answers(example_report([row(), row(workers=1), waiting]))[0]
     assert "with every number of workers measured:" in more
 
 
 def test_a_specified_rate_is_known_before_it_is_measured() -> None:
     """Of an emulated accelerator with a number for a name."""
-    (part,) = first_page(example_report([row(status="failed", reason="it broke", compute="emulated:300")])).devices
-    assert "alone 300 images/s (specified)" in part.title
+    report = example_report([row(status="failed", reason="it broke", compute="emulated:300")])
+    assert any("alone 300 images/s (specified)" in section.title for section in first_screen(report))
 
 
 def test_the_data_set_without_a_rate_of_storage_is_named() -> None:
@@ -118,7 +117,6 @@ def test_the_data_set_without_a_rate_of_storage_is_named() -> None:
     report = example_report([row(), row(resolution="500x375")])
     first, second = report.summary.needs
     missing = replace(second, supply=None, missing=Remark(code="no_ceiling", facts={}))
-    (table,) = needs(replace(report, summary=replace(report.summary, needs=(first, missing))))
-    assert "No rate of this storage for 500x375: " in table.note
-    (table,) = needs(replace(report, summary=replace(report.summary, needs=(missing,))))
-    assert "No rate of this storage: " in table.note
+    for found, said in (((first, missing), "No rate of this storage for 500x375: "), ((missing,), "this storage: ")):
+        (section,) = need_sections(replace(report, summary=replace(report.summary, needs=found)))
+        assert said in str(section.parts[-1])
