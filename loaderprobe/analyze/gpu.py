@@ -5,7 +5,7 @@ Reading a recording is in `compute/`, and the cause that follows from it in `ver
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -53,6 +53,29 @@ def clip(ranges: Ranges, begin: int, end: int) -> Ranges:
     if begin >= end:
         return ()
     return tuple((max(low, begin), min(high, end)) for low, high in ranges if low < end and high > begin)
+
+
+def within(ranges: Ranges, begin: int, end: int) -> Ranges:
+    """The same, found quickly among many ranges; they need only be sorted and apart."""
+    first = max(0, bisect_right(ranges, begin, key=lambda each: each[0]) - 1)
+    return clip(ranges[first : bisect_left(ranges, end, key=lambda each: each[0])], begin, end)
+
+
+def overlap(ranges: Ranges, begin: int, end: int) -> int:
+    """Nanoseconds of them between two times."""
+    return total(within(ranges, begin, end))
+
+
+def columns(ranges: Ranges, begin: int, length: int, count: int) -> list[float]:
+    """The share that ranges take of each of so many equal columns, of a stretch of `length` from `begin` on."""
+    shares = [0.0] * count
+    for low, high in within(ranges, begin, begin + length):
+        at, end = ((edge - begin) * count / length for edge in (low, high))
+        while at < end and at < count:
+            upto = min(end, int(at) + 1.0)
+            shares[int(at)] += upto - at
+            at = upto
+    return shares
 
 
 def intersect(some: Ranges, others: Ranges) -> Ranges:

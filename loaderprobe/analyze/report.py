@@ -11,7 +11,7 @@ from typing import Any
 from loaderprobe.analyze.answer import answered
 from loaderprobe.analyze.forecast.advice import DataPlace, Known, Recommendation, recommend_groups
 from loaderprobe.analyze.forecast.fit import Storage
-from loaderprobe.analyze.gpu import WindowReading, checked_against_rates, read_window
+from loaderprobe.analyze.gpu import WindowReading, checked_against_rates, read_window, subtract
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.plan.plan import cores_of, demand, judge_supply, measured_offer
 from loaderprobe.analyze.plan.workload import PlanWorkload, cold_and_fastest, known, workload_of
@@ -139,7 +139,7 @@ def _view(segment: Segment, specified_images_per_s: float | None) -> TimelineVie
     window_ns = max(last_ns, busy[-1][1] if busy else 0) - origin_ns
     if window_ns <= 0:
         return None
-    idle = _without(waits, busy)
+    idle = subtract(waits, busy)
     return TimelineView(
         window_ns=window_ns,
         step_begin_ns=tuple(at - origin_ns for at in begin_ns),
@@ -163,25 +163,6 @@ def _busy(segment: Segment, count: int, specified_images_per_s: float | None) ->
         if end > begin:
             busy.append((begin, end))
     return tuple(busy)
-
-
-def _without(ranges: Stretches, taken: Stretches) -> Stretches:
-    """The parts of sorted ranges that lie in none of other sorted ranges."""
-    left: list[tuple[int, int]] = []
-    place = 0
-    for begin, end in ranges:
-        at = begin
-        while place < len(taken) and taken[place][1] <= at:
-            place += 1
-        for low, high in taken[place:]:
-            if low >= end:
-                break
-            if low > at:
-                left.append((at, low))
-            at = max(at, high)
-        if at < end:
-            left.append((at, end))
-    return tuple(left)
 
 
 def _moved(ranges: Stretches, origin_ns: int) -> Stretches:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
+from loaderprobe.analyze.gpu import columns, overlap, within
 from loaderprobe.records.config import alike_but_for
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import GAP_CAUSES, GapCause, Gaps, Stretches, TimelineView
@@ -60,7 +60,7 @@ def typical_begin_ns(view: TimelineView, length_ns: int) -> int:
     """The begin of a step from which on the time is spent most as in the whole window."""
 
     def shares(begin_ns: int, span_ns: int) -> list[float]:
-        return [_time_within(part, begin_ns, begin_ns + span_ns) / span_ns for part in _parts(view).values()]
+        return [overlap(part, begin_ns, begin_ns + span_ns) / span_ns for part in _parts(view).values()]
 
     whole = shares(0, view.window_ns)
     last = view.window_ns - length_ns
@@ -72,13 +72,13 @@ def typical_begin_ns(view: TimelineView, length_ns: int) -> int:
 def timeline_chart(view: TimelineView, title: str, length_ns: int, of: str = "GPU") -> str:
     """SVG of a typical stretch of `length_ns`; blank where the window was over sooner. `of` names what was busy."""
     begin_ns = typical_begin_ns(view, length_ns)
-    columns = {name: _columns(part, begin_ns, length_ns) for name, part in _parts(view).items()}
+    filled = {name: columns(part, begin_ns, length_ns, _COLUMNS) for name, part in _parts(view).items()}
     known = min(_COLUMNS, round(_COLUMNS * (view.window_ns - begin_ns) / length_ns))
     drawn = [
         # With a frame, for colours that are near to that of the page.
         f'<rect x="{_LEFT}" y="{_TOP}" width="{known}" height="{_FLOOR - _TOP}" fill="{_INK}" fill-opacity="0.08" '
         f'stroke="{_RULE}" stroke-width="0.5"/>',
-        *_bars(columns),
+        *_bars(filled),
         *_lane("next()", view.waits, begin_ns, length_ns),
         *_lane("copy", view.copies, begin_ns, length_ns),
         svg_text(_LEFT - 5, (_TOP + _FLOOR) // 2 + 4, of, anchor="end"),
@@ -92,38 +92,11 @@ def _parts(view: TimelineView) -> dict[str, Stretches]:
     return {"busy": view.busy} | {cause: view.gaps.get(cause, ()) for cause in GAP_CAUSES}
 
 
-def _within(ranges: Stretches, begin_ns: int, end_ns: int) -> list[tuple[int, int]]:
-    """The parts of sorted ranges that lie between two times."""
-    first = max(0, bisect_right(ranges, begin_ns, key=lambda each: each[0]) - 1)
-    last = bisect_right(ranges, end_ns, key=lambda each: each[0])
-    cut = ((max(low, begin_ns), min(high, end_ns)) for low, high in ranges[first:last])
-    return [(low, high) for low, high in cut if low < high]
-
-
-def _time_within(ranges: Stretches, begin_ns: int, end_ns: int) -> int:
-    return sum(high - low for low, high in _within(ranges, begin_ns, end_ns))
-
-
-def _columns(ranges: Stretches, begin_ns: int, length_ns: int) -> list[float]:
-    """The share of each column that the ranges take."""
-    shares = [0.0] * _COLUMNS
-    for low, high in _within(ranges, begin_ns, begin_ns + length_ns):
-        at, end = ((edge - begin_ns) * _COLUMNS / length_ns for edge in (low, high))
-        while at < end:
-            number = min(int(at), _COLUMNS - 1)
-            upto = min(end, number + 1.0)
-            if upto <= at:
-                break
-            shares[number] += upto - at
-            at = upto
-    return shares
-
-
-def _bars(columns: Mapping[str, Sequence[float]]) -> list[str]:
+def _bars(filled: Mapping[str, Sequence[float]]) -> list[str]:
     """One path for each part, stacked upon those before, and letters where they fit."""
     floor = [float(_FLOOR)] * _COLUMNS
     out, letters = [], []
-    for name, shares in columns.items():
+    for name, shares in filled.items():
         shade = KERNELS if name == "busy" else SHADES[name]  # type: ignore[index]  # the other names are the causes
         top = [low - share * (_FLOOR - _TOP) for low, share in zip(floor, shares, strict=True)]
         boxes = [(round(low * 2) / 2, round(high * 2) / 2) for low, high in zip(floor, top, strict=True)]
@@ -160,7 +133,7 @@ def _lane(name: str, ranges: Stretches, begin_ns: int, length_ns: int) -> list[s
     """A thin row of its own for what may lie behind the kernels."""
     top = _LANES[name]
     marks: list[list[float]] = []
-    for low, high in _within(ranges, begin_ns, begin_ns + length_ns):
+    for low, high in within(ranges, begin_ns, begin_ns + length_ns):
         left, right = (_LEFT + (edge - begin_ns) * _COLUMNS / length_ns for edge in (low, high))
         right = max(right, left + 1.0)
         if marks and left - marks[-1][1] < 1.0:
