@@ -38,11 +38,11 @@ from loaderprobe.records.compare import (
     Gate,
     GateName,
     Group,
-    ReasonCode,
     ResultKind,
     Subject,
     Unit,
     Word,
+    WordReason,
 )
 from loaderprobe.records.config import OPTIONS, Turns
 from loaderprobe.records.diagnosis import Findings
@@ -167,7 +167,7 @@ class Judge:
         """A logarithm: of 5 %, from 0.95 times to 1 / 0.95 times as fast."""
         return -math.log1p(-self.matters)
 
-    def _word(self, found: Effect | None, p: float | None) -> tuple[Word, ReasonCode]:
+    def _word(self, found: Effect | None, p: float | None) -> tuple[Word, WordReason]:
         if found is None or p is None:
             return "unclear", "no_spread"
         half, size = found.half(), self._size

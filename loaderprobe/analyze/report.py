@@ -389,7 +389,7 @@ def _row(seen: RankSeen, places: list[int], alone: float | None) -> RankRow:
 
 
 Result = Measurement | RunFailure | DamagedFile | None
-Judged = tuple[Verdict, WindowReading]
+ReadVerdict = tuple[Verdict, WindowReading]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -445,7 +445,7 @@ def build_report(
     return answered(Report(summary=summary, details=tuple(details)))
 
 
-def _judged(measurement: Measurement, ceiling: StorageCeiling | None) -> Judged | DamagedFile:
+def _judged(measurement: Measurement, ceiling: StorageCeiling | None) -> ReadVerdict | DamagedFile:
     """The verdict; or, where the arithmetic breaks down on what was stored, the file and the reason."""
     try:
         reading = read_window(measurement)
@@ -466,7 +466,7 @@ def _all_finite(value: Any) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def _unless_damaged(result: Result, judged: Judged | DamagedFile | None) -> Result:
+def _unless_damaged(result: Result, judged: ReadVerdict | DamagedFile | None) -> Result:
     return judged if isinstance(judged, DamagedFile) else result
 
 

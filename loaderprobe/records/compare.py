@@ -15,7 +15,7 @@ MATTERS = 0.05
 
 ResultKind = Literal["sweep", "bandwidth", "layers", "diagnosis", "trace"]
 Word = Literal["slower", "faster", "same", "unclear"]
-ReasonCode = Literal["beyond_noise", "within_size", "too_noisy", "one_of_many", "near_size", "no_spread"]
+WordReason = Literal["beyond_noise", "within_size", "too_noisy", "one_of_many", "near_size", "no_spread"]
 """beyond_noise: slower or faster. within_size: the same. Of what is unclear: too_noisy: the interval holds both no
 change and one that matters. one_of_many: such a change is expected by chance among so many rows. near_size: there is
 a change, but whether it matters is open. no_spread: nothing shows how much a side varies."""
@@ -66,7 +66,7 @@ class Compared:
     rounds_needed: int | None
     """Rounds a side with which a change that matters would be seen; None where no number of them is enough."""
     word: Word
-    reason: ReasonCode
+    reason: WordReason
     verdict_before: ShortVerdict | None = None
     verdict_after: ShortVerdict | None = None
 

@@ -15,11 +15,11 @@ from loaderprobe.records.compare import (
     Difference,
     Gate,
     GateName,
-    ReasonCode,
     ResultKind,
     Subject,
     Unit,
     Word,
+    WordReason,
 )
 from loaderprobe.records.config import FEWEST_PAIRS, OPTIONS
 from loaderprobe.records.report import ConfigurationRow
@@ -50,7 +50,7 @@ SCALES: dict[Unit, tuple[float, str]] = {
 }  # fmt: skip
 THOUSANDS_FROM = 1e4
 """Operations/s."""
-REASONS: dict[ReasonCode, str] = {
+REASONS: dict[WordReason, str] = {
     "beyond_noise": "",
     "within_size": "",
     "too_noisy": "too noisy",
@@ -331,7 +331,7 @@ SHOWN = 20
 ROWS = "rows"
 """The name of the section of the rows."""
 ORDER = ("slower", "faster", "unclear", "same")
-MARKS: dict[ReasonCode, str] = {"one_of_many": "*", "near_size": "**", "no_spread": "***"}
+MARKS: dict[WordReason, str] = {"one_of_many": "*", "near_size": "**", "no_spread": "***"}
 LEGEND = (
     "change: of the speed, with its 95 % interval. seen from: the smallest change that would have been seen here, in "
     "about half of all cases; twice as much is nearly always seen."

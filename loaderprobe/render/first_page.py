@@ -295,7 +295,7 @@ TOO_NOISY = ", too noisy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class ToDo:
     """What to do, and what to type for it."""
 
     text: str
@@ -343,7 +343,7 @@ def _best_note(lines: Sequence[tuple[str, ...]]) -> str:
     return BEST_NOTE + (PREFETCH_NOTE if factors else "") + (ESTIMATED_NOTE if estimated else "")
 
 
-def _change(change: Change, number: int) -> Iterator[Shown]:
+def _change(change: ToDo, number: int) -> Iterator[Shown]:
     what = f" (for {change.labels})" if change.labels else ""
     yield from to_do(Item(text=f"{change.text}{what}", number=number), change.command)
 
@@ -409,19 +409,19 @@ def _workers(row: ConfigurationRow, group: Group) -> str:
     )
 
 
-def to_dos(report: Report) -> tuple[Change, ...]:
+def to_dos(report: Report) -> tuple[ToDo, ...]:
     """What to do next."""
     return tuple(dict.fromkeys(_to_do(report, step) for step in report.summary.next))
 
 
-def _to_do(report: Report, step: NextStep) -> Change:
+def _to_do(report: Report, step: NextStep) -> ToDo:
     """A change to some configurations says to which; with several numbers of ranks also with how many."""
     if step.remark:
-        return Change(text=remark_words(step.remark), command=step.command)
+        return ToDo(text=remark_words(step.remark), command=step.command)
     group = group_of(groups(report), step.configurations[0])
     several = len({each.config.ranks for each in report.summary.configurations}) > 1
     ranks = f", {option_words(group.rows[0].config, 'ranks')}" if several else ""
-    return Change(text=advice_words(step.advice), command=step.command, labels=labels_of(step, group) + ranks)
+    return ToDo(text=advice_words(step.advice), command=step.command, labels=labels_of(step, group) + ranks)
 
 
 def with_sentences(report: Report) -> Summary:

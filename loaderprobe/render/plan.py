@@ -18,16 +18,16 @@ from loaderprobe.records.plan import (
     Need,
     PlanPart,
     PlanReport,
+    PlanSupply,
     Quantity,
-    Resource,
-    Supply,
+    SupplyResource,
 )
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Interval
 from loaderprobe.render import plan_words as words
 from loaderprobe.render.charts import BLUE, GREEN, GREY, RED, Axis, Plot, Points, named_rows, shortened
 from loaderprobe.render.document import Command, Document, Exhibit, Item, Paragraph, Part, Section, Table
-from loaderprobe.render.plan_words import PART, RESOURCE, amount, grouped, lock_step_parts, storage_name, usable
+from loaderprobe.render.plan_words import LIMIT_WORDS, PART, amount, grouped, lock_step_parts, storage_name, usable
 from loaderprobe.render.plan_words import TITLE as LOCK_STEP
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.sweep import EVIDENCE
@@ -110,7 +110,7 @@ def _rulers(plan: PlanReport) -> str:
     )
 
 
-def _by_bandwidth(plan: PlanReport) -> list[Supply]:
+def _by_bandwidth(plan: PlanReport) -> list[PlanSupply]:
     return [each for each in plan.rulers if each.limits]
 
 
@@ -118,7 +118,7 @@ def _shares(plan: PlanReport) -> Iterator[Exhibit]:
     drawn = shares_chart(plan, "The need over what may be used of each limit")
     if drawn:
         first = [
-            f"{RESOURCE[each.first_limit]} of {storage_name(each)}"
+            f"{LIMIT_WORDS[each.first_limit]} of {storage_name(each)}"
             for each in plan.supplies
             if each.first_limit and not each.at_least
         ]
@@ -224,7 +224,7 @@ def need_chart(plan: PlanReport, name: str, title: str) -> str:
     assert need and need.to_buy
     count = plan.asked.accelerators
     lines = {"need": (need.at_utilization, "", "below right"), "to buy": (need.to_buy, DASHED, "above left")}
-    resource: Resource = "bandwidth" if name == "read_bytes" else "opens"
+    resource: SupplyResource = "bandwidth" if name == "read_bytes" else "opens"
     levels = [*_levels(plan.supplies[:MOST_STORAGES], resource, RED), *_levels(plan.rulers, resource, GREY)]
     most = max([need.to_buy.value * BEYOND, *(value for value, _, _ in levels)])
     least = min([need.at_utilization.value / count, *(value for value, _, _ in levels)])
@@ -245,7 +245,7 @@ def need_chart(plan: PlanReport, name: str, title: str) -> str:
     return plot.svg()
 
 
-def _levels(supplies: Iterable[Supply], resource: Resource, color: str) -> list[tuple[float, str, str]]:
+def _levels(supplies: Iterable[PlanSupply], resource: SupplyResource, color: str) -> list[tuple[float, str, str]]:
     """(limit of each storage for this resource, its name, its colour)."""
     return [
         (limit.limit.value, f"{_short(supply.name)} {amount(limit.limit)}", color)
@@ -555,12 +555,12 @@ def _supplies(plan: PlanReport) -> Iterator[Part]:
             yield Item(subject=supply.name, text="; ".join(notes))
 
 
-def _supply_lines(supply: Supply) -> Iterator[tuple[str, ...]]:
+def _supply_lines(supply: PlanSupply) -> Iterator[tuple[str, ...]]:
     for place, limit in enumerate(supply.limits):
         least = ">= " if limit.at_least else ""
         yield (
             "" if place else supply.name,
-            words.RESOURCE[limit.resource],
+            words.LIMIT_WORDS[limit.resource],
             f"{least}{words.amount(limit.limit)}",
             words.amount(limit.need),
             f"{least}{words.grouped(limit.feeds)}",
@@ -614,7 +614,7 @@ def _lever_text(lever: Lever, open_ended: Collection[str]) -> str:
     fed = [
         f"{each.supply} at least {words.grouped(each.feeds)}"
         if each.supply in open_ended
-        else f"{each.supply} {words.grouped(each.feeds)} ({words.RESOURCE[each.first_limit]} first)"
+        else f"{each.supply} {words.grouped(each.feeds)} ({words.LIMIT_WORDS[each.first_limit]} first)"
         for each in lever.feeds
         if each.feeds is not None and each.first_limit is not None
     ]

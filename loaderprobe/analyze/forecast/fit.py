@@ -139,7 +139,7 @@ class Storage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
+class ServiceTimes:
     """Seconds of one image in each place, and what the resources can do: all that a model needs."""
 
     model: DeviceModel
@@ -218,7 +218,7 @@ class Service:
             return term
         return self.crowded(workers) or ("storage" if self.storage_s > self.cpu_s + self.other_s else "preprocessing")
 
-    def slower(self, factor: float) -> Service:
+    def slower(self, factor: float) -> ServiceTimes:
         """With all of a worker's times `factor` times as long."""
         return replace(
             self,
@@ -230,7 +230,7 @@ class Service:
             sending_s=self.sending_s * factor,
         )
 
-    def with_disk(self, factor: float) -> Service:
+    def with_disk(self, factor: float) -> ServiceTimes:
         """On a device of the same kind, `factor` times as fast: in bytes/s, or in latency where that is all it has."""
         if self.model == "latency":
             return replace(self, latency_s=self.latency_s / factor)
@@ -241,7 +241,7 @@ class Service:
             unproved_bytes_per_s=self.unproved_bytes_per_s * factor,
         )
 
-    def with_cpu_speed(self, factor: float) -> Service:
+    def with_cpu_speed(self, factor: float) -> ServiceTimes:
         """On cores `factor` times as fast; what else workers do between batches is CPU work, too."""
         return replace(
             self,
@@ -251,7 +251,7 @@ class Service:
             sending_s=self.sending_s / factor,
         )
 
-    def with_cached(self, share: float) -> Service:
+    def with_cached(self, share: float) -> ServiceTimes:
         """With this share of the images in memory."""
         return replace(
             self,
@@ -260,7 +260,7 @@ class Service:
             bytes_per_image=self.bytes_per_image * (1 - share),
         )
 
-    def with_cpu(self, cpu_s: float, usual_cpu_s: float) -> Service:
+    def with_cpu(self, cpu_s: float, usual_cpu_s: float) -> ServiceTimes:
         """With work that took `cpu_s` where the usual took `usual_cpu_s`, side by side.
 
         Both came from one thread on an idle machine, so it is their ratio that holds in busy workers; what
@@ -495,7 +495,7 @@ class Fit:
     """The services that explain one point: one where the kind of the storage is known, else one for each model."""
 
     anchor: Point
-    models: tuple[Service, ...]
+    models: tuple[ServiceTimes, ...]
     drift: float
     """Relative: what the rate of the loader may differ by at another time, with the same CPU."""
     cpu_drift: float = CPU_DRIFT
@@ -571,10 +571,10 @@ def _beside_compute(anchor: Point) -> Point:
     return replace(anchor, loader=min(alone, anchor.compute))
 
 
-def _raw(kind: DeviceModel, points: Sequence[Point], anchor: Point, storage: Storage) -> Service:
+def _raw(kind: DeviceModel, points: Sequence[Point], anchor: Point, storage: Storage) -> ServiceTimes:
     """The service before it is compared with the anchor's rate."""
     first = min(points, key=lambda point: (max(point.workers, 1), point.workers == 0))
-    service = Service(
+    service = ServiceTimes(
         model=kind,
         cpu_s=_cpu_s(points, anchor),
         other_s=0.0 if _queues(first) else first.idle_s,
@@ -623,7 +623,7 @@ def _queues(point: Point) -> bool:
 
 
 def _device(
-    service: Service, first: Point, points: Sequence[Point], size: float, storage: Storage
+    service: ServiceTimes, first: Point, points: Sequence[Point], size: float, storage: Storage
 ) -> tuple[float, float]:
     """(bytes/s of the device, bytes/s above which that is not known)."""
     most = max(points, key=lambda point: point.loader)
@@ -653,7 +653,7 @@ def _cpu_s(points: Sequence[Point], anchor: Point) -> float:
     return mean(alike) if alike and anchor.workers else anchor.cpu_s
 
 
-def _anchored(model: Service, anchor: Point) -> Service | None:
+def _anchored(model: ServiceTimes, anchor: Point) -> ServiceTimes | None:
     rate = anchor.loader
     terms = model.terms(anchor.workers)
     bottleneck: Term = min(terms, key=lambda term: terms[term])

@@ -45,13 +45,13 @@ from loaderprobe.records.plan import (
     PlanPart,
     PlanReport,
     PlanSource,
+    PlanSupply,
     Quantity,
-    Resource,
     Scenario,
     Stragglers,
-    Supply,
     SupplyFeeds,
     SupplyLimit,
+    SupplyResource,
 )
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow
@@ -202,14 +202,14 @@ def _reason(workload: PlanWorkload, part: PlanPart) -> Remark:
 
 # What a storage supplies: its limits beside the need, the one that is reached first, and how many it feeds.
 
-PER_NODE: tuple[Resource, ...] = ("client", "nic")
+PER_NODE: tuple[SupplyResource, ...] = ("client", "nic")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferLimit:
     """One limit of a storage; of `client` and `nic`, for each node."""
 
-    resource: Resource
+    resource: SupplyResource
     quantity: Quantity
     at_least: bool = False
 
@@ -251,12 +251,12 @@ def measured_offer(workload: PlanWorkload) -> Offer | None:
     )
 
 
-def judge_supplies(offers: Iterable[Offer], one: Demand, asked: Asked) -> tuple[Supply, ...]:
+def judge_supplies(offers: Iterable[Offer], one: Demand, asked: Asked) -> tuple[PlanSupply, ...]:
     """Every storage against the need of one accelerator."""
     return tuple(judge_supply(offer, one, asked) for offer in offers)
 
 
-def judge_supply(offer: Offer, one: Demand, asked: Asked) -> Supply:
+def judge_supply(offer: Offer, one: Demand, asked: Asked) -> PlanSupply:
     """One storage; the limit that is reached first stands first."""
     offered = list(offer.limits)
     if asked.nic_bytes_per_s is not None:
@@ -265,7 +265,7 @@ def judge_supply(offer: Offer, one: Demand, asked: Asked) -> Supply:
     limits = sorted((_limit(each, one, asked) for each in offered), key=lambda limit: limit.feeds)
     first = limits[0] if limits and math.isfinite(limits[0].feeds) else None
     flying = None if offer.latency_s is None else in_flight(one.opens, offer.latency_s)
-    return Supply(
+    return PlanSupply(
         name=offer.name,
         label=offer.label,
         source=offer.source,
@@ -312,7 +312,7 @@ _LEAST_HITS = 1e-9
 
 
 def levers(
-    workload: PlanWorkload, asked: Asked, offers: Sequence[Offer], supplies: Sequence[Supply]
+    workload: PlanWorkload, asked: Asked, offers: Sequence[Offer], supplies: Sequence[PlanSupply]
 ) -> tuple[Lever, ...]:
     """Every change that applies."""
     made: list[Lever] = []
@@ -355,7 +355,7 @@ def _of(
     )
 
 
-def _cache_for(supply: Supply, workload: PlanWorkload, asked: Asked) -> CacheSize | None:
+def _cache_for(supply: PlanSupply, workload: PlanWorkload, asked: Asked) -> CacheSize | None:
     """The hits that let this storage feed all accelerators, and the cache of a node that gives them.
 
     None where it is enough, and where it may be: of a storage that gives at least so much, no need follows.
@@ -378,7 +378,7 @@ def _cache_for(supply: Supply, workload: PlanWorkload, asked: Asked) -> CacheSiz
 
 # Storages that were not measured: an entry of the catalogue at a size, and figures as given.
 
-_OPERATIONS: tuple[tuple[LimitName, Resource], ...] = (("opens_per_s", "opens"), ("requests_per_s", "requests"))
+_OPERATIONS: tuple[tuple[LimitName, SupplyResource], ...] = (("opens_per_s", "opens"), ("requests_per_s", "requests"))
 
 
 def given_offer(text: str, figures: Mapping[str, float]) -> Offer:
@@ -398,7 +398,7 @@ def given_offer(text: str, figures: Mapping[str, float]) -> Offer:
     )
 
 
-_UNITS: dict[Resource, str] = {"bandwidth": "B/s", "opens": "1/s", "requests": "1/s", "client": "B/s"}
+_UNITS: dict[SupplyResource, str] = {"bandwidth": "B/s", "opens": "1/s", "requests": "1/s", "client": "B/s"}
 
 
 def catalogue_offer(entry: CatalogueEntry, name: str, size: float | None, today: date) -> Offer:
@@ -444,7 +444,7 @@ def _notes(entry: CatalogueEntry, missing: Sequence[str]) -> tuple[Remark, ...]:
     return (*lacks, *([Remark(code="quoted", facts={"text": entry.note})] if entry.note else []))
 
 
-def _published(entry: CatalogueEntry, resource: Resource, value: float, unit: str, at_least: bool) -> OfferLimit:
+def _published(entry: CatalogueEntry, resource: SupplyResource, value: float, unit: str, at_least: bool) -> OfferLimit:
     source = f"{entry.source}, read {entry.read_on}"
     return OfferLimit(resource=resource, quantity=known(value, unit, "published", source), at_least=at_least)
 

@@ -14,6 +14,7 @@ from loaderprobe.analyze.rank_bandwidth import UNFAIR, has_ended
 from loaderprobe.analyze.verdict.rates import NS, rates_by_round, step_images, worker_cost
 from loaderprobe.analyze.verdict.validity import NEAR_CEILING
 from loaderprobe.errors import BadValue
+from loaderprobe.records import values
 from loaderprobe.records.bandwidth import (
     RISING,
     BandwidthMeasurement,
@@ -130,7 +131,20 @@ class Stalls:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanWorkload:
+class FilesRead:
+    """What is known of the files of images."""
+
+    file_bytes: Quantity
+    """Bytes of one image's file."""
+    requests_per_file: Quantity
+    amplification: Quantity
+    """Storage bytes over bytes asked for."""
+    images: Quantity | None
+    """In the whole data set; None where it was not counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanWorkload(FilesRead):
     """One accelerator and its data. None is what the run does not tell; `refused` says why."""
 
     accelerator: str
@@ -138,13 +152,6 @@ class PlanWorkload:
     """For `sweep --compute`; empty where the accelerator is a real one."""
     rate: Quantity
     """Images/s of one accelerator alone."""
-    file_bytes: Quantity
-    """Bytes of one image's file."""
-    requests_per_file: Quantity
-    amplification: Quantity
-    """Storage bytes over bytes asked for."""
-    images: Quantity | None
-    """In the whole data set."""
     cpu_s: Quantity | None = None
     """CPU time of one image in a worker."""
     other_s: Quantity | None = None
@@ -466,17 +473,6 @@ def workload_of(
     return measured_workload(measurement, verdict, read, ceiling, other)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilesRead:
-    """What is known of the files of images."""
-
-    file_bytes: Quantity
-    requests_per_file: Quantity
-    amplification: Quantity
-    images: Quantity | None
-    """In the whole data set; None where it was not counted."""
-
-
 def measured_workload(
     measurement: Measurement,
     verdict: Verdict,
@@ -508,10 +504,7 @@ def measured_workload(
         accelerator=other[0] if other else measurement.config.compute.name.removeprefix("emulated:"),
         compute=f"emulated:{other[0]}" if other else measurement.config.compute.name if emulated else "",
         rate=rate,
-        file_bytes=files.file_bytes,
-        requests_per_file=files.requests_per_file,
-        amplification=files.amplification,
-        images=files.images,
+        **values(files),
         cpu_s=cpu_s,
         other_s=other_s,
         wait_s=wait_s,

@@ -50,7 +50,7 @@ from loaderprobe.stats import median
 # sample are small: its threads keep cores busy and hardly help, and where another process has one of those cores, each
 # operation waits for a thread that does not run. It is no resource and never a cause: what is found here is advice.
 
-Part = tuple[Mode, Activity]
+SegmentKind = tuple[Mode, Activity]
 
 # CPU seconds a second of threads beside the training thread, while a serial loader loads alone. Measured on 2 cores:
 # 0.94 to 0.99 where they spin, 0.52 to 0.62 where another process keeps one of the cores busy, 0.00 with one thread.
@@ -103,7 +103,7 @@ def spinning(measurement: Measurement) -> float | None:
     return median(known) if known else None
 
 
-def on_one_thread_beside(measurement: Measurement, asked: Sequence[Part]) -> tuple[Part, ...]:
+def on_one_thread_beside(measurement: Measurement, asked: Sequence[SegmentKind]) -> tuple[SegmentKind, ...]:
     """What a round that measures the configuration as asked also measures on one thread; nothing where none spins."""
     if "one_thread" not in measurement.modes or measurement.config.ranks > 1:
         return ()
