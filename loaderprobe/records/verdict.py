@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.measurement import Rejected
-from loaderprobe.records.remark import Remark
-from loaderprobe.records.resources import ABLATIONS, CAUSES, ONLY_WAITED, RESOURCES, SPEEDUPS
+from loaderprobe.records.remark import Coded, Remark
+from loaderprobe.records.resources import ABLATIONS, CAUSES, ONLY_WAITED, SPEEDUPS
 
 T = TypeVar("T")
 
@@ -25,60 +25,30 @@ _OTHER_EVIDENCE = (
     "loader_over_training", "free_input_at_most", "compute_over_training", "run_delay_fraction", "loader_cores",
     "training_cores", "warm_file_wait_fraction", "cold_over_warm_wait", "rise_of_ladder", "paced_reading_time",
 )  # fmt: skip
-_OTHER_ACTIONS = (
-    "workers", "prefetch", "files_in_memory", "files_pinned", "faster_storage", "accelerator", "decoder", "tensor",
-    "slow_host", "own_shares", "one_thread", "accelerator_gains_nothing", "input_gains_nothing",
-)  # fmt: skip
-
 Side = Literal["compute", "input", "balanced", "inconclusive"]
 if TYPE_CHECKING:
     Cause = str
     EvidenceCode = str
-    ActionCode = str
 else:
     # Checked when they are decoded, and listed in the JSON Schema.
     Cause = Literal[(*CAUSES, "either", "balanced", "inconclusive")]
     EvidenceCode = Literal[(*(f"speedups.{name}" for name in SPEEDUPS), *_OTHER_EVIDENCE)]
-    ActionCode = Literal[(*(each.remedy for each in RESOURCES if each.remedy), *_OTHER_ACTIONS)]
 """Cause: a row of the table of resources, or that several are alike, none is worth it, or nothing is known.
 
 EvidenceCode: what a verdict, or the kind of a device, follows from: a figure by its place in the summary (of a gap its
-share of the window), or one of its own. The last two are of a bandwidth probe.
-
-ActionCode: what is advised. files_in_memory: in the page cache, all or what it can hold. files_pinned: a part of the
-files that always stays. slow_rank, slow_host: the host of the rank, or of the ranks, that all wait for. exchange: of
-gradients between ranks, faster or less often. own_shares: of the data set, one for each rank. one_thread: torch's
-operations of the serial loader, which the step does without. The last two are changes that are not worth making."""
+share of the window), or one of its own. The last two are of a bandwidth probe."""
 How = Literal["measured", "estimated"]
 FilesWere = Literal["cold", "partly warm", "warm"]
 """What the files were in the segments of the configuration as asked, by bytes where they are counted."""
-ReasonCode = Literal[
-    "largest_speedup",
-    "all_cores_busy",
-    "device_idle",
-    "slow_rank",
-    "slow_host",
-    "speedups_alike",
-    "no_speedup",
-    "no_complete_round",
-    "files_were_warm",
-    "above_ceiling",
-    "one_round_does_not_fit",
-    "outside_noise_band",
-    "rounds_differ",
-    "ablation_missing",
-    "estimate_not_measured",
-    "estimate_too_small",
-    "within_noise",
-    "slower_without",
-    "interval_too_wide",
-    "lead_within_spread",
-    "rounds_disturbed",
-    "cores_shared",
-]
-"""Why a verdict is what it is. Those from `no_complete_round` on are of verdicts without one cause."""
-AblationCode = Literal["in_training", "measured", "no_complete_round", "cannot_matter", "not_possible", "not_needed"]
-"""Which resources were made free in a measurement, and why no more."""
+Reason = Coded
+"""Why a verdict is what it is; worded in `render/verdict_words.py`. Speed-ups are factors."""
+Action = Coded
+"""What to change; worded in `render/forecast_words.py`.
+
+files_in_memory: in the page cache, all or what it can hold. files_pinned: a part of the files that always stays.
+slow_rank, slow_host: the host of the rank, or of the ranks, that all wait for. exchange: of gradients between ranks,
+faster or less often. own_shares: of the data set, one for each rank. one_thread: torch's operations of the serial
+loader, which the step does without. The two that gain nothing are changes that are not worth making."""
 Bottleneck = Literal["storage", "preprocessing", "cores", "transport", "compute"]
 """The resource that limits a forecast: cores are the CPU as a whole, preprocess the work of single workers."""
 
@@ -172,24 +142,6 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reason:
-    """Why a verdict is what it is, before it is put into words."""
-
-    code: ReasonCode
-    facts: dict[str, float | str]
-    """What the sentence quotes. Rates are images/s, shares are 0 to 1, speed-ups are factors."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ablations:
-    """Which resources were made free in a measurement, and why no more."""
-
-    code: AblationCode
-    facts: dict[str, float]
-    """Speed-ups by resource; with `measured`, rounds by resource; with `in_training`, `rounds`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ShortVerdict:
     """One word each for side and cause."""
 
@@ -227,15 +179,6 @@ class Bound(Judged):
     """With cause `imbalance`: the slowest rank; None where all ranks of a host are slow."""
     host: str = ""
     """Of that rank, or of those ranks."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Action:
-    """What to change, before it is put into words."""
-
-    code: ActionCode
-    facts: dict[str, float | str]
-    """What the sentence quotes. Rates are images/s or bytes/s by name, shares are 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

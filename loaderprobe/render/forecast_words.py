@@ -13,7 +13,7 @@ from loaderprobe.units import format_bytes, format_rate, significant
 
 # What is advised, in words.
 
-_TEXTS = {
+ACTIONS = {
     "all_in_page_cache": "keep all files in the page cache",
     "part_in_page_cache": (
         "leave {bytes} of memory to the page cache, which holds {share} % of the files and answers {hits_low} to "
@@ -66,9 +66,9 @@ def action_words(action: Action, *, sample: str = "image") -> str:
         return f"use {count} worker{'' if count == 1 else 's'}" if count else "load in the training process"
     if action.code == "files_in_memory":
         code = "all_in_page_cache" if facts["share"] == 1 else "part_in_page_cache"
-        return _TEXTS[code].format(**{name: _shown(name, value) for name, value in facts.items()})
+        return ACTIONS[code].format(**{name: _shown(name, value) for name, value in facts.items()})
     words = _OPTIONAL | {name: _shown(name, value) for name, value in facts.items()}
-    return _TEXTS[action.code].format(**words, sample=sample)
+    return ACTIONS[action.code].format(**words, sample=sample)
 
 
 _FORMS = {"subject": " ({})", "name": " ({}, specified)", "host": " on {}", "ranks": "{:.0f} accelerators, each"}

@@ -13,6 +13,7 @@ from loaderprobe.errors import MEASURE_AGAIN
 from loaderprobe.records.files import UnknownFilesCode
 from loaderprobe.records.measurement import RejectedCode
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.resources import RESOURCE
 from loaderprobe.render.wording import counted, named, percent, times_as_fast
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
@@ -437,6 +438,17 @@ _OF_THE_ANSWER = {
     "several_machines": "several machines on one storage",
 }
 """What the answer says beside the limits, what to do next, and what does not follow."""
+_OF_ABLATIONS = {
+    "ablated_in_training": "ablations measured in training itself, {rounds}: the prediction did not fit",
+    "ablated": "ablations measured, {rounds}: {nouns}",
+    "nothing_to_ablate": "no round measured the loader, compute and training",
+    "ablations_cannot_matter": (
+        "no ablation measured: the speed-up is {input} if all input were free, {compute} if compute were"
+    ),
+    "ablations_not_possible": ("no ablation that would decide was measured. Estimated speed-ups if free: {speedups}"),
+    "ablations_not_needed": "no ablation needed: the workers' own times show the cause. Speed-ups if free: {speedups}",
+}
+"""Which resources were made free, and why no more."""
 WORDS: dict[str, str] = {
     **_OF_A_MEASUREMENT,
     **_NO_FIGURE,
@@ -446,6 +458,7 @@ WORDS: dict[str, str] = {
     **_NO_FORECAST,
     **_ON_THIS_MACHINE,
     **_OF_THE_ANSWER,
+    **_OF_ABLATIONS,
     "reported": "{reason}",
     "unavailable": "{because}",
     "storage_missing": "{because}",
@@ -605,6 +618,21 @@ def _needed_cores(facts: Facts) -> dict[str, str]:
     return {"one": named(str(facts["accelerator"])), "needed": " to ".join(dict.fromkeys(ends)) + by}
 
 
+def _ablated(facts: Facts) -> dict[str, str]:
+    """Of rounds by resource, or `rounds`."""
+    rounds = max(map(float, facts.values()))
+    return {
+        "rounds": f"{rounds:.0f} round{'s' if rounds > 1 else ''}",
+        "nouns": join_words([RESOURCE[name].noun for name in facts if name in RESOURCE]),
+    }
+
+
+def _speedups(facts: Facts) -> dict[str, str]:
+    """Of speed-ups by resource."""
+    each = {name: significant(float(value), 2) for name, value in facts.items()}
+    return {"speedups": ", ".join(f"{RESOURCE[name].noun} {value}" for name, value in each.items())}
+
+
 PHRASES: dict[str, Callable[[Facts], dict[str, str]]] = {
     **dict.fromkeys(
         ("unavailable", "storage_missing", "cache_unknown", "gpu_not_read"),
@@ -620,6 +648,9 @@ PHRASES: dict[str, Callable[[Facts], dict[str, str]]] = {
         ("reads_far_below_ceiling", "reads_take_time"),
         lambda facts: {"times": significant(float(facts["times"]), 2)},
     ),
+    **dict.fromkeys(("ablated", "ablated_in_training"), _ablated),
+    **dict.fromkeys(("ablations_not_possible", "ablations_not_needed"), _speedups),
+    "ablations_cannot_matter": lambda facts: {name: significant(float(facts[name])) for name in ("input", "compute")},
     "training_reaches": _reached,
     "cores_full_from": _full_cores,
     "if_storage_were_free": lambda facts: {"as_fast": times_as_fast(float(facts["speedup"]), "at most ")},

@@ -61,7 +61,7 @@ from loaderprobe.render.panels import (
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.rows import Cell as Value
 from loaderprobe.render.rows import as_columns
-from loaderprobe.render.verdict_words import ablation_words, sentence
+from loaderprobe.render.verdict_words import first_upper, sentence
 from loaderprobe.render.wording import (
     MISSING,
     bound_words,
@@ -274,7 +274,7 @@ def _made(row: ConfigurationRow, detail: Detail) -> Iterator[str]:
         f"{shown(row, 'predicted_images_per_s')} images/s."
     )
     if detail.ablations:
-        yield ablation_words(detail.ablations)
+        yield f"{first_upper(remark_words(detail.ablations))}."
     yield from map(remark_words, detail.notes)
 
 

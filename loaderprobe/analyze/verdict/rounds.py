@@ -41,7 +41,7 @@ from loaderprobe.records.measurement import (
 )
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import ABLATIONS
-from loaderprobe.records.verdict import WORTH, Ablations
+from loaderprobe.records.verdict import WORTH
 from loaderprobe.stats import median
 
 # A serial loader whose threads spin: seen by CPU time, and proved by loading with torch on one thread.
@@ -301,7 +301,7 @@ def _rounds_of_training(measurement: Measurement, found: Experiments, modes: tup
     return (*_screening(measurement), *((mode, "training") for mode in modes))
 
 
-def ablations(measurement: Measurement) -> Ablations:
+def ablations(measurement: Measurement) -> Remark:
     """Which resources were made free in this measurement, and why no more."""
     measurement = counted(measurement)
     found = run_experiments(measurement)
@@ -309,17 +309,18 @@ def ablations(measurement: Measurement) -> Ablations:
     measured.pop("storage" if found.base == "warm" else "", None)
     if found.in_training:
         rounds = max(_times(measurement, mode, "training") for mode in ABLATIONS.values())
-        return Ablations(code="in_training", facts={"rounds": rounds})
+        return Remark(code="ablated_in_training", facts={"rounds": rounds})
     if measured:
-        return Ablations(code="measured", facts={name: float(times) for name, times in measured.items()})
+        return Remark(code="ablated", facts={name: float(times) for name, times in measured.items()})
     if not found.predicted:
-        return Ablations(code="no_complete_round", facts={})
+        return Remark(code="nothing_to_ablate", facts={})
     if _cannot_matter(found):
-        facts = {"input": found.free_input_speedup, "compute": found.speedups["compute"].value}
-        return Ablations(code="cannot_matter", facts=facts)
+        facts: dict[str, float | str] = {"input": found.free_input_speedup}
+        facts["compute"] = found.speedups["compute"].value
+        return Remark(code="ablations_cannot_matter", facts=facts)
     ranked = sorted(found.speedups.items(), key=lambda item: -item[1].value)
-    speedups = {name: speedup.value for name, speedup in ranked}
-    return Ablations(code="not_possible" if _open(measurement, found) else "not_needed", facts=speedups)
+    code = "ablations_not_possible" if _open(measurement, found) else "ablations_not_needed"
+    return Remark(code=code, facts={name: speedup.value for name, speedup in ranked})
 
 
 def _screening(measurement: Measurement) -> Round:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rounds import SETTLED_LEAD, ablations, next_round
 from loaderprobe.records.measurement import Measurement, Mode
-from loaderprobe.records.verdict import Ablations
+from loaderprobe.records.remark import Remark
 from tests.analyze.runs import Cost, Round, alike, run
 
 DISK_BOUND = Cost(cpu_s=0.002, blocked_s=0.006, collate_s=0.0002)
@@ -64,7 +64,7 @@ def test_an_estimate_ends_it_only_where_nothing_can_be_run() -> None:
     unprepared = screened(DECODE_BOUND, cache="as-found", facts={"access": "none", "modes": ("baseline",)})
     assert asked(unprepared) == set()
     assert verdict(unprepared).bound.side == "input"
-    assert ablations(unprepared).code == "not_needed"
+    assert ablations(unprepared).code == "ablations_not_needed"
 
 
 def test_compute_that_limits_at_any_loader_rate_ends_it() -> None:
@@ -72,7 +72,7 @@ def test_compute_that_limits_at_any_loader_rate_ends_it() -> None:
     measurement = run(alike(baseline=250, training=100), EVEN, compute=100)
     assert asked(measurement) == set()
     assert verdict(measurement).bound.cause == "compute"
-    assert ablations(measurement).code == "cannot_matter"
+    assert ablations(measurement).code == "ablations_cannot_matter"
     assert set(ablations(measurement).facts) == {"input", "compute"}
 
 
@@ -90,7 +90,7 @@ def test_an_open_verdict_measures_the_modes_that_decide() -> None:
     """As much waiting as decoding: files from memory, and samples made before, but not transport, beside the base."""
     measurement = screened(EVEN)
     assert asked(measurement) == loader_only("baseline", "warm", "cached_samples")
-    assert ablations(measurement).code == "not_possible"
+    assert ablations(measurement).code == "ablations_not_possible"
 
 
 def test_decoding_that_leads_on_a_disk_that_may_be_full_is_not_clear() -> None:
@@ -171,7 +171,7 @@ def test_three_rounds_of_training_without_each_resource_are_enough(count: int, m
     assert bool(asked(measurement)) is more
     if not more:
         assert verdict(measurement).bound.cause == "preprocessing"
-        assert ablations(measurement) == Ablations(code="in_training", facts={"rounds": 3})
+        assert ablations(measurement) == Remark(code="ablated_in_training", facts={"rounds": 3})
 
 
 def test_where_no_bytes_are_counted_warm_segments_are_needed() -> None:
@@ -229,8 +229,7 @@ def test_thorough_measures_every_mode_with_the_screening() -> None:
 def test_measured_ablations_are_listed() -> None:
     """Each resource that was made free, with its number of rounds."""
     measurement = after(alike(baseline=250), *[{"baseline": 250.0, "warm": 500.0, "cached_samples": 255.0}] * 3)
-    facts = {"storage": 3.0, "preprocessing": 3.0}
-    assert ablations(measurement) == Ablations(code="measured", facts=facts)
+    assert ablations(measurement) == Remark(code="ablated", facts={"storage": 3.0, "preprocessing": 3.0})
 
 
 @given(
