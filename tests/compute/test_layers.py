@@ -158,8 +158,16 @@ class Broken(nn.Module):
     ("model", "batch", "says"),
     [
         (nn.Flatten(), IMAGES, "no parameters to train"),
-        (Broken("forward"), (torch.randn(2, 3), torch.tensor([0, 1])), "fails in forward with a batch of 2: RuntimeError: no way"),
-        (Broken("backward"), (torch.randn(2, 3), torch.tensor([0, 1])), "fails in backward with a batch of 2: RuntimeError: one of the"),
+        (
+            Broken("forward"),
+            (torch.randn(2, 3), torch.tensor([0, 1])),
+            "fails in forward with a batch of 2: RuntimeError: no way",
+        ),
+        (
+            Broken("backward"),
+            (torch.randn(2, 3), torch.tensor([0, 1])),
+            "fails in backward with a batch of 2: RuntimeError: one of the",
+        ),
         (nn.Linear(3, 5), torch.randn(2, 3), "no usual loss for a Tensor"),
     ],
 )
