@@ -113,6 +113,14 @@ def test_two_rounds_that_differ_by_more_than_the_speedup_are_within_noise() -> N
     assert reason(run(rounds, EVEN)) == "within_noise"
 
 
+@pytest.mark.parametrize(("spread", "code"), [(0.08, "within_noise"), (0.01, "largest_speedup")])
+def test_a_small_speedup_needs_an_interval_above_1(spread: float, code: str) -> None:
+    """Seen on a token bucket: compute 1.11 (1.00 to 1.26) of three rounds, and a device that was no limit."""
+    rates = [150 * (1.11 + each) for each in (-spread, 0.0, spread)]
+    rounds = [{"baseline": rate, "training": 150.0} for rate in rates]
+    assert reason(run(rounds, Cost(cpu_s=0.012), compute=150.0)) == code
+
+
 def others(cores_used: float, cores: int = 2) -> Others:
     return Others(span_ns=10**9, cores=cores, cpu_ns=round(cores_used * 1e9), own_cpu_ns=10**9, steal_ns=0)
 
