@@ -26,7 +26,7 @@ from loaderprobe.render.figures import evidence_words
 from loaderprobe.render.plan_words import at_utilization, fed, grouped, in_use, limited_by
 from loaderprobe.render.remarks import because_words, fact, read_ahead_words, remark_words
 from loaderprobe.render.rows import as_columns
-from loaderprobe.render.wording import MISSING, counted, megabytes_per_s, percent, rate
+from loaderprobe.render.wording import MISSING, counted, first_upper, megabytes_per_s, percent, rate
 from loaderprobe.stats import median
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
@@ -154,7 +154,7 @@ def feeding(feeds: Sequence[Feed]) -> str:
     rates = join_words([rate(feed.images_per_s) for feed in chosen])
     terms = in_use(first.use)
     return (
-        f"{terms[0].upper()}{terms[1:]} it feeds {named} {at_utilization(first.utilization)} "
+        f"{first_upper(terms)} it feeds {named} {at_utilization(first.utilization)} "
         f"({rates} images/s, ResNet-50){'' if first.at_least else f', {limited_by(first.first_limit)}'}."
     )
 

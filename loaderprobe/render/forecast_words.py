@@ -63,7 +63,7 @@ def action_words(action: Action, *, sample: str = "image") -> str:
     facts = action.facts
     if action.code == "workers":
         count = facts["workers"]
-        return f"use {count} worker{'' if count == 1 else 's'}" if count else "load in the training process"
+        return f"use {counted(int(count), 'worker')}" if count else "load in the training process"
     if action.code == "files_in_memory":
         code = "all_in_page_cache" if facts["share"] == 1 else "part_in_page_cache"
         return ACTIONS[code].format(**{name: _shown(name, value) for name, value in facts.items()})

@@ -31,7 +31,7 @@ from loaderprobe.render.plan_words import LIMIT_WORDS, PART, amount, grouped, lo
 from loaderprobe.render.plan_words import TITLE as LOCK_STEP
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.sweep import EVIDENCE
-from loaderprobe.render.wording import MISSING, counted, percent
+from loaderprobe.render.wording import MISSING, counted, first_upper, percent
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
 # The charts of a storage plan: the need, the limits, the ladder, caches. Each with its finding and its figures.
@@ -515,7 +515,7 @@ def _sections(plan: PlanReport) -> Iterator[Section]:
     yield Section(title="What storage gives", name="supplies", parts=tuple(_supplies(plan)))
     yield Section(title="Epochs and caches", name="epochs", parts=tuple(_epochs(plan)))
     late = words.late_words(plan)
-    yield Section(title="Stragglers", parts=(Paragraph(text=f"{late[0].upper()}{late[1:]}."),) if late else ())
+    yield Section(title="Stragglers", parts=(Paragraph(text=f"{first_upper(late)}."),) if late else ())
     in_step = () if plan.lock_step is None else tuple(lock_step_parts(plan.lock_step))
     yield Section(title=LOCK_STEP, name="lock_step", parts=in_step)
     yield Section(title="What lowers the need", parts=tuple(_levers(plan)))

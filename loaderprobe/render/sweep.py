@@ -61,12 +61,13 @@ from loaderprobe.render.panels import (
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.rows import Cell as Value
 from loaderprobe.render.rows import as_columns
-from loaderprobe.render.verdict_words import first_upper, sentence
+from loaderprobe.render.verdict_words import sentence
 from loaderprobe.render.wording import (
     MISSING,
     bound_words,
     factor,
     figure,
+    first_upper,
     label,
     rate,
     resources_of,

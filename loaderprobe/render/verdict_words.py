@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from loaderprobe.records.resources import ABLATIONS, RESOURCE, RESOURCES
 from loaderprobe.records.verdict import Bound, Judged
 from loaderprobe.render.remarks import because_words
+from loaderprobe.render.wording import first_upper
 from loaderprobe.units import format_rate, join_words, significant
 
 FREE = {name: f"free {RESOURCE[name].noun}" for name in ABLATIONS}
@@ -88,11 +89,6 @@ def sentence(bounds: Sequence[Judged], *, sample: str = "image", beside_table: b
 def explanation(bounds: Sequence[Judged], *, sample: str = "image") -> str:
     """The same without side and cause, for where these stand above it."""
     return first_upper(_reason(Facts(bounds, sample)))
-
-
-def first_upper(words: str) -> str:
-    """The same words at the begin of a sentence."""
-    return words[:1].upper() + words[1:]
 
 
 def _reason(facts: Facts, *, beside_table: bool = False) -> str:

@@ -51,8 +51,12 @@ def option_words(config: RunConfig, name: str) -> str:
 
 def loading(row: ConfigurationRow) -> str:
     """`serial`, `1 worker`, `4 workers`."""
-    workers = row.config.loader.workers
-    return "serial" if workers == 0 else f"{workers} worker{'s' if workers > 1 else ''}"
+    return workers_words(row.config.loader.workers)
+
+
+def workers_words(count: int) -> str:
+    """The same of a number of workers."""
+    return counted(count, "worker") if count else "serial"
 
 
 def differing(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> list[str]:
@@ -187,6 +191,11 @@ def figure(value: float | None, figures: int = 3) -> str:
 def counted(count: int, noun: str) -> str:
     """`1 configuration`, `12 configurations`."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def first_upper(words: str) -> str:
+    """The same words at the begin of a sentence."""
+    return words[:1].upper() + words[1:]
 
 
 def named(accelerator: str, counts: str = "") -> str:
