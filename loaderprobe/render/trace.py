@@ -198,7 +198,8 @@ def _figures(found: TraceReport) -> str:
         share = sum(found.shares[part] for part in FREE[free.name])
         said.append(
             f"{first_upper(FREE_WORDS[free.name])} {take} {percent(share)} of a step (estimated). Without, {step} "
-            f"would take {_ms(free.step_s)} ms instead of {_ms(found.step_s)}: {times_as_fast(free.speedup, 'at most ')}."
+            f"would take {_ms(free.step_s)} ms instead of {_ms(found.step_s)}: "
+            f"{times_as_fast(free.speedup, 'at most ')}."
         )
     if found.bound.cause == "compute":
         said.append(f"Kernels run {percent(found.busy_fraction)} of the time (estimated).")
