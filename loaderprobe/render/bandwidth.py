@@ -25,7 +25,7 @@ from loaderprobe.render.document import Cell, Document, Exhibit, Item, Paragraph
 from loaderprobe.render.figures import evidence_words
 from loaderprobe.render.plan_words import at_utilization, fed, grouped, in_use, limited_by
 from loaderprobe.render.remarks import because_words, fact, read_ahead_words, remark_words
-from loaderprobe.render.rows import as_columns
+from loaderprobe.render.rows import as_columns, own_cells
 from loaderprobe.render.wording import MISSING, counted, first_upper, megabytes_per_s, percent, rate
 from loaderprobe.stats import median
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
@@ -773,22 +773,14 @@ def rank_bandwidth_columns(found: RankBandwidthReport) -> dict[str, list[Any]]:
 def _row(phase: RanksPhase) -> dict[str, Any]:
     times = (phase.file_ns or phase.clat_ns).percentile
     return {
-        "ranks": phase.ranks,
-        "nodes": phase.nodes,
-        "readers_a_rank": phase.readers_a_rank,
-        "bw_bytes": phase.bw_bytes,
-        "bw_low": phase.bw_low,
-        "bw_high": phase.bw_high,
-        "last_done_bw_bytes": phase.last_done_bw_bytes,
-        "in_step_bw_bytes": phase.in_step_bw_bytes,
+        **own_cells(phase, "ranks", "nodes", "readers_a_rank", "bw_bytes", "bw_low", "bw_high"),
+        **own_cells(phase, "last_done_bw_bytes", "in_step_bw_bytes"),
         "slowest_rank": phase.slowest.rank,
         "slowest_host": phase.slowest.host,
-        "fairness": phase.fairness,
-        "files_per_s": phase.files_per_s,
+        **own_cells(phase, "fairness", "files_per_s"),
         "p50_ms": times["50.000000"] / 1e6,
         "p99_ms": times["99.000000"] / 1e6,
-        "cold_fraction": phase.cold_fraction,
-        "cache": phase.cache,
+        **own_cells(phase, "cold_fraction", "cache"),
     }
 
 

@@ -28,7 +28,7 @@ from loaderprobe.render.charts import TONES, Axis, heat_cell, heat_rows, named_r
 from loaderprobe.render.document import Document, Exhibit, Item, Paragraph, Part, Section, Table
 from loaderprobe.render.groups import LETTERS, letters_in, limits_in, line_of
 from loaderprobe.render.layers import PART_WORDS
-from loaderprobe.render.rows import as_columns, interval_cells
+from loaderprobe.render.rows import as_columns, interval_cells, own_cells
 from loaderprobe.render.trace import PART_WORDS as CAUSE_WORDS
 from loaderprobe.render.wording import MISSING, counted, interval, label, loading, percent, verdict_tone, verdict_words
 from loaderprobe.units import format_bytes, join_words, significant
@@ -469,13 +469,10 @@ def _columns(row: Compared) -> dict[str, Any]:
         **interval_cells("before", row.before),
         **interval_cells("after", row.after),
         **interval_cells("ratio", row.ratio),
-        "p": row.p,
-        "visible": row.visible,
+        **own_cells(row, "p", "visible"),
         "rounds_before": row.rounds[0],
         "rounds_after": row.rounds[1],
-        "pairs": row.pairs,
-        "word": row.word,
-        "reason": row.reason,
+        **own_cells(row, "pairs", "word", "reason"),
         "cause_before": row.verdict_before.cause if row.verdict_before else None,
         "cause_after": row.verdict_after.cause if row.verdict_after else None,
         "verdict_changed": row.verdict_changed,

@@ -21,7 +21,7 @@ from loaderprobe.records.devices import (
 from loaderprobe.records.verdict import Interval
 from loaderprobe.render.charts import BLUE, TONES, Column, Shade, column_chart, stacked_chart
 from loaderprobe.render.document import Command, Document, Exhibit, Item, Paragraph, Part, Section, Table
-from loaderprobe.render.rows import as_columns, interval_cells
+from loaderprobe.render.rows import as_columns, interval_cells, own_cells
 from loaderprobe.render.wording import MISSING, first_upper, interval, percent
 from loaderprobe.units import format_bytes, format_duration, join_words, significant
 
@@ -349,9 +349,7 @@ def _how(found: DevicesReport) -> list[Paragraph]:
 def _row(result: WorkloadResult, each: PlacementResult, verdict: PlacementVerdict | None) -> dict[str, Any]:
     workload = result.workload
     row: dict[str, Any] = {
-        "model": workload.model,
-        "batch_size": workload.batch_size,
-        "samples": workload.samples,
+        **own_cells(workload, "model", "batch_size", "samples"),
         "on": each.placement.name,
         "ranks": each.placement.ranks,
         "device": each.device or "CPU",

@@ -19,6 +19,11 @@ from loaderprobe.render.remarks import remark_words
 Cell = str | int | float | bool | None
 
 
+def own_cells(record: object, *names: str) -> dict[str, Any]:
+    """Columns that have the names of the record's own figures."""
+    return {name: getattr(record, name) for name in names}
+
+
 def interval_cells(name: str, found: Interval | None) -> dict[str, float | None]:
     """The figure, and the ends of its interval in columns of their own; None where it is not known."""
     ends = {name: "value", f"{name}_low": "low", f"{name}_high": "high"}

@@ -26,7 +26,7 @@ from loaderprobe.render.charts import Shade
 from loaderprobe.render.document import Command, Document, Exhibit, Item, Paragraph, Part, Section, Table
 from loaderprobe.render.gpu import KERNELS, SHADES
 from loaderprobe.render.remarks import remark_words
-from loaderprobe.render.rows import as_columns
+from loaderprobe.render.rows import as_columns, own_cells
 from loaderprobe.render.wording import counted, first_upper, percent, times_as_fast, visible
 from loaderprobe.units import join_words, significant
 
@@ -408,23 +408,12 @@ def images_per_s(rank: TraceRank) -> float | None:
 
 def _row(rank: TraceRank) -> dict[str, Any]:
     return {
-        "path": rank.path,
-        "rank": rank.rank,
-        "gpu": rank.gpu,
-        "device": rank.device,
-        "steps": rank.steps,
+        **own_cells(rank, "path", "rank", "gpu", "device", "steps"),
         "marked": _MARKED[rank.marked],
         "step_s": rank.step_s,
-        "side": rank.bound.side,
-        "cause": rank.bound.cause,
-        "how": rank.bound.how,
+        **own_cells(rank.bound, "side", "cause", "how"),
         **{f"{name}_s": rank.parts_s[name] for name in PART_NAMES},
-        "busy_fraction": rank.busy_fraction,
-        "sm_efficiency": rank.sm_efficiency,
-        "occupancy": rank.occupancy,
-        "occupancy_coverage": rank.occupancy_coverage,
-        "wait_s": rank.wait_s,
-        "syncs": rank.syncs,
+        **own_cells(rank, "busy_fraction", "sm_efficiency", "occupancy", "occupancy_coverage", "wait_s", "syncs"),
     }
 
 

@@ -12,7 +12,7 @@ from loaderprobe.records.verdict import Interval
 from loaderprobe.render.charts import TONES, Column, column_chart
 from loaderprobe.render.document import Command, Document, Exhibit, Item, Paragraph, Part, Section, Table
 from loaderprobe.render.remarks import remark_words
-from loaderprobe.render.rows import as_columns, interval_cells
+from loaderprobe.render.rows import as_columns, interval_cells, own_cells
 from loaderprobe.render.wording import MISSING, counted, first_upper, percent, rate
 from loaderprobe.units import format_duration, join_words, significant
 
@@ -235,10 +235,8 @@ def tuning_columns(found: WorkersReport) -> dict[str, list[Any]]:
 
 def _row(row: WorkersRow) -> dict[str, Any]:
     return {
-        "workers": row.setting.workers,
-        "prefetch_factor": row.setting.prefetch_factor,
-        "state": row.state,
-        "visits": row.visits,
+        **own_cells(row.setting, "workers", "prefetch_factor"),
+        **own_cells(row, "state", "visits"),
         **interval_cells("images_per_s", row.images_per_s),
         **interval_cells("over_chosen", row.over_chosen),
         "closed": row.closed,
