@@ -270,7 +270,7 @@ RESULTS = {
     RANK_BANDWIDTH_SCHEMA: "bandwidth:RankBandwidth",
     TRACE_SCHEMA: "trace:Trace",
     TUNE_WORKERS_SCHEMA: "tune_workers:WorkersTuning",
-    WATCH_SCHEMA: "watch:Watch",
+    WATCH_SCHEMA: "run:Watch",
 }
 """module:class of each kind of result, by its schema."""
 
