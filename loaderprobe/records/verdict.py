@@ -205,6 +205,11 @@ class Advice:
         """False for a change that gains nothing, listed to save its cost."""
         return self.speedup > 1
 
+    @property
+    def surely_gains(self) -> bool:
+        """True where the range of the rate after it leaves out that it gains nothing."""
+        return self.is_worth_making and self.after.low > self.before.value
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTime:
@@ -233,6 +238,8 @@ class Verdict:
     """All that is derived from one `Measurement`. Pure function of it; rebuilt at any time."""
 
     images_per_s: Interval
+    rounds: int
+    """In which what is judged was measured, of those that count."""
     rates_images_per_s: Rates
     speedups: Speedups
     predicted_images_per_s: float | None

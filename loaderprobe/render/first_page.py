@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from loaderprobe.analyze.answer import best_of
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.report import Answer, ConfigurationRow, Limited, NextStep, Outlook, Report, Summary
-from loaderprobe.records.resources import RESOURCES
+from loaderprobe.records.resources import RESOURCE, RESOURCES
 from loaderprobe.records.verdict import Knee
 from loaderprobe.render.document import Command, Item, Paragraph, Section, Shown, Table, further
 from loaderprobe.render.forecast_words import advice_words, knee_kind, knee_words
@@ -67,9 +67,39 @@ def answer_words(report: Report, answer: Answer) -> str:
     rows = [row for row in report.summary.configurations if row.key in answer.configurations]
     if answer.code.startswith("storage"):
         return _on_storage(report, answer, rows)
+    if answer.code == "how_sure":
+        return _how_sure(report, answer, rows)
     if answer.code.startswith("ranks"):
         return _on_ranks(answer, sorted(rows, key=lambda row: answer.configurations.index(row.key)))
     return _on_device(report, answer, rows)
+
+
+def _how_sure(report: Report, answer: Answer, rows: Sequence[ConfigurationRow]) -> str:
+    """`How sure: one cause leads in 5 of 6 configurations, measured in 3 rounds; the least sure is ...`."""
+    facts = {name: value for name, value in answer.facts.items() if not isinstance(value, str)}
+    led, tried = len(answer.configurations), int(facts["measured"])
+    how = "measured" if tried == led else "estimated" if not tried else f"{tried} of them measured,"
+    rounds = _ends(f"{facts[name]:.0f}" for name in ("low_rounds", "high_rounds"))
+    bands = _ends(significant(100 * facts[name], 2) for name in ("low_band", "high_band"))
+    least = next(row for row in rows if row.key == answer.configurations[0])
+    which = f"; the least sure is {joint_label([least], report.summary.configurations)}" if led > 1 else ""
+    ends = _ends(significant(facts[name], 2) for name in ("low", "high"))
+    noise = f" ({ends} within noise)" if " to " in ends else ""
+    if facts["low_rounds"] == 1:
+        noise = " (one round, so its noise is not known)"
+    cause = RESOURCE[str(answer.facts["resource"])]
+    limits = {name for each in report.summary.answer for limit in each.limits for name in limit.resources}
+    parts = " Preprocessing is decoding and augmentation, not told apart." if "preprocessing" in limits else ""
+    return (
+        f"How sure: one cause leads in {led} of {counted(int(facts['of']), 'configuration')}, {how} in {rounds} "
+        f"round{'s' * (rounds != '1')}{which}: {significant(facts['speedup'])} times as fast "
+        f"{cause.if_free or f'if {NOUNS[cause.name]} were free'}{noise}. Rates: ±{bands} %.{parts}"
+    )
+
+
+def _ends(shown: Iterable[str]) -> str:
+    """`2 to 9`, or `2` where both ends read the same."""
+    return " to ".join(dict.fromkeys(shown))
 
 
 def _parts(answer: Answer) -> str:
@@ -99,7 +129,7 @@ def _on_device(report: Report, answer: Answer, rows: Sequence[ConfigurationRow])
 
 
 def _clauses(answer: Answer, group: Group) -> str:
-    """`256x256 to 1024x768 are limited by JPEG decoding with 2 workers`; data sets that are alike share a clause."""
+    """`256x256 to 1024x768 are limited by preprocessing with 2 workers`; data sets that are alike share a clause."""
     alike: dict[tuple[str, ...], list[Limited]] = {}
     for each in answer.limits:
         alike.setdefault(each.data, []).append(each)
@@ -246,11 +276,12 @@ def _needs(some: Sequence[Outlook], cores: float) -> Section:
         if each.missing:
             missing.setdefault(remark_words(each.missing), []).append(each.data)
     reason = "".join(f" {_without_rate(names, len(some))}: {why}." for why, names in missing.items())
+    pace = f" {remark_words(first.pace)}." if first.pace else ""
     head = ("data", *(f"{count} x" for count in counts), "storage here", "feeds", "cores each")
     note = (
         f"And they open {opens} files a second. No headroom in these needs; feeds: accelerators, at "
         f"{percent(first.use)} of the storage's rate. cores each: for one accelerator, estimated; {cores:g} here."
-        f"{assumed}{reason} More: loaderprobe plan"
+        f"{assumed}{pace}{reason} More: loaderprobe plan"
     )
     return Section(
         title=f"What {named(first.accelerator, join_words(counts))} need at {percent(first.utilization)} of "
@@ -311,12 +342,20 @@ class ToDo:
 
 
 def first_screen(report: Report) -> Iterator[Section]:
-    """What limits, where, what to change next, what accelerators need; no device where nothing was asked."""
+    """What limits, how sure that is, what to change next, what accelerators need; then the maps."""
     rows, found = report.summary.configurations, groups(report)
-    said = [Paragraph(text=each, strong=True) for each in answers(report)]
+    said = [
+        Paragraph(text=text, strong=each.code != "how_sure")
+        for each, text in zip(report.summary.answer, answers(report), strict=True)
+    ]
     undone = [] if report.summary.run.complete else [Paragraph(text=not_complete(report), tone="warning")]
     counted = Paragraph(text=" ".join((counts(report), *skipped_files(report))), tone="quiet")
     yield Section(parts=(*said, counted, *undone))
+    changes = [part for number, each in enumerate(to_dos(report), 1) for part in _change(each, number)]
+    yield Section(title="Do next", parts=tuple(changes), under=True)
+    yield from need_sections(report)
+    missing = [Paragraph(text=unknown(report), tone="quiet")] if report.summary.not_known else []
+    yield Section(parts=tuple(missing), under=True)
     best = [_best_lines(report, group) for group in found]
     for group, lines in zip(found, best, strict=True):
         table = [Table(head=BEST_HEAD, lines=lines, right=BEST_RIGHT)] if lines else []
@@ -325,14 +364,9 @@ def first_screen(report: Report) -> Iterator[Section]:
         note = _best_note([line for lines in best for line in lines])
         words = f"Map: images/s with half the 95 % interval, and what limits: {key}. {note}"
         yield Section(parts=(Paragraph(text=words.rstrip(), tone="quiet"),), under=True)
-    changes = [part for number, each in enumerate(to_dos(report), 1) for part in _change(each, number)]
-    yield Section(title="Do next", parts=tuple(changes), under=True)
-    yield from need_sections(report)
     warnings = [EMULATED_NOTE] if any(row.emulated for row in rows) else []
     warnings += [CPU_NOTE] if any(row.config.compute.kind == "cpu" for row in rows) else []
-    missing = [Paragraph(text=unknown(report), tone="quiet")] if report.summary.not_known else []
-    remarks = further(Paragraph(text=each, tone="warning") for each in warnings)
-    yield Section(parts=(*missing, *remarks), under=True)
+    yield Section(parts=further(Paragraph(text=each, tone="warning") for each in warnings), under=True)
 
 
 def _best_note(lines: Sequence[tuple[str, ...]]) -> str:
@@ -421,7 +455,10 @@ def _to_do(report: Report, step: NextStep) -> ToDo:
     group = group_of(groups(report), step.configurations[0])
     several = len({each.config.ranks for each in report.summary.configurations}) > 1
     ranks = f", {option_words(group.rows[0].config, 'ranks')}" if several else ""
-    return ToDo(text=advice_words(step.advice), command=step.command, labels=labels_of(step, group) + ranks)
+    rows = {row.key: row for row in group.rows}
+    names = [joint_label([rows[key]], group.rows) for key in step.configurations]
+    text = advice_words(step.advice, names)
+    return ToDo(text=text, command=step.command, labels="" if names[-1] in text else labels_of(step, group) + ranks)
 
 
 def with_sentences(report: Report) -> Summary:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from loaderprobe.analyze.answer import advised, best_of, firm, main_speedups, speedup_of
-from loaderprobe.records.report import ConfigurationRow, DataInfo, Detail, Report
+from loaderprobe.records.report import ConfigurationRow, DataInfo, Detail, NextStep, Report
 from loaderprobe.render.document import (
     Cell,
     Command,
@@ -31,7 +31,6 @@ from loaderprobe.render.first_page import (
     labels_of,
     title,
     to_do,
-    to_dos,
 )
 from loaderprobe.render.forecast_words import LIMIT, advice_words
 from loaderprobe.render.gpu import profiled, step_exhibits, window_exhibits, window_parts
@@ -176,14 +175,20 @@ def _of_group(report: Report, group: Group) -> Iterator[Shown]:
     yield from further(items(sentences([row for row in group.rows if firm(row)], group.rows)))
     yield from further(items((f"Knee of {subject}", words) for subject, words in knees(report, group)))
     yield from items((f"GPU of {subject}", words) for subject, words in profiled(group))
-    left, done = 0 if group.cpu else _MOST_ADVICE, {each.text for each in to_dos(report)}
+    left = 0 if group.cpu else _MOST_ADVICE
+    given = {pair for step in report.summary.next for pair in _changed(step)}
     for step in advised(best_of(report, group.rows)):
         text = advice_words(step.advice)
-        new = step.advice[0].is_worth_making and text not in done
+        new = any(each.surely_gains for each in step.advice) and not given.issuperset(_changed(step))
         hidden = not (new and left)
         left -= not hidden
         subject = f"Advice for {labels_of(step, group)}"
         yield from to_do(Item(subject=subject, text=text, further=hidden), step.command)
+
+
+def _changed(step: NextStep) -> list[tuple[str, str]]:
+    """Each configuration with what is to be done to it."""
+    return [(key, each.action.code) for key, each in zip(step.configurations, step.advice, strict=False)]
 
 
 def _line(report: Report, row: ConfigurationRow, group: Group) -> Line:
