@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.measurement import Rejected
 from loaderprobe.records.remark import Coded, Remark
-from loaderprobe.records.resources import ABLATIONS, CAUSES, ONLY_WAITED, SPEEDUPS
+from loaderprobe.records.resources import ABLATIONS, BOTTLENECKS, CAUSES, ONLY_WAITED, SPEEDUPS
 
 T = TypeVar("T")
 
@@ -29,9 +29,11 @@ Side = Literal["compute", "input", "balanced", "inconclusive"]
 if TYPE_CHECKING:
     Cause = str
     EvidenceCode = str
+    Bottleneck = str
 else:
     # Checked when they are decoded, and listed in the JSON Schema.
     Cause = Literal[(*CAUSES, "either", "balanced", "inconclusive")]
+    Bottleneck = Literal[tuple(BOTTLENECKS)]
     EvidenceCode = Literal[(*(f"speedups.{name}" for name in SPEEDUPS), *_OTHER_EVIDENCE)]
 """Cause: a row of the table of resources, or that several are alike, none is worth it, or nothing is known.
 
@@ -49,8 +51,6 @@ files_in_memory: in the page cache, all or what it can hold. files_pinned: a par
 slow_rank, slow_host: the host of the rank, or of the ranks, that all wait for. exchange: of gradients between ranks,
 faster or less often. own_shares: of the data set, one for each rank. one_thread: torch's operations of the serial
 loader, which the step does without. The two that gain nothing are changes that are not worth making."""
-Bottleneck = Literal["storage", "preprocessing", "cores", "transport", "compute"]
-"""The resource that limits a forecast: cores are the CPU as a whole, preprocess the work of single workers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import get_args
 
-from loaderprobe.records.resources import RESOURCE
+from loaderprobe.records.resources import BOTTLENECKS
 from loaderprobe.records.verdict import Action, Advice, Bottleneck, Forecast, How, Interval, Knee
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.wording import counted, rate
@@ -95,8 +94,7 @@ def _shown(name: str, value: float | str) -> str:
 
 ROUGH = 0.25
 """Half of a forecast's range: most models are within 0.2, and one that is not proved here is wider."""
-LIMIT = {name: f"{RESOURCE[name].noun} is the limit" for name in get_args(Bottleneck) if name in RESOURCE}
-LIMIT["cores"] = f"{RESOURCE['cpu'].noun} are the limit"
+LIMIT = {name: f"{each.noun} {'are' if name == 'cores' else 'is'} the limit" for name, each in BOTTLENECKS.items()}
 """What limits training after a change."""
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import get_args
 
 from loaderprobe.analyze.answer import best_ceiling, by_device, main_speedups, on_cpu, read_rate
 from loaderprobe.records.config import OPTIONS
 from loaderprobe.records.report import ConfigurationRow, Detail, Report
-from loaderprobe.records.resources import RESOURCE, RESOURCES
+from loaderprobe.records.resources import BOTTLENECKS, RESOURCE, RESOURCES
 from loaderprobe.records.verdict import Bottleneck, ShortVerdict
 from loaderprobe.render.document import Cell, Table
 from loaderprobe.render.wording import (
@@ -169,8 +168,7 @@ def detail_of(report: Report, row: ConfigurationRow) -> Detail | None:
 #
 # And the map of all configurations.
 
-NEXT = {name: RESOURCE[name].short or name for name in get_args(Bottleneck) if name in RESOURCE}
-NEXT["cores"] = RESOURCE["cpu"].noun
+NEXT = {name: each.short or name for name, each in BOTTLENECKS.items()}
 """What limits next, in short."""
 LETTERS = {
     each.name: (each.letter, each.legend or each.noun)

@@ -13,7 +13,7 @@ from loaderprobe.errors import MEASURE_AGAIN
 from loaderprobe.records.files import UnknownFilesCode
 from loaderprobe.records.measurement import RejectedCode
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.resources import RESOURCE
+from loaderprobe.records.resources import BOTTLENECKS, RESOURCE
 from loaderprobe.render.wording import counted, named, percent, times_as_fast
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
@@ -617,10 +617,6 @@ def _full_cores(facts: Facts) -> dict[str, str]:
     }
 
 
-def _noun_of(limit: str) -> str:
-    return RESOURCE["cpu" if limit == "cores" else limit].noun
-
-
 def _without_storage(facts: Facts) -> dict[str, str]:
     speedup, high, workers = float(facts["speedup"]), float(facts["high"]), int(facts["workers"])
     said = times_as_fast(speedup, "at best ")
@@ -640,7 +636,7 @@ def _needed_cores(facts: Facts) -> dict[str, str]:
         "one": named(str(facts["accelerator"])),
         "needed": of(1) + (" by the size of the images" if facts["data_sets"] != 1 else ""),
         "more": f"8 need {of(8)} and 64 need {of(64)}",
-        "then": f"; then {_noun_of(str(facts['then']))} would be the limit" if "then" in facts else "",
+        "then": f"; then {BOTTLENECKS[str(facts['then'])].noun} would be the limit" if "then" in facts else "",
     }
 
 
