@@ -261,7 +261,7 @@ def _others() -> Iterator[tuple[str, str]]:
     for metric in get_args(EvidenceCode):
         how: How | None = "estimated" if metric.startswith("speedups") else None
         yield f"evidence {metric}", _sentence(Evidence(metric=metric, value=1.0, threshold=None, unit="", how=how))
-    facts = {"mount": "/mnt", "path": "/data"}
+    facts: Facts = {"mount": "/mnt", "path": "/data"}
     for step in get_args(StepCode):
         found = Capability(name="cores", state="no", why=(Remark(code="cores", facts=facts),), next_step=step)
         yield f"step {step}", step_words(found)

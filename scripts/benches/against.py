@@ -86,7 +86,7 @@ class Group:
 
 def groups_of(out: Path, size: int) -> list[Group]:
     """All that are whole."""
-    a, b = (sources(out / name)[0].found[0].reading for name in ("a", "b"))
+    a, b = (sources(out / name)[0].result[0].reading for name in ("a", "b"))
     count = min(len(a.values), len(b.values)) // size
     parts = [slice(size * number, size * (number + 1)) for number in range(count)]
     return [Group(a=_cut(a, part), b=_cut(b, part)) for part in parts]

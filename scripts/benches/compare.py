@@ -81,7 +81,7 @@ def noise_of(runs: Sequence[Path]) -> list[float]:
     """The deviations of rounds from the mean of their configuration, widened by what that mean took up."""
     noise: list[float] = []
     for run in runs:
-        for found in sources(run)[0].found:
+        for found in sources(run)[0].result:
             logs = [math.log(value) for value in found.reading.values]
             if len(logs) >= ENOUGH_ROUNDS:
                 noise += [(log - mean(logs)) * math.sqrt(len(logs) / (len(logs) - 1)) for log in logs]
