@@ -103,7 +103,8 @@ def test_storage_that_hardly_matters_is_cleared_in_as_many_words() -> None:
     row = limited("cpu", speedups=little, disk_read_bytes_per_s=3.12e6)
     assert answers(example_report([row]))[-1] == (
         "Storage is not the limit: if it cost nothing, training would be at best 1.04 times as fast "
-        "(1024x768, 2 workers; up to 1.1 within noise); alone it gave 31.2 MB/s, 10 times the 3.12 MB/s that training read."
+        "(1024x768, 2 workers; up to 1.1 within noise); alone it gave 31.2 MB/s, 10 times the 3.12 MB/s that training "
+        "read."
     )
 
 
