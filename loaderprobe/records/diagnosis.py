@@ -12,7 +12,7 @@ from loaderprobe.records.files import UnknownFiles
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.ranks import Apart
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.verdict import Advice, Bound, FilesWere, Interval, Judged, Rates, Speedups
+from loaderprobe.records.verdict import Advice, Bound, FilesWere, FunctionTime, Interval, Judged, Rates, Speedups
 
 # What `loaderprobe.diagnose` finds out about one loader.
 
@@ -55,6 +55,10 @@ class Findings(Judged):
     notes: tuple[Remark, ...]
     unavailable: dict[str, Remark]
     """`speedups.NAME` or `ceilings.NAME` to the reason, for every figure above that is None."""
+    functions: tuple[FunctionTime, ...] = ()
+    """Of the pipeline, the slowest first; empty where workers were not looked at."""
+    looks: int = 0
+    """At the stacks of workers, from which that is known."""
     instrument_cpu_fraction: float | None
     """CPU time of the measuring itself, as a share of what a batch takes in its worker."""
     wall_s: float

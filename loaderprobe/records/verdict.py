@@ -11,6 +11,7 @@ from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.measurement import Rejected
 from loaderprobe.records.remark import Coded, Remark
 from loaderprobe.records.resources import ABLATIONS, BOTTLENECKS, CAUSES, ONLY_WAITED, SPEEDUPS
+from loaderprobe.records.waits import CodePlace
 
 T = TypeVar("T")
 
@@ -231,6 +232,17 @@ class WorkerTime:
     waits: dict[str, float] = field(default_factory=dict)
     """Parts of `blocked_s`: for `storage`, `network`, `lock`, or another wait. Empty where workers were not looked at;
     what is missing to the whole is waiting for threads of the worker's own that compute."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionTime:
+    """A function of the pipeline that workers run: shares of the looks at them while they made batches as asked."""
+
+    function: CodePlace
+    own: float
+    """In its own lines, and in the code of other languages that it calls."""
+    total: float
+    """In it and in all that it calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,7 +89,7 @@ def _how_sure(report: Report, answer: Answer, rows: Sequence[ConfigurationRow]) 
         noise = " (one round, so its noise is not known)"
     cause = RESOURCE[str(answer.facts["resource"])]
     limits = {name for each in report.summary.answer for limit in each.limits for name in limit.resources}
-    parts = " Preprocessing is decoding and augmentation, not told apart." if "preprocessing" in limits else ""
+    parts = " Preprocessing is decoding and augmentation together." if "preprocessing" in limits else ""
     return (
         f"How sure: one cause leads in {led} of {counted(int(facts['of']), 'configuration')}, {how} in {rounds} "
         f"round{'s' * (rounds != '1')}{which}: {significant(facts['speedup'])} times as fast "
