@@ -10,7 +10,7 @@ from loaderprobe.analyze.effects import differ
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import Answer, AnswerCode, ConfigurationRow, Limited, NextStep, Report, StorageSupply
 from loaderprobe.records.resources import JUDGED, RESOURCE, SPEEDUPS
-from loaderprobe.records.verdict import Advice, Knee, Speedup
+from loaderprobe.records.verdict import Advice, Knee, ReasonCode, Speedup
 from loaderprobe.units import join_words, significant
 
 Rows = Sequence[ConfigurationRow]
@@ -23,7 +23,7 @@ MORE_TIME = 2.0
 """The budget to measure again with, over the time that the run took."""
 MOST_ADVICE = 2
 """Changes worth making, of a configuration."""
-WANT_OF_TIME = (
+WANT_OF_TIME: tuple[ReasonCode, ...] = (
     "no_complete_round", "one_round_does_not_fit", "rounds_differ", "estimate_not_measured", "within_noise",
     "slower_without", "interval_too_wide", "lead_within_spread", "rounds_disturbed",
 )  # fmt: skip

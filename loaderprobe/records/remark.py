@@ -11,7 +11,7 @@ NEEDED = "needed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coded:
-    """A code and its facts, before they are put into words. A code is defined by its words; there is no other list."""
+    """A code and its facts, before they are put into words. Their words are found by the code."""
 
     code: str
     facts: dict[str, float | str] = field(default_factory=dict)

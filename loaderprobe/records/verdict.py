@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.measurement import Rejected
 from loaderprobe.records.remark import Coded, Remark
-from loaderprobe.records.resources import ABLATIONS, BOTTLENECKS, CAUSES, ONLY_WAITED, SPEEDUPS
+from loaderprobe.records.resources import ABLATIONS, BOTTLENECKS, CAUSES, ONLY_WAITED, RESOURCES, SPEEDUPS
 from loaderprobe.records.waits import CodePlace
 
 T = TypeVar("T")
@@ -26,32 +26,60 @@ _OTHER_EVIDENCE = (
     "loader_over_training", "free_input_at_most", "compute_over_training", "run_delay_fraction", "loader_cores",
     "training_cores", "warm_file_wait_fraction", "cold_over_warm_wait", "rise_of_ladder", "paced_reading_time",
 )  # fmt: skip
+_OTHER_ACTIONS = (
+    "workers", "prefetch", "files_in_memory", "files_pinned", "faster_storage", "accelerator", "decoder", "tensor",
+    "slow_host", "own_shares", "one_thread", "accelerator_gains_nothing", "input_gains_nothing",
+)  # fmt: skip
+
 Side = Literal["compute", "input", "balanced", "inconclusive"]
 if TYPE_CHECKING:
     Cause = str
     EvidenceCode = str
+    ActionCode = str
     Bottleneck = str
 else:
     # Checked when they are decoded, and listed in the JSON Schema.
     Cause = Literal[(*CAUSES, "either", "balanced", "inconclusive")]
     Bottleneck = Literal[tuple(BOTTLENECKS)]
     EvidenceCode = Literal[(*(f"speedups.{name}" for name in SPEEDUPS), *_OTHER_EVIDENCE)]
+    ActionCode = Literal[(*(each.remedy for each in RESOURCES if each.remedy), *_OTHER_ACTIONS)]
 """Cause: a row of the table of resources, or that several are alike, none is worth it, or nothing is known.
 
 EvidenceCode: what a verdict, or the kind of a device, follows from: a figure by its place in the summary (of a gap its
-share of the window), or one of its own. The last two are of a bandwidth probe."""
+share of the window), or one of its own. The last two are of a bandwidth probe.
+
+ActionCode: what is advised. files_in_memory: in the page cache, all or what it can hold. files_pinned: a part of the
+files that always stays. slow_rank, slow_host: the host of the rank, or of the ranks, that all wait for. exchange: of
+gradients between ranks, faster or less often. own_shares: of the data set, one for each rank. one_thread: torch's
+operations of the serial loader, which the step does without. The last two are changes that are not worth making."""
 How = Literal["measured", "estimated"]
 FilesWere = Literal["cold", "partly warm", "warm"]
 """What the files were in the segments of the configuration as asked, by bytes where they are counted."""
-Reason = Coded
-"""Why a verdict is what it is; worded in `render/verdict_words.py`. Speed-ups are factors."""
-Action = Coded
-"""What to change; worded in `render/forecast_words.py`.
-
-files_in_memory: in the page cache, all or what it can hold. files_pinned: a part of the files that always stays.
-slow_rank, slow_host: the host of the rank, or of the ranks, that all wait for. exchange: of gradients between ranks,
-faster or less often. own_shares: of the data set, one for each rank. one_thread: torch's operations of the serial
-loader, which the step does without. The two that gain nothing are changes that are not worth making."""
+ReasonCode = Literal[
+    "largest_speedup",
+    "all_cores_busy",
+    "device_idle",
+    "slow_rank",
+    "slow_host",
+    "speedups_alike",
+    "no_speedup",
+    "no_complete_round",
+    "files_were_warm",
+    "above_ceiling",
+    "one_round_does_not_fit",
+    "outside_noise_band",
+    "rounds_differ",
+    "ablation_missing",
+    "estimate_not_measured",
+    "estimate_too_small",
+    "within_noise",
+    "slower_without",
+    "interval_too_wide",
+    "lead_within_spread",
+    "rounds_disturbed",
+    "cores_shared",
+]
+"""Why a verdict is what it is. Those from `no_complete_round` on are of verdicts without one cause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +168,20 @@ class Evidence:
     """Of a speed-up, and of what is estimated."""
     sentence: str = field(default="", compare=False)
     """The metric in words; `render` adds it where the evidence leaves the program."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason(Coded):
+    """Why a verdict is what it is; worded in `render/verdict_words.py`. Speed-ups are factors."""
+
+    code: ReasonCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action(Coded):
+    """What to change; worded in `render/forecast_words.py`."""
+
+    code: ActionCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from loaderprobe.records.resources import ABLATIONS, RESOURCE, RESOURCES
-from loaderprobe.records.verdict import Bound, Judged
+from loaderprobe.records.verdict import Bound, Judged, ReasonCode
 from loaderprobe.render.remarks import because_words
 from loaderprobe.render.wording import first_upper
 from loaderprobe.units import format_rate, join_words, significant
@@ -283,7 +283,7 @@ def _speedup_if(facts: Facts) -> str:
     return f"the speed-up if {NOUN[facts.text('resource')]} were free"
 
 
-REASONS: dict[str, Callable[[Facts], str]] = {
+REASONS: dict[ReasonCode, Callable[[Facts], str]] = {
     "largest_speedup": _largest_speedup,
     "all_cores_busy": _all_cores_busy,
     "device_idle": _device_idle,

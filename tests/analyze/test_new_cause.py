@@ -46,7 +46,7 @@ from tests.analyze.verdict.test_waiting import UNKNOWN, WAITING, looked
 from typer.testing import CliRunner
 
 # The words of its advice.
-forecast_words._TEXTS["hardware_decryption"] = "decrypt with the processor's own instructions"
+forecast_words.ACTIONS["hardware_decryption"] = "decrypt with the processor's own instructions"
 SLOW = {"baseline": 100.0, "warm": 102.0, "cached_samples": 101.0, "no_transport": 100.0, "training": 98.0}
 MODES = ("baseline", "warm", "cached_samples", "no_transport", "no_decryption")
 

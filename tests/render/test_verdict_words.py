@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from loaderprobe.records.verdict import Bound, Cause, Reason
+from loaderprobe.records.verdict import Bound, Cause, Reason, ReasonCode
 from loaderprobe.render.verdict_words import kind_of, sentence
 
 RATES: dict[str, Any] = {
@@ -15,7 +15,7 @@ SPEEDUP: dict[str, Any] = {"resource": "storage", "speedup": 2.286, "how": "esti
 FILES: dict[str, Any] = {"files_were": "partly warm", "cold_reads_known_by": "waiting"}
 
 
-def bound(cause: Cause, code: str, candidates: tuple[str, ...] = (), **facts: float | str) -> Bound:
+def bound(cause: Cause, code: ReasonCode, candidates: tuple[str, ...] = (), **facts: float | str) -> Bound:
     side: Any = cause if cause in ("compute", "balanced", "inconclusive") else "input"
     side = "compute" if cause in ("host", "gradients", "communication") else side
     reason = Reason(code=code, facts={**RATES, **facts})

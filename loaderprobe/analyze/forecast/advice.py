@@ -45,7 +45,7 @@ from loaderprobe.records.measurement import Alternative, Measurement, judged_act
 from loaderprobe.records.plan import LockStep, PrefetchCost
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import INPUTS, RESOURCE
-from loaderprobe.records.verdict import WORTH, Action, Advice, Forecast, Interval, Knee
+from loaderprobe.records.verdict import WORTH, Action, ActionCode, Advice, Forecast, Interval, Knee
 from loaderprobe.stats import median
 
 # Faster accelerators: the known ones, and one that is just fast enough for the loader.
@@ -251,7 +251,7 @@ _price = lru_cache(maxsize=32)(lock_step)
 
 
 def _rank_remedies_advice(
-    found: Experiments, code: str, facts: dict[str, float | str], most: float, *, command: str = ""
+    found: Experiments, code: ActionCode, facts: dict[str, float | str], most: float, *, command: str = ""
 ) -> Advice:
     """The range begins at the rate of today: the whole of what is lost is seldom won."""
     return _advised(found, Action(code=code, facts=facts), Interval(value=most, low=1.0, high=most), command)
@@ -462,7 +462,7 @@ def _faster_storage(fitted: Fit) -> AdviceOption:
 
 def _alternative(fitted: Fit, measured: Alternative) -> AdviceOption:
     forecast = alternative(fitted, measured)
-    code = "tensor" if measured.name == "uint8" else "decoder"
+    code: ActionCode = "tensor" if measured.name == "uint8" else "decoder"
     action = Action(code=code, facts={code: measured.name})
     return AdviceOption(forecast=forecast, action=action, command=f"--{code} {measured.name}")
 

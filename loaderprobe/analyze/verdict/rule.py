@@ -24,6 +24,7 @@ from loaderprobe.records.verdict import (
     GpuWindow,
     How,
     Reason,
+    ReasonCode,
     Side,
     Speedup,
 )
@@ -154,7 +155,7 @@ def side_of(names: Sequence[str]) -> Side:
     return sides.pop() if len(sides) == 1 else "inconclusive"
 
 
-def _reason(code: str, **facts: float | str) -> Reason:
+def _reason(code: ReasonCode, **facts: float | str) -> Reason:
     return Reason(code=code, facts=facts)
 
 
