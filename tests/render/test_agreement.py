@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from html import escape
 
 import pytest
 
 import loaderprobe
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import Interval
-from loaderprobe.render.first_page import BEST_HEAD, first_page
+from loaderprobe.render.first_page import BEST_HEAD, answers, first_page
 from loaderprobe.render.limits import read_words
 from loaderprobe.render.panels import per_image, rate_panels, read_panels
 from loaderprobe.render.wording import megabytes_per_s
 from tests.examples.reports import example_report, example_row
+from tests.pages import notebook_report
 from tests.stored import full_run
 
 
@@ -106,3 +108,9 @@ def test_training_above_compute_alone_is_no_share_of_it() -> None:
     speed = Interval(value=0.398, low=0.3, high=0.5)
     (panel,) = rate_panels(example_report([example_row(images_per_s=speed, rates_images_per_s=rates)]))
     assert "0.398 images/s" in panel.charts[0].title
+
+
+def test_a_notebook_begins_with_the_answer() -> None:
+    """In the words of the first page."""
+    for answer in answers(example_report()):
+        assert escape(answer) in notebook_report(example_report())
