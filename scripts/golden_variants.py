@@ -113,16 +113,14 @@ def _bandwidth() -> Variants:
         "more bytes than asked": _one_phase(amplification=1.32),
         "processes": _one_phase(engine="processes"),
         "trifles": _one_phase(last_third_bw_bytes=170e6, other_bytes_per_s=5e6, amplification=1.05),
-        **{
-            f"accelerators, {name}": replace(
-                _one_phase(), feeds=(replace(example_feed("mlperf-a100", 919.5, 2.87), **changes),)
-            )
-            for name, changes in {
-                "a third of one": {"count": 0.374}, "thousands": {"count": 2873.0}, "at least": {"at_least": True},
-                "opens": {"first_limit": "opens"}, "other limits": {"use": 0.7, "utilization": 0.95},
-            }.items()
-        },
     }  # fmt: skip
+    counts: dict[str, dict[str, Any]] = {
+        "a third of one": {"count": 0.374}, "thousands": {"count": 2873.0}, "at least": {"at_least": True},
+        "opens": {"first_limit": "opens"}, "other limits": {"use": 0.7, "utilization": 0.95},
+    }  # fmt: skip
+    for name, changes in counts.items():
+        feed = replace(example_feed("mlperf-a100", 919.5, 2.87), **changes)
+        phases[f"accelerators, {name}"] = replace(_one_phase(), feeds=(feed,))
     for name, found in phases.items():
         yield f"one phase, {name}", _changed(bandwidth_document(_one_phase()), bandwidth_document(found))
 
@@ -134,8 +132,9 @@ def _opens() -> Variants:
         return _on(replace(example_bandwidth(), metadata=tuple(phases)), **location)
 
     usual, stats = example_operations(slow), example_operations(quick, "stat")
-    warm = {"metadata": "warm", "drops": 0}
-    fuse, memory = {"kind": "fuse", "devices": ()}, {"kind": "memory", "devices": ()}
+    warm: dict[str, Any] = {"metadata": "warm", "drops": 0}
+    fuse: dict[str, Any] = {"kind": "fuse", "devices": ()}
+    memory: dict[str, Any] = {"kind": "memory", "devices": ()}
     unproved = [replace(each, metadata="unproved", storage_bytes=None) for each in usual]
     cases: dict[str, BandwidthReport] = {
         "stats, too": opened(*usual, *stats),
@@ -217,7 +216,7 @@ def _then() -> Report:
 
 
 def _first_pages() -> Variants:
-    nothing = ("inconclusive", "inconclusive")
+    nothing: tuple[Side, Cause] = ("inconclusive", "inconclusive")
     sets = ("256x256", "500x375")
     rows: dict[str, list[ConfigurationRow]] = {
         "one cause everywhere": [_limited("input", "cpu", workers=n, resolution=name) for n in (2, 4) for name in sets],
@@ -247,10 +246,10 @@ def _first_pages() -> Variants:
         "storage is worth 0.6 %": [_little("cpu", storage=1.006, disk_read_bytes_per_s=3.12e6)],
         "storage far below its ceiling": [_little("storage", disk_read_bytes_per_s=3.12e6)],
         "storage near its ceiling": [_little("storage", disk_read_bytes_per_s=28e6)],
-        "storage with one rank only": [_little(), _little(*nothing, ranks=2)],
+        "storage with one rank only": [_little(), _little("inconclusive", "inconclusive", ranks=2)],
         "storage with all ranks": [_little(), _little(ranks=2)],
         "limited by storage with all ranks": [_little("storage"), _little("storage", ranks=2)],
-        "storage on a CPU": [_little(compute="cpu", emulated=False), _little(*nothing)],
+        "storage on a CPU": [_little(compute="cpu", emulated=False), _little("inconclusive", "inconclusive")],
         "storage on a CPU and beside it": [_little(compute="cpu", emulated=False), _little()],
         "ranks gain nothing beyond noise": [
             _little(images_per_s=_rate(142, 50)), _little(images_per_s=_rate(185, 103), ranks=2),
