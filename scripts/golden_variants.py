@@ -328,7 +328,7 @@ def _first_page(report: Report) -> Iterator[str]:
     for part in page.devices:
         yield f"{part.title}; {part.map.key}; {page.key}"
         for name, cells in part.map.lines:
-            letters = [cell.letters if cell else None for cell in cells]
+            letters = [cell.letters if cell else "-" for cell in cells]
             yield f"{name}: " + ", ".join(f"{n}={each}" for n, each in zip(part.map.workers, letters, strict=True))
         yield from (" | ".join(line) for line in part.best)
     yield from (f"-> {each.words}" for each in page.changes)
