@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from loaderprobe.api.tune_workers import WorkersTuning
     from loaderprobe.measure.ranks.crew import Lead
     from loaderprobe.records.config import CacheState
+    from loaderprobe.records.options import Launcher
     from loaderprobe.records.ranks import Launched
 
 
@@ -99,7 +100,7 @@ def _short(path: Path) -> Path:
 
 @command(options.DIAGNOSE)
 def diagnose(
-    call: Call, *, factory: str, budget_s: float | None, cache: CacheState, ranks: str | None, join: Any
+    call: Call, *, factory: str, budget_s: float | None, cache: CacheState, ranks: str | None, join: Launcher | None
 ) -> int:
     """Find out what limits your own DataLoader, and your training step: loaderprobe diagnose train.py:make_loader
 
@@ -164,7 +165,7 @@ def trace(call: Call, *, files: list[Path], **asked: Any) -> int:
 
 
 @command(options.BANDWIDTH)
-def bandwidth(call: Call, *, path: Path, ranks: str | None, join: Any, **asked: Any) -> int:
+def bandwidth(call: Call, *, path: Path, ranks: str | None, join: Launcher | None, **asked: Any) -> int:
     """Measure what the storage under PATH delivers to a loader: MB/s, opens/s, stats/s.
 
     Reads files in random order, cold, with rising concurrency. Writes nothing under PATH unless --scratch is given.

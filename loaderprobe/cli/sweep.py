@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from loaderprobe.cli.border import Call, command, command_line, counting, ended, report_error, say, show, sweeping
 from loaderprobe.cli.seats import in_ranks, in_seat, launched_here
 from loaderprobe.errors import BadValue, LostRank
-from loaderprobe.records.options import SWEEP
+from loaderprobe.records.options import SWEEP, Launcher
 from loaderprobe.units import format_bytes, parse_list
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ BESIDE_RESUME = frozenset({"resume", "budget_s", "join", "json", "quiet"})
 
 
 @command(SWEEP)
-def sweep(call: Call, *, against: Path | None, resume: Path | None, join: Any, **asked: Any) -> int:
+def sweep(call: Call, *, against: Path | None, resume: Path | None, join: Launcher | None, **asked: Any) -> int:
     """Measure whether training is compute-bound or input-bound, and which part of the input limits it.
 
     Trains a model on generated data sets, or on DATA, with the serial loader and with each number of workers.

@@ -18,6 +18,8 @@ from loaderprobe.records.config import Decoder, MemoryFormat, Pipeline, Precisio
 
 REQUIRED: Any = ...
 """In place of a default, where there is none."""
+Launcher = Literal["slurm", "mpi"]
+"""That has to be named: processes of torchrun are recognised."""
 
 # The panels that options stand in, in the order of `--help`; an argument has a place instead of a name.
 
@@ -86,9 +88,9 @@ class Option:
         if self.type is bool and not isinstance(value, bool):
             raise BadValue(f"{self.said}: {value!r} is neither True nor False")
         if self.type in (int, float):
-            kind = Integral if self.type is int else Real
-            if isinstance(value, bool) or not isinstance(value, kind):
-                raise BadValue(f"{self.said}: {value!r} is not a {'whole ' if kind is Integral else ''}number")
+            number = isinstance(value, Integral if self.type is int else Real) and not isinstance(value, bool)
+            if not number:
+                raise BadValue(f"{self.said}: {value!r} is not a {'whole ' if self.type is int else ''}number")
             if self.least is not None and not value >= self.least:
                 raise BadValue(f"{self.said}: {value} is less than {self.least}")
             if self.most is not None and not value <= self.most:
@@ -139,7 +141,7 @@ RANKS = Option(
     help="Processes that train in step: 1,2,4 measures each. 4x8: on 4 nodes, 8 on each (see explain ranks).",
 )  # fmt: skip
 JOIN = Option(
-    "join", Literal["slurm", "mpi"], None, MEASURING, typed_only=True,
+    "join", Launcher, None, MEASURING, typed_only=True,
     help="Whether srun or mpirun started these processes. Those of torchrun are recognised without it.",
 )  # fmt: skip
 OUT = Option(
