@@ -15,13 +15,14 @@ from loaderprobe.analyze.bandwidth import UNPACED, feeds, judge_bandwidth
 from loaderprobe.analyze.rank_bandwidth import ranks_limit
 from loaderprobe.api.shown import Documented, ShownRecord, origin_now
 from loaderprobe.api.values import PathLike, counts, unheard
-from loaderprobe.compute.emulated import ACCELERATORS
 from loaderprobe.errors import BadValue, LoaderprobeError, LostRank
 from loaderprobe.measure.ranks.crew import parse_layout, spread, taking_part
 from loaderprobe.measure.ranks.launch import comes, ends_by_itself
 from loaderprobe.measure.session import OnStage
 from loaderprobe.protocols import Crew
 from loaderprobe.records.bandwidth import BandwidthReport, RankBandwidthReport
+from loaderprobe.records.config import ACCELERATORS
+from loaderprobe.records.options import BANDWIDTH, check
 from loaderprobe.records.ranks import Launched, Node, Place
 from loaderprobe.render.bandwidth import (
     bandwidth_document,
@@ -77,8 +78,7 @@ def bandwidth(
     Raises BadValue for a path that cannot be probed and for values that cannot be; MissingPart for files that may
     not be read, caches that may not be dropped, and fio where it is not installed; NoSpace for too large a scratch.
     """
-    if engine not in ("loaderprobe", "fio"):
-        raise BadValue(f"'{engine}' is not an engine", hint="use loaderprobe or fio")
+    check(BANDWIDTH, locals())
     request = ProbeRequest(
         path=Path(path),
         readers=None if isinstance(readers, str) and readers == "auto" else counts(readers, "--readers"),
