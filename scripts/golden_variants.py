@@ -21,7 +21,7 @@ from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import Bottleneck, Bound, Cause, Interval, Reason, Side, Speedup
 from loaderprobe.render.bandwidth import bandwidth_document
 from loaderprobe.render.document import Document, Section
-from loaderprobe.render.first_page import first_page
+from loaderprobe.render.first_page import first_screen
 from loaderprobe.render.forecast_words import forecast_words
 from loaderprobe.render.plan_words import lock_step_parts
 from loaderprobe.render.sweep import sweep_document
@@ -278,7 +278,7 @@ def _first_pages() -> Variants:
         "no rate of storage": replace(two, summary=replace(two.summary, needs=(missing,))),
     }
     for name, found in reports.items():
-        yield f"first page, {name}", "\n".join(_first_page(found))
+        yield f"first page, {name}", _first_page(found)
 
 
 def _with_runs(**changes: Any) -> Report:
@@ -321,20 +321,9 @@ def _sweeps() -> Variants:
         yield f"sweep, {name}", document_text(sweep_document(example_report(rows)), width=_WIDTH).rstrip()
 
 
-def _first_page(report: Report) -> Iterator[str]:
-    """A line an answer, a cell of the map, a setting of the best, a change, and a need."""
-    page = first_page(report)
-    yield from page.answer
-    for part in page.devices:
-        yield f"{part.title}; {part.map.key}; {page.key}"
-        for name, cells in part.map.lines:
-            letters = [cell.letters if cell else "-" for cell in cells]
-            yield f"{name}: " + ", ".join(f"{n}={each}" for n, each in zip(part.map.workers, letters, strict=True))
-        yield from (" | ".join(line) for line in part.best)
-    yield from (f"-> {each.words}" for each in page.changes)
-    for table in page.needs:
-        yield from (table.title, *(" | ".join(line) for line in table.lines), table.note)
-    yield page.unknown
+def _first_page(report: Report) -> str:
+    """The answer, the map, the best settings, what to do next, and what accelerators need."""
+    return document_text(Document(title="", sections=tuple(first_screen(report))), width=_WIDTH).strip()
 
 
 def _advice() -> Variants:
