@@ -300,9 +300,9 @@ def outcomes(
                 name=f"{place} from {source} v{visit}",
                 measured=rate,
                 repeat=None if before is None else abs(before / rate - 1),
-                predicted=found and found.value,
-                low=found and found.low,
-                high=found and found.high,
+                predicted=found.value if found else None,
+                low=found.low if found else None,
+                high=found.high if found else None,
                 trivial=bool(
                     found and abs(found.value / float(place.accelerator) - 1) <= GIVEN and len(near) == 2 and all(near)
                 ),

@@ -113,7 +113,7 @@ def measure_workers(chosen: argparse.Namespace, out: Path) -> bool:
     for name in names:
         work = LOADERS[name]
         loader = DataLoader(Planted(work), batch_size=BATCH, num_workers=1)
-        step = (lambda batch, work=work: time.sleep(work.step_s)) if work.step_s else None  # type: ignore[misc]
+        step = (lambda batch, work=work: time.sleep(work.step_s)) if work.step_s else None
         found = loaderprobe.tune_workers(loader, step, budget_s=chosen.budget)
         counts = sorted({row.setting.workers for row in found.rows})
         grid = [

@@ -206,7 +206,7 @@ def measure(_: Any, out: Path) -> bool:
 
 
 def load(folder: Path, _: Any) -> list[Compared]:
-    rows = []
+    rows: list[Compared] = []
     for disk in DISKS:
         kept = folder / f"{disk.kind}.json"
         seen = json.loads(kept.read_text()) if kept.exists() else {}

@@ -297,7 +297,8 @@ class ResizedFiles(LazyFiles):
     def decode(self, data: Any) -> torch.Tensor:
         with Image.open(data) as image:
             small = image.convert("RGB").resize((TINY_SIDE, TINY_SIDE))
-        return transforms.functional.pil_to_tensor(small).float()
+        pixels: torch.Tensor = transforms.functional.pil_to_tensor(small).float()
+        return pixels
 
 
 SHARDS = 8

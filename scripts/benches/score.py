@@ -5,11 +5,11 @@ mean, as the machine drifts between rounds but hardly within one). A row is clea
 next, or 1 where there is none, by over 15 % and over 2 standard errors; or when all are under 3 %, which is the truth
 `balanced`. Where a cause is planted and nothing removed, that cause is the truth.
 
-**Outcome.** A firm word is one cause, or `balanced`. It is right when it is the truth of a clear row; wrong when
-following it gains over 5 % less than following the truth, beyond 2 standard errors, on any row; else unclear. `either`
-and `inconclusive` are not firm; `either` that does not name a clear truth is wrong. `cpu` is `preprocessing` with the
-addition that the cores are full: each family says what it is worth where preprocessing is true. A side said firmly is
-wrong where the best of its resources falls behind as far.
+**Outcome.** A firm word is one cause, or `balanced`. On a clear row it is right when it is the truth, else wrong; on
+others it is wrong when following it gains over 10 % less than following what leads, beyond 2 standard errors, else
+unclear. `either` and `inconclusive` are not firm; `either` that does not name a clear truth is wrong. `cpu` is
+`preprocessing` with the addition that the cores are full: each family says what it is worth where preprocessing is
+true. A side said firmly is wrong where the best of its resources falls behind as far.
 
 **Regret** is what follows from acting on a word: the best true speed-up over that of the resource named, minus 1. A
 user who reads `either` picks one of them at random and gets their mean. One who reads `balanced` or `inconclusive`
@@ -32,7 +32,7 @@ from loaderprobe.stats import mean, standard_error
 
 LEAD = 1.15
 NOTHING = 1.03
-LOST = 1.05
+LOST = 1.10
 RATE_WITHIN = 0.15
 """Of a rate that is said, against that of the plain loop."""
 Outcome = Literal["right", "wrong", "unclear", "either", "inconclusive", "failed", "unasked"]
@@ -126,7 +126,7 @@ class Row:
             return "unclear" if not self.planted else "right" if said.cause in self.planted else "wrong"
         if named == self.word:
             return "unclear" if not self.clear else self.cpu if said.cause == "cpu" else "right"
-        return "wrong" if self._behind(named, LOST) else "unclear"
+        return "wrong" if self.clear or self._behind(named, LOST) else "unclear"
 
     def side_wrong(self, said: Said | None) -> bool:
         if said is None or said.side not in ("input", "compute") or not self.logs:

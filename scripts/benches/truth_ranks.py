@@ -226,7 +226,8 @@ def _answer(command: Sequence[str]) -> Any:
 
 def _on_hosts(case: Case, made: Sequence[Host], scratch: Path, out: Path) -> None:
     """One run on both hosts; what was said on the first, and the seconds until it ended there after what happened."""
-    data, happens = scratch / "own" / SMALL, None
+    data = scratch / "own" / SMALL
+    happens: Callable[[], object] | None = None
     if case.name == "hosts-unseen":
         made[0].run("mount", "-t", "tmpfs", "tmpfs", "/mnt")
         made[0].run("cp", "-r", str(data), "/mnt/own")

@@ -315,8 +315,9 @@ def judged(name: str, kept: Mapping[str, Any]) -> Judged:
         causes = sorted({each["cause"] for each in watch.get("with", ()) if each.get("cause")})
         said |= {f"watch {cause}" if number else "watch": Said(cause=cause) for number, cause in enumerate(causes)}
     ways = (f"{way} {'/'.join(f'{each:.3g}' for each in several)}" for way, several in rates.items())
-    ends = [f"run ended {ending(run)}"] * bool(run) + [f"watched {same(watch)}"] * bool(watch)
-    ends += [f"{len(saves['changed'])} of {saves['files']} changed"] * bool(saves and not saves.get("failed"))
+    ends = [f"run ended {ending(run)}"] if run else []
+    ends += [f"watched {same(watch)}"] if watch else []
+    ends += [f"{len(saves['changed'])} of {saves['files']} changed"] if saves and not saves.get("failed") else []
     costs = PROCESSES.items() if watch and same(watch) in ("same", "differs by itself") else ()
     return Judged(
         name=name,

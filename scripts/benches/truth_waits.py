@@ -37,7 +37,6 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import groupby
@@ -80,6 +79,7 @@ COLD_RESIDENT, WARM_RESIDENT, COLD_READ = 0.05, 0.95, 0.8
 ABOVE_STORAGE = 1.15
 MOST_APART = 0.10
 UNASKED = "not asked"
+DRIVERS = ("diagnose", "run")
 
 BASE = "base"
 FEWEST_BATCHES = 12
@@ -346,9 +346,9 @@ def folders_of(rows: Sequence[Row]) -> list[str]:
 def build(rows: Sequence[Row], source: Path, scratch: Path) -> None:
     """All formats that the rows need, and nothing of them waiting to be written."""
     files = sorted(photographs(scratch / "photographs", RESOLUTION, PHOTOGRAPHS).rglob("*.JPEG"))
-    wanted = {(row.format, row.samples) for row in rows}
-    wanted |= {(row.format, LARGE_SAMPLES) for row in rows if row.large_folder}
-    for kind, samples in sorted(wanted):
+    formats = {(row.format, row.samples) for row in rows}
+    formats |= {(row.format, LARGE_SAMPLES) for row in rows if row.large_folder}
+    for kind, samples in sorted(formats):
         write_format(kind, samples, files, source)
     os.sync()
 
@@ -383,8 +383,10 @@ def measure(chosen: argparse.Namespace, out: Path) -> bool:
                 own = list(group)
                 with ExitStack() as undo:
                     place = disk_of(undo, disk, folders_of(own), source, scratch)
-                    complete &= place is not None
-                    for row in own if place else ():
+                    if place is None:
+                        complete = False
+                        continue
+                    for row in own:
                         where = {"disk": str(place.folder), "url": url, "unlimited": place.unlimited}
                         command = part_of("truth", "waits", {**given, **where, "row": row.name})
                         complete &= ran(place.command(command), row.name, CHILD_LIMIT_S)
@@ -497,9 +499,13 @@ def judged(stored: dict[str, Any]) -> Judged:
     """The row, from what was stored of it."""
     rounds: list[dict[str, Any]] = stored["truth"]
     base = [each[BASE] for each in rounds]
-    asked = stored.get("said", [stored])
-    asked = [each for each in asked if each["error"] != UNASKED]
-    found = {each.get("driver", "diagnose"): each["diagnosis"] for each in asked}
+    asked = [{"driver": "diagnose", **each} for each in stored.get("said", [stored]) if each["error"] != UNASKED]
+    by_driver = {name: [each["diagnosis"] for each in asked if each["driver"] == name] for name in DRIVERS}
+    found = {
+        f"{name} {number}" if number > 1 else name: diagnosis
+        for name, several in by_driver.items()
+        for number, diagnosis in enumerate(several, 1)
+    }
     cores = [each["cores"] for each in base if each["cores"] is not None]
     busy = bool(cores) and median(cores) >= BUSY * stored["cores"]
     over = {name: over_storage(stored, said) for name, said in found.items()}
@@ -508,42 +514,33 @@ def judged(stored: dict[str, Any]) -> Judged:
         for name, said in found.items()
         if said and said["files_were"] == "cold" and (over[name] or 0.0) > ABOVE_STORAGE
     ]
-    rates = {name: [said["images_per_s"]["value"] for each in asked if (said := each["diagnosis"]) and
-                    each.get("driver", "diagnose") == name] for name in found}  # fmt: skip
-    if rates.get("run") and rates.get("diagnose"):
-        ratio = median(rates["run"]) / median(rates["diagnose"])
+    rates = [[said["images_per_s"]["value"] for said in by_driver[name] if said] for name in DRIVERS]
+    if all(rates):
+        ratio = median(rates[1]) / median(rates[0])
         faults += [f"run finds {ratio:.2f} times the rate of diagnose"] * (abs(ratio - 1) > MOST_APART)
-    errors = [f"{each.get('driver', 'diagnose')} failed: {each['error']}" for each in asked if each["error"]]
+    errors = [f"{each['driver']} failed: {each['error']}" for each in asked if each["error"]]
+    logs = {
+        name: [math.log(each[name]["images_per_s"] / each[BASE]["images_per_s"]) for each in rounds]
+        for name in rounds[0]
+        if name != BASE
+    }
     return Judged(
-        name=stored["name"],
-        logs={
-            name: [math.log(each[name]["images_per_s"] / each[BASE]["images_per_s"]) for each in rounds]
-            for name in rounds[0]
-            if name != BASE
-        },
-        cpu="right" if busy else "unclear",
+        name=stored["name"], logs=logs, cpu="right" if busy else "unclear",
         images_per_s=median([each["images_per_s"] for each in base]),
-        said={name: _said(said) for name, said in _numbered(asked)},
+        said={name: _said(said) for name, said in found.items()},
         details=(*errors, *_read(stored, rounds, over), *["cores busy"] * busy),
-        trouble=_trouble(rounds),
-        faults=tuple(faults),
-    )
-
-
-def _numbered(asked: Sequence[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any] | None]]:
-    """Repeats of a driver have a number."""
-    seen: Counter[str] = Counter()
-    for each in asked:
-        driver = each.get("driver", "diagnose")
-        seen[driver] += 1
-        yield driver if seen[driver] == 1 else f"{driver} {seen[driver]}", each["diagnosis"]
+        trouble=_trouble(rounds), faults=tuple(faults),
+    )  # fmt: skip
 
 
 def _said(said: dict[str, Any] | None) -> Said | None:
     """A rate that is called warm is none of cold files."""
-    return said and Said(
+    if said is None:
+        return None
+    rate = None if said["cache"] == "warm" else said["images_per_s"]["value"]
+    return Said(
         cause=said["cause"], candidates=tuple(said["candidates"]), side=said["side"], sentence=said["sentence"],
-        images_per_s=None if said["cache"] == "warm" else said["images_per_s"]["value"],
+        images_per_s=rate,
     )  # fmt: skip
 
 
