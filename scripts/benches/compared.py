@@ -105,24 +105,25 @@ def _line(group: str, rows: Sequence[Compared], limits: Limits | None) -> bool:
     errors = [abs(row.error) for row in made if row.error is not None]
     repeats = [row.repeat for row in made if row.repeat is not None]
     held = [row.held for row in made if row.held is not None]
-    widths = [
-        (row.high - row.low) / 2 / row.predicted for row in made if row.low is not None and row.high and row.predicted
-    ]
+    ranges = [(row.low, row.high, row.predicted) for row in made]
+    widths = [(high - low) / 2 / value for low, high, value in ranges if low is not None and high and value]
     if not errors:
         print(f"{group:24} none of {len(rows)} predicted")
-        return limits is None
+        return limits is None or limits == Limits()
     middle, again = median(errors), median(repeats) if repeats else math.inf
     share = sum(held) / len(held) if held else 1.0
     good = limits is None or (
-        middle <= limits.error
+        not any(row.wrong for row in rows)
+        and middle <= limits.error
         and share >= limits.held
         and (limits.times_repeat == math.inf or middle <= limits.times_repeat * again)
     )
     words = {True: "good", False: "NOT SHOWN"}
     told = f"{again:16.1%} {quantile(repeats, 0.9):5.1%}" if repeats else " " * 22
     print(
-        f"{group:24}{len(made):5} {middle:14.1%} {quantile(errors, 0.9):6.1%} {told} {share:6.0%} "
-        f"{'±' + format(median(widths), '.0%') if widths else '':>14}  {'' if limits is None else words[good]}"
+        f"{group:24}{len(made):5} {middle:14.1%} {quantile(errors, 0.9):6.1%} {told} "
+        f"{format(share, '.0%') if held else '':>6} {'±' + format(median(widths), '.0%') if widths else '':>14}  "
+        f"{'' if limits is None else words[good]}"
     )
     left = len([row for row in rows if row.trivial]), len([row for row in rows if row.predicted is None])
     if any(left):
