@@ -19,10 +19,9 @@ from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import DamagedFile, Report
 from loaderprobe.records.studies import EpochsMeasured, Prefilled
-from loaderprobe.render.cells import csv_text
 from loaderprobe.render.document import Document, Exhibit
 from loaderprobe.render.overview import counts
-from loaderprobe.render.rows import BATCH_COLUMNS, STEP_COLUMNS, Row, batch_rows, step_rows
+from loaderprobe.render.rows import BATCH_COLUMNS, STEP_COLUMNS, Row, batch_rows, csv_text, step_rows
 from loaderprobe.render.sweep import report_columns, sweep_document, sweep_exhibits
 from loaderprobe.store.results import RESULT, read_result
 from loaderprobe.store.run_directory import STUDIES, RunDirectory
@@ -238,7 +237,7 @@ class Run(Shown):
     def html(self) -> str:
         """The report as one HTML file, with a storage plan."""
 
-        from loaderprobe.api.page import report_page
+        from loaderprobe.api.plan import report_page
 
         return report_page(self)
 
@@ -269,7 +268,7 @@ RESULTS = {
     "loaderprobe/rank-bandwidth": "bandwidth:RankBandwidth",
     "loaderprobe/trace": "trace:Trace",
     "loaderprobe/tune-workers": "tune_workers:WorkersTuning",
-    "loaderprobe/watch": "watch:Watch",
+    "loaderprobe/watch": "run:Watch",
 }
 """module:class of each kind of result, by its schema."""
 

@@ -19,8 +19,8 @@ from loaderprobe.api.values import PathLike
 from loaderprobe.errors import MissingPart
 from loaderprobe.records import values
 from loaderprobe.records.environment import Origin
-from loaderprobe.render.cells import csv_text
 from loaderprobe.render.document import Document, Exhibit
+from loaderprobe.render.rows import csv_text
 from loaderprobe.store.results import REPORT, RESULT, create_result, read_result
 
 if TYPE_CHECKING:
