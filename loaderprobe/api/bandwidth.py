@@ -20,7 +20,7 @@ from loaderprobe.errors import BadValue, LoaderprobeError, LostRank
 from loaderprobe.measure.ranks.crew import parse_layout, spread, taking_part
 from loaderprobe.measure.ranks.launch import comes, ends_by_itself
 from loaderprobe.measure.session import OnStage
-from loaderprobe.protocols import Crew
+from loaderprobe.protocols import Group
 from loaderprobe.records.bandwidth import BandwidthReport, RankBandwidthReport
 from loaderprobe.records.ranks import Launched, Node, Place
 from loaderprobe.render.bandwidth import bandwidth_document, headline
@@ -191,18 +191,18 @@ def read_in_seat(
     )  # fmt: skip
     at = joined_at(place, join_s=JOIN_S)
     # All of it is kept: a group that ends here while another rank still joins it would be that rank's lost connection.
-    crew = at.crew
+    group = at.group
     where = Whereabouts(host=nodes[number].host, node=number)
-    reader = RankReader(crew=crew, cache=LinuxPageCache())
+    reader = RankReader(group=group, cache=LinuxPageCache())
     try:
         if here.rank:
             return reader.follow(where)
-        return lead_ranks(crew, where, replace(asked, steps=_asked(reader, ranks, nodes, readers)), on_phase)
+        return lead_ranks(group, where, replace(asked, steps=_asked(reader, ranks, nodes, readers)), on_phase)
     finally:
         ends_by_itself()
         # Rank 0 may hold the store, which must not go before the others have left.
         with suppress(LostRank):
-            crew.most(0, leaving=True)
+            group.most(0, leaving=True)
 
 
 def _asked(reader: RankReader, ranks: str | None, nodes: Sequence[Node], readers: int) -> tuple[RanksStep, ...]:
@@ -214,12 +214,12 @@ def _asked(reader: RankReader, ranks: str | None, nodes: Sequence[Node], readers
         raise
 
 
-def lead_ranks(crew: Crew, here: Whereabouts, asked: RankProbe, on_phase: OnPhase) -> RankBandwidth:
+def lead_ranks(group: Group, here: Whereabouts, asked: RankProbe, on_phase: OnPhase) -> RankBandwidth:
     """Rank 0's part: lets the others read, and makes the report.
 
     Raises BadValue where a rank reads nothing, Refused where the report cannot be kept.
     """
-    reader = RankReader(crew=crew, cache=LinuxPageCache())
+    reader = RankReader(group=group, cache=LinuxPageCache())
     try:
         if asked.out is not None:
             check_out(asked.out)

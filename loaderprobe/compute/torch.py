@@ -47,8 +47,8 @@ class Gradients:
             dist.init_process_group(
                 BACKENDS[device.type],
                 store=peers.store,  # type: ignore[arg-type]  # torch's
-                rank=peers.crew.rank,
-                world_size=peers.crew.size,
+                rank=peers.group.rank,
+                world_size=peers.group.size,
                 timeout=timedelta(seconds=peers.timeout_s),
                 **on_gpu,
             )

@@ -149,9 +149,9 @@ def joined_ranks() -> Joined | None:
 class AtPlace:
     """This process among the ranks of a configuration."""
 
-    crew: GlooCrew
+    group: GlooGroup
     """For what ranks agree on."""
-    device: GlooCrew
+    device: GlooGroup
     """For the device alone."""
     store: SharedStore
     """For groups of the device's own."""
@@ -166,11 +166,11 @@ def joined_at(place: Place, *, join_s: float | None = None) -> AtPlace:
     environment: under torchrun that makes every rank wait for a server which no process starts.
     """
     lost = _joined(place, "lost").store
-    crew, device = (
-        GlooCrew(_joined(place, name), join_s=join_s or place.timeout_s, step_s=place.timeout_s, lost=lost)
+    group, device = (
+        GlooGroup(_joined(place, name), join_s=join_s or place.timeout_s, step_s=place.timeout_s, lost=lost)
         for name in ("agreement", "device")
     )
-    return AtPlace(crew=crew, device=device, store=_joined(place, "gradients").store)
+    return AtPlace(group=group, device=device, store=_joined(place, "gradients").store)
 
 
 def store_at(place: Place, name: str) -> Any:
@@ -187,8 +187,8 @@ def _joined(place: Place, name: str) -> Joined:
     return Joined(rank=place.rank, size=place.size, store=_below(f"{place.prefix}/{name}", client))
 
 
-class GlooCrew:
-    """A `Crew` over gloo. Once a rank is lost, no call waits any more."""
+class GlooGroup:
+    """A `Group` over gloo. Once a rank is lost, no call waits any more."""
 
     def __init__(
         self, joined: Joined, *, join_s: float = JOIN_S, step_s: float = STEP_S, lost: SharedStore | None = None

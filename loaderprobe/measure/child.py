@@ -61,15 +61,15 @@ def measure(order: Order, scratch: Path, on_stage: OnStage, judging: Judging) ->
         # The forkserver, by whose other children nothing else is done.
         own = (os.getppid(),)
         parts = join_parts(loader, compute, clock, LinuxPageCache(), location, looking.samples, judging, decide, own)
-        given: dict[str, Any] = {
-            "recorder": Recorder(config, alternatives=others, earlier=order.earlier, joins=rank is None),
-            "files": files,
-            "on_stage": on_stage,
-            "budget_s": _left_s(order, clock),
-            "turn": _turn(order),
-            "thorough": order.thorough,
-        }
-        session = rank.session(parts, gpu or "", **given) if rank else Session(parts=parts, **given)
+        session = Session(
+            recorder=Recorder(config, alternatives=others, earlier=order.earlier, joins=rank is None),
+            files=files,
+            parts=rank.joined(parts, gpu or "") if rank else parts,
+            on_stage=on_stage,
+            budget_s=_left_s(order, clock),
+            turn=_turn(order),
+            thorough=order.thorough,
+        )
         session.run()
         if order.earlier is None or order.earlier.timeline is None:
             session.profile()

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from loaderprobe.errors import BadValue, LoaderprobeError
-from loaderprobe.protocols import Crew, PageCache
+from loaderprobe.protocols import Group, PageCache
 from loaderprobe.records import values
 from loaderprobe.records.bandwidth import RankRead, RanksPhase
 from loaderprobe.storage.files import Piece, Sample
@@ -125,7 +125,7 @@ class RanksStep:
     """One step of the ladder."""
 
     seats: tuple[int, ...]
-    """The ranks of the crew that read; the first of them has the first shard."""
+    """The ranks of the group that read; the first of them has the first shard."""
     nodes: int
     readers: int
     """Of each."""
@@ -155,7 +155,7 @@ class Turn:
 class RankReader:
     """One rank's part: reads its shard when rank 0 says so, and reports."""
 
-    crew: Crew
+    group: Group
     cache: PageCache
     engine: ReadEngine = field(default_factory=ThreadEngine)
     counts_reads: bool = True
@@ -164,13 +164,13 @@ class RankReader:
 
     def follow(self, here: Whereabouts) -> int:
         """Take part until rank 0 ends it; returns the exit code. Raises LostRank when a rank has gone."""
-        found = json.loads(self.crew.broadcast(b""))
+        found = json.loads(self.group.broadcast(b""))
         if "exit_code" in found:
             return int(found["exit_code"])
         self.counts_reads = found["counts_reads"]
         self.pieces = tuple(Piece(path=Path(p), offset=o, size_bytes=s) for p, o, s in found["pieces"])
-        self.crew.gathered(msgspec.json.encode(here))
-        while (turn := msgspec.json.decode(self.crew.broadcast(b""), type=Turn)).kind == "read":
+        self.group.gathered(msgspec.json.encode(here))
+        while (turn := msgspec.json.decode(self.group.broadcast(b""), type=Turn)).kind == "read":
             self.take_turn(turn)
         return turn.exit_code
 
@@ -178,27 +178,27 @@ class RankReader:
         """Rank 0: tell all which pieces there are; returns where each rank is."""
         self.pieces = sample.pieces
         pieces = [(os.fsdecode(piece.path), piece.offset, piece.size_bytes) for piece in sample.pieces]
-        self.crew.broadcast(json.dumps({"pieces": pieces, "counts_reads": self.counts_reads}).encode())
-        found = self.crew.gathered(msgspec.json.encode(here))
+        self.group.broadcast(json.dumps({"pieces": pieces, "counts_reads": self.counts_reads}).encode())
+        found = self.group.gathered(msgspec.json.encode(here))
         return tuple(msgspec.json.decode(each, type=Whereabouts) for each in found)
 
     def refuse(self, exit_code: int) -> None:
         """Rank 0: there is nothing to read."""
-        self.crew.broadcast(json.dumps({"exit_code": exit_code}).encode())
+        self.group.broadcast(json.dumps({"exit_code": exit_code}).encode())
 
     def tell(self, turn: Turn) -> None:
         """Rank 0: say what is next."""
-        self.crew.broadcast(msgspec.json.encode(turn))
+        self.group.broadcast(msgspec.json.encode(turn))
 
     def take_turn(self, turn: Turn) -> tuple[Part, ...]:
         """Read if it is this rank's turn, and report; returns, on rank 0, the parts of those that read."""
         step = turn.step
         assert step is not None
-        mine = step.seats.index(self.crew.rank) if self.crew.rank in step.seats else None
+        mine = step.seats.index(self.group.rank) if self.group.rank in step.seats else None
         shard = () if mine is None else self.pieces[mine :: len(step.seats)]
         supply = None if not shard else self._evicted(shard, turn.seed)
         # All evict before any reads.
-        self.crew.most(0)
+        self.group.most(0)
         reading, read_bytes, trouble = Reading(seconds=0.0), None, ""
         if supply is not None:
             try:
@@ -206,9 +206,9 @@ class RankReader:
             except (OSError, LoaderprobeError) as error:
                 trouble = str(error)
         full = -reading.full_ns if len(reading.end_ns) else NOT_READING
-        until_ns = -self.crew.most(full)[0]
+        until_ns = -self.group.most(full)[0]
         part = _part(mine, reading, read_bytes, until_ns, trouble)
-        found = self.crew.gathered(msgspec.json.encode(part))
+        found = self.group.gathered(msgspec.json.encode(part))
         parts = (msgspec.json.decode(each, type=Part) for each in found)
         return tuple(sorted((each for each in parts if each.rank >= 0), key=lambda each: each.rank))
 
@@ -249,7 +249,7 @@ class RankLadder:
 
     reader: RankReader
     places: tuple[Whereabouts, ...]
-    """By rank of the crew."""
+    """By rank of the group."""
     seconds: float
     cores: float
     block_bytes: int | None = None

@@ -16,7 +16,7 @@ from loaderprobe.errors import BadValue, Refused
 from loaderprobe.loaders import ranks as gloo
 from loaderprobe.records.ranks import Launched, Node
 from loaderprobe.storage.by_ranks import RanksStep, Whereabouts
-from loaderprobe.testing.ranks import FakeCrew
+from loaderprobe.testing.ranks import FakeGroup
 from tests.examples.rank_bandwidth import example_rank_bandwidth, example_ranks
 
 TWO_NODES = (Node(host="a", seats=(0, 1), gpus=0), Node(host="b", seats=(2, 3), gpus=0))
@@ -51,9 +51,9 @@ def test_one_rank_reads_and_reports(tmp_path: Path) -> None:
     """Real files, whole, each within the agreed time; the report can be loaded from its JSON."""
     for number in range(64):
         tmp_path.joinpath(f"{number}.jpg").write_bytes(b"x" * 50_000)
-    (crew,) = FakeCrew.of(1)
+    (group,) = FakeGroup.of(1)
     steps = (RanksStep(seats=(0,), nodes=1, readers=2),)
-    found = lead_ranks(crew, HERE, RankProbe(path=tmp_path, steps=steps, seconds=0.02), lambda *_: None)
+    found = lead_ranks(group, HERE, RankProbe(path=tmp_path, steps=steps, seconds=0.02), lambda *_: None)
     (phase,) = found.phases
     assert phase.bw_bytes > 0 and phase.by_rank[0].host == "a" and found.images and not found.interrupted
     assert "with 2 readers in 1 rank" in found.headline()
@@ -77,18 +77,18 @@ def test_a_kept_result_is_shown_again(tmp_path: Path) -> None:
 def test_a_place_that_is_taken_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     """The other ranks hear of it: rank 0 says that nothing follows."""
     tmp_path.joinpath("other").touch()
-    (crew,) = FakeCrew.of(1)
+    (group,) = FakeGroup.of(1)
     with pytest.raises(Refused, match="is not empty"):
-        lead_ranks(crew, HERE, RankProbe(path=tmp_path, out=tmp_path), lambda *_: None)
+        lead_ranks(group, HERE, RankProbe(path=tmp_path, out=tmp_path), lambda *_: None)
 
 
 def test_too_few_files_are_refused(tmp_path: Path) -> None:
     """Each rank reads files of its own."""
     tmp_path.joinpath("one.jpg").write_bytes(b"x")
-    (crew,) = FakeCrew.of(1)
+    (group,) = FakeGroup.of(1)
     steps = (RanksStep(seats=(0,), nodes=1, readers=1),)
     with pytest.raises(BadValue, match="has 1 file to read, too few for 1 rank of 1 reader: 4 are needed"):
-        lead_ranks(crew, HERE, RankProbe(path=tmp_path, steps=steps), lambda *_: None)
+        lead_ranks(group, HERE, RankProbe(path=tmp_path, steps=steps), lambda *_: None)
 
 
 @pytest.mark.parametrize(("ranks", "said"), [("8", "8 ranks are asked for"), ("2", "too few for 2 ranks")])
@@ -99,9 +99,9 @@ def test_what_rank_0_refuses_is_no_lost_rank_to_the_others(
     tmp_path.joinpath("one.jpg").write_bytes(b"x")
     spared: list[bool] = []
     monkeypatch.setattr(bandwidth, "ends_by_itself", lambda: spared.append(True))
-    node, crews = Node(host="a", seats=(0, 1), gpus=0), FakeCrew.of(2)
+    node, groups = Node(host="a", seats=(0, 1), gpus=0), FakeGroup.of(2)
     monkeypatch.setattr(bandwidth, "comes", lambda here: SimpleNamespace(nodes=(node,), prefix="p"))
-    monkeypatch.setattr(gloo, "joined_at", lambda place, **_: SimpleNamespace(crew=crews[place.rank]))
+    monkeypatch.setattr(gloo, "joined_at", lambda place, **_: SimpleNamespace(group=groups[place.rank]))
 
     def part(rank: int) -> Any:
         here = Launched(rank=rank, size=2, node="", address="localhost", port=1, agent_store=False)

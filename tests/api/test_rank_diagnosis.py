@@ -19,7 +19,7 @@ from loaderprobe.records.ranks import Node
 from loaderprobe.records.remark import Remark
 from loaderprobe.render.markdown import document_markdown
 from loaderprobe.store.codec import decode, encode
-from loaderprobe.testing import FakeCrew, example_config
+from loaderprobe.testing import FakeGroup, example_config
 from tests.analyze.rank_runs import rank_run
 from tests.analyze.runs import alike
 
@@ -30,14 +30,14 @@ DATA = DataFound(hidden=None, size_bytes=1e9, root="/data/photos", samples=10_00
 def on_all(ranks: list[Drawn]) -> list[Any]:
     """What `agreed` returns or raises on each."""
 
-    def on_one(crew: FakeCrew) -> Any:
+    def on_one(group: FakeGroup) -> Any:
         try:
-            return agreed(crew, ranks[crew.rank], JUDGING)
+            return agreed(group, ranks[group.rank], JUDGING)
         except BadValue as error:
             return error.message
 
     with ThreadPoolExecutor(len(ranks)) as threads:
-        return list(threads.map(on_one, FakeCrew.of(len(ranks))))
+        return list(threads.map(on_one, FakeGroup.of(len(ranks))))
 
 
 def test_rank_0_says_that_all_read_the_same() -> None:

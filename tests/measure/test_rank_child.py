@@ -21,14 +21,14 @@ from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.ranks.child import cores_of
 from loaderprobe.records.ranks import Place
 from loaderprobe.system.limits import cores_available
-from loaderprobe.testing import FakeCrew, example_config
+from loaderprobe.testing import FakeGroup, example_config
 
 
 @pytest.mark.parametrize(("node_of", "sharing"), [(lambda _: 0, 4), (lambda rank: rank // 2, 2)])
 def test_ranks_of_one_node_share_its_cores(node_of: Callable[[int], int], sharing: int) -> None:
     """Evenly; containers on two nodes may have the same host name."""
     with ThreadPoolExecutor(4) as threads:
-        found = list(threads.map(lambda crew: cores_of(crew, node_of(crew.rank)), FakeCrew.of(4)))
+        found = list(threads.map(lambda group: cores_of(group, node_of(group.rank)), FakeGroup.of(4)))
     assert found == [cores_available() / sharing] * 4
 
 

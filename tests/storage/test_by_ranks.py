@@ -16,7 +16,7 @@ from loaderprobe.storage.by_ranks import RankLadder, RankReader, RanksStep, Wher
 from loaderprobe.storage.files import Piece, Sample
 from loaderprobe.storage.reader import Order, Reading
 from loaderprobe.testing.fakes import FakePageCache
-from loaderprobe.testing.ranks import FakeCrew
+from loaderprobe.testing.ranks import FakeGroup
 
 SIZE = 100_000
 
@@ -73,10 +73,10 @@ def together(parts: Sequence[Callable[[], object]]) -> list[object]:
 
 def climb(engines: Sequence[PacedEngine], *steps: RanksStep) -> RankLadder | Exception:
     """The ladder of rank 0, with the others as followers on hosts of their own."""
-    crews = FakeCrew.of(len(engines))
+    groups = FakeGroup.of(len(engines))
     readers = [
-        RankReader(crew=crew, cache=FakePageCache(), engine=engine, counts_reads=False)
-        for crew, engine in zip(crews, engines, strict=True)
+        RankReader(group=group, cache=FakePageCache(), engine=engine, counts_reads=False)
+        for group, engine in zip(groups, engines, strict=True)
     ]
     here = [Whereabouts(host=f"node{rank}", node=rank) for rank in range(len(engines))]
     pieces = tuple(Piece(path=Path(f"/data/{number}.jpg"), offset=0, size_bytes=SIZE) for number in range(40))
@@ -159,7 +159,7 @@ def test_a_rank_that_reads_nothing_is_named_with_its_host() -> None:
 
 def test_followers_end_where_there_is_nothing_to_read() -> None:
     """Rank 0 says so at once."""
-    crews = FakeCrew.of(2)
-    readers = [RankReader(crew=crew, cache=FakePageCache()) for crew in crews]
+    groups = FakeGroup.of(2)
+    readers = [RankReader(group=group, cache=FakePageCache()) for group in groups]
     told = together([lambda: readers[0].refuse(2), lambda: readers[1].follow(Whereabouts(host="b", node=1))])
     assert told == [None, 2]
