@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -21,11 +20,12 @@ from loaderprobe.cli.border import (
     typed,
 )
 from loaderprobe.cli.options import DATA, MEASURING, OUTPUT
-from loaderprobe.cli.seats import launched_here
+from loaderprobe.cli.seats import in_ranks, launched_here
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_SOME_FAILED, BadValue
 
 if TYPE_CHECKING:
     from loaderprobe.api.bandwidth import RankProbe
+    from loaderprobe.measure.ranks.crew import Lead
     from loaderprobe.records.ranks import Launched
 
 
@@ -118,10 +118,14 @@ def bandwidth(
         alone = {"--scratch": scratch is not None, "--engine fio": engine is Reader.fio, "--drop-caches": drop_caches}
         if given := next((name for name, asked in alone.items() if asked), None):
             raise BadValue(f"{given} is of one process only", hint=f"leave {given} out, or --ranks")
-        from loaderprobe.api.bandwidth import RankProbe
+        from loaderprobe.api.bandwidth import READERS, RankProbe
+        from loaderprobe.api.values import counts
 
-        asked = RankProbe(path=path, seconds=seconds, seed=seed, command=typed(), out=out)
-        return _by_ranks(here, asked, ranks=ranks, readers=readers, json=json, markdown=md, quiet=quiet)
+        each = READERS if readers == "auto" else _one(counts(readers, "--readers"))
+        asked = RankProbe(
+            path=path, ranks=ranks, readers=each, seconds=seconds, seed=seed, command=typed(), out=out
+        )  # fmt: skip
+        return _by_ranks(here, asked, json=json, markdown=md, quiet=quiet)
     if out:
         raise BadValue("--out is of several ranks", hint="add --ranks 1,2,4; or, without ranks, --json > FILE")
     from loaderprobe.api import bandwidth as verb
@@ -143,32 +147,17 @@ def bandwidth(
     return EXIT_SOME_FAILED if found.failed else EXIT_DONE
 
 
-def _by_ranks(
-    here: Launched | None, asked: RankProbe, *, ranks: str | None, readers: str, json: bool, markdown: bool,
-    quiet: bool,
-) -> int:  # fmt: skip
-    """Read in the processes of a launcher, of which this is one; without one (None) start them on this machine."""
-    from loaderprobe.api.bandwidth import READERS, most_ranks_of, read_in_seat
-    from loaderprobe.api.values import counts
-    from loaderprobe.measure.ranks.launch import recorded, start_here, wait_for
-    from loaderprobe.store.results import check_out
+def _by_ranks(here: Launched | None, asked: RankProbe, *, json: bool, markdown: bool, quiet: bool) -> int:
+    """Read in the processes of a launcher, of which this is one; without one (None) in some on this machine."""
+    from loaderprobe.api.bandwidth import bandwidth_of_ranks
 
-    each = READERS if readers == "auto" else _one(counts(readers, "--readers"))
-    if here is None:
-        assert ranks is not None
-        if asked.out is not None:
-            check_out(asked.out)
-        return wait_for(start_here(most_ranks_of(ranks), sys.argv[1:]))
-
-    def part() -> int:
-        with counting(quiet or json or here.rank > 0) as on_count:
-            found = read_in_seat(here, asked, ranks, each, on_count)
-        if isinstance(found, int):
-            return found
+    def measure(lead: Lead | None) -> int:
+        with counting(quiet or json) as on_count:
+            found = bandwidth_of_ranks(lead, asked, on_count)
         shown_and_kept(found, asked.out, json=json, markdown=markdown)
         return EXIT_INTERRUPTED if found.interrupted else EXIT_DONE
 
-    return recorded(part)() or EXIT_DONE
+    return in_ranks(here, measure)
 
 
 def _one(readers: Sequence[int]) -> int:

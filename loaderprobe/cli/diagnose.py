@@ -11,7 +11,7 @@ import typer
 from loaderprobe.cli import options
 from loaderprobe.cli.border import command, show_and_keep, timed, typed
 from loaderprobe.cli.options import MEASURING
-from loaderprobe.cli.seats import in_ranks_here, in_seat, launched_here
+from loaderprobe.cli.seats import in_ranks, launched_here
 from loaderprobe.errors import EXIT_DONE
 
 if TYPE_CHECKING:
@@ -62,16 +62,15 @@ def diagnose(
 
     here = launched_here(join, several=ranks is not None)
     asked = OwnAsked(own=named(factory), cache=cache, budget_s=budget, command=typed())
-    if here is None and ranks is not None and (count := ranks_here(ranks)) > 1:
-        return in_ranks_here(count, sys.argv[1:])
+    several = here is not None or (ranks is not None and ranks_here(ranks) > 1)
 
     def shown(lead: Lead | None) -> int:
         def measure() -> Diagnosis:
             # What the user's code prints is no result.
             with redirect_stdout(sys.stderr), timed(quiet or json) as progress:
-                return diagnose_ranks(lead, asked, ranks, progress) if lead else diagnose_own(asked, progress)
+                return diagnose_ranks(lead, asked, ranks, progress) if several else diagnose_own(asked, progress)
 
         show_and_keep(measure, kind="diagnose", out=out, json=json, markdown=md)
         return EXIT_DONE
 
-    return shown(None) if here is None else in_seat(here, shown)
+    return in_ranks(here, shown)

@@ -1,10 +1,10 @@
-"""A command whose configurations have several ranks: in the processes of a launcher, or in those it starts itself."""
+"""A command in one of the processes that a launcher started, or without a launcher."""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, BadValue
@@ -12,12 +12,6 @@ from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, BadValue
 if TYPE_CHECKING:
     from loaderprobe.measure.ranks.crew import Lead
     from loaderprobe.records.ranks import Launched
-    from loaderprobe.store.run_directory import RunDirectory
-
-RunOf = Callable[["Lead | None"], "RunDirectory"]
-"""Makes or opens the run, for the processes that a launcher started; None without one."""
-Measured = Callable[["RunDirectory", "Lead | None"], int]
-"""Measures a run and shows it; returns the exit code."""
 
 
 def launched_here(join: Literal["slurm", "mpi"] | None, *, several: bool) -> Launched | None:
@@ -33,53 +27,24 @@ def launched_here(join: Literal["slurm", "mpi"] | None, *, several: bool) -> Lau
     return here
 
 
-def in_ranks(here: Launched | None, run_of: RunOf, measured: Measured, *, options: Sequence[str]) -> int:
-    """Measure a run in this process, or with others where it needs several ranks; returns the exit code.
+def in_ranks(here: Launched | None, measure: Callable[[Lead | None], int]) -> int:
+    """The part of this process; returns the exit code.
 
-    `options` are those of a process that completes the run.
+    Rank 0 measures, and prints: with the others that the launcher started, which take part, or without one (None).
     """
-    from loaderprobe.measure.ranks.launch import most_ranks, start_ranks, wait_for
-    from loaderprobe.measure.sweep import pending
-
-    if here is not None:
-        return in_seat(here, lambda lead: measured(run_of(lead), lead))
-    run = run_of(None)
-    if most_ranks(pending(run)) == 1:
-        return measured(run, None)
-    _ended_by_sigterm()
-    return wait_for(start_ranks(run, options))
-
-
-def in_ranks_here(ranks: int, arguments: Sequence[str]) -> int:
-    """The same command in so many processes on this machine; returns the exit code."""
-    from loaderprobe.measure.ranks.launch import start_here, wait_for
-
-    _ended_by_sigterm()
-    return wait_for(start_here(ranks, arguments))
-
-
-def in_seat(here: Launched, lead_by: Callable[[Lead], int]) -> int:
-    """The part of one process of a launcher. Rank 0 leads the others, and prints; returns the exit code."""
+    # By SIGTERM launchers end processes: what is done is kept.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if here is None:
+        return measure(None)
     from loaderprobe.api.child import forkserver
     from loaderprobe.measure.ranks.launch import follows, leads, recorded
 
     def part() -> int:
         if here.rank == 0:
-            return leads(here, lead_by)
+            return leads(here, measure, forkserver)
         try:
             return follows(here, forkserver)
         except KeyboardInterrupt:  # rank 0 says so for all
             return EXIT_INTERRUPTED
 
-    _ended_by_sigterm()
     return recorded(part)() or EXIT_DONE
-
-
-def _ended_by_sigterm() -> None:
-    """SIGTERM, by which launchers end processes, is an interrupt from now on: what is done is kept."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-
-
-def shown_as(*, json: bool, quiet: bool) -> list[str]:
-    """The options that say what is printed."""
-    return [*(["--json"] if json else []), *(["--quiet"] if quiet else [])]

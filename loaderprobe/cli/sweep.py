@@ -15,7 +15,7 @@ import typer
 from loaderprobe.cli import options
 from loaderprobe.cli.border import command, counting, report_error, show, show_result, stderr, sweeping, typed
 from loaderprobe.cli.options import COMPUTE, DATA, LOADER, MEASURING, OUTPUT
-from loaderprobe.cli.seats import in_ranks, launched_here, shown_as
+from loaderprobe.cli.seats import in_ranks, launched_here
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_SOME_FAILED, BadValue, LostRank
 from loaderprobe.units import format_bytes, parse_list
 
@@ -456,10 +456,7 @@ def sweep(
             return open_sweep(resume, lead, budget)
         return begin_sweep(asked(nodes=lead.nodes if lead else None), lead, quiet=silent, auto=auto)
 
-    def measured(run: RunDirectory, lead: Lead | None) -> int:
-        return measure_and_show(run, lead, as_json=json, quiet=silent)
-
-    return in_ranks(here, run_of, measured, options=shown_as(json=json, quiet=quiet))
+    return in_ranks(here, lambda lead: measure_and_show(run_of(lead), lead, as_json=json, quiet=silent))
 
 
 def _refuse_ignored(context: typer.Context) -> None:

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -31,7 +31,7 @@ from loaderprobe.records.config import RunConfig, Study
 from loaderprobe.records.diagnosis import OwnLoader
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
-from loaderprobe.records.ranks import Place
+from loaderprobe.records.ranks import Place, ReadTogether
 from loaderprobe.store.codec import decode, encode, write_atomically
 from loaderprobe.system.process import child_environment, die_with_parent, signal_name
 
@@ -106,11 +106,13 @@ class Order:
     """Of the child among the ranks of its configuration; None for one that has no other."""
     own: OwnLoader | None = None
     """What makes the user's own loader, which is measured instead; `files` then holds its module."""
+    read: ReadTogether | None = None
+    """What is read by all ranks at once, and nothing else."""
 
     @property
     def result(self) -> str:
         """The kind of the record that it asks for."""
-        return self.study or ("own-loader" if self.own else "measurement")
+        return self.study or ("own-loader" if self.own else "read" if self.read else "measurement")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,8 +221,9 @@ class ForkServer:
     `command` runs the program of the forkserver, with two arguments appended: those of `serve`.
     """
 
-    def __init__(self, command: Sequence[str]) -> None:
-        self._command = command
+    def __init__(self, command: Sequence[str], variables: Mapping[str, str] | None = None) -> None:
+        """`variables` are those of its environment that this process does not set otherwise."""
+        self._command, self._variables = command, variables or {}
 
     def __enter__(self) -> Self:
         self._begin()
@@ -234,7 +237,7 @@ class ForkServer:
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                env=child_environment(),
+                env={**self._variables, **child_environment()},
                 start_new_session=True,
             )
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
+from loaderprobe.records.config import RunConfig
 from loaderprobe.records.devices import DeviceSegment, Placement, Workload
 from loaderprobe.records.measurement import Measurement
 
@@ -130,6 +131,60 @@ class Place:
     """Of all keys of this configuration and of this attempt at it."""
     timeout_s: float = 60.0
     """For the others to come to a meeting, or to end a step."""
+
+
+# What ranks that read storage at the same time are asked for, and what each reports.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadTogether:
+    """One step of a ladder: what all ranks read, of which each has a share, and how."""
+
+    pieces: tuple[tuple[bytes, int, int], ...]
+    """(path, offset, bytes) of each."""
+    readers: int
+    """Of each rank."""
+    seconds: float
+    """Of one run."""
+    seed: int
+    cores: float
+    """Of a node."""
+    counts_reads: bool
+    """False where nothing counts what a process reads from storage."""
+    block_bytes: int | None = None
+    """Size of one read; None when files are read whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankRun:
+    """What one rank reports of one run of reads."""
+
+    rank: int
+    slices: list[tuple[float, float]]
+    """(seconds, bytes) while all read; the same stretches on all ranks."""
+    seconds: float
+    io_bytes: int
+    ios: int
+    files: int
+    storage_bytes: int | None
+    """None where it is not counted."""
+    read_ns: list[int]
+    piece_ns: list[int]
+    """Times of read calls and of files, or of every so many of them."""
+    cpu_s: float
+    unread: dict[str, str]
+    """Why files could not be read to their end, by path."""
+    trouble: str = ""
+    """An error that ended the run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankRuns:
+    """All runs of one step: in each, what every rank reports."""
+
+    config: RunConfig
+    runs: tuple[tuple[RankRun, ...], ...]
+    """On rank 0; empty on the others."""
 
 
 # What passes between the process that asks for a placement, the launcher and the ranks.

@@ -20,7 +20,7 @@ from loaderprobe.records.bandwidth import RISING, MetadataLabel, MetadataOperati
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.storage.files import Piece, Sample
 from loaderprobe.storage.phase import BUSY_SHARE, Total, latency, more, nothing_read, own_reads
-from loaderprobe.storage.reader import Order, ThreadEngine, steady_slices
+from loaderprobe.storage.reader import ReadRequest, ThreadEngine, steady_slices
 from loaderprobe.system.device import NFS, server_name_calls
 
 OPERATIONS: tuple[MetadataOperation, ...] = ("open", "stat")
@@ -126,9 +126,9 @@ def _pass(settings: MetadataSettings, total: Total) -> Sequence[Piece]:
     return pieces if settings.drop_all else pieces * -(-WARM_OPERATIONS // len(pieces))
 
 
-def _order(settings: MetadataSettings, total: Total) -> Order:
+def _order(settings: MetadataSettings, total: Total) -> ReadRequest:
     seconds = max(settings.seconds - total.seconds, settings.seconds / 2, ThreadEngine.least_s)
-    return Order(readers=settings.readers, seconds=seconds, operation=settings.operation)
+    return ReadRequest(readers=settings.readers, seconds=seconds, operation=settings.operation)
 
 
 def _done(settings: MetadataSettings, total: Total, may_go_on: bool, elapsed_s: float) -> bool:

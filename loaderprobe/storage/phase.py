@@ -15,7 +15,7 @@ from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import WARM_AT_MOST
 from loaderprobe.records.remark import Remark
 from loaderprobe.stats import half_width_in_time, median
-from loaderprobe.storage.reader import Column, Order, ReadEngine, Reading, Supply, steady_slices
+from loaderprobe.storage.reader import Column, ReadEngine, Reading, ReadRequest, Supply, steady_slices
 from loaderprobe.system.device import reads_from_storage
 from loaderprobe.system.process import read_process
 
@@ -158,7 +158,7 @@ def run_phase(settings: PhaseSettings) -> BandwidthPhase:
     return _phase(settings, total, resident)
 
 
-def _order(settings: PhaseSettings, total: Total) -> Order:
+def _order(settings: PhaseSettings, total: Total) -> ReadRequest:
     """The first run of reads lasts the shortest duration of the phase, later ones at least half of that.
 
     In shorter runs the moments at which a throttled device grants reads would outweigh its rate.
@@ -167,7 +167,7 @@ def _order(settings: PhaseSettings, total: Total) -> Order:
     if settings.engine.least_s > 1:
         # An engine with one figure per run of reads: as long as possible, since the device's saved credit is in it.
         seconds = settings.seconds
-    return Order(
+    return ReadRequest(
         readers=settings.readers,
         seconds=max(seconds, settings.engine.least_s),
         direct=settings.direct,

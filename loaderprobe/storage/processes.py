@@ -20,7 +20,7 @@ import numpy as np
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.bandwidth import Engine
 from loaderprobe.storage.files import Piece
-from loaderprobe.storage.reader import Column, Order, Reading, ThreadEngine
+from loaderprobe.storage.reader import Column, Reading, ReadRequest, ThreadEngine
 
 Child = subprocess.Popen[bytes]
 
@@ -34,7 +34,7 @@ class ProcessEngine:
     def __init__(self, processes: int) -> None:
         self._processes = processes
 
-    def read(self, pieces: Sequence[Piece], order: Order) -> Reading:
+    def read(self, pieces: Sequence[Piece], order: ReadRequest) -> Reading:
         """Read with `order.readers` threads in total; each of n children takes every n-th piece."""
         count = min(self._processes, order.readers, len(pieces))
         children = [_start() for _ in range(count)]
@@ -60,7 +60,7 @@ def _start() -> Child:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
 
 
-def _send(child: Child, pieces: Sequence[Piece], order: Order, readers: int) -> None:
+def _send(child: Child, pieces: Sequence[Piece], order: ReadRequest, readers: int) -> None:
     share = {
         "readers": readers,
         "seconds": order.seconds,
@@ -139,7 +139,7 @@ def _child() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     share = json.loads(sys.stdin.readline())
     pieces = [Piece(path=Path(path), offset=offset, size_bytes=size) for path, offset, size in share["pieces"]]
-    order = Order(**{name: share[name] for name in ("readers", "seconds", "direct", "pause_s_per_byte")})
+    order = ReadRequest(**{name: share[name] for name in ("readers", "seconds", "direct", "pause_s_per_byte")})
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     if sys.stdin.readline() != "go\n":

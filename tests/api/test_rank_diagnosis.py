@@ -12,7 +12,8 @@ import pytest
 from loaderprobe.api.diagnose import OwnAsked, concluded, diagnose, diagnose_ranks, one_layout, ranks_here
 from loaderprobe.api.policy import JUDGING
 from loaderprobe.errors import BadValue, LoaderprobeError
-from loaderprobe.measure.own.function import agreed, failed, named
+from loaderprobe.measure.own.function import agreed, named
+from loaderprobe.measure.ranks.crew import error_of
 from loaderprobe.records.diagnosis import DataFound, Drawn, OwnMeasured
 from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.ranks import Node
@@ -99,7 +100,7 @@ def test_a_rank_that_fails_is_named(change: dict[str, Any], kind: type[Exception
         config=example_config(), stage="calling a:b", reason="no images", hint="look there", exit_code=1, signal=None,
         log=("first", "why", ""), started_utc="", wall_s=1.0, rank=1, host="node7",
     )  # fmt: skip
-    error = failed(replace(failure, **change))
+    error = error_of(replace(failure, **change))
     assert type(error) is kind and said in error.message and hint in error.hint
 
 

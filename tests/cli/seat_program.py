@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -44,7 +44,7 @@ class Scripted:
 
 
 @contextmanager
-def scripted() -> Iterator[Scripted]:
+def scripted(variables: Mapping[str, str]) -> Iterator[Scripted]:
     """In place of the forkserver."""
     yield Scripted()
 
@@ -74,8 +74,8 @@ def main() -> int:
     """The exit code of this process."""
     changed: Any = {"forkserver": scripted}
     vars(child).update(changed)
-    vars(sweep).update(changed)
-    return in_ranks(launched_here("slurm" if "slurm" in OPTIONS else None, several=True), run_of, measured, options=())
+    here = launched_here("slurm" if "slurm" in OPTIONS else None, several=True)
+    return in_ranks(here, lambda lead: measured(run_of(lead), lead))
 
 
 if __name__ == "__main__":

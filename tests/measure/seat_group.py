@@ -47,7 +47,7 @@ class Group:
         for thread in self.threads:
             thread.start()
         self.seats[0].come()
-        return Lead(self.seats[0])
+        return Lead(self.seats[0], self.start(0))
 
     def _follow(self, seat: Seat) -> None:
         try:
@@ -86,7 +86,7 @@ def order(ranks: int = 2, nodes: int = 1) -> Order:
     return Order(config=config, files=ORDER_FILES, budget_s=None, begin_ns=7)
 
 
-def measure(group: Group, lead: Lead, asked: Order, events: list[Event] | None = None) -> Measurement | RunFailure:
+def measure(lead: Lead, asked: Order, events: list[Event] | None = None) -> Measurement | RunFailure:
     """In the children of all ranks."""
     heard = events if events is not None else []
-    return lead.measure(asked, clock=SystemClock(), time_limit_s=60.0, on_event=heard.append, start=group.start(0))
+    return lead.run(asked, Measurement, clock=SystemClock(), time_limit_s=60.0, on_event=heard.append)

@@ -55,8 +55,8 @@ def test_all_ranks_have_a_child_and_rank_0_s_measurement_counts(group: Callable[
     here = group()
     here.scripts = {0: [DONE, DONE], 1: [DONE, DONE]}
     lead, events = here.lead(), list[Event]()
-    assert isinstance(measure(here, lead, order(), events), Measurement)
-    assert isinstance(measure(here, lead, order()), Measurement)
+    assert isinstance(measure(lead, order(), events), Measurement)
+    assert isinstance(measure(lead, order()), Measurement)
     lead.end(4)
     for thread in here.threads:
         thread.join(10)
@@ -78,9 +78,8 @@ def test_children_may_return_another_record(group: Callable[..., Group], tmp_pat
     own = OwnLoader(name="a:b", folder="/", module="a", function="b")
     lead = here.lead()
     found = lead.run(
-        replace(order(), own=own), OwnMeasured, clock=SystemClock(), time_limit_s=60.0, on_event=lambda _: None,
-        start=here.start(0),
-    )  # fmt: skip
+        replace(order(), own=own), OwnMeasured, clock=SystemClock(), time_limit_s=60.0, on_event=lambda _: None
+    )
     lead.end(0)
     assert found == record and here.raised == []
 
@@ -90,7 +89,7 @@ def test_a_layout_leaves_the_other_processes_waiting(group: Callable[..., Group]
     here = group(nodes=2, local=2, over=2)
     here.scripts = {0: [DONE], 2: [DONE]}
     lead = here.lead()
-    assert isinstance(measure(here, lead, order(2, 2)), Measurement)
+    assert isinstance(measure(lead, order(2, 2)), Measurement)
     lead.end(0)
     assert sorted((each.rank, each.node, each.local_rank) for each in here.places) == [(0, 0, 0), (1, 1, 0)]
 
@@ -112,12 +111,12 @@ def test_a_rank_that_fails_costs_one_configuration(
     here = group()
     here.scripts = {0: [first, DONE], 1: [second, DONE]}
     lead = here.lead()
-    failure = measure(here, lead, order())
+    failure = measure(lead, order())
     assert isinstance(failure, RunFailure)
     assert (failure.rank, failure.host) == (rank, "host0")
     assert said in failure.reason
     assert failure.stage == ("joining" if second == HUNG else "round 1")
-    assert isinstance(measure(here, lead, order()), Measurement)
+    assert isinstance(measure(lead, order()), Measurement)
     lead.end(0)
     assert here.raised == []
 
@@ -130,7 +129,7 @@ def test_a_child_that_stays_after_rank_0_s_has_ended_is_ended(
     here = group()
     here.scripts = {0: [DONE], 1: [WAITS]}
     lead = here.lead()
-    assert isinstance(measure(here, lead, order()), Measurement)
+    assert isinstance(measure(lead, order()), Measurement)
     lead.end(0)
     assert here.raised == []
 
@@ -145,7 +144,7 @@ def test_ctrl_c_at_one_process_ends_the_children_of_all(group: Callable[..., Gro
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        lead.measure(order(), clock=SystemClock(), time_limit_s=60.0, on_event=interrupt, start=here.start(0))
+        lead.run(order(), Measurement, clock=SystemClock(), time_limit_s=60.0, on_event=interrupt)
     lead.end(0)
     for thread in here.threads:
         thread.join(10)
@@ -163,11 +162,11 @@ def test_a_process_that_has_gone_ends_the_sweep_but_no_result(
     here.threads = []
     put(here.store, "seat/1", here.seats[1]._seen)
     lead = here.lead()
-    failure = measure(here, lead, order(2, 2))
+    failure = measure(lead, order(2, 2))
     assert isinstance(failure, RunFailure)
     assert (failure.rank, failure.host) == (1, "host1")
     with pytest.raises(LostRank, match="rank 1 on host1 has gone") as caught:
-        measure(here, lead, order(2, 2))
+        measure(lead, order(2, 2))
     assert "--resume" in caught.value.hint
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart, Refused
+from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.own.loader import (
     DeadlineInStep,
@@ -24,8 +24,8 @@ from loaderprobe.measure.own.loader import (
     measure_loader,
 )
 from loaderprobe.measure.ranks.child import RankChild
-from loaderprobe.measure.ranks.crew import Lead
-from loaderprobe.measure.runner import ForkServer, Order
+from loaderprobe.measure.ranks.crew import Lead, error_of
+from loaderprobe.measure.runner import Order
 from loaderprobe.measure.session import OnStage, Parts
 from loaderprobe.protocols import Compute, ComputeArguments, Exchanging, Group, Judging, MakeCompute
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig
@@ -141,14 +141,11 @@ def _as_script(own: OwnLoader) -> Iterator[None]:
 LIMIT_S, LIMIT_TIMES = 1200.0, 4.0
 """After which the ranks are ended, or so many times the budget. A quarter of it a rank may take longer than the others
 to make its loader: looking for files on remote storage takes minutes."""
-KINDS: tuple[type[LoaderprobeError], ...] = (BadValue, MissingPart, Refused)
-"""What a rank ended with keeps its exit code."""
 
 
 def measure_in_ranks(
-    own: OwnLoader, lead: Lead, ranks: int, nodes: int, *, cache: CacheState, budget_s: float, on_stage: OnStage,
-    forkserver: Callable[[], ForkServer],
-) -> OwnMeasured:  # fmt: skip
+    own: OwnLoader, lead: Lead, ranks: int, nodes: int, *, cache: CacheState, budget_s: float, on_stage: OnStage
+) -> OwnMeasured:
     """What all ranks measured, each in a child of one of the processes that `lead` has.
 
     Raises what the rank ended with in which it began, named with its host; BadValue for what the processes cannot do.
@@ -157,24 +154,13 @@ def measure_in_ranks(
     config = _config(own, files.fingerprint, cache, ranks, nodes)
     lead.admit((config,), (files,), what="module of")
     order = Order(config=config, files=files, budget_s=budget_s, begin_ns=time.perf_counter_ns(), own=own)
-    with forkserver() as server:
-        found = lead.run(
-            order, OwnMeasured, clock=SystemClock(), time_limit_s=max(LIMIT_S, LIMIT_TIMES * budget_s),
-            on_event=lambda event: on_stage(event.stage, event.done, event.total), start=server.start,
-        )  # fmt: skip
+    found = lead.run(
+        order, OwnMeasured, clock=SystemClock(), time_limit_s=max(LIMIT_S, LIMIT_TIMES * budget_s),
+        on_event=lambda event: on_stage(event.stage, event.done, event.total),
+    )  # fmt: skip
     if isinstance(found, RunFailure):
-        raise failed(found)
+        raise error_of(found)
     return found
-
-
-def failed(failure: RunFailure) -> LoaderprobeError:
-    """Of the rank in which it began, by its own exit code."""
-    kind = next((each for each in KINDS if each.exit_code == failure.exit_code), LoaderprobeError)
-    who = "" if failure.rank is None else f"rank {failure.rank} ({failure.host}): "
-    last = next((line for line in reversed(failure.log) if line.strip()), "")
-    late = failure.reason.startswith("timeout")
-    hint = "look for a hang in it" if late else failure.hint or (f"its last line: {last}" if last else "")
-    return kind(f"{who}{failure.reason} ({failure.stage})", hint=hint)
 
 
 def _config(own: OwnLoader, module: str, cache: CacheState, ranks: int, nodes: int) -> RunConfig:

@@ -19,12 +19,14 @@ from loaderprobe.measure.runner import Order
 from loaderprobe.measure.session import OnStage, Parts
 from loaderprobe.protocols import Clock, Group, Judging, NextRound, Peers, Round
 from loaderprobe.records.measurement import Measurement, base_mode, segment_seconds, segments_of
-from loaderprobe.records.ranks import Place, RankMeasurement
+from loaderprobe.records.ranks import Place, RankMeasurement, RankRuns
 from loaderprobe.records.remark import Remark, each_once
 from loaderprobe.stats import median
+from loaderprobe.storage.by_ranks import read_together
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.system.limits import cores_available
 from loaderprobe.system.others import OthersMeter
+from loaderprobe.system.pagecache import LinuxPageCache
 
 if TYPE_CHECKING:
     from loaderprobe.loaders.ranks import AtPlace
@@ -110,15 +112,29 @@ _HELD: list[AtPlace] = []
 """What ends a group of ranks may wait for ranks that have gone. So it lasts until the process leaves, all at once."""
 
 
+def joined_with(place: Place, on_stage: OnStage) -> AtPlace:
+    """This process as one rank. To be called once workers have been started; raises LostRank where not all come."""
+    from loaderprobe.loaders.ranks import joined_at
+
+    on_stage("waiting for the other ranks", 0, 0)
+    at = joined_at(place)
+    _HELD.append(at)
+    return at
+
+
+def read_rank(order: Order, on_stage: OnStage) -> RankRuns:
+    """Read this rank's share at the same time as the others; rank 0 returns what all report."""
+    assert order.read is not None and order.place is not None
+    group = joined_with(order.place, on_stage).group
+    runs = read_together(order.read, group, LinuxPageCache(), lambda number: on_stage(f"run {number + 1}", 0, 0))
+    return RankRuns(config=order.config, runs=runs)
+
+
 class RankChild:
-    """This process as one rank. To be made once workers have been started; raises LostRank where not all come."""
+    """One rank of a configuration. To be made once workers have been started; raises LostRank where not all come."""
 
     def __init__(self, order: Order, place: Place, on_stage: OnStage, judging: Judging) -> None:
-        from loaderprobe.loaders.ranks import joined_at
-
-        on_stage("waiting for the other ranks", 0, 0)
-        self._order, self._place, self._at, self._judging = order, place, joined_at(place), judging
-        _HELD.append(self._at)
+        self._order, self._place, self._at, self._judging = order, place, joined_with(place, on_stage), judging
         self._cores = cores_of(self._at.group, place.node)
         self._ranks_here = processes_of_ranks(self._at.group)
         self._meeting_s = meeting_s(self._at.group, SystemClock())

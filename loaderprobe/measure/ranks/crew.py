@@ -19,14 +19,24 @@ from typing import TypeVar
 
 import msgspec
 
-from loaderprobe.errors import BadValue, LostRank, MissingPart
+from loaderprobe.errors import BadValue, LoaderprobeError, LostRank, MissingPart, Refused
 from loaderprobe.measure.runner import Child, Event, OfConfiguration, Order, Start, run_order
 from loaderprobe.protocols import Clock, SharedStore
-from loaderprobe.records.config import ComputeSpec, RunConfig
+from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.diagnosis import OwnMeasured
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
-from loaderprobe.records.ranks import Launched, Layout, Node, Place, SeatEnd, SeatSeen, Turn
+from loaderprobe.records.ranks import (
+    Launched,
+    Layout,
+    Node,
+    Place,
+    RankRuns,
+    ReadTogether,
+    SeatEnd,
+    SeatSeen,
+    Turn,
+)
 from loaderprobe.units import join_words
 
 # In which of several ranks an error began, and its record: the others lost that rank, or waited for it.
@@ -80,6 +90,20 @@ def failure_of(order: Order, ends: Sequence[SeatEnd], *, started_utc: str, wall_
         rank=None if origin is None else origin.rank,
         host="" if origin is None else origin.host,
     )
+
+
+KINDS: tuple[type[LoaderprobeError], ...] = (BadValue, MissingPart, Refused)
+"""What a rank ended with keeps its exit code."""
+
+
+def error_of(failure: RunFailure) -> LoaderprobeError:
+    """Where there is nothing to go on with: that of the rank in which it began, by its own exit code."""
+    kind = next((each for each in KINDS if each.exit_code == failure.exit_code), LoaderprobeError)
+    who = "" if failure.rank is None else f"rank {failure.rank} ({failure.host}): "
+    last = next((line for line in reversed(failure.log) if line.strip()), "")
+    late = failure.reason.startswith("timeout")
+    hint = "look for a hang in it" if late else failure.hint or (f"its last line: {last}" if last else "")
+    return kind(f"{who}{failure.reason} ({failure.stage})", hint=hint)
 
 
 def origin_of(ends: Sequence[SeatEnd]) -> SeatEnd | None:
@@ -138,6 +162,18 @@ def _reason(shown: SeatEnd, first: SeatEnd, ends: Sequence[SeatEnd], *, known: b
     return shown.reason, shown.hint
 
 
+def read_order(path: str, read: ReadTogether, ranks: int, nodes: int) -> Order:
+    """To read storage, and nothing else."""
+    files = FileSet(
+        label=path, root=path, generated=False, paths=(".",), classes=(0,), size_bytes=(0,), images_found=0
+    )  # fmt: skip
+    config = RunConfig(
+        data=files.fingerprint, resolution=path, loader=LoaderSpec(name="own", workers=0, prefetch_factor=0),
+        compute=ComputeSpec(name="own", batch_size=1), ranks=ranks, nodes=nodes,
+    )  # fmt: skip
+    return Order(config=config, files=files, budget_s=None, begin_ns=0, read=read)
+
+
 # Which of the processes that were started take part in a configuration, and in which place.
 
 MOST_A_CORE = 8
@@ -184,6 +220,12 @@ def spread(layout: Layout, nodes: Sequence[Node] | None) -> tuple[int, int]:
     over = layout.nodes or fewest_nodes(layout.ranks, nodes)
     check_seats(layout.ranks, over, nodes)
     return layout.ranks, over
+
+
+def check_one_node(configs: Iterable[RunConfig]) -> None:
+    """Raises BadValue for configurations of several nodes, where no launcher started processes there."""
+    for config in configs:
+        spread(Layout(ranks=config.ranks, nodes=config.nodes), None)
 
 
 def fewest_nodes(ranks: int, nodes: Sequence[Node]) -> int:
@@ -367,7 +409,9 @@ class Seat:
                     self.finish(number, look_for(take(self.store, "files", FileSet), self._end(place)))
                 elif place is not None:
                     order = replace(take(self.store, "order", Order), begin_ns=self.clock.now_ns())
-                    type_: type[OwnMeasured | Measurement] = OwnMeasured if order.own else Measurement
+                    type_: type[OwnMeasured | RankRuns | Measurement] = (
+                        OwnMeasured if order.own else RankRuns if order.read else Measurement
+                    )
                     self.sit(order, type_, place, number, start, turn.time_limit_s + LATER_S, lambda _: None)
                 number += 1
         finally:
@@ -522,8 +566,9 @@ FILES_S = 600.0
 class Lead:
     """What rank 0 does for all."""
 
-    def __init__(self, seat: Seat) -> None:
-        self._seat = seat
+    def __init__(self, seat: Seat, start: Start) -> None:
+        """`start` starts the children of this process."""
+        self._seat, self.start = seat, start
         self._number = 0
         self._lost: SeatEnd | None = None
 
@@ -532,17 +577,13 @@ class Lead:
         """Where the processes are, that of this one first."""
         return self._seat.nodes
 
-    def measure(
-        self, order: Order, *, clock: Clock, time_limit_s: float, on_event: Callable[[Event], None], start: Start
-    ) -> Measurement | RunFailure:
-        """Measure a configuration of several ranks in a child of each. Raises LostRank when a process has gone."""
-        return self.run(order, Measurement, clock=clock, time_limit_s=time_limit_s, on_event=on_event, start=start)
-
     def run(
-        self, order: Order, type_: type[M], *, clock: Clock, time_limit_s: float, on_event: Callable[[Event], None],
-        start: Start,
-    ) -> M | RunFailure:  # fmt: skip
-        """The same for any order; `type_` is the record that it asks for."""
+        self, order: Order, type_: type[M], *, clock: Clock, time_limit_s: float, on_event: Callable[[Event], None]
+    ) -> M | RunFailure:
+        """Do what an order asks for in a child of each rank; `type_` is the record that it asks for.
+
+        Raises LostRank when a process has gone.
+        """
         self._refuse_lost()
         started_utc, begin_ns = datetime.now(UTC).isoformat(timespec="seconds"), clock.now_ns()
         put(self._seat.store, "order", order)
@@ -552,7 +593,7 @@ class Lead:
         number = self._begin(turn)
         place = self._seat.place(turn, number)
         assert place is not None, "rank 0 takes part in each configuration"
-        own, found = self._seat.sit(order, type_, place, number, start, time_limit_s, on_event)
+        own, found = self._seat.sit(order, type_, place, number, self.start, time_limit_s, on_event)
         ends = [own, *self._ends(turn, number, ENDS_S)]
         if not isinstance(found, RunFailure):
             return found

@@ -1,41 +1,31 @@
-"""A sweep of several ranks: the processes that a launcher started for it, or those that loaderprobe has it start."""
+"""Several ranks: in the processes that a launcher started, or in threads of this one on this machine."""
 
 from __future__ import annotations
 
 import os
 import signal
 import socket
-import subprocess
-import sys
-import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from importlib.metadata import version
-from pathlib import Path
 
-from loaderprobe.errors import (
-    EXIT_DONE,
-    EXIT_INTERRUPTED,
-    EXIT_SOME_FAILED,
-    BadValue,
-    LoaderprobeError,
-    MissingPart,
-)
+from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, BadValue, LoaderprobeError, MissingPart
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.ranks.crew import Lead, Seat, check_crowd, check_room
-from loaderprobe.measure.runner import ForkServer
+from loaderprobe.measure.ranks.crew import Lead, Seat, check_crowd
+from loaderprobe.measure.runner import ForkServer, Start
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.ranks import Launched, Node, SeatSeen
-from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.system.environment import list_gpus
 from loaderprobe.system.launcher import address_towards, interface_of, launched
 from loaderprobe.system.limits import allow_open_files, connections_of, cores_available
-from loaderprobe.system.process import child_environment, die_with_parent
+from loaderprobe.system.process import die_with_parent
 
 PREFIX = "loaderprobe"
-END_S = 45.0
-"""For the launcher to end its processes, which save what they have; it gives them 30 s."""
-HEAR_S = 0.5
+LOOPBACK = "127.0.0.1"
+MakeForkServer = Callable[[Mapping[str, str]], ForkServer]
+"""Of variables of its environment, which this process does not set otherwise."""
 
 
 def comes(here: Launched) -> Seat:
@@ -51,7 +41,7 @@ def comes(here: Launched) -> Seat:
         rank=here.rank,
         host=host,
         node=here.node or host,
-        gpus=tuple(gpu.uuid or gpu.name for gpu in list_gpus()[0]),
+        gpus=_gpus(),
         version=version("loaderprobe"),
         address=address_towards(here.address, here.port),
     )
@@ -66,6 +56,14 @@ def comes(here: Launched) -> Seat:
         # Else gloo takes the address of the host's own name, which on many hosts is 127.0.1.1.
         os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
     return seat
+
+
+def _gpus() -> tuple[str, ...]:
+    return tuple(gpu.uuid or gpu.name for gpu in list_gpus()[0])
+
+
+def _threads(ranks: int) -> int:
+    return max(1, int(cores_available()) // ranks)
 
 
 def _allow_connections(here: Launched) -> None:
@@ -96,28 +94,30 @@ def _interface(own: Node, nodes: Sequence[Node], port: int) -> str:
     return interface_of(address_towards(other, port) if other else own.address)
 
 
-def leads(here: Launched, measure: Callable[[Lead], int]) -> int:
+def leads(here: Launched, measure: Callable[[Lead], int], forkserver: MakeForkServer) -> int:
     """Rank 0's part: the others take part in what it measures, and end with the same exit code."""
-    lead = Lead(comes(here))
-    code = LoaderprobeError.exit_code
-    try:
-        code = measure(lead)
-    except KeyboardInterrupt:
-        code = EXIT_INTERRUPTED
-        raise
-    except LoaderprobeError as error:
-        code = error.exit_code
-        raise
-    finally:
-        ends_by_itself()
-        lead.end(code)
+    seat = comes(here)
+    with forkserver({}) as server:
+        lead = Lead(seat, server.start)
+        code = LoaderprobeError.exit_code
+        try:
+            code = measure(lead)
+        except KeyboardInterrupt:
+            code = EXIT_INTERRUPTED
+            raise
+        except LoaderprobeError as error:
+            code = error.exit_code
+            raise
+        finally:
+            ends_by_itself()
+            lead.end(code)
     return code
 
 
-def follows(here: Launched, forkserver: Callable[[], ForkServer]) -> int:
+def follows(here: Launched, forkserver: MakeForkServer) -> int:
     """The part of any other rank; returns the exit code. Raises LostRank when rank 0 has gone."""
     seat = comes(here)
-    with forkserver() as server:
+    with forkserver({}) as server:
         code = seat.follow(server.start)
     ends_by_itself()
     return code
@@ -145,88 +145,50 @@ def this_node(ranks: int) -> tuple[Node, ...]:
     return (Node(host=socket.gethostname(), seats=tuple(range(ranks)), gpus=len(list_gpus()[0])),)
 
 
-def start_ranks(run: RunDirectory, options: Sequence[str] = (), log: Path | None = None) -> subprocess.Popen[bytes]:
-    """Start torchrun on this host: as many processes as the run has ranks, which complete it.
+@contextmanager
+def on_this_machine(ranks: int, forkserver: MakeForkServer) -> Iterator[Lead]:
+    """So many ranks, without a launcher: what its processes do, threads of this one do, each with a child at a time.
 
-    What they print goes to `log`, or where this process prints. Raises BadValue for a run that needs several nodes.
+    Raises BadValue for far more than there are cores, and in one of several programs that a launcher started.
     """
-    configs = run.record.spec.configs
-    ranks = most_ranks(configs)
-    if spread := next((each for each in configs if each.nodes > 1), None):
-        raise BadValue(
-            f"{run.path} has {spread.title()}, and loaderprobe starts processes on this node only",
-            hint="start it on all nodes, as training is: loaderprobe explain ranks",
-        )
-    check_room(configs, this_node(ranks))
-    return start_here(ranks, ["sweep", "--resume", str(run.path.absolute()), *options], log)
+    from loaderprobe.loaders.ranks import TorchStore, clients
 
-
-def start_here(ranks: int, arguments: Sequence[str], log: Path | None = None) -> subprocess.Popen[bytes]:
-    """Start torchrun on this host: so many processes of loaderprobe with these arguments.
-
-    What they print goes to `log`, or where this process prints. Raises BadValue for far more than there are cores.
-    """
-    check_crowd(ranks, cores_available())
-    command = [sys.executable, "-P", "-m", "loaderprobe.compute.seats", str(os.getpid()), str(ranks)]
-    output = log.open("wb") if log else None
-    try:
-        return subprocess.Popen(
-            [*command, *arguments], stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=_environment(ranks),
-            start_new_session=True,
-        )  # fmt: skip
-    finally:
-        if output:
-            output.close()
-
-
-def _environment(ranks: int) -> dict[str, str]:
-    """Ours, with as many threads for each rank, whatever its configuration, and the loopback device to meet by."""
-    # PET_*: torchrun's own options, which an operator of Kubernetes sets for all processes of a pod.
-    ours = {name: value for name, value in child_environment().items() if not name.startswith("PET_")}
-    return {
-        "GLOO_SOCKET_IFNAME": "lo",
-        "NCCL_SOCKET_IFNAME": "lo",
-        "OMP_NUM_THREADS": str(_threads(ranks)),
-        **ours,
-    }
-
-
-def _threads(ranks: int) -> int:
-    return max(1, int(cores_available()) // ranks)
-
-
-def wait_for(launcher: subprocess.Popen[bytes], hear: Callable[[], None] = lambda: None) -> int:
-    """The exit code of the processes. KeyboardInterrupt ends them, after they have saved what they have."""
-    try:
-        while True:
-            try:
-                return launcher.wait(HEAR_S)
-            except subprocess.TimeoutExpired:
-                hear()
-    except KeyboardInterrupt:
-        launcher.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            launcher.wait(END_S)
-        return EXIT_INTERRUPTED
-    finally:
-        launcher.kill()
-        launcher.wait()
-
-
-def complete(run: RunDirectory, hear: Callable[[], None]) -> None:
-    """Complete a run in processes of its own, and print nothing. Raises KeyboardInterrupt, and what went wrong."""
     if launched(os.environ):
         raise BadValue(
             "this program is one of several that a launcher started, and each would start all ranks",
             hint="start the command instead of the program: torchrun ... -m loaderprobe sweep --ranks 1,2",
         )
-    with tempfile.TemporaryDirectory(prefix="loaderprobe-") as scratch:
-        log = Path(scratch) / "log.txt"
-        code = wait_for(start_ranks(run, ("--quiet",), log), hear)
-        if code == EXIT_INTERRUPTED:
-            raise KeyboardInterrupt
-        if code not in (EXIT_DONE, EXIT_SOME_FAILED):
-            lines = log.read_text(errors="replace").strip().splitlines()
-            raise LoaderprobeError(
-                f"the processes of the ranks ended with code {code}", hint="; ".join(lines[-2:]) or "see the log"
-            )
+    check_crowd(ranks, cores_available())
+    host, gpus = socket.gethostname(), _gpus()
+    first = Launched(rank=0, size=ranks, node=host, address=LOOPBACK, port=0, agent_store=False)
+    _allow_connections(first)
+    # As many threads for each rank, whatever its configuration, and the loopback device to meet by.
+    variables = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": str(_threads(ranks))}
+    with ExitStack() as stack:
+        # They import what children need meanwhile.
+        starts = [stack.enter_context(forkserver(variables)).start for _ in range(ranks)]
+        holder = TorchStore(LOOPBACK, 0, PREFIX, holds=True)
+        seats = []
+        for rank in range(ranks):
+            here = replace(first, rank=rank, port=holder.port, agent_store=True)
+            seen = SeatSeen(rank=rank, host=host, node=host, gpus=gpus, version=version("loaderprobe"))
+            seats.append(Seat(here, seen, *clients(here, PREFIX), SystemClock(), PREFIX))
+        followers = [
+            threading.Thread(target=_follow, args=(seat, start), daemon=True)
+            for seat, start in zip(seats[1:], starts[1:], strict=True)
+        ]
+        for each in followers:
+            each.start()
+        seats[0].come()
+        lead = Lead(seats[0], starts[0])
+        try:
+            yield lead
+        finally:
+            lead.end(EXIT_DONE)
+            for each in followers:
+                each.join()
+
+
+def _follow(seat: Seat, start: Start) -> None:
+    seat.come()
+    seat.follow(start)
