@@ -18,10 +18,11 @@ from loaderprobe.api.values import PathLike, counts, unheard
 from loaderprobe.compute.emulated import ACCELERATORS
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.ranks.crew import Lead, error_of, parse_layout, read_order, spread
+from loaderprobe.measure.ranks.crew import Lead, error_of, order_without_files, parse_layout, spread
 from loaderprobe.measure.ranks.launch import on_this_machine
 from loaderprobe.measure.session import OnStage
 from loaderprobe.records.bandwidth import BandwidthReport, RankBandwidthReport
+from loaderprobe.records.config import ComputeSpec
 from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.ranks import Node, RankRun, RankRuns, ReadTogether
 from loaderprobe.render.bandwidth import bandwidth_document, headline
@@ -100,6 +101,7 @@ def bandwidth(
 
 READERS = 4
 """Of each rank, unless asked for."""
+READING = ComputeSpec(name="own", batch_size=1)
 FEWEST_PIECES = 4
 """For each reader of each rank."""
 LIMIT_S = 2400.0
@@ -192,10 +194,10 @@ def bandwidth_of_ranks(lead: Lead | None, asked: RankProbe, on_phase: OnPhase) -
             pieces=pieces, readers=step.readers, seconds=asked.seconds, seed=asked.seed, cores=cores,
             counts_reads=location.counts_reads, block_bytes=sample.block_bytes,
         )  # fmt: skip
+        order = order_without_files(path_text(asked.path), READING, step.ranks, step.nodes)
         found = lead.run(
-            read_order(path_text(asked.path), together, step.ranks, step.nodes), RankRuns, clock=SystemClock(),
-            time_limit_s=LIMIT_S, on_event=lambda _: None,
-        )  # fmt: skip
+            replace(order, read=together), RankRuns, clock=SystemClock(), time_limit_s=LIMIT_S, on_event=lambda _: None
+        )
         if isinstance(found, RunFailure):
             raise error_of(found)
         return found.runs

@@ -12,12 +12,12 @@ from loaderprobe.records.devices import (
     ExperimentName,
     GainName,
     Placement,
-    PlacementFailure,
     PlacementResult,
     PlacementVerdict,
     WorkloadResult,
     WorkloadVerdict,
 )
+from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.verdict import Interval
 from loaderprobe.render.cells import as_columns, interval_cells
 from loaderprobe.render.charts import BLUE, TONES, Column, Shade, column_chart, stacked_chart
@@ -164,26 +164,11 @@ def gain_words(value: Interval) -> str:
     return f"{significant(value.value)} ({significant(value.low)} to {significant(value.high)})"
 
 
-def failure_words(failure: PlacementFailure) -> str:
-    """Which rank, what happened, how far it was, what to do."""
-    rank = "a rank" if failure.rank is None else f"rank {failure.rank}"
-    said = {
-        "raised": f"{rank} raised {failure.reason}",
-        "killed": f"{rank} was killed by {failure.signal}",
-        "exited": f"{rank} ended by itself with exit code {failure.exit_code}",
-        "hung": f"no rank got any further for {failure.waited_s:g} s"
-        + (f"; {rank} is behind the others, which wait for it" if failure.rank is not None else ""),
-        "launcher": "the launcher of the ranks failed",
-    }[failure.kind]
-    done = f" after {failure.segment} of {failure.segments} segments" if failure.segments else " while starting"
-    hint = failure.hint or _HINTS.get(failure.kind, "")
-    return f"{said},{done}." + (f" {hint[0].upper()}{hint[1:]}." if hint else "")
-
-
-_HINTS = {
-    "killed": "check dmesg for the out-of-memory killer, if it was not you",
-    "hung": "raise --timeout if a step takes that long; below is where it is",
-}
+def failure_words(failure: RunFailure) -> str:
+    """Which rank, what happened, what it was doing, what to do."""
+    who = "" if failure.rank is None else f"rank {failure.rank} ({failure.host}): "
+    hint = failure.hint
+    return f"{who}{failure.reason}, at: {failure.stage}." + (f" {hint[0].upper()}{hint[1:]}." if hint else "")
 
 
 SECONDS_OF_ARTICLE = {

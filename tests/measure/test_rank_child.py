@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from loaderprobe.api.policy import JUDGING
-from loaderprobe.compute.torch import _gpu_of
+from loaderprobe.compute.torch import gpu_of
 from loaderprobe.errors import MissingPart
 from loaderprobe.measure import child
 from loaderprobe.measure.ceilings import Ceilings
@@ -83,7 +83,7 @@ def test_the_device_of_a_rank_is_the_only_one_it_sees(
     """Of several, those of a node's ranks follow each other; without ranks it is the one that is asked for."""
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     peers: Any = SimpleNamespace(local_rank=2)
-    assert _gpu_of(first, peers) == number and _gpu_of(first, None) == first
+    assert gpu_of(first, peers) == number and gpu_of(first, None) == first
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     with pytest.raises(MissingPart, match="rank 2 of this node has no GPU"):
-        _gpu_of(0, peers)
+        gpu_of(0, peers)

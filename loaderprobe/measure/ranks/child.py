@@ -6,7 +6,7 @@ import os
 import socket
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,10 +14,12 @@ import msgspec
 
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.further import joined
-from loaderprobe.measure.ranks.in_step import Crew
+from loaderprobe.measure.ranks.in_step import Crew, GroupOfOne
 from loaderprobe.measure.runner import Order
 from loaderprobe.measure.session import OnStage, Parts
+from loaderprobe.plugins import resolve
 from loaderprobe.protocols import Clock, Group, Judging, NextRound, Peers, Round
+from loaderprobe.records.devices import DeviceMeasured, PlacementResult
 from loaderprobe.records.measurement import Measurement, base_mode, segment_seconds, segments_of
 from loaderprobe.records.ranks import Place, RankMeasurement, RankRuns
 from loaderprobe.records.remark import Remark, each_once
@@ -130,6 +132,44 @@ def read_rank(order: Order, on_stage: OnStage) -> RankRuns:
     return RankRuns(config=order.config, runs=runs)
 
 
+def measure_devices(order: Order, on_stage: OnStage) -> DeviceMeasured:
+    """Train a model from samples in memory: alone, or as one of several ranks; rank 0 returns what all measured."""
+    from loaderprobe.compute.devices import DeviceSession
+    from loaderprobe.compute.trainer import training_of
+
+    work, place = order.devices, order.place
+    assert work is not None
+    at = None if place is None else joined_with(place, on_stage)
+    group: Group = at.group if at else GroupOfOne()
+    peers = peers_of(at, place, work.threads) if at and place else None
+    training = training_of(work.workload, resolve("model", work.workload.model), work.seed)
+    with named(at) if at else nullcontext():
+        own = DeviceSession(work, training, group, peers, SystemClock(), on_stage).run()
+        given = [msgspec.json.decode(each, type=PlacementResult) for each in group.gathered(msgspec.json.encode(own))]
+        # One that left before all was received would take it along.
+        group.most(0)
+    segments = zip(*(each.segments for each in given), strict=True)
+    together = tuple(replace(each[0], seconds=tuple(rank.seconds[0] for rank in each)) for each in segments)
+    return DeviceMeasured(config=order.config, result=replace(own, segments=together) if given else own)
+
+
+def peers_of(at: AtPlace, place: Place, cores: float) -> Peers:
+    """For the device of a rank."""
+    return Peers(group=at.device, local_rank=place.local_rank, cores=cores, store=at.store, timeout_s=place.timeout_s)
+
+
+@contextmanager
+def named(at: AtPlace) -> Iterator[None]:
+    """Errors of the device's groups become LostRank where they mean that."""
+    try:
+        yield
+    except RuntimeError as error:
+        lost = at.group.lost_by(error)
+        if lost is None:
+            raise
+        raise lost from error
+
+
 class RankChild:
     """One rank of a configuration. To be made once workers have been started; raises LostRank where not all come."""
 
@@ -148,10 +188,7 @@ class RankChild:
     @property
     def peers(self) -> Peers:
         """For the device."""
-        at, place = self._at, self._place
-        return Peers(
-            group=at.device, local_rank=place.local_rank, cores=self._cores, store=at.store, timeout_s=place.timeout_s
-        )
+        return peers_of(self._at, self._place, self._cores)
 
     def joined(self, parts: Parts, device: str = "") -> Parts:
         """Those of a session in step with the others. `device` is the UUID of its GPU, or empty."""
@@ -187,16 +224,9 @@ class RankChild:
             share = self._meeting_s / step_s
             yield Remark(code="ranks_meet_loading", facts={"meeting_s": self._meeting_s, "share": share})
 
-    @contextmanager
-    def named(self) -> Iterator[None]:
+    def named(self) -> AbstractContextManager[None]:
         """Errors of the device's groups become LostRank where they mean that."""
-        try:
-            yield
-        except RuntimeError as error:
-            lost = self._at.group.lost_by(error)
-            if lost is None:
-                raise
-            raise lost from error
+        return named(self._at)
 
 
 def cores_of(group: Group, node: int) -> float:

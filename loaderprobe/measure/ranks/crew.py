@@ -10,7 +10,7 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -23,6 +23,7 @@ from loaderprobe.errors import BadValue, LoaderprobeError, LostRank, MissingPart
 from loaderprobe.measure.runner import Child, Event, OfConfiguration, Order, Start, run_order
 from loaderprobe.protocols import Clock, SharedStore
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
+from loaderprobe.records.devices import DeviceMeasured
 from loaderprobe.records.diagnosis import OwnMeasured
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
@@ -32,11 +33,11 @@ from loaderprobe.records.ranks import (
     Node,
     Place,
     RankRuns,
-    ReadTogether,
     SeatEnd,
     SeatSeen,
     Turn,
 )
+from loaderprobe.system.process import ask_where
 from loaderprobe.units import join_words
 
 # In which of several ranks an error began, and its record: the others lost that rank, or waited for it.
@@ -162,16 +163,16 @@ def _reason(shown: SeatEnd, first: SeatEnd, ends: Sequence[SeatEnd], *, known: b
     return shown.reason, shown.hint
 
 
-def read_order(path: str, read: ReadTogether, ranks: int, nodes: int) -> Order:
-    """To read storage, and nothing else."""
+def order_without_files(name: str, compute: ComputeSpec, ranks: int, nodes: int = 1) -> Order:
+    """Of what is measured without a data set of its own; what it is, is to be added."""
     files = FileSet(
-        label=path, root=path, generated=False, paths=(".",), classes=(0,), size_bytes=(0,), images_found=0
+        label=name, root=name, generated=False, paths=(".",), classes=(0,), size_bytes=(0,), images_found=0
     )  # fmt: skip
     config = RunConfig(
-        data=files.fingerprint, resolution=path, loader=LoaderSpec(name="own", workers=0, prefetch_factor=0),
-        compute=ComputeSpec(name="own", batch_size=1), ranks=ranks, nodes=nodes,
+        data=files.fingerprint, resolution=name, loader=LoaderSpec(name="own", workers=0, prefetch_factor=0),
+        compute=compute, ranks=ranks, nodes=nodes,
     )  # fmt: skip
-    return Order(config=config, files=files, budget_s=None, begin_ns=0, read=read)
+    return Order(config=config, files=files, budget_s=None, begin_ns=0)
 
 
 # Which of the processes that were started take part in a configuration, and in which place.
@@ -326,6 +327,13 @@ PATIENT_FOR = 4
 """Of the time limit of a configuration, the part that ranks wait for one of them: 150 s unless asked otherwise."""
 PART = 2**20
 """Characters of one value in the store, which takes at most 8 MiB."""
+RECORDS: Mapping[str, type[OwnMeasured | RankRuns | DeviceMeasured | Measurement]] = {
+    "own-loader": OwnMeasured,
+    "read": RankRuns,
+    "devices": DeviceMeasured,
+    "measurement": Measurement,
+}
+"""What children of ranks return, by what is asked for."""
 T = TypeVar("T")
 M = TypeVar("M", bound=OfConfiguration)
 
@@ -393,7 +401,9 @@ class Seat:
         prefix = f"{self.prefix}/turn/{number}/ranks"
         place = place_of(self.here, turn.ranks, turn.nodes, self.nodes, prefix)
         # A cold first batch, or compiling, may take one rank long.
-        return place and replace(place, timeout_s=max(place.timeout_s, turn.time_limit_s / PATIENT_FOR))
+        return place and replace(
+            place, timeout_s=turn.patience_s or max(place.timeout_s, turn.time_limit_s / PATIENT_FOR)
+        )
 
     def follow(self, start: Start) -> int:
         """Take part in each turn until rank 0 ends them; returns the exit code. Raises LostRank when rank 0 is lost."""
@@ -409,10 +419,9 @@ class Seat:
                     self.finish(number, look_for(take(self.store, "files", FileSet), self._end(place)))
                 elif place is not None:
                     order = replace(take(self.store, "order", Order), begin_ns=self.clock.now_ns())
-                    type_: type[OwnMeasured | RankRuns | Measurement] = (
-                        OwnMeasured if order.own else RankRuns if order.read else Measurement
+                    self.sit(
+                        order, RECORDS[order.result], place, number, start, turn.time_limit_s + LATER_S, lambda _: None
                     )
-                    self.sit(order, type_, place, number, start, turn.time_limit_s + LATER_S, lambda _: None)
                 number += 1
         finally:
             with suppress(LostRank):
@@ -525,6 +534,7 @@ class RankWatch:
     def _watch(self, pid: int) -> None:
         while not self._over.wait(self._poll_s):
             if self._aborted():
+                ask_where(pid)
                 if not self._over.wait(GRACE_S):
                     self.ended = True
                     with suppress(ProcessLookupError):
@@ -588,7 +598,8 @@ class Lead:
         started_utc, begin_ns = datetime.now(UTC).isoformat(timespec="seconds"), clock.now_ns()
         put(self._seat.store, "order", order)
         turn = Turn(
-            kind="measure", ranks=order.config.ranks, nodes=order.config.nodes, time_limit_s=time_limit_s
+            kind="measure", ranks=order.config.ranks, nodes=order.config.nodes, time_limit_s=time_limit_s,
+            patience_s=order.devices.timeout_s if order.devices else 0.0,
         )  # fmt: skip
         number = self._begin(turn)
         place = self._seat.place(turn, number)
