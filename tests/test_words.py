@@ -143,3 +143,13 @@ def test_a_retired_word_is_found_across_a_line_break() -> None:
     """And what only contains its letters is not."""
     assert list(retired("the storage was taken\n    away")) == ["taken away"]
     assert list(retired("bind mounts and stability")) == []
+
+
+def test_every_package_says_what_belongs_there_and_what_does_not() -> None:
+    """In its `__init__`, as two paragraphs."""
+    packages = sorted(Path(ROOT, "loaderprobe").glob("*/**/__init__.py"))
+    said = {
+        str(each.parent.relative_to(ROOT)): ast.get_docstring(ast.parse(each.read_text())) or "" for each in packages
+    }
+    assert {name for name, text in said.items() if text.count("\n\n") != 1} == set()
+    assert len(said) > 10

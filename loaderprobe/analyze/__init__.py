@@ -1,1 +1,4 @@
-"""From a measurement to a verdict: pure functions over stored raw values. Needs no torch and no GPU."""
+"""From a measurement to a verdict, forecasts, plans and the answer: pure functions on records.
+
+What measures, reads a file or words a sentence does not belong here, nor torch.
+"""

@@ -9,9 +9,9 @@ from math import ceil
 from loaderprobe.analyze.effects import differ
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import Answer, AnswerCode, ConfigurationRow, Limited, NextStep, Report, StorageSupply
-from loaderprobe.records.resources import JUDGED, RESOURCE
+from loaderprobe.records.resources import JUDGED, RESOURCE, SPEEDUPS
 from loaderprobe.records.verdict import Advice, Knee, ReasonCode, Speedup
-from loaderprobe.units import significant
+from loaderprobe.units import join_words, significant
 
 Rows = Sequence[ConfigurationRow]
 
@@ -152,7 +152,8 @@ def _answers(report: Report) -> tuple[Answer, ...]:
     first = [found for cpu, found in devices if not cpu]
     rest = [found for cpu, found in devices if cpu]
     more = _of_ranks(report)
-    return (*first, *more, *storage, *rest) if first else (*rest, *more, *storage)
+    sure = _how_sure([row for some in by_device(rows) if on_cpu(some) is not bool(first) for row in some])
+    return (*first, *more, *storage, *sure, *rest) if first else (*rest, *more, *storage, *sure)
 
 
 def _on_device(report: Report, rows: Rows) -> Answer | None:
@@ -173,6 +174,40 @@ def _on_device(report: Report, rows: Rows) -> Answer | None:
         limits=_limits(sure),
         parts=() if on_cpu(rows) else (*_reach(best_of(report, rows)), *_full_cores(report, sure)),
     )
+
+
+def _how_sure(rows: Rows) -> list[Answer]:
+    """In how many configurations a cause leads, how that is known, and where the least sure one may end.
+
+    The least sure is one of a single round, whose noise is not known; else that whose speed-up may be the smallest.
+    """
+    seen = measured(rows)
+    led = [
+        (speedup, row)
+        for row in seen
+        if firm(row) and families(row)[0] in SPEEDUPS and len(main_speedups(row)) == 1
+        for _, speedup in main_speedups(row)
+    ]
+    if not led:
+        return []
+    led.sort(key=lambda each: (bool(each[1].verdict and each[1].verdict.rounds > 1), each[0].low, each[0].value))
+    least = led[0][0]
+    rounds = [row.verdict.rounds for _, row in led if row.verdict]
+    rates = [row.images_per_s for _, row in led if row.images_per_s]
+    bands = [(each.high - each.low) / 2 / each.value for each in rates]
+    facts: dict[str, float | str] = {
+        "of": len(seen),
+        "measured": sum(speedup.how == "measured" for speedup, _ in led),
+        "low_rounds": min(rounds),
+        "high_rounds": max(rounds),
+        "resource": families(led[0][1])[0],
+        "speedup": least.value,
+        "low": least.low,
+        "high": least.high,
+        "low_band": min(bands),
+        "high_band": max(bands),
+    }
+    return [Answer(code="how_sure", configurations=_keys([row for _, row in led]), facts=facts)]
 
 
 def _limits(rows: Rows) -> tuple[Limited, ...]:
@@ -210,9 +245,14 @@ def _full_cores(report: Report, rows: Rows) -> list[Remark]:
         full[name] = min(workers, full.get(name, workers))
     if not full:
         return []
-    cores = report.summary.environment.cores_available
-    facts = {"cores": cores, "low_workers": min(full.values()), "high_workers": max(full.values())}
-    return [Remark(code="cores_full_from", facts={**facts})]
+    facts: dict[str, float | str] = {
+        "cores": report.summary.environment.cores_available,
+        "low_workers": min(full.values()),
+        "high_workers": max(full.values()),
+    }
+    if full.keys() != {row.config.resolution for row in rows}:
+        facts["data"] = join_words(list(full))
+    return [Remark(code="cores_full_from", facts=facts)]
 
 
 def _of_ranks(report: Report) -> list[Answer]:
@@ -265,14 +305,15 @@ def _storage_limits(report: Report, cold: Rows) -> Answer | None:
 
 def _storage_does_not_limit(report: Report, cold: Rows) -> Answer:
     """Where it limits once what limits now is free, it is not the first limit; as `limits`, what limits now."""
-    gains = [speedup.value for row in cold if (speedup := speedup_of(row, "storage"))]
+    gains = [(speedup, row) for row in cold if (speedup := speedup_of(row, "storage"))]
+    most = max((speedup.value for speedup, _ in gains), default=1.0)
     after = {each.key: each.then for each in report.details}
     following: dict[tuple[str, ...], list[ConfigurationRow]] = {}
     for row in (row for row in cold if row.key in report.summary.best):
         if "storage" in [after.get(row.key, {}).get(name) for name, _ in main_speedups(row)]:
             following.setdefault(families(row), []).append(row)
     return Answer(
-        code="storage_not_first" if following or max(gains, default=1.0) > LITTLE else "storage_not_the_limit",
+        code="storage_not_first" if following or most > LITTLE else "storage_not_the_limit",
         configurations=(),
         limits=tuple(
             Limited(
@@ -283,10 +324,24 @@ def _storage_does_not_limit(report: Report, cold: Rows) -> Answer:
             for names, some in following.items()
         ),
         parts=(
-            *([Remark(code="if_storage_were_free", facts={"speedup": max(gains)})] if gains else []),
+            *_at_most(gains),
             *_beside_ceiling(report, cold, "reads_far_below_ceiling"),
         ),
     )
+
+
+def _at_most(gains: Sequence[tuple[Speedup, ConfigurationRow]]) -> tuple[Remark, ...]:
+    """The largest speed-up if storage were free, whose it is, and how large that of any may be within noise."""
+    if not gains:
+        return ()
+    largest, row = max(gains, key=lambda each: each[0].value)
+    facts: dict[str, float | str] = {
+        "speedup": largest.value,
+        "high": max(speedup.high for speedup, _ in gains),
+        "data": row.config.resolution,
+        "workers": row.config.loader.workers,
+    }
+    return (Remark(code="if_storage_were_free", facts=facts),)
 
 
 def _beside_ceiling(report: Report, rows: Rows, if_far: str) -> tuple[Remark, ...]:
@@ -318,7 +373,7 @@ def _beside_ceiling(report: Report, rows: Rows, if_far: str) -> tuple[Remark, ..
 
 
 def _next_steps(report: Report) -> tuple[NextStep, ...]:
-    """The cores that are missing, and the change that gains most; on a CPU alone, what would show more."""
+    """The cores that are missing, and the change that surely gains most; on a CPU alone, what would show more."""
     rows = report.summary.configurations
     devices = [some for some in by_device(rows) if not on_cpu(some)]
     made = _longer(report, [row for some in devices for row in some] or rows)
@@ -329,9 +384,17 @@ def _next_steps(report: Report) -> tuple[NextStep, ...]:
         made += [each for each in _more_cores(report, some) if each not in made]
         # What rests on an inconclusive row may be said later, but is not what to do next.
         sure = [row for row in best_of(report, some) if row.bound and row.bound.cause != "inconclusive"]
-        gains = [each for each in advised(sure) if each.advice[0].is_worth_making]
+        gains = [each for step in advised(sure) for each in _sure_gains(step)]
         made += sorted(gains, key=lambda each: -max(one.speedup for one in each.advice))[:1]
     return tuple(made)
+
+
+def _sure_gains(step: NextStep) -> list[NextStep]:
+    """The step for the configurations that surely gain by it; none where none does."""
+    pairs = zip(step.advice, step.configurations, strict=True)
+    sure = [(advice, key) for advice, key in pairs if advice.surely_gains]
+    advice, keys = tuple(each for each, _ in sure), tuple(key for _, key in sure)
+    return [replace(step, advice=advice, command=advice[0].command, configurations=keys)] if sure else []
 
 
 def advised(rows: Rows) -> tuple[NextStep, ...]:
@@ -375,7 +438,8 @@ def _longer(report: Report, rows: Rows) -> list[NextStep]:
 
 
 def _more_cores(report: Report, rows: Rows) -> list[NextStep]:
-    if not any(row.bound and row.bound.cause == "cpu" for row in best_of(report, rows)):
+    full = [row.key for row in best_of(report, rows) if row.bound and row.bound.cause == "cpu"]
+    if not full:
         return []
     mine = [each for each in report.summary.needs if each.compute == rows[0].config.compute.name]
     cores = [each.cores for each in mine if each.cores is not None]
@@ -385,7 +449,10 @@ def _more_cores(report: Report, rows: Rows) -> list[NextStep]:
         "accelerator": mine[0].accelerator, "low_cores": min(cores), "high_cores": max(cores), "data_sets": len(cores),
         "cores_available": report.summary.environment.cores_available,
     }  # fmt: skip
-    return [NextStep(remark=Remark(code="more_cores", facts=facts))]
+    then = {each.then.get("preprocessing") for each in report.details if each.key in full}
+    limit = then.pop() if len(then) == 1 else None
+    facts |= {"then": limit} if limit else {}
+    return [NextStep(remark=Remark(code="more_cores", facts=facts), configurations=tuple(full))]
 
 
 def _not_known(report: Report) -> Iterable[Remark]:

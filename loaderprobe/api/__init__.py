@@ -1,1 +1,4 @@
-"""The verbs, one file each: the only place that joins measuring and analysing. `loaderprobe` itself exports them."""
+"""The verbs, one module each: the only place that joins measuring and analysing. `loaderprobe` itself exports them.
+
+Nothing is measured, judged or worded here, and nothing is printed.
+"""

@@ -236,9 +236,9 @@ def _prober(
 
 
 def _uuid(model: Any) -> str | None:
-    from loaderprobe.compute.batch_size import uuid_of
+    from loaderprobe.compute.batch_size import gpu_of
 
-    return uuid_of(model)
+    return gpu_of(model)
 
 
 def _after(prober: TorchProber, size: int, progress: OnStage) -> BatchSizeProbe:

@@ -15,7 +15,7 @@ from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.ranks import own_shares
 from loaderprobe.analyze.report import ranks_view
 from loaderprobe.analyze.verdict.experiments import run_experiments
-from loaderprobe.analyze.verdict.rates import rate_interval
+from loaderprobe.analyze.verdict.rates import function_times, rate_interval
 from loaderprobe.analyze.verdict.rounds import one_thread_notes
 from loaderprobe.analyze.verdict.validity import (
     EpochRates,
@@ -206,6 +206,8 @@ def conclude(
         ),
         unavailable={name: why for name, why in unavailable.items() if name.startswith(("speedups.", "ceilings."))}
         | gone,
+        functions=function_times(measured.stacks),
+        looks=sum(measured.stacks.counts) if measured.stacks else 0,
         instrument_cpu_fraction=judged.instrument_cpu_fraction,
         wall_s=measured.wall_s,
         measurement=measured,

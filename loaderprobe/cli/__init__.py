@@ -1,4 +1,7 @@
-"""The command line: the only package that prints, exits, and reads argv or the environment."""
+"""The command line: the only package that prints, exits, and reads argv or the environment.
+
+Whatever a Python program may want as well belongs into `api/`.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,4 @@
-"""The devices that train: CUDA, the CPU, and emulated accelerators."""
+"""What trains: CUDA, the CPU and emulated accelerators, the models by name, and the reading of profiler records.
+
+How long to train, and what that means, does not belong here.
+"""

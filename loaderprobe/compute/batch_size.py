@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import gc
 import math
-import platform
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -14,7 +12,18 @@ from typing import Any, Literal
 import torch
 
 from loaderprobe.compute.torch import StepEvents
-from loaderprobe.compute.trainer import called, epochs, is_loader, moved, samples_in
+from loaderprobe.compute.trainer import (
+    ModelCopy,
+    device_words,
+    epochs,
+    failure_in,
+    is_loader,
+    moved,
+    out_of_memory,
+    samples_in,
+    trainable,
+    uuid_of,
+)
 from loaderprobe.errors import BadValue
 from loaderprobe.protocols import Clock, UtilizationMeter
 from loaderprobe.records.batch_size import BatchSizeProbe
@@ -161,13 +170,11 @@ class MemoryBudget:
 
 LEARNING_RATE = 0.0
 """The update takes its time, but the copy stays what it was, so that all sizes train the same model."""
-MOMENTUM = 0.9
 TRIAL = 2
 """Images of a first step that shows what memory takes, before a larger batch is tried in the machine's own memory."""
 LEAST_STEPS, MOST_STEPS = 4, 200
 FEW_STEPS = 3
 """Where a single step is longer than a probe should be."""
-OWN_MODEL = "check that it trains on a batch of {} without loaderprobe"
 
 Loss = Callable[[Any, Any], torch.Tensor]
 Precision = Literal["fp32", "bf16"]
@@ -206,24 +213,18 @@ class TorchProber:
     """
 
     def __init__(self, model: torch.nn.Module, batches: Callable[[int], Any], parts: ProbeParts) -> None:
-        weights = [each for each in model.parameters() if each.requires_grad]
-        if not weights:
-            raise BadValue("the model has no parameters to train", hint="give a model with weights that need gradients")
+        weights = trainable(model)
         self.device = weights[0].device
         self._memory = MemoryBudget(self.device, parts.memory_limit)
         self._memory.holds(sum(each.numel() * each.element_size() for each in weights))
-        self._model = copy.deepcopy(model).train()
-        self._weights = [each for each in self._model.parameters() if each.requires_grad]
-        self._optimizer = torch.optim.SGD(self._weights, lr=LEARNING_RATE, momentum=MOMENTUM)
+        self._model = ModelCopy(model, parts.loss, LEARNING_RATE, bf16=parts.precision == "bf16")
         self._batches, self._parts = batches, parts
         self._size = 0
 
     @property
     def device_name(self) -> str:
         """Of the GPU, or the CPU and torch's threads."""
-        if self.device.type == "cuda":
-            return torch.cuda.get_device_name(self.device)
-        return f"CPU ({platform.machine()}), {torch.get_num_threads()} threads"
+        return device_words(self.device)
 
     def probe(self, batch_size: int) -> BatchSizeProbe:
         """Train some steps. Memory that ends, or by prediction would end, is a probe that does not fit."""
@@ -320,20 +321,7 @@ class TorchProber:
         return _Times(stamps=stamps, images=images)
 
     def _step(self, batch: Any) -> None:
-        with self._part("zero_grad"):
-            self._optimizer.zero_grad(set_to_none=True)
-        with self._autocast():
-            with self._part("forward"):
-                given = called(self._model, batch)
-            with self._part("loss"):
-                loss = self._parts.loss(given, batch)
-        with self._part("backward"):
-            loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        with self._part("optimizer"):
-            self._optimizer.step()
-
-    def _autocast(self) -> AbstractContextManager[Any]:
-        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self._parts.precision == "bf16")
+        self._model.step(batch, self._part)
 
     @contextmanager
     def _part(self, name: str) -> Iterator[None]:
@@ -342,22 +330,17 @@ class TorchProber:
         except (BadValue, _NoMemory):
             raise
         except Exception as error:  # the model's own code may raise anything
-            if _is_out_of_memory(error):
+            if out_of_memory(error):
                 raise _NoMemory from None
-            reason = " ".join(str(error).split())[:300]
-            raise BadValue(
-                f"the model fails in {name} with a batch of {self._size}: {type(error).__name__}: {reason}",
-                hint=OWN_MODEL.format(self._size),
-            ) from error
+            raise failure_in(name, error, self._size) from error
 
     def _wait(self) -> None:
-        if self.device.type == "cuda":
-            with self._part("optimizer"):
-                torch.cuda.synchronize(self.device)
+        with self._part("optimizer"):
+            self._model.wait()
 
     def _forget(self, *, fits: bool) -> None:
         """Gradients and all that a failed step left."""
-        self._optimizer.zero_grad(set_to_none=True)
+        self._model.optimizer.zero_grad(set_to_none=True)
         if not fits:
             gc.collect()
         if self.device.type == "cuda":
@@ -400,17 +383,9 @@ def _probe(batch_size: int, times: _Times, readings: tuple[float, ...] | Missing
     )
 
 
-def _is_out_of_memory(error: Exception) -> bool:
-    """Of a GPU, or of the allocator for the CPU, which raises a plain RuntimeError."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
-
-
-def uuid_of(model: Any) -> str | None:
+def gpu_of(model: Any) -> str | None:
     """Of the GPU that holds the model's weights, in NVML's form; None on the CPU. Raises BadValue for no model."""
     if not isinstance(model, torch.nn.Module):
         raise BadValue(f"the model is a {type(model).__name__}", hint="give a torch.nn.Module")
     device = next((each.device for each in model.parameters()), torch.device("cpu"))
-    if device.type != "cuda":
-        return None
-    found = str(torch.cuda.get_device_properties(device).uuid)
-    return found if found.startswith(("GPU-", "MIG-")) else f"GPU-{found}"
+    return uuid_of(device) if device.type == "cuda" else None

@@ -6,10 +6,8 @@ that is worth has its layers timed by the clock instead, so what is kept never g
 
 from __future__ import annotations
 
-import copy
 import itertools
 import linecache
-import platform
 import sys
 import time
 from bisect import bisect_right
@@ -27,7 +25,17 @@ from torch.autograd.profiler import profile, record_function
 from torch.autograd.profiler_util import FunctionEvent
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from loaderprobe.compute.trainer import called, epochs, is_loader, moved, out_of_memory, samples_in, tensors_in
+from loaderprobe.compute.trainer import (
+    ModelCopy,
+    device_words,
+    epochs,
+    failure_in,
+    is_loader,
+    moved,
+    out_of_memory,
+    samples_in,
+    tensors_in,
+)
 from loaderprobe.errors import BadValue
 from loaderprobe.protocols import Clock
 from loaderprobe.records.environment import Origin
@@ -297,9 +305,6 @@ MOST_OPERATORS = 20_000
 GB (torch 2.14), on a GPU up to three times that: the kernel and its launch are records too. Models of 80 transformer
 blocks run about 12,000."""
 LEARNING_RATE = 0.01
-MOMENTUM = 0.9
-
-OWN_MODEL = "check that it trains on this batch without loaderprobe"
 
 Loss = Callable[[Any, Any], torch.Tensor]
 """Of (what the model gives, the batch)."""
@@ -440,21 +445,16 @@ def measure_layers(
     layers are timed by the clock. Records of a step are gone before the next. Raises BadValue for a model without
     weights.
     """
-    measuring = _Measuring(copy.deepcopy(model).train(), batch, loss, clock)
+    measuring = _Measuring(ModelCopy(model, loss, LEARNING_RATE), batch, clock)
     found = measuring.report(steps, name, origin)
     return replace(found, drill=drilled(found, measuring.lines())) if drill else found
 
 
 class _Measuring:
-    def __init__(self, model: torch.nn.Module, batch: Any, loss: Loss, clock: Clock) -> None:
-        weights = [each for each in model.parameters() if each.requires_grad]
-        if not weights:
-            raise BadValue("the model has no parameters to train", hint="give a model with weights that need gradients")
-        self._model, self._loss, self._clock = model, loss, clock
+    def __init__(self, model: ModelCopy, batch: Any, clock: Clock) -> None:
+        self._trained, self._model, self._device, self._clock = model, model.model, model.device, clock
         self._batches = epochs(batch) if is_loader(batch) else None
         self._batch = batch if self._batches is None else next(self._batches)
-        self._device = weights[0].device
-        self._optimizer = torch.optim.SGD(weights, lr=LEARNING_RATE, momentum=MOMENTUM)
         self._parts: dict[PartName, list[float]] = {}
         self._in_backward: Callable[[], AbstractContextManager[None]] = nullcontext
 
@@ -482,7 +482,7 @@ class _Measuring:
         return LayersReport(
             origin=origin,
             model=name,
-            device=_device_name(self._device),
+            device=device_words(self._device),
             batch_size=samples_in(self._batch),
             steps=steps,
             parts=parts,
@@ -499,7 +499,7 @@ class _Measuring:
                 lines = hooks.lines = Lines()
                 hooks.begin_step()
                 self._load()
-                with timing(_to(lines, hooks), self._wait):
+                with timing(_to(lines, hooks), self._trained.wait):
                     self._step()
         return lines
 
@@ -517,38 +517,24 @@ class _Measuring:
     def _step(self) -> None:
         with self._part("copy"):
             batch = moved(self._batch, self._device)
-        with self._part("zero_grad"):
-            self._optimizer.zero_grad(set_to_none=True)
-        with self._part("forward"):
-            given = called(self._model, batch)
-        with self._part("loss"):
-            loss = self._loss(given, batch)
-        with self._part("backward"), self._in_backward():
-            loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        with self._part("optimizer"):
-            self._optimizer.step()
+        self._trained.step(batch, self._part, self._in_backward)
 
     @contextmanager
     def _part(self, name: PartName) -> Iterator[None]:
         """Times a part to its end on the device. Raises BadValue for whatever fails in it."""
-        self._wait()
+        self._trained.wait()
         begin_ns = self._clock.now_ns()
         try:
             yield
-            self._wait()
+            self._trained.wait()
         except BadValue:
             raise
         except Exception as error:  # the model's own code may raise anything
             if out_of_memory(error):
                 said = f"a batch of {samples_in(self._batch)} does not fit into memory"
                 raise BadValue(said, hint="use a smaller batch") from error
-            reason = " ".join(str(error).split())[:300]
-            raise BadValue(f"the model fails in {name}: {type(error).__name__}: {reason}", hint=OWN_MODEL) from error
+            raise failure_in(name, error, samples_in(self._batch)) from error
         self._parts.setdefault(name, []).append((self._clock.now_ns() - begin_ns) / 1e6)
-
-    def _wait(self) -> None:
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
 
     def _counted(self, steps: int) -> int:
         """The most operators of a step, with two for each call of a layer, which has a mark."""
@@ -581,13 +567,13 @@ class _Measuring:
         """One step without a profiler; backward times are shares of its backward pass."""
 
         def now_us() -> float:
-            self._wait()
+            self._trained.wait()
             return self._clock.now_ns() / 1e3
 
         hooks.begin_step()
         self._load()
         hooks.clock = clock = ByClock(now_us)
-        self._in_backward = lambda: clock.backward(self._wait)
+        self._in_backward = lambda: clock.backward(self._trained.wait)
         try:
             self._step()
         finally:
@@ -657,9 +643,3 @@ def _spread(values: list[float]) -> Milliseconds:
     return Milliseconds(
         value=median(values), low=quantile(values, 0.25), high=quantile(values, 0.75), steps=tuple(values)
     )
-
-
-def _device_name(device: torch.device) -> str:
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return f"CPU ({platform.machine()}), {torch.get_num_threads()} threads"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -17,7 +16,7 @@ from torchvision.transforms import v2
 
 from loaderprobe.compute.kineto import DeviceLimits
 from loaderprobe.compute.profile import Device, Stage, record_window
-from loaderprobe.compute.trainer import Trainer
+from loaderprobe.compute.trainer import Trainer, device_words, uuid_of
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.protocols import Clock, ComputeArguments, Peers
 from loaderprobe.records.config import asked_of_device
@@ -261,7 +260,7 @@ class CudaCompute(_Exchanging):
         ]
         return ComputeInfo(
             name="cuda",
-            device=torch.cuda.get_device_name(self._device),
+            device=device_words(self._device),
             synchronous=False,
             specified_images_per_s=None,
             source=", ".join(how),
@@ -269,8 +268,7 @@ class CudaCompute(_Exchanging):
 
     def uuid(self) -> str:
         """The GPU's UUID in NVML's form."""
-        found = str(torch.cuda.get_device_properties(self._device).uuid)
-        return found if found.startswith(("GPU-", "MIG-")) else f"GPU-{found}"
+        return uuid_of(self._device)
 
     def copy(self, batch: Any) -> Any:
         """Enqueue the copy to the GPU, and an event before it."""
@@ -317,7 +315,7 @@ class CudaCompute(_Exchanging):
             activities=(ProfilerActivity.CUDA,),
         )
         device = Device(
-            name=torch.cuda.get_device_name(self._device),
+            name=device_words(self._device),
             index=self._device.index,
             limits=None if _on_rocm() else DeviceLimits.of(torch.cuda.get_device_properties(self._device)),
             backward_threads=lambda: self._trainer.backward_threads,
@@ -355,7 +353,7 @@ class CpuCompute(_Exchanging):
         """The processor and the number of threads."""
         return ComputeInfo(
             name="cpu",
-            device=f"CPU ({platform.machine()}), {torch.get_num_threads()} threads",
+            device=device_words(torch.device("cpu")),
             synchronous=True,
             specified_images_per_s=None,
             source=self._trainer.words(),

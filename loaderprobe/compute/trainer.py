@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import platform
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -197,7 +200,7 @@ def samples_in(batch: Any) -> int:
 
 def out_of_memory(error: Exception) -> bool:
     """True when there was no memory for a tensor, of the GPU or of the CPU, whose allocator has no class of its own."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "DefaultCPUAllocator" in str(error)
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
 
 
 def usual_loss(given: Any, batch: Any) -> Any:
@@ -210,6 +213,74 @@ def usual_loss(given: Any, batch: Any) -> Any:
     raise BadValue(
         f"there is no usual loss for a {type(given).__name__} and such a batch",
         hint="give loss=function(what the model gives, batch)",
+    )
+
+
+def trainable(model: torch.nn.Module) -> list[torch.nn.Parameter]:
+    """The weights that training changes. Raises BadValue for a model without any."""
+    weights = [each for each in model.parameters() if each.requires_grad]
+    if not weights:
+        raise BadValue("the model has no parameters to train", hint="give a model with weights that need gradients")
+    return weights
+
+
+def uuid_of(device: torch.device) -> str:
+    """Of a GPU, in NVML's form."""
+    found = str(torch.cuda.get_device_properties(device).uuid)
+    return found if found.startswith(("GPU-", "MIG-")) else f"GPU-{found}"
+
+
+def device_words(device: torch.device) -> str:
+    """The name of a GPU, or the kind of CPU and torch's threads."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"CPU ({platform.machine()}), {torch.get_num_threads()} threads"
+
+
+class ModelCopy:
+    """A copy of a user's model that trains on batches of any form, part after part of the step.
+
+    Raises BadValue for a model without weights.
+    """
+
+    def __init__(
+        self, model: torch.nn.Module, loss: Callable[[Any, Any], Any], learning_rate: float, *, bf16: bool = False
+    ) -> None:
+        """`loss` is of (what the model gives, the batch)."""
+        self.device = trainable(model)[0].device
+        self.model = copy.deepcopy(model).train()
+        self.optimizer = torch.optim.SGD(trainable(self.model), lr=learning_rate, momentum=MOMENTUM)
+        self._loss, self._bf16 = loss, bf16
+
+    def step(
+        self, batch: Any, part: Callable[[Any], AbstractContextManager[None]],
+        in_backward: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:  # fmt: skip
+        """One step on a batch that is on the device; `part` is around each part of it, by its name."""
+        with part("zero_grad"):
+            self.optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self._bf16):
+            with part("forward"):
+                given = called(self.model, batch)
+            with part("loss"):
+                loss = self._loss(given, batch)
+        with part("backward"), in_backward():
+            loss.backward()
+        with part("optimizer"):
+            self.optimizer.step()
+
+    def wait(self) -> None:
+        """For all that the device has to do."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+
+def failure_in(part: str, error: Exception, batch_size: int) -> BadValue:
+    """Why the model cannot train, where its own code raises an error in a part of the step."""
+    reason = " ".join(str(error).split())[:300]
+    return BadValue(
+        f"the model fails in {part} with a batch of {batch_size}: {type(error).__name__}: {reason}",
+        hint=f"check that it trains on a batch of {batch_size} without loaderprobe",
     )
 
 

@@ -25,6 +25,7 @@ def no_files(_: Any) -> Sequence[Path]:
 class OnlookerProbe(WorkerProbe):
     """Lets an iterable end, and keeps no sample."""
 
+    looks = False
     _hooked: Any = None
 
     def fetch(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:

@@ -31,10 +31,11 @@ from loaderprobe.loaders.unwrap import (
     own_sampler,
     unwrap,
 )
-from loaderprobe.loaders.worker_probe import ALWAYS_NEW, FetchLog, Lesson, lessons
+from loaderprobe.loaders.worker_probe import ALWAYS_NEW, FetchLog, Lesson, lessons, stacks_seen
 from loaderprobe.records.files import BatchFiles, LoaderFiles, PartFiles, UnknownFiles, UnknownFilesCode
 from loaderprobe.records.measurement import Mode
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.waits import StackSamples
 from loaderprobe.stats import median
 from loaderprobe.system.mapped import let_go
 
@@ -390,6 +391,10 @@ class UserLoader(SwitchedLoader):
             size = min(-(-(taken + ahead) // lanes), once) * lanes
         self._settled = self._log.pool = size
         return size
+
+    def stacks(self) -> StackSamples | None:
+        """Where workers were in the code that makes batches; None before they were looked at."""
+        return stacks_seen(self._lanes)
 
     def _lessons(self) -> list[Lesson]:
         """The lessons of the batches of the settled pool, in order; empty for batches not made yet."""

@@ -13,10 +13,12 @@ import os
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
+from types import CodeType
 from typing import Any, get_args
 
 import numpy as np
@@ -30,8 +32,10 @@ from loaderprobe.loaders.data_files import (
 )
 from loaderprobe.loaders.state import global_random_state
 from loaderprobe.records.measurement import Mode, WorkerBatches
+from loaderprobe.records.waits import CodePlace, StackSamples
 from loaderprobe.system.mapped import Evicted, held_files, let_go
 from loaderprobe.system.process import ThreadMeter, die_with_parent, process_usage
+from loaderprobe.system.stacks import Stack, StackLooks, place_of
 from loaderprobe.system.waits import let_be_read_by
 
 # The files behind a worker's first batches, and how the training process gets them.
@@ -159,6 +163,96 @@ class Bells:
                 action()
 
         threading.Thread(target=listen, name="loaderprobe-bell", daemon=True).start()
+
+
+# Where a worker is in the code that makes its batches.
+
+LOOK_EVERY_S = 0.05
+"""A look takes some 30 us, so 0.06 % of a worker's time."""
+STACKS_EVERY_S = 1.0
+"""A worker may be killed at any time, so it writes what it has seen so often; less often where that takes longer."""
+MOST_WRITING = 0.01
+"""Of a worker's time."""
+MOST_STACKS = 300
+"""Different ones of a worker; those that are new beyond that are not kept."""
+_ABOVE = ("loaderprobe.", "torch.utils.data._utils.fetch.", "torch.utils.data._utils.worker.")
+"""Modules that call the data set, and are not part of it."""
+
+
+class StacksSeen:
+    """In a worker: counts where its thread is while a batch is made as asked, and writes that to a file."""
+
+    def __init__(self, log: FetchLog, lane: int) -> None:
+        self._path = _stacks_of(log, lane)
+        self._counts: Counter[Stack] = Counter()
+        self._places: dict[CodeType, tuple[str, str, int, str]] = {}
+        self._next_s = time.perf_counter() + STACKS_EVERY_S
+        self._looks: StackLooks | None = None
+        self._counts_now = False
+
+    @contextmanager
+    def making(self, counts: bool) -> Iterator[None]:
+        """While a batch is made, by the calling thread; `counts` where that is as asked."""
+        if self._looks is None:
+            self._looks = StackLooks(threading.get_ident(), LOOK_EVERY_S, self.heard)
+        self._counts_now = counts
+        try:
+            yield
+        finally:
+            self._counts_now = False
+
+    def heard(self, stack: Stack) -> None:
+        """One look. Called from another thread."""
+        if not self._counts_now:
+            return
+        above = [number for number, (_, module) in enumerate(stack) if f"{module}.".startswith(_ABOVE)]
+        below = stack[above[-1] + 1 :] if above else ()
+        if below and (below in self._counts or len(self._counts) < MOST_STACKS):
+            self._counts[below] += 1
+
+    def write(self, *, now: bool = False) -> None:
+        """What was seen so far, now and then or `now`."""
+        begin_s = time.perf_counter()
+        if not now and begin_s < self._next_s:
+            return
+        found = [(count, [self._place(*frame) for frame in stack]) for stack, count in dict(self._counts).items()]
+        beside = self._path.with_name(f"{self._path.name}.new")
+        beside.write_text(json.dumps([self._looks.cpu_ns if self._looks else 0, found]))
+        beside.replace(self._path)
+        end_s = time.perf_counter()
+        self._next_s = end_s + max(STACKS_EVERY_S, (end_s - begin_s) / MOST_WRITING)
+
+    def _place(self, code: CodeType, module: str) -> tuple[str, str, int, str]:
+        if code not in self._places:
+            self._places[code] = astuple(place_of(code, module))
+        return self._places[code]
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._looks is not None:
+            self._looks.close()
+            self.write(now=True)
+
+
+def stacks_seen(log: FetchLog) -> StackSamples | None:
+    """What the workers have written so far; None where they have seen nothing."""
+    counts: Counter[tuple[CodePlace, ...]] = Counter()
+    cpu_ns = 0
+    for lane in range(log.lanes):
+        if (path := _stacks_of(log, lane)).is_file():
+            took_ns, found = json.loads(path.read_text())
+            cpu_ns += took_ns
+            for count, places in found:
+                counts[tuple(CodePlace(*place) for place in places)] += count
+    numbers = {place: number for number, place in enumerate(dict.fromkeys(each for stack in counts for each in stack))}
+    stacks = tuple(tuple(numbers[each] for each in stack) for stack in counts)
+    if not stacks:
+        return None
+    return StackSamples(functions=tuple(numbers), stacks=stacks, counts=tuple(counts.values()), cpu_ns=cpu_ns)
+
+
+def _stacks_of(log: FetchLog, lane: int) -> Path:
+    return log.path.with_name(f"{log.path.name}.stacks-{lane}")
 
 
 # The cost of each batch in its worker, and the switch that selects the mode of the next batches.
@@ -403,6 +497,9 @@ class WorkerProbe:
     `alone` is True in a worker, a process that does nothing else: then the data set's threads count too.
     """
 
+    looks = True
+    """Whether the stack of the thread is looked at, where the pipeline is the user's."""
+
     def __init__(self, log: FetchLog, lane: int, files_of: FilesOf | None, *, alone: bool) -> None:
         self._log = log.open("r+")
         self._rows = self._log.rows[lane]
@@ -413,6 +510,7 @@ class WorkerProbe:
         self._learned: list[Lesson] = []
         self._meter = ThreadMeter()
         self._ahead = EvictAhead(log)
+        self._seen = StacksSeen(log, lane) if files_of is None and self.looks else None
         self._alone = alone
         self._used = process_usage() if alone else (0, 0)
         self._made = 0
@@ -432,6 +530,8 @@ class WorkerProbe:
         self._meter.close()
         self._learner.close()
         self._ahead.close()
+        if self._seen is not None:
+            self._seen.close()
 
     def fetch(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
         """One batch in the selected mode, and its row in the log."""
@@ -453,10 +553,8 @@ class WorkerProbe:
         row[1] = start
         row[0] = -(number + 1)
         self._collate_ns, self._index = 0, index
-        raw = self._log.mode == "cached_samples" and self._samples is not None
         evicted_ns, evicted_cpu_ns = self._ahead.spent_ns, self._ahead.spent_cpu_ns
-        with one_thread() if self._log.mode == "one_thread" else nullcontext():
-            batch = self._read_only(index) if raw else self._evicting(fetcher, original, index)
+        batch = self._in_mode(fetcher, original, index, learning=learning)
         wall = time.perf_counter_ns() - start - (self._ahead.spent_ns - evicted_ns)
         cpu_after, delay_after, read_after = self._meter.read()
         evicted_cpu_ns = self._ahead.spent_cpu_ns - evicted_cpu_ns
@@ -472,9 +570,20 @@ class WorkerProbe:
         self._made += 1
         if learning:
             self._learned.append(self._learner.heard(again=self._again))
+        if self._seen is not None:
+            self._seen.write()
         row[8] = time.thread_time_ns() - entered - cpu_ns
         row[0] = number + 1
         return batch
+
+    def _in_mode(self, fetcher: Any, original: Callable[[Any], Any], index: Any, *, learning: bool) -> Any:
+        """The batch in the selected mode, seen where it is made as asked."""
+        mode = self._log.mode
+        raw = mode == "cached_samples" and self._samples is not None
+        as_asked = not learning and mode in ("baseline", "warm")
+        seen = self._seen.making(as_asked) if self._seen is not None else nullcontext()
+        with one_thread() if mode == "one_thread" else nullcontext(), seen:
+            return self._read_only(index) if raw else self._evicting(fetcher, original, index)
 
     def release(self) -> None:
         """Unmap the pages of mapped files, for which the training process waits. Called from another thread."""

@@ -1,1 +1,4 @@
-"""One configuration measured in a child process, and the sweep over many."""
+"""Everything that runs and records: sessions, policies, child processes, and the sweep over many.
+
+What a record means is asked of `Judging`; nothing here imports `analyze`.
+"""

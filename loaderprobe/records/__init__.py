@@ -1,4 +1,7 @@
-"""The nouns: frozen values with their units in their names. No behaviour beyond reading themselves."""
+"""The nouns: frozen values with their units in their names.
+
+No behaviour beyond reading themselves, and nothing that measures, judges or words.
+"""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from loaderprobe.records.verdict import (
     Cause,
     Evidence,
     FilesWere,
+    FunctionTime,
     Interval,
     Rates,
     Reason,
@@ -74,6 +75,10 @@ class Findings:
     notes: tuple[Remark, ...]
     unavailable: dict[str, Remark]
     """`speedups.NAME` or `ceilings.NAME` to the reason, for every figure above that is None."""
+    functions: tuple[FunctionTime, ...] = ()
+    """Of the pipeline, the slowest first; empty where workers were not looked at."""
+    looks: int = 0
+    """At the stacks of workers, from which that is known."""
     instrument_cpu_fraction: float | None
     """CPU time of the measuring itself, as a share of what a batch takes in its worker."""
     wall_s: float

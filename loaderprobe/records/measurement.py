@@ -11,7 +11,7 @@ from loaderprobe.records.checks import check_at_least, check_equal_lengths, chec
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import ABLATIONS
-from loaderprobe.records.waits import WaitSamples
+from loaderprobe.records.waits import StackSamples, WaitSamples
 
 # The first batches of a loader of one's own: what they cost, and what the same batches cost once more.
 
@@ -461,6 +461,8 @@ class Measurement:
     files, their size over the samples in them. None where neither is known."""
     waits: WaitSamples | None = None
     """What workers were seen waiting for; without it, `missing` has the reason under `waits`."""
+    stacks: StackSamples | None = None
+    """Where workers were in the code that makes batches; None where that was not looked at."""
     images: bool = True
     """False when batches hold no images: then samples are counted wherever images are named."""
     modes: tuple[Mode, ...] = ("baseline", "warm")

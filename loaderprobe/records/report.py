@@ -88,6 +88,8 @@ class Outlook:
     supply: StorageSupply | None
     missing: Remark | None
     """Why there is no supply; None where there is one."""
+    pace: Remark | None = None
+    """That the rate is the pace of a storage benchmark; None for that of a training."""
 
 
 Status = Literal["measured", "failed", "skipped"]
@@ -176,10 +178,12 @@ class ConfigurationRow:
 
 AnswerCode = Literal[
     "limited", "cpu_is_the_limit", "nothing_conclusive", "ranks_differ", "ranks_alike", "storage_not_read",
-    "storage_limits", "storage_not_first", "storage_not_the_limit",
+    "storage_limits", "storage_not_first", "storage_not_the_limit", "how_sure",
 ]  # fmt: skip
 """limited, cpu_is_the_limit, nothing_conclusive: of one device, cache state and number of ranks. ranks_alike: no
-difference beyond noise. storage_not_read: files were in memory as asked. storage_not_first: something else is."""
+difference beyond noise. storage_not_read: files were in memory as asked. storage_not_first: something else is.
+how_sure: how well what limits on a device is known; its configurations are those with one cause, the least sure first.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +208,9 @@ class Answer:
     facts: dict[str, float | str] = field(default_factory=dict)
     """Rates are images/s. covered: the verdicts on `all` configurations, on all that were `measured`, or only on those
     that are `conclusive`. speedup: of the most ranks over the fewest. limited, perhaps, conclusive: configurations.
-    only: the device that storage is answered for, where others were asked for."""
+    only: the device that storage is answered for, where others were asked for. measured: configurations whose cause
+    was removed, not estimated. resource, speedup, low, high: of the cause of the least sure one. bands: half the 95 %
+    intervals of rates, as shares."""
     limits: tuple[Limited, ...] = ()
     """What limits which data sets; with `storage_not_first`, those that storage would limit next, were that free."""
     parts: tuple[Remark, ...] = ()

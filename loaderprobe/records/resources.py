@@ -87,13 +87,13 @@ RESOURCES: tuple[Resource, ...] = (
     ),
     Resource(
         name="preprocessing", side="input", known_by="loader", mode="cached_samples",
-        letter="D", color="#E69F00", style="bold yellow", noun="preprocessing", answer="JPEG decoding",
-        cell="decoding, cores free", short="decoding", legend="decoding (preprocessing), cores free",
+        letter="D", color="#E69F00", style="bold yellow", noun="preprocessing",
+        cell="preprocessing, cores free", legend="preprocessing (decoding and augmentation), cores free",
     ),
     Resource(
         name="cpu", side="input", known_by="cores", part_of="preprocessing",
-        letter="F", color="#C77800", style="bold yellow", noun="CPU cores", cell="decoding, cores full",
-        legend="decoding, cores full",
+        letter="F", color="#C77800", style="bold yellow", noun="CPU cores", cell="preprocessing, cores full",
+        legend="preprocessing, cores full",
     ),
     Resource(
         name="transport", side="input", known_by="loader", mode="no_transport",

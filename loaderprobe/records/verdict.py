@@ -11,6 +11,7 @@ from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.measurement import Rejected
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import ABLATIONS, CAUSES, ONLY_WAITED, RESOURCES, SPEEDUPS
+from loaderprobe.records.waits import CodePlace
 
 T = TypeVar("T")
 
@@ -243,6 +244,11 @@ class Advice:
         """False for a change that gains nothing, listed to save its cost."""
         return self.speedup > 1
 
+    @property
+    def surely_gains(self) -> bool:
+        """True where the range of the rate after it leaves out that it gains nothing."""
+        return self.is_worth_making and self.after.low > self.before.value
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTime:
@@ -267,10 +273,23 @@ class WorkerTime:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionTime:
+    """A function of the pipeline that workers run: shares of the looks at them while they made batches as asked."""
+
+    function: CodePlace
+    own: float
+    """In its own lines, and in the code of other languages that it calls."""
+    total: float
+    """In it and in all that it calls."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """All that is derived from one `Measurement`. Pure function of it; rebuilt at any time."""
 
     images_per_s: Interval
+    rounds: int
+    """In which what is judged was measured, of those that count."""
     rates_images_per_s: Rates
     speedups: Speedups
     predicted_images_per_s: float | None

@@ -21,6 +21,43 @@ for what (state letter D alone). other: anything else."""
 WAIT_KINDS: tuple[WaitKind, ...] = get_args(WaitKind)
 
 
+@dataclass(frozen=True, slots=True)
+class CodePlace:
+    """A function."""
+
+    name: str
+    file: str
+    line: int
+    library: str
+    """The module that it is of; empty for the user's own code."""
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.library}" if self.library else f"{self.name} ({self.file}:{self.line})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackSamples:
+    """Where workers were in Python's code while they made batches as asked, at random moments.
+
+    A look needs the lock of the interpreter: code that holds it is seen where it next releases it, in the same
+    function as a rule.
+    """
+
+    functions: tuple[CodePlace, ...]
+    stacks: tuple[tuple[int, ...], ...]
+    """Indices into `functions`, the outermost first, from where torch asks the data set for samples."""
+    counts: tuple[int, ...]
+    """How often each stack was seen."""
+    cpu_ns: int
+    """CPU time of looking, of all workers."""
+
+    def __post_init__(self) -> None:
+        check_equal_lengths("samples of stacks", self, ("stacks", "counts"))
+        check_at_least("samples of stacks", self, {"counts": 1, "cpu_ns": 0})
+        if any(not 0 <= each < len(self.functions) for stack in self.stacks for each in stack):
+            raise BadValue("samples of stacks: one has a function that is not there")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitSamples:
     """Moments at which each worker was looked at: columns of equal length, in order of time.

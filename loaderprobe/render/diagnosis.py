@@ -15,7 +15,7 @@ from loaderprobe.render.forecast_words import forecast_words
 from loaderprobe.render.panels import rank_section
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.verdict_words import NOUN, explanation, heading
-from loaderprobe.render.wording import MISSING, counted, factor, figure, interval, state_word
+from loaderprobe.render.wording import MISSING, counted, factor, figure, interval, percent, state_word
 from loaderprobe.units import format_duration, significant
 
 # Shown only where the speed-up is worth a line.
@@ -53,6 +53,7 @@ def diagnosis_document(found: Findings, ranks: RanksView | None = None) -> Docum
                 parts=(_table(found), Paragraph(text=footer(found), tone="quiet")),
             ),
             *([rank_section(ranks, found.sample)] if ranks is not None else []),
+            Section(title="Where the workers are, by function", parts=tuple(_functions(found))),
             Section(title="Advice", parts=tuple(_advice(found))),
             Section(title="Notes", parts=tuple(Item(text=each) for each in remarks_on(found))),
         ),
@@ -85,6 +86,22 @@ def _line(rate: Rate) -> Line:
     if rate.measured:
         return Cell(text=rate.label, tone="strong"), Cell(text=rate.shown, tone="strong"), rate.speedup
     return rate.label, rate.shown, rate.speedup
+
+
+def _functions(found: Findings) -> Iterator[Part]:
+    """The functions of the pipeline that take most time, and how that is known."""
+    if not found.functions:
+        return
+    yield Table(
+        head=("function", "own", "total"),
+        lines=tuple((str(each.function), percent(each.own), percent(each.total)) for each in found.functions),
+        right=frozenset({1, 2}),
+    )
+    text = (
+        f"Of {found.looks} looks at the stacks of workers while they made batches. own: in the function itself, with "
+        "the compiled code that it calls; total: with the functions that it calls, waits included."
+    )
+    yield Paragraph(text=text, tone="quiet")
 
 
 def _advice(found: Findings) -> Iterator[Part]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from loaderprobe.analyze.answer import best_of
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.report import Answer, ConfigurationRow, Limited, NextStep, Outlook, Report, Summary
-from loaderprobe.records.resources import RESOURCES
+from loaderprobe.records.resources import RESOURCE, RESOURCES
 from loaderprobe.records.verdict import Knee
 from loaderprobe.render.forecast_words import advice_words, knee_kind, knee_words
 from loaderprobe.render.groups import Group, group_of, groups, then_of
@@ -49,9 +49,39 @@ def answer_words(report: Report, answer: Answer) -> str:
     rows = [row for row in report.summary.configurations if row.key in answer.configurations]
     if answer.code.startswith("storage"):
         return _on_storage(report, answer, rows)
+    if answer.code == "how_sure":
+        return _how_sure(report, answer, rows)
     if answer.code.startswith("ranks"):
         return _on_ranks(answer, sorted(rows, key=lambda row: answer.configurations.index(row.key)))
     return _on_device(report, answer, rows)
+
+
+def _how_sure(report: Report, answer: Answer, rows: Sequence[ConfigurationRow]) -> str:
+    """`How sure: one cause leads in 5 of 6 configurations, measured in 3 rounds; the least sure is ...`."""
+    facts = {name: value for name, value in answer.facts.items() if not isinstance(value, str)}
+    led, tried = len(answer.configurations), int(facts["measured"])
+    how = "measured" if tried == led else "estimated" if not tried else f"{tried} of them measured,"
+    rounds = _ends(f"{facts[name]:.0f}" for name in ("low_rounds", "high_rounds"))
+    bands = _ends(significant(100 * facts[name], 2) for name in ("low_band", "high_band"))
+    least = next(row for row in rows if row.key == answer.configurations[0])
+    which = f"; the least sure is {joint_label([least], report.summary.configurations)}" if led > 1 else ""
+    ends = _ends(significant(facts[name], 2) for name in ("low", "high"))
+    noise = f" ({ends} within noise)" if " to " in ends else ""
+    if facts["low_rounds"] == 1:
+        noise = " (one round, so its noise is not known)"
+    cause = RESOURCE[str(answer.facts["resource"])]
+    limits = {name for each in report.summary.answer for limit in each.limits for name in limit.resources}
+    parts = " Preprocessing is decoding and augmentation together." if "preprocessing" in limits else ""
+    return (
+        f"How sure: one cause leads in {led} of {counted(int(facts['of']), 'configuration')}, {how} in {rounds} "
+        f"round{'s' * (rounds != '1')}{which}: {significant(facts['speedup'])} times as fast "
+        f"{cause.if_free or f'if {NOUNS[cause.name]} were free'}{noise}. Rates: ±{bands} %.{parts}"
+    )
+
+
+def _ends(shown: Iterable[str]) -> str:
+    """`2 to 9`, or `2` where both ends read the same."""
+    return " to ".join(dict.fromkeys(shown))
 
 
 def _parts(answer: Answer) -> str:
@@ -81,7 +111,7 @@ def _on_device(report: Report, answer: Answer, rows: Sequence[ConfigurationRow])
 
 
 def _clauses(answer: Answer, group: Group) -> str:
-    """`256x256 to 1024x768 are limited by JPEG decoding with 2 workers`; data sets that are alike share a clause."""
+    """`256x256 to 1024x768 are limited by preprocessing with 2 workers`; data sets that are alike share a clause."""
     alike: dict[tuple[str, ...], list[Limited]] = {}
     for each in answer.limits:
         alike.setdefault(each.data, []).append(each)
@@ -237,6 +267,7 @@ def _needs(some: Sequence[Outlook], cores: float) -> Needs:
         if each.missing:
             missing.setdefault(remark_words(each.missing), []).append(each.data)
     reason = "".join(f" {_without_rate(names, len(some))}: {why}." for why, names in missing.items())
+    pace = f" {remark_words(first.pace)}." if first.pace else ""
     return Needs(
         title=f"What {named(first.accelerator, join_words(counts))} need at {percent(first.utilization)} of "
         f"{rate(first.images_per_s)} images/s, cold{f' ({first.source})' if first.specified else ''}",
@@ -244,7 +275,7 @@ def _needs(some: Sequence[Outlook], cores: float) -> Needs:
         lines=tuple(_line(each) for each in some),
         note=f"And they open {opens} files a second. No headroom in these needs; feeds: accelerators, at "
         f"{percent(first.use)} of the storage's rate. cores each: for one accelerator, estimated; {cores:g} here."
-        f"{assumed}{reason} More: loaderprobe plan",
+        f"{assumed}{pace}{reason} More: loaderprobe plan",
     )
 
 
@@ -419,7 +450,10 @@ def _to_do(report: Report, step: NextStep) -> Change:
     group = group_of(groups(report), step.configurations[0])
     several = len({each.config.ranks for each in report.summary.configurations}) > 1
     ranks = f", {option_words(group.rows[0].config, 'ranks')}" if several else ""
-    return Change(text=advice_words(step.advice), command=step.command, labels=labels_of(step, group) + ranks)
+    rows = {row.key: row for row in group.rows}
+    names = [joint_label([rows[key]], group.rows) for key in step.configurations]
+    text = advice_words(step.advice, names)
+    return Change(text=text, command=step.command, labels="" if names[-1] in text else labels_of(step, group) + ranks)
 
 
 def with_sentences(report: Report) -> Summary:

@@ -100,11 +100,32 @@ LIMIT["cores"] = f"{RESOURCE['cpu'].noun} are the limit"
 """What limits training after a change."""
 
 
-def advice_words(advice: Sequence[Advice]) -> str:
-    """`use 4 workers: 205 → 391 images/s (352 to 430), 1.91x`; for several, the range of their speed-ups."""
+_MOST_NAMED = 3
+"""Configurations of a change that are named with their rates."""
+
+
+def advice_words(advice: Sequence[Advice], names: Sequence[str] = ()) -> str:
+    """`use 4 workers: 205 → 391 images/s (352 to 430), 1.91x`; for several, by name, or the span of their speed-ups."""
+    action = action_words(advice[0].action)
     if not advice[0].is_worth_making:
-        return action_words(advice[0].action)
-    return f"{action_words(advice[0].action)}: {forecast_words(advice)}"
+        return action
+    if 1 < len(advice) <= _MOST_NAMED and len(names) == len(advice):
+        rates = [
+            f"{name} {rate(each.before.value)} → {rate(each.after.value)} ({_range(each)})"
+            for name, each in zip(names, advice, strict=True)
+        ]
+        return f"{action}: {', '.join(rates)} images/s{_then(advice)}"
+    return f"{action}: {forecast_words(advice)}"
+
+
+def _range(advice: Advice) -> str:
+    return f"{rate(advice.after.low)} to {rate(advice.after.high)}"
+
+
+def _then(advice: Sequence[Advice]) -> str:
+    first = advice[0].bottleneck
+    same = first is not None and len({each.bottleneck for each in advice}) == 1
+    return f"; then {LIMIT[first]}" if first is not None and same else ""
 
 
 def forecast_words(advice: Sequence[Advice], sample: str = "images") -> str:
@@ -114,22 +135,17 @@ def forecast_words(advice: Sequence[Advice], sample: str = "images") -> str:
     """
     first = advice[0]
     tried = ", measured" if all(each.how == "measured" for each in advice) else ""
-    then = (
-        f"; then {LIMIT[first.bottleneck]}"
-        if first.bottleneck and len({each.bottleneck for each in advice}) == 1
-        else ""
-    )
+    then = _then(advice)
     if len(advice) > 1:
         ends = [f"{significant(find(each.speedup for each in advice), 2)}x" for find in (min, max)]
         return f"{_doubt(advice)}{' to '.join(dict.fromkeys(ends))}{tried}{then}"
-    after = f"{rate(first.after.low)} to {rate(first.after.high)}"
     about, speedup = "", f"{significant(first.speedup)}x"
     if _is_rough(first.after):
         least, most = (significant(end / first.before.value, 2) for end in (first.after.low, first.after.high))
         about, speedup = "about ", f"{least}x to {most}x"
     return (
         f"{_doubt(advice)}{rate(first.before.value)} → {about}{rate(first.after.value)} {sample}/s "
-        f"({after}), {speedup}{tried}{then}"
+        f"({_range(first)}), {speedup}{tried}{then}"
     )
 
 

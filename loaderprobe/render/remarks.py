@@ -13,6 +13,7 @@ from loaderprobe.errors import MEASURE_AGAIN
 from loaderprobe.records.files import UnknownFilesCode
 from loaderprobe.records.measurement import RejectedCode
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.resources import RESOURCE
 from loaderprobe.render.wording import counted, named, percent, times_as_fast
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
@@ -424,14 +425,18 @@ _ON_THIS_MACHINE = {
 _ALONE_GAVE = "alone it gave {least}{alone_bytes_per_s}, {times} times the {read_bytes_per_s} that training read"
 _OF_THE_ANSWER = {
     "training_reaches": "at best, training reaches {reached} % of its rate",
-    "cores_full_from": "with {all} cores busy from {workers} on",
+    "cores_full_from": "with {all} cores busy from {workers} on{data}",
     "if_storage_were_free": "if it cost nothing, training would be {as_fast}",
     "reads_near_ceiling": "training read {read_bytes_per_s}, and the storage alone gave {least}{alone_bytes_per_s}",
     "reads_far_below_ceiling": _ALONE_GAVE,
     "reads_take_time": f"{_ALONE_GAVE}: the time that a read takes, not bandwidth",
     "measure_longer": "measure longer: no configuration is conclusive yet",
     "train_on_emulated": "No GPU trained here. An emulated accelerator shows what this input would feed",
-    "more_cores": "more cores: {one} needs {needed} (estimated), this machine has {cores_available}",
+    "more_cores": "more cores: {one} needs {needed} (estimated), {more}; this machine has {cores_available}{then}",
+    "pace_of_a_benchmark": (
+        "{accelerator} is the pace of a storage benchmark, not how fast that GPU trains: {recipe} trains {rate} "
+        "images/s. Your rate: loaderprobe plan --kind IMAGES_PER_S"
+    ),
     "real_gpu": "a real GPU",
     "own_images": "your own images",
     "several_machines": "several machines on one storage",
@@ -596,13 +601,35 @@ def _full_cores(facts: Facts) -> dict[str, str]:
     return {
         "all": "both" if cores == 2 else f"all {cores:g}",
         "workers": f"{ends} worker{'s' if float(high) > 1 else ''}",
+        "data": f" (only {facts['data']})" if "data" in facts else "",
     }
 
 
+def _noun_of(limit: str) -> str:
+    return RESOURCE["cpu" if limit == "cores" else limit].noun
+
+
+def _without_storage(facts: Facts) -> dict[str, str]:
+    speedup, high, workers = float(facts["speedup"]), float(facts["high"]), int(facts["workers"])
+    said = times_as_fast(speedup, "at best ")
+    loader = counted(workers, "worker") if workers else "serial"
+    of = f"{facts['data']}, {loader}"
+    if significant(high, 2) == significant(max(speedup, 1.0), 2):
+        return {"as_fast": said if said == "no faster" else f"{said} ({of})"}
+    return {"as_fast": f"{said} ({of}; up to {significant(high, 2)} within noise)"}
+
+
 def _needed_cores(facts: Facts) -> dict[str, str]:
-    ends = (significant(float(facts[name]), 2) for name in ("low_cores", "high_cores"))
-    by = " by the size of the images" if facts["data_sets"] != 1 else ""
-    return {"one": named(str(facts["accelerator"])), "needed": " to ".join(dict.fromkeys(ends)) + by}
+    def of(count: int) -> str:
+        ends = (significant(count * float(facts[name]), 2) for name in ("low_cores", "high_cores"))
+        return " to ".join(dict.fromkeys(ends))
+
+    return {
+        "one": named(str(facts["accelerator"])),
+        "needed": of(1) + (" by the size of the images" if facts["data_sets"] != 1 else ""),
+        "more": f"8 need {of(8)} and 64 need {of(64)}",
+        "then": f"; then {_noun_of(str(facts['then']))} would be the limit" if "then" in facts else "",
+    }
 
 
 PHRASES: dict[str, Callable[[Facts], dict[str, str]]] = {
@@ -622,7 +649,8 @@ PHRASES: dict[str, Callable[[Facts], dict[str, str]]] = {
     ),
     "training_reaches": _reached,
     "cores_full_from": _full_cores,
-    "if_storage_were_free": lambda facts: {"as_fast": times_as_fast(float(facts["speedup"]), "at most ")},
+    "if_storage_were_free": _without_storage,
+    "pace_of_a_benchmark": lambda facts: {"rate": significant(float(facts["recipe_images_per_s"]))},
     "more_cores": _needed_cores,
     "on_storage": _ahead,
     "workers_without_data": _idle_workers,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from loaderprobe.analyze.answer import advised, best_of, firm, main_speedups, speedup_of
-from loaderprobe.records.report import ConfigurationRow, DataInfo, Detail, Report
+from loaderprobe.records.report import ConfigurationRow, DataInfo, Detail, NextStep, Report
 from loaderprobe.render.cells import Cell as Value
 from loaderprobe.render.cells import as_columns
 from loaderprobe.render.document import (
@@ -120,7 +120,7 @@ def sweep_document(report: Report) -> Document:
                 title="Every configuration",
                 parts=further([Paragraph(text=_TABLE_NOTE + (ESTIMATED_NOTE if estimated else ""), tone="quiet")]),
             ),
-            *(Section(title=group.title, parts=tuple(_of_group(report, first, group)), under=True) for group in found),
+            *(Section(title=group.title, parts=tuple(_of_group(report, group)), under=True) for group in found),
             Section(title="Failed", parts=items(without_figures(report, "failed"))),
             Section(title="Skipped", parts=items(without_figures(report, "skipped"))),
             Section(title="Ranks", name="ranks", parts=(*items(rank_sentences(report)), *rank_parts(report))),
@@ -196,28 +196,30 @@ def _exhibits(panels: Sequence[Panel], legend: tuple[tuple[str, str, str, str], 
 
 
 def _first(report: Report, first: FirstPage) -> Iterator[Section]:
-    """The first screen: what limits, where, what to change next, what accelerators need."""
-    answers = [Paragraph(text=each, strong=True) for each in first.answer]
+    """The first screen: what limits, how sure that is, what to change next, what accelerators need; then the maps."""
+    codes = [each.code for each in report.summary.answer]
+    answers = [Paragraph(text=text, strong=code != "how_sure") for code, text in zip(codes, first.answer, strict=True)]
     undone = [] if report.summary.run.complete else [Paragraph(text=not_complete(report), tone="warning")]
     counted = Paragraph(text=" ".join((counts(report), *skipped_files(report))), tone="quiet")
     yield Section(parts=(*answers, counted, *undone))
+    changes = [part for number, each in enumerate(first.changes, 1) for part in _change(each, number)]
+    yield Section(title="Do next", parts=tuple(changes), under=True)
+    for need in first.needs:
+        table = Table(head=need.head, lines=need.lines, right=frozenset(range(1, len(need.head))))
+        yield Section(title=need.title, parts=(table, Paragraph(text=need.note, tone="quiet")), under=True)
+    unknown = [Paragraph(text=first.unknown, tone="quiet")] if first.unknown else []
+    yield Section(parts=tuple(unknown), under=True)
     for part in first.devices:
         best = [Table(head=BEST_HEAD, lines=part.best, right=BEST_RIGHT)] if part.best else []
         yield Section(title=part.title, parts=(_map(part.map), *best), under=True)
     if first.key:
         words = f"Map: images/s with half the 95 % interval, and what limits: {first.key}. {first.best_note}"
         yield Section(parts=(Paragraph(text=words.rstrip(), tone="quiet"),), under=True)
-    changes = [part for number, each in enumerate(first.changes, 1) for part in _change(each, number)]
-    yield Section(title="Do next", parts=tuple(changes), under=True)
-    for need in first.needs:
-        table = Table(head=need.head, lines=need.lines, right=frozenset(range(1, len(need.head))))
-        yield Section(title=need.title, parts=(table, Paragraph(text=need.note, tone="quiet")), under=True)
     configs = report.summary.configurations
     said = [EMULATED_NOTE] if any(row.emulated for row in configs) else []
     said += [CPU_NOTE] if any(row.config.compute.kind == "cpu" for row in configs) else []
-    unknown = [Paragraph(text=first.unknown, tone="quiet")] if first.unknown else []
     remarks = further(Paragraph(text=each, tone="warning") for each in said)
-    yield Section(parts=(*unknown, *remarks), under=True)
+    yield Section(parts=remarks, under=True)
 
 
 def _map(found: LimitMap) -> Table:
@@ -247,7 +249,7 @@ def _to_do(item: Item, command: str) -> Iterator[Shown]:
         yield Command(text=command, further=item.further)
 
 
-def _of_group(report: Report, first: FirstPage, group: Group) -> Iterator[Shown]:
+def _of_group(report: Report, group: Group) -> Iterator[Shown]:
     """A line a configuration, then the verdicts in sentences, and what would help."""
     yield Paragraph(text=f"Compute alone: {group.ceiling}.", further=True)
     lines = tuple(_line(report, row, group) for row in group.rows)
@@ -257,13 +259,19 @@ def _of_group(report: Report, first: FirstPage, group: Group) -> Iterator[Shown]
     yield from further(items((f"Knee of {subject}", words) for subject, words in knees(report, group)))
     yield from items((f"GPU of {subject}", words) for subject, words in profiled(group))
     left = 0 if group.cpu else _MOST_ADVICE
+    given = {pair for step in report.summary.next for pair in _changed(step)}
     for step in advised(best_of(report, group.rows)):
         text = advice_words(step.advice)
-        new = step.advice[0].is_worth_making and text not in [each.text for each in first.changes]
+        new = any(each.surely_gains for each in step.advice) and not given.issuperset(_changed(step))
         hidden = not (new and left)
         left -= not hidden
         subject = f"Advice for {labels_of(step, group)}"
         yield from _to_do(Item(subject=subject, text=text, further=hidden), step.command)
+
+
+def _changed(step: NextStep) -> list[tuple[str, str]]:
+    """Each configuration with what is to be done to it."""
+    return [(key, each.action.code) for key, each in zip(step.configurations, step.advice, strict=False)]
 
 
 def _line(report: Report, row: ConfigurationRow, group: Group) -> Line:

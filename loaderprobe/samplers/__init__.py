@@ -1,4 +1,7 @@
-"""Counters read during training: device, workers, machine, GPU. An unavailable counter has a reason, never 0."""
+"""Counters read during training: device, workers, machine, GPU. An unavailable counter has a reason, never 0.
+
+What a counter means does not belong here.
+"""
 
 from __future__ import annotations
 

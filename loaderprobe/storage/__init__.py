@@ -1,1 +1,4 @@
-"""What storage delivers to a loader: whole files, in random order, at rising concurrency."""
+"""The bandwidth probe: what storage delivers to a loader, as whole files in random order at rising concurrency.
+
+What a loader itself reads is counted in `samplers/`.
+"""

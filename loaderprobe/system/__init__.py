@@ -1,1 +1,4 @@
-"""What Linux reports: the page cache, devices, processes, threads, cores, memory."""
+"""What Linux reports: the page cache, devices, processes, threads, cores, memory.
+
+Nothing here knows of a loader or a training.
+"""

@@ -1,4 +1,7 @@
-"""Fakes and record builders, for the tests of this product and of anything plugged into it."""
+"""Fakes and record builders, for the tests of this product and of anything plugged into it.
+
+Nothing here may be needed by a measurement.
+"""
 
 from loaderprobe.testing.batch_sizes import ScriptedMeter, ScriptedProber, ScriptedStrategy
 from loaderprobe.testing.fakes import (

@@ -60,9 +60,10 @@ def test_the_weights_stay_as_they_are() -> None:
 def test_the_copy_stays_the_same_model_too() -> None:
     """So that each size is measured on the same weights."""
     probing = prober(nn.Linear(3, 4), lambda size: repeated(BATCH, size))
-    before = [each.clone() for each in probing._weights]
+    weights = list(probing._model.model.parameters())
+    before = [each.clone() for each in weights]
     probing.probe(4)
-    assert all(torch.equal(each, was) for each, was in zip(probing._weights, before, strict=True))
+    assert all(torch.equal(each, was) for each, was in zip(weights, before, strict=True))
 
 
 def test_a_probe_has_rate_step_time_and_memory() -> None:

@@ -158,8 +158,16 @@ class Broken(nn.Module):
     ("model", "batch", "says"),
     [
         (nn.Flatten(), IMAGES, "no parameters to train"),
-        (Broken("forward"), (torch.randn(2, 3), torch.tensor([0, 1])), "fails in forward: RuntimeError: no way"),
-        (Broken("backward"), (torch.randn(2, 3), torch.tensor([0, 1])), "fails in backward: RuntimeError: one of the"),
+        (
+            Broken("forward"),
+            (torch.randn(2, 3), torch.tensor([0, 1])),
+            "in forward with a batch of 2: RuntimeError: no way",
+        ),
+        (
+            Broken("backward"),
+            (torch.randn(2, 3), torch.tensor([0, 1])),
+            "in backward with a batch of 2: RuntimeError: one",
+        ),
         (nn.Linear(3, 5), torch.randn(2, 3), "no usual loss for a Tensor"),
     ],
 )

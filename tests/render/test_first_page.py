@@ -7,15 +7,20 @@ from dataclasses import replace
 import pytest
 
 from loaderprobe.analyze.answer import answered
-from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import Bottleneck, Bound, Cause, Interval, Reason, Side, Speedup
-from loaderprobe.render.first_page import answers, first_page
+from loaderprobe.render.first_page import answer_words, first_page
 from loaderprobe.render.forecast_words import forecast_words
 from loaderprobe.render.groups import groups
 from loaderprobe.render.limits import gain_words, limit_map, used_words
 from loaderprobe.render.remarks import WORDS
 from loaderprobe.render.wording import MISSING, named
 from tests.examples.reports import example_report, example_row
+
+
+def answers(report: Report) -> tuple[str, ...]:
+    """All sentences but how sure they are, which goldens hold."""
+    return tuple(answer_words(report, each) for each in report.summary.answer if each.code != "how_sure")
 
 
 def bound(side: Side, cause: Cause, candidates: tuple[str, ...] = ()) -> Bound:
@@ -40,7 +45,7 @@ def test_a_next_limit_of_storage_is_explained() -> None:
     details = tuple(replace(d, then={"preprocessing": t}) for d, t in zip(report.details, then, strict=True))
     storage = answers(answered(replace(report, details=details)))[-1]
     assert storage.startswith("Storage is not the first limit: ")
-    assert storage.endswith(". If JPEG decoding cost nothing, storage would limit 1024x768 next.")
+    assert storage.endswith(". If preprocessing cost nothing, storage would limit 1024x768 next.")
 
 
 def test_an_inconclusive_run_is_measured_longer_first() -> None:
@@ -75,10 +80,10 @@ def test_one_cause_everywhere_is_one_clause() -> None:
     rows = [limited("cpu", workers=workers, resolution=name) for workers in (2, 4) for name in ("256x256", "500x375")]
     (device, storage) = answers(example_report(rows))
     assert device == (
-        "On an emulated mlperf-h100, 256x256 and 500x375 are limited by JPEG decoding with every number of workers "
+        "On an emulated mlperf-h100, 256x256 and 500x375 are limited by preprocessing with every number of workers "
         "tried: at best, training reaches 3.5 % of its rate, with both cores busy from 2 workers on."
     )
-    assert storage.startswith("Storage is not the first limit: if it cost nothing, training would be at most 2.81 ")
+    assert storage.startswith("Storage is not the first limit: if it cost nothing, training would be at best 2.81 ")
 
 
 def test_cores_are_busy_from_the_numbers_of_each_data_set_on() -> None:
@@ -97,12 +102,13 @@ def test_storage_that_hardly_matters_is_cleared_in_as_many_words() -> None:
     little = replace(speedups, storage=Speedup(value=1.04, low=1.0, high=1.1, how="measured"))
     row = limited("cpu", speedups=little, disk_read_bytes_per_s=3.12e6)
     assert answers(example_report([row]))[-1] == (
-        "Storage is not the limit: if it cost nothing, training would be at most 1.04 times as fast; alone it gave "
-        "31.2 MB/s, 10 times the 3.12 MB/s that training read."
+        "Storage is not the limit: if it cost nothing, training would be at best 1.04 times as fast "
+        "(1024x768, 2 workers; up to 1.1 within noise); alone it gave 31.2 MB/s, 10 times the 3.12 MB/s that training "
+        "read."
     )
 
 
-@pytest.mark.parametrize(("gain", "words"), [(1.002, "no faster; alone"), (1.006, "at most 1.01 times as fast; alone")])
+@pytest.mark.parametrize(("gain", "words"), [(1.002, "no faster (1"), (1.006, "at best 1.01 times as fast (1")])
 def test_a_gain_that_rounds_to_one_is_none(gain: float, words: str) -> None:
     """1.00 times as fast says nothing."""
     speedups = example_row().verdict.speedups  # type: ignore[union-attr]  # it was measured
@@ -115,7 +121,7 @@ def test_several_causes_are_listed_with_their_workers() -> None:
     """Serial by storage, more by decoding."""
     rows = [limited("storage", workers=0), limited("preprocessing", workers=2), limited("cpu", workers=4)]
     (device, storage) = answers(example_report(rows))
-    clause = "1024x768 is limited by storage with the serial loader and by JPEG decoding with 2 and 4 workers: at best"
+    clause = "1024x768 is limited by storage with the serial loader and by preprocessing with 2 and 4 workers: at best"
     assert clause in device
     assert storage.startswith("Storage limits 1 of 3 conclusive configurations")
 
@@ -205,7 +211,10 @@ def test_a_forecast_that_says_little_is_worded_as_one() -> None:
 def test_full_cores_are_answered_with_the_cores_that_are_needed() -> None:
     """Before any other change, beside what this machine has."""
     (first, *_) = first_page(example_report([limited("cpu")])).changes
-    assert first.text == "more cores: one mlperf-h100 needs 6.5 (estimated), this machine has 2"
+    assert first.text == (
+        "more cores: one mlperf-h100 needs 6.5 (estimated), 8 need 52 and 64 need 420; this machine has 2; then "
+        "compute would be the limit"
+    )
 
 
 def test_needs_stand_beside_what_this_storage_gives() -> None:

@@ -9,11 +9,16 @@ import pytest
 
 from loaderprobe.analyze.answer import best_of
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import Bound, Cause, Interval, Reason, Side, Speedup
-from loaderprobe.render.first_page import answers, first_page, needs
+from loaderprobe.render.first_page import answer_words, first_page, needs
 from loaderprobe.render.wording import MISSING
 from tests.examples.reports import example_report, example_row
+
+
+def answers(report: Report) -> tuple[str, ...]:
+    """All sentences but how sure they are, which goldens hold."""
+    return tuple(answer_words(report, each) for each in report.summary.answer if each.code != "how_sure")
 
 
 def row(cause: Cause = "preprocessing", side: Side = "input", **changes: Any) -> ConfigurationRow:
@@ -36,7 +41,7 @@ def test_storage_is_answered_for_the_ranks_that_are_known() -> None:
     """Where the ranks that were asked for are inconclusive, nothing is known of storage with them."""
     report = example_report([row(), row("inconclusive", "inconclusive", ranks=2)])
     (storage,) = [each for each in answers(report) if each.startswith("Storage")]
-    assert storage.startswith("Storage is not the limit with 1 rank: if it cost nothing, training would be at most 1.0")
+    assert storage.startswith("Storage is not the limit with 1 rank: if it cost nothing, training would be at best 1.0")
     assert storage.endswith("Nothing is known of storage with 2 ranks: no configuration there is conclusive.")
 
 
@@ -102,7 +107,7 @@ def test_what_was_not_measured_is_in_the_legend_and_not_in_every_number() -> Non
     waiting = row(status="skipped", reason="no time left", workers=4)
     page = first_page(example_report([row(), waiting]))
     assert f"{MISSING} not measured" in page.key and MISSING not in first_page(example_report([row()])).key
-    assert "by JPEG decoding with 2 workers:" in page.answer[0]
+    assert "by preprocessing with 2 workers:" in page.answer[0]
     more = first_page(example_report([row(), row(workers=1), waiting])).answer[0]
     assert "with every number of workers measured:" in more
 

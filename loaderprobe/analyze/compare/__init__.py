@@ -1,1 +1,4 @@
-"""From two results to what changed between them."""
+"""From two results to what changed between them.
+
+What one result means does not belong here.
+"""

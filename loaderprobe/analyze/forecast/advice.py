@@ -41,7 +41,7 @@ from loaderprobe.analyze.verdict.rule import (
     straggles,
 )
 from loaderprobe.analyze.verdict.validity import counted
-from loaderprobe.records.config import PUBLISHED_MODEL, alike_but_for
+from loaderprobe.records.config import PUBLISHED_MODEL, ComputeSpec, alike_but_for
 from loaderprobe.records.measurement import Alternative, Measurement, judged_activity, segments_of
 from loaderprobe.records.plan import LockStep, PrefetchCost
 from loaderprobe.records.remark import Remark
@@ -63,6 +63,18 @@ class AdviceOption:
     action: Action | None = None
     """None where nothing can be done to bring it about."""
     command: str = ""
+
+
+OF_A_BENCHMARK = "mlperf-"
+"""How the names of accelerators begin whose rate is the pace of a storage benchmark, not that of a training."""
+
+
+def _alike(known: Mapping[str, float], compute: ComputeSpec) -> Mapping[str, float]:
+    """The known ones whose rates are of the same kind, benchmark or training, and of the model that trains."""
+    if compute.model != PUBLISHED_MODEL:
+        return {}
+    paced = compute.argument.startswith(OF_A_BENCHMARK)
+    return {name: rate for name, rate in known.items() if name.startswith(OF_A_BENCHMARK) == paced}
 
 
 def accelerators(fitted: Fit, known: Mapping[str, float], found: Experiments) -> list[AdviceOption]:
@@ -599,7 +611,7 @@ def _recommend_group(group: Sequence[Measurement], known: Known) -> tuple[dict[s
         workers=by_workers,
         place=known.places.get(data),
         # Their rates are published for one model.
-        accelerators=known.accelerators if group[0].config.compute.model == PUBLISHED_MODEL else {},
+        accelerators=_alike(known.accelerators, group[0].config.compute),
     )
     recommendations = {each.config.key: recommend(each, found[each.config.key], around) for each in group}
     return recommendations, find_knee(tuple(good), by_workers, taken) if good else None

@@ -1,1 +1,4 @@
-"""The arithmetic of the storage plan: pure functions on figures with labels."""
+"""The arithmetic of the storage plan: pure functions on figures with labels.
+
+Words and tables of a plan do not belong here, nor measuring.
+"""

@@ -1,1 +1,4 @@
-"""The verdict on one measurement: experiments, what each removal gains, and the rule."""
+"""The verdict on one measurement: experiments, what each removal gains, and the rule.
+
+Figures of several configurations do not belong here.
+"""

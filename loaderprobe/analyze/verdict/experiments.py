@@ -58,7 +58,7 @@ from loaderprobe.records.measurement import (
     segments_of,
 )
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.resources import ABLATIONS, AMONG_RANKS, ONLY_WAITED, WAITED
+from loaderprobe.records.resources import ABLATIONS, AMONG_RANKS, INPUTS, ONLY_WAITED, WAITED
 from loaderprobe.records.verdict import Evidence, How, Interval, Speedup
 from loaderprobe.stats import mean, median
 
@@ -655,12 +655,15 @@ class _Seen:
 
 
 def _fair(measurement: Measurement, *, in_training: bool) -> dict[str, tuple[int, int]]:
+    """By resource, (the rounds that others did not disturb, all rounds): an estimate is of the loader as asked."""
     activity: Activity = "training" if in_training else "loader_only"
-    kinds: dict[str, tuple[Mode, Activity]] = {name: (mode, activity) for name, mode in ABLATIONS.items()}
+    as_asked: tuple[Mode, Activity] = base_mode(measurement), "loader_only"
+    kinds = dict.fromkeys(INPUTS, as_asked) | {name: (mode, activity) for name, mode in ABLATIONS.items()}
     kinds["compute"] = base_mode(measurement), judged_activity(measurement)
     ran = {name: len(segments_of(measurement, *kind)) for name, kind in kinds.items()}
+    kinds |= {name: as_asked for name, times in ran.items() if not times}
     undisturbed = fair(measurement)
-    return {name: (undisturbed.get(kinds[name], 0), times) for name, times in ran.items() if times}
+    return {name: (undisturbed.get(kind, 0), len(segments_of(measurement, *kind))) for name, kind in kinds.items()}
 
 
 def _read_over(measurement: Measurement, made: Sequence[Segment], judged: Sequence[Segment]) -> dict[int, float]:

@@ -21,6 +21,7 @@ from loaderprobe.analyze.verdict.rule import (
     contenders,
     contradiction,
     is_clear,
+    judge,
     lead_of,
     misfits_of,
     noise_of,
@@ -251,7 +252,10 @@ def _far_behind(found: Experiments, top: str, other: str) -> bool:
 
 
 def _rests_on_unfair(measurement: Measurement, found: Experiments) -> bool:
-    """True where others disturbed so many rounds that a lead which is not far rests on them."""
+    """True where others disturbed so many rounds that a word, or a lead which is not far, rests on them."""
+    workers, cores = measurement.config.loader.workers, measurement.cores_available
+    if judge(found, workers=workers, cores_available=cores).reason.code == "rounds_disturbed":
+        return True
     names = contenders(found)
     if names and lead_of(found, names[0]) >= FAR_LEAD:
         return False

@@ -126,6 +126,9 @@ def judge(found: Experiments, *, workers: int, cores_available: float) -> Bound:
     if reason:
         return inconclusive(found, reason, evidence)
     if not names:
+        largest = max(found.speedups, key=lambda name: found.speedups[name].value)
+        if reason := _all_disturbed(found, largest):
+            return inconclusive(found, reason, evidence)
         reason = _reason("no_speedup", least_speedup=WORTH)
         return Bound(side="balanced", cause="balanced", candidates=(), reason=reason, evidence=evidence)
     top = names[0]
@@ -137,9 +140,10 @@ def judge(found: Experiments, *, workers: int, cores_available: float) -> Bound:
         return inconclusive(found, reason, evidence)
     cpu_evidence = _cpu_limit(found, workers, cores_available)
     if top == "preprocessing" and cpu_evidence:
-        reason = _reason(
-            "all_cores_busy", **_speedup(found, top), **waiting_for_cores(*cpu_evidence, full=CORES_IN_USE_SHARE)
-        )
+        waits = waiting_for_cores(*cpu_evidence, full=CORES_IN_USE_SHARE)
+        if waits and (reason := _all_disturbed(found, top)):
+            return inconclusive(found, reason, evidence)
+        reason = _reason("all_cores_busy", **_speedup(found, top), **waits)
         return Bound(side="input", cause="cpu", candidates=(), reason=reason, evidence=(*evidence, *cpu_evidence))
     reason = _reason("largest_speedup", **_speedup(found, top), **_waited(found, top), **_beside_compute(found, top))
     return Bound(side=side_of((top,)), cause=top, candidates=(), reason=reason, evidence=(*evidence, *cpu_evidence))
@@ -219,10 +223,19 @@ def far_seen(found: Experiments, top: str) -> bool:
 
 def _why_unfair(found: Experiments, top: str) -> Reason | None:
     """Why a lead that others may have made is not believed: none of its rounds was free of them, and it is not far."""
-    fair = found.fair.get(top)
-    if fair is None or fair[0] or lead_of(found, top) >= FAR_LEAD:
+    return None if lead_of(found, top) >= FAR_LEAD else _all_disturbed(found, top)
+
+
+def _all_disturbed(found: Experiments, name: str) -> Reason | None:
+    """The reason where others disturbed every round that shows a speed-up; None where one was free of them.
+
+    Others that hold the cores hide what a resource would gain, and make the lack of a core the limit. So neither that
+    nothing is worth removing, nor that workers wait for cores that they do not fill, is known from such rounds.
+    """
+    fair = found.fair.get(name)
+    if fair is None or fair[0]:
         return None
-    return _reason("rounds_disturbed", rounds=float(fair[1]), **_speedup(found, top))
+    return _reason("rounds_disturbed", rounds=float(fair[1]), **_speedup(found, name))
 
 
 def inconclusive(found: Experiments, reason: Reason, evidence: tuple[Evidence, ...]) -> Bound:
@@ -291,10 +304,14 @@ def contenders(found: Experiments) -> tuple[str, ...]:
 
 
 def beyond_noise(found: Experiments, top: str) -> bool:
-    """True when a speed-up is outside the noise band of the rounds; of few, it must be as large as an estimate's."""
-    if len(found.ratios[top]) < ENOUGH_ROUNDS and found.speedups[top].value < OPEN_LEAD:
+    """True when a speed-up is outside the noise band of the rounds; of few, it must be as large as an estimate's.
+
+    A small one needs an interval above 1, too: of three rounds, a compute-bound one of 1.11 (1.00 to 1.26) was none.
+    """
+    effect, speedup = of_rounds(found.ratios[top]), found.speedups[top]
+    if len(found.ratios[top]) < ENOUGH_ROUNDS and speedup.value < OPEN_LEAD:
         return False
-    return of_rounds(found.ratios[top]).exceeds()
+    return effect.exceeds() and (speedup.value >= CLEAR_LEAD or speedup.low > 1)
 
 
 def contradiction(found: Experiments, names: Sequence[str]) -> Reason | None:

@@ -1,1 +1,4 @@
-"""A DataLoader of the user's own."""
+"""A DataLoader of the user's own, measured in this process.
+
+A whole script is in `attach/`.
+"""

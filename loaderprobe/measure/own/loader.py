@@ -541,7 +541,7 @@ def _measure(
                     f"{error.message}, in which the loader gave {len(own.records().batch)} batches",
                     hint="give more time (--budget, in Python budget_s), or use smaller batches (--batch-size)",
                 ) from error
-            measured = session.measurement((), ())
+            measured = replace(session.measurement((), ()), stacks=own.stacks())
             measured = asked.joined(replace(measured, notes=(*measured.notes, *own.notes(), *notes)))
     # When the script ends, nothing can be started any more.
     wanted = wanted and ENDED not in measured.notes

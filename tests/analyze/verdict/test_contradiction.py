@@ -113,6 +113,14 @@ def test_two_rounds_that_differ_by_more_than_the_speedup_are_within_noise() -> N
     assert reason(run(rounds, EVEN)) == "within_noise"
 
 
+@pytest.mark.parametrize(("spread", "code"), [(0.08, "within_noise"), (0.01, "largest_speedup")])
+def test_a_small_speedup_needs_an_interval_above_1(spread: float, code: str) -> None:
+    """Seen on a token bucket: compute 1.11 (1.00 to 1.26) of three rounds, and a device that was no limit."""
+    rates = [150 * (1.11 + each) for each in (-spread, 0.0, spread)]
+    rounds = [{"baseline": rate, "training": 150.0} for rate in rates]
+    assert reason(run(rounds, Cost(cpu_s=0.012), compute=150.0)) == code
+
+
 def others(cores_used: float, cores: int = 2) -> Others:
     return Others(span_ns=10**9, cores=cores, cpu_ns=round(cores_used * 1e9), own_cpu_ns=10**9, steal_ns=0)
 
@@ -151,6 +159,28 @@ def test_disturbed_rounds_are_measured_again_unless_the_lead_is_far() -> None:
     assert reason(beside_others(near, WARM_BESIDE)) == "rounds_disturbed"
     assert asked(beside_others(far, WARM_BESIDE)) == set()
     assert verdict(beside_others(far, WARM_BESIDE)).bound.cause == "preprocessing"
+
+
+BESIDE_ALL: dict[tuple[int, Mode, Activity], float] = {
+    (n, mode, "loader_only"): 1.0 for n in range(6) for mode in ("baseline", "warm", "cached_samples")
+}
+
+
+@pytest.mark.parametrize(
+    ("cached", "delay_s", "quiet"),
+    # Nothing is worth removing, or workers wait for cores that they do not fill: seen of a token bucket of 20 MB/s.
+    [(1.0, 0.0, "no_speedup"), (4.0, 0.004, "all_cores_busy")],
+)
+def test_what_others_hold_the_cores_for_says_nothing_of_the_loader(cached: float, delay_s: float, quiet: str) -> None:
+    """Others beside every segment hide what a resource would gain: no firm word, and the rounds are measured again."""
+    found = run(two_workers(cached=cached), replace(EVEN, delay_s=delay_s))
+    beside = {(n, mode, "training"): 1.0 for n in range(6) for mode in ("baseline", "cached_samples")} | BESIDE_ALL
+    once = {each: used for each, used in beside.items() if each[0]}
+    assert reason(beside_others(found, {})) == quiet
+    assert reason(beside_others(found, beside)) == "rounds_disturbed"
+    assert verdict(beside_others(found, beside)).bound.cause == "inconclusive"
+    assert ("baseline", "loader_only") in asked(beside_others(found, beside))
+    assert reason(beside_others(found, once)) == quiet
 
 
 def test_a_slow_first_round_is_no_round() -> None:

@@ -6,11 +6,13 @@ import random
 import sys
 import sysconfig
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import NamedTuple
+
+from loaderprobe.records.waits import CodePlace
 
 Stack = tuple[tuple[CodeType, str], ...]
 """(code, name of its module) of each frame, the outermost first."""
@@ -22,19 +24,6 @@ OF_TRAINING = (
 """Modules in whose functions a model runs, backwards too, and is updated."""
 NO_SCRIPT = ("torch.", "loaderprobe.")
 INSTALLED = tuple({f"{sysconfig.get_path(each)}/" for each in ("stdlib", "platstdlib", "purelib", "platlib")})
-
-
-class CodePlace(NamedTuple):
-    """A function."""
-
-    name: str
-    file: str
-    line: int
-    library: str
-    """The package that it is of; empty for the script's own."""
-
-    def __str__(self) -> str:
-        return f"{self.name} of {self.library}" if self.library else f"{self.name} ({self.file}:{self.line})"
 
 
 def stack_of(frame: FrameType | None) -> Stack:
@@ -148,6 +137,8 @@ class StackLooks:
 
     def __init__(self, thread: int, every_s: float, heard: Callable[[Stack], None]) -> None:
         self._thread, self._every_s, self._heard = thread, every_s, heard
+        self.cpu_ns = 0
+        """CPU time of all looks so far."""
         self._closed = threading.Event()
         self._random = random.Random(0)  # of its own: the script's is left as it is
         threading.Thread(target=self._look, name="loaderprobe looks", daemon=True).start()
@@ -164,3 +155,4 @@ class StackLooks:
             stack = stack_of(frame)
             del frame  # it keeps all that is in it, iterators and their workers
             self._heard(stack)
+            self.cpu_ns = time.thread_time_ns()
