@@ -88,8 +88,8 @@ def test_a_rank_that_fails_is_named_with_its_host(tmp_path: Path) -> None:
     for number in range(64):
         tmp_path.joinpath(f"{number}.jpg").write_bytes(b"x")
     failure = RunFailure(
-        config=example_config(), stage="run 1", reason="the measuring process was killed by SIGKILL", exit_code=None,
-        signal="SIGKILL", log=(), started_utc="", wall_s=1.0, rank=1, host="b",
+        config=example_config(), stage="run 1", reason="the measuring process was killed by SIGKILL", hint="",
+        exit_code=None, signal="SIGKILL", log=(), started_utc="", wall_s=1.0, rank=1, host="b",
     )  # fmt: skip
     with pytest.raises(LoaderprobeError, match=r"rank 1 \(b\): the measuring process was killed by SIGKILL \(run 1\)"):
         read(LeadOfOne(failure), RankProbe(path=tmp_path))

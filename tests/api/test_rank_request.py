@@ -159,7 +159,7 @@ def test_a_run_of_several_nodes_is_not_completed_here(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", 2)
     config = replace(run.record.spec.configs[0], nodes=2)
     spread = RunDirectory(run.path, replace(run.record, spec=SweepSpec(configs=(config,))))
-    with pytest.raises(BadValue, match="on this node only"):
+    with pytest.raises(BadValue, match="on this one only"):
         verb.measure(spread, lambda _: None)
 
 

@@ -80,7 +80,8 @@ def test_ranks_of_this_machine_are_threads_with_a_child_each(tmp_path: Path, mon
         yield Server(group, len(variables) - 1)
 
     before = threading.active_count()
-    with launch.on_this_machine(2, forkserver) as lead:
+    made: Any = forkserver
+    with launch.on_this_machine(2, made) as lead:
         found = [
             lead.run(order(), Measurement, clock=SystemClock(), time_limit_s=60.0, on_event=lambda _: None)
             for _ in range(3)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.measure.attach.turns import GivenUp, Interrupted, LoopTurns
+from loaderprobe.measure.attach.turns import GivenUp, LoopTurns
+from loaderprobe.measure.session import Interrupted
 
 Step = Callable[[Any], None]
 

@@ -7,11 +7,11 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from importlib.metadata import version
 
-from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, BadValue, LoaderprobeError, MissingPart
+from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, BadValue, LoaderprobeError, LostRank, MissingPart
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.ranks.crew import Lead, Seat, check_crowd
 from loaderprobe.measure.runner import ForkServer, Start
@@ -190,5 +190,6 @@ def on_this_machine(ranks: int, forkserver: MakeForkServer) -> Iterator[Lead]:
 
 
 def _follow(seat: Seat, start: Start) -> None:
-    seat.come()
-    seat.follow(start)
+    with suppress(LostRank):  # rank 0 has lost the store, too, and says so
+        seat.come()
+        seat.follow(start)
