@@ -168,7 +168,7 @@ def _placement(
     workload, ranks = work.workload, work.placement.ranks
     text = f"{workload.model} on {shown_name(work.placement)}"
     kinds = 5 if ranks > 1 else 3
-    compute = ComputeSpec(name=work.placement.device, batch_size=workload.batch_size // ranks)
+    compute = ComputeSpec(name=work.placement.device, batch_size=workload.batch_size // ranks, model=workload.model)
     order = replace(order_without_files(workload.model, compute, ranks), devices=work)
 
     def on_event(event: Event) -> None:

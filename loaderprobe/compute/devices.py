@@ -196,7 +196,7 @@ class DeviceSession:
 
     def _step(self, batch: Any) -> None:
         if self._clock.now_ns() - self._said_ns > SAY_NS:
-            # One that says nothing for long has hung.
+            # One that says nothing for long is taken for one that hangs.
             self._say(*self._stage)
         inputs, targets = moved(batch, self._device)
         loss = self._training.loss(self._parallel(inputs), targets)

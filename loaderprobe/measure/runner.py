@@ -121,7 +121,7 @@ class Order:
 
     @property
     def quiet_s(self) -> float | None:
-        """Without an event, until the child has hung; None where only the time limit ends it.
+        """Seconds without an event until the child is ended; None where only the time limit ends it.
 
         One of several ranks is silent for longer: those that wait for it are to say so first.
         """
