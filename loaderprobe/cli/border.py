@@ -209,6 +209,7 @@ def sweeping(quiet: bool) -> Iterator[Callable[[SweepProgress], None]]:
             )
 
         yield update
+        bars.update(task, completed=1.0, description="measured", left="")
 
 
 @contextmanager
@@ -224,6 +225,7 @@ def timed(quiet: bool) -> Iterator[Counted]:
             )  # fmt: skip
 
         yield update
+        bars.update(task, description="measured", completed=1, total=1, left="")
 
 
 def _bars(quiet: bool) -> Progress:
