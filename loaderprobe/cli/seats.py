@@ -37,7 +37,8 @@ def in_ranks(here: Launched | None, measure: Callable[[Lead | None], int]) -> in
     if here is None:
         return measure(None)
     from loaderprobe.api.child import forkserver
-    from loaderprobe.measure.ranks.launch import follows, leads, recorded
+    from loaderprobe.loaders.ranks import recorded
+    from loaderprobe.measure.ranks.launch import follows, leads
 
     def part() -> int:
         if here.rank == 0:

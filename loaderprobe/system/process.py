@@ -92,6 +92,14 @@ def ask_where(pid: int) -> bool:
     return True
 
 
+def runs(pid: int) -> bool:
+    """False for a process that has ended, also where its parent has not asked for that yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
 def child_environment() -> dict[str, str]:
     """Ours, with our module search path: what a plug-in's name means must not depend on the current directory."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path)}

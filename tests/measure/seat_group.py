@@ -18,6 +18,8 @@ from loaderprobe.testing import FakeStore, example_config, example_files
 AT_ROUND = """echo '{"stage": "round 1"}'; """
 DONE = AT_ROUND + "cp $MEASURED $RESULT"
 KILLED = AT_ROUND + "kill -9 $$"
+KILLED_WITH_WORKER = AT_ROUND + "sleep 1000 & kill -9 $$"
+"""Its worker holds its output, as those of a DataLoader do for some seconds."""
 HUNG = """echo '{"stage": "joining"}'; exec sleep 1000"""
 RAISED = AT_ROUND + """echo '{"stage": "round 1", "failure": "ValueError: no"}'; exit 1"""
 LOST = AT_ROUND + """echo '{"stage": "round 1", "failure": "another rank has gone", "lost": true}'; exit 1"""

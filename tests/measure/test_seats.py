@@ -24,7 +24,18 @@ from loaderprobe.store.codec import encode
 from loaderprobe.testing import FakeClock, FakeStore, example_files
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth
-from tests.measure.seat_group import DONE, HUNG, KILLED, LOST, RAISED, WAITS, Group, measure, order
+from tests.measure.seat_group import (
+    DONE,
+    HUNG,
+    KILLED,
+    KILLED_WITH_WORKER,
+    LOST,
+    RAISED,
+    WAITS,
+    Group,
+    measure,
+    order,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -98,6 +109,7 @@ def test_a_layout_leaves_the_other_processes_waiting(group: Callable[..., Group]
     ("first", "second", "rank", "said"),
     [
         (WAITS, KILLED, 1, "killed by SIGKILL"),
+        (LOST, KILLED_WITH_WORKER, 1, "killed by SIGKILL"),
         (LOST, HUNG, 1, "did not answer, ended because rank 0 could not go on"),
         (WAITS, RAISED, 1, "ValueError: no"),
         (RAISED, LOST, 0, "ValueError: no"),

@@ -23,6 +23,7 @@ from loaderprobe.measure.session import OnStage
 from loaderprobe.protocols import Judging
 from loaderprobe.records.diagnosis import Attached, AttachRequest, OwnMeasured, WhyNot
 from loaderprobe.records.remark import Remark
+from loaderprobe.system.process import runs
 from loaderprobe.system.written_files import WrittenFiles
 
 # What prevents a measurement in place of a script's loop, how long it takes, and the turns of the loop.
@@ -66,15 +67,7 @@ def announce(scratch: Path) -> None:
 def others_that_train(scratch: Path) -> int:
     """Other processes of the command that have made a backward pass and run still."""
     found = (int(each.name.removeprefix(TRAINS)) for each in scratch.glob(f"{TRAINS}*"))
-    return sum(1 for pid in found if pid != os.getpid() and _runs(pid))
-
-
-def _runs(pid: int) -> bool:
-    """False for one that has ended, also where its parent has not asked for that yet."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
+    return sum(1 for pid in found if pid != os.getpid() and runs(pid))
 
 
 def settled(seen: ScriptLoader) -> bool:

@@ -37,7 +37,7 @@ from loaderprobe.records.ranks import (
     SeatSeen,
     Turn,
 )
-from loaderprobe.system.process import ask_where
+from loaderprobe.system.process import ask_where, runs
 from loaderprobe.units import join_words
 
 # In which of several ranks an error began, and its record: the others lost that rank, or waited for it.
@@ -536,7 +536,8 @@ class RankWatch:
             if self._aborted():
                 ask_where(pid)
                 if not self._over.wait(GRACE_S):
-                    self.ended = True
+                    # Of one that has died, workers may still hold the output.
+                    self.ended = runs(pid)
                     with suppress(ProcessLookupError):
                         os.killpg(pid, signal.SIGKILL)
                 return

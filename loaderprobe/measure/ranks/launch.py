@@ -128,13 +128,6 @@ def ends_by_itself() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-def recorded(body: Callable[[], int]) -> Callable[[], int | None]:
-    """The same; what it raises, torchelastic's launcher finds."""
-    from loaderprobe.loaders.ranks import recorded as by_torch
-
-    return by_torch(body)
-
-
 def most_ranks(configs: Sequence[RunConfig]) -> int:
     """Of any configuration."""
     return max((config.ranks for config in configs), default=1)
