@@ -18,8 +18,7 @@ from loaderprobe.api.values import PathLike, counts, unheard
 from loaderprobe.compute.emulated import ACCELERATORS
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.ranks.crew import Lead, error_of, order_without_files, parse_layout, spread
-from loaderprobe.measure.ranks.launch import on_this_machine
+from loaderprobe.measure.ranks.launch import Lead, error_of, on_this_machine, order_without_files, parse_layout, spread
 from loaderprobe.measure.session import OnStage
 from loaderprobe.records.bandwidth import BandwidthReport, RankBandwidthReport
 from loaderprobe.records.config import ComputeSpec

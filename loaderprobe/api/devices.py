@@ -14,8 +14,7 @@ from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.values import listed, unheard
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.ranks.crew import Lead, order_without_files
-from loaderprobe.measure.ranks.launch import on_this_machine
+from loaderprobe.measure.ranks.launch import Lead, on_this_machine, order_without_files
 from loaderprobe.measure.runner import Event, Start, run_order
 from loaderprobe.plugins import resolve
 from loaderprobe.records.config import ComputeSpec

@@ -29,7 +29,7 @@ from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.values import unheard
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.own.loader import LoaderRequest, measure_with_step
-from loaderprobe.measure.ranks.crew import Lead, parse_layout, spread
+from loaderprobe.measure.ranks.launch import Lead, parse_layout, spread
 from loaderprobe.measure.session import OnStage
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import CacheState

@@ -19,8 +19,7 @@ from loaderprobe.api.sweep_request import check_request, check_seconds, request_
 from loaderprobe.api.values import PathLike, heard_as, unheard
 from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.ranks.crew import Lead, check_one_node
-from loaderprobe.measure.ranks.launch import most_ranks, on_this_machine
+from loaderprobe.measure.ranks.launch import Lead, check_one_node, most_ranks, on_this_machine
 from loaderprobe.measure.runner import Order, run_configuration, run_order
 from loaderprobe.measure.session import OnStage
 from loaderprobe.measure.studies import plan_studies, study_all

@@ -25,7 +25,7 @@ from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_SOME_FAILED, Ba
 
 if TYPE_CHECKING:
     from loaderprobe.api.bandwidth import RankProbe
-    from loaderprobe.measure.ranks.crew import Lead
+    from loaderprobe.measure.ranks.launch import Lead
     from loaderprobe.records.ranks import Launched
 
 

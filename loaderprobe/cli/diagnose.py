@@ -16,7 +16,7 @@ from loaderprobe.errors import EXIT_DONE
 
 if TYPE_CHECKING:
     from loaderprobe.api.diagnose import Diagnosis
-    from loaderprobe.measure.ranks.crew import Lead
+    from loaderprobe.measure.ranks.launch import Lead
 
 
 @command

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, BadValue
 
 if TYPE_CHECKING:
-    from loaderprobe.measure.ranks.crew import Lead
+    from loaderprobe.measure.ranks.launch import Lead
     from loaderprobe.records.ranks import Launched
 
 

@@ -22,7 +22,7 @@ from loaderprobe.units import format_bytes, parse_list
 if TYPE_CHECKING:
     from loaderprobe.api.against import AgainstRequest, Sides
     from loaderprobe.api.sweep_request import SweepRequest
-    from loaderprobe.measure.ranks.crew import Lead
+    from loaderprobe.measure.ranks.launch import Lead
     from loaderprobe.store.run_directory import RunDirectory
 
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol, Self
 
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.further import CUT_SHORT, NO_TIME, Durations, Part, joined
-from loaderprobe.measure.ranks.in_step import ALONE, Crew
+from loaderprobe.measure.ranks.crew import ALONE, Crew
 from loaderprobe.measure.segments import (
     BLOCKED_SHARE,
     MIN_STEPS_OF_SLOW_DEVICE,

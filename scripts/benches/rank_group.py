@@ -20,7 +20,7 @@ import torch.distributed as dist
 from loaderprobe.compute.emulated import EmulatedCompute
 from loaderprobe.loaders.ranks import joined_at
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.ranks.in_step import Crew, PaceAhead
+from loaderprobe.measure.ranks.crew import Crew, PaceAhead
 from loaderprobe.measure.segments import Pace, train
 from loaderprobe.protocols import ComputeArguments, Peers
 from loaderprobe.records.ranks import Place

@@ -13,7 +13,7 @@ from loaderprobe.api.diagnose import OwnAsked, concluded, diagnose, diagnose_ran
 from loaderprobe.api.policy import JUDGING
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.own.function import agreed, named
-from loaderprobe.measure.ranks.crew import error_of
+from loaderprobe.measure.ranks.launch import error_of
 from loaderprobe.records.diagnosis import DataFound, Drawn, OwnMeasured
 from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.ranks import Node

@@ -14,7 +14,7 @@ from typing import Any
 from loaderprobe.api import child, sweep
 from loaderprobe.api.load import judge_run
 from loaderprobe.cli.seats import in_ranks, launched_here
-from loaderprobe.measure.ranks.crew import Lead
+from loaderprobe.measure.ranks.launch import Lead
 from loaderprobe.measure.runner import Child, Order
 from loaderprobe.records.config import SweepSpec
 from loaderprobe.records.measurement import Measurement

@@ -14,7 +14,7 @@ from loaderprobe.compute.models import lenet5
 from loaderprobe.compute.trainer import HELD, Training, training_of
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.ranks.in_step import GroupOfOne
+from loaderprobe.measure.ranks.crew import GroupOfOne
 from loaderprobe.records.devices import DataKind, DeviceWork, Placement, PlacementResult, Workload
 
 

@@ -11,7 +11,7 @@ from loaderprobe.analyze.verdict.rounds import deciding, next_round
 from loaderprobe.api.policy import JUDGING
 from loaderprobe.measure.assembly import make_compute
 from loaderprobe.measure.ranks.child import Gathering
-from loaderprobe.measure.ranks.in_step import Crew
+from loaderprobe.measure.ranks.crew import Crew
 from loaderprobe.measure.session import Parts, Recorder, Session
 from loaderprobe.protocols import Compute, Files, Peers
 from loaderprobe.records.config import RunConfig

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.ranks.crew import Lead, Seat
+from loaderprobe.measure.ranks.launch import Lead, Seat
 from loaderprobe.measure.runner import Child, Event, Order, Start
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.ranks import Launched, Place, SeatSeen

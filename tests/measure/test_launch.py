@@ -14,7 +14,7 @@ import pytest
 
 from loaderprobe.errors import MissingPart
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.ranks import crew, launch
+from loaderprobe.measure.ranks import launch
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.ranks import Launched
 from loaderprobe.store.codec import encode
@@ -65,8 +65,8 @@ class Server:
 
 def test_ranks_of_this_machine_are_threads_with_a_child_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over torch's own store. Each gets its share of the cores; one that dies is named; no thread is left."""
-    monkeypatch.setattr(crew, "POLL_S", 0.005)
-    monkeypatch.setattr(crew, "GRACE_S", 0.05)
+    monkeypatch.setattr(launch, "POLL_S", 0.005)
+    monkeypatch.setattr(launch, "GRACE_S", 0.05)
     monkeypatch.setattr(launch, "cores_available", lambda: 8.0)
     monkeypatch.delenv("RANK", raising=False)
     given = replace(measured(Truth(compute=1000.0), 2), config=order().config)

@@ -12,9 +12,9 @@ import pytest
 
 from loaderprobe.errors import BadValue, LostRank
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.ranks import crew as lead_module
-from loaderprobe.measure.ranks import crew as seat_module
-from loaderprobe.measure.ranks.crew import Seat, put, take
+from loaderprobe.measure.ranks import launch as lead_module
+from loaderprobe.measure.ranks import launch as seat_module
+from loaderprobe.measure.ranks.launch import Seat, put, take
 from loaderprobe.measure.runner import Event
 from loaderprobe.records.diagnosis import DataFound, OwnLoader, OwnMeasured
 from loaderprobe.records.files import FileSet

@@ -16,7 +16,7 @@ from loaderprobe.measure.attach.turns import GivenUp, LoopTurns, Withdrawn
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.own.loader import Deadline, DeadlineInStep, LoaderRequest, measure_with_step
 from loaderprobe.measure.ranks.child import KIND, WORTH_A_WORD, Gathering, meeting_s, processes_of_ranks
-from loaderprobe.measure.ranks.in_step import Crew
+from loaderprobe.measure.ranks.crew import Crew
 from loaderprobe.measure.session import OnStage
 from loaderprobe.protocols import Clock, Group, Judging, SharedStore
 from loaderprobe.records.diagnosis import AttachRequest, OwnMeasured

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from greenlet import getcurrent, greenlet  # type: ignore[import-untyped]  # it ships no types
 
-from loaderprobe.measure.ranks.in_step import ALONE, Crew
+from loaderprobe.measure.ranks.crew import ALONE, Crew
 from loaderprobe.measure.session import Interrupted
 
 

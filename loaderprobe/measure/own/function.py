@@ -24,7 +24,7 @@ from loaderprobe.measure.own.loader import (
     measure_loader,
 )
 from loaderprobe.measure.ranks.child import RankChild
-from loaderprobe.measure.ranks.crew import Lead, error_of
+from loaderprobe.measure.ranks.launch import Lead, error_of
 from loaderprobe.measure.runner import Order
 from loaderprobe.measure.session import OnStage, Parts
 from loaderprobe.protocols import Compute, ComputeArguments, Exchanging, Group, Judging, MakeCompute

@@ -14,7 +14,7 @@ import msgspec
 
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.further import joined
-from loaderprobe.measure.ranks.in_step import Crew, GroupOfOne
+from loaderprobe.measure.ranks.crew import Crew, GroupOfOne
 from loaderprobe.measure.runner import Order
 from loaderprobe.measure.session import OnStage, Parts
 from loaderprobe.plugins import resolve
