@@ -294,7 +294,7 @@ class Loader(Protocol):
 
 
 @runtime_checkable
-class Compared(Protocol):
+class WithAlternatives(Protocol):
     """A class of `Loader` that knows other ways to make its samples."""
 
     @staticmethod

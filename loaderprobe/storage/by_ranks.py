@@ -25,11 +25,11 @@ from loaderprobe.storage.phase import Total, figures, more, own_reads, summed
 from loaderprobe.storage.probe import LONGEST, OnPhase
 from loaderprobe.storage.reader import (
     VANISHED,
+    ColdPieces,
     Column,
     ReadEngine,
     Reading,
     ReadRequest,
-    Supply,
     ThreadEngine,
     slices_until,
 )
@@ -141,7 +141,7 @@ def _run(
 ) -> RankRun:
     """Of this rank."""
     sample = Sample(pieces=tuple(shard), found=len(shard), images=False, block_bytes=None)
-    supply = Supply(sample, cache, seed=seed)
+    supply = ColdPieces(sample, cache, seed=seed)
     supply.ahead(1)
     # All evict before any reads.
     group.most(0)

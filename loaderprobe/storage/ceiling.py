@@ -14,7 +14,7 @@ from loaderprobe.records.files import FileSet
 from loaderprobe.records.remark import Remark
 from loaderprobe.storage.files import LARGE_BLOCK_BYTES, Piece, Sample, blocks, locate_pieces
 from loaderprobe.storage.phase import PhaseSettings, run_phase
-from loaderprobe.storage.reader import Supply, ThreadEngine
+from loaderprobe.storage.reader import ColdPieces, ThreadEngine
 from loaderprobe.system.limits import cores_available
 
 MOST_BLOCKS = 2048
@@ -83,7 +83,7 @@ def _of_pieces(
     settings = PhaseSettings(
         name="files",
         engine=ThreadEngine(),
-        supply=Supply(sample, cache, seed=readers),
+        supply=ColdPieces(sample, cache, seed=readers),
         location=location,
         cores_available=cores_available(),
         readers=readers,

@@ -15,7 +15,7 @@ from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import WARM_AT_MOST
 from loaderprobe.records.remark import Remark
 from loaderprobe.stats import half_width_in_time, median
-from loaderprobe.storage.reader import Column, ReadEngine, Reading, ReadRequest, Supply, steady_slices
+from loaderprobe.storage.reader import ColdPieces, Column, ReadEngine, Reading, ReadRequest, steady_slices
 from loaderprobe.system.device import reads_from_storage
 from loaderprobe.system.process import read_process
 
@@ -40,7 +40,7 @@ class PhaseSettings:
 
     name: PhaseName
     engine: ReadEngine
-    supply: Supply
+    supply: ColdPieces
     location: StorageLocation
     cores_available: float
     readers: int

@@ -28,7 +28,7 @@ from loaderprobe.storage.fio import FioEngine, fio_version
 from loaderprobe.storage.metadata import MetadataSettings, metadata_ladder
 from loaderprobe.storage.phase import PhaseSettings, run_phase
 from loaderprobe.storage.processes import ProcessEngine, processes_for
-from loaderprobe.storage.reader import ReadEngine, Supply, ThreadEngine, why_not_direct
+from loaderprobe.storage.reader import ColdPieces, ReadEngine, ThreadEngine, why_not_direct
 from loaderprobe.system.limits import cores_available
 from loaderprobe.system.pagecache import why_unknown
 
@@ -84,7 +84,7 @@ class Probe:
 
     location: StorageLocation
     sample: Sample
-    supply: Supply
+    supply: ColdPieces
     engine: ReadEngine
     seconds: float
     cores: float
@@ -94,7 +94,7 @@ class Probe:
     failed: list[str] = field(default_factory=list)
 
     def phase(
-        self, name: PhaseName, readers: int, *, supply: Supply | None = None, direct: bool = False
+        self, name: PhaseName, readers: int, *, supply: ColdPieces | None = None, direct: bool = False
     ) -> BandwidthPhase:
         """Read in one pattern at one concurrency; also with processes where threads may be the limit."""
         settings = PhaseSettings(
@@ -184,7 +184,7 @@ class Probe:
         if in_a_row is None:
             self._miss("sequential", "no_large_file")
         else:
-            supply = Supply(in_a_row, self.supply.cache, seed=0, shuffled=False, drop_all=self.supply.drop_all)
+            supply = ColdPieces(in_a_row, self.supply.cache, seed=0, shuffled=False, drop_all=self.supply.drop_all)
             read = partial(self.phase, "sequential", best.readers, supply=supply, direct=refusal is None)
             self.add("sequential", read)
             # It may have read into the page cache what a later phase must read cold.
@@ -235,7 +235,7 @@ def _probe(request: ProbeRequest, sample: Sample, cache: PageCache, on_phase: On
     probe = Probe(
         location=as_text(locate_pieces(request.path, sample.pieces)),
         sample=sample,
-        supply=Supply(sample, cache, seed=request.seed, drop_all=request.drop_all),
+        supply=ColdPieces(sample, cache, seed=request.seed, drop_all=request.drop_all),
         engine=FioEngine() if request.fio else ThreadEngine(),
         seconds=request.seconds,
         cores=cores_available(),
@@ -273,7 +273,7 @@ def _probe(request: ProbeRequest, sample: Sample, cache: PageCache, on_phase: On
     )
 
 
-def _again(supply: Supply) -> tuple[Remark, ...]:
+def _again(supply: ColdPieces) -> tuple[Remark, ...]:
     if supply.rounds < 2:
         return ()
     total = sum(piece.size_bytes for piece in supply.sample.pieces)

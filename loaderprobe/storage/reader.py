@@ -272,7 +272,7 @@ RESIDENCY_FILES = 256
 
 
 @dataclass(slots=True)
-class Supply:
+class ColdPieces:
     """Gives each piece at most once after an eviction; then evicts exactly these files again."""
 
     sample: Sample

@@ -18,7 +18,7 @@ from loaderprobe.storage import probe as probe_module
 from loaderprobe.storage.files import locate_pieces, sample_files
 from loaderprobe.storage.phase import MOST_ROUNDS, PhaseSettings, cache_label, run_phase
 from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
-from loaderprobe.storage.reader import Supply, ThreadEngine
+from loaderprobe.storage.reader import ColdPieces, ThreadEngine
 from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.testing import FakePageCache, example_location
@@ -236,7 +236,7 @@ def test_a_network_count_proves_cold(folder: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(phase_module, "reads_from_storage", lambda _: next(readings))
     sample = sample_files(folder, limit_bytes=10**9, seed=0)
     settings = PhaseSettings(
-        name="files", engine=ThreadEngine(), supply=Supply(sample, LinuxPageCache(), seed=0),
+        name="files", engine=ThreadEngine(), supply=ColdPieces(sample, LinuxPageCache(), seed=0),
         location=location, cores_available=2.0, readers=1, seconds=0.01, longest_s=0.01,
     )  # fmt: skip
     phase = run_phase(settings)
