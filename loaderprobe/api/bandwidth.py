@@ -15,18 +15,21 @@ from loaderprobe.analyze.bandwidth import UNPACED, feeds, judge_bandwidth
 from loaderprobe.analyze.rank_bandwidth import ranks_limit
 from loaderprobe.api.shown import Documented, ShownRecord, origin_now
 from loaderprobe.api.values import PathLike, counts, unheard
-from loaderprobe.compute.emulated import ACCELERATORS
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.ranks.launch import Lead, error_of, on_this_machine, order_without_files, parse_layout, spread
 from loaderprobe.measure.session import OnStage
 from loaderprobe.records.bandwidth import BandwidthReport, RankBandwidthReport
-from loaderprobe.records.config import ComputeSpec
+from loaderprobe.records.config import ACCELERATORS, ComputeSpec
 from loaderprobe.records.measurement import RunFailure
+from loaderprobe.records.options import BANDWIDTH, check
 from loaderprobe.records.ranks import Node, RankRun, RankRuns, ReadTogether
-from loaderprobe.render.bandwidth import bandwidth_document, headline
-from loaderprobe.render.document import Document, Exhibit
-from loaderprobe.render.rank_bandwidth import rank_bandwidth_columns, rank_bandwidth_exhibits
+from loaderprobe.render.bandwidth import (
+    bandwidth_document,
+    bandwidth_headline,
+    rank_bandwidth_columns,
+    rank_bandwidth_exhibits,
+)
 from loaderprobe.render.rows import phase_columns
 from loaderprobe.render.wording import counted
 from loaderprobe.storage.by_ranks import RankLadder, RanksStep
@@ -45,13 +48,8 @@ RATES = {name: each.images_per_s for name, each in ACCELERATORS.items()}
 class Bandwidth(ShownRecord, BandwidthReport):
     """The report of a probe, its phases and what follows from them. Shows itself in terminals and notebooks."""
 
-    def headline(self) -> str:
-        """The path, and what the fastest step delivers."""
-        return headline(self)
-
-    def document(self) -> Document:
-        """The answer first, then what each concurrency gets."""
-        return bandwidth_document(self)
+    headline = bandwidth_headline
+    document = bandwidth_document
 
     def columns(self) -> Mapping[str, Sequence[Any]]:
         """One row a phase, opens and stats last."""
@@ -80,8 +78,7 @@ def bandwidth(
     Raises BadValue for a path that cannot be probed and for values that cannot be; MissingPart for files that may
     not be read, caches that may not be dropped, and fio where it is not installed; NoSpace for too large a scratch.
     """
-    if engine not in ("loaderprobe", "fio"):
-        raise BadValue(f"'{engine}' is not an engine", hint="use loaderprobe or fio")
+    check(BANDWIDTH, locals())
     request = ProbeRequest(
         path=Path(path),
         readers=None if isinstance(readers, str) and readers == "auto" else counts(readers, "--readers"),
@@ -112,22 +109,10 @@ class RankBandwidth(Documented, RankBandwidthReport):
     """What ranks got from storage, together and each. Shows itself."""
 
     table_name = "ladder.csv"
-
-    def document(self) -> Document:
-        """What all get together and in step, then the ladder."""
-        return bandwidth_document(self)
-
-    def columns(self) -> Mapping[str, Sequence[Any]]:
-        """One row a step."""
-        return rank_bandwidth_columns(self)
-
-    def exhibits(self) -> Mapping[str, Sequence[Exhibit]]:
-        """The rates against readers, and those of each rank."""
-        return rank_bandwidth_exhibits(self)
-
-    def headline(self) -> str:
-        """What the most ranks get."""
-        return headline(self)
+    headline = bandwidth_headline
+    document = bandwidth_document
+    columns = rank_bandwidth_columns
+    exhibits = rank_bandwidth_exhibits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,6 @@ from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunC
 from loaderprobe.records.measurement import NO_STEP, Measurement
 from loaderprobe.records.remark import each_once
 from loaderprobe.records.tune_workers import StopCode, WorkersReport, WorkersSetting, WorkersVisit
-from loaderprobe.render.document import Document, Exhibit
 from loaderprobe.render.json import result_json
 from loaderprobe.render.tune_workers import tuning_columns, tuning_document, tuning_exhibits, tuning_line, words_of
 from loaderprobe.system.limits import cores_available
@@ -66,23 +65,14 @@ class WorkersTuning(Documented, WorkersReport):
     """The setting to use, with all that was measured for it. Shows itself."""
 
     table_name = "workers.csv"
+    document = tuning_document
+    columns = tuning_columns
+    exhibits = tuning_exhibits
 
     @property
     def line(self) -> str:
         """The `DataLoader(...)` to paste."""
         return tuning_line(self)
-
-    def document(self) -> Document:
-        """The setting to use first, then the rates by workers."""
-        return tuning_document(self)
-
-    def columns(self) -> Mapping[str, Sequence[Any]]:
-        """One row a setting."""
-        return tuning_columns(self)
-
-    def exhibits(self) -> Mapping[str, Sequence[Exhibit]]:
-        """The rates by workers."""
-        return tuning_exhibits(self)
 
     def json(self) -> str:
         """With the line to paste."""

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, BadValue
 
 if TYPE_CHECKING:
     from loaderprobe.measure.ranks.launch import Lead
+    from loaderprobe.records.options import Launcher
     from loaderprobe.records.ranks import Launched
 
 
-def launched_here(join: Literal["slurm", "mpi"] | None, *, several: bool) -> Launched | None:
+def launched_here(join: Launcher | None, *, several: bool) -> Launched | None:
     """This process among those of a launcher; None without one. `several` is true where ranks were asked for."""
     from loaderprobe.system.launcher import half_set, launched
 

@@ -17,7 +17,7 @@ from loaderprobe.measure.segments import Pace, Readiness, Steps, flush, train
 from loaderprobe.measure.session import FIRST_STEP, OnStage, Parts, warm_up
 from loaderprobe.measure.sweep import GRACE_S, START_SECONDS, OnProgress, Progress
 from loaderprobe.protocols import Clock, Switched
-from loaderprobe.records.config import LoaderSpec, RunConfig, Study, StudyPlan, SweepSpec, alike_but_for
+from loaderprobe.records.config import LoaderSpec, RunConfig, Study, StudyPlan, SweepSpec, asks_for
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, Mode, RunFailure, Segment, WorkerBatches
 from loaderprobe.records.remark import Remark
@@ -152,30 +152,6 @@ class Task:
     config: RunConfig
     files: FileSet
     expected_s: float
-
-
-def asks_for(spec: SweepSpec) -> dict[Study, list[RunConfig]]:
-    """The configurations that a sweep studies: of those that differ in workers only, the one with the most.
-
-    A full buffer where several prefetch factors are compared, or all is measured; epochs where they are asked for,
-    which begin cold.
-    """
-    chosen = _with_most_workers([config for config in spec.configs if config.ranks == 1])
-    loading = [config for config in chosen if config.loader.workers]
-    several = len({config.loader.prefetch_factor for config in loading}) > 1
-    asked: dict[Study, list[RunConfig]] = {
-        "prefilled": loading if several or spec.thorough else [],
-        "epochs": [config for config in chosen if config.cache == "cold"] if spec.epochs else [],
-    }
-    return {study: configs for study, configs in asked.items() if configs}
-
-
-def _with_most_workers(configs: Sequence[RunConfig]) -> list[RunConfig]:
-    most: dict[tuple[object, ...], int] = {}
-    for config in configs:
-        same = alike_but_for(config, "workers", "prefetch_factor")
-        most[same] = max(config.loader.workers, most.get(same, 0))
-    return [each for each in configs if each.loader.workers == most[alike_but_for(each, "workers", "prefetch_factor")]]
 
 
 def pending_studies(run: RunDirectory) -> Iterator[tuple[Study, RunConfig, FileSet]]:

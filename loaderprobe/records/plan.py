@@ -137,7 +137,7 @@ assumed: a default. derived: by a formula from others."""
 WEAKNESS: tuple[Label, ...] = ("measured", "given", "published", "assumed")
 """From the strongest label to the weakest."""
 NeedName = Literal["read_bytes", "opens", "requests", "reads_in_flight", "workers", "cores"]
-Resource = Literal["bandwidth", "opens", "requests", "client", "nic"]
+SupplyResource = Literal["bandwidth", "opens", "requests", "client", "nic"]
 """client: what one node gets from this storage. nic: what its network carries."""
 LeverName = Literal["shards", "cache", "half_size", "utilization"]
 UTILIZATION = 0.9
@@ -149,13 +149,12 @@ CacheKind = Literal["none", "page", "pinned"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quantity:
-    """A figure with its range and where it comes from."""
+class Quantity(Interval):
+    """A figure with its unit and where it comes from.
 
-    value: float
-    low: float
-    high: float
-    """From the intervals of measured inputs only; an assumption has scenarios instead."""
+    Its range is from the intervals of measured inputs only; an assumption has scenarios instead.
+    """
+
     unit: str
     label: Label
     weakest: Label
@@ -234,7 +233,7 @@ class Need:
 class SupplyLimit:
     """One resource of one storage, beside the need for it."""
 
-    resource: Resource
+    resource: SupplyResource
     limit: Quantity
     """Of the storage as a whole."""
     need: Quantity
@@ -248,7 +247,7 @@ class SupplyLimit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Supply:
+class PlanSupply:
     """A storage: its limits, the one that is reached first first."""
 
     name: str
@@ -258,7 +257,7 @@ class Supply:
     """Day on which a published limit was read; empty for others."""
     stale: bool
     limits: tuple[SupplyLimit, ...]
-    first_limit: Resource | None
+    first_limit: SupplyResource | None
     """None when it has no limit that is known."""
     feeds: float | None
     at_least: bool
@@ -309,7 +308,7 @@ class SupplyFeeds:
 
     supply: str
     feeds: float | None
-    first_limit: Resource | None
+    first_limit: SupplyResource | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -386,8 +385,8 @@ class PlanReport:
     source: PlanSource
     asked: Asked
     needs: tuple[Need, ...]
-    supplies: tuple[Supply, ...]
-    rulers: tuple[Supply, ...]
+    supplies: tuple[PlanSupply, ...]
+    rulers: tuple[PlanSupply, ...]
     """Reference designs beside the need: nothing that is on offer."""
     ramp: tuple[RampStep, ...]
     """The ladder of the measured storage, by readers; empty where none counts."""

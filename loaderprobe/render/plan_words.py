@@ -12,11 +12,11 @@ from loaderprobe.records.plan import (
     NeedName,
     PlanPart,
     PlanReport,
+    PlanSupply,
     PrefetchCost,
     Quantity,
-    Resource,
-    Supply,
     SupplyLimit,
+    SupplyResource,
 )
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import WORTH
@@ -180,7 +180,7 @@ NEED: dict[NeedName, str] = {
     "cores": "cores, each",
 }
 """each: of one accelerator."""
-RESOURCE: dict[Resource, str] = {
+LIMIT_WORDS: dict[SupplyResource, str] = {
     "bandwidth": "bandwidth",
     "opens": "opens/s",
     "requests": "requests/s",
@@ -255,7 +255,7 @@ def accelerators(plan: PlanReport) -> str:
     return f"{count} x {name}"
 
 
-def _feeds(supply: Supply, asked: Asked) -> str:
+def _feeds(supply: PlanSupply, asked: Asked) -> str:
     name = f"The storage {supply.name}" if supply.label == "measured" else supply.name
     if supply.feeds is None or supply.first_limit is None:
         return f"{name}: no limit of it is known."
@@ -266,13 +266,13 @@ def _feeds(supply: Supply, asked: Asked) -> str:
     return f"{name} feeds {feeds(supply)} of {asked.accelerators:,}{_end(supply)}."
 
 
-def _end(supply: Supply) -> str:
+def _end(supply: PlanSupply) -> str:
     """What ends the count; a limit that is only known to be at least so high is no end."""
     assert supply.first_limit is not None
     return "; its limit was not reached" if supply.at_least else f", {limited_by(supply.first_limit)}"
 
 
-def feeds(supply: Supply) -> str:
+def feeds(supply: PlanSupply) -> str:
     """`4.02`, `at least 4.02`."""
     if supply.feeds is None:
         return MISSING
@@ -294,9 +294,9 @@ def in_use(use: float) -> str:
     return f"with {percent(use)} of a limit in use"
 
 
-def limited_by(first_limit: Resource) -> str:
+def limited_by(first_limit: SupplyResource) -> str:
     """What ends a count of accelerators: `limited by bandwidth`."""
-    return f"limited by {RESOURCE[first_limit]}"
+    return f"limited by {LIMIT_WORDS[first_limit]}"
 
 
 def grouped(value: float) -> str:
@@ -393,17 +393,17 @@ def late_words(plan: PlanReport) -> str:
     )
 
 
-def usable(supply: Supply) -> list[tuple[SupplyLimit, str]]:
+def usable(supply: PlanSupply) -> list[tuple[SupplyLimit, str]]:
     """Its limits that bound something, with their names."""
-    return [(limit, RESOURCE[limit.resource]) for limit in supply.limits if math.isfinite(limit.feeds)]
+    return [(limit, LIMIT_WORDS[limit.resource]) for limit in supply.limits if math.isfinite(limit.feeds)]
 
 
-def storage_name(supply: Supply) -> str:
+def storage_name(supply: PlanSupply) -> str:
     """What a sentence calls it."""
     return f"the storage {supply.name}" if supply.label == "measured" else supply.name
 
 
-def supply_notes(supply: Supply, nodes: int) -> list[str]:
+def supply_notes(supply: PlanSupply, nodes: int) -> list[str]:
     """What is to be known of a storage beside its limits."""
     lines = [remark_words(note) for note in supply.notes]
     if supply.label == "measured" and supply.feeds is not None and nodes > 1:

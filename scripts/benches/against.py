@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import loaderprobe
-from loaderprobe.analyze.compare.rows import SideRow, compare_rows, judge_gates
+from loaderprobe.analyze.comparison import SideRow, compare_rows, judge_gates
 from loaderprobe.analyze.effects import RunReading, interval
 from loaderprobe.api.against import PAIRS, against_request, measure_sides, sides_in, start_against
 from loaderprobe.api.compare import sources
@@ -86,7 +86,7 @@ class Group:
 
 def groups_of(out: Path, size: int) -> list[Group]:
     """All that are whole."""
-    a, b = (sources(out / name)[0].found[0].reading for name in ("a", "b"))
+    a, b = (sources(out / name)[0].result[0].reading for name in ("a", "b"))
     count = min(len(a.values), len(b.values)) // size
     parts = [slice(size * number, size * (number + 1)) for number in range(count)]
     return [Group(a=_cut(a, part), b=_cut(b, part)) for part in parts]

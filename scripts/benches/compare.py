@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from loaderprobe.analyze.compare.rows import SideRow, compare_rows, judge_gates
+from loaderprobe.analyze.comparison import SideRow, compare_rows, judge_gates
 from loaderprobe.analyze.effects import ENOUGH_ROUNDS, NORMAL, REPEAT, RunReading, interval
 from loaderprobe.api.compare import sources
 from loaderprobe.records.compare import MATTERS, Compared, Subject
@@ -81,7 +81,7 @@ def noise_of(runs: Sequence[Path]) -> list[float]:
     """The deviations of rounds from the mean of their configuration, widened by what that mean took up."""
     noise: list[float] = []
     for run in runs:
-        for found in sources(run)[0].found:
+        for found in sources(run)[0].result:
             logs = [math.log(value) for value in found.reading.values]
             if len(logs) >= ENOUGH_ROUNDS:
                 noise += [(log - mean(logs)) * math.sqrt(len(logs) / (len(logs) - 1)) for log in logs]

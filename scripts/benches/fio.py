@@ -21,7 +21,7 @@ from loaderprobe.stats import median
 from loaderprobe.storage.files import sample_files
 from loaderprobe.storage.fio import FioEngine, fio_version
 from loaderprobe.storage.phase import PhaseSettings, run_phase
-from loaderprobe.storage.reader import ReadEngine, Supply, ThreadEngine
+from loaderprobe.storage.reader import ColdPieces, ReadEngine, ThreadEngine
 from loaderprobe.system.device import locate
 from loaderprobe.system.limits import cores_available
 from loaderprobe.system.pagecache import LinuxPageCache
@@ -54,7 +54,7 @@ def compare(folder: Path, rounds: int, seconds: float) -> dict[str, list[tuple[f
     for name, (part, phase, direct) in PATTERNS.items():
         settings = PhaseSettings(
             name=phase, engine=ThreadEngine(),
-            supply=Supply(sample_files(folder / part, limit_bytes=4 * 10**9, seed=0), LinuxPageCache(), seed=0),
+            supply=ColdPieces(sample_files(folder / part, limit_bytes=4 * 10**9, seed=0), LinuxPageCache(), seed=0),
             location=locate(folder), cores_available=cores_available(),
             readers=READERS, seconds=seconds, longest_s=3 * seconds, direct=direct,
         )  # fmt: skip

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from loaderprobe.analyze.forecast.fit import Fit, Point, fit, point_of
-from loaderprobe.analyze.forecast.service import Storage
+from loaderprobe.analyze.forecast.fit import Fit, Point, Storage, fit, point_of
 from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.analyze.verdict.rates import cores_in_training, rates_by_round, worker_cost
 from loaderprobe.records.bandwidth import BandwidthReport, StorageCeiling

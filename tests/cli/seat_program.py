@@ -49,9 +49,8 @@ def scripted(variables: Mapping[str, str]) -> Iterator[Scripted]:
     yield Scripted()
 
 
-def run_of(lead: Lead | None) -> RunDirectory:
+def run_of(lead: Lead) -> RunDirectory:
     """A configuration of two ranks on two nodes, and where asked one that fails."""
-    assert lead is not None
     config = decode("measurement", Path(MEASURED).read_bytes(), Measurement, MEASURED).config
     failing = replace(config, loader=replace(config.loader, workers=3))
     configs = (failing, config) if "fails" in OPTIONS else (config,)
@@ -62,9 +61,10 @@ def run_of(lead: Lead | None) -> RunDirectory:
     return RunDirectory.create(Path(RUN), record, [FILES])
 
 
-def measured(run: RunDirectory, lead: Lead | None) -> int:
+def measured(lead: Lead | None) -> int:
     """Print the summary."""
     assert lead is not None
+    run = run_of(lead)
     sweep.measure(run, lambda _: None, lead)
     sys.stdout.write(json.dumps(json.loads(summary_json(judge_run(run)))) + "\n")
     return 4
@@ -75,7 +75,7 @@ def main() -> int:
     changed: Any = {"forkserver": scripted}
     vars(child).update(changed)
     here = launched_here("slurm" if "slurm" in OPTIONS else None, several=True)
-    return in_ranks(here, lambda lead: measured(run_of(lead), lead))
+    return in_ranks(here, measured)
 
 
 if __name__ == "__main__":

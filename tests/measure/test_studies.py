@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from loaderprobe.measure.runner import Event, Order
-from loaderprobe.measure.studies import asks_for, study_all
-from loaderprobe.records.config import RunConfig, SweepSpec
+from loaderprobe.measure.studies import study_all
+from loaderprobe.records.config import RunConfig, SweepSpec, asks_for
 from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.studies import Epoch, EpochsMeasured

@@ -16,8 +16,7 @@ from typing import get_args
 
 from loaderprobe.analyze.effects import SWING, of_rounds
 from loaderprobe.analyze.forecast.changes import ENOUGH_BATCHES, prefetch, worker_forecasts
-from loaderprobe.analyze.forecast.fit import fit, point_of
-from loaderprobe.analyze.forecast.service import Storage
+from loaderprobe.analyze.forecast.fit import Storage, fit, point_of
 from loaderprobe.analyze.verdict.experiments import Experiments, run_experiments
 from loaderprobe.analyze.verdict.rates import WorkerCost, cores_in_training, rates_by_round
 from loaderprobe.errors import LoaderprobeError
