@@ -5,7 +5,6 @@ Also to several processes, or nodes, that read at once.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,11 +18,11 @@ from loaderprobe.errors import BadValue
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.ranks.launch import Lead, error_of, on_this_machine, order_without_files, parse_layout, spread
 from loaderprobe.measure.session import OnStage
-from loaderprobe.records.bandwidth import BandwidthReport, RankBandwidthReport
+from loaderprobe.records.bandwidth import BandwidthReport, RankBandwidthReport, RanksPhase
 from loaderprobe.records.config import ACCELERATORS, ComputeSpec
 from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.options import BANDWIDTH, check
-from loaderprobe.records.ranks import Node, RankRun, RankRuns, ReadTogether
+from loaderprobe.records.ranks import Node, ReadResult, ReadTogether
 from loaderprobe.render.bandwidth import (
     bandwidth_document,
     bandwidth_headline,
@@ -32,9 +31,9 @@ from loaderprobe.render.bandwidth import (
 )
 from loaderprobe.render.rows import phase_columns
 from loaderprobe.render.wording import counted
-from loaderprobe.storage.by_ranks import RankLadder, RanksStep
-from loaderprobe.storage.files import Sample, as_text, locate_pieces, path_text, sample_files
-from loaderprobe.storage.probe import LIMIT_BYTES, OnPhase, ProbeRequest, probe_bandwidth
+from loaderprobe.storage.by_ranks import RanksStep, climb
+from loaderprobe.storage.files import Sample, as_text, encoded_pieces, locate_pieces, path_text, sample_files
+from loaderprobe.storage.probe import LIMIT_BYTES, OnPhase, ProbeRequest, place_of, probe_bandwidth
 from loaderprobe.store.results import check_out
 from loaderprobe.system.limits import cores_available
 from loaderprobe.system.pagecache import LinuxPageCache, drop_all_caches
@@ -89,7 +88,7 @@ def bandwidth(
         drop_all=drop_all_caches if drop_caches else None,
         metadata=True,
     )
-    measured = probe_bandwidth(request, cache=LinuxPageCache(), on_phase=progress or unheard)
+    measured = probe_bandwidth(request, cache=LinuxPageCache(), on_phase=progress or unheard, clock=SystemClock())
     return Bandwidth.of(judge_bandwidth(measured, RATES))
 
 
@@ -171,49 +170,42 @@ def bandwidth_of_ranks(lead: Lead | None, asked: RankProbe, on_phase: OnPhase) -
     steps = ladder_of(asked.ranks, nodes, asked.readers)
     sample = _sample(asked, steps)
     location = as_text(locate_pieces(asked.path, sample.pieces))
-    pieces = tuple((os.fsencode(piece.path), piece.offset, piece.size_bytes) for piece in sample.pieces)
+    pieces = encoded_pieces(sample.pieces)
 
-    def read(step: RanksStep) -> Sequence[Sequence[RankRun]]:
+    def read(step: RanksStep) -> RanksPhase:
+        a_node = step.ranks // step.nodes
+        on = ((node.host, number) for number, node in enumerate(nodes[: step.nodes]) for _ in range(a_node))
         together = ReadTogether(
-            pieces=pieces, readers=step.readers, seconds=asked.seconds, seed=asked.seed, cores=cores,
-            counts_reads=location.counts_reads, block_bytes=sample.block_bytes,
+            pieces=pieces, location=location, places=tuple(on), readers=step.readers, seconds=asked.seconds,
+            seed=asked.seed, cores=cores, block_bytes=sample.block_bytes,
         )  # fmt: skip
         order = order_without_files(path_text(asked.path), READING, step.ranks, step.nodes)
         found = lead.run(
-            replace(order, read=together), RankRuns, clock=SystemClock(), time_limit_s=LIMIT_S, on_event=lambda _: None
-        )
+            replace(order, read=together), ReadResult, clock=SystemClock(), time_limit_s=LIMIT_S,
+            on_event=lambda _: None,
+        )  # fmt: skip
+        if isinstance(found, RunFailure) and found.exit_code == BadValue.exit_code:
+            raise BadValue(found.reason, hint=found.hint)
         if isinstance(found, RunFailure):
             raise error_of(found)
-        return found.runs
+        assert found.phase is not None, "rank 0 has one"
+        return found.phase
 
-    def places(step: RanksStep) -> list[tuple[str, int]]:
-        a_node = step.ranks // step.nodes
-        return [(node.host, number) for number, node in enumerate(nodes[: step.nodes]) for _ in range(a_node)]
-
-    ladder = RankLadder(
-        read=read, places=places, pieces=len(pieces), seconds=asked.seconds, cores=cores,
-        block_bytes=sample.block_bytes,
-    )  # fmt: skip
-    interrupted = ladder.climb(steps, on_phase)
+    phases, interrupted = climb(steps, read, on_phase, clock=SystemClock())
     origin = origin_now(asked.command)
     environment = origin.environment
     found = RankBandwidth(
+        **place_of(asked.path, sample, location),
         loaderprobe=environment.loaderprobe,
         fio=None,
         created_utc=origin.created_utc,
         kernel=environment.kernel,
         cores_available=environment.cores_available,
-        path=path_text(asked.path.absolute()),
-        location=location,
-        files_found=sample.found,
-        files_used=len(sample.paths),
-        mean_size_bytes=sum(piece.size_bytes for piece in sample.pieces) / len(sample.pieces),
-        images=sample.images and sample.block_bytes is None,
         scratch=False,
         drop_caches=False,
         interrupted=interrupted,
-        phases=tuple(ladder.phases),
-        limit=ranks_limit(ladder.phases),
+        phases=tuple(phases),
+        limit=ranks_limit(phases),
         kind=UNPACED,
         feeds=(),
         notes=sample.notes,

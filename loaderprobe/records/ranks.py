@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Literal
 
+from loaderprobe.records.bandwidth import RanksPhase
 from loaderprobe.records.config import RunConfig
+from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import Measurement
 
 # What passes between the processes that a launcher started: who they are, what is next, how it ended.
@@ -133,15 +135,18 @@ class Place:
     """For the others to come to a meeting, or to end a step."""
 
 
-# What ranks that read storage at the same time are asked for, and what each reports.
+# What ranks that read storage at the same time are asked for, and what came of it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadTogether:
     """One step of a ladder: what all ranks read, of which each has a share, and how."""
 
-    pieces: tuple[tuple[bytes, int, int], ...]
-    """(path, offset, bytes) of each."""
+    pieces: bytes
+    """All of them, as `storage.files.encoded_pieces` writes them."""
+    location: StorageLocation
+    places: tuple[tuple[str, int], ...]
+    """(host, node) of each rank."""
     readers: int
     """Of each rank."""
     seconds: float
@@ -149,42 +154,17 @@ class ReadTogether:
     seed: int
     cores: float
     """Of a node."""
-    counts_reads: bool
-    """False where nothing counts what a process reads from storage."""
     block_bytes: int | None = None
     """Size of one read; None when files are read whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RankRun:
-    """What one rank reports of one run of reads."""
-
-    rank: int
-    slices: list[tuple[float, float]]
-    """(seconds, bytes) while all read; the same stretches on all ranks."""
-    seconds: float
-    io_bytes: int
-    ios: int
-    files: int
-    storage_bytes: int | None
-    """None where it is not counted."""
-    read_ns: list[int]
-    piece_ns: list[int]
-    """Times of read calls and of files, or of every so many of them."""
-    cpu_s: float
-    unread: dict[str, str]
-    """Why files could not be read to their end, by path."""
-    trouble: str = ""
-    """An error that ended the run."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankRuns:
-    """All runs of one step: in each, what every rank reports."""
+class ReadResult:
+    """What came of one step."""
 
     config: RunConfig
-    runs: tuple[tuple[RankRun, ...], ...]
-    """On rank 0; empty on the others."""
+    phase: RanksPhase | None
+    """On rank 0; None on the others."""
 
 
 # Ranks of one training that are measured together: what each offers, why they are not, and what each measured.

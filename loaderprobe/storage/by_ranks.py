@@ -1,4 +1,4 @@
-"""The probe by ranks: each reads its own shard after a common start, for an agreed time.
+"""The probe by ranks: each reads its own shard after a common start, for an agreed time; rank 0 says what is next.
 
 Shards are disjoint, so no rank evicts or warms what another reads. Each rank's times are those of its own clock, from
 the meeting of all on: between ranks only durations are compared.
@@ -7,99 +7,70 @@ the meeting of all on: between ranks only durations are compared.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from loaderprobe.errors import BadValue, LoaderprobeError
-from loaderprobe.protocols import Group, PageCache
+from loaderprobe.errors import BadValue, LoaderprobeError, LostRank
+from loaderprobe.policy import Ask, Fixed, follow
+from loaderprobe.protocols import Clock, Group, PageCache
 from loaderprobe.records import values
-from loaderprobe.records.bandwidth import RankRead, RanksPhase
-from loaderprobe.records.ranks import RankRun, ReadTogether
-from loaderprobe.storage.files import Piece, Sample
-from loaderprobe.storage.phase import Total, figures, more, own_reads, summed
+from loaderprobe.records.bandwidth import Engine, RankRead, RanksPhase
+from loaderprobe.records.ranks import ReadTogether
+from loaderprobe.storage.files import Piece, Sample, decoded_pieces
+from loaderprobe.storage.phase import MOST_ROUNDS, PhaseSettings, Total, more, own_reads, run_phase
 from loaderprobe.storage.probe import LONGEST, OnPhase
 from loaderprobe.storage.reader import (
     VANISHED,
-    ColdPieces,
     Column,
+    Order,
     ReadEngine,
     Reading,
-    ReadRequest,
+    Supply,
     ThreadEngine,
+    decoded,
+    encoded,
     slices_until,
+    together,
 )
 from loaderprobe.units import format_duration, significant
 
-# The figures of ranks that read at once, from what each reports after each run.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankReading:
+    """What one rank reports of one run of reads."""
+
+    rank: int
+    reading: Reading
+    """Its slices are those while all read, the same stretches on all ranks; its times are of some pieces only."""
+    trouble: str = ""
+    """An error that ended the run."""
 
 
-def phase_of(
-    runs: Sequence[Sequence[RankRun]], places: Sequence[tuple[str, int]], readers: int, cores: float,
-    block_bytes: int | None = None,
-) -> RanksPhase:  # fmt: skip
-    """All runs of one step together; `places` are (host, node) by rank, `readers` those of each, `cores` of a node."""
-    total, nodes = _total(runs), len({node for _, node in places})
-    found = figures(
-        total,
-        readers=readers * len(places),
-        block_bytes=block_bytes,
-        storage_bytes=total.counted["storage"],
-        cores_available=cores * nodes,
-    )
-    return RanksPhase(
-        **values(found),
-        ranks=len(places),
-        nodes=nodes,
-        last_done_bw_bytes=total.delivered_bytes / total.seconds,
-        by_rank=tuple(_rank(rank, host, node, runs) for rank, (host, node) in enumerate(places)),
-    )
-
-
-def _total(runs: Sequence[Sequence[RankRun]]) -> Total:
-    """Of ranks that read at once; each run takes as long as the last of them."""
-    total = Total()
+def _rank(rank: int, where: tuple[str, int], runs: Sequence[Sequence[RankReading]]) -> RankRead:
+    own = Total()
     for run in runs:
-        reading = Reading(
-            seconds=max(part.seconds for part in run),
-            read_ns=_column(run, "read_ns"),
-            piece_ns=_column(run, "piece_ns"),
-            ios=sum(part.ios for part in run),
-            delivered_bytes=sum(part.io_bytes for part in run),
-            unread={path: reason for part in run for path, reason in part.unread.items()},
-            cpu_s=sum(part.cpu_s for part in run),
-        )
-        slices = [(at[0][0], sum(size for _, size in at)) for at in zip(*(part.slices for part in run), strict=True)]
-        counted = summed(part.storage_bytes for part in run)
-        total.add(reading, slices, pieces=sum(part.files for part in run), storage=counted)
-    return total
-
-
-def _column(run: Sequence[RankRun], name: str) -> Column:
-    return np.array([ns for part in run for ns in getattr(part, name)], np.int64)
-
-
-def _rank(rank: int, host: str, node: int, runs: Sequence[Sequence[RankRun]]) -> RankRead:
-    own = _total([[run[rank]] for run in runs])
+        reading = run[rank].reading
+        own.add(reading, reading.slices, counted=reading.counted)
     return RankRead(
         rank=rank,
-        node=node,
-        host=host,
+        node=where[1],
+        host=where[0],
         bw_bytes=own.bw_bytes,
         io_bytes=own.delivered_bytes,
         seconds=own.seconds,
-        storage_bytes=own.counted["storage"],
+        storage_bytes=own.counted["own"],
     )
 
 
-MOST_RUNS = 40
 LEAST_SHARE = 0.25
 """Of the time that is asked for, all ranks must read together for this much, however often they begin again."""
 NOT_READING = -(2**62)
+NO_TIMES: Column = np.empty(0, np.int64)
 MOST_TIMES = 2000
 """Times of single files that a rank sends after a run."""
 
@@ -114,139 +85,162 @@ class RanksStep:
     """Of each rank."""
 
 
-def read_together(
-    asked: ReadTogether, group: Group, cache: PageCache, on_run: Callable[[int], None],
-    engine: ReadEngine | None = None,
-) -> tuple[tuple[RankRun, ...], ...]:  # fmt: skip
-    """All runs of this rank and the others, on rank 0: as many as it takes until the rate has settled.
+class ReadRun(NamedTuple):
+    """One run of reads of all ranks."""
 
-    Each rank reads its own shard. Raises LostRank when a rank has gone.
-    """
-    runs: list[tuple[RankRun, ...]] = []
-    pieces = [Piece(path=Path(os.fsdecode(path)), offset=at, size_bytes=size) for path, at, size in asked.pieces]
-    shard, number, over = pieces[group.rank :: group.size], 0, 0
-    while not over:
-        on_run(number)
-        own = _run(shard, asked, asked.seed + number, group, cache, engine or ThreadEngine())
-        given = group.gathered(msgspec.json.encode(own))
-        if given:
-            runs.append(tuple(msgspec.json.decode(each, type=RankRun) for each in given))
-            over = int(_enough(runs, asked))
-        (over,), number = group.most(over), number + 1
-    return tuple(runs)
-
-
-def _run(
-    shard: Sequence[Piece], asked: ReadTogether, seed: int, group: Group, cache: PageCache, engine: ReadEngine
-) -> RankRun:
-    """Of this rank."""
-    sample = Sample(pieces=tuple(shard), found=len(shard), images=False, block_bytes=None)
-    supply = ColdPieces(sample, cache, seed=seed)
-    supply.ahead(1)
-    # All evict before any reads.
-    group.most(0)
-    reading, read_bytes, trouble = Reading(seconds=0.0), None, ""
-    try:
-        before = own_reads()
-        reading = engine.read(supply.ahead(1), ReadRequest(readers=asked.readers, seconds=asked.seconds))
-        read_bytes = more(own_reads(), before) if asked.counts_reads else None
-    except (OSError, LoaderprobeError) as error:
-        trouble = str(error)
-    full = -reading.full_ns if len(reading.end_ns) else NOT_READING
-    until_ns = -group.most(full)[0]
-    every = max(1, len(reading.piece_ns) // MOST_TIMES)
-    return RankRun(
-        rank=group.rank,
-        slices=slices_until(reading, until_ns) if len(reading.end_ns) else [],
-        seconds=reading.seconds,
-        io_bytes=reading.delivered_bytes,
-        ios=reading.ios,
-        files=len(reading.end_ns),
-        storage_bytes=read_bytes,
-        read_ns=reading.read_ns[::every].tolist(),
-        piece_ns=reading.piece_ns[::every].tolist(),
-        cpu_s=reading.cpu_s,
-        unread=reading.unread,
-        trouble=trouble,
-    )
-
-
-def _enough(runs: Sequence[Sequence[RankRun]], asked: ReadTogether) -> bool:
-    """True once the rate is known, or can not be."""
-    if any(map(_read_nothing, runs[-1])) or _too_short(runs, asked.seconds):
-        return True
-    phase = phase_of(runs, [("", 0)] * len(runs[0]), asked.readers, asked.cores, asked.block_bytes)
-    read_s = phase.runtime / 1e3
-    over = read_s >= 0.98 * LONGEST * asked.seconds or len(runs) == MOST_RUNS
-    return over or (phase.settled and read_s >= 0.98 * asked.seconds)
-
-
-def _read_nothing(part: RankRun) -> bool:
-    return bool(part.trouble) or not part.files
-
-
-def _together_s(runs: Sequence[Sequence[RankRun]]) -> float:
-    """For which all read at once in a run."""
-    return sum(length for run in runs for length, _ in run[0].slices) / len(runs)
-
-
-def _too_short(runs: Sequence[Sequence[RankRun]], seconds: float) -> bool:
-    """True where all read together for too short a time, even if every run were as long as these."""
-    return _together_s(runs) * MOST_RUNS < LEAST_SHARE * seconds
+    seconds: float
+    seed: int
 
 
 @dataclass(slots=True)
-class RankLadder:
-    """The steps. `read(step)` gives all runs of the ranks of one, whose (host, node) are `places(step)`."""
+class RankReader:
+    """One rank's part: reads its shard when rank 0 says so, and reports."""
 
-    read: Callable[[RanksStep], Sequence[Sequence[RankRun]]]
-    places: Callable[[RanksStep], Sequence[tuple[str, int]]]
-    pieces: int
-    """Of all ranks."""
-    seconds: float
-    cores: float
-    block_bytes: int | None = None
-    """Size of one read; None when files are read whole."""
-    phases: list[RanksPhase] = field(default_factory=list)
+    asked: ReadTogether
+    group: Group
+    cache: PageCache
+    engine: ReadEngine = field(default_factory=ThreadEngine)
+    shard: tuple[Piece, ...] = field(init=False)
 
-    def climb(self, steps: Sequence[RanksStep], on_phase: OnPhase) -> bool:
-        """All steps; True when interrupted after the first. Raises BadValue for what cannot be read."""
+    def __post_init__(self) -> None:
+        self.shard = decoded_pieces(self.asked.pieces)[self.group.rank :: self.group.size]
+
+    def follow(self) -> None:
+        """Take part until rank 0 ends it. Raises LostRank when a rank has gone."""
+        while run := msgspec.json.decode(self.group.broadcast(b""), type=ReadRun | None):
+            self.take_part(run)
+
+    def tell(self, run: ReadRun | None) -> None:
+        """Rank 0: say what is next; None ends it."""
+        self.group.broadcast(msgspec.json.encode(run))
+
+    def take_part(self, run: ReadRun) -> tuple[RankReading, ...]:
+        """Read, and report; returns, on rank 0, what all report."""
+        sample = Sample(pieces=self.shard, found=len(self.shard), images=False, block_bytes=None)
+        supply = Supply(sample, self.cache, seed=run.seed)
+        supply.ahead(1)
+        # All evict before any reads.
+        self.group.most(0)
+        reading, read_bytes, trouble = Reading(seconds=0.0), None, ""
         try:
-            for number, step in enumerate(steps):
-                on_phase(f"{step.ranks} rank{'s' * (step.ranks > 1)}, {step.readers} readers each", number, len(steps))
-                self.phases.append(self._phase(step))
-        except KeyboardInterrupt:
-            if not self.phases:
-                raise
-            return True
-        return False
+            before = own_reads()
+            reading = self.engine.read(supply.ahead(1), Order(readers=self.asked.readers, seconds=run.seconds))
+            read_bytes = more(own_reads(), before) if self.asked.location.counts_reads else None
+        except (OSError, LoaderprobeError) as error:
+            trouble = str(error)
+        full = -reading.full_ns if len(reading.end_ns) else NOT_READING
+        until_ns = -self.group.most(full)[0]
+        part = RankReading(rank=self.group.rank, reading=_report(reading, read_bytes, until_ns), trouble=trouble)
+        return tuple(decoded(each, RankReading) for each in self.group.gathered(encoded(part)))
 
-    def _phase(self, step: RanksStep) -> RanksPhase:
-        runs, places = self.read(step), self.places(step)
-        _check(runs[-1], places)
-        self._check_length(runs, step.ranks)
-        return phase_of(runs, places, step.readers, self.cores, self.block_bytes)
 
-    def _check_length(self, runs: Sequence[Sequence[RankRun]], ranks: int) -> None:
-        """Raises BadValue where all read together for too short a time."""
-        if not _too_short(runs, self.seconds):
+def _report(reading: Reading, read_bytes: int | None, until_ns: int) -> Reading:
+    """What others need of this rank's reading."""
+    every = max(1, len(reading.piece_ns) // MOST_TIMES)
+    return replace(
+        reading,
+        slices=slices_until(reading, until_ns) if len(reading.end_ns) else [],
+        end_ns=NO_TIMES,
+        size_bytes=NO_TIMES,
+        read_ns=reading.read_ns[::every],
+        piece_ns=reading.piece_ns[::every],
+        completed=len(reading.end_ns),
+        counted={"own": read_bytes, "storage": None},
+    )
+
+
+@dataclass(slots=True)
+class RankEngine:
+    """Rank 0's part: implements `ReadEngine` with the ranks of one step, each in its own shard."""
+
+    reader: RankReader
+    least_s: float
+    """Seconds of each run."""
+    name: Engine = "threads"
+    runs: list[tuple[RankReading, ...]] = field(default_factory=list)
+
+    def read(self, pieces: Sequence[Piece], order: Order) -> Reading:
+        """One run of all. Raises BadValue where a rank reads nothing, or all for too short a time."""
+        run = ReadRun(order.seconds, self.reader.asked.seed + len(self.runs))
+        self.reader.tell(run)
+        parts = self.reader.take_part(run)
+        _check(parts, self.reader.asked.places)
+        self.runs.append(parts)
+        self._check_length()
+        return replace(together([part.reading for part in parts]), taken=len(pieces))
+
+    def _check_length(self) -> None:
+        """Raises BadValue where all read together for too short a time, even if every run were as long as these."""
+        ranks = self.reader.group.size
+        each_s = sum(length for run in self.runs for length, _ in run[0].reading.slices) / len(self.runs)
+        least_s = LEAST_SHARE * self.least_s
+        if each_s * MOST_ROUNDS >= least_s:
             return
-        each_s, least_s = _together_s(runs), LEAST_SHARE * self.seconds
-        needed = math.ceil(2 * self.pieces * least_s / (each_s * MOST_RUNS))
+        pieces = ranks * len(self.reader.shard)
+        needed = math.ceil(2 * pieces * least_s / (each_s * MOST_ROUNDS))
         raise BadValue(
-            f"{ranks} rank{'s' * (ranks > 1)} with {self.pieces // ranks} files each read for "
-            f"{format_duration(each_s)} at a time: too short for --seconds {self.seconds:g}",
+            f"{ranks} rank{'s' * (ranks > 1)} with {pieces // ranks} files each read for {format_duration(each_s)} "
+            f"at a time: too short for --seconds {self.least_s:g}",
             hint=f"give some {float(significant(needed, 2)):,.0f} files, or fewer ranks, or a shorter --seconds",
         )
 
 
-def _check(parts: Sequence[RankRun], places: Sequence[tuple[str, int]]) -> None:
+def read_step(reader: RankReader) -> RanksPhase | None:
+    """One step: all ranks read again and again until the rate has settled. The phase on rank 0, None on the others.
+
+    Raises LostRank when a rank has gone, on rank 0 BadValue where one reads nothing.
+    """
+    if reader.group.rank:
+        reader.follow()
+        return None
+    asked, engine = reader.asked, RankEngine(reader=reader, least_s=reader.asked.seconds)
+    pieces, nodes = decoded_pieces(asked.pieces), len({node for _, node in asked.places})
+    sample = Sample(pieces=pieces, found=len(pieces), images=False, block_bytes=asked.block_bytes)
+    settings = PhaseSettings(
+        name="files",
+        engine=engine,
+        supply=Supply(sample, None, seed=asked.seed),
+        location=asked.location,
+        cores_available=asked.cores * nodes,
+        readers=asked.readers * reader.group.size,
+        seconds=asked.seconds,
+        longest_s=LONGEST * asked.seconds,
+    )
+    try:
+        found = run_phase(settings)
+    finally:
+        with suppress(LostRank):
+            reader.tell(None)
+    return RanksPhase(
+        **values(found),
+        ranks=reader.group.size,
+        nodes=nodes,
+        last_done_bw_bytes=found.io_bytes / (found.runtime / 1e3),
+        by_rank=tuple(_rank(rank, where, engine.runs) for rank, where in enumerate(asked.places)),
+    )
+
+
+def climb(
+    steps: Sequence[RanksStep], read: Callable[[RanksStep], RanksPhase], on_phase: OnPhase, *, clock: Clock
+) -> tuple[list[RanksPhase], bool]:
+    """(the phases of all steps, True when interrupted after the first). `read` measures one."""
+
+    def measure(ask: Ask[RanksStep]) -> RanksPhase:
+        ranks = ask.what.ranks
+        text = f"{ranks} rank{'s' * (ranks > 1)}, {ask.what.readers} readers each"
+        on_phase(text, round(ask.done), round(ask.total))
+        return read(ask.what)
+
+    results, reason = follow(Fixed(asks=steps), measure, clock=clock, enough=lambda results: bool(results.done))
+    return results.found, reason is None
+
+
+def _check(parts: Sequence[RankReading], places: Sequence[tuple[str, int]]) -> None:
     """Raises BadValue where a rank could read nothing: a node may not see the data."""
     for part in parts:
-        if _read_nothing(part):
-            unread = (
-                "its files are not there" if each == VANISHED else each for each in dict.fromkeys(part.unread.values())
-            )
+        if part.trouble or not part.reading.pieces:
+            reasons = dict.fromkeys(part.reading.unread.values())
+            unread = ("its files are not there" if reason == VANISHED else reason for reason in reasons)
             why = part.trouble or ", ".join(unread) or "no file could be read in the agreed time"
             raise BadValue(
                 f"rank {part.rank} on {places[part.rank][0]} read nothing: {why}",

@@ -12,8 +12,8 @@ from loaderprobe.api.load import load_any, type_of
 from loaderprobe.errors import BadValue, LoaderprobeError, Refused
 from loaderprobe.measure.runner import Order
 from loaderprobe.records.measurement import RunFailure
-from loaderprobe.records.ranks import Node, RankRuns
-from loaderprobe.storage.by_ranks import read_together
+from loaderprobe.records.ranks import Node, ReadResult
+from loaderprobe.storage.by_ranks import RankReader, read_step
 from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.testing import FakeGroup, example_config
 from tests.examples.rank_bandwidth import example_rank_bandwidth, example_ranks
@@ -54,14 +54,14 @@ class LeadOfOne:
         self.failure = failure
         self.orders: list[Order] = []
 
-    def run(self, order: Order, type_: type[RankRuns], **_: Any) -> RankRuns | RunFailure:
+    def run(self, order: Order, type_: type[ReadResult], **_: Any) -> ReadResult | RunFailure:
         """One step."""
         self.orders.append(order)
         assert order.read is not None
         if self.failure:
             return self.failure
         (group,) = FakeGroup.of(1)
-        return RankRuns(config=order.config, runs=read_together(order.read, group, LinuxPageCache(), lambda _: None))
+        return ReadResult(config=order.config, phase=read_step(RankReader(order.read, group, LinuxPageCache())))
 
 
 def read(lead: Any, probe: RankProbe) -> RankBandwidth:
@@ -72,7 +72,7 @@ def test_one_rank_reads_and_reports(tmp_path: Path) -> None:
     """Real files, whole, each within the agreed time; the report can be loaded from its JSON."""
     for number in range(64):
         tmp_path.joinpath(f"{number}.jpg").write_bytes(b"x" * 50_000)
-    found = read(LeadOfOne(), RankProbe(path=tmp_path, readers=2, seconds=0.02))
+    found = read(LeadOfOne(), RankProbe(path=tmp_path, readers=2, seconds=0.2))
     (phase,) = found.phases
     assert phase.bw_bytes > 0 and phase.by_rank[0].host == "a" and found.images and not found.interrupted
     assert "with 2 readers in 1 rank" in found.headline()

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import pytest
 
 from loaderprobe.errors import BadValue
-from loaderprobe.records.bandwidth import Engine
-from loaderprobe.records.ranks import RankRun, ReadTogether
-from loaderprobe.storage.by_ranks import RankLadder, RanksStep, read_together
-from loaderprobe.storage.files import Piece
-from loaderprobe.storage.reader import Reading, ReadRequest
-from loaderprobe.testing.fakes import FakePageCache
+from loaderprobe.records.bandwidth import Engine, RanksPhase
+from loaderprobe.records.ranks import ReadTogether
+from loaderprobe.storage.by_ranks import RankReader, RanksStep, climb, read_step
+from loaderprobe.storage.files import Piece, encoded_pieces
+from loaderprobe.storage.reader import Order, Reading
+from loaderprobe.testing.fakes import FakeClock, FakePageCache, example_location
 from loaderprobe.testing.ranks import FakeGroup
 
 SIZE = 100_000
@@ -35,7 +34,7 @@ class PacedEngine:
     name: Engine = "threads"
     least_s: float = 0.1
 
-    def read(self, pieces: Sequence[Piece], order: ReadRequest) -> Reading:
+    def read(self, pieces: Sequence[Piece], order: Order) -> Reading:
         """As many files as fit into the order."""
         count = int((self.full_s or order.seconds) * 1e3 / self.file_ms)
         self.read_paths.append([piece.path for piece in pieces])
@@ -51,7 +50,7 @@ class PacedEngine:
 class FailingEngine(PacedEngine):
     """Cannot read."""
 
-    def read(self, pieces: Sequence[Piece], order: ReadRequest) -> Reading:
+    def read(self, pieces: Sequence[Piece], order: Order) -> Reading:
         """Raises OSError."""
         raise OSError("Stale file handle")
 
@@ -74,30 +73,34 @@ def together(parts: Sequence[Callable[[], object]]) -> list[object]:
     return results
 
 
-def climb(engines: Sequence[PacedEngine], *steps: RanksStep) -> RankLadder | Exception:
-    """The ladder of these ranks, each on a host of its own."""
-    pieces = tuple((f"/data/{number}.jpg".encode(), 0, SIZE) for number in range(40))
+def climbed(engines: Sequence[PacedEngine], *steps: RanksStep) -> list[RanksPhase] | Exception:
+    """The phases of these ranks, each on a host of its own."""
+    pieces = tuple(Piece(path=Path(f"/data/{number}.jpg"), offset=0, size_bytes=SIZE) for number in range(40))
+    location = replace(example_location("/data"), kind="fuse", devices=())
 
-    def read(step: RanksStep) -> Sequence[Sequence[RankRun]]:
-        asked = ReadTogether(pieces=pieces, readers=step.readers, seconds=2.0, seed=0, cores=4, counts_reads=False)
-        first, *others = together(
-            [
-                partial(read_together, asked, group, FakePageCache(), lambda _: None, engine)
-                for group, engine in zip(FakeGroup.of(step.ranks), engines, strict=False)
-            ]
-        )
-        assert all(each == () for each in others)
-        return cast(Sequence[Sequence[RankRun]], first)
+    def read(step: RanksStep) -> RanksPhase:
+        asked = ReadTogether(
+            pieces=encoded_pieces(pieces), location=location,
+            places=tuple((f"node{rank}", rank) for rank in range(step.ranks)), readers=step.readers, seconds=2.0,
+            seed=0, cores=4,
+        )  # fmt: skip
+        readers = [
+            RankReader(asked, group, FakePageCache(), engine)
+            for group, engine in zip(FakeGroup.of(step.ranks), engines, strict=False)
+        ]
+        first, *others = together([partial(read_step, reader) for reader in readers])
+        assert all(each is None for each in others)
+        if isinstance(first, Exception):
+            raise first
+        assert isinstance(first, RanksPhase)
+        return first
 
-    ladder = RankLadder(
-        read=read, places=lambda step: [(f"node{rank}", rank) for rank in range(step.ranks)], pieces=40, seconds=2.0,
-        cores=4,
-    )  # fmt: skip
     try:
-        ladder.climb(steps, lambda *_: None)
+        phases, interrupted = climb(steps, read, lambda *_: None, clock=FakeClock())
     except BadValue as error:
         return error
-    return ladder
+    assert not interrupted
+    return phases
 
 
 def step(ranks: int, readers: int = 2) -> RanksStep:
@@ -107,9 +110,9 @@ def step(ranks: int, readers: int = 2) -> RanksStep:
 
 def test_equal_ranks_add_up() -> None:
     """Three ranks of 10 MB/s: 30 together, 30 in step, all alike."""
-    ladder = climb([PacedEngine(10.0) for _ in range(3)], step(1), step(3))
-    assert isinstance(ladder, RankLadder)
-    one, three = ladder.phases
+    phases = climbed([PacedEngine(10.0) for _ in range(3)], step(1), step(3))
+    assert isinstance(phases, list)
+    one, three = phases
     assert one.bw_bytes == pytest.approx(10e6, rel=0.01) and len(one.by_rank) == 1
     assert three.bw_bytes == pytest.approx(30e6, rel=0.01)
     assert three.in_step_bw_bytes == pytest.approx(30e6, rel=0.01) and three.fairness == pytest.approx(1.0)
@@ -120,9 +123,9 @@ def test_equal_ranks_add_up() -> None:
 
 def test_the_sum_and_the_slowest_differ_where_one_path_is_slow() -> None:
     """10 + 10 + 4 MB/s: 24 together, 12 in step."""
-    ladder = climb([PacedEngine(10.0), PacedEngine(10.0), PacedEngine(25.0)], step(3))
-    assert isinstance(ladder, RankLadder)
-    (phase,) = ladder.phases
+    phases = climbed([PacedEngine(10.0), PacedEngine(10.0), PacedEngine(25.0)], step(3))
+    assert isinstance(phases, list)
+    (phase,) = phases
     assert phase.bw_bytes == pytest.approx(24e6, rel=0.02)
     assert phase.in_step_bw_bytes == pytest.approx(12e6, rel=0.02)
     assert (phase.slowest.rank, phase.slowest.host) == (2, "node2") and phase.fairness == pytest.approx(0.4, abs=0.01)
@@ -130,16 +133,16 @@ def test_the_sum_and_the_slowest_differ_where_one_path_is_slow() -> None:
 
 def test_rates_are_of_the_time_in_which_all_read() -> None:
     """A rank whose shard ends after half the time: what the other reads alone counts for last done only."""
-    ladder = climb([PacedEngine(10.0, full_s=1.0), PacedEngine(10.0)], step(2))
-    assert isinstance(ladder, RankLadder)
-    (phase,) = ladder.phases
+    phases = climbed([PacedEngine(10.0, full_s=1.0), PacedEngine(10.0)], step(2))
+    assert isinstance(phases, list)
+    (phase,) = phases
     assert phase.bw_bytes == pytest.approx(20e6, rel=0.02)
     assert phase.last_done_bw_bytes == pytest.approx(15e6, rel=0.02)
 
 
 def test_reading_that_is_over_at_once_is_refused_with_the_files_that_are_needed() -> None:
     """5 ms of 2 s in each run, 40 times: a tenth of what is needed, and some margin."""
-    found = climb([PacedEngine(1.0, full_s=0.005), PacedEngine(1.0)], step(2))
+    found = climbed([PacedEngine(1.0, full_s=0.005), PacedEngine(1.0)], step(2))
     assert isinstance(found, BadValue)
     assert "2 ranks with 20 files each read for 3.75 ms at a time" in found.message
     assert found.hint.startswith("give some 270 files")
@@ -148,14 +151,14 @@ def test_reading_that_is_over_at_once_is_refused_with_the_files_that_are_needed(
 def test_shards_are_disjoint_and_complete() -> None:
     """Whatever the number of ranks that read; each run reads a shard in another order."""
     engines = [PacedEngine(10.0), PacedEngine(10.0)]
-    climb(engines, step(2), step(1))
+    climbed(engines, step(2), step(1))
     first, second = (set(engine.read_paths[0]) for engine in engines)
     assert not first & second and len(first | second) == 40
     assert len(engines[0].read_paths[-1]) == 40
 
 
 def test_a_rank_that_reads_nothing_is_named_with_its_host() -> None:
-    """With the error of its own."""
-    found = climb([PacedEngine(10.0), FailingEngine(10.0)], step(2))
+    """And the others are let go."""
+    found = climbed([PacedEngine(10.0), FailingEngine(10.0)], step(2))
     assert isinstance(found, BadValue)
     assert "rank 1 on node1 read nothing: Stale file handle" in found.message

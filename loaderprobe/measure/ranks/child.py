@@ -21,10 +21,10 @@ from loaderprobe.plugins import resolve
 from loaderprobe.protocols import Clock, Group, Judging, NextRound, Peers, Round
 from loaderprobe.records.devices import DeviceMeasured, PlacementResult
 from loaderprobe.records.measurement import Measurement, base_mode, segment_seconds, segments_of
-from loaderprobe.records.ranks import Place, RankMeasurement, RankRuns
+from loaderprobe.records.ranks import Place, RankMeasurement, ReadResult
 from loaderprobe.records.remark import Remark, each_once
 from loaderprobe.stats import median
-from loaderprobe.storage.by_ranks import read_together
+from loaderprobe.storage.by_ranks import RankReader, read_step
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.system.limits import cores_available
 from loaderprobe.system.others import OthersMeter
@@ -124,12 +124,12 @@ def joined_with(place: Place, on_stage: OnStage) -> AtPlace:
     return at
 
 
-def read_rank(order: Order, on_stage: OnStage) -> RankRuns:
+def read_rank(order: Order, on_stage: OnStage) -> ReadResult:
     """Read this rank's share at the same time as the others; rank 0 returns what all report."""
     assert order.read is not None and order.place is not None
     group = joined_with(order.place, on_stage).group
-    runs = read_together(order.read, group, LinuxPageCache(), lambda number: on_stage(f"run {number + 1}", 0, 0))
-    return RankRuns(config=order.config, runs=runs)
+    on_stage("reading", 0, 0)
+    return ReadResult(config=order.config, phase=read_step(RankReader(order.read, group, LinuxPageCache())))
 
 
 def measure_devices(order: Order, on_stage: OnStage) -> DeviceMeasured:

@@ -36,7 +36,7 @@ from loaderprobe.records.ranks import (
     Layout,
     Node,
     Place,
-    RankRuns,
+    ReadResult,
     SeatEnd,
     SeatSeen,
     Turn,
@@ -334,9 +334,9 @@ PATIENT_FOR = 4
 """Of the time limit of a configuration, the part that ranks wait for one of them: 150 s unless asked otherwise."""
 PART = 2**20
 """Characters of one value in the store, which takes at most 8 MiB."""
-RECORDS: Mapping[str, type[OwnMeasured | RankRuns | DeviceMeasured | Measurement]] = {
+RECORDS: Mapping[str, type[OwnMeasured | ReadResult | DeviceMeasured | Measurement]] = {
     "own-loader": OwnMeasured,
-    "read": RankRuns,
+    "read": ReadResult,
     "devices": DeviceMeasured,
     "measurement": Measurement,
 }
