@@ -104,7 +104,7 @@ class SharedStore(Protocol):
         ...
 
 
-class Crew(Protocol):
+class Group(Protocol):
     """All ranks of a training. Each call is made by all of them, and waits for all.
 
     Raises LostRank when one does not come.
@@ -141,7 +141,7 @@ class MakeModel(Protocol):
 class Peers:
     """The other ranks, for a compute that takes each step together with them."""
 
-    crew: Crew
+    group: Group
     """The device's own: no one else meets by it, so that it may be used in another thread."""
     local_rank: int
     """Among the ranks of its node, from 0."""
@@ -294,7 +294,7 @@ class Loader(Protocol):
 
 
 @runtime_checkable
-class Compared(Protocol):
+class WithAlternatives(Protocol):
     """A class of `Loader` that knows other ways to make its samples."""
 
     @staticmethod

@@ -6,7 +6,6 @@ Also to several processes, or nodes, that read at once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -15,16 +14,15 @@ from loaderprobe.analyze.bandwidth import UNPACED, feeds, judge_bandwidth
 from loaderprobe.analyze.rank_bandwidth import ranks_limit
 from loaderprobe.api.shown import Documented, ShownRecord, origin_now
 from loaderprobe.api.values import PathLike, counts, unheard
-from loaderprobe.errors import BadValue, LoaderprobeError, LostRank
+from loaderprobe.errors import BadValue
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.ranks.crew import parse_layout, spread, taking_part
-from loaderprobe.measure.ranks.launch import comes, ends_by_itself
+from loaderprobe.measure.ranks.launch import Lead, error_of, on_this_machine, order_without_files, parse_layout, spread
 from loaderprobe.measure.session import OnStage
-from loaderprobe.protocols import Crew
-from loaderprobe.records.bandwidth import BandwidthReport, RankBandwidthReport
-from loaderprobe.records.config import ACCELERATORS
+from loaderprobe.records.bandwidth import BandwidthReport, RankBandwidthReport, RanksPhase
+from loaderprobe.records.config import ACCELERATORS, ComputeSpec
+from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.options import BANDWIDTH, check
-from loaderprobe.records.ranks import Launched, Node, Place
+from loaderprobe.records.ranks import Node, ReadResult, ReadTogether
 from loaderprobe.render.bandwidth import (
     bandwidth_document,
     bandwidth_headline,
@@ -33,8 +31,8 @@ from loaderprobe.render.bandwidth import (
 )
 from loaderprobe.render.rows import phase_columns
 from loaderprobe.render.wording import counted
-from loaderprobe.storage.by_ranks import RankLadder, RankReader, RanksStep, Whereabouts
-from loaderprobe.storage.files import Sample, as_text, locate_pieces, sample_files
+from loaderprobe.storage.by_ranks import RanksStep, climb
+from loaderprobe.storage.files import Sample, as_text, encoded_pieces, locate_pieces, path_text, sample_files
 from loaderprobe.storage.probe import LIMIT_BYTES, OnPhase, ProbeRequest, place_of, probe_bandwidth
 from loaderprobe.store.results import check_out
 from loaderprobe.system.limits import cores_available
@@ -98,10 +96,11 @@ def bandwidth(
 
 READERS = 4
 """Of each rank, unless asked for."""
+READING = ComputeSpec(name="own", batch_size=1)
 FEWEST_PIECES = 4
 """For each reader of each rank."""
-TURN_S = 600.0
-"""For the slowest rank to evict its shard and to read, and for rank 0 to list the files."""
+LIMIT_S = 2400.0
+"""Of one step. A quarter of it a rank may take longer than the others to evict its share, or to read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -120,7 +119,9 @@ class RankProbe:
     """What is read, and how."""
 
     path: Path
-    steps: tuple[RanksStep, ...] = ()
+    ranks: str | None = None
+    """The ladder that is asked for; None for all processes of a launcher, and half as many down to one."""
+    readers: int = READERS
     seconds: float = 3.0
     seed: int = 0
     command: str = ""
@@ -128,26 +129,19 @@ class RankProbe:
     """The directory that the report is going to be kept in."""
 
 
-def steps_of(layouts: Sequence[tuple[Sequence[int], int]], readers: int) -> tuple[RanksStep, ...]:
-    """The ladder of these (seats, nodes), with so many readers a rank; then as many readers as its end in one rank."""
-    ordered = sorted(layouts, key=lambda each: (len(each[0]), each[1]))
-    steps = [RanksStep(seats=tuple(seats), nodes=nodes, readers=readers) for seats, nodes in ordered]
-    last, first = steps[-1], steps[0]
-    if len(first.seats) == 1 and len(last.seats) > 1:
-        steps.append(RanksStep(seats=first.seats, nodes=1, readers=readers * len(last.seats)))
-    return tuple(dict.fromkeys(steps))
-
-
 def ladder_of(ranks: str | None, nodes: Sequence[Node], readers: int) -> tuple[RanksStep, ...]:
     """The steps that `--ranks` asks for on these nodes; without it, all their processes and half as many down to one.
 
-    Raises BadValue for more than there are.
+    Then as many readers as at its end in one rank. Raises BadValue for more than there are.
     """
     there = sum(len(node.seats) for node in nodes)
     texts = ranks.split(",") if ranks else [str(each) for each in _doubling(there)]
-    spreads = dict.fromkeys(spread(parse_layout(text), nodes) for text in texts)
-    layouts = [([seat for seat, _ in taking_part(count, over, nodes)], over) for count, over in spreads]
-    return steps_of(layouts, readers)
+    spreads = sorted({spread(parse_layout(text), nodes) for text in texts})
+    steps = [RanksStep(ranks=count, nodes=over, readers=readers) for count, over in spreads]
+    last, first = steps[-1], steps[0]
+    if first.ranks == 1 and last.ranks > 1:
+        steps.append(replace(first, readers=readers * last.ranks))
+    return tuple(steps)
 
 
 def most_ranks_of(ranks: str) -> int:
@@ -159,69 +153,45 @@ def _doubling(most: int) -> list[int]:
     return [*(2**power for power in range(most.bit_length()) if 2**power < most), most]
 
 
-def read_in_seat(
-    here: Launched, asked: RankProbe, ranks: str | None, readers: int, on_phase: OnPhase
-) -> RankBandwidth | int:
-    """The part of one process of a launcher; the report of rank 0, of the others the exit code.
+def bandwidth_of_ranks(lead: Lead | None, asked: RankProbe, on_phase: OnPhase) -> RankBandwidth:
+    """What the ranks get of each step, which has children of its own. Without a launcher (None) on this machine.
 
-    Raises LostRank when another has gone, BadValue for what cannot be read.
+    Raises BadValue for what cannot be read, LostRank when a process has gone; for a rank that failed, its error.
     """
-    from loaderprobe.loaders.ranks import JOIN_S, joined_at
+    from loaderprobe.api.child import forkserver
 
-    seat = comes(here)
-    nodes = seat.nodes
-    number = next(number for number, node in enumerate(nodes) if here.rank in node.seats)
-    place = Place(
-        rank=here.rank, size=here.size, node=number, local_rank=nodes[number].seats.index(here.rank),
-        local_size=len(nodes[number].seats), address=here.address, port=here.port,
-        prefix=f"{seat.prefix}/bandwidth", timeout_s=TURN_S,
-    )  # fmt: skip
-    at = joined_at(place, join_s=JOIN_S)
-    # All of it is kept: a group that ends here while another rank still joins it would be that rank's lost connection.
-    crew = at.crew
-    where = Whereabouts(host=nodes[number].host, node=number)
-    reader = RankReader(crew=crew, cache=LinuxPageCache())
-    try:
-        if here.rank:
-            return reader.follow(where)
-        return lead_ranks(crew, where, replace(asked, steps=_asked(reader, ranks, nodes, readers)), on_phase)
-    finally:
-        ends_by_itself()
-        # Rank 0 may hold the store, which must not go before the others have left.
-        with suppress(LostRank):
-            crew.most(0, leaving=True)
-
-
-def _asked(reader: RankReader, ranks: str | None, nodes: Sequence[Node], readers: int) -> tuple[RanksStep, ...]:
-    """The ladder, as rank 0 finds it; where it cannot be, the others hear of that before it raises BadValue."""
-    try:
-        return ladder_of(ranks, nodes, readers)
-    except BadValue as error:
-        reader.refuse(error.exit_code)
-        raise
-
-
-def lead_ranks(crew: Crew, here: Whereabouts, asked: RankProbe, on_phase: OnPhase) -> RankBandwidth:
-    """Rank 0's part: lets the others read, and makes the report.
-
-    Raises BadValue where a rank reads nothing, Refused where the report cannot be kept.
-    """
-    reader = RankReader(crew=crew, cache=LinuxPageCache())
-    try:
-        if asked.out is not None:
-            check_out(asked.out)
-        sample = _sample(asked)
-    except LoaderprobeError as error:
-        reader.refuse(error.exit_code)
-        raise
+    if lead is None:
+        assert asked.ranks is not None
+        with on_this_machine(most_ranks_of(asked.ranks), forkserver) as lead:
+            return bandwidth_of_ranks(lead, asked, on_phase)
+    if asked.out is not None:
+        check_out(asked.out)
+    nodes, cores = lead.nodes, cores_available()
+    steps = ladder_of(asked.ranks, nodes, asked.readers)
+    sample = _sample(asked, steps)
     location = as_text(locate_pieces(asked.path, sample.pieces))
-    reader.counts_reads = location.counts_reads
-    places = reader.begin(sample, here)
-    ladder = RankLadder(
-        reader=reader, places=places, sample=sample, location=location, seconds=asked.seconds, cores=cores_available(),
-        seed=asked.seed,
-    )  # fmt: skip
-    phases, interrupted = ladder.climb(asked.steps, on_phase, clock=SystemClock())
+    pieces = encoded_pieces(sample.pieces)
+
+    def read(step: RanksStep) -> RanksPhase:
+        a_node = step.ranks // step.nodes
+        on = ((node.host, number) for number, node in enumerate(nodes[: step.nodes]) for _ in range(a_node))
+        together = ReadTogether(
+            pieces=pieces, location=location, places=tuple(on), readers=step.readers, seconds=asked.seconds,
+            seed=asked.seed, cores=cores, block_bytes=sample.block_bytes,
+        )  # fmt: skip
+        order = order_without_files(path_text(asked.path), READING, step.ranks, step.nodes)
+        found = lead.run(
+            replace(order, read=together), ReadResult, clock=SystemClock(), time_limit_s=LIMIT_S,
+            on_event=lambda _: None,
+        )  # fmt: skip
+        if isinstance(found, RunFailure) and found.exit_code == BadValue.exit_code:
+            raise BadValue(found.reason, hint=found.hint)
+        if isinstance(found, RunFailure):
+            raise error_of(found)
+        assert found.phase is not None, "rank 0 has one"
+        return found.phase
+
+    phases, interrupted = climb(steps, read, on_phase, clock=SystemClock())
     origin = origin_now(asked.command)
     environment = origin.environment
     found = RankBandwidth(
@@ -240,18 +210,18 @@ def lead_ranks(crew: Crew, here: Whereabouts, asked: RankProbe, on_phase: OnPhas
         feeds=(),
         notes=sample.notes,
         origin=origin,
-        hosts=tuple({each.node: each.host for each in places}.values()),
+        hosts=tuple(node.host for node in nodes),
     )
     return replace(found, feeds=feeds(found, RATES), feeds_in_step=feeds(found, RATES, in_step=True))
 
 
-def _sample(asked: RankProbe) -> Sample:
+def _sample(asked: RankProbe, steps: Sequence[RanksStep]) -> Sample:
     sample = sample_files(asked.path, limit_bytes=LIMIT_BYTES, seed=asked.seed)
-    most = max(asked.steps, key=lambda step: len(step.seats) * step.readers)
-    least = FEWEST_PIECES * len(most.seats) * most.readers
+    most = max(steps, key=lambda step: step.ranks * step.readers)
+    least = FEWEST_PIECES * most.ranks * most.readers
     if len(sample.pieces) < least:
         there = counted(len(sample.pieces), "file" if sample.block_bytes is None else "block")
-        ranks, readers = counted(len(most.seats), "rank"), counted(most.readers, "reader")
+        ranks, readers = counted(most.ranks, "rank"), counted(most.readers, "reader")
         raise BadValue(
             f"{asked.path} has {there} to read, too few for {ranks} of {readers}: {least:,} are needed",
             hint="give more files, or larger ones; or fewer ranks, or fewer --readers",

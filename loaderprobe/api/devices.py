@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from typing import Any
 
 from loaderprobe.analyze.devices import judge
@@ -13,18 +14,22 @@ from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.values import listed, unheard
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.ranks.placement import Programs, run_placement
+from loaderprobe.measure.ranks.launch import Lead, on_this_machine, order_without_files
+from loaderprobe.measure.runner import Event, Start, run_order
 from loaderprobe.plugins import resolve
+from loaderprobe.records.config import ComputeSpec
 from loaderprobe.records.devices import (
+    DeviceMeasured,
     DeviceName,
     DevicesReport,
+    DeviceWork,
     Placement,
     PlacementResult,
     Workload,
     WorkloadResult,
     WorkloadVerdict,
 )
-from loaderprobe.records.ranks import RankOrder
+from loaderprobe.records.measurement import RunFailure
 from loaderprobe.render.devices import devices_columns, devices_document, devices_exhibits, shown_name
 from loaderprobe.render.document import Document, Exhibit
 from loaderprobe.render.json import result_json
@@ -36,7 +41,8 @@ ROUNDS = 5
 LEAST_ROUNDS = 3
 """Fewer have no useful spread."""
 TIMEOUT_S = 120.0
-PROGRAMS = Programs(launcher="loaderprobe.compute.placement_launcher", rank="loaderprobe.measure.ranks.placement_rank")
+LIMIT_S = 7 * 86400.0
+"""Of one placement, however long a step takes."""
 MNIST, SEQUENCE, IMAGE_SIZE = (1, 28, 28), (50, 1), 32
 BATCH_SIZES, BATCH_SIZE = {"mlp": 128, "lenet5": 64, "lstm": 64}, 32
 SAMPLES, CIFAR = {"mlp": 60_000, "lstm": 10_000}, 50_000
@@ -110,46 +116,74 @@ def devices(
     for each in models:
         resolve("model", each)
 
-    def order(workload: Workload, placement: Placement) -> RankOrder:
-        return RankOrder(
+    def work(workload: Workload, placement: Placement) -> DeviceWork:
+        return DeviceWork(
             workload=workload, placement=placement, threads=max(1, int(cores) // placement.ranks), rounds=rounds,
-            steps=steps, seed=seed, timeout_s=timeout_s, scratch="",
+            steps=steps, seed=seed, timeout_s=timeout_s,
         )  # fmt: skip
 
     origin = origin_now(command)
-    results, interrupted = _measured([[order(each, on) for on in placements] for each in workloads], progress)
+    results, interrupted = _measured([[work(each, on) for on in placements] for each in workloads], progress)
     return Devices(origin=origin, cores=cores, results=results, interrupted=interrupted)
 
 
 def _measured(
-    orders: Sequence[Sequence[RankOrder]], progress: Callable[[str, int, int], None]
+    asked: Sequence[Sequence[DeviceWork]], progress: Callable[[str, int, int], None]
 ) -> tuple[tuple[WorkloadResult, ...], bool]:
     """(the results, whether Ctrl-C came before all were there). Raises KeyboardInterrupt when there are none."""
     found: list[WorkloadResult] = []
     done: list[PlacementResult] = []
     try:
-        for group in orders:
-            done = []
-            for order in group:
-                done.append(_placement(order, progress))
-            found.append(WorkloadResult(workload=group[0].workload, placements=tuple(done)))
+        with ExitStack() as stack:
+            lead, start = _started(max(work.placement.ranks for group in asked for work in group), stack)
+            for group in asked:
+                done = []
+                for work in group:
+                    done.append(_placement(work, lead, start, progress))
+                found.append(WorkloadResult(workload=group[0].workload, placements=tuple(done)))
     except KeyboardInterrupt:
-        if done and len(done) < len(orders[len(found)]):
-            found.append(WorkloadResult(workload=orders[len(found)][0].workload, placements=tuple(done)))
+        if done and len(done) < len(asked[len(found)]):
+            found.append(WorkloadResult(workload=asked[len(found)][0].workload, placements=tuple(done)))
         if not found:
             raise
         return tuple(found), True
     return tuple(found), False
 
 
-def _placement(order: RankOrder, progress: Callable[[str, int, int], None]) -> PlacementResult:
-    text = f"{order.workload.model} on {shown_name(order.placement)}"
-    kinds = 5 if order.placement.ranks > 1 else 3
+def _started(ranks: int, stack: ExitStack) -> tuple[Lead | None, Start]:
+    """(what has so many ranks of this machine, what starts a child of one)."""
+    from loaderprobe.api.child import forkserver
 
-    def on_segments(done: int, total: int) -> None:
-        progress(text, done, total or kinds * order.rounds)
+    if ranks == 1:
+        return None, stack.enter_context(forkserver()).start
+    lead = stack.enter_context(on_this_machine(ranks, forkserver))
+    return lead, lead.start
 
-    return run_placement(order, PROGRAMS, clock=SystemClock(), on_segments=on_segments)
+
+def _placement(
+    work: DeviceWork, lead: Lead | None, start: Start, progress: Callable[[str, int, int], None]
+) -> PlacementResult:
+    """Raises BadValue or MissingPart for what is wrong on every placement."""
+    workload, ranks = work.workload, work.placement.ranks
+    text = f"{workload.model} on {shown_name(work.placement)}"
+    kinds = 5 if ranks > 1 else 3
+    compute = ComputeSpec(name=work.placement.device, batch_size=workload.batch_size // ranks, model=workload.model)
+    order = replace(order_without_files(workload.model, compute, ranks), devices=work)
+
+    def on_event(event: Event) -> None:
+        progress(text, event.done, event.total or kinds * work.rounds)
+
+    asked: dict[str, Any] = {"clock": SystemClock(), "time_limit_s": LIMIT_S, "on_event": on_event}
+    if lead and ranks > 1:
+        found = lead.run(order, DeviceMeasured, **asked)
+    else:
+        found = run_order(order, DeviceMeasured, start=start, **asked)
+    if not isinstance(found, RunFailure):
+        return found.result
+    for kind in (BadValue, MissingPart):
+        if found.exit_code == kind.exit_code:
+            raise kind(found.reason, hint=found.hint)
+    return PlacementResult(placement=work.placement, threads=work.threads, failure=found)
 
 
 def _check(rounds: int, steps: int | None, timeout_s: float) -> None:

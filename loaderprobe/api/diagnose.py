@@ -29,7 +29,7 @@ from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.values import unheard
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.own.loader import LoaderRequest, measure_with_step
-from loaderprobe.measure.ranks.crew import Lead, parse_layout, spread
+from loaderprobe.measure.ranks.launch import Lead, parse_layout, spread
 from loaderprobe.measure.session import OnStage
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import CacheState
@@ -319,23 +319,29 @@ def diagnose_own(asked: OwnAsked, progress: OnStage) -> Diagnosis:
     return judge_loader(loader, step, how, _over(budget_s, progress), asked.command)
 
 
-def diagnose_ranks(lead: Lead, asked: OwnAsked, ranks: str | None, progress: OnStage) -> Diagnosis:
-    """Measure it in as many ranks as are asked for, or as there are processes, each in a child of one of them.
+def diagnose_ranks(lead: Lead | None, asked: OwnAsked, ranks: str | None, progress: OnStage) -> Diagnosis:
+    """Measure it in as many ranks as are asked for, or as a launcher started processes, each in a child of one of them.
+
+    Without a launcher (None) those are of this machine.
 
     Raises what the rank ended with in which it began, named with its host; BadValue for what the processes cannot do.
     """
     from loaderprobe.api.child import forkserver
     from loaderprobe.measure.own.function import measure_in_ranks
+    from loaderprobe.measure.ranks.launch import on_this_machine
 
+    if lead is None:
+        assert ranks is not None
+        with on_this_machine(ranks_here(ranks), forkserver) as lead:
+            return diagnose_ranks(lead, asked, ranks, progress)
     budget_s = RANKS_BUDGET_S if asked.budget_s is None else asked.budget_s
     check_asked(None, budget_s, asked.cache)
     count, over = one_layout(ranks, lead)
     if count == 1:
         raise BadValue("one rank is measured by a process that no launcher started", hint="start it without one")
     found = measure_in_ranks(
-        asked.own, lead, count, over, cache=asked.cache, budget_s=budget_s, on_stage=_over(budget_s, progress),
-        forkserver=forkserver,
-    )  # fmt: skip
+        asked.own, lead, count, over, cache=asked.cache, budget_s=budget_s, on_stage=_over(budget_s, progress)
+    )
     return concluded(found, asked.command)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -17,8 +18,7 @@ from loaderprobe.api.sweep_request import check_request, check_seconds, request_
 from loaderprobe.api.values import PathLike, heard_as, unheard
 from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.ranks.crew import Lead
-from loaderprobe.measure.ranks.launch import complete, most_ranks
+from loaderprobe.measure.ranks.launch import Lead, check_one_node, most_ranks, on_this_machine
 from loaderprobe.measure.runner import Order, run_configuration, run_order
 from loaderprobe.measure.session import OnStage
 from loaderprobe.measure.studies import plan_studies, study_all
@@ -111,11 +111,7 @@ def written(given: Mapping[str, Any]) -> str:
 
 def _measured(directory: RunDirectory, heard: OnStage) -> Run:
     try:
-        if most_ranks(pending(directory)) > 1:
-            done: set[str] = set()
-            complete(directory, lambda: heard_of(directory, heard, done))
-        else:
-            measure(directory, heard_as(heard))
+        measure(directory, heard_as(heard))
     except KeyboardInterrupt as interrupt:
         save_report(directory, judge_run(directory))
         interrupt.add_note(f"what was measured is kept; go on with loaderprobe.resume({str(directory.path)!r})")
@@ -123,16 +119,6 @@ def _measured(directory: RunDirectory, heard: OnStage) -> Run:
     run = Run(directory)
     save_report(directory, run.report())
     return run
-
-
-def heard_of(run: RunDirectory, heard: OnStage, done: set[str]) -> None:
-    """How many configurations have a result, of a run that other processes complete.
-
-    `done` are the keys of those that had one: reading those each time would take cores from what is measured.
-    """
-    keys = [config.key for config in run.record.spec.configs]
-    done |= {key for key in keys if key not in done and run.has_measurement(key)}
-    heard(f"{len(done)}/{len(keys)} measured", len(done), len(keys))
 
 
 def plan(run: RunDirectory) -> SweepPlan:
@@ -144,16 +130,23 @@ def measure(run: RunDirectory, on_progress: OnProgress, lead: Lead | None = None
     """Measure what is pending in the run; KeyboardInterrupt keeps what is done. Raises Locked.
 
     `lead` has the other processes that a launcher started: they take part where a configuration has several ranks.
+    Without a launcher those are of this machine. Raises BadValue where they would be of several nodes.
     """
-
-    ceilings, clock = Ceilings(run=run, judging=JUDGING), SystemClock()
+    ceilings, clock, configs = Ceilings(run=run, judging=JUDGING), SystemClock(), pending(run)
     begin_ns = clock.now_ns()
 
     def run_one(order: Order, *, clock: Clock, **options: Any) -> Measurement | RunFailure:
-        run_order_of = lead.measure if lead and order.config.ranks > 1 else run_configuration
-        return run_order_of(order, clock=clock, start=server.start, **options)
+        if lead and order.config.ranks > 1:
+            return lead.run(order, Measurement, clock=clock, **options)
+        return run_configuration(order, clock=clock, start=start, **options)
 
-    with run.lock(), forkserver() as server:
+    with ExitStack() as stack:
+        stack.enter_context(run.lock())
+        if lead is None and (ranks := most_ranks(configs)) > 1:
+            check_one_node(configs)
+            lead = stack.enter_context(on_this_machine(ranks, forkserver))
+            lead.admit(configs, ())
+        start = lead.start if lead else stack.enter_context(forkserver()).start
         run_sweep(
             run, clock=clock, on_progress=on_progress, run_one=run_one, next_round=JUDGING.further_round,
             is_open=JUDGING.is_open, on_kept=ceilings.after,
@@ -162,5 +155,7 @@ def measure(run: RunDirectory, on_progress: OnProgress, lead: Lead | None = None
         ceilings.name_kinds(None if budget_s is None else budget_s - spent_s)
         spent_s = (clock.now_ns() - begin_ns) / 1e9
         left_s = None if budget_s is None else budget_s - spent_s
-        run_one = partial(run_order, start=server.start)
-        study_all(run, clock=clock, run_one=run_one, rate=JUDGING.images_per_s, on_progress=on_progress, left_s=left_s)
+        study_all(
+            run, clock=clock, run_one=partial(run_order, start=start), rate=JUDGING.images_per_s,
+            on_progress=on_progress, left_s=left_s,
+        )  # fmt: skip

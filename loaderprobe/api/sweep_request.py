@@ -20,8 +20,7 @@ from loaderprobe.datasets.generate.pool import expected_mean
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.assembly import check_names, check_parts
 from loaderprobe.measure.image_data import image_sets
-from loaderprobe.measure.ranks.crew import Lead, check_crowd, check_gpus, parse_layout, spread
-from loaderprobe.measure.ranks.launch import this_node
+from loaderprobe.measure.ranks.launch import Lead, check_crowd, check_gpus, parse_layout, spread, this_node
 from loaderprobe.measure.session import OnStage
 from loaderprobe.measure.studies import batches_read
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig, SweepSpec

@@ -26,7 +26,7 @@ from loaderprobe.cli.border import (
     timed,
     width_and_color,
 )
-from loaderprobe.cli.seats import in_ranks_here, in_seat, launched_here
+from loaderprobe.cli.seats import in_ranks, launched_here
 from loaderprobe.errors import (
     EXIT_DONE,
     EXIT_GATE_FAILED,
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from loaderprobe.api.load import Run
     from loaderprobe.api.shown import Documented
     from loaderprobe.api.tune_workers import WorkersTuning
-    from loaderprobe.measure.ranks.crew import Lead
+    from loaderprobe.measure.ranks.launch import Lead
     from loaderprobe.records.config import CacheState
     from loaderprobe.records.options import Launcher
     from loaderprobe.records.ranks import Launched
@@ -112,19 +112,18 @@ def diagnose(
 
     here = launched_here(join, several=ranks is not None)
     asked = OwnAsked(own=named(factory), cache=cache, budget_s=budget_s, command=command_line())
-    if here is None and ranks is not None and (count := ranks_here(ranks)) > 1:
-        return in_ranks_here(count, sys.argv[1:])
+    several = here is not None or (ranks is not None and ranks_here(ranks) > 1)
 
     def shown(lead: Lead | None) -> int:
         def measure() -> Diagnosis:
             # What the user's code prints is no result.
             with redirect_stdout(sys.stderr), timed(call.silent) as progress:
-                return diagnose_ranks(lead, asked, ranks, progress) if lead else diagnose_own(asked, progress)
+                return diagnose_ranks(lead, asked, ranks, progress) if several else diagnose_own(asked, progress)
 
         call.show_and_keep(measure, "diagnose")
         return EXIT_DONE
 
-    return shown(None) if here is None else in_seat(here, shown)
+    return in_ranks(here, shown)
 
 
 MEGABYTE = 1_000_000
@@ -182,12 +181,17 @@ def bandwidth(call: Call, *, path: Path, ranks: str | None, join: Launcher | Non
         }  # fmt: skip
         if given := next((name for name, given in alone.items() if given), None):
             raise BadValue(f"{given} is of one process only", hint=f"leave {given} out, or --ranks")
-        from loaderprobe.api.bandwidth import RankProbe
+        from loaderprobe.api.bandwidth import READERS, RankProbe
+        from loaderprobe.api.values import counts
 
+        readers = (READERS,) if asked["readers"] == "auto" else counts(asked["readers"], "--readers")
+        if len(readers) != 1:
+            raise BadValue("ranks have one number of readers each", hint="--ranks 1,2,4 --readers 4")
         probe = RankProbe(
-            path=path, seconds=asked["seconds"], seed=asked["seed"], command=command_line(), out=call.out
+            path=path, ranks=ranks, readers=readers[0], seconds=asked["seconds"], seed=asked["seed"],
+            command=command_line(), out=call.out,
         )  # fmt: skip
-        return _by_ranks(call, here, probe, ranks, asked["readers"])
+        return _by_ranks(call, here, probe)
     if call.out:
         raise BadValue("--out is of several ranks", hint="add --ranks 1,2,4; or, without ranks, --json > FILE")
     from loaderprobe.api.bandwidth import bandwidth as verb
@@ -198,32 +202,18 @@ def bandwidth(call: Call, *, path: Path, ranks: str | None, join: Launcher | Non
     return ended(interrupted=found.interrupted, failed=bool(found.failed))
 
 
-def _by_ranks(call: Call, here: Launched | None, asked: RankProbe, ranks: str | None, readers: str) -> int:
-    """Read in the processes of a launcher, of which this is one; without one (None) start them on this machine."""
-    from loaderprobe.api.bandwidth import READERS, most_ranks_of, read_in_seat
-    from loaderprobe.api.values import counts
-    from loaderprobe.measure.ranks.launch import recorded, start_here, wait_for
-    from loaderprobe.store.results import check_out
+def _by_ranks(call: Call, here: Launched | None, asked: RankProbe) -> int:
+    """Read in the processes of a launcher, of which this is one; without one (None) in some on this machine."""
+    from loaderprobe.api.bandwidth import bandwidth_of_ranks
 
-    each = (READERS,) if readers == "auto" else counts(readers, "--readers")
-    if len(each) != 1:
-        raise BadValue("ranks have one number of readers each", hint="--ranks 1,2,4 --readers 4")
-    if here is None:
-        assert ranks is not None
-        if asked.out is not None:
-            check_out(asked.out)
-        return wait_for(start_here(most_ranks_of(ranks), sys.argv[1:]))
-
-    def part() -> int:
-        with counting(call.silent or here.rank > 0) as on_count:
-            found = read_in_seat(here, asked, ranks, each[0], on_count)
-        if isinstance(found, int):
-            return found
+    def measure(lead: Lead | None) -> int:
+        with counting(call.silent) as on_count:
+            found = bandwidth_of_ranks(lead, asked, on_count)
         call.show(found)
         call.keep(found, asked.out)
         return ended(interrupted=found.interrupted)
 
-    return recorded(part)() or EXIT_DONE
+    return in_ranks(here, measure)
 
 
 def _stop(number: int, _: object) -> None:

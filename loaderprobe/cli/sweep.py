@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loaderprobe.cli.border import Call, command, command_line, counting, ended, report_error, say, show, sweeping
-from loaderprobe.cli.seats import in_ranks, in_seat, launched_here
+from loaderprobe.cli.seats import in_ranks, launched_here
 from loaderprobe.errors import BadValue, LostRank
 from loaderprobe.records.options import SWEEP, Launcher
 from loaderprobe.units import format_bytes, parse_list
 
 if TYPE_CHECKING:
     from loaderprobe.api.against import Sides
-    from loaderprobe.measure.ranks.crew import Lead
+    from loaderprobe.measure.ranks.launch import Lead
     from loaderprobe.measure.sweep import OnProgress
     from loaderprobe.store.run_directory import RunDirectory
 
@@ -34,8 +34,6 @@ def sweep(call: Call, *, against: Path | None, resume: Path | None, join: Launch
     """
     from loaderprobe.api.against import sides_in
     from loaderprobe.api.sweep_request import check_seconds
-    from loaderprobe.measure.ranks.launch import most_ranks
-    from loaderprobe.measure.sweep import pending
 
     here, budget_s = launched_here(join, several=asked["ranks"] is not None), asked["budget_s"]
     if resume is not None:
@@ -53,11 +51,9 @@ def sweep(call: Call, *, against: Path | None, resume: Path | None, join: Launch
 
     def measured(lead: Lead | None) -> int:
         run = begin_sweep(call, asked, lead) if resume is None else open_sweep(resume, lead, budget_s)
-        if lead is None and most_ranks(pending(run)) > 1:
-            return in_ranks(run, [f"--{name}" for name in ("json", "quiet") if call.typed.get(name)])
         return measure_and_show(call, run, lead)
 
-    return measured(None) if here is None else in_seat(here, measured)
+    return in_ranks(here, measured)
 
 
 def _refuse_ignored(call: Call) -> None:

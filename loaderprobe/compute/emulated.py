@@ -13,7 +13,7 @@ from typing import Any
 
 from loaderprobe.batches import samples_in
 from loaderprobe.errors import BadValue
-from loaderprobe.protocols import ComputeArguments, Crew
+from loaderprobe.protocols import ComputeArguments, Group
 from loaderprobe.records.config import ACCELERATORS, refuse_options
 from loaderprobe.records.measurement import ComputeInfo
 from loaderprobe.units import join_words, significant
@@ -66,9 +66,9 @@ class TimelineInStep(EmulatedTimeline):
     exchanges, so that the host goes on.
     """
 
-    def __init__(self, now_ns: int, crew: Crew) -> None:
+    def __init__(self, now_ns: int, group: Group) -> None:
         super().__init__(now_ns)
-        self._crew = crew
+        self._group = group
         self._device = ThreadPoolExecutor(1, thread_name_prefix="device")
 
     def add(self, begin_ns: int, step_ns: int) -> Callable[[], int]:
@@ -76,7 +76,7 @@ class TimelineInStep(EmulatedTimeline):
         return self._device.submit(self._run, begin_ns, step_ns).result
 
     def _longest(self, length_ns: int) -> int:
-        return self._crew.most(length_ns)[0]
+        return self._group.most(length_ns)[0]
 
 
 class EmulatedCompute:
@@ -96,8 +96,8 @@ class EmulatedCompute:
         """The timeline of this device, or of the devices of all ranks, which begin together."""
         if self._peers is None:
             return EmulatedTimeline(now_ns)
-        self._peers.crew.most(0)
-        return TimelineInStep(self._clock.now_ns(), self._peers.crew)
+        self._peers.group.most(0)
+        return TimelineInStep(self._clock.now_ns(), self._peers.group)
 
     @property
     def in_step(self) -> bool:

@@ -46,8 +46,8 @@ class Gradients:
             dist.init_process_group(
                 BACKENDS[device.type],
                 store=peers.store,  # type: ignore[arg-type]  # torch's
-                rank=peers.crew.rank,
-                world_size=peers.crew.size,
+                rank=peers.group.rank,
+                world_size=peers.group.size,
                 timeout=timedelta(seconds=peers.timeout_s),
                 **on_gpu,
             )
@@ -190,7 +190,7 @@ def _on_rocm() -> bool:
     return getattr(torch.version, "hip", None) is not None
 
 
-def _gpu_of(first: int, peers: Peers | None) -> int:
+def gpu_of(first: int, peers: Peers | None) -> int:
     """The number of a rank's GPU: those of a node's ranks follow each other. Raises MissingPart without one.
 
     A rank that sees one GPU sees its own, which is its first: its child, or a launcher, hides the others.
@@ -227,7 +227,7 @@ class CudaCompute(_Exchanging):
             raise MissingPart("torch finds no CUDA device", hint=INSTEAD)
         spec = arguments.spec
         self._loader = arguments.loader
-        self._device = torch.device("cuda", _gpu_of(int(spec.argument or 0), arguments.peers))
+        self._device = torch.device("cuda", gpu_of(int(spec.argument or 0), arguments.peers))
         torch.cuda.set_device(self._device)
         torch.backends.cudnn.benchmark = True
         self._gradients = Gradients(self._device, arguments.peers)

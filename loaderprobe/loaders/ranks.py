@@ -54,12 +54,13 @@ class TorchStore:
     """A `SharedStore`: a client of torch's TCPStore, whose keys begin with a prefix. It serves one thread at a time."""
 
     def __init__(self, address: str, port: int, prefix: str, *, holds: bool = False) -> None:
-        """`holds` makes the store itself, here. Raises LostRank where there is none."""
+        """`holds` makes the store itself, here, of port 0 at any that is free. Raises LostRank where there is none."""
         try:
             client = client_of(address, port, COME_S, holds=holds)
         except (RuntimeError, ValueError) as error:
             raise LostRank(f"no store answers at {address}:{port} ({_first_line(error)})", hint=_HINT) from error
         client.set_timeout(timedelta(seconds=CALL_S))
+        self.port = int(client.port)
         self._store: Any = dist.PrefixStore(prefix, client)  # type: ignore[attr-defined]  # torch does not list it
 
     def set(self, key: str, value: str) -> None:
@@ -149,28 +150,26 @@ def joined_ranks() -> Joined | None:
 class AtPlace:
     """This process among the ranks of a configuration."""
 
-    crew: GlooCrew
+    group: GlooGroup
     """For what ranks agree on."""
-    device: GlooCrew
+    device: GlooGroup
     """For the device alone."""
     store: SharedStore
     """For groups of the device's own."""
 
 
-def joined_at(place: Place, *, join_s: float | None = None) -> AtPlace:
+def joined_at(place: Place) -> AtPlace:
     """Meet the other ranks by the store that the place names. Raises LostRank where not all come.
-
-    They have `join_s` seconds, and as long as for a step unless it is given.
 
     To be called once workers have been started, which would hold the connections open. Nothing is read from the
     environment: under torchrun that makes every rank wait for a server which no process starts.
     """
     lost = _joined(place, "lost").store
-    crew, device = (
-        GlooCrew(_joined(place, name), join_s=join_s or place.timeout_s, step_s=place.timeout_s, lost=lost)
+    group, device = (
+        GlooGroup(_joined(place, name), join_s=place.timeout_s, step_s=place.timeout_s, lost=lost)
         for name in ("agreement", "device")
     )
-    return AtPlace(crew=crew, device=device, store=_joined(place, "gradients").store)
+    return AtPlace(group=group, device=device, store=_joined(place, "gradients").store)
 
 
 def store_at(place: Place, name: str) -> Any:
@@ -187,8 +186,8 @@ def _joined(place: Place, name: str) -> Joined:
     return Joined(rank=place.rank, size=place.size, store=_below(f"{place.prefix}/{name}", client))
 
 
-class GlooCrew:
-    """A `Crew` over gloo. Once a rank is lost, no call waits any more."""
+class GlooGroup:
+    """A `Group` over gloo. Once a rank is lost, no call waits any more."""
 
     def __init__(
         self, joined: Joined, *, join_s: float = JOIN_S, step_s: float = STEP_S, lost: SharedStore | None = None

@@ -12,7 +12,6 @@ from loaderprobe.plugins import WITHOUT_TORCH, Kind, check_installed, check_name
 from loaderprobe.protocols import (
     Checked,
     Clock,
-    Compared,
     Compute,
     ComputeArguments,
     Judging,
@@ -21,6 +20,7 @@ from loaderprobe.protocols import (
     NextRound,
     PageCache,
     Peers,
+    WithAlternatives,
 )
 from loaderprobe.records.config import PUBLISHED_MODEL, ComputeSpec, LoaderSpec, RunConfig, refuse_options
 from loaderprobe.records.environment import StorageLocation
@@ -85,7 +85,7 @@ def make_loader(config: RunConfig, files: FileSet, scratch: Path) -> Loader:
 def alternatives(config: RunConfig, files: FileSet) -> tuple[Alternative, ...]:
     """The CPU time of an image in the loader's other ways to make it; empty for a loader that knows none."""
     made = resolve("loader", config.loader.name)
-    return made.alternatives(config, files) if isinstance(made, Compared) else ()
+    return made.alternatives(config, files) if isinstance(made, WithAlternatives) else ()
 
 
 def join_parts(

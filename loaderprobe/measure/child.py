@@ -13,7 +13,7 @@ from typing import Any
 from loaderprobe.measure.assembly import alternatives, join_parts, make_compute, make_loader
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.own.function import measure_own
-from loaderprobe.measure.ranks.child import RankChild
+from loaderprobe.measure.ranks.child import RankChild, measure_devices, read_rank
 from loaderprobe.measure.runner import Order, serve
 from loaderprobe.measure.segments import Pace, pace_for
 from loaderprobe.measure.session import UNSEEN, OnStage, Parts, Recorder, Session
@@ -61,15 +61,15 @@ def measure(order: Order, scratch: Path, on_stage: OnStage, judging: Judging) ->
         # The forkserver, by whose other children nothing else is done.
         own = (os.getppid(),)
         parts = join_parts(loader, compute, clock, LinuxPageCache(), location, looking.samples, judging, decide, own)
-        given: dict[str, Any] = {
-            "recorder": Recorder(config, alternatives=others, earlier=order.earlier, joins=rank is None),
-            "files": files,
-            "on_stage": on_stage,
-            "budget_s": _left_s(order, clock),
-            "turn": _turn(order),
-            "thorough": order.thorough,
-        }
-        session = rank.session(parts, gpu or "", **given) if rank else Session(parts=parts, **given)
+        session = Session(
+            recorder=Recorder(config, alternatives=others, earlier=order.earlier, joins=rank is None),
+            files=files,
+            parts=rank.joined(parts, gpu or "") if rank else parts,
+            on_stage=on_stage,
+            budget_s=_left_s(order, clock),
+            turn=_turn(order),
+            thorough=order.thorough,
+        )
         session.run()
         if order.earlier is None or order.earlier.timeline is None:
             session.profile()
@@ -146,6 +146,12 @@ def main(link_fd: int, parent: int, judging: Judging) -> None:
     def measure_or_study(order: Order, scratch: Path, on_stage: OnStage) -> Any:
         if order.own:
             return measure_own(order, on_stage, judging)
+        if order.read:
+            return read_rank(order, on_stage)
+        if order.devices:
+            if order.place is not None and order.config.compute.kind == "cuda":
+                _see_own_gpu(order.config.compute, order.place)
+            return measure_devices(order, on_stage)
         return (study if order.study else measure)(order, scratch, on_stage, judging)
 
     with suppress(Exception):  # whatever it is, the child that needs it meets it too, and says so

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import os
 import queue
 import re
@@ -14,7 +15,7 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,12 +29,13 @@ from loaderprobe.errors import LoaderprobeError, LostRank
 from loaderprobe.measure.session import OnStage
 from loaderprobe.protocols import Clock
 from loaderprobe.records.config import RunConfig, Study
+from loaderprobe.records.devices import DeviceWork
 from loaderprobe.records.diagnosis import OwnLoader
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
-from loaderprobe.records.ranks import Place
+from loaderprobe.records.ranks import Place, ReadTogether
 from loaderprobe.store.codec import decode, encode, write_atomically
-from loaderprobe.system.process import child_environment, die_with_parent, signal_name
+from loaderprobe.system.process import ask_where, child_environment, die_with_parent, signal_name
 
 # The reason and the next step for a failed child, as sentences.
 
@@ -106,11 +108,26 @@ class Order:
     """Of the child among the ranks of its configuration; None for one that has no other."""
     own: OwnLoader | None = None
     """What makes the user's own loader, which is measured instead; `files` then holds its module."""
+    read: ReadTogether | None = None
+    """What is read by all ranks at once, and nothing else."""
+    devices: DeviceWork | None = None
+    """What is trained on a device, or on several, from samples in memory."""
 
     @property
     def result(self) -> str:
         """The kind of the record that it asks for."""
-        return self.study or ("own-loader" if self.own else "measurement")
+        others = {"own-loader": self.own, "read": self.read, "devices": self.devices}
+        return self.study or next((kind for kind, asked in others.items() if asked), "measurement")
+
+    @property
+    def quiet_s(self) -> float | None:
+        """Seconds without an event until the child is ended; None where only the time limit ends it.
+
+        One of several ranks is silent for longer: those that wait for it are to say so first.
+        """
+        if self.devices is None:
+            return None
+        return self.devices.timeout_s if self.place is None else 2 * self.devices.timeout_s + QUIET_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +157,8 @@ def live(measure: Measure, order_path: Path, result_path: Path, parent: int) -> 
     die_with_parent(parent)
     events = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
+    # It is asked where it is when it hangs.
+    faulthandler.register(signal.SIGUSR1, file=2)
     stage = "start"
 
     def on_stage(name: str, done: int, total: int) -> None:
@@ -219,8 +238,9 @@ class ForkServer:
     `command` runs the program of the forkserver, with two arguments appended: those of `serve`.
     """
 
-    def __init__(self, command: Sequence[str]) -> None:
-        self._command = command
+    def __init__(self, command: Sequence[str], variables: Mapping[str, str] | None = None) -> None:
+        """`variables` are those of its environment that this process does not set otherwise."""
+        self._command, self._variables = command, variables or {}
 
     def __enter__(self) -> Self:
         self._begin()
@@ -234,7 +254,7 @@ class ForkServer:
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                env=child_environment(),
+                env={**self._variables, **child_environment()},
                 start_new_session=True,
             )
 
@@ -316,6 +336,10 @@ def _begin_life(birth: _Birth, fds: list[int], link: socket.socket, measure: Mea
 
 
 LOG_LINES = 40
+STACKS_S = 0.5
+"""For a child that hangs to write where it is."""
+QUIET_S = 15.0
+RAISE_TIMEOUT = "raise --timeout if a step takes that long; the log says where it is"
 RAISE_TIME_LIMIT = "raise --time-limit, or check the log for a hang"
 RAISE_BUDGET = "the budget left it no more time: raise --budget, or check the log for a hang"
 END_OF_OUTPUT = None
@@ -355,7 +379,10 @@ def run_order(
         order_path.write_bytes(encode("order", order))
         child = start(order_path, result_path, log_path)
         try:
-            last, timed_out = _follow(child, clock, started_ns + round(time_limit_s * 1e9), on_event)
+            last, waited_s = _follow(child, clock, started_ns, time_limit_s, order.quiet_s, on_event)
+            if waited_s is not None and ask_where(child.pid):
+                with suppress(subprocess.TimeoutExpired):
+                    child.wait(STACKS_S)
         finally:
             kill_group(child)
         if child.returncode == 0 and result_path.is_file():
@@ -363,11 +390,10 @@ def run_order(
         log_lines = tuple(log_path.read_text(errors="replace").splitlines()[-LOG_LINES:])
     code = child.wait()
     reason, hint, by_signal = explain_death(code, log_lines)
-    if timed_out:
-        reason, hint = (
-            f"timeout: not finished after {time_limit_s:.0f} s",
-            RAISE_TIME_LIMIT,
-        )
+    if waited_s is not None and waited_s == order.quiet_s:
+        reason, hint = f"timeout: it got no further for {waited_s:g} s", RAISE_TIMEOUT
+    elif waited_s is not None:
+        reason, hint = f"timeout: not finished after {time_limit_s:.0f} s", RAISE_TIME_LIMIT
     elif last.failure:
         reason, hint, by_signal = last.failure, last.hint, None
     return RunFailure(
@@ -391,19 +417,23 @@ def kill_group(child: Child) -> None:
     child.wait()
 
 
-def _follow(child: Child, clock: Clock, deadline_ns: int, on_event: Callable[[Event], None]) -> tuple[Event, bool]:
-    """Pass on the child's events until it ends: (last event, whether it ran into the timeout)."""
+def _follow(
+    child: Child, clock: Clock, started_ns: int, limit_s: float, quiet_s: float | None,
+    on_event: Callable[[Event], None],
+) -> tuple[Event, float | None]:  # fmt: skip
+    """Pass on the child's events until it ends: (last event, the limit in seconds that it ran into)."""
     assert child.stdout is not None
     lines: queue.Queue[bytes | None] = queue.Queue()
     threading.Thread(target=_read_lines, args=(child.stdout, lines), daemon=True).start()
-    last = Event(stage="start")
+    last, deadline_ns = Event(stage="start"), started_ns + round(limit_s * 1e9)
     while True:
+        left_s = max(0.0, (deadline_ns - clock.now_ns()) / 1e9)
         try:
-            line = lines.get(timeout=max(0.0, (deadline_ns - clock.now_ns()) / 1e9))
+            line = lines.get(timeout=left_s if quiet_s is None else min(left_s, quiet_s))
         except queue.Empty:
-            return last, True
+            return last, limit_s if quiet_s is None or left_s < quiet_s else quiet_s
         if line is END_OF_OUTPUT:
-            return last, not _ended(child, clock, deadline_ns)
+            return last, None if _ended(child, clock, deadline_ns) else limit_s
         last = msgspec.json.decode(line, type=Event)
         on_event(last)
 

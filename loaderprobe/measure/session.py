@@ -1,17 +1,25 @@
-"""One configuration in one process: what is run, round after round, inside one iterator; a `Recorder` keeps it."""
+"""One configuration in one process, alone or as one of several ranks: what is run, round after round.
+
+All of it is run inside one iterator of the loader; a `Recorder` keeps it.
+"""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from itertools import repeat
+from math import lcm
+from typing import Any, Protocol, Self
 
-from loaderprobe.errors import LoaderprobeError
+from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.further import CUT_SHORT, NO_TIME, Durations, Part, joined
+from loaderprobe.measure.ranks.crew import ALONE, Crew
 from loaderprobe.measure.segments import (
     BLOCKED_SHARE,
+    MIN_STEPS_OF_SLOW_DEVICE,
     OVERHEAD,
     Pace,
     Readiness,
@@ -23,7 +31,18 @@ from loaderprobe.measure.segments import (
     train,
     train_resident,
 )
-from loaderprobe.protocols import Clock, Compute, Files, Loader, NextRound, PageCache, Profiling, Round, Switched
+from loaderprobe.protocols import (
+    Clock,
+    Compute,
+    Exchanging,
+    Files,
+    Loader,
+    NextRound,
+    PageCache,
+    Profiling,
+    Round,
+    Switched,
+)
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.files import PartFiles
@@ -100,6 +119,8 @@ class Parts:
     """The samples of the workers' waits so far, or why there are none."""
     disturbance: Disturbance = field(default_factory=NotWatched)
     """What other processes do meanwhile."""
+    crew: Crew = ALONE
+    """The ranks that measure in step with this process; usually none but itself."""
 
 
 # The first steps of a device, which are slower than those after them.
@@ -292,12 +313,74 @@ class Recorder:
 FIRST_STEP = Pace(max_batches=1)
 MOST_ROUNDS = 12
 
+# Where the step is the loop of a script: what else it does in between is measured again.
+ATTEMPTS = 4
+MOST_TRIES = 12
+"""Those after a single step among them."""
+LEAST_STEPS_IN_A_ROW = 6
+MOST_RESIDENT = 200
+"""Steps of compute alone in a segment: more only wear out schedulers that count steps."""
+AGAIN = Remark(code="measured_again")
+
+# Where there are several ranks: each alone, without the input of one of them, and without the exchange of gradients.
+ALONE_S = 2.0
+"""For ranks alone, all for the same time: what one reads after the others have ended, it reads without them."""
+UNKNOWN = -1
+
 OnStage = Callable[[str, int, int], None]
+
+
+class Interrupted(BaseException):
+    """Something else than a step happened between two batches, so what was timed does not count."""
+
+    def __init__(self, why: str, steps: int) -> None:
+        """`steps` in a row came before it."""
+        super().__init__(why)
+        self.steps = steps
+
+
+class _SpentError(Exception):
+    """The budget is spent on what the script did between its steps."""
+
+
+class Counted:
+    """Batches that were taken, those of a segment that was broken off among them."""
+
+    def __init__(self, inner: Iterator[Any], count: int) -> None:
+        self._inner, self.count = inner, count
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        batch = next(self._inner)
+        self.count += 1
+        return batch
+
+
+class _ExchangeAlone:
+    """A compute of which nothing but the exchange of gradients is left."""
+
+    def __init__(self, compute: Any) -> None:
+        self.step = lambda _: compute.exchange_alone()
+        self.finish, self.info, self.copy = compute.finish, compute.info, compute.copy
+
+
+@contextmanager
+def _no_exchange(compute: Any) -> Iterator[None]:
+    compute.exchange(on=False)
+    try:
+        yield
+    finally:
+        compute.exchange(on=True)
 
 
 @dataclass(slots=True)
 class Session:
-    """Runs one configuration, and feeds the recorder. `on_stage(name, done, total)` is called before every segment."""
+    """Runs one configuration, and feeds the recorder. `on_stage(name, done, total)` is called before every segment.
+
+    Each of several ranks has one; they call the same methods, and what they do is agreed on with `parts.crew`.
+    """
 
     recorder: Recorder
     files: Files | PartFiles | None
@@ -306,23 +389,29 @@ class Session:
     on_stage: OnStage
     budget_s: float | None = None
     thorough: bool = False
-    taken: int = 0
-    """Number of batches taken from the loader so far."""
+    begun_with: int = 0
+    """Number of batches taken from the loader before."""
     pool: int = 0
     """Batches before the same are repeated; 0 where the files give it."""
     held: tuple[Any, ...] = ()
     """Batches for steps without the loader; if empty, the first batch."""
     turn: Pace | None = None
     """The pace of the one round that is asked for; None for as many as the verdict needs."""
+    period: int | None = None
+    """Batches that an update of the model takes, where the step is the loop of a script; None for any other step."""
     more_s: float | None = field(init=False, default=None)
     """Seconds that `budget_s` lacked for `enough_rounds` whole ones; None where it ended nothing."""
     enough_rounds: int = field(init=False, default=0)
-    _batches: Iterator[Any] = field(init=False)
+    _batches: Counted = field(init=False)
     _durations: Durations = field(init=False)
     _pace: Pace = field(init=False)
     _resident: list[Any] = field(init=False, default_factory=list)
     _stand_in: Sequence[Any] = field(init=False, default=())
     _ready: Readiness = field(init=False)
+    _pair: tuple[int, int] = field(init=False, default=(UNKNOWN, UNKNOWN))
+    """The slowest rank and one in the middle."""
+    _alone_s: float = field(init=False, default=ALONE_S)
+    """For which all ranks are alone next."""
 
     @property
     def config(self) -> RunConfig:
@@ -335,25 +424,33 @@ class Session:
         return "warm" if self.config.cache == "warm" else "baseline"
 
     @property
+    def taken(self) -> int:
+        """Number of batches taken from the loader so far."""
+        return self._batches.count
+
+    @property
     def _to_flush(self) -> int:
         """Most batches that can be made, or in progress, ahead of a switch."""
         return self.config.loader.batches_begun
 
+    @property
+    def _lead_in(self) -> int:
+        """Batches that ranks take in step before timing: who comes first has full buffers while it waits."""
+        return self.config.loader.batches_ahead if self.parts.crew.size > 1 else 0
+
     def run(self) -> None:
         """Measure round after round, until more cannot change the verdict or the budget is spent."""
         self._begin()
-        before, segments = self._rounds_before(), self.recorder.segments
+        before, segments = self.parts.crew.agree(self.recorder.rounds_before), self.recorder.segments
         shuffle = random.Random(self.config.seed + before)
-        for number in range(1 if self.turn else MOST_ROUNDS - before):
-            plan = self._affordable(self._plan(number))
-            if not plan or (number and not self._new_batches_for(plan)):
-                return
-            total = max(self.config.rounds * len(plan), len(segments) + len(plan))
-            for part in shuffle.sample(plan, len(plan)):
-                self._measure(part, number, total)
-
-    def _rounds_before(self) -> int:
-        return self.recorder.rounds_before
+        with suppress(_SpentError):  # it ends with the rounds that there are
+            for number in range(1 if self.turn else MOST_ROUNDS - before):
+                plan = self._affordable(self._plan(number))
+                if not plan or (number and not self._new_batches_for(plan)):
+                    return
+                total = max(self.config.rounds * len(plan), len(segments) + len(plan))
+                for part in shuffle.sample(plan, len(plan)):
+                    self._measure(part, number, total)
 
     def _measure(self, part: Part, number: int, total: int) -> None:
         """Add one segment of round `number`."""
@@ -361,14 +458,54 @@ class Session:
         name = f"round {self.recorder.rounds_before + number + 1}: {part.mode} {part.activity}{without}"
         self.on_stage(name, len(segments), total)
         begun_ns = self.parts.clock.now_ns()
-        segments.append(self._segment(part, number))
+        segments.append(self._in_a_row(part, number))
         self._durations.add(part, (self.parts.clock.now_ns() - begun_ns) / 1e9)
+
+    def _in_a_row(self, part: Part, number: int) -> Segment:
+        """A segment of steps in a row. Raises BadValue where the loop of a script never makes enough of them."""
+        why, attempts = "", 0
+        for _ in range(MOST_TRIES):
+            try:
+                return self._segment(part, number)
+            except Interrupted as interrupted:
+                why = str(interrupted)
+                # One step is the first batch of an evaluation over the same loader: no sign of a short epoch.
+                counts = interrupted.steps > 1
+                self._forget(interrupted.steps if attempts and counts else 0)
+                attempts += counts
+                if attempts == ATTEMPTS:
+                    break
+                if self._over(number):
+                    self.recorder.notes.append(CUT_SHORT)
+                    raise _SpentError from None
+        raise BadValue(
+            f"the script never trained {LEAST_STEPS_IN_A_ROW} steps in a row: {why}",
+            hint="give it a larger data set, or more steps between its checks",
+        )
+
+    def _forget(self, undisturbed: int) -> None:
+        """What was timed does not count, what was taken does. Short epochs make short segments."""
+        self.parts.compute.finish()
+        self.recorder.notes.append(AGAIN)
+        if undisturbed:
+            most = max(LEAST_STEPS_IN_A_ROW, undisturbed - 2)
+            self._pace = replace(self._pace, max_batches=min(most, self._pace.max_batches or most))
+
+    def _over(self, number: int) -> bool:
+        """True where the budget is spent, and a whole round is there: all ranks were interrupted at the same step."""
+        spent = self.budget_s is not None and self._spent_s() >= self.budget_s
+        whole = any(each.round < number for each in self.recorder.segments)
+        return bool(self.parts.crew.agree(int(spent and whole)))
 
     def profile(self) -> None:
         """Record the GPU in a profiler window outside all segments; or keep the reason why not."""
-        segments = self.recorder.segments
+        segments, compute = self.recorder.segments, self.parts.compute
+        if self.parts.crew.size > 1:
+            # One rank whose profiler fails would leave the others waiting.
+            self.recorder.timeline = OF_RANKS if isinstance(compute, Profiling) else why_not_profiled(compute.info())
+            return
         self.recorder.timeline = record_window(
-            self.parts.compute,
+            compute,
             self.config,
             segments,
             self._feed,
@@ -387,7 +524,6 @@ class Session:
             if number == WINDOW_WARM_UP - 1 and known is not None and self.base_mode == "baseline":
                 # A small set comes round within the window: what was read so far is cold again.
                 self.parts.cache.evict(known.absolute(first * size, (self.taken - first) * size))
-            self.taken += 1
             # Without a name of its own here, a batch is released when its step is over.
             yield next(self._batches)
 
@@ -411,20 +547,46 @@ class Session:
         """The segments of round `number`; none when no possible segment would change the verdict."""
         asked = self.parts.next_round(self.measurement((), ()), thorough=self.thorough)
         possible = {*self._ready.modes(), "resident"}
-        return [] if any(mode not in possible for mode, _ in asked) else [Part(*each) for each in asked]
+        plan = [] if any(mode not in possible for mode, _ in asked) else [Part(*each) for each in asked]
+        return [*plan, *self._among_ranks(plan, number)] if plan and self.config.ranks > 1 else plan
+
+    def _among_ranks(self, plan: Sequence[Part], number: int) -> Iterator[Part]:
+        """What only several ranks have. The first round begins with each alone, which shows the slowest."""
+        alone = Part(self.base_mode, "alone")
+        if UNKNOWN in self._pair:
+            # As rank 0 knows from earlier rounds.
+            first, second = pair_of(self.recorder.earlier) if self.recorder.earlier else (UNKNOWN, UNKNOWN)
+            self._pair = self.parts.crew.agree(first), self.parts.crew.agree(second)
+        if UNKNOWN in self._pair:
+            self._measure(alone, number, self.config.rounds * len(plan))
+            last = self.recorder.segments[-1]
+            order = self.parts.crew.ascending(last.steps / max(1, last.closed_ns - last.begin_ns[0]))
+            self._pair = order[0], order[len(order) // 2]
+        else:
+            yield alone
+        for rank in self._pair:
+            yield Part(self.base_mode, "loader_only", rank)
+        if isinstance(self.parts.compute, Exchanging):
+            yield Part("no_exchange", "training")
+            yield Part("exchange", "training")
 
     def _new_batches_for(self, plan: Sequence[Part]) -> bool:
-        """False where cold segments need new batches, and too few are left."""
+        """False where cold segments need new batches, and too few are left on any rank."""
         cold = sum(each.mode not in ("warm", "resident") for each in plan)
         short = self._ready.exhausted(cold, self._pace, self._to_flush + 1)
         if short:
             self.recorder.notes.append(Remark(code="all_batches_made"))
-        return not short
+        return not self.parts.crew.any(short)
 
     def _spent_s(self) -> float:
         return self.recorder.seconds(self.parts.clock.now_ns())
 
     def _affordable(self, plan: list[Part]) -> list[Part]:
+        """As much of the next round as rank 0 has time for."""
+        crew = self.parts.crew
+        return crew.kept(self._fitting(plan) if crew.leads else [], plan)
+
+    def _fitting(self, plan: list[Part]) -> list[Part]:
         """As much of the next round as the budget has time for, at durations so far; the very first always fits."""
         segments = self.recorder.segments
         # Ranks begin the first round alone.
@@ -450,6 +612,8 @@ class Session:
         return [Part(*each) for each in self.parts.deciding(self.measurement((), ()), asked)]
 
     def _window_s(self) -> float:
+        if self.parts.crew.size > 1:
+            return 0.0  # there is none
         return seconds_wanted(self.parts.compute, self.config, self.recorder.segments, self._to_flush)
 
     def _begin(self) -> None:
@@ -459,7 +623,8 @@ class Session:
         limits = (self.budget_s, earlier.wall_s if earlier else None)
         budget_s = min((each for each in limits if each is not None), default=None)
         usual = pace_for(workers=self.config.loader.workers, rounds=self.config.rounds, budget_s=budget_s)
-        self._pace = self.turn or usual
+        pace = self.turn or usual
+        self._pace = replace(pace, multiple=lcm(pace.multiple, self.period or 1))
         usual_s = OVERHEAD * self._pace.max_s
         self._durations = Durations.of(earlier) if earlier else Durations(usual_s=usual_s)
         recorder, loader, cache = self.recorder, self.parts.loader, self.parts.cache
@@ -468,20 +633,22 @@ class Session:
             sample_bytes=recorder.sample_bytes, read_ahead_bytes=self.parts.location.read_ahead_bytes,
         )  # fmt: skip
         self.on_stage("first batch", 0, 0)
-        self._batches = self.parts.loader.batches()
+        self._batches = Counted(self.parts.loader.batches(), self.begun_with)
         first = next(self._batches)
-        self.taken += 1
         self.recorder.got_first_batch(clock.now_ns())
         self._stand_in = held = self.held or (first,)
         if self.parts.compute.info().specified_images_per_s is None:
             self.on_stage("warming up the device", 0, 0)
             self._resident = [self.parts.compute.copy(batch) for batch in held]
-            warm_up(self._resident, self.config, self.parts.compute, clock, self._agreed(WARM_UP))
+            with suppress(Interrupted):  # only warming up is cut short
+                warm_up(self._resident, self.config, self.parts.compute, clock, self._agreed(WARM_UP))
 
     def _segment(self, part: Part, number: int) -> Segment:
         mode, activity = part.mode, part.activity
-        if mode == "resident":
-            return self._compute_alone(part, number)
+        if part.without == self.parts.crew.rank:
+            return self._without_input(part, number)
+        if mode in ("resident", "no_exchange", "exchange"):
+            return self._without_loader(part, number)
         pace = self._paced(mode, untimed_steps=int(activity == "training"))
         self._prepare(mode, pace)
         resident = self._ready.resident(self.taken)
@@ -492,7 +659,6 @@ class Session:
         instead = self._stand_in if mode == "no_transport" else ()
         if activity == "training":
             train(self._batches, self.parts.compute, self.parts.clock, self._agreed(FIRST_STEP), instead)
-            self.taken += 1
         self.parts.disturbance.begin()
         disk_before = self.parts.read_devices()
         first = self.taken
@@ -500,37 +666,71 @@ class Session:
             steps = train(self._batches, self.parts.compute, self.parts.clock, self._agreed(pace), instead)
         else:
             steps = self._load_only(part, pace)
-        self.taken = first + len(steps.begin_ns)
         if mode not in ("warm", "no_transport"):
             self._ready.last_new = len(steps.begin_ns)
         return self._record(steps, part, number, first_batch=first, resident=resident, disk_before=disk_before)
 
-    def _compute_alone(self, part: Part, number: int) -> Segment:
-        """Steps on batches that stay on the device, while no worker makes another."""
-        compute, clock = self.parts.compute, self.parts.clock
-        self._ready.rest(self.taken, clock)
-        train_resident(self._resident[:1], compute, clock, self._agreed(FIRST_STEP))
+    def _without_loader(self, part: Part, number: int) -> Segment:
+        """Steps on batches that stay on the device, or of the exchange of gradients alone; no worker makes a batch."""
+        compute, clock, batches = self.parts.compute, self.parts.clock, self._resident
+        if part.mode == "exchange":
+            compute, batches = _ExchangeAlone(compute), [None]
+        with _no_exchange(compute) if part.mode == "no_exchange" else nullcontext():
+            self._ready.rest(self.taken, clock)
+            train_resident(batches[:1], compute, clock, self._agreed(FIRST_STEP))
+            self.parts.disturbance.begin()
+            steps = train_resident(batches, compute, clock, self._agreed(self._resident_pace()))
+            return self._record(steps, part, number, first_batch=-1, resident=None, disk_before=None)
+
+    def _without_input(self, part: Part, number: int) -> Segment:
+        """This rank meets the others where they meet, and takes nothing; its workers rest."""
+        crew, pace = self.parts.crew, self._paced(part.mode, 0)
+        self._ready.rest(self.taken, self.parts.clock)
+        crew.meet()
+        for _ in range(self._lead_in):
+            crew.meet()
         self.parts.disturbance.begin()
-        steps = train_resident(self._resident, compute, clock, self._agreed(self._resident_pace()))
-        return self._record(steps, part, number, first_batch=-1, resident=None, disk_before=None)
+        disk_before = self.parts.read_devices()
+        steps = crew.load(repeat(None), self.parts.clock, pace)
+        return self._record(steps, part, number, first_batch=-1, resident=None, disk_before=disk_before)
 
     def _load_only(self, part: Part, pace: Pace) -> Steps:
+        if part.activity != "alone":
+            return self.parts.crew.load(self._batches, self.parts.clock, pace)
+        least = max(MIN_STEPS_OF_SLOW_DEVICE, pace.multiple)
+        pace = replace(pace, min_s=self._alone_s, max_s=self._alone_s, min_batches=least)
         return load_only(self._batches, self.parts.clock, pace)
 
     def _agreed(self, pace: Pace) -> Pace:
-        """Several ranks keep the same pace; alone, it is as it is."""
-        return pace
+        """A pace of training, which all ranks keep."""
+        return self.parts.crew.pace(pace, self.parts.compute)
 
     def _resident_pace(self) -> Pace:
         """Of compute alone, which no worker's period concerns."""
-        return replace(self._pace, multiple=1)
+        if self.period is None:
+            return replace(self._pace, multiple=1)
+        most = min(MOST_RESIDENT, self._pace.max_batches or MOST_RESIDENT)
+        whole = max(self.period, most // self.period * self.period)
+        return replace(self._pace, multiple=self.period, max_batches=whole)
 
     def _drop(self, count: int) -> None:
         flush(self._batches, count)
-        self.taken += count
 
     def _switch(self, part: Part) -> None:
         """Switch the workers to the mode of a segment, and drop batches made before, which would bias it."""
+        self._flush(part)
+        crew = self.parts.crew
+        if part.activity == "alone":
+            # Ranks meet here for the last time before: who waits after its lead-in begins with full buffers.
+            self._alone_s = crew.agree(round(min(ALONE_S, self._pace.max_s) * 1e9)) / 1e9
+            self._drop(self._lead_in)
+            return
+        crew.meet()
+        for _ in range(self._lead_in):
+            self._drop(1)
+            crew.meet()
+
+    def _flush(self, part: Part) -> None:
         loader, most = self.parts.loader, self._to_flush
         if not isinstance(loader, Switched):
             self._drop(most)
@@ -542,11 +742,17 @@ class Session:
             self._drop(1)
 
     def _paced(self, mode: Mode, untimed_steps: int) -> Pace:
-        """The pace of a mode: cold segments read each file once, and are longer where workers wait for storage."""
+        """The pace of a mode: cold segments read each file once, and are longer where workers wait for storage.
+
+        No segment is longer than the files of any rank allow.
+        """
         pace = self._pace
         if "warm" not in (self.base_mode, mode) and blocked_share(self.parts.loader.records()) > BLOCKED_SHARE:
             pace = pace.for_blocked_workers()
-        return self._ready.limit(pace, mode, self._to_flush + self.config.loader.batches_ahead + untimed_steps)
+        untimed = self._to_flush + self.config.loader.batches_ahead + untimed_steps + self._lead_in
+        found = self._ready.limit(pace, mode, untimed)
+        most = min((each for each in (pace.max_batches, found.max_batches) if each is not None), default=None)
+        return replace(found, max_batches=self.parts.crew.least(most))
 
     def _prepare(self, mode: Mode, pace: Pace) -> None:
         records = self.parts.loader.records()
@@ -554,7 +760,7 @@ class Session:
         self._ready.prepare(
             mode,
             taken=self.taken,
-            pace=pace,
+            pace=replace(pace, min_batches=pace.min_batches + self._lead_in),
             to_flush=self._to_flush,
             cpu_s=sum(records.cpu_ns) / images / 1e9,
             read_bytes=sum(records.read_bytes) / images,
@@ -584,3 +790,13 @@ class Session:
             resident_before=resident,
             others=others,
         )
+
+
+def pair_of(measurement: Measurement) -> tuple[int, int]:
+    """(the slowest rank, one in the middle) as they were chosen before: by their first segment alone."""
+    places = [place for place, each in enumerate(measurement.segments) if each.activity == "alone"]
+    if not places or not measurement.by_rank:
+        return UNKNOWN, UNKNOWN
+    rates = [each.steps[places[0]] / max(1, each.span_ns[places[0]]) for each in measurement.by_rank]
+    order = sorted(range(len(rates)), key=lambda rank: rates[rank])
+    return order[0], order[len(order) // 2]

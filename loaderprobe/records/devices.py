@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from loaderprobe.errors import BadValue
+from loaderprobe.records.config import RunConfig
 from loaderprobe.records.environment import SCHEMA_VERSION, Origin
+from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.verdict import Interval
 
 DEVICES_SCHEMA = "loaderprobe/devices"
@@ -19,7 +21,6 @@ ARTICLE = ("mlp", "lenet5", "lstm", "resnet152")
 DeviceName = Literal["cpu", "cuda"]
 DataKind = Literal["mnist", "images", "sine"]
 SegmentName = Literal["training", "no_exchange", "resident", "larger_batch", "larger_no_exchange"]
-FailureKind = Literal["raised", "killed", "exited", "hung", "launcher"]
 GainName = Literal["gradients", "input", "batch"]
 ExperimentName = GainName | Literal["larger"]
 DeviceCause = Literal["gradients", "input", "batch", "either", "compute", "inconclusive"]
@@ -99,24 +100,19 @@ class DeviceSegment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementFailure:
-    """Why a placement has no figures."""
+class DeviceWork:
+    """What every rank of a placement measures."""
 
-    kind: FailureKind
-    rank: int | None = None
-    """Where the error began; None when no rank can be named."""
-    reason: str = ""
-    """The message of an exception."""
-    hint: str = ""
-    exit_code: int | None = None
-    signal: str | None = None
-    waited_s: float = 0.0
-    """Without a step of any rank; of one that hung."""
-    segment: int = 0
-    """How many of `segments` were done."""
-    segments: int = 0
-    log: tuple[str, ...] = ()
-    """The last lines of that rank, or of the launcher."""
+    workload: Workload
+    placement: Placement
+    threads: int
+    """Of a rank, for operators on the CPU."""
+    rounds: int
+    steps: int | None
+    """Of a segment; None takes as many as fit into its usual time."""
+    seed: int
+    timeout_s: float
+    """Without a step of any rank."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +129,15 @@ class PlacementResult:
     gradient_bytes: int = 0
     """What a rank exchanges in a step."""
     segments: tuple[DeviceSegment, ...] = ()
-    failure: PlacementFailure | None = None
+    failure: RunFailure | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceMeasured:
+    """A placement that did not fail; of one rank, with its own seconds alone."""
+
+    config: RunConfig
+    result: PlacementResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Literal
 
-from loaderprobe.records.devices import DeviceSegment, Placement, Workload
+from loaderprobe.records.bandwidth import RanksPhase
+from loaderprobe.records.config import RunConfig
+from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import Measurement
 
 # What passes between the processes that a launcher started: who they are, what is next, how it ended.
@@ -76,6 +77,8 @@ class Turn:
     ranks: int = 0
     nodes: int = 0
     time_limit_s: float = 0.0
+    patience_s: float = 0.0
+    """For which ranks wait for one of them; 0 for a part of the time limit."""
     exit_code: int = 0
     """With `end`: of all processes. A launcher that sees others end well may wait for them for minutes."""
 
@@ -132,94 +135,36 @@ class Place:
     """For the others to come to a meeting, or to end a step."""
 
 
-# What passes between the process that asks for a placement, the launcher and the ranks.
+# What ranks that read storage at the same time are asked for, and what came of it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RankOrder:
-    """What every rank of a placement measures."""
+class ReadTogether:
+    """One step of a ladder: what all ranks read, of which each has a share, and how."""
 
-    workload: Workload
-    placement: Placement
-    threads: int
-    rounds: int
-    steps: int | None
-    """Of a segment; None takes as many as fit into its usual time."""
+    pieces: bytes
+    """All of them, as `storage.files.encoded_pieces` writes them."""
+    location: StorageLocation
+    places: tuple[tuple[str, int], ...]
+    """(host, node) of each rank."""
+    readers: int
+    """Of each rank."""
+    seconds: float
+    """Of one run."""
     seed: int
-    timeout_s: float
-    """Without a step of any rank."""
-    scratch: str
-    """The directory for the files of this placement."""
-
-    def result(self, rank: int) -> Path:
-        """Where a rank writes its `RankRecord`."""
-        return Path(self.scratch) / f"rank-{rank}.json"
-
-    def error(self, rank: int) -> Path:
-        """Where a rank writes the `RankError` that ended it."""
-        return Path(self.scratch) / f"rank-{rank}-error.json"
-
-    def marks(self, rank: int) -> Path:
-        """Where a rank says how far it is."""
-        return Path(self.scratch) / f"rank-{rank}-marks"
-
-    @property
-    def ends(self) -> Path:
-        """Where the launcher writes its `LauncherEnd`."""
-        return Path(self.scratch) / "ends.json"
-
-    @property
-    def logs(self) -> Path:
-        """The directory of what the ranks print."""
-        return Path(self.scratch) / "logs"
-
-    @property
-    def store(self) -> Path:
-        """The file by which the ranks find each other: no port is opened for that."""
-        return Path(self.scratch) / "store"
+    cores: float
+    """Of a node."""
+    block_bytes: int | None = None
+    """Size of one read; None when files are read whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RankRecord:
-    """What one rank measured; in its segments are its own seconds alone."""
+class ReadResult:
+    """What came of one step."""
 
-    rank: int
-    device: str
-    backend: str
-    gradient_bytes: int
-    segments: tuple[DeviceSegment, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankError:
-    """The exception that ended a rank."""
-
-    rank: int
-    reason: str
-    hint: str
-    exit_code: int
-    at_ns: int
-    """On the clock that all processes of the machine share."""
-    everywhere: bool = False
-    """The model or an option is wrong, whatever the placement."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankEnd:
-    """How the process of a rank that failed ended."""
-
-    rank: int
-    exit_code: int
-    """Minus the signal, if one ended it."""
-    log: str
-    """The path of what it printed on standard error."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LauncherEnd:
-    """What the launcher saw of the ranks that failed."""
-
-    failed: tuple[RankEnd, ...]
+    config: RunConfig
+    phase: RanksPhase | None
+    """On rank 0; None on the others."""
 
 
 # Ranks of one training that are measured together: what each offers, why they are not, and what each measured.

@@ -12,12 +12,12 @@ from loaderprobe.records.devices import (
     ExperimentName,
     GainName,
     Placement,
-    PlacementFailure,
     PlacementResult,
     PlacementVerdict,
     WorkloadResult,
     WorkloadVerdict,
 )
+from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.verdict import Interval
 from loaderprobe.render.charts import BLUE, TONES, Column, Shade, column_chart, stacked_chart
 from loaderprobe.render.document import Command, Document, Exhibit, Item, Paragraph, Part, Section, Table
@@ -164,26 +164,10 @@ def gain_words(value: Interval) -> str:
     return f"{significant(value.value)} ({significant(value.low)} to {significant(value.high)})"
 
 
-def failure_words(failure: PlacementFailure) -> str:
-    """Which rank, what happened, how far it was, what to do."""
-    rank = "a rank" if failure.rank is None else f"rank {failure.rank}"
-    said = {
-        "raised": f"{rank} raised {failure.reason}",
-        "killed": f"{rank} was killed by {failure.signal}",
-        "exited": f"{rank} ended by itself with exit code {failure.exit_code}",
-        "hung": f"no rank got any further for {failure.waited_s:g} s"
-        + (f"; {rank} is behind the others, which wait for it" if failure.rank is not None else ""),
-        "launcher": "the launcher of the ranks failed",
-    }[failure.kind]
-    done = f" after {failure.segment} of {failure.segments} segments" if failure.segments else " while starting"
-    hint = failure.hint or _HINTS.get(failure.kind, "")
-    return f"{said},{done}." + (f" {first_upper(hint)}." if hint else "")
-
-
-_HINTS = {
-    "killed": "check dmesg for the out-of-memory killer, if it was not you",
-    "hung": "raise --timeout if a step takes that long; below is where it is",
-}
+def failure_words(failure: RunFailure) -> str:
+    """Which rank, what happened, what it was doing, what to do."""
+    who = "" if failure.rank is None else f"rank {failure.rank} ({failure.host}): "
+    return f"{who}{failure.reason}, at: {failure.stage}." + (f" {first_upper(failure.hint)}." if failure.hint else "")
 
 
 SECONDS_OF_ARTICLE = {

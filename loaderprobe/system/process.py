@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import resource
 import signal
 import sys
@@ -77,6 +78,26 @@ def die_with_parent(parent: int) -> None:
     if os.getppid() != parent:
         # The parent ended before the request.
         os._exit(1)
+
+
+def ask_where(pid: int) -> bool:
+    """Ask a process to write the stacks of its threads, by SIGUSR1; False where it would end by that, or has ended."""
+    try:
+        caught = re.search(r"^SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+        if not caught or not int(caught[1], 16) >> signal.SIGUSR1 - 1 & 1:
+            return False
+        os.kill(pid, signal.SIGUSR1)
+    except OSError:
+        return False
+    return True
+
+
+def runs(pid: int) -> bool:
+    """False for a process that has ended, also where its parent has not asked for that yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 def child_environment() -> dict[str, str]:

@@ -17,11 +17,11 @@ from loaderprobe.testing.fakes import (
     example_files,
     example_location,
 )
-from loaderprobe.testing.ranks import FakeCrew, FakeStore
+from loaderprobe.testing.ranks import FakeGroup, FakeStore
 
 __all__ = [
     "FakeClock",
-    "FakeCrew",
+    "FakeGroup",
     "FakePageCache",
     "FakeStore",
     "PlantedDisturbance",

@@ -1,4 +1,4 @@
-"""Fakes of what ranks share: a store, and a crew whose ranks are threads of one process."""
+"""Fakes of what ranks share: a store, and a group whose ranks are threads of one process."""
 
 from __future__ import annotations
 
@@ -49,23 +49,23 @@ class FakeStore:
 
 
 class _Table:
-    """Where the ranks of one crew meet."""
+    """Where the ranks of one group meet."""
 
     def __init__(self, size: int) -> None:
         self.barrier = threading.Barrier(size)
         self.given: list[Any] = [None] * size
 
 
-class FakeCrew:
-    """One rank of a crew; each is used by a thread of its own."""
+class FakeGroup:
+    """One rank of a group; each is used by a thread of its own."""
 
     def __init__(self, table: _Table, rank: int) -> None:
         self._table, self._rank = table, rank
         self.meetings = 0
 
     @classmethod
-    def of(cls, size: int) -> Sequence[FakeCrew]:
-        """All ranks of one crew."""
+    def of(cls, size: int) -> Sequence[FakeGroup]:
+        """All ranks of one group."""
         table = _Table(size)
         return [cls(table, rank) for rank in range(size)]
 

@@ -42,7 +42,7 @@ from loaderprobe.loaders.ranks import joined_at
 from loaderprobe.loaders.torch import ImageFiles, InOrder, TorchLoader
 from loaderprobe.loaders.worker_probe import FetchLog, WorkerProbe
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.ranks.in_step import Agreement, PaceAhead
+from loaderprobe.measure.ranks.crew import Crew, PaceAhead
 from loaderprobe.measure.segments import Pace, train
 from loaderprobe.protocols import ComputeArguments, Peers
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig, SweepSpec
@@ -207,19 +207,19 @@ def one(place: Place, rate: float, batch_size: int, seconds: float, told: Queue[
     """One rank; rank 0 reports (images/s of one rank, seconds of each meeting)."""
     clock, at = SystemClock(), joined_at(place)
     config = example_config(compute=f"emulated:{rate:g}", batch_size=batch_size)
-    peers = Peers(crew=at.device, local_rank=place.local_rank, cores=1.0, store=at.store, timeout_s=place.timeout_s)
+    peers = Peers(group=at.device, local_rank=place.local_rank, cores=1.0, store=at.store, timeout_s=place.timeout_s)
     compute = EmulatedCompute(ComputeArguments(spec=config.compute, loader=config.loader, clock=clock, peers=peers))
     took = []
     for _ in range(MEETINGS):
         begin_ns = clock.now_ns()
-        at.crew.most(0)
+        at.group.most(0)
         took.append((clock.now_ns() - begin_ns) / 1e9)
-    pace = PaceAhead.of(Pace(min_s=seconds, max_s=seconds), Agreement(at.crew).agreed)
+    pace = PaceAhead.of(Pace(min_s=seconds, max_s=seconds), Crew(at.group).agree)
     batch = SimpleNamespace(shape=(batch_size,)), None
     ends = train(repeat(batch), compute, clock, pace).finished_ns
     if place.rank == 0:
         told.put((batch_size * (len(ends) - 1) * 1e9 / (ends[-1] - ends[0]), took))
-    at.crew.most(0)
+    at.group.most(0)
     told.close()  # type: ignore[attr-defined]  # it is that of another process
     told.join_thread()  # type: ignore[attr-defined]
     os._exit(0)

@@ -13,13 +13,14 @@ from loaderprobe.records.devices import (
     DeviceName,
     DeviceSegment,
     Placement,
-    PlacementFailure,
     PlacementResult,
     PlacementVerdict,
     SegmentName,
     Workload,
     WorkloadResult,
 )
+from loaderprobe.records.measurement import RunFailure
+from loaderprobe.testing import example_config
 
 WORKLOAD = Workload(model="mlp", data="mnist", shape=(1, 28, 28), batch_size=100, samples=10_000)
 WOBBLE = (1.0, 1.01, 0.99, 1.005, 0.995)
@@ -123,8 +124,12 @@ def test_placements_within_noise_are_close() -> None:
 def test_a_failed_placement_has_no_verdict() -> None:
     """And none at all is no error."""
     failed = PlacementResult(
-        placement=Placement(device="cuda"), failure=PlacementFailure(kind="killed", rank=0, signal="SIGKILL")
-    )
+        placement=Placement(device="cuda"),
+        failure=RunFailure(
+            config=example_config(), stage="start", reason="no", hint="", exit_code=1, signal=None, log=(),
+            started_utc="", wall_s=1.0,
+        ),
+    )  # fmt: skip
     found = judge(WorkloadResult(workload=WORKLOAD, placements=(failed,)))
     assert (found.placements, found.fastest) == ((), None)
 

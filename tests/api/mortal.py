@@ -7,6 +7,7 @@ import signal
 import sys
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
 
@@ -20,7 +21,7 @@ class Mortal(nn.Module):
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """N x 3 x 4 x 4 to N x classes."""
         self.calls += 1
-        if self.calls == 3 and os.environ["RANK"] == "1":
+        if self.calls == 3 and dist.get_rank() == 1:
             sys.stderr.write("about to be killed\n")
             sys.stderr.flush()
             os.kill(os.getpid(), signal.SIGKILL)

@@ -14,10 +14,11 @@ import loaderprobe
 from loaderprobe.api import devices as verb
 from loaderprobe.api.devices import parse_placement
 from loaderprobe.errors import BadValue, MissingPart
-from loaderprobe.measure.ranks.placement import run_placement
-from loaderprobe.records.devices import Placement, PlacementFailure, PlacementResult
+from loaderprobe.records.devices import Placement, PlacementResult
 from loaderprobe.records.environment import Gpu
+from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.remark import Remark
+from loaderprobe.testing import example_config
 
 SMALL = {"batch_size": 8, "samples": 400, "steps": 2, "rounds": 3}
 
@@ -81,14 +82,10 @@ def test_a_rank_that_dies_is_named() -> None:
     found = loaderprobe.devices("tests.api.mortal:mortal", "2xcpu", image_size=4, **SMALL)  # type: ignore[arg-type]  # by name
     failure = found.results[0].placements[0].failure
     assert failure is not None and found.failed
-    assert (failure.kind, failure.rank, failure.signal, failure.log) == (
-        "killed",
-        1,
-        "SIGKILL",
-        ("about to be killed",),
-    )
-    assert "2 x cpu failed: rank 1 was killed by SIGKILL, while starting." in found.text()
-    assert found.to_frame()["failure"][0].startswith("rank 1 was killed")
+    assert (failure.rank, failure.host, failure.signal) == (1, socket.gethostname(), "SIGKILL")
+    assert failure.log[-1] == "about to be killed" and failure.stage == "warming up"
+    assert "2 x cpu failed: rank 1 (" in found.text() and "killed by SIGKILL" in found.text()
+    assert "killed by SIGKILL" in found.to_frame()["failure"][0]
 
 
 def test_ctrl_c_keeps_what_was_measured(found: loaderprobe.Devices, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +97,8 @@ def test_ctrl_c_keeps_what_was_measured(found: loaderprobe.Devices, monkeypatch:
             raise KeyboardInterrupt
         return given.pop()
 
-    monkeypatch.setattr(verb, run_placement.__name__, interrupted)
+    monkeypatch.setattr(verb, "_placement", interrupted)
+    monkeypatch.setattr(verb, "_started", lambda *_: (None, None))
     partly = loaderprobe.devices("mlp", "2xcpu,cpu", **SMALL)  # type: ignore[arg-type]  # by name
     assert partly.interrupted and [each.placement.name for each in partly.results[0].placements] == ["2xcpu"]
     assert "Interrupted: what was measured before is shown." in partly.text()
@@ -110,15 +108,19 @@ def test_ctrl_c_keeps_what_was_measured(found: loaderprobe.Devices, monkeypatch:
 
 def test_a_page_without_a_figure_is_no_error(found: loaderprobe.Devices) -> None:
     """Where every placement failed, each says why."""
-    failure = PlacementFailure(kind="hung", rank=1, waited_s=120, segment=3, segments=15, log=('File "a.py", line 3',))
+    failure = RunFailure(
+        config=example_config(), stage="round 1: resident", reason="timeout: it got no further for 120 s",
+        hint="raise --timeout", exit_code=None, signal=None, log=('File "a.py", line 3',), started_utc="", wall_s=1.0,
+        rank=1, host="a",
+    )  # fmt: skip
     result = replace(
         found.results[0],
         placements=(PlacementResult(placement=Placement(device="cpu", ranks=2), failure=failure),),
     )
     text = " ".join(replace(found, results=(result,)).text().split())
     assert "mlp: no placement could be measured." in text
-    assert "no rank got any further for 120 s; rank 1 is behind the others, which wait for it, after 3 of 15" in text
-    assert "Raise --timeout" in text and "a.py" in text
+    assert "rank 1 (a): timeout: it got no further for 120 s, at: round 1: resident. Raise --timeout." in text
+    assert "a.py" in text
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,15 @@ import pytest
 from loaderprobe.api.diagnose import OwnAsked, concluded, diagnose, diagnose_ranks, one_layout, ranks_here
 from loaderprobe.api.policy import JUDGING
 from loaderprobe.errors import BadValue, LoaderprobeError
-from loaderprobe.measure.own.function import agreed, failed, named
+from loaderprobe.measure.own.function import agreed, named
+from loaderprobe.measure.ranks.launch import error_of
 from loaderprobe.records.diagnosis import DataFound, Drawn, OwnMeasured
 from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.ranks import Node
 from loaderprobe.records.remark import Remark
 from loaderprobe.render.markdown import document_markdown
 from loaderprobe.store.codec import decode, encode
-from loaderprobe.testing import FakeCrew, example_config
+from loaderprobe.testing import FakeGroup, example_config
 from tests.analyze.rank_runs import rank_run
 from tests.analyze.runs import alike
 
@@ -30,14 +31,14 @@ DATA = DataFound(hidden=None, size_bytes=1e9, root="/data/photos", samples=10_00
 def on_all(ranks: list[Drawn]) -> list[Any]:
     """What `agreed` returns or raises on each."""
 
-    def on_one(crew: FakeCrew) -> Any:
+    def on_one(group: FakeGroup) -> Any:
         try:
-            return agreed(crew, ranks[crew.rank], JUDGING)
+            return agreed(group, ranks[group.rank], JUDGING)
         except BadValue as error:
             return error.message
 
     with ThreadPoolExecutor(len(ranks)) as threads:
-        return list(threads.map(on_one, FakeCrew.of(len(ranks))))
+        return list(threads.map(on_one, FakeGroup.of(len(ranks))))
 
 
 def test_rank_0_says_that_all_read_the_same() -> None:
@@ -99,7 +100,7 @@ def test_a_rank_that_fails_is_named(change: dict[str, Any], kind: type[Exception
         config=example_config(), stage="calling a:b", reason="no images", hint="look there", exit_code=1, signal=None,
         log=("first", "why", ""), started_utc="", wall_s=1.0, rank=1, host="node7",
     )  # fmt: skip
-    error = failed(replace(failure, **change))
+    error = error_of(replace(failure, **change))
     assert type(error) is kind and said in error.message and hint in error.hint
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,16 +20,14 @@ from loaderprobe.api.sweep_request import (
     layouts_of,
     request_of,
 )
-from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
+from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.measure.ranks import launch
 from loaderprobe.records.config import ComputeSpec, SweepSpec
 from loaderprobe.records.ranks import Layout, Node
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.testing import example_config, example_environment, example_files
-from tests.analyze.measured import measured
 from tests.analyze.rank_runs import rank_run
 from tests.analyze.runs import FILES, alike
-from tests.analyze.scripted import Truth
 
 NODES = (Node(host="a", seats=(0, 1), gpus=2), Node(host="b", seats=(2, 3), gpus=1))
 
@@ -124,8 +121,9 @@ def test_far_more_ranks_than_cores_are_refused_before_any_data_is_generated(
     with pytest.raises(BadValue, match="17 ranks on this machine would share 2 cores"):
         check_request(request(tmp_path, ranks=17))
     check_request(request(tmp_path, ranks="17x1", nodes=[Node(host=str(n), seats=(n,), gpus=0) for n in range(17)]), ())
-    with pytest.raises(BadValue, match="17 ranks"):
-        launch.start_here(17, [])
+    no_server: Any = lambda variables: pytest.fail("a process was started")  # noqa: E731
+    with pytest.raises(BadValue, match="17 ranks"), launch.on_this_machine(17, no_server):
+        pass
 
 
 def test_a_run_of_ranks_is_not_measured_in_turn(tmp_path: Path) -> None:
@@ -141,27 +139,6 @@ def test_a_run_of_ranks_is_not_measured_in_turn(tmp_path: Path) -> None:
         )  # fmt: skip
     with pytest.raises(BadValue, match="ranks is no option"):
         as_value("ranks", "2")
-
-
-def test_torchrun_completes_a_run_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With as many processes as its ranks, as many threads in each, and none of an operator's options."""
-    started: dict[str, Any] = {}
-
-    def begin(command: list[str], **given: Any) -> None:
-        started.update(given, command=command)
-
-    monkeypatch.setattr(subprocess, "Popen", begin)
-    monkeypatch.setattr(launch, "cores_available", lambda: 8.0)
-    monkeypatch.setenv("PET_NNODES", "4")
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    run = run_of(tmp_path / "run", 1, 4)
-    launch.start_ranks(run, ["--json"])
-    module, _, *rest = started["command"][3:]
-    assert (module, rest) == ("loaderprobe.compute.seats", ["4", "sweep", "--resume", str(run.path), "--json"])
-    assert started["env"]["OMP_NUM_THREADS"] == "2" and "PET_NNODES" not in started["env"]
-    monkeypatch.setenv("OMP_NUM_THREADS", "5")
-    launch.start_ranks(run)
-    assert started["env"]["OMP_NUM_THREADS"] == "5"
 
 
 def test_nodes_meet_by_the_way_from_one_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,52 +159,8 @@ def test_a_run_of_several_nodes_is_not_completed_here(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", 2)
     config = replace(run.record.spec.configs[0], nodes=2)
     spread = RunDirectory(run.path, replace(run.record, spec=SweepSpec(configs=(config,))))
-    with pytest.raises(BadValue, match="on this node only"):
-        launch.start_ranks(spread)
-
-
-@pytest.mark.parametrize(
-    ("script", "raised"),
-    [
-        ("exit 0", None),
-        ("exit 4", None),
-        ("echo the reason; exit 2", LoaderprobeError),
-        ("exit 130", KeyboardInterrupt),
-    ],
-)  # fmt: skip
-def test_a_program_hears_how_the_processes_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, raised: type[BaseException] | None
-) -> None:
-    """Rows that failed are part of the run; all else is raised, with what was printed last."""
-
-    def start(run: RunDirectory, options: Any, log: Path) -> subprocess.Popen[bytes]:
-        with log.open("wb") as file:
-            return subprocess.Popen(["/bin/sh", "-c", script], stdout=file)
-
-    monkeypatch.setattr(launch, "start_ranks", start)
-    heard: list[tuple[str, int, int]] = []
-    path = run_of(tmp_path / "run", 1, 2).path
-
-    def resume() -> Any:
-        return loaderprobe.resume(path, progress=lambda *stage: heard.append(stage))
-
-    if raised is None:
-        assert resume().path == path
-    else:
-        with pytest.raises(raised) as caught:
-            resume()
-        assert raised is KeyboardInterrupt or "the reason" in caught.value.hint  # type: ignore[attr-defined]
-
-
-def test_progress_counts_the_results_of_other_processes(tmp_path: Path) -> None:
-    """Of a run that they complete; what is known is not read again, as they measure on the same cores."""
-    run, heard, done = run_of(tmp_path / "run", 1, 2), list[tuple[str, int, int]](), set[str]()
-    first, second = run.record.spec.configs
-    run.save(replace(measured(Truth(compute=1000.0), 2), config=first))
-    for _ in range(2):
-        verb.heard_of(run, lambda *stage: heard.append(stage), done)
-        (run.path / "measurements" / f"{first.key}.json").unlink(missing_ok=True)
-    assert heard == [("1/2 measured", 1, 2)] * 2 and second.key not in done
+    with pytest.raises(BadValue, match="on this one only"):
+        verb.measure(spread, lambda _: None)
 
 
 def test_one_of_several_programs_starts_no_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

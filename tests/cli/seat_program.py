@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +13,8 @@ from typing import Any
 
 from loaderprobe.api import child, sweep
 from loaderprobe.api.load import judge_run
-from loaderprobe.cli.seats import in_seat, launched_here
-from loaderprobe.measure.ranks.crew import Lead
+from loaderprobe.cli.seats import in_ranks, launched_here
+from loaderprobe.measure.ranks.launch import Lead
 from loaderprobe.measure.runner import Child, Order
 from loaderprobe.records.config import SweepSpec
 from loaderprobe.records.measurement import Measurement
@@ -44,7 +44,7 @@ class Scripted:
 
 
 @contextmanager
-def scripted() -> Iterator[Scripted]:
+def scripted(variables: Mapping[str, str]) -> Iterator[Scripted]:
     """In place of the forkserver."""
     yield Scripted()
 
@@ -61,8 +61,9 @@ def run_of(lead: Lead) -> RunDirectory:
     return RunDirectory.create(Path(RUN), record, [FILES])
 
 
-def measured(lead: Lead) -> int:
+def measured(lead: Lead | None) -> int:
     """Print the summary."""
+    assert lead is not None
     run = run_of(lead)
     sweep.measure(run, lambda _: None, lead)
     sys.stdout.write(json.dumps(json.loads(summary_json(judge_run(run)))) + "\n")
@@ -73,10 +74,8 @@ def main() -> int:
     """The exit code of this process."""
     changed: Any = {"forkserver": scripted}
     vars(child).update(changed)
-    vars(sweep).update(changed)
     here = launched_here("slurm" if "slurm" in OPTIONS else None, several=True)
-    assert here is not None
-    return in_seat(here, measured)
+    return in_ranks(here, measured)
 
 
 if __name__ == "__main__":

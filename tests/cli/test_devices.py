@@ -8,43 +8,51 @@ from pathlib import Path
 import pytest
 
 from loaderprobe.api import devices as verb
-from loaderprobe.measure.ranks.placement import run_placement
-from loaderprobe.records.devices import DeviceSegment, PlacementFailure, PlacementResult
-from loaderprobe.records.ranks import RankOrder
+from loaderprobe.records.devices import DeviceSegment, DeviceWork, PlacementResult
+from loaderprobe.records.measurement import RunFailure
+from loaderprobe.testing import example_config
 from tests.cli.invoke import invoke
 
 SMALL = ("devices", "--on", "cpu,2xcpu", "--rounds", 3)
 LARGER = 4
 
 
-def measured(order: RankOrder, *_: object, **__: object) -> PlacementResult:
+@pytest.fixture(autouse=True)
+def _starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verb, "_started", lambda *_: (None, None))
+
+
+def measured(work: DeviceWork, *_: object, **__: object) -> PlacementResult:
     """Two ranks exchange gradients for as long as they compute."""
-    ranks = order.placement.ranks
+    ranks = work.placement.ranks
     times = {"training": 10.0 * ranks, "resident": 10.0 * ranks, "larger_batch": 40.0}
     if ranks > 1:
         times |= {"no_exchange": 10.0, "larger_no_exchange": 40.0}
     segments = tuple(
         DeviceSegment(
             name=name, round=number, steps=10, seconds=(ms / 100 * (1 + number / 1000),) * ranks,  # type: ignore[arg-type]  # names of segments
-            batch_size=order.workload.batch_size * (LARGER if name.startswith("larger") else 1),
+            batch_size=work.workload.batch_size * (LARGER if name.startswith("larger") else 1),
         )
-        for number in range(order.rounds)
+        for number in range(work.rounds)
         for name, ms in times.items()
     )  # fmt: skip
-    return PlacementResult(placement=order.placement, threads=1, segments=segments)
+    return PlacementResult(placement=work.placement, threads=1, segments=segments)
 
 
-def failed(order: RankOrder, *_: object, **__: object) -> PlacementResult:
+def failed(work: DeviceWork, *_: object, **__: object) -> PlacementResult:
     """Its second rank is killed."""
-    if order.placement.ranks == 1:
-        return measured(order)
-    failure = PlacementFailure(kind="killed", rank=1, signal="SIGKILL", log=("the last line",))
-    return PlacementResult(placement=order.placement, failure=failure)
+    if work.placement.ranks == 1:
+        return measured(work)
+    failure = RunFailure(
+        config=example_config(), stage="round 1: resident", reason="the measuring process was killed by SIGKILL",
+        hint="", exit_code=None, signal="SIGKILL", log=("the last line",), started_utc="", wall_s=1.0, rank=1, host="a",
+    )  # fmt: skip
+    return PlacementResult(placement=work.placement, failure=failure)
 
 
 def test_small_models_are_slower_on_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All models of the article beside its table; kept, and shown again by `report`."""
-    monkeypatch.setattr(verb, run_placement.__name__, measured)
+    monkeypatch.setattr(verb, "_placement", measured)
     out = tmp_path / "found"
     done = invoke(*SMALL, "--article", "--quiet", "--out", out)
     assert done.exit_code == 0, done.stderr
@@ -63,11 +71,12 @@ def test_small_models_are_slower_on_two(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_a_failed_placement_has_exit_code_4(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other is shown, and the failed one with its rank, signal and last lines."""
-    monkeypatch.setattr(verb, run_placement.__name__, failed)
+    monkeypatch.setattr(verb, "_placement", failed)
     done = invoke(*SMALL, "--out", tmp_path / "o")
     assert done.exit_code == 4, done.stderr
     assert "mlp: one process on the CPU takes 4.7 s an epoch." in done.stdout
-    assert "2 x cpu failed: rank 1 was killed by SIGKILL, while starting." in " ".join(done.stdout.split())
+    said = "2 x cpu failed: rank 1 (a): the measuring process was killed by SIGKILL, at: round 1: resident."
+    assert said in " ".join(done.stdout.split())
     assert "the last line" in done.stdout
 
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Any
-
 import pytest
 
-from loaderprobe.measure.ranks import launch
 from tests.cli.invoke import invoke
 
 
@@ -29,14 +25,3 @@ def test_what_cannot_be_is_refused(arguments: list[str], said: str, monkeypatch:
     found = invoke("diagnose", *arguments)
     assert found.exit_code == (3 if "no_such" in arguments[0] else 2), found.output
     assert said in found.stderr and "try:" in found.stderr
-
-
-def test_ranks_of_this_machine_are_processes_of_the_same_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many, and its exit code is theirs."""
-    started: list[Any] = []
-    monkeypatch.setattr(launch, "start_here", lambda *given: started.append(given))
-    monkeypatch.setattr(launch, "wait_for", lambda launcher: 4)
-    monkeypatch.setattr("loaderprobe.cli.seats._ended_by_sigterm", lambda: None)
-    monkeypatch.setattr(sys, "argv", ["loaderprobe", "diagnose", "a.module:make", "--ranks", "2"])
-    assert invoke("diagnose", "a.module:make", "--ranks", "2").exit_code == 4
-    assert started == [(2, ["diagnose", "a.module:make", "--ranks", "2"])]

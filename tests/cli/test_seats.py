@@ -104,17 +104,6 @@ def test_every_way_to_start_gives_the_same_summary(way: Any, options: Sequence[s
         assert failed == []
 
 
-def test_the_processes_of_this_host_end_with_the_code_of_rank_0() -> None:
-    """Without torchrun's own words about it."""
-    done = subprocess.run(
-        [sys.executable, "-m", "loaderprobe.compute.seats", str(os.getpid()), "2", "explain", "nonsense"],
-        cwd=ROOT, env={**without_launchers(os.environ), "OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
-        check=False, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 2
-    assert "error:" in done.stderr and "Traceback" not in done.stderr and "torch" not in done.stderr
-
-
 def test_variables_of_which_one_is_missing_are_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where ranks are asked for: each process would start all of them."""
     for name, value in {"RANK": "0", "WORLD_SIZE": "4", "MASTER_ADDR": "head", "MASTER_PORT": "1"}.items():

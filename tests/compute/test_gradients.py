@@ -21,8 +21,8 @@ LONGEST_S = 60.0
 def exchanges(rank: int, scratch: Path) -> None:
     """One rank, whose gradients are 1 on rank 0 and 2 on rank 1 by themselves."""
     store: Any = dist.FileStore(str(scratch / "store"), 2)  # type: ignore[attr-defined]  # torch does not list it
-    crew: Any = SimpleNamespace(rank=rank, size=2)
-    peers = Peers(crew=crew, local_rank=rank, cores=1.0, store=store, timeout_s=LONGEST_S)
+    group: Any = SimpleNamespace(rank=rank, size=2)
+    peers = Peers(group=group, local_rank=rank, cores=1.0, store=store, timeout_s=LONGEST_S)
     model = torch.nn.Linear(4, 1, bias=False)
     gradients = Gradients(torch.device("cpu"), peers)
     wrapped = gradients.exchanged_by(model)

@@ -12,8 +12,8 @@ import torch.distributed as dist
 
 from loaderprobe.errors import LostRank
 from loaderprobe.loaders import ranks
-from loaderprobe.loaders.ranks import AtPlace, GlooCrew, joined_at
-from loaderprobe.measure.ranks.in_step import Agreement
+from loaderprobe.loaders.ranks import AtPlace, GlooGroup, joined_at
+from loaderprobe.measure.ranks.crew import Crew
 from loaderprobe.records.ranks import Place
 
 
@@ -56,9 +56,9 @@ def test_three_ranks_agree_by_the_store_of_their_place(port: int) -> None:
     """On numbers and on bytes of any length; the device has a group of its own."""
 
     def agrees(rank: int, at: AtPlace) -> tuple[Any, ...]:
-        agreement = Agreement(at.crew)
-        told = agreement.agreed(100 + rank), agreement.least(None if rank == 2 else rank), agreement.ends(rank == 1)
-        return *told, agreement.ascending(-rank), at.device.most(rank), at.crew.gathered(b"x" * rank)
+        crew = Crew(at.group)
+        told = crew.agree(100 + rank), crew.least(None if rank == 2 else rank), crew.ends(rank == 1)
+        return *told, crew.ascending(-rank), at.device.most(rank), at.group.gathered(b"x" * rank)
 
     first, *others = in_threads(port, "agree", 3, agrees)
     assert first == (100, 0, False, (2, 1, 0), (2,), (b"", b"x", b"xx"))
@@ -70,10 +70,10 @@ def test_a_rank_that_has_gone_is_named_by_the_others(port: int, monkeypatch: pyt
     monkeypatch.setattr(ranks, "OTHERS_S", 0.3)
 
     def leaves(rank: int, at: AtPlace) -> None:
-        at.crew.most(0)
+        at.group.most(0)
         if rank != 1:
-            at.crew._step_s = 0.2
-            at.crew.most(0)
+            at.group._step_s = 0.2
+            at.group.most(0)
         else:
             _STORES.append(at)
 
@@ -97,6 +97,6 @@ def test_a_rank_that_has_gone_is_named_by_the_others(port: int, monkeypatch: pyt
 )  # fmt: skip
 def test_only_errors_of_groups_mean_a_lost_rank(text: str, of_ranks: bool) -> None:
     """A storage on a network fails in the same words, and NCCL also says what no other rank has to do with."""
-    crew = object.__new__(GlooCrew)
-    crew._store = None
-    assert (crew.lost_by(RuntimeError(text)) is not None) == of_ranks
+    group = object.__new__(GlooGroup)
+    group._store = None
+    assert (group.lost_by(RuntimeError(text)) is not None) == of_ranks

@@ -11,7 +11,7 @@ from loaderprobe.analyze.verdict.rounds import deciding, next_round
 from loaderprobe.api.policy import JUDGING
 from loaderprobe.measure.assembly import make_compute
 from loaderprobe.measure.ranks.child import Gathering
-from loaderprobe.measure.ranks.in_step import Agreement, RankSession
+from loaderprobe.measure.ranks.crew import Crew
 from loaderprobe.measure.session import Parts, Recorder, Session
 from loaderprobe.protocols import Compute, Files, Peers
 from loaderprobe.records.config import RunConfig
@@ -19,7 +19,7 @@ from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.testing import (
     FakeClock,
-    FakeCrew,
+    FakeGroup,
     FakePageCache,
     FakeStore,
     PlantedDisturbance,
@@ -77,17 +77,17 @@ def measured_alone(
 
 
 class Waiting:
-    """A crew whose meetings last until the slowest has come, on the clocks of all."""
+    """A group whose meetings last until the slowest has come, on the clocks of all."""
 
-    def __init__(self, crew: FakeCrew, clock: FakeClock) -> None:
-        self._crew, self._clock = crew, clock
+    def __init__(self, group: FakeGroup, clock: FakeClock) -> None:
+        self._group, self._clock = group, clock
         self._met_ns = clock.now_ns()
-        self.rank, self.size = crew.rank, crew.size
+        self.rank, self.size = group.rank, group.size
 
     def most(self, *values: int, leaving: bool = False) -> tuple[int, ...]:
         """Of each value the largest."""
         own_ns = self._clock.now_ns() - self._met_ns
-        *found, longest_ns = self._crew.most(*values, own_ns, leaving=leaving)
+        *found, longest_ns = self._group.most(*values, own_ns, leaving=leaving)
         self._clock.sleep((longest_ns - own_ns) / 1e9)
         self._met_ns = self._clock.now_ns()
         return tuple(found)
@@ -95,24 +95,24 @@ class Waiting:
     def gathered(self, value: bytes) -> tuple[bytes, ...]:
         """What each rank gives, on rank 0."""
         self.most()
-        return self._crew.gathered(value)
+        return self._group.gathered(value)
 
     def broadcast(self, value: bytes) -> bytes:
         """What rank 0 gives."""
         self.most()
-        return self._crew.broadcast(value)
+        return self._group.broadcast(value)
 
 
 class Rank:
     """One rank in a thread of its own, with a fake clock of its own, which began at another time."""
 
     def __init__(
-        self, crew: FakeCrew, device: FakeCrew, service: Service, files: FileSet, config: RunConfig,
+        self, group: FakeGroup, device: FakeGroup, service: Service, files: FileSet, config: RunConfig,
         budget_s: float | None, earlier: Measurement | None,
     ) -> None:  # fmt: skip
-        self._crew, self._service, self._config, self._budget_s = crew, service, config, budget_s
-        self._files, self._earlier = files.shard(crew.rank, crew.size), earlier
-        self._peers = Peers(crew=device, local_rank=crew.rank, cores=1.0, store=FakeStore(), timeout_s=1.0)
+        self._group, self._service, self._config, self._budget_s = group, service, config, budget_s
+        self._files, self._earlier = files.shard(group.rank, group.size), earlier
+        self._peers = Peers(group=device, local_rank=group.rank, cores=1.0, store=FakeStore(), timeout_s=1.0)
         self.own: Measurement | None = None
         self.all: Measurement | None = None
         self.error: Exception | None = None
@@ -123,19 +123,19 @@ class Rank:
             self._run()
         except Exception as error:  # noqa: BLE001  # the test raises it
             self.error = error
-            self._crew.leave()
+            self._group.leave()
 
     def _run(self) -> None:
         clock, config = FakeClock(), self._config
-        clock.sleep(1.7 * self._crew.rank)
-        crew = Waiting(self._crew, clock)
+        clock.sleep(1.7 * self._group.rank)
+        group = Waiting(self._group, clock)
         compute = make_compute(config, clock, self._peers)
-        gathering = Gathering(crew, JUDGING, earlier=self._earlier)
+        gathering = Gathering(group, JUDGING, earlier=self._earlier)
         parts = scripted_parts(self._service, clock, compute, config, self._files, FakePageCache())
-        measures = RankSession(
+        measures = Session(
             recorder=Recorder(config, earlier=self._earlier, joins=False), files=self._files,
-            parts=replace(parts, next_round=gathering.next_round), on_stage=lambda *_: None,
-            meeting=Agreement(crew), budget_s=self._budget_s,
+            parts=replace(parts, next_round=gathering.next_round, crew=Crew(group)), on_stage=lambda *_: None,
+            budget_s=self._budget_s,
         )  # fmt: skip
         measures.run()
         measures.profile()
@@ -152,9 +152,9 @@ def ran(
     size, files = len(services), files or example_files()
     config = replace(example_config(data=files.fingerprint, **changes), ranks=size)
     ranks = [
-        Rank(crew, device, service, files, config, budget_s, earlier)
-        for crew, device, service, budget_s in zip(
-            FakeCrew.of(size), FakeCrew.of(size), services, budgets_s or (None,) * size, strict=True
+        Rank(group, device, service, files, config, budget_s, earlier)
+        for group, device, service, budget_s in zip(
+            FakeGroup.of(size), FakeGroup.of(size), services, budgets_s or (None,) * size, strict=True
         )
     ]
     threads = [threading.Thread(target=each.run) for each in ranks]

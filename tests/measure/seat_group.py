@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.ranks.crew import Lead, Seat
+from loaderprobe.measure.ranks.launch import Lead, Seat
 from loaderprobe.measure.runner import Child, Event, Order, Start
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.ranks import Launched, Place, SeatSeen
@@ -18,6 +18,8 @@ from loaderprobe.testing import FakeStore, example_config, example_files
 AT_ROUND = """echo '{"stage": "round 1"}'; """
 DONE = AT_ROUND + "cp $MEASURED $RESULT"
 KILLED = AT_ROUND + "kill -9 $$"
+KILLED_WITH_WORKER = AT_ROUND + "sleep 1000 & kill -9 $$"
+"""Its worker holds its output, as those of a DataLoader do for some seconds."""
 HUNG = """echo '{"stage": "joining"}'; exec sleep 1000"""
 RAISED = AT_ROUND + """echo '{"stage": "round 1", "failure": "ValueError: no"}'; exit 1"""
 LOST = AT_ROUND + """echo '{"stage": "round 1", "failure": "another rank has gone", "lost": true}'; exit 1"""
@@ -47,7 +49,7 @@ class Group:
         for thread in self.threads:
             thread.start()
         self.seats[0].come()
-        return Lead(self.seats[0])
+        return Lead(self.seats[0], self.start(0))
 
     def _follow(self, seat: Seat) -> None:
         try:
@@ -86,7 +88,7 @@ def order(ranks: int = 2, nodes: int = 1) -> Order:
     return Order(config=config, files=ORDER_FILES, budget_s=None, begin_ns=7)
 
 
-def measure(group: Group, lead: Lead, asked: Order, events: list[Event] | None = None) -> Measurement | RunFailure:
+def measure(lead: Lead, asked: Order, events: list[Event] | None = None) -> Measurement | RunFailure:
     """In the children of all ranks."""
     heard = events if events is not None else []
-    return lead.measure(asked, clock=SystemClock(), time_limit_s=60.0, on_event=heard.append, start=group.start(0))
+    return lead.run(asked, Measurement, clock=SystemClock(), time_limit_s=60.0, on_event=heard.append)

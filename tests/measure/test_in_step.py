@@ -13,12 +13,12 @@ import msgspec
 from loaderprobe.analyze.ranks import as_one
 from loaderprobe.analyze.verdict.rounds import Round, next_round
 from loaderprobe.errors import LostRank
-from loaderprobe.measure.attach.turns import AGAIN, GivenUp, LoopTurns, Withdrawn
-from loaderprobe.measure.ranks.in_step import Meeting, SessionInStep
-from loaderprobe.measure.session import Recorder
+from loaderprobe.measure.attach.script_ranks import ScriptCrew
+from loaderprobe.measure.attach.turns import GivenUp, LoopTurns, Withdrawn
+from loaderprobe.measure.session import AGAIN, Recorder, Session
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.ranks import Apart, RankMeasurement
-from loaderprobe.testing import FakeClock, FakeCrew, FakePageCache, Service, example_config, example_files
+from loaderprobe.testing import FakeClock, FakeGroup, FakePageCache, Service, example_config, example_files
 from tests.measure.scripted import scripted_parts
 from tests.measure.test_loop_session import LoopCompute
 
@@ -35,9 +35,9 @@ class Loop:
 class Rank:
     """One rank, in a thread of its own, with a fake clock of its own."""
 
-    def __init__(self, crew: FakeCrew, service: Service, loop: Loop) -> None:
-        self.crew, self.service, self.loop = crew, service, loop
-        self.meeting = Meeting(crew)
+    def __init__(self, group: FakeGroup, service: Service, loop: Loop) -> None:
+        self.group, self.service, self.loop = group, service, loop
+        self.crew = ScriptCrew(group)
         self.found: Measurement | None = None
         self.error: BaseException | None = None
         self.steps = 0
@@ -45,7 +45,7 @@ class Rank:
     def run(self) -> None:
         """Until the session is over."""
         clock = FakeClock()
-        turns = self.meeting.turns = LoopTurns(lambda step: self._measured(clock, turns, step), self.meeting)
+        turns = self.crew.turns = LoopTurns(lambda step: self._measured(clock, step), self.crew)
         try:
             turns.next()
             while not turns.over:
@@ -58,12 +58,12 @@ class Rank:
             self.error = error
         self.steps = turns.steps
 
-    def _measured(self, clock: FakeClock, turns: LoopTurns, step: Callable[[Any], None]) -> Measurement:
+    def _measured(self, clock: FakeClock, step: Callable[[Any], None]) -> Measurement:
         files, config = example_files(), example_config()
         parts = scripted_parts(self.service, clock, LoopCompute(clock, step), config, files, FakePageCache())
-        session = SessionInStep(
-            recorder=Recorder(config), files=files, parts=replace(parts, next_round=self._decided),
-            on_stage=lambda *_: None, turns=turns, meeting=self.meeting,
+        session = Session(
+            recorder=Recorder(config), files=files,
+            parts=replace(parts, next_round=self._decided, crew=self.crew), on_stage=lambda *_: None, period=1,
         )  # fmt: skip
         with suppress(GivenUp):
             session.run()
@@ -71,16 +71,16 @@ class Rank:
 
     def _decided(self, measurement: Measurement, *, thorough: bool) -> Round:
         """By rank 0, from what all measured."""
-        own = RankMeasurement(rank=self.crew.rank, host="one", cores=2.0, affinity=(0, 1), measurement=measurement)
-        given = self.crew.gathered(msgspec.json.encode(own))
+        own = RankMeasurement(rank=self.group.rank, host="one", cores=2.0, affinity=(0, 1), measurement=measurement)
+        given = self.group.gathered(msgspec.json.encode(own))
         all_ = [msgspec.json.decode(each, type=RankMeasurement) for each in given]
         plan = next_round(as_one(all_), thorough=thorough) if all_ else ()
-        return msgspec.json.decode(self.crew.broadcast(msgspec.json.encode(plan)), type=Round)
+        return msgspec.json.decode(self.group.broadcast(msgspec.json.encode(plan)), type=Round)
 
 
 def ran(*ranks: tuple[Service, Loop]) -> list[Rank]:
     """All ranks, to their ends."""
-    made = [Rank(crew, *each) for crew, each in zip(FakeCrew.of(len(ranks)), ranks, strict=True)]
+    made = [Rank(group, *each) for group, each in zip(FakeGroup.of(len(ranks)), ranks, strict=True)]
     threads = [threading.Thread(target=each.run) for each in made]
     for thread in threads:
         thread.start()
@@ -98,7 +98,7 @@ def test_ranks_of_unlike_speed_take_the_same_steps() -> None:
     """In the same segments, although each has a clock of its own; and as many in all."""
     fast, slow = ran((Service(cpu_s=0.001), Loop()), (Service(cpu_s=0.004), Loop()))
     assert steps_of(fast.found) == steps_of(slow.found)
-    assert fast.steps == slow.steps and fast.crew.meetings == slow.crew.meetings
+    assert fast.steps == slow.steps and fast.group.meetings == slow.group.meetings
 
 
 def test_what_disturbs_one_rank_voids_the_segment_of_all() -> None:
@@ -120,14 +120,14 @@ def test_what_disturbs_one_rank_voids_the_segment_of_all() -> None:
 
 def test_a_rank_that_refuses_lets_no_loop_be_handed_over() -> None:
     """The others hear of it before their first step, rank 0 with the reason."""
-    first, second = (Rank(crew, Service(cpu_s=0.001), Loop()) for crew in FakeCrew.of(2))
+    first, second = (Rank(group, Service(cpu_s=0.001), Loop()) for group in FakeGroup.of(2))
     apart = Apart(code="refused", ranks=(1,), detail="no batches")
-    refusing = threading.Thread(target=lambda: second.meeting.refuse(apart))
+    refusing = threading.Thread(target=lambda: second.crew.refuse(apart))
     refusing.start()
     first.run()
     refusing.join()
     assert isinstance(first.error, Withdrawn) and first.steps == 0
-    assert first.meeting.apart == second.meeting.apart == apart
+    assert first.crew.apart == second.crew.apart == apart
 
 
 def test_a_script_that_ends_on_one_rank_ends_the_measurement_of_all() -> None:
@@ -148,16 +148,16 @@ def test_a_rank_that_dies_leaves_no_other_waiting() -> None:
 
     class Dies(Loop):
         def __init__(self) -> None:
-            self.crew: FakeCrew | None = None
+            self.group: FakeGroup | None = None
 
         def after(self, step: int, turns: LoopTurns, clock: FakeClock) -> None:
-            if step == 30 and self.crew:
-                self.crew.leave()
+            if step == 30 and self.group:
+                self.group.leave()
                 raise LostRank("it died")
 
-    crews, dies = FakeCrew.of(2), Dies()
-    dies.crew = crews[1]
-    ranks = [Rank(crews[0], Service(cpu_s=0.001), Loop()), Rank(crews[1], Service(cpu_s=0.001), dies)]
+    groups, dies = FakeGroup.of(2), Dies()
+    dies.group = groups[1]
+    ranks = [Rank(groups[0], Service(cpu_s=0.001), Loop()), Rank(groups[1], Service(cpu_s=0.001), dies)]
     threads = [threading.Thread(target=each.run) for each in ranks]
     for thread in threads:
         thread.start()

@@ -1,14 +1,26 @@
-"""The processes that a launcher started: what is looked at before they meet."""
+"""What is looked at before the processes of a launcher meet; and ranks that no launcher started."""
 
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from loaderprobe.errors import MissingPart
+from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.ranks import launch
+from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.ranks import Launched
+from loaderprobe.store.codec import encode
+from tests.analyze.measured import measured
+from tests.analyze.scripted import Truth
+from tests.measure.seat_group import DONE, KILLED, WAITS, Group, order
 
 
 def process(rank: int, size: int, *, agent_store: bool) -> Launched:
@@ -42,3 +54,41 @@ def test_the_limit_of_the_store_is_no_matter_of_other_ranks(monkeypatch: pytest.
     monkeypatch.setattr(launch, "allow_open_files", lambda *_: 1024)
     launch._allow_connections(process(1, 1000, agent_store=False))
     launch._allow_connections(process(0, 8, agent_store=True))
+
+
+class Server:
+    """In place of a forkserver: the children of its rank are the scripts of a group."""
+
+    def __init__(self, group: Group, rank: int) -> None:
+        self.start = group.start(rank)
+
+
+def test_ranks_of_this_machine_are_threads_with_a_child_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over torch's own store. Each gets its share of the cores; one that dies is named; no thread is left."""
+    monkeypatch.setattr(launch, "POLL_S", 0.005)
+    monkeypatch.setattr(launch, "GRACE_S", 0.05)
+    monkeypatch.setattr(launch, "cores_available", lambda: 8.0)
+    monkeypatch.delenv("RANK", raising=False)
+    given = replace(measured(Truth(compute=1000.0), 2), config=order().config)
+    group = Group(1, 2, tmp_path, encode("measurement", given))
+    group.scripts = {0: [DONE, WAITS, DONE], 1: [DONE, KILLED, DONE]}
+    variables: list[Mapping[str, str]] = []
+
+    @contextmanager
+    def forkserver(given: Mapping[str, str]) -> Iterator[Any]:
+        variables.append(given)
+        yield Server(group, len(variables) - 1)
+
+    before = threading.active_count()
+    made: Any = forkserver
+    with launch.on_this_machine(2, made) as lead:
+        found = [
+            lead.run(order(), Measurement, clock=SystemClock(), time_limit_s=60.0, on_event=lambda _: None)
+            for _ in range(3)
+        ]
+    assert threading.active_count() == before
+    first, failure, last = found
+    assert isinstance(first, Measurement) and isinstance(last, Measurement)
+    assert isinstance(failure, RunFailure) and failure.rank == 1 and "killed by SIGKILL" in failure.reason
+    assert [each["OMP_NUM_THREADS"] for each in variables] == ["4", "4"]
+    assert {(each.address, each.local_size) for each in group.places} == {("127.0.0.1", 2)}

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from loaderprobe.errors import BadValue
-from loaderprobe.measure.attach.turns import AGAIN, ATTEMPTS, MOST_RESIDENT, LoopSession, LoopTurns
+from loaderprobe.measure.attach.turns import LoopTurns
 from loaderprobe.measure.further import CUT_SHORT
-from loaderprobe.measure.session import Recorder
+from loaderprobe.measure.session import AGAIN, ATTEMPTS, MOST_RESIDENT, Recorder, Session
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.testing import FakeClock, FakePageCache, Service, example_config, example_files
 from tests.measure.scripted import scripted_parts
@@ -51,8 +51,8 @@ def trained(
 
     def measure(step: Callable[[Any], None]) -> Measurement:
         parts = scripted_parts(Service(cpu_s=0.002), clock, LoopCompute(clock, step), config, files, FakePageCache())
-        session = LoopSession(
-            recorder=Recorder(config), files=files, parts=parts, on_stage=lambda *_: None, turns=turns, period=period,
+        session = Session(
+            recorder=Recorder(config), files=files, parts=parts, on_stage=lambda *_: None, period=period,
             budget_s=budget_s,
         )  # fmt: skip
         session.run()

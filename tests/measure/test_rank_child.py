@@ -14,21 +14,21 @@ import pytest
 import torch
 
 from loaderprobe.api.policy import JUDGING
-from loaderprobe.compute.torch import _gpu_of
+from loaderprobe.compute.torch import gpu_of
 from loaderprobe.errors import MissingPart
 from loaderprobe.measure import child
 from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.ranks.child import cores_of
 from loaderprobe.records.ranks import Place
 from loaderprobe.system.limits import cores_available
-from loaderprobe.testing import FakeCrew, example_config
+from loaderprobe.testing import FakeGroup, example_config
 
 
 @pytest.mark.parametrize(("node_of", "sharing"), [(lambda _: 0, 4), (lambda rank: rank // 2, 2)])
 def test_ranks_of_one_node_share_its_cores(node_of: Callable[[int], int], sharing: int) -> None:
     """Evenly; containers on two nodes may have the same host name."""
     with ThreadPoolExecutor(4) as threads:
-        found = list(threads.map(lambda crew: cores_of(crew, node_of(crew.rank)), FakeCrew.of(4)))
+        found = list(threads.map(lambda group: cores_of(group, node_of(group.rank)), FakeGroup.of(4)))
     assert found == [cores_available() / sharing] * 4
 
 
@@ -83,7 +83,7 @@ def test_the_device_of_a_rank_is_the_only_one_it_sees(
     """Of several, those of a node's ranks follow each other; without ranks it is the one that is asked for."""
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     peers: Any = SimpleNamespace(local_rank=2)
-    assert _gpu_of(first, peers) == number and _gpu_of(first, None) == first
+    assert gpu_of(first, peers) == number and gpu_of(first, None) == first
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     with pytest.raises(MissingPart, match="rank 2 of this node has no GPU"):
-        _gpu_of(0, peers)
+        gpu_of(0, peers)

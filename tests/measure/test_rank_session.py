@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loaderprobe.measure import session
-from loaderprobe.measure.ranks.in_step import PaceAhead
+from loaderprobe.measure.ranks.crew import PaceAhead
 from loaderprobe.measure.segments import Pace
 from loaderprobe.testing import Service, example_files
 from tests.measure.scripted import ran, together

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from loaderprobe.measure.ranks.crew import failure_of, is_consequence, origin_of
+from loaderprobe.measure.ranks.launch import failure_of, is_consequence, origin_of
 from loaderprobe.measure.runner import Order
 from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.ranks import SeatEnd

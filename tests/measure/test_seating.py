@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loaderprobe.errors import BadValue, MissingPart
-from loaderprobe.measure.ranks.crew import (
+from loaderprobe.measure.ranks.launch import (
     check_crowd,
     check_room,
     nodes_of,

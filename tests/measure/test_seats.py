@@ -12,9 +12,9 @@ import pytest
 
 from loaderprobe.errors import BadValue, LostRank
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.ranks import crew as lead_module
-from loaderprobe.measure.ranks import crew as seat_module
-from loaderprobe.measure.ranks.crew import Seat, put, take
+from loaderprobe.measure.ranks import launch as lead_module
+from loaderprobe.measure.ranks import launch as seat_module
+from loaderprobe.measure.ranks.launch import Seat, put, take
 from loaderprobe.measure.runner import Event
 from loaderprobe.records.diagnosis import DataFound, OwnLoader, OwnMeasured
 from loaderprobe.records.files import FileSet
@@ -24,7 +24,18 @@ from loaderprobe.store.codec import encode
 from loaderprobe.testing import FakeClock, FakeStore, example_files
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth
-from tests.measure.seat_group import DONE, HUNG, KILLED, LOST, RAISED, WAITS, Group, measure, order
+from tests.measure.seat_group import (
+    DONE,
+    HUNG,
+    KILLED,
+    KILLED_WITH_WORKER,
+    LOST,
+    RAISED,
+    WAITS,
+    Group,
+    measure,
+    order,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -55,8 +66,8 @@ def test_all_ranks_have_a_child_and_rank_0_s_measurement_counts(group: Callable[
     here = group()
     here.scripts = {0: [DONE, DONE], 1: [DONE, DONE]}
     lead, events = here.lead(), list[Event]()
-    assert isinstance(measure(here, lead, order(), events), Measurement)
-    assert isinstance(measure(here, lead, order()), Measurement)
+    assert isinstance(measure(lead, order(), events), Measurement)
+    assert isinstance(measure(lead, order()), Measurement)
     lead.end(4)
     for thread in here.threads:
         thread.join(10)
@@ -78,9 +89,8 @@ def test_children_may_return_another_record(group: Callable[..., Group], tmp_pat
     own = OwnLoader(name="a:b", folder="/", module="a", function="b")
     lead = here.lead()
     found = lead.run(
-        replace(order(), own=own), OwnMeasured, clock=SystemClock(), time_limit_s=60.0, on_event=lambda _: None,
-        start=here.start(0),
-    )  # fmt: skip
+        replace(order(), own=own), OwnMeasured, clock=SystemClock(), time_limit_s=60.0, on_event=lambda _: None
+    )
     lead.end(0)
     assert found == record and here.raised == []
 
@@ -90,7 +100,7 @@ def test_a_layout_leaves_the_other_processes_waiting(group: Callable[..., Group]
     here = group(nodes=2, local=2, over=2)
     here.scripts = {0: [DONE], 2: [DONE]}
     lead = here.lead()
-    assert isinstance(measure(here, lead, order(2, 2)), Measurement)
+    assert isinstance(measure(lead, order(2, 2)), Measurement)
     lead.end(0)
     assert sorted((each.rank, each.node, each.local_rank) for each in here.places) == [(0, 0, 0), (1, 1, 0)]
 
@@ -99,6 +109,7 @@ def test_a_layout_leaves_the_other_processes_waiting(group: Callable[..., Group]
     ("first", "second", "rank", "said"),
     [
         (WAITS, KILLED, 1, "killed by SIGKILL"),
+        (LOST, KILLED_WITH_WORKER, 1, "killed by SIGKILL"),
         (LOST, HUNG, 1, "did not answer, ended because rank 0 could not go on"),
         (WAITS, RAISED, 1, "ValueError: no"),
         (RAISED, LOST, 0, "ValueError: no"),
@@ -112,12 +123,12 @@ def test_a_rank_that_fails_costs_one_configuration(
     here = group()
     here.scripts = {0: [first, DONE], 1: [second, DONE]}
     lead = here.lead()
-    failure = measure(here, lead, order())
+    failure = measure(lead, order())
     assert isinstance(failure, RunFailure)
     assert (failure.rank, failure.host) == (rank, "host0")
     assert said in failure.reason
     assert failure.stage == ("joining" if second == HUNG else "round 1")
-    assert isinstance(measure(here, lead, order()), Measurement)
+    assert isinstance(measure(lead, order()), Measurement)
     lead.end(0)
     assert here.raised == []
 
@@ -130,7 +141,7 @@ def test_a_child_that_stays_after_rank_0_s_has_ended_is_ended(
     here = group()
     here.scripts = {0: [DONE], 1: [WAITS]}
     lead = here.lead()
-    assert isinstance(measure(here, lead, order()), Measurement)
+    assert isinstance(measure(lead, order()), Measurement)
     lead.end(0)
     assert here.raised == []
 
@@ -145,7 +156,7 @@ def test_ctrl_c_at_one_process_ends_the_children_of_all(group: Callable[..., Gro
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        lead.measure(order(), clock=SystemClock(), time_limit_s=60.0, on_event=interrupt, start=here.start(0))
+        lead.run(order(), Measurement, clock=SystemClock(), time_limit_s=60.0, on_event=interrupt)
     lead.end(0)
     for thread in here.threads:
         thread.join(10)
@@ -163,11 +174,11 @@ def test_a_process_that_has_gone_ends_the_sweep_but_no_result(
     here.threads = []
     put(here.store, "seat/1", here.seats[1]._seen)
     lead = here.lead()
-    failure = measure(here, lead, order(2, 2))
+    failure = measure(lead, order(2, 2))
     assert isinstance(failure, RunFailure)
     assert (failure.rank, failure.host) == (1, "host1")
     with pytest.raises(LostRank, match="rank 1 on host1 has gone") as caught:
-        measure(here, lead, order(2, 2))
+        measure(lead, order(2, 2))
     assert "--resume" in caught.value.hint
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from loaderprobe.measure.ranks.in_step import AHEAD, PATIENCE_S, TURN_S, TakeOver
+from loaderprobe.measure.attach.script_ranks import AHEAD, PATIENCE_S, TURN_S, TakeOver
 from loaderprobe.records.ranks import Apart, RankOffer
 from loaderprobe.testing import FakeClock, FakeStore
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.measure.attach.turns import GivenUp, Interrupted, LoopTurns
+from loaderprobe.measure.attach.turns import GivenUp, LoopTurns
+from loaderprobe.measure.session import Interrupted
 
 Step = Callable[[Any], None]
 
@@ -51,6 +52,7 @@ def test_what_the_session_raises_surfaces_in_the_loop() -> None:
 def test_an_interruption_reaches_the_step_that_it_disturbed() -> None:
     """With the first of its reasons; the steps before it are counted."""
     seen: list[str] = []
+    steps: list[int] = []
 
     def session(step: Step) -> None:
         for batch in range(4):
@@ -58,6 +60,7 @@ def test_an_interruption_reaches_the_step_that_it_disturbed() -> None:
                 step(batch)
             except Interrupted as why:
                 seen.append(f"{batch}: {why}")
+                steps.append(why.steps)
 
     turns = LoopTurns(session)
     for _ in range(3):
@@ -66,7 +69,7 @@ def test_an_interruption_reaches_the_step_that_it_disturbed() -> None:
     turns.interrupt("next epoch")
     turns.next()
     assert seen == ["2: validation"]
-    assert (turns.broken_off, turns.undisturbed) == (3, 1)
+    assert (steps, turns.undisturbed) == ([3], 1)
 
 
 def test_a_session_concludes_when_the_loop_does_not_come_back() -> None:

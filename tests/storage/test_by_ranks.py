@@ -1,10 +1,11 @@
-"""Ranks that read at once: disjoint shards, a common window, rank 0 that says what is next, and troubles by host."""
+"""Ranks that read at once: disjoint shards, a common window, and troubles by host."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +13,12 @@ import pytest
 
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import Engine, RanksPhase
-from loaderprobe.storage.by_ranks import RankLadder, RankReader, RanksStep, Whereabouts
-from loaderprobe.storage.files import Piece, Sample
+from loaderprobe.records.ranks import ReadTogether
+from loaderprobe.storage.by_ranks import RankReader, RanksStep, climb, read_step
+from loaderprobe.storage.files import Piece, encoded_pieces
 from loaderprobe.storage.reader import Order, Reading
 from loaderprobe.testing.fakes import FakeClock, FakePageCache, example_location
-from loaderprobe.testing.ranks import FakeCrew
+from loaderprobe.testing.ranks import FakeGroup
 
 SIZE = 100_000
 
@@ -71,41 +73,44 @@ def together(parts: Sequence[Callable[[], object]]) -> list[object]:
     return results
 
 
-def climb(engines: Sequence[PacedEngine], *steps: RanksStep) -> list[RanksPhase] | Exception:
-    """The phases of rank 0, with the others as followers on hosts of their own."""
-    crews = FakeCrew.of(len(engines))
-    readers = [
-        RankReader(crew=crew, cache=FakePageCache(), engine=engine, counts_reads=False)
-        for crew, engine in zip(crews, engines, strict=True)
-    ]
-    here = [Whereabouts(host=f"node{rank}", node=rank) for rank in range(len(engines))]
+def climbed(engines: Sequence[PacedEngine], *steps: RanksStep) -> list[RanksPhase] | Exception:
+    """The phases of these ranks, each on a host of its own."""
     pieces = tuple(Piece(path=Path(f"/data/{number}.jpg"), offset=0, size_bytes=SIZE) for number in range(40))
-    sample = Sample(pieces=pieces, found=40, images=True, block_bytes=None)
     location = replace(example_location("/data"), kind="fuse", devices=())
 
-    def lead() -> list[RanksPhase]:
-        places = readers[0].begin(sample, here[0])
-        ladder = RankLadder(reader=readers[0], places=places, sample=sample, location=location, seconds=2.0, cores=4)
-        phases, interrupted = ladder.climb(steps, lambda *_: None, clock=FakeClock())
-        assert not interrupted
-        return phases
+    def read(step: RanksStep) -> RanksPhase:
+        asked = ReadTogether(
+            pieces=encoded_pieces(pieces), location=location,
+            places=tuple((f"node{rank}", rank) for rank in range(step.ranks)), readers=step.readers, seconds=2.0,
+            seed=0, cores=4,
+        )  # fmt: skip
+        readers = [
+            RankReader(asked, group, FakePageCache(), engine)
+            for group, engine in zip(FakeGroup.of(step.ranks), engines, strict=False)
+        ]
+        first, *others = together([partial(read_step, reader) for reader in readers])
+        assert all(each is None for each in others)
+        if isinstance(first, Exception):
+            raise first
+        assert isinstance(first, RanksPhase)
+        return first
 
-    follow = [lambda n=n: readers[n].follow(here[n]) for n in range(1, len(engines))]
-    first, *others = together([lead, *follow])
-    code = first.exit_code if isinstance(first, BadValue) else 0
-    assert all(each == code for each in others)
-    assert isinstance(first, list | Exception)
-    return first
+    try:
+        phases, interrupted = climb(steps, read, lambda *_: None, clock=FakeClock())
+    except BadValue as error:
+        return error
+    assert not interrupted
+    return phases
 
 
-def step(*seats: int, readers: int = 2) -> RanksStep:
-    """Each on a node of its own."""
-    return RanksStep(seats=seats, nodes=len(seats), readers=readers)
+def step(ranks: int, readers: int = 2) -> RanksStep:
+    """Each rank on a node of its own."""
+    return RanksStep(ranks=ranks, nodes=ranks, readers=readers)
 
 
 def test_equal_ranks_add_up() -> None:
-    """Three ranks of 10 MB/s: 30 together, 30 in step, all alike; those that do not read take no part."""
-    phases = climb([PacedEngine(10.0) for _ in range(3)], step(0), step(0, 1, 2))
+    """Three ranks of 10 MB/s: 30 together, 30 in step, all alike."""
+    phases = climbed([PacedEngine(10.0) for _ in range(3)], step(1), step(3))
     assert isinstance(phases, list)
     one, three = phases
     assert one.bw_bytes == pytest.approx(10e6, rel=0.01) and len(one.by_rank) == 1
@@ -118,7 +123,7 @@ def test_equal_ranks_add_up() -> None:
 
 def test_the_sum_and_the_slowest_differ_where_one_path_is_slow() -> None:
     """10 + 10 + 4 MB/s: 24 together, 12 in step."""
-    phases = climb([PacedEngine(10.0), PacedEngine(10.0), PacedEngine(25.0)], step(0, 1, 2))
+    phases = climbed([PacedEngine(10.0), PacedEngine(10.0), PacedEngine(25.0)], step(3))
     assert isinstance(phases, list)
     (phase,) = phases
     assert phase.bw_bytes == pytest.approx(24e6, rel=0.02)
@@ -128,7 +133,7 @@ def test_the_sum_and_the_slowest_differ_where_one_path_is_slow() -> None:
 
 def test_rates_are_of_the_time_in_which_all_read() -> None:
     """A rank whose shard ends after half the time: what the other reads alone counts for last done only."""
-    phases = climb([PacedEngine(10.0, full_s=1.0), PacedEngine(10.0)], step(0, 1))
+    phases = climbed([PacedEngine(10.0, full_s=1.0), PacedEngine(10.0)], step(2))
     assert isinstance(phases, list)
     (phase,) = phases
     assert phase.bw_bytes == pytest.approx(20e6, rel=0.02)
@@ -137,7 +142,7 @@ def test_rates_are_of_the_time_in_which_all_read() -> None:
 
 def test_reading_that_is_over_at_once_is_refused_with_the_files_that_are_needed() -> None:
     """5 ms of 2 s in each run, 40 times: a tenth of what is needed, and some margin."""
-    found = climb([PacedEngine(1.0, full_s=0.005), PacedEngine(1.0)], step(0, 1))
+    found = climbed([PacedEngine(1.0, full_s=0.005), PacedEngine(1.0)], step(2))
     assert isinstance(found, BadValue)
     assert "2 ranks with 20 files each read for 3.75 ms at a time" in found.message
     assert found.hint.startswith("give some 270 files")
@@ -146,7 +151,7 @@ def test_reading_that_is_over_at_once_is_refused_with_the_files_that_are_needed(
 def test_shards_are_disjoint_and_complete() -> None:
     """Whatever the number of ranks that read; each run reads a shard in another order."""
     engines = [PacedEngine(10.0), PacedEngine(10.0)]
-    climb(engines, step(0, 1), step(0))
+    climbed(engines, step(2), step(1))
     first, second = (set(engine.read_paths[0]) for engine in engines)
     assert not first & second and len(first | second) == 40
     assert len(engines[0].read_paths[-1]) == 40
@@ -154,14 +159,6 @@ def test_shards_are_disjoint_and_complete() -> None:
 
 def test_a_rank_that_reads_nothing_is_named_with_its_host() -> None:
     """And the others are let go."""
-    found = climb([PacedEngine(10.0), FailingEngine(10.0)], step(0, 1))
+    found = climbed([PacedEngine(10.0), FailingEngine(10.0)], step(2))
     assert isinstance(found, BadValue)
     assert "rank 1 on node1 read nothing: Stale file handle" in found.message
-
-
-def test_followers_end_where_there_is_nothing_to_read() -> None:
-    """Rank 0 says so at once."""
-    crews = FakeCrew.of(2)
-    readers = [RankReader(crew=crew, cache=FakePageCache()) for crew in crews]
-    told = together([lambda: readers[0].refuse(2), lambda: readers[1].follow(Whereabouts(host="b", node=1))])
-    assert told == [None, 2]

@@ -17,12 +17,13 @@ from loaderprobe.errors import BadValue, LoaderprobeError, LostRank
 from loaderprobe.measure.attach.outside import Outside, Pauses
 from loaderprobe.measure.attach.script_loaders import LoopIterator, ScriptLoader, SeenLoaders, counts_to
 from loaderprobe.measure.attach.script_ranks import Ranks, ranks_here
-from loaderprobe.measure.attach.turns import LoopSession, LoopTurns, Withdrawn
+from loaderprobe.measure.attach.turns import LoopTurns, Withdrawn
 from loaderprobe.measure.own.loader import LoaderRequest, measure_with_step
 from loaderprobe.measure.session import OnStage
 from loaderprobe.protocols import Judging
 from loaderprobe.records.diagnosis import Attached, AttachRequest, OwnMeasured, WhyNot
 from loaderprobe.records.remark import Remark
+from loaderprobe.system.process import runs
 from loaderprobe.system.written_files import WrittenFiles
 
 # What prevents a measurement in place of a script's loop, how long it takes, and the turns of the loop.
@@ -66,15 +67,7 @@ def announce(scratch: Path) -> None:
 def others_that_train(scratch: Path) -> int:
     """Other processes of the command that have made a backward pass and run still."""
     found = (int(each.name.removeprefix(TRAINS)) for each in scratch.glob(f"{TRAINS}*"))
-    return sum(1 for pid in found if pid != os.getpid() and _runs(pid))
-
-
-def _runs(pid: int) -> bool:
-    """False for one that has ended, also where its parent has not asked for that yet."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
+    return sum(1 for pid in found if pid != os.getpid() and runs(pid))
 
 
 def settled(seen: ScriptLoader) -> bool:
@@ -117,19 +110,15 @@ def turns_of(
 
     def measure(step: Callable[[Any], None]) -> Any:
         if ranks is not None:
-            found = ranks.measure(seen, step, turns, request, budget_s, on_stage)
+            found = ranks.measure(seen, step, request, budget_s, on_stage)
             return None if found is None else judge(found, lambda: ranks.kept(found.measurement, request.run))
-
-        def session(**given: Any) -> LoopSession:
-            made = LoopSession(turns=turns, period=seen.period, **given)
-            made.recorder.notes.extend([BEGUN_EACH_BATCH] if seen.begun_each_batch else [])
-            return made
-
-        asked = LoaderRequest(judging=judging, cache=request.cache, budget_s=budget_s, session=session)
+        asked = LoaderRequest(
+            judging=judging, cache=request.cache, budget_s=budget_s, period=seen.period,
+            notes=(BEGUN_EACH_BATCH,) if seen.begun_each_batch else (),
+        )  # fmt: skip
         return judge(measure_with_step(seen.known.to_measure(), step, asked, on_stage), lambda: ())
 
-    turns = ranks.turns(measure) if ranks is not None else LoopTurns(measure)
-    return turns
+    return ranks.turns(measure) if ranks is not None else LoopTurns(measure)
 
 
 MOST_LISTED = 200

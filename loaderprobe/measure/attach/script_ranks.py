@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from loaderprobe.errors import LostRank
 from loaderprobe.measure.attach.script_loaders import ScriptLoader
-from loaderprobe.measure.attach.turns import LoopTurns
+from loaderprobe.measure.attach.turns import GivenUp, LoopTurns, Withdrawn
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.own.loader import Deadline, DeadlineInStep, LoaderRequest, measure_with_step
 from loaderprobe.measure.ranks.child import KIND, WORTH_A_WORD, Gathering, meeting_s, processes_of_ranks
-from loaderprobe.measure.ranks.in_step import Meeting, SessionInStep, TakeOver
-from loaderprobe.measure.session import OnStage, Parts
-from loaderprobe.protocols import Crew, Judging
+from loaderprobe.measure.ranks.crew import Crew
+from loaderprobe.measure.session import OnStage
+from loaderprobe.protocols import Clock, Group, Judging, SharedStore
 from loaderprobe.records.diagnosis import AttachRequest, OwnMeasured
 from loaderprobe.records.measurement import Measurement, base_mode, segment_seconds, segments_of
 from loaderprobe.records.ranks import Apart, ApartCode, RankMeasurement, RankOffer
@@ -28,6 +31,200 @@ if TYPE_CHECKING:
     from loaderprobe.loaders.ranks import Joined
 
 
+class ScriptCrew(Crew):
+    """What the loops of scripts agree on besides: to be measured at all, and to begin a segment again."""
+
+    def __init__(self, group: Group) -> None:
+        super().__init__(group)
+        self.late: Callable[[], bool] = lambda: False
+        """Whether time is over; asked on rank 0."""
+        self.out_of_time: Callable[[], Exception] = TimeoutError
+        """Makes what all raise then."""
+        self.turns: LoopTurns | None = None
+        self.begun = False
+        """True once the loops of all ranks are taken over."""
+        self.apart: Apart | None = None
+        """Why none does; on rank 0, whose word it is."""
+
+    def begin(self) -> None:
+        """Take over on all ranks; raises Withdrawn where one refuses, or does not answer."""
+        if not self._all_begin(None):
+            raise Withdrawn
+        self.begun = True
+
+    def refuse(self, apart: Apart) -> None:
+        """This rank's loader cannot be measured, so that of no rank is."""
+        self.apart = apart
+        self._all_begin(apart)
+
+    def _all_begin(self, apart: Apart | None) -> bool:
+        try:
+            if not self.any(apart is not None):
+                return True
+            reasons = self._group.gathered(b"" if apart is None else msgspec.json.encode(apart))
+        except LostRank as error:
+            self.apart = self.apart or Apart(code="lost", ranks=(), detail=error.message, hint=error.hint)
+            return False
+        self.apart = next((msgspec.json.decode(each, type=Apart) for each in reasons if each), self.apart)
+        return False
+
+    def end(self) -> None:
+        """The others hear of it where they meet next."""
+        with suppress(LostRank):
+            self._group.most(0, 0, 0, 1, leaving=True)
+
+    def ends(self, enough: bool) -> bool:
+        """What rank 0 finds. Raises Interrupted or GivenUp on all ranks where one was; and rank 0's error when late."""
+        why = self.turns.disturbed() if self.turns else ""
+        over, late, disturbed, gone = self._group.most(
+            int(enough and self.leads), int(self.leads and self.late()), self._group.rank + 1 if why else 0, 0
+        )
+        if gone:
+            raise GivenUp
+        if late:
+            raise self.out_of_time()
+        if disturbed and self.turns:
+            self.turns.break_off(why or f"rank {disturbed - 1} was busy with something else")
+        return bool(over)
+
+
+# When the loops of all ranks are taken over: all at the same step, or none.
+#
+# No rank waits for one that may not come. Each says in a shared store which loader it trains on, and trains on. When
+# all have, rank 0 names a step ahead of itself. Those that hear of it in time say so, and wait there for its word. A
+# rank that cannot be measured says so instead, and the word is the same for all: it is changed only from what it was.
+
+AHEAD = 8
+"""Backward passes from naming a step to that step: hosts of ranks run ahead of each other by a few, on a GPU."""
+PATIENCE_S = 60.0
+"""For all ranks to train on a loader; training goes on meanwhile."""
+TURN_S = 30.0
+"""For the word of rank 0 at the named step."""
+POLL_S = 0.005
+GO = "go"
+_WORD = "word"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeOverStep:
+    """The step at which all loops are taken over."""
+
+    passes: int
+    """Backward passes before it, of a rank's own count."""
+    loader: int
+
+
+@dataclass(slots=True)
+class TakeOver:
+    """One rank's part in it. Ask before each batch that is trained on."""
+
+    store: SharedStore
+    rank: int
+    size: int
+    clock: Clock
+    named: TakeOverStep | None = field(init=False, default=None)
+    apart: Apart | None = field(init=False, default=None)
+    """Why nothing is taken over."""
+    agreed: bool = field(init=False, default=False)
+    _since_ns: int | None = field(init=False, default=None)
+
+    def ask(self, passes: int, offer: RankOffer) -> bool:
+        """True at the step at which this rank's loop is taken over. `passes` are the backward passes so far."""
+        if self.agreed or self.apart:
+            return self.agreed
+        if self._since_ns is None:
+            self.store.set(f"offer/{self.rank}", msgspec.json.encode(offer).decode())
+            self._since_ns = self.clock.now_ns()
+        word = self._word()
+        if not self._settled(word):
+            if self.rank == 0:
+                self._lead(word, passes, offer)
+            else:
+                self._follow(word, passes)
+        return self.agreed
+
+    def refuse(self, apart: Apart) -> None:
+        """No rank is taken over, unless all are already."""
+        word = self._put("", apart)
+        while not self._settled(word):
+            word = self._put(word, apart)
+
+    def end(self) -> None:
+        """The script ends before it was settled."""
+        others = range(1, self.size)
+        silent = tuple(each for each in others if not self.store.check([f"offer/{each}"])) if self.rank == 0 else ()
+        self.refuse(Apart(code="silent", ranks=silent) if silent else Apart(code="ended", ranks=(self.rank,)))
+
+    def heard(self) -> bool:
+        """True when the word of another rank has settled it."""
+        return self._settled(self._word())
+
+    def _lead(self, word: str, passes: int, offer: RankOffer) -> None:
+        others = range(1, self.size)
+        if self.named is None:
+            if self.store.check([f"offer/{rank}" for rank in others]):
+                self._name(passes, offer)
+            elif self._seconds() > PATIENCE_S:
+                silent = tuple(rank for rank in others if not self.store.check([f"offer/{rank}"]))
+                self.refuse(Apart(code="silent", ranks=silent))
+        elif passes >= self.named.passes:
+            late = tuple(rank for rank in others if not self.store.check([f"heard/{rank}"]))
+            if late:
+                self.refuse(Apart(code="out_of_step", ranks=late))
+            else:
+                self._settled(self._swap(word, GO))
+
+    def _name(self, passes: int, offer: RankOffer) -> None:
+        for rank in range(1, self.size):
+            theirs = msgspec.json.decode(self.store.get(f"offer/{rank}"), type=RankOffer)
+            differing = offer.differing(replace(theirs, loader=offer.loader))
+            if differing:
+                return self.refuse(Apart(code="loaders_differ", ranks=(rank,), detail=", ".join(differing)))
+        self.named = TakeOverStep(passes=passes + AHEAD, loader=offer.loader)
+        word = self._swap("", f"at {msgspec.json.encode(self.named).decode()}")
+        self._settled(word)
+        return None
+
+    def _follow(self, word: str, passes: int) -> None:
+        if not word:
+            return
+        if self.named is None:
+            named = msgspec.json.decode(word.removeprefix("at "), type=TakeOverStep)
+            if passes >= named.passes:
+                return self.refuse(Apart(code="out_of_step", ranks=(self.rank,)))
+            self.store.set(f"heard/{self.rank}", "1")
+            self.named = named
+        if passes < self.named.passes:
+            return
+        begin_ns = self.clock.now_ns()
+        while not self.heard():
+            if (self.clock.now_ns() - begin_ns) / 1e9 > TURN_S:
+                return self.refuse(Apart(code="out_of_step", ranks=(0,)))
+            self.clock.sleep(POLL_S)
+
+    def _settled(self, word: str) -> bool:
+        """Keep a word that is final; False for one that is not."""
+        if word == GO:
+            self.agreed = True
+        elif word.startswith("{"):
+            self.apart = msgspec.json.decode(word, type=Apart)
+        return self.agreed or self.apart is not None
+
+    def _seconds(self) -> float:
+        return 0.0 if self._since_ns is None else (self.clock.now_ns() - self._since_ns) / 1e9
+
+    def _word(self) -> str:
+        return self.store.get(_WORD).decode() if self.store.check([_WORD]) else ""
+
+    def _put(self, word: str, apart: Apart) -> str:
+        return self._swap(word, msgspec.json.encode(apart).decode())
+
+    def _swap(self, word: str, other: str) -> str:
+        return self.store.compare_set(_WORD, word, other).decode()
+
+
+# One process of it, joined to the others.
+
 RANKS = "ranks"
 """Of the directory of a run: what each rank measured."""
 
@@ -39,8 +236,8 @@ class Ranks:
         self._joined, self._judging = joined, judging
         self._taking_over = TakeOver(joined.store, joined.rank, joined.size, SystemClock())
         self._offer: RankOffer | None = None
-        self._crew: Crew | None = None
-        self._meeting: Meeting | None = None
+        self._group: Group | None = None
+        self._crew: ScriptCrew | None = None
         self._meeting_s = 0.0
         self._ranks_here: tuple[int, ...] = ()
         self._gathering: Gathering | None = None
@@ -77,16 +274,16 @@ class Ranks:
     def refuse(self, code: ApartCode, detail: str = "", hint: str = "") -> None:
         """This rank cannot be measured, so none is."""
         apart = Apart(code=code, ranks=(self._joined.rank,), detail=detail, hint=hint)
-        if self._meeting is None:
+        if self._crew is None:
             self._tell(lambda: self._taking_over.refuse(apart))
             self.apart = self._taking_over.apart or apart
-        elif not self._meeting.begun:
-            self._meeting.refuse(apart)
-            self.apart = self._meeting.apart
+        elif not self._crew.begun:
+            self._crew.refuse(apart)
+            self.apart = self._crew.apart
 
     def withdraw(self) -> None:
         """Another rank cannot be measured."""
-        self.apart = (self._meeting.apart if self._meeting else None) or Apart(code="lost", ranks=())
+        self.apart = (self._crew.apart if self._crew else None) or Apart(code="lost", ranks=())
 
     def end(self) -> None:
         """The script ends before all agreed."""
@@ -95,34 +292,31 @@ class Ranks:
 
     def same_budget(self, budget_s: float) -> float:
         """That of rank 0. Raises LostRank."""
-        return float(self._together.broadcast(str(budget_s).encode()))
+        assert self._group is not None
+        return float(self._group.broadcast(str(budget_s).encode()))
 
     def turns(self, measure: Callable[[Callable[[Any], None]], Any]) -> LoopTurns:
         """Of this rank's loop."""
-        assert self._meeting is not None
-        self._meeting.turns = LoopTurns(measure, self._meeting)
-        return self._meeting.turns
+        assert self._crew is not None
+        self._crew.turns = LoopTurns(measure, self._crew)
+        return self._crew.turns
 
     def measure(
-        self, seen: ScriptLoader, step: Callable[[Any], None], turns: LoopTurns, request: AttachRequest,
-        budget_s: float, on_stage: OnStage,
+        self, seen: ScriptLoader, step: Callable[[Any], None], request: AttachRequest, budget_s: float,
+        on_stage: OnStage,
     ) -> OwnMeasured | None:  # fmt: skip
         """Measure in step with the others. What all measured, on rank 0; None on the others."""
-        meeting, gathering = self._meeting, self._gathering
-        assert meeting is not None and gathering is not None
-
-        def session(parts: Parts, **given: Any) -> SessionInStep:
-            seeing = replace(parts, disturbance=OthersMeter(self._ranks_here))
-            return SessionInStep(turns=turns, period=seen.period, meeting=meeting, parts=seeing, **given)
-
+        crew, gathering = self._crew, self._gathering
+        assert crew is not None and gathering is not None
         asked = LoaderRequest(
             judging=self._judging,
             cache=request.cache,
             budget_s=budget_s,
             next_round=gathering.next_round,
-            session=session,
+            period=seen.period,
+            among=lambda parts, *_: replace(parts, crew=crew, disturbance=OthersMeter(self._ranks_here)),
             ceiling=False,
-            deadline=lambda budget: self._deadline(budget, meeting),
+            deadline=lambda budget: self._deadline(budget, crew),
             joined=self._as_one,
         )
         found = measure_with_step(seen.known.to_measure(), step, asked, on_stage)
@@ -134,23 +328,18 @@ class Ranks:
         keep_ranks(self._gathering.seen, Path(run))
         return self._notes(measured, self._gathering.seen)
 
-    @property
-    def _together(self) -> Crew:
-        assert self._crew is not None
-        return self._crew
-
     def _join(self) -> None:
         """Meet in a group of our own. Raises LostRank."""
-        from loaderprobe.loaders.ranks import GlooCrew
+        from loaderprobe.loaders.ranks import GlooGroup
 
-        crew = GlooCrew(self._joined)
-        self._ranks_here = processes_of_ranks(crew)
-        self._meeting_s = meeting_s(crew, SystemClock())
-        self._crew, self._meeting, self._gathering = crew, Meeting(crew), Gathering(crew, self._judging)
+        group = GlooGroup(self._joined)
+        self._ranks_here = processes_of_ranks(group)
+        self._meeting_s = meeting_s(group, SystemClock())
+        self._group, self._crew, self._gathering = group, ScriptCrew(group), Gathering(group, self._judging)
 
-    def _deadline(self, budget_s: float | None, meeting: Meeting) -> Deadline:
-        deadline = DeadlineInStep(budget_s, lambda: meeting.begun)
-        meeting.late, meeting.out_of_time = lambda: deadline.late, deadline.error
+    def _deadline(self, budget_s: float | None, crew: ScriptCrew) -> Deadline:
+        deadline = DeadlineInStep(budget_s, lambda: crew.begun)
+        crew.late, crew.out_of_time = lambda: deadline.late, deadline.error
         return deadline
 
     def _as_one(self, measured: Measurement) -> Measurement:

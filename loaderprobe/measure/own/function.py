@@ -13,18 +13,24 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart, Refused
+from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.own.loader import DeadlineInStep, LoaderRequest, compute_of, data_found, measure_loader
+from loaderprobe.measure.own.loader import (
+    DeadlineInStep,
+    Learned,
+    LoaderRequest,
+    compute_of,
+    data_found,
+    measure_loader,
+)
 from loaderprobe.measure.ranks.child import RankChild
-from loaderprobe.measure.ranks.crew import Lead
-from loaderprobe.measure.ranks.in_step import RankSession
-from loaderprobe.measure.runner import ForkServer, Order
-from loaderprobe.measure.session import OnStage
-from loaderprobe.protocols import Compute, ComputeArguments, Crew, Exchanging, Judging, MakeCompute
+from loaderprobe.measure.ranks.launch import Lead, error_of
+from loaderprobe.measure.runner import Order
+from loaderprobe.measure.session import OnStage, Parts
+from loaderprobe.protocols import Compute, ComputeArguments, Exchanging, Group, Judging, MakeCompute
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.diagnosis import Drawn, OwnLoader, OwnMeasured
-from loaderprobe.records.files import FileSet
+from loaderprobe.records.files import FileSet, UnknownFiles
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.ranks import Place
 from loaderprobe.records.remark import Remark
@@ -135,14 +141,11 @@ def _as_script(own: OwnLoader) -> Iterator[None]:
 LIMIT_S, LIMIT_TIMES = 1200.0, 4.0
 """After which the ranks are ended, or so many times the budget. A quarter of it a rank may take longer than the others
 to make its loader: looking for files on remote storage takes minutes."""
-KINDS: tuple[type[LoaderprobeError], ...] = (BadValue, MissingPart, Refused)
-"""What a rank ended with keeps its exit code."""
 
 
 def measure_in_ranks(
-    own: OwnLoader, lead: Lead, ranks: int, nodes: int, *, cache: CacheState, budget_s: float, on_stage: OnStage,
-    forkserver: Callable[[], ForkServer],
-) -> OwnMeasured:  # fmt: skip
+    own: OwnLoader, lead: Lead, ranks: int, nodes: int, *, cache: CacheState, budget_s: float, on_stage: OnStage
+) -> OwnMeasured:
     """What all ranks measured, each in a child of one of the processes that `lead` has.
 
     Raises what the rank ended with in which it began, named with its host; BadValue for what the processes cannot do.
@@ -151,24 +154,13 @@ def measure_in_ranks(
     config = _config(own, files.fingerprint, cache, ranks, nodes)
     lead.admit((config,), (files,), what="module of")
     order = Order(config=config, files=files, budget_s=budget_s, begin_ns=time.perf_counter_ns(), own=own)
-    with forkserver() as server:
-        found = lead.run(
-            order, OwnMeasured, clock=SystemClock(), time_limit_s=max(LIMIT_S, LIMIT_TIMES * budget_s),
-            on_event=lambda event: on_stage(event.stage, event.done, event.total), start=server.start,
-        )  # fmt: skip
+    found = lead.run(
+        order, OwnMeasured, clock=SystemClock(), time_limit_s=max(LIMIT_S, LIMIT_TIMES * budget_s),
+        on_event=lambda event: on_stage(event.stage, event.done, event.total),
+    )  # fmt: skip
     if isinstance(found, RunFailure):
-        raise failed(found)
+        raise error_of(found)
     return found
-
-
-def failed(failure: RunFailure) -> LoaderprobeError:
-    """Of the rank in which it began, by its own exit code."""
-    kind = next((each for each in KINDS if each.exit_code == failure.exit_code), LoaderprobeError)
-    who = "" if failure.rank is None else f"rank {failure.rank} ({failure.host}): "
-    last = next((line for line in reversed(failure.log) if line.strip()), "")
-    late = failure.reason.startswith("timeout")
-    hint = "look for a hang in it" if late else failure.hint or (f"its last line: {last}" if last else "")
-    return kind(f"{who}{failure.reason} ({failure.stage})", hint=hint)
 
 
 def _config(own: OwnLoader, module: str, cache: CacheState, ranks: int, nodes: int) -> RunConfig:
@@ -230,7 +222,7 @@ class OwnRank:
             judging=self._judging,
             cache=config.cache,
             budget_s=self._order.budget_s,
-            session=self._session,
+            among=self._among,
             ceiling=self._place.rank == 0 and config.nodes == 1,
             deadline=lambda budget_s: DeadlineInStep(budget_s, lambda: self._child is not None),
             joined=self._together,
@@ -238,7 +230,7 @@ class OwnRank:
             nodes=config.nodes,
         )
 
-    def _session(self, **given: Any) -> RankSession:
+    def _among(self, parts: Parts, config: RunConfig, learned: Learned) -> Parts:
         if self._child is not None:
             raise BadValue(
                 "while it was measured, some workers had no more data, or its wrapper took more batches than it gave",
@@ -246,15 +238,15 @@ class OwnRank:
             )
         # Workers have been started: none holds the connections of the ranks open.
         child = self._child = RankChild(self._order, self._place, self._on_stage, self._judging)
-        self._said = agreed(child.crew, self._drawn(given), self._judging)
-        return child.session(device="", **given)
+        self._said = agreed(child.group, self._drawn(parts, config, learned), self._judging)
+        return child.joined(parts)
 
-    def _drawn(self, given: dict[str, Any]) -> Drawn:
+    def _drawn(self, parts: Parts, config: RunConfig, learned: Learned) -> Drawn:
         from loaderprobe.loaders.drawn import drawn
 
-        config = given["recorder"].config
-        exchanges = isinstance(given["parts"].compute, Exchanging)
-        return drawn(self._given.loader, config, given["files"], given["held"], exchanges=exchanges)
+        files = None if isinstance(learned.files, UnknownFiles) else learned.files
+        exchanges = isinstance(parts.compute, Exchanging)
+        return drawn(self._given.loader, config, files, learned.held, exchanges=exchanges)
 
     def _together(self, measured: Measurement) -> Measurement:
         assert self._child is not None
@@ -262,11 +254,11 @@ class OwnRank:
         return replace(found, notes=(*self._said, *found.notes)) if self._place.rank == 0 else found
 
 
-def agreed(crew: Crew, own: Drawn, judging: Judging) -> tuple[Remark, ...]:
+def agreed(group: Group, own: Drawn, judging: Judging) -> tuple[Remark, ...]:
     """What rank 0 says of what all ranks take. Raises BadValue on all of them where their loaders differ."""
-    ranks = [msgspec.json.decode(each, type=Drawn) for each in crew.gathered(msgspec.json.encode(own))]
+    ranks = [msgspec.json.decode(each, type=Drawn) for each in group.gathered(msgspec.json.encode(own))]
     found = judging.differing(ranks) if ranks else None
-    other = msgspec.json.decode(crew.broadcast(msgspec.json.encode(found)), type=tuple[int, str] | None)
+    other = msgspec.json.decode(group.broadcast(msgspec.json.encode(found)), type=tuple[int, str] | None)
     if other is not None:
         reason, hint = judging.words.differs(*other)
         raise BadValue(reason, hint=hint)

@@ -365,8 +365,12 @@ class LoaderRequest:
     seed: int = 0
     next_round: NextRound | None = None
     """Asked in place of the usual one."""
-    session: Callable[..., Session] = Session
-    """Makes what drives the measurement, of a session's fields."""
+    period: int | None = None
+    """Batches that an update of the model takes, where the step is the loop of a script."""
+    notes: tuple[Remark, ...] = ()
+    """That the measurement has first."""
+    among: Callable[[Parts, RunConfig, Learned], Parts] = lambda parts, *_: parts
+    """Joins the other ranks, once all is known of the loader: the parts of a session in step with theirs."""
     ceiling: bool = True
     """Whether to measure what the storage delivers, too."""
     deadline: Callable[[float | None], Deadline] = lambda budget_s: Deadline(budget_s)
@@ -601,21 +605,22 @@ def _location(files: LoaderFiles) -> StorageLocation:
 
 
 def _session(config: RunConfig, parts: Parts, asked: LoaderRequest, on_stage: OnStage, learned: Learned) -> Session:
-    return asked.session(
-        recorder=Recorder(
-            with_options(config, compute=parts.compute.info().name),
-            access=learned.access,
-            first_pass=learned.first_pass,
-            sample_bytes=learned.sample_bytes,
-            images=learned.images,
-        ),
+    config = with_options(config, compute=parts.compute.info().name)
+    recorder = Recorder(
+        config, access=learned.access, first_pass=learned.first_pass, sample_bytes=learned.sample_bytes,
+        images=learned.images,
+    )  # fmt: skip
+    recorder.notes.extend(asked.notes)
+    return Session(
+        recorder=recorder,
         files=None if isinstance(learned.files, UnknownFiles) else learned.files,
-        taken=learned.taken,
+        begun_with=learned.taken,
         pool=learned.pool,
         held=learned.held,
-        parts=parts,
+        parts=asked.among(parts, config, learned),
         on_stage=on_stage,
         thorough=asked.thorough,
+        period=asked.period,
     )
 
 

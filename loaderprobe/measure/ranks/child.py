@@ -6,25 +6,29 @@ import os
 import socket
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.further import joined
-from loaderprobe.measure.ranks.in_step import Agreement, RankSession
+from loaderprobe.measure.ranks.crew import Crew, GroupOfOne
 from loaderprobe.measure.runner import Order
 from loaderprobe.measure.session import OnStage, Parts
-from loaderprobe.protocols import Clock, Crew, Judging, NextRound, Peers, Round
+from loaderprobe.plugins import resolve
+from loaderprobe.protocols import Clock, Group, Judging, NextRound, Peers, Round
+from loaderprobe.records.devices import DeviceMeasured, PlacementResult
 from loaderprobe.records.measurement import Measurement, base_mode, segment_seconds, segments_of
-from loaderprobe.records.ranks import Place, RankMeasurement
+from loaderprobe.records.ranks import Place, RankMeasurement, ReadResult
 from loaderprobe.records.remark import Remark, each_once
 from loaderprobe.stats import median
+from loaderprobe.storage.by_ranks import RankReader, read_step
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.system.limits import cores_available
 from loaderprobe.system.others import OthersMeter
+from loaderprobe.system.pagecache import LinuxPageCache
 
 if TYPE_CHECKING:
     from loaderprobe.loaders.ranks import AtPlace
@@ -40,22 +44,22 @@ WORTH_A_WORD = 0.02
 """Of a step: what the meeting after it takes."""
 
 
-def meeting_s(crew: Crew, clock: Clock) -> float:
+def meeting_s(group: Group, clock: Clock) -> float:
     """Seconds of a meeting for which no rank has to wait, the median of some."""
     took = []
     for _ in range(MEETINGS):
         begin_ns = clock.now_ns()
-        crew.most(0)
+        group.most(0)
         took.append((clock.now_ns() - begin_ns) / 1e9)
     return median(took)
 
 
-def processes_of_ranks(crew: Crew) -> tuple[int, ...]:
+def processes_of_ranks(group: Group) -> tuple[int, ...]:
     """The processes that are the ranks of this host. All ranks call it at the same time."""
     host = socket.gethostname()
-    given = crew.gathered(msgspec.json.encode((host, os.getpid())))
+    given = group.gathered(msgspec.json.encode((host, os.getpid())))
     listed = msgspec.json.encode([msgspec.json.decode(each, type=tuple[str, int]) for each in given])
-    ranks = msgspec.json.decode(crew.broadcast(listed), type=list[tuple[str, int]])
+    ranks = msgspec.json.decode(group.broadcast(listed), type=list[tuple[str, int]])
     return tuple(pid for where, pid in ranks if where == host)
 
 
@@ -63,14 +67,14 @@ class Gathering:
     """One rank's side of it. All ranks call the same methods in the same order; each raises LostRank."""
 
     def __init__(
-        self, crew: Crew, judging: Judging, decide: NextRound | None = None, *, node: int = 0, device: str = "",
+        self, group: Group, judging: Judging, decide: NextRound | None = None, *, node: int = 0, device: str = "",
         earlier: Measurement | None = None,
     ) -> None:  # fmt: skip
         """`decide`, without it `next_round`, is asked on rank 0, of all ranks together and what was measured `earlier`.
 
         `device` is a UUID.
         """
-        self._crew, self._decide, self._earlier = crew, decide or judging.next_round, earlier
+        self._group, self._decide, self._earlier = group, decide or judging.next_round, earlier
         self._as_one = judging.as_one
         self._node, self._device = node, device
         self.seen: list[RankMeasurement] = []
@@ -80,7 +84,7 @@ class Gathering:
         """As rank 0 decides from what all ranks measured."""
         self.gather(measurement)
         plan = self._decide(self.together(), thorough=thorough) if self.seen else ()
-        return msgspec.json.decode(self._crew.broadcast(msgspec.json.encode(plan)), type=Round)
+        return msgspec.json.decode(self._group.broadcast(msgspec.json.encode(plan)), type=Round)
 
     def together(self) -> Measurement:
         """One measurement of all ranks, and of earlier rounds; on rank 0."""
@@ -90,7 +94,7 @@ class Gathering:
     def gather(self, measurement: Measurement) -> None:
         """Send what this rank measured to rank 0."""
         own = RankMeasurement(
-            rank=self._crew.rank,
+            rank=self._group.rank,
             host=socket.gethostname(),
             cores=cores_available(),
             affinity=tuple(sorted(os.sched_getaffinity(0))),
@@ -98,7 +102,7 @@ class Gathering:
             node=self._node,
             device=self._device,
         )
-        given = self._crew.gathered(zlib.compress(encode(KIND, own), 1))
+        given = self._group.gathered(zlib.compress(encode(KIND, own), 1))
         self.seen = [
             decode(KIND, zlib.decompress(data), RankMeasurement, f"rank {number}") for number, data in enumerate(given)
         ]
@@ -110,55 +114,103 @@ _HELD: list[AtPlace] = []
 """What ends a group of ranks may wait for ranks that have gone. So it lasts until the process leaves, all at once."""
 
 
+def joined_with(place: Place, on_stage: OnStage) -> AtPlace:
+    """This process as one rank. To be called once workers have been started; raises LostRank where not all come."""
+    from loaderprobe.loaders.ranks import joined_at
+
+    on_stage("waiting for the other ranks", 0, 0)
+    at = joined_at(place)
+    _HELD.append(at)
+    return at
+
+
+def read_rank(order: Order, on_stage: OnStage) -> ReadResult:
+    """Read this rank's share at the same time as the others; rank 0 returns what all report."""
+    assert order.read is not None and order.place is not None
+    group = joined_with(order.place, on_stage).group
+    on_stage("reading", 0, 0)
+    return ReadResult(config=order.config, phase=read_step(RankReader(order.read, group, LinuxPageCache())))
+
+
+def measure_devices(order: Order, on_stage: OnStage) -> DeviceMeasured:
+    """Train a model from samples in memory: alone, or as one of several ranks; rank 0 returns what all measured."""
+    from loaderprobe.compute.devices import DeviceSession
+    from loaderprobe.compute.trainer import training_of
+
+    work, place = order.devices, order.place
+    assert work is not None
+    at = None if place is None else joined_with(place, on_stage)
+    group: Group = at.group if at else GroupOfOne()
+    peers = peers_of(at, place, work.threads) if at and place else None
+    training = training_of(work.workload, resolve("model", work.workload.model), work.seed)
+    with named(at) if at else nullcontext():
+        own = DeviceSession(work, training, group, peers, SystemClock(), on_stage).run()
+        given = [msgspec.json.decode(each, type=PlacementResult) for each in group.gathered(msgspec.json.encode(own))]
+        # One that left before all was received would take it along.
+        group.most(0)
+    segments = zip(*(each.segments for each in given), strict=True)
+    together = tuple(replace(each[0], seconds=tuple(rank.seconds[0] for rank in each)) for each in segments)
+    return DeviceMeasured(config=order.config, result=replace(own, segments=together) if given else own)
+
+
+def peers_of(at: AtPlace, place: Place, cores: float) -> Peers:
+    """For the device of a rank."""
+    return Peers(group=at.device, local_rank=place.local_rank, cores=cores, store=at.store, timeout_s=place.timeout_s)
+
+
+@contextmanager
+def named(at: AtPlace) -> Iterator[None]:
+    """Errors of the device's groups become LostRank where they mean that."""
+    try:
+        yield
+    except RuntimeError as error:
+        lost = at.group.lost_by(error)
+        if lost is None:
+            raise
+        raise lost from error
+
+
 class RankChild:
-    """This process as one rank. To be made once workers have been started; raises LostRank where not all come."""
+    """One rank of a configuration. To be made once workers have been started; raises LostRank where not all come."""
 
     def __init__(self, order: Order, place: Place, on_stage: OnStage, judging: Judging) -> None:
-        from loaderprobe.loaders.ranks import joined_at
-
-        on_stage("waiting for the other ranks", 0, 0)
-        self._order, self._place, self._at, self._judging = order, place, joined_at(place), judging
-        _HELD.append(self._at)
-        self._cores = cores_of(self._at.crew, place.node)
-        self._ranks_here = processes_of_ranks(self._at.crew)
-        self._meeting_s = meeting_s(self._at.crew, SystemClock())
+        self._order, self._place, self._at, self._judging = order, place, joined_with(place, on_stage), judging
+        self._cores = cores_of(self._at.group, place.node)
+        self._ranks_here = processes_of_ranks(self._at.group)
+        self._meeting_s = meeting_s(self._at.group, SystemClock())
         self._gathering: Gathering | None = None
 
     @property
-    def crew(self) -> Crew:
+    def group(self) -> Group:
         """By which it meets the others."""
-        return self._at.crew
+        return self._at.group
 
     @property
     def peers(self) -> Peers:
         """For the device."""
-        at, place = self._at, self._place
-        return Peers(
-            crew=at.device, local_rank=place.local_rank, cores=self._cores, store=at.store, timeout_s=place.timeout_s
-        )
+        return peers_of(self._at, self._place, self._cores)
 
-    def session(self, parts: Parts, device: str, **given: Any) -> RankSession:
-        """In step with the others. `device` is the UUID of its GPU, or empty."""
-        crew = self._at.crew
+    def joined(self, parts: Parts, device: str = "") -> Parts:
+        """Those of a session in step with the others. `device` is the UUID of its GPU, or empty."""
+        group = self._at.group
         self._gathering = Gathering(
-            crew, self._judging, parts.next_round, node=self._place.node, device=device, earlier=self._order.earlier
+            group, self._judging, parts.next_round, node=self._place.node, device=device, earlier=self._order.earlier
         )
         of_rank = replace(
             parts,
+            crew=Crew(group),
             cores_available=self._cores,
             next_round=self._gathering.next_round,
             disturbance=OthersMeter(self._ranks_here),
         )
-        if self._place.local_rank:
-            of_rank = replace(of_rank, read_devices=lambda: None)
-        return RankSession(parts=of_rank, meeting=Agreement(crew), **given)
+        return replace(of_rank, read_devices=lambda: None) if self._place.local_rank else of_rank
 
     def together(self, measured: Measurement) -> Measurement:
         """That of all ranks and of earlier rounds, on rank 0; on the others their own."""
         assert self._gathering is not None
         self._gathering.gather(measured)
         # One that left before all was received would take it along.
-        self._at.crew.most(0)
+        self._at.group.most(0)
         if not self._gathering.seen:
             return measured
         found = self._gathering.together()
@@ -172,22 +224,15 @@ class RankChild:
             share = self._meeting_s / step_s
             yield Remark(code="ranks_meet_loading", facts={"meeting_s": self._meeting_s, "share": share})
 
-    @contextmanager
-    def named(self) -> Iterator[None]:
+    def named(self) -> AbstractContextManager[None]:
         """Errors of the device's groups become LostRank where they mean that."""
-        try:
-            yield
-        except RuntimeError as error:
-            lost = self._at.crew.lost_by(error)
-            if lost is None:
-                raise
-            raise lost from error
+        return named(self._at)
 
 
-def cores_of(crew: Crew, node: int) -> float:
+def cores_of(group: Group, node: int) -> float:
     """For this rank: what it may run on, shared evenly by the ranks that may run on the same."""
     own = node, socket.gethostname(), sorted(os.sched_getaffinity(0))
-    given = crew.gathered(msgspec.json.encode(own))
+    given = group.gathered(msgspec.json.encode(own))
     sharing = [given.count(each) for each in given]
-    agreed = msgspec.json.decode(crew.broadcast(msgspec.json.encode(sharing)), type=list[int])
-    return cores_available() / agreed[crew.rank]
+    agreed = msgspec.json.decode(group.broadcast(msgspec.json.encode(sharing)), type=list[int])
+    return cores_available() / agreed[group.rank]

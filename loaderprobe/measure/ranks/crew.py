@@ -1,635 +1,163 @@
-"""A process that a launcher started. It measures nothing: for each configuration it takes part in, it has a child.
+"""The ranks of a session: after each step they meet, and all go on, end the segment, or begin it again.
 
-All know each other by a store. Rank 0 says there what is next; each says how its part ended. A child that fails is
-reported, and the others end theirs, so that it costs one configuration.
+One step more on one rank would wait for ever for the gradients of the others. So rank 0 alone decides, by its clock.
 """
 
 from __future__ import annotations
 
-import os
-import re
-import signal
-import threading
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import msgspec
 
-from loaderprobe.errors import BadValue, LostRank, MissingPart
-from loaderprobe.measure.runner import Child, Event, OfConfiguration, Order, Start, run_order
-from loaderprobe.protocols import Clock, SharedStore
-from loaderprobe.records.config import ComputeSpec, RunConfig
-from loaderprobe.records.diagnosis import OwnMeasured
-from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import Measurement, RunFailure
-from loaderprobe.records.ranks import Launched, Layout, Node, Place, SeatEnd, SeatSeen, Turn
-from loaderprobe.units import join_words
+from loaderprobe.measure.segments import Pace, Steps, load_in_step, load_only
+from loaderprobe.protocols import Clock, Compute, Group, InStepCompute
+from loaderprobe.records import values
 
-# In which of several ranks an error began, and its record: the others lost that rank, or waited for it.
-
-LOST = (
-    "another rank has gone",
-    "failed to pass monitoredBarrier",
-    "Connection closed by peer",
-    "Connection reset by peer",
-    "Connection refused",
-    "Broken pipe",
-    "Timed out waiting",
-    "Socket closed",
-    "remote process exited",
-    "communicator was aborted",
-)
-"""In the words of gloo, NCCL and ourselves: a rank that fails so has lost another."""
-OF_NCCL = ("Watchdog caught collective operation timeout", "ncclRemoteError")
-"""Its watchdog ends the process of a rank that waits too long, by SIGABRT."""
-OF_DATA = ("the data set raised", "OSError", "ConnectionResetError", "BrokenPipeError", "TimeoutError")
-"""What a storage on a network says in the same words."""
-_MISSING = re.compile(
-    r"[Rr]anks? (\d[\d, and]*) failed to pass monitoredBarrier|does not answer: ranks? (\d[\d, and]*) \("
-)
-
-
-def is_consequence(reason: str, log: Sequence[str] = ()) -> bool:
-    """True where an error, or the last lines of a process that NCCL ended, say only that another rank was lost."""
-    if any(words in line for line in log for words in OF_NCCL):
-        return True
-    return not reason.startswith(OF_DATA) and any(words in reason for words in LOST)
-
-
-def failure_of(order: Order, ends: Sequence[SeatEnd], *, started_utc: str, wall_s: float) -> RunFailure:
-    """One record of how all ranks ended, of which one at least did not end well."""
-    origin = origin_of(ends)
-    first = next((each for each in ends if each.first), ends[0])
-    shown = origin or first
-    reason, hint = _reason(shown, first, ends, known=origin is not None)
-    by_itself = shown.kind in ("failed", "timeout")
-    return RunFailure(
-        config=order.config,
-        stage=shown.stage or first.stage,
-        reason=reason,
-        hint=hint,
-        exit_code=shown.exit_code if by_itself else None,
-        signal=shown.signal if by_itself else None,
-        log=shown.log or first.log,
-        started_utc=started_utc,
-        wall_s=wall_s,
-        rank=None if origin is None else origin.rank,
-        host="" if origin is None else origin.host,
-    )
-
-
-def origin_of(ends: Sequence[SeatEnd]) -> SeatEnd | None:
-    """The rank in which it began; None where nothing shows it.
-
-    In this order: a rank that others name as missing, one that died or raised by itself, one whose process gave no
-    word, and the only one that was ended without a word, or that was behind all others.
-    """
-    open_ = [each for each in ends if each.kind != "done"]
-    missing = _missing(ends)
-    named = [each for each in open_ if each.rank in missing]
-    own = [each for each in open_ if each.kind == "failed" and not each.consequence]
-    gone = [each for each in open_ if each.kind == "lost"]
-    if len(named) == 1:
-        return next((each for each in own if each in named), named[0])
-    if own:
-        return next((each for each in own if each.first), own[0])
-    if len(gone) == 1:
-        return gone[0]
-    silent = [each for each in open_ if each.kind == "ended"]
-    if len(silent) == 1 and not any(each.kind == "timeout" for each in ends):
-        return silent[0]
-    return _behind(silent, ends)
-
-
-def _behind(silent: Sequence[SeatEnd], ends: Sequence[SeatEnd]) -> SeatEnd | None:
-    """The rank that reported least; None when no single one is behind the others."""
-    least = min(each.events for each in ends if each.kind != "lost")
-    found = [each for each in silent if each.events == least]
-    return found[0] if len(found) == 1 and sum(each.events == least for each in ends) == 1 else None
-
-
-def _missing(ends: Sequence[SeatEnd]) -> set[int]:
-    """Ranks that did not come to a meeting, by the words of those that waited there."""
-    texts = [text for each in ends for text in (each.reason, *each.log)]
-    found = [match[1] or match[2] for text in texts for match in _MISSING.finditer(text)]
-    return {int(rank) for ranks in found for rank in re.findall(r"\d+", ranks)}
-
-
-def _reason(shown: SeatEnd, first: SeatEnd, ends: Sequence[SeatEnd], *, known: bool) -> tuple[str, str]:
-    """(reason, hint). A signal that we sent is no reason."""
-    if shown.kind == "lost":
-        return "its process, or its node, does not answer", "see the log of the launcher on that node"
-    if shown.kind == "ended" and first.kind == "timeout":
-        return f"{first.reason}; it was behind the other ranks", first.hint
-    if known and shown.consequence:
-        return f"did not come in time: {first.reason}", first.hint
-    if shown.kind == "ended":
-        went = f"rank {first.rank} could not go on"
-        where = f", which was at: {first.stage}" if first.stage not in ("", shown.stage) else ""
-        return f"did not answer, ended because {went}{where}", "look for a hang on that host: storage, memory, GPU"
-    silent = [str(each.rank) for each in ends if each.kind in ("ended", "lost")]
-    if not known and silent and shown.kind == "failed":
-        ranks = f"rank{'s' if len(silent) > 1 else ''} {join_words(silent)}"
-        return f"{shown.reason}; {ranks} did not answer", shown.hint
-    return shown.reason, shown.hint
-
-
-# Which of the processes that were started take part in a configuration, and in which place.
-
-MOST_A_CORE = 8
-"""Ranks that loaderprobe starts itself: so many of an emulated accelerator still share one core, if they must."""
-FORMS = "--ranks takes numbers with commas; 4x8 is 8 ranks on each of 4 nodes: --ranks 1,8,4x8"
-
-
-def parse_layout(text: str) -> Layout:
-    """Of `8`, or `4x2`. Raises BadValue."""
-    match = re.fullmatch(r"(?:(\d{1,5})x)?(\d{1,6})", text.strip())
-    nodes, ranks = (int(part) if part else 1 for part in match.groups()) if match else (0, 0)
-    if not match or nodes < 1 or ranks < 1:
-        raise BadValue(f"'{text}' is no number of ranks", hint=FORMS)
-    return Layout(ranks=nodes * ranks, nodes=nodes if match[1] else None)
-
-
-def nodes_of(seats: Sequence[SeatSeen]) -> tuple[Node, ...]:
-    """The nodes, that of rank 0 first; on each its processes in their order."""
-    names = dict.fromkeys(each.node for each in sorted(seats, key=lambda seat: seat.rank))
-    there = [[each for each in seats if each.node == name] for name in names]
-    return tuple(
-        Node(
-            host=group[0].host,
-            seats=tuple(sorted(each.rank for each in group)),
-            gpus=len({gpu for each in group for gpu in each.gpus}),
-            address=next((each.address for each in group if each.address), ""),
-        )
-        for group in there
-    )
-
-
-def spread(layout: Layout, nodes: Sequence[Node] | None) -> tuple[int, int]:
-    """(ranks, nodes) of a layout on these nodes; without a launcher (None), all on this one.
-
-    Raises BadValue for more than there are, or for ranks that cannot be spread evenly.
-    """
-    if nodes is None:
-        if (layout.nodes or 1) > 1:
-            raise BadValue(
-                f"{layout.nodes} nodes are asked for, and loaderprobe starts processes on this one only",
-                hint="start it on all nodes, as training is: loaderprobe explain ranks",
-            )
-        return layout.ranks, 1
-    over = layout.nodes or fewest_nodes(layout.ranks, nodes)
-    check_seats(layout.ranks, over, nodes)
-    return layout.ranks, over
-
-
-def fewest_nodes(ranks: int, nodes: Sequence[Node]) -> int:
-    """That have as many processes, and over which the ranks spread evenly; all, where none does."""
-    for count in range(1, len(nodes) + 1):
-        if ranks % count == 0 and ranks // count <= min(len(node.seats) for node in nodes[:count]):
-            return count
-    return len(nodes)
-
-
-def check_seats(ranks: int, over: int, nodes: Sequence[Node]) -> None:
-    """Raises BadValue where the launcher started too few processes for so many ranks over so many nodes."""
-    there = sum(len(node.seats) for node in nodes)
-    if ranks > there:
-        raise BadValue(
-            f"{ranks} ranks are asked for, and the launcher started {there} processes",
-            hint="start more, or ask for fewer",
-        )
-    if over > len(nodes):
-        raise BadValue(
-            f"{over} nodes are asked for, and the launcher started processes on {len(nodes)}",
-            hint="start it on more, or ask for fewer",
-        )
-    if ranks % over:
-        raise BadValue(f"{ranks} ranks cannot be spread evenly over {over} nodes", hint=FORMS)
-    for node in nodes[:over]:
-        if len(node.seats) < ranks // over:
-            raise BadValue(
-                f"{ranks // over} ranks on each node are asked for, and {node.host} has {len(node.seats)} processes",
-                hint="start as many on each node",
-            )
-
-
-def check_crowd(ranks: int, cores: float) -> None:
-    """Raises BadValue for far more ranks than this machine has cores: what they wait for would be a core."""
-    most = max(MOST_A_CORE, int(MOST_A_CORE * cores))
-    if ranks > most:
-        raise BadValue(
-            f"{ranks} ranks on this machine would share {cores:g} core{'' if cores == 1 else 's'}, and show what that "
-            "costs, not what training on as many machines does",
-            hint=f"ask for {most} at most here, or start on several nodes; a forecast for {ranks} is: loaderprobe plan "
-            f"RUN --simulate-ranks {ranks}",
-        )
-
-
-def check_room(configs: Iterable[RunConfig], nodes: Sequence[Node]) -> None:
-    """Raises BadValue where a configuration needs more processes than there are, MissingPart for more GPUs."""
-    for config in configs:
-        check_seats(config.ranks, config.nodes, nodes)
-        check_gpus(config.compute, config.ranks, config.nodes, nodes)
-
-
-def check_gpus(compute: ComputeSpec, ranks: int, over: int, nodes: Sequence[Node]) -> None:
-    """Raises MissingPart for more ranks on a node than it has GPUs, where they are needed and can be listed."""
-    wanted = ranks // over
-    for node in nodes[:over] if compute.kind == "cuda" and ranks > 1 else ():
-        if 0 < node.gpus < wanted:
-            raise MissingPart(
-                f"{wanted} ranks on cuda need a GPU each, and {node.host} has {node.gpus}",
-                hint="ask for fewer ranks, or use --compute emulated:NAME",
-            )
-
-
-def place_of(here: Launched, ranks: int, over: int, nodes: Sequence[Node], prefix: str) -> Place | None:
-    """The place of this process in a configuration; None where it has none."""
-    local = ranks // over
-    for number, node in enumerate(nodes[:over]):
-        if here.rank in node.seats[:local]:
-            at = node.seats.index(here.rank)
-            return Place(
-                rank=number * local + at,
-                size=ranks,
-                node=number,
-                local_rank=at,
-                local_size=local,
-                address=here.address,
-                port=here.port,
-                prefix=prefix,
-            )
-    return None
-
-
-def taking_part(ranks: int, over: int, nodes: Sequence[Node]) -> list[tuple[int, str]]:
-    """(rank of the process, host) of each rank of a configuration, in their order."""
-    return [(seat, node.host) for node in nodes[:over] for seat in node.seats[: ranks // over]]
-
-
-JOIN_S = 300.0
-"""For all processes to come: a launcher starts those of one job together."""
-POLL_S = 0.2
-POLLS_PER_S = 1000
-"""Of all waiting processes together, of the one store."""
-GRACE_S = 1.0
-"""For a child to say its own last words, once another rank could not go on."""
-LATER_S = 30.0
-"""After rank 0's timeout of a configuration, by which the others' children end too."""
-PATIENT_FOR = 4
-"""Of the time limit of a configuration, the part that ranks wait for one of them: 150 s unless asked otherwise."""
-PART = 2**20
-"""Characters of one value in the store, which takes at most 8 MiB."""
+UNLIMITED = 2**62
 T = TypeVar("T")
-M = TypeVar("M", bound=OfConfiguration)
 
 
-def put(store: SharedStore, key: str, value: object) -> None:
-    """Leave a record there, in as many parts as it takes."""
-    text = msgspec.json.encode(value).decode()
-    parts = [text[begin : begin + PART] for begin in range(0, len(text), PART)]
-    for number, part in enumerate(parts):
-        store.set(f"{key}/{number}", part)
-    store.set(key, str(len(parts)))
+class GroupOfOne:
+    """The group of a single process: every answer is its own, at once."""
+
+    rank, size = 0, 1
+
+    def most(self, *values: int, leaving: bool = False) -> tuple[int, ...]:
+        """The same."""
+        return values
+
+    def gathered(self, value: bytes) -> tuple[bytes, ...]:
+        """The one."""
+        return (value,)
+
+    def broadcast(self, value: bytes) -> bytes:
+        """The same."""
+        return value
 
 
-def take(store: SharedStore, key: str, type_: type[T]) -> T:
-    """The record that is there."""
-    parts = [store.get(f"{key}/{number}") for number in range(int(store.get(key)))]
-    return msgspec.json.decode(b"".join(parts), type=type_)
+class Crew:
+    """One rank's side of what the ranks of a session agree on. All of them call the same methods in the same order.
 
-
-class Seat:
-    """This process among those that were started.
-
-    `watching` is another client of the same store, for the thread that watches the child: a client serves one thread.
+    A single process is a crew of one, `ALONE`. Where a rank is lost, each method raises LostRank.
     """
 
-    def __init__(
-        self, here: Launched, seen: SeatSeen, store: SharedStore, watching: SharedStore, clock: Clock, prefix: str
-    ) -> None:
-        self.here, self.store, self.clock, self.prefix = here, store, clock, prefix
-        self.poll_s = max(POLL_S, here.size / POLLS_PER_S)
-        self.nodes: tuple[Node, ...] = ()
-        self._seen, self._watching = seen, watching
-
-    def come(self) -> None:
-        """Wait until all are there. Raises LostRank where some do not come, BadValue for different versions."""
-        put(self.store, f"seat/{self.here.rank}", self._seen)
-        if self.here.rank == 0:
-            seats = [self._one(rank) for rank in range(self.here.size)]
-            put(self.store, "seats", seats)
-        self.wait_for("seats", JOIN_S + LATER_S, "not all processes have come")
-        seats = take(self.store, "seats", list[SeatSeen])
-        other = next((each for each in seats if each.version != self._seen.version), None)
-        if other:
-            raise BadValue(
-                f"{other.host} has loaderprobe {other.version}, and {self._seen.host} has {self._seen.version}",
-                hint="install the same version on all nodes",
-            )
-        self.nodes = nodes_of(seats)
-
-    def _one(self, rank: int) -> SeatSeen:
-        key = f"seat/{rank}"
-        self.wait_for(key, JOIN_S, f"rank {rank} of {self.here.size} has not come")
-        return take(self.store, key, SeatSeen)
-
-    def wait_for(self, key: str, limit_s: float | None, why: str) -> None:
-        """Until a key is there. Raises LostRank after `limit_s` seconds."""
-        until_ns = None if limit_s is None else self.clock.now_ns() + round(limit_s * 1e9)
-        while not self.store.check([key]):
-            if until_ns is not None and self.clock.now_ns() > until_ns:
-                raise LostRank(f"{why} after {limit_s:.0f} s", hint="check that the launcher started it on all nodes")
-            self.clock.sleep(self.poll_s)
-
-    def place(self, turn: Turn, number: int) -> Place | None:
-        """Of this process in a turn; None where it has none."""
-        prefix = f"{self.prefix}/turn/{number}/ranks"
-        place = place_of(self.here, turn.ranks, turn.nodes, self.nodes, prefix)
-        # A cold first batch, or compiling, may take one rank long.
-        return place and replace(place, timeout_s=max(place.timeout_s, turn.time_limit_s / PATIENT_FOR))
-
-    def follow(self, start: Start) -> int:
-        """Take part in each turn until rank 0 ends them; returns the exit code. Raises LostRank when rank 0 is lost."""
-        number = 0
-        try:
-            while True:
-                self.wait_for(f"turn/{number}", None, "")
-                turn = take(self.store, f"turn/{number}", Turn)
-                if turn.kind == "end":
-                    return turn.exit_code
-                place = self.place(turn, number)
-                if place is not None and turn.kind == "files":
-                    self.finish(number, look_for(take(self.store, "files", FileSet), self._end(place)))
-                elif place is not None:
-                    order = replace(take(self.store, "order", Order), begin_ns=self.clock.now_ns())
-                    type_: type[OwnMeasured | Measurement] = OwnMeasured if order.own else Measurement
-                    self.sit(order, type_, place, number, start, turn.time_limit_s + LATER_S, lambda _: None)
-                number += 1
-        finally:
-            with suppress(LostRank):
-                self.store.set(f"left/{self.here.rank}", "1")
-
-    def sit(
-        self, order: Order, type_: type[M], place: Place, number: int, start: Start, limit_s: float,
-        on_event: Callable[[Event], None],
-    ) -> tuple[SeatEnd, M | RunFailure]:  # fmt: skip
-        """Measure in a child, at this place among the ranks; (how that ended, what the child returned: a `type_`)."""
-        heard = _Events(on_event)
-        watch = RankWatch(self._watching, abort_key(number), self.poll_s)
-        try:
-            with watch:
-                found = run_order(
-                    replace(order, place=place), type_, clock=self.clock, time_limit_s=limit_s, on_event=heard.hear,
-                    start=watch.of(start),
-                )  # fmt: skip
-        except BaseException:
-            # Ctrl-C here must not leave the others waiting for this rank.
-            with suppress(LostRank):
-                self.finish(number, replace(self._end(place), kind="failed", reason="it was interrupted"))
-            raise
-        end = self._end(place)
-        if isinstance(found, RunFailure):
-            end = _failed(end, found, heard, ended=watch.ended)
-        return self.finish(number, end), found
-
-    def _end(self, place: Place) -> SeatEnd:
-        return SeatEnd(rank=place.rank, host=self._seen.host, kind="done")
-
-    def finish(self, number: int, end: SeatEnd) -> SeatEnd:
-        """Leave word of how this rank's part ended; where it failed, the others hear of it."""
-        if end.kind != "done":
-            first = self.store.compare_set(abort_key(number), "", str(end.rank))
-            end = replace(end, first=first.decode() == str(end.rank))
-        put(self.store, end_key(number, end.rank), end)
-        return end
-
-
-def abort_key(number: int) -> str:
-    """The key that ends all children of a turn: the first rank that could not go on."""
-    return f"turn/{number}/abort"
-
-
-def end_key(number: int, rank: int) -> str:
-    """The key of how the part of one rank in a turn ended."""
-    return f"turn/{number}/end/{rank}"
-
-
-def _failed(end: SeatEnd, found: RunFailure, heard: _Events, *, ended: bool) -> SeatEnd:
-    consequence = heard.lost or is_consequence(found.reason, found.log if found.signal == "SIGABRT" else ())
-    return replace(
-        end,
-        kind="timeout" if found.reason.startswith("timeout") else "ended" if ended else "failed",
-        stage=found.stage,
-        events=heard.count,
-        consequence=consequence,
-        reason=found.reason,
-        hint=found.hint,
-        exit_code=found.exit_code,
-        signal=found.signal,
-        log=found.log,
-    )
-
-
-@dataclass(slots=True)
-class _Events:
-    """How far a child came, by what it reported."""
-
-    on_event: Callable[[Event], None]
-    count: int = field(init=False, default=0)
-    lost: bool = field(init=False, default=False)
-
-    def hear(self, event: Event) -> None:
-        self.count += event.failure is None
-        self.lost = event.lost
-        self.on_event(event)
-
-
-class RankWatch:
-    """Ends a child when another rank could not go on, or when the store has gone, in a thread of its own."""
-
-    def __init__(self, store: SharedStore, key: str, poll_s: float) -> None:
-        self._store, self._key, self._poll_s = store, key, poll_s
-        self._over = threading.Event()
-        self._thread: threading.Thread | None = None
-        self.ended = False
-        """True where the child said nothing by itself, and was ended."""
-
-    def __enter__(self) -> RankWatch:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        if self._thread:
-            self._thread.join()
-
-    def of(self, start: Start) -> Start:
-        """Starts the same child, and watches it."""
-
-        def started(order: Path, result: Path, log: Path) -> Child:
-            child = start(order, result, log)
-            self._thread = threading.Thread(target=self._watch, args=(child.pid,), daemon=True)
-            self._thread.start()
-            return child
-
-        return started
-
-    def _watch(self, pid: int) -> None:
-        while not self._over.wait(self._poll_s):
-            if self._aborted():
-                if not self._over.wait(GRACE_S):
-                    self.ended = True
-                    with suppress(ProcessLookupError):
-                        os.killpg(pid, signal.SIGKILL)
-                return
-
-    def _aborted(self) -> bool:
-        try:
-            return self._store.check([self._key])
-        except LostRank:
-            return True
-
-
-def look_for(files: FileSet, end: SeatEnd) -> SeatEnd:
-    """How looking for the files of a data set on this node ended: all are there, with their sizes, or one is not."""
-    for name, size in zip(files.paths, files.size_bytes, strict=True):
-        path = files.folder / name
-        try:
-            found = path.stat().st_size
-        except OSError as error:
-            return replace(end, kind="failed", reason=f"{path} cannot be read there: {error.strerror}")
-        if found != size:
-            return replace(end, kind="failed", reason=f"{path} has {found} bytes there, and {size} at rank 0")
-    return end
-
-
-# Rank 0 of the processes of a launcher: it says what is next, and makes one record of how all ranks ended.
-
-ENDS_S = 30.0
-"""For the other ranks' children to end, once that of rank 0 has."""
-ENDED_S = 15.0
-"""For their processes to end them then, and to say so."""
-LEAVE_S = 10.0
-"""For the other processes to hear that all is over, where this one holds the store."""
-FILES_S = 600.0
-"""To look for the files of a data set on all nodes."""
-
-
-class Lead:
-    """What rank 0 does for all."""
-
-    def __init__(self, seat: Seat) -> None:
-        self._seat = seat
-        self._number = 0
-        self._lost: SeatEnd | None = None
+    def __init__(self, group: Group) -> None:
+        self._group = group
 
     @property
-    def nodes(self) -> tuple[Node, ...]:
-        """Where the processes are, that of this one first."""
-        return self._seat.nodes
+    def rank(self) -> int:
+        """Of this process, from 0."""
+        return self._group.rank
 
-    def measure(
-        self, order: Order, *, clock: Clock, time_limit_s: float, on_event: Callable[[Event], None], start: Start
-    ) -> Measurement | RunFailure:
-        """Measure a configuration of several ranks in a child of each. Raises LostRank when a process has gone."""
-        return self.run(order, Measurement, clock=clock, time_limit_s=time_limit_s, on_event=on_event, start=start)
+    @property
+    def size(self) -> int:
+        """Of all ranks."""
+        return self._group.size
 
-    def run(
-        self, order: Order, type_: type[M], *, clock: Clock, time_limit_s: float, on_event: Callable[[Event], None],
-        start: Start,
-    ) -> M | RunFailure:  # fmt: skip
-        """The same for any order; `type_` is the record that it asks for."""
-        self._refuse_lost()
-        started_utc, begin_ns = datetime.now(UTC).isoformat(timespec="seconds"), clock.now_ns()
-        put(self._seat.store, "order", order)
-        turn = Turn(
-            kind="measure", ranks=order.config.ranks, nodes=order.config.nodes, time_limit_s=time_limit_s
-        )  # fmt: skip
-        number = self._begin(turn)
-        place = self._seat.place(turn, number)
-        assert place is not None, "rank 0 takes part in each configuration"
-        own, found = self._seat.sit(order, type_, place, number, start, time_limit_s, on_event)
-        ends = [own, *self._ends(turn, number, ENDS_S)]
-        if not isinstance(found, RunFailure):
-            return found
-        return failure_of(order, ends, started_utc=started_utc, wall_s=(clock.now_ns() - begin_ns) / 1e9)
+    @property
+    def leads(self) -> bool:
+        """True on rank 0."""
+        return self.rank == 0
 
-    def admit(self, configs: Sequence[RunConfig], sets: Iterable[FileSet], what: str = "data set") -> None:
-        """Raises what is wrong with configurations that these processes are going to measure, before they do.
+    def begin(self) -> None:
+        """Before the first step of a loop. Raises Withdrawn where ranks of a script cannot be measured together."""
 
-        `what` is the word for a set of files.
-        """
-        check_room(configs, self.nodes)
-        for files in sets:
-            most = max((config.nodes for config in configs if config.data == files.fingerprint), default=1)
-            if most > 1:
-                self._check_files(files, most, what)
+    def meet(self) -> None:
+        """Wait for all."""
+        self.ends(False)
 
-    def _check_files(self, files: FileSet, nodes: int, what: str) -> None:
-        """Raises BadValue where one of the nodes does not see the same files, LostRank where one does not answer."""
-        put(self._seat.store, "files", files)
-        turn = Turn(kind="files", ranks=nodes, nodes=nodes)
-        number = self._begin(turn)
-        bad = next((each for each in self._ends(turn, number, FILES_S) if each.kind != "done"), None)
-        self._refuse_lost()
-        if bad:
-            raise BadValue(
-                f"{bad.host} does not see the {what} {files.label}: {bad.reason}",
-                hint="put it on storage that all nodes mount at the same path",
-            )
+    def ends(self, enough: bool) -> bool:
+        """What rank 0 finds, after a step."""
+        return bool(self.agree(int(enough)))
 
-    def end(self, exit_code: int) -> None:
-        """Let all others go, and wait a little until they have heard it: this process may hold the store."""
-        with suppress(LostRank):
-            self._begin(Turn(kind="end", exit_code=exit_code))
-            for rank in range(1, self._seat.here.size):
-                self._seat.wait_for(f"left/{rank}", LEAVE_S, f"rank {rank} has not left")
+    def agree(self, value: int) -> int:
+        """What rank 0 gives."""
+        return self._group.most(value if self.leads else -UNLIMITED)[0]
 
-    def _begin(self, turn: Turn) -> int:
-        number, self._number = self._number, self._number + 1
-        put(self._seat.store, f"turn/{number}", turn)
-        return number
+    def least(self, value: int | None) -> int | None:
+        """The smallest that a rank gives; None where none gives any."""
+        (most,) = self._group.most(-UNLIMITED if value is None else -value)
+        return None if most == -UNLIMITED else -most
 
-    def _ends(self, turn: Turn, number: int, limit_s: float) -> list[SeatEnd]:
-        """Of the ranks but 0. Those that take too long are ended; one that gives no word then is lost."""
-        store, others = self._seat.store, list(enumerate(taking_part(turn.ranks, turn.nodes, self.nodes)))[1:]
-        late = self._wait(number, len(others), limit_s)
-        if late:
-            store.compare_set(abort_key(number), "", "0")
-            late = self._wait(number, len(others), ENDED_S)
-        ends = []
-        for rank, (seat, host) in others:
-            if rank in late:
-                self._lost = SeatEnd(rank=seat, host=host, kind="lost")
-                ends.append(SeatEnd(rank=rank, host=host, kind="lost"))
-            else:
-                ends.append(take(store, end_key(number, rank), SeatEnd))
-        return ends
+    def any(self, yes: bool) -> bool:
+        """True where it is on one rank at least."""
+        return bool(self._group.most(int(yes))[0])
 
-    def _wait(self, number: int, others: int, limit_s: float) -> list[int]:
-        """The ranks that have given no word after so many seconds."""
-        until_ns = self._seat.clock.now_ns() + round(limit_s * 1e9)
-        while True:
-            late = [rank for rank in range(1, others + 1) if not self._seat.store.check([end_key(number, rank)])]
-            if not late or self._seat.clock.now_ns() >= until_ns:
-                return late
-            self._seat.clock.sleep(self._seat.poll_s)
+    def kept(self, some: list[T], all_: Sequence[T]) -> list[T]:
+        """Those of `all_`, which is the same on all ranks, that rank 0 kept, in the order of `all_`."""
+        if self.size == 1:
+            return some
+        (mask,) = self._group.most(sum(1 << all_.index(each) for each in some) if self.leads else 0)
+        return [each for place, each in enumerate(all_) if mask >> place & 1]
 
-    def _refuse_lost(self) -> None:
-        """Raises LostRank where a process did not answer, or has left."""
-        gone = [
-            SeatEnd(rank=seat, host=node.host, kind="lost")
-            for node in self.nodes
-            for seat in node.seats
-            if self._seat.store.check([f"left/{seat}"])
-        ]
-        lost = self._lost or next(iter(gone), None)
-        if lost:
-            raise LostRank(
-                f"the process of rank {lost.rank} on {lost.host} has gone, or does not answer",
-                hint="start it again on all nodes, with --resume RUN: what is measured is kept",
-            )
+    def ascending(self, value: float) -> tuple[int, ...]:
+        """All ranks, from the one with the smallest value to the one with the largest."""
+        given = [msgspec.json.decode(each, type=float) for each in self._group.gathered(msgspec.json.encode(value))]
+        order = sorted(range(len(given)), key=lambda rank: given[rank])
+        return msgspec.json.decode(self._group.broadcast(msgspec.json.encode(order)), type=tuple[int, ...])
+
+    def end(self) -> None:
+        """This rank leaves before the others do, who hear of it where they meet next."""
+
+    def pace(self, pace: Pace, compute: Compute) -> Pace:
+        """The same for all ranks, of training on such devices."""
+        if self.size == 1:
+            return pace
+        if isinstance(compute, InStepCompute) and compute.in_step:
+            return PaceAhead.of(pace, self.agree)
+        return PaceInStep.of(pace, self.ends)
+
+    def load(self, batches: Iterator[Any], clock: Clock, pace: Pace) -> Steps:
+        """Take batches without training on them, in step."""
+        if self.size == 1:
+            return load_only(batches, clock, pace)
+        return load_in_step(batches, clock, PaceInStep.of(pace, self.ends))
+
+
+ALONE = Crew(GroupOfOne())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaceInStep(Pace):
+    """A pace that all ranks keep; `ends(enough)` says what they agreed on."""
+
+    ends: Callable[[bool], bool]
+
+    @classmethod
+    def of(cls, pace: Pace, ends: Callable[[bool], bool]) -> PaceInStep:
+        """The same pace for all ranks."""
+        return cls(**values(pace), ends=ends)
+
+    def enough(self, steps: int, seconds: float) -> bool:
+        """As rank 0 finds. Before the first step no segment ends."""
+        return bool(steps) and self.ends(Pace.enough(self, steps, seconds))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaceAhead(Pace):
+    """A pace of steps that wait for all ranks by themselves: rank 0 says now and then how many more there are.
+
+    Meeting after each of them would take time of its own, and keep hosts from running ahead of their devices.
+    """
+
+    agreed: Callable[[int], int]
+    """What rank 0 gives."""
+    until: list[int]
+    """One number: the steps at which ranks agree next."""
+
+    @classmethod
+    def of(cls, pace: Pace, agreed: Callable[[int], int]) -> PaceAhead:
+        """The same pace for all ranks."""
+        return cls(**values(pace), agreed=agreed, until=[1])
+
+    def enough(self, steps: int, seconds: float) -> bool:
+        """As rank 0 finds. Until then it looks ahead no further than it has come: first steps are not like others."""
+        if not steps:
+            self.until[0] = 1
+        if steps < self.until[0]:
+            return False
+        over = Pace.enough(self, steps, seconds)
+        self.until[0] = self.agreed(steps if over else min(2 * steps, self.expected(steps, seconds)))
+        return self.until[0] == steps

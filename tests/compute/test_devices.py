@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
-from loaderprobe.compute import placement_rank as rank
+from loaderprobe.compute import devices as session
+from loaderprobe.compute.devices import DeviceSession
 from loaderprobe.compute.models import lenet5
-from loaderprobe.compute.placement_rank import PlacementSession
 from loaderprobe.compute.trainer import HELD, Training, training_of
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.records.devices import DataKind, Placement, Workload
-from loaderprobe.records.ranks import RankOrder, RankRecord
-from loaderprobe.store.marks import Marks, MarksFile
+from loaderprobe.measure.ranks.crew import GroupOfOne
+from loaderprobe.records.devices import DataKind, DeviceWork, Placement, PlacementResult, Workload
 
 
 @pytest.fixture(autouse=True)
@@ -34,48 +32,52 @@ def workload(
     return Workload(model=model, data=data, shape=shape, batch_size=4, samples=samples)
 
 
-def run(training: Training, scratch: Path, steps: int | None = 2, samples: int = 5000) -> RankRecord:
-    order = RankOrder(
+def run(
+    training: Training, steps: int | None = 2, samples: int = 5000, heard: list[tuple[str, int, int]] | None = None
+) -> PlacementResult:
+    work = DeviceWork(
         workload=workload(samples=samples), placement=Placement(device="cpu"), threads=1, rounds=3, steps=steps, seed=1,
-        timeout_s=60.0, scratch=str(scratch),
+        timeout_s=60.0,
     )  # fmt: skip
-    return PlacementSession(order, training, 0, MarksFile(order.marks(0)), SystemClock()).run()
+    said = heard if heard is not None else []
+    clock = SystemClock()
+    return DeviceSession(work, training, GroupOfOne(), None, clock, lambda *stage: said.append(stage)).run()
 
 
-def test_a_rank_alone_exchanges_nothing(tmp_path: Path) -> None:
+def test_a_rank_alone_exchanges_nothing() -> None:
     """Training, a resident batch and a larger one, once a round, in an order that differs between rounds."""
-    found = run(training_of(workload(), lenet5, 0), tmp_path)
-    assert (found.rank, found.backend, found.device) == (0, "", "")
+    heard: list[tuple[str, int, int]] = []
+    found = run(training_of(workload(), lenet5, 0), heard=heard)
+    assert (found.backend, found.device) == ("", "")
     rounds = [[each.name for each in found.segments if each.round == number] for number in range(3)]
     assert all(sorted(names) == ["larger_batch", "resident", "training"] for names in rounds)
     assert len({tuple(names) for names in rounds}) > 1
     assert {(each.name, each.batch_size, each.steps) for each in found.segments} == {
         ("training", 4, 2), ("resident", 4, 2), ("larger_batch", 16, 1),
     }  # fmt: skip
-    marks = Marks.read(tmp_path / "rank-0-marks")
-    assert (marks.done, marks.total) == (9, 9) and marks.count > 2 * sum(each.steps for each in found.segments)
+    assert dict.fromkeys((done, total) for name, done, total in heard if total) == {(n, 9): None for n in range(9)}
 
 
-def test_an_epoch_without_a_larger_batch_has_none(tmp_path: Path) -> None:
+def test_an_epoch_without_a_larger_batch_has_none() -> None:
     """One sample less than four batches, and the experiment is left out; where the data hold less than was said, it is
     an error, not an endless wait."""
-    found = run(training_of(workload(samples=15), lenet5, 0), tmp_path, samples=15)
+    found = run(training_of(workload(samples=15), lenet5, 0), samples=15)
     assert {each.name for each in found.segments} == {"resident", "training"}
-    found = run(training_of(workload(samples=16), lenet5, 0), tmp_path, samples=16)
+    found = run(training_of(workload(samples=16), lenet5, 0), samples=16)
     assert {each.name for each in found.segments} == {"larger_batch", "resident", "training"}
     with pytest.raises(BadValue, match="an epoch of 16 samples has no batch of 16"):
-        run(training_of(workload(samples=15), lenet5, 0), tmp_path, samples=16)
+        run(training_of(workload(samples=15), lenet5, 0), samples=16)
 
 
-def test_segments_take_their_usual_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_segments_take_their_usual_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a number of steps, quick ones are many."""
-    monkeypatch.setattr(rank, "SEGMENT_S", 0.1)
+    monkeypatch.setattr(session, "SEGMENT_S", 0.1)
     training = Training(
         model=nn.Sequential(nn.Flatten(), nn.Linear(784, 10)),
         samples=training_of(workload(), lenet5, 0).samples,
         loss=nn.functional.cross_entropy,
     )
-    (steps,) = {each.steps for each in run(training, tmp_path, steps=None).segments if each.name == "training"}
+    (steps,) = {each.steps for each in run(training, steps=None).segments if each.name == "training"}
     assert steps > 4
 
 
@@ -102,11 +104,11 @@ def test_a_sequence_goes_on_with_its_target() -> None:
     assert float(steps[-1]) > 0
 
 
-def test_what_cannot_train_is_refused(tmp_path: Path) -> None:
+def test_what_cannot_train_is_refused() -> None:
     """A model without weights, and one that fails in its first step, with its own reason."""
     with pytest.raises(BadValue, match="no parameters to train"):
         training_of(workload("x:y", "images", (3, 8, 8)), lambda *, num_classes: nn.Flatten(), 0)
     samples = training_of(workload(), lenet5, 0).samples
     narrow = Training(model=nn.Linear(5, 5), samples=samples, loss=nn.functional.cross_entropy)
     with pytest.raises(BadValue, match=r"'mlp' fails in its first step: RuntimeError: .*mat1 and mat2"):
-        run(narrow, tmp_path)
+        run(narrow)
