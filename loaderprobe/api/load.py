@@ -30,8 +30,8 @@ from loaderprobe.records.studies import EpochsMeasured, Prefilled
 from loaderprobe.records.trace import TRACE_SCHEMA
 from loaderprobe.records.tune_workers import TUNE_WORKERS_SCHEMA
 from loaderprobe.render.document import Document, Exhibit
+from loaderprobe.render.first_page import counts
 from loaderprobe.render.json import summary_json
-from loaderprobe.render.overview import counts
 from loaderprobe.render.rows import BATCH_COLUMNS, STEP_COLUMNS, Row, batch_rows, csv_text, step_rows
 from loaderprobe.render.sweep import report_columns, sweep_document, sweep_exhibits
 from loaderprobe.store.results import RESULT, read_result

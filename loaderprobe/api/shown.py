@@ -20,12 +20,9 @@ from loaderprobe.errors import MissingPart
 from loaderprobe.records import values
 from loaderprobe.records.environment import Origin
 from loaderprobe.render.document import Document, Exhibit
-from loaderprobe.render.html import document_page
 from loaderprobe.render.json import result_json
-from loaderprobe.render.markdown import document_markdown
-from loaderprobe.render.notebook import document_html
 from loaderprobe.render.rows import csv_text
-from loaderprobe.render.terminal import document_text
+from loaderprobe.render.writers import document_html, document_markdown, document_page, document_text
 from loaderprobe.store.results import REPORT, RESULT, create_result, read_result
 from loaderprobe.system.environment import describe_environment
 

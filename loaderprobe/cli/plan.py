@@ -163,9 +163,8 @@ def _check(run: Path | None, *, md: bool, json: bool, html: bool, schema: bool, 
 
 
 def _catalogue(*, md: bool, json: bool) -> str:
-    from loaderprobe.render.markdown import document_markdown
     from loaderprobe.render.plan import catalogue_document, catalogue_json
-    from loaderprobe.render.terminal import document_text
+    from loaderprobe.render.writers import document_markdown, document_text
     from loaderprobe.storage.catalogue import catalogue
 
     entries = catalogue()

@@ -8,7 +8,7 @@ from loaderprobe.records.environment import Capability, CapabilityName
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.render.capability_words import TITLES, capabilities_document, step_words, why_words
 from loaderprobe.render.remarks import remark_words
-from loaderprobe.render.terminal import document_text
+from loaderprobe.render.writers import document_text
 
 FACTS: dict[str, float | str] = {
     "filesystem": "ext4", "devices": "vda", "path": "/data", "share": 0.25, "cores": 2.0, "all": 4.0,

@@ -11,7 +11,7 @@ from loaderprobe.records.plan import LockStep, PrefetchCost
 from loaderprobe.records.verdict import Interval
 from loaderprobe.render.document import Document, Section
 from loaderprobe.render.plan_words import lock_step_answer, lock_step_parts
-from loaderprobe.render.terminal import document_text
+from loaderprobe.render.writers import document_text
 
 
 def cost(factor: int, value: float, spread: float = 0.05) -> PrefetchCost:

@@ -18,8 +18,7 @@ from loaderprobe.render.bandwidth import (
     rank_bandwidth_columns,
 )
 from loaderprobe.render.json import result_json
-from loaderprobe.render.markdown import document_markdown
-from loaderprobe.render.terminal import document_text
+from loaderprobe.render.writers import document_markdown, document_text
 from loaderprobe.units import significant
 from tests.examples.rank_bandwidth import example_rank_bandwidth, example_ranks
 

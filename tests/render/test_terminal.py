@@ -6,9 +6,9 @@ import pytest
 
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Reason
+from loaderprobe.render.first_page import joint_label, sentences
 from loaderprobe.render.groups import groups
 from loaderprobe.render.json import summary_json
-from loaderprobe.render.overview import joint_label, sentences
 from loaderprobe.render.wording import MISSING, interval
 from tests.examples.reports import example_report, example_row, with_changes
 from tests.pages import html_report, markdown_report, terminal_report
