@@ -39,6 +39,7 @@ from loaderprobe.render.plan import plan_document
 from loaderprobe.render.tune_workers import tuning_document
 from loaderprobe.render.writers import document_text
 from loaderprobe.testing import ScriptedProber, example_config, example_environment
+from scripts.golden_variants import variants
 from tests.analyze.rank_runs import rank_run
 from tests.analyze.runs import FILES, Cost, alike
 from tests.examples.plan import (
@@ -364,5 +365,6 @@ EXAMPLES = {
     "example-studies.html": lambda: html_report(_studied()),
     "example-plan.html": lambda: plan_page(whole_plan()),
     "pages.txt": pages,
+    "variants.txt": variants,
 }
 """What is kept, by its file."""

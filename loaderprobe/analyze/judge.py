@@ -63,7 +63,7 @@ def verdict(
     speedups = speedups_among(found) | found.speedups
     return Verdict(
         images_per_s=images_per_s,
-        rounds=len(found.end_to_end),
+        complete_rounds=len(found.end_to_end),
         rates_images_per_s=rates,
         speedups=Speedups(**{name: speedups.get(name) for name in SPEEDUPS}),
         predicted_images_per_s=median(list(predictions_of(found).values())) if found.predicted else None,

@@ -292,7 +292,7 @@ class Verdict:
     """All that is derived from one `Measurement`. Pure function of it; rebuilt at any time."""
 
     images_per_s: Interval
-    rounds: int
+    complete_rounds: int
     """In which what is judged was measured, of those that count."""
     rates_images_per_s: Rates
     speedups: Speedups

@@ -41,8 +41,8 @@ from loaderprobe.render import forecast_words
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.testing import example_environment
 from loaderprobe.render.verdict_words import sentence
-from tests.analyze.runs import FILES, Cost, alike, run
-from tests.analyze.verdict.test_waiting import UNKNOWN, WAITING, looked
+from tests.analyze.runs import FILES, Cost, alike, looked, run
+from tests.analyze.verdict.test_waiting import UNKNOWN, WAITING
 from typer.testing import CliRunner
 
 # The words of its advice.
