@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from loaderprobe.records.options import PLAN
 from loaderprobe.records.plan import (
     Amount,
     CacheSize,
@@ -668,13 +669,10 @@ def _test(plan: PlanReport) -> Iterator[Part]:
 
 def _source(quantity: Quantity) -> str:
     """Where a quantity comes from; one that was given, from its option."""
-    return _OPTIONS.get(quantity.source, quantity.source) if quantity.label == "given" else quantity.source
+    return _FLAGS.get(quantity.source, quantity.source) if quantity.label == "given" else quantity.source
 
 
-_OPTIONS = {
-    "storage": "--storage", "nic": "--nic", "images": "--images", "mean_size": "--mean-size",
-    "utilization": "--utilization", "use": "--use",
-}  # fmt: skip
+_FLAGS = {each.name: each.flags[0] for each in PLAN}
 
 
 # The storage plan as sections of a report's page.

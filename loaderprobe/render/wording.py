@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loaderprobe.records.config import OPTIONS, REQUIRED, CacheState, RunConfig
+from loaderprobe.records.options import label_of
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.resources import AMONG_RANKS, JUDGED, RESOURCE, WITHIN_COMPUTE
 from loaderprobe.records.verdict import FilesWere, Interval, ShortVerdict, Speedup
@@ -16,22 +17,6 @@ MISSING = "\N{EN DASH}"
 NO_FASTER = 0.005
 """A factor nearer to 1 is shown as 1.00, which says nothing."""
 
-OPTION_WORDS: dict[str, str | tuple[str, str]] = {
-    "batch_size": "batch {}",
-    "prefetch_factor": "prefetch {}",
-    "loader": "{}",
-    "pipeline": "{}",
-    "decoder": "{}",
-    "tensor": "{}",
-    "model": "{}",
-    "precision": "{} precision",
-    "memory_format": "{}",
-    "compile": ("not compiled", "compiled"),
-    "pin_memory": ("pageable memory", "pinned memory"),
-    "side_stream": ("copies on the training stream", "copies on a side stream"),
-    "gpu_decode": ("decoding on the CPU", "decoding on the GPU"),
-}
-"""What an option's value is called: a form to put it into, or what False and True mean; others are named."""
 COUNTED = ("ranks", "nodes")
 """Options of which there are so many: `1 rank`, `4 ranks`."""
 STATED = ("resolution", "workers", "compute", "cache")
@@ -45,7 +30,7 @@ def option_words(config: RunConfig, name: str) -> str:
         return counted(value, name.removesuffix("s"))
     if name == "batch_size" and config.ranks > 1:
         return f"batch {value} a rank"
-    form = OPTION_WORDS.get(name, f"{name.replace('_', ' ')} {{}}")
+    form = label_of(name)
     return form.format(value) if isinstance(form, str) else form[bool(value)]
 
 
