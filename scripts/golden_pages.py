@@ -38,7 +38,7 @@ from loaderprobe.render.devices import answer
 from loaderprobe.render.plan import plan_document
 from loaderprobe.render.terminal import document_text
 from loaderprobe.render.tune_workers import tuning_document
-from loaderprobe.testing import ScriptedProber, example_config, example_environment
+from loaderprobe.testing import FakeClock, ScriptedProber, example_config, example_environment
 from scripts.golden_variants import variants
 from tests.analyze.rank_runs import rank_run
 from tests.analyze.runs import FILES, Cost, alike
@@ -212,7 +212,7 @@ def _tuned_workers() -> Iterator[tuple[str, str]]:
 
 def _searched(rate: Any, *, most: int = 256, fits_up_to: int | None = None, data: str = "") -> BatchSizeReport:
     prober = ScriptedProber(rate=rate, noise=0.01, fits_up_to=fits_up_to, utilization=lambda size: size / 256)
-    probes, stop = search(Throughput(most=most), prober, lambda done: None)
+    probes, stop = search(Throughput(most=most), prober, clock=FakeClock())
     return BatchSizeReport(
         origin=ORIGIN, model="net", device="a device", image_size=None if data else 32, precision="fp32",
         strategy="throughput", data=data, workers=2 if data else None, dataset_images=1000, most=most,

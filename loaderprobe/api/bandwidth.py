@@ -16,6 +16,7 @@ from loaderprobe.analyze.rank_bandwidth import ranks_limit
 from loaderprobe.api.shown import Documented, ShownRecord, origin_now
 from loaderprobe.api.values import PathLike, counts, unheard
 from loaderprobe.errors import BadValue, LoaderprobeError, LostRank
+from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.ranks.crew import parse_layout, spread, taking_part
 from loaderprobe.measure.ranks.launch import comes, ends_by_itself
 from loaderprobe.measure.session import OnStage
@@ -33,8 +34,8 @@ from loaderprobe.render.bandwidth import (
 from loaderprobe.render.rows import phase_columns
 from loaderprobe.render.wording import counted
 from loaderprobe.storage.by_ranks import RankLadder, RankReader, RanksStep, Whereabouts
-from loaderprobe.storage.files import Sample, as_text, locate_pieces, path_text, sample_files
-from loaderprobe.storage.probe import LIMIT_BYTES, OnPhase, ProbeRequest, probe_bandwidth
+from loaderprobe.storage.files import Sample, as_text, locate_pieces, sample_files
+from loaderprobe.storage.probe import LIMIT_BYTES, OnPhase, ProbeRequest, place_of, probe_bandwidth
 from loaderprobe.store.results import check_out
 from loaderprobe.system.limits import cores_available
 from loaderprobe.system.pagecache import LinuxPageCache, drop_all_caches
@@ -89,7 +90,7 @@ def bandwidth(
         drop_all=drop_all_caches if drop_caches else None,
         metadata=True,
     )
-    measured = probe_bandwidth(request, cache=LinuxPageCache(), on_phase=progress or unheard)
+    measured = probe_bandwidth(request, cache=LinuxPageCache(), on_phase=progress or unheard, clock=SystemClock())
     return Bandwidth.of(judge_bandwidth(measured, RATES))
 
 
@@ -217,29 +218,24 @@ def lead_ranks(crew: Crew, here: Whereabouts, asked: RankProbe, on_phase: OnPhas
     reader.counts_reads = location.counts_reads
     places = reader.begin(sample, here)
     ladder = RankLadder(
-        reader=reader, places=places, seconds=asked.seconds, cores=cores_available(), block_bytes=sample.block_bytes,
+        reader=reader, places=places, sample=sample, location=location, seconds=asked.seconds, cores=cores_available(),
         seed=asked.seed,
     )  # fmt: skip
-    interrupted = ladder.climb(asked.steps, on_phase)
+    phases, interrupted = ladder.climb(asked.steps, on_phase, clock=SystemClock())
     origin = origin_now(asked.command)
     environment = origin.environment
     found = RankBandwidth(
+        **place_of(asked.path, sample, location),
         loaderprobe=environment.loaderprobe,
         fio=None,
         created_utc=origin.created_utc,
         kernel=environment.kernel,
         cores_available=environment.cores_available,
-        path=path_text(asked.path.absolute()),
-        location=location,
-        files_found=sample.found,
-        files_used=len(sample.paths),
-        mean_size_bytes=sum(piece.size_bytes for piece in sample.pieces) / len(sample.pieces),
-        images=sample.images and sample.block_bytes is None,
         scratch=False,
         drop_caches=False,
         interrupted=interrupted,
-        phases=tuple(ladder.phases),
-        limit=ranks_limit(ladder.phases),
+        phases=tuple(phases),
+        limit=ranks_limit(phases),
         kind=UNPACED,
         feeds=(),
         notes=sample.notes,

@@ -20,7 +20,6 @@ from loaderprobe.errors import MissingPart
 from loaderprobe.records import values
 from loaderprobe.records.environment import Origin
 from loaderprobe.render.document import Document, Exhibit
-from loaderprobe.render.rows import csv_text
 from loaderprobe.store.results import REPORT, RESULT, create_result, read_result
 
 if TYPE_CHECKING:
@@ -130,6 +129,8 @@ class ShownRecord(Shown):
 
     def csv(self) -> str:
         """Its table as CSV."""
+        from loaderprobe.render.rows import csv_text
+
         return csv_text(self.columns())
 
     def to_frame(self) -> DataFrame:
