@@ -278,8 +278,7 @@ def _first_pages() -> Variants:
         "no rate of storage": replace(two, summary=replace(two.summary, needs=(missing,))),
     }
     for name, found in reports.items():
-        page = Document(title=name, sections=tuple(first_screen(found)))
-        yield f"first page, {name}", document_text(page, width=_WIDTH).rstrip()
+        yield f"first page, {name}", _first_page(found)
 
 
 def _with_runs(**changes: Any) -> Report:
@@ -320,6 +319,11 @@ def _sweeps() -> Variants:
     }
     for name, rows in some.items():
         yield f"sweep, {name}", document_text(sweep_document(example_report(rows)), width=_WIDTH).rstrip()
+
+
+def _first_page(report: Report) -> str:
+    """The answer, the map, the best settings, what to do next, and what accelerators need."""
+    return document_text(Document(title="", sections=tuple(first_screen(report))), width=_WIDTH).strip()
 
 
 def _advice() -> Variants:

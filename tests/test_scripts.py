@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import ast
+import math
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+
+from scripts.benches.forecast import MODULES
+from scripts.benches.score import Row, Said
+from scripts.benches.truth import FAMILIES
 
 ROOT = Path(__file__).parents[1]
 BENCHES = ROOT / "scripts" / "benches"
@@ -41,6 +46,50 @@ def test_every_script_that_is_named_is_there() -> None:
     for where, words in named:
         script, *bench = words.split()
         assert bench[0] in benches if bench else (ROOT / script).exists(), f"{where}: {words}"
+
+
+@pytest.mark.parametrize(("bench", "parts"), [("truth", FAMILIES), ("forecast", MODULES)])
+def test_every_part_of_a_bench_that_is_named_is_there(bench: str, parts: Collection[str]) -> None:
+    """Its first argument is a family, or a kind; and each of these has a module."""
+    text = "".join(path.read_text() for path in (ROOT / "README.md", *ROOT.glob("loaderprobe/guide/*.md")))
+    named = re.findall(rf"scripts/bench {bench} (\w+)", text)
+    assert set(named) == set(parts)
+    found = [MODULES.get(name, f"truth_{name}") for name in parts]
+    assert [name for name in found if not (BENCHES / f"{name}.py").exists()] == []
+
+
+def _row(**gains: Sequence[float]) -> Row:
+    return Row(name="row", logs={name: [math.log(gain) for gain in rounds] for name, rounds in gains.items()})
+
+
+CLEAR = _row(storage=(2.0, 2.1, 1.9), compute=(1.0, 1.0, 1.0))
+NEARLY_EQUAL = _row(storage=(1.3, 1.3), compute=(1.15, 1.15))
+NOISY = _row(storage=(1.1, 2.0), compute=(1.0, 1.0))
+NOTHING = _row(storage=(1.01, 1.02), compute=(1.0, 1.01))
+
+
+@pytest.mark.parametrize(
+    ("row", "cause", "candidates", "outcome"),
+    [
+        (CLEAR, "storage", (), "right"),
+        (CLEAR, "compute", (), "wrong"),
+        (CLEAR, "balanced", (), "wrong"),
+        (CLEAR, "either", ("compute", "storage"), "either"),
+        (CLEAR, "either", ("compute", "preprocessing"), "wrong"),
+        (CLEAR, "inconclusive", (), "inconclusive"),
+        (NEARLY_EQUAL, "storage", (), "unclear"),
+        (NEARLY_EQUAL, "compute", (), "wrong"),
+        (NOISY, "compute", (), "unclear"),
+        (NOTHING, "balanced", (), "right"),
+        (NOTHING, "storage", (), "wrong"),
+        (Row(name="row", planted=("preprocessing", "cpu")), "cpu", (), "right"),
+        (Row(name="row", planted=("preprocessing",)), "cpu", (), "wrong"),
+        (Row(name="row", planted=("storage",)), "compute", (), "wrong"),
+    ],
+)
+def test_what_benches_count_as_right(row: Row, cause: str, candidates: tuple[str, ...], outcome: str) -> None:
+    """A firm word on a clear row is right or wrong; on others wrong where it loses over 10 %, beyond the noise."""
+    assert row.outcome(Said(cause=cause, candidates=candidates)) == outcome
 
 
 def test_without_a_name_benches_are_listed() -> None:

@@ -27,7 +27,7 @@ KNEE = 0.95
 """A number of readers that gets this share of the best is enough."""
 FLAT = 1.4
 """More readers gain less than this on a device that one reader fills: planted ones gained 1.02 to 1.30, the
-one disk at hand that one reader does not fill 1.64 and more (`scripts/bench kinds`)."""
+one disk at hand that one reader does not fill 1.64 and more (`scripts/bench bandwidth`)."""
 SURELY_FLAT = 1.6
 """The same from the one end of the two intervals to the other: a noisy disk is given no kind."""
 PROPORTIONAL = 0.7

@@ -44,7 +44,8 @@ def pinned_hits(share: float) -> float:
 def page_cache_hits(share: float, nodes: int = 1, epoch: int | None = None) -> Interval:
     """The same of Linux's page cache, with a range: from LRU's hits to 3/4 of the way to those of pinned files.
 
-    Measured on Linux 6.18 (active and inactive lists), one node, `scripts/bench cache`; hits in epoch 2, then 3 to 6:
+    Measured on Linux 6.18 (active and inactive lists), one node, `scripts/bench forecast caches`; hits in epoch 2, then
+    3 to 6:
 
     | c   | LRU  | set of 0.44 GB    | set of 4.4 GB     | pinned |
     | 0.1 | 0.01 | 0.00, 0.01 - 0.02 | 0.00, 0.01 - 0.02 | 0.10   |

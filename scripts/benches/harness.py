@@ -89,6 +89,17 @@ def child(module: str, *arguments: object) -> list[str]:
     return [sys.executable, "-m", f"scripts.benches.{module}", *map(str, arguments)]
 
 
+def part_of(bench: str, name: str, given: Mapping[str, Any]) -> list[str]:
+    """The command of a part of `truth NAME` or `forecast NAME`, in a process of its own, which is given this."""
+    return child(bench, name, "--child", json.dumps(given))
+
+
+def wanted(names: Sequence[str], only: str) -> list[str]:
+    """Those that are named, with commas; a word that is no name stands for all that contain it."""
+    words = only.split(",")
+    return [name for name in names if name in words or any(word in name for word in {*words} - {*names})]
+
+
 def ran(command: Sequence[str], name: str, limit_s: float) -> bool:
     """Run it in a process group of its own, which does not outlive its limit; True when it came to its end."""
     with subprocess.Popen(command, start_new_session=True) as process:

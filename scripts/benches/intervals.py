@@ -4,7 +4,8 @@ Rows are made up (devices that are steady or jitter; CPU work whose rounds drift
 each other, and pauses; disks that grant reads in slices), and cut from long plain loops that are measured now or were
 kept (`--loops`): so many rounds of a usual segment, against the rate of the whole loop. Each row is repeated. For each
 kind of row: how many intervals hold the rate, and their width over that of the narrowest that would hold it 95 times of
-100, taken from the same errors.
+100, taken from the same errors. A child prints the time stamps of every step of one loop: emulated devices, CPU work,
+decoding, cold reads.
 
 Ends with code 1 when fewer than 92 or more than 99 of 100 hold it over all rows, or when intervals are more than 1.5
 times as wide as need be at the median over the rows. Rows of a device that is exact have no errors, and no such ratio.
@@ -12,20 +13,36 @@ times as wide as need be at the median over the rows. Rows of a device that is e
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import json
 import math
+import os
 import random
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+from torchvision.transforms import v2
+
 from loaderprobe.analyze.verdict.rates import rate_interval
-from loaderprobe.measure.segments import Pace, pace_for
+from loaderprobe.compute.emulated import EmulatedCompute
+from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.segments import Pace, load_only, pace_for, train
 from loaderprobe.measure.sweep import USUAL_ROUNDS, USUAL_SECONDS
+from loaderprobe.protocols import ComputeArguments
+from loaderprobe.records.config import ComputeSpec, LoaderSpec
 from loaderprobe.records.measurement import ComputeInfo, Measurement, Segment, segments_of
 from loaderprobe.stats import mean, quantile
 from scripts.benches.harness import answer, child, parser, photographs
@@ -262,9 +279,86 @@ def loops_in(folder: Path | None, seconds: float) -> Iterator[tuple[str, dict[st
         path = folder / f"{name}.json"
         if not path.exists():
             pictures = photographs(folder / "data", "256x256", 640)
-            path.write_text(json.dumps(answer(child("intervals_loops", name, pictures, seconds))))
+            path.write_text(json.dumps(answer(child("intervals", "--child", name, pictures, "--seconds", seconds))))
             print(f"{name}: {seconds:g} s", file=sys.stderr, flush=True)
         yield name, json.loads(path.read_text())
+
+
+WARM_UP = 12
+"""Batches before the loop: those of the start of workers, and made ahead."""
+BURN_S = 0.002
+
+
+class Samples(Dataset[Any]):
+    """Samples of one kind: CPU time that is burnt, photographs that are decoded, or files read from storage."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self.kind = kind
+        self.files = sorted(folder.rglob("*.JPEG"))
+        self.change = v2.Compose([v2.RandomResizedCrop(224), v2.RandomHorizontalFlip()])
+
+    def __len__(self) -> int:
+        return 10**7
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        draw = random.Random(index)
+        if self.kind.startswith("cpu"):
+            end_s = time.thread_time() + BURN_S * draw.lognormvariate(0, 0.3)
+            while time.thread_time() < end_s:
+                pass
+            return torch.zeros(16)
+        path = draw.choice(self.files)
+        if self.kind == "cold-files":
+            fd = os.open(path, os.O_RDONLY)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.read(fd, 1 << 22)
+            os.close(fd)
+            return torch.zeros(16)
+        return torch.from_numpy(np.array(self.change(Image.open(path).convert("RGB"))))
+
+
+@contextmanager
+def neighbours() -> Iterator[None]:
+    """A busy process that comes and goes, 0.2 to 5 s each."""
+    code = (
+        "import random, time\nd = random.Random(5)\nwhile True:\n"
+        "    e = time.monotonic() + d.uniform(0.2, 5)\n    while time.monotonic() < e: pass\n"
+        "    time.sleep(d.uniform(0.2, 5))\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code])
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+def stamps(kind: str, folder: Path, seconds: float) -> dict[str, Any]:
+    """Of one loop: `begin_ns`, `closed_ns`, `finished_ns`, its workers, the specified rate of an emulated device."""
+    torch.set_num_threads(1)
+    workers = 0 if kind.endswith("serial") else 2
+    loader: Any = DataLoader(Samples("decoding" if "emulated" in kind else kind, folder), BATCH, num_workers=workers)
+    batches, clock = iter(loader), SystemClock()
+    for _ in range(WARM_UP):
+        next(batches)
+    pace = Pace(min_s=seconds, max_s=seconds, min_batches=1, max_batches=10**6)
+    rate = {"emulated-steady": 75.0, "emulated-hungry": 3000.0}.get(kind)
+    if rate is None:
+        steps = load_only(batches, clock, pace)
+    else:
+        spec = ComputeSpec(name=f"emulated:{rate:g}", batch_size=BATCH)
+        steps = train(
+            batches,
+            EmulatedCompute(
+                ComputeArguments(spec=spec, loader=LoaderSpec(workers=workers, prefetch_factor=2), clock=clock)
+            ),
+            clock,
+            pace,
+        )
+    return {
+        "begin_ns": steps.begin_ns, "closed_ns": steps.closed_ns, "finished_ns": steps.finished_ns,
+        "workers": workers, "specified": rate,
+    }  # fmt: skip
 
 
 def main() -> int:
@@ -272,7 +366,13 @@ def main() -> int:
     options.add_argument("--loops", type=Path, help="folder of long loops; what is not there is measured into it")
     options.add_argument("--seconds", type=float, default=40.0, help="of each loop that is measured")
     options.add_argument("--repeats", type=int, default=40, help="of each made-up row")
+    options.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     asked = options.parse_args()
+    if asked.child:
+        kind, folder = asked.child
+        with neighbours() if kind.endswith("+neighbours") else nullcontext():
+            print(json.dumps(stamps(kind.removesuffix("+neighbours"), Path(folder), asked.seconds)))
+        return 0
     rows = [*made_up(asked.repeats)]
     for name, loop in loops_in(asked.loops, asked.seconds):
         rows += kept(name, loop)

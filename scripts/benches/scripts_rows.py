@@ -1,23 +1,274 @@
-"""Public training scripts: where each is found, what it is given, and what it needs."""
+"""Public training scripts: where each is found, what it is given, and what it needs; the data they ask for, generated.
+
+Photographs are in the layouts that they expect, and small models where they would ask a hub for trained ones.
+"""
 
 from __future__ import annotations
 
+import io
+import os
+import pickle
+import shlex
+import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import tarfile
+import tomllib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
-from scripts.benches.scripts_data import FEW, SLOW, Data
-from scripts.benches.scripts_truth import WAYS
+import numpy as np
 
-Given = Callable[[Data, Path], Sequence[str]]
-NOT_CACHED = tuple(way for way in WAYS if way != "cached")
+from scripts.benches.by_hand import WAYS
+from scripts.benches.harness import photographs
+
+PHOTOGRAPHS, FOR_VALIDATION, CLASSES = 1200, 48, 10
+FEW = 96
+"""Photographs where epochs are to be short."""
+SLOW = 240
+"""Photographs that a slow disk holds."""
+DIGITS = {"train": 60_000, "t10k": 10_000}
+"""Images of MNIST in each of its parts."""
+METRIC = """
+import datasets
+import evaluate
+import numpy
+
+class Accuracy(evaluate.Metric):
+    def _info(self):
+        kinds = {"predictions": datasets.Value("int32"), "references": datasets.Value("int32")}
+        return evaluate.MetricInfo(description="", citation="", features=datasets.Features(kinds))
+
+    def _compute(self, predictions, references):
+        return {"accuracy": float(numpy.mean(numpy.asarray(predictions) == numpy.asarray(references)))}
+"""
+VIT = """
+import sys
+from transformers import ViTConfig, ViTForImageClassification, ViTImageProcessor
+size = {"height": 64, "width": 64}
+config = ViTConfig(image_size=64, patch_size=16, hidden_size=48, num_hidden_layers=2, num_attention_heads=2,
+                   intermediate_size=96, num_labels=10)
+ViTForImageClassification(config).save_pretrained(sys.argv[1])
+ViTImageProcessor(size=size).save_pretrained(sys.argv[1])
+"""
+UNET = """{
+"_class_name": "UNet2DModel", "sample_size": 32, "in_channels": 3, "out_channels": 3, "layers_per_block": 1,
+"block_out_channels": [32, 32], "down_block_types": ["DownBlock2D", "DownBlock2D"],
+"up_block_types": ["UpBlock2D", "UpBlock2D"], "norm_num_groups": 8
+}"""
+HUB = """
+import sys
+from pathlib import Path
+from safetensors.torch import save_file
+from timm import create_model
+model = create_model(sys.argv[1], pretrained=False)
+place = Path(sys.argv[2], "hub", "models--" + model.pretrained_cfg["hf_hub_id"].replace("/", "--"))
+for folder in ("refs", "snapshots/made"):
+    (place / folder).mkdir(parents=True, exist_ok=True)
+(place / "refs" / "main").write_text("made")
+save_file(model.state_dict(), place / "snapshots" / "made" / "model.safetensors")
+"""
+"""A model without training, where timm looks for a trained one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """Folders under `root`, each made when it is first asked for."""
+
+    root: Path
+
+    def classes(self, count: int = PHOTOGRAPHS) -> Path:
+        """`train/CLASS/FILE` with so many photographs, and `val/CLASS/FILE`."""
+        made = self.root / f"classes-{count}"
+        if not made.exists():
+            found = sorted(
+                (photographs(self.root / "photographs", "500x375", PHOTOGRAPHS, CLASSES) / "train").rglob("*.JPEG")
+            )
+            step = len(found) // count
+            for part, chosen in (("train", found[::step][:count]), ("val", found[::25][:FOR_VALIDATION])):
+                for file in chosen:
+                    _link(file, made / part / file.parent.name / f"{file.stem}.jpg")
+        return made
+
+    def flat(self, count: int = PHOTOGRAPHS) -> Path:
+        """`CLASS_NUMBER.jpg`, as the Pets data set has them."""
+        made = self.root / f"flat-{count}"
+        if not made.exists():
+            for number, file in enumerate(sorted((self.classes(count) / "train").rglob("*.jpg"))):
+                _link(file, made / f"{file.parent.name}_{number}.jpg")
+        return made
+
+    def imagenette(self, count: int = PHOTOGRAPHS) -> Path:
+        """A home of fastai, in which imagenette is there already."""
+        home = self.root / f"fastai-{count}"
+        made = home / "data" / "imagenette2-320"
+        if not made.exists():
+            lines = ["path,noisy_labels_0,is_valid"]
+            for file in sorted(self.classes(count).rglob("*.jpg")):
+                path = file.relative_to(self.classes(count))
+                _link(file, made / path)
+                lines.append(f"{path},{path.parts[1]},{path.parts[0] == 'val'}")
+            (home / "config.ini").write_text(
+                "[DEFAULT]\ndata = data\narchive = archive\nstorage = tmp\nmodel = models\n"
+            )
+            (made / "noisy_imagenette.csv").write_text("\n".join(lines))
+        return home
+
+    def digits(self) -> Path:
+        """Noise of 28 x 28, as MNIST has its digits."""
+        made = self.root / "digits"
+        raw, random = made / "MNIST" / "raw", np.random.default_rng(0)
+        if not made.exists():
+            raw.mkdir(parents=True)
+            for part, count in DIGITS.items():
+                _idx(raw / f"{part}-images-idx3-ubyte", random.integers(0, 256, (count, 28, 28), np.uint8))
+                _idx(raw / f"{part}-labels-idx1-ubyte", random.integers(0, CLASSES, count, np.uint8))
+        return made
+
+    def bsds(self) -> Path:
+        """`train` and `test` with photographs, flat."""
+        made = self.root / "bsds"
+        if not made.exists():
+            for part, of in (("train", "train"), ("test", "val")):
+                for number, file in enumerate(sorted((self.classes() / of).rglob("*.jpg"))):
+                    _link(file, made / part / f"{number}.jpg")
+        return made
+
+    def boxes(self, count: int = PHOTOGRAPHS) -> Path:
+        """What describes photographs with a box in each, in the form of YOLO."""
+        made = self.root / f"boxes-{count}"
+        described = made / "boxes.yaml"
+        if not made.exists():
+            for file in self.classes(count).rglob("*.jpg"):
+                part, kind = file.relative_to(self.root).parts[1:3]
+                _link(file, made / "images" / part / f"{kind}-{file.name}")
+                label = made / "labels" / part / f"{kind}-{file.stem}.txt"
+                label.parent.mkdir(parents=True, exist_ok=True)
+                label.write_text("0 0.5 0.5 0.4 0.4\n")
+            described.write_text(f"path: {made}\ntrain: images/train\nval: images/val\nnames:\n  0: thing\n")
+        return described
+
+    def fonts(self) -> Path:
+        """A folder of settings that holds the fonts which would be downloaded."""
+        made = self.root / "fonts"
+        for name in ("Arial.ttf", "Ultralytics/Arial.ttf"):
+            (made / name).parent.mkdir(parents=True, exist_ok=True)
+            (made / name).touch()
+        return made
+
+    def shards(self) -> Path:
+        """Four shards of photographs with a caption each."""
+        made = self.root / "shards"
+        if not made.exists():
+            files = sorted((self.classes() / "train").rglob("*.jpg"))
+            made.mkdir()
+            for number in range(4):
+                with tarfile.open(made / f"shard-{number:06}.tar", "w") as shard:
+                    for place, file in enumerate(files[number::4]):
+                        shard.add(file, f"{place:06}.jpg")
+                        words = f"photograph {place} of {file.parent.name}".encode()
+                        entry = tarfile.TarInfo(f"{place:06}.txt")
+                        entry.size = len(words)
+                        shard.addfile(entry, io.BytesIO(words))
+        return made
+
+    def graphs(self) -> Path:
+        """Rings of 18 nodes, as MUTAG has its molecules."""
+        made, count, nodes = self.root / "graphs", 1000, 18
+        if not made.exists():
+            made.mkdir()
+            ring = [(node, (node + 1) % nodes) for node in range(nodes)]
+            edges = [(graph * nodes + 1 + a, graph * nodes + 1 + b) for graph in range(count) for a, b in ring]
+            both = [f"{a}, {b}" for pair in edges for a, b in (pair, pair[::-1])]
+            for name, lines in {
+                "A": both,
+                "edge_labels": [str(number % 4) for number in range(len(both))],
+                "graph_indicator": [str(node // nodes + 1) for node in range(count * nodes)],
+                "graph_labels": [str(graph % 2 * 2 - 1) for graph in range(count)],
+                "node_labels": [str(node % 7) for node in range(count * nodes)],
+            }.items():
+                (made / f"MUTAG_{name}.txt").write_text("\n".join(lines) + "\n")
+        return made
+
+    def text(self) -> Path:
+        """`input.txt` with a million letters."""
+        made = self.root / "text"
+        if not made.exists():
+            made.mkdir()
+            (made / "input.txt").write_text("O God, O God! What letters are these? " * 26_000)
+        return made
+
+    def letters(self) -> Path:
+        """The same as numbers of two bytes, to be mapped."""
+        made = self.root / "letters"
+        if not made.exists():
+            made.mkdir()
+            text = np.frombuffer((self.text() / "input.txt").read_bytes(), np.uint8).astype(np.uint16)
+            for part, values in (("train", text), ("val", text[:100_000])):
+                (made / f"{part}.bin").write_bytes(values.tobytes())
+            (made / "meta.pkl").write_bytes(pickle.dumps({"vocab_size": 256}))
+        return made
+
+    def unet(self, folder: Path) -> Path:
+        """The configuration of a small UNet of diffusers, in this folder."""
+        made = folder / "unet.json"
+        made.write_text(UNET)
+        return made
+
+    def vit(self) -> Path:
+        """A vision transformer of two layers, for images of 64 x 64, with its image processor."""
+        made = self.root / "vit"
+        if not made.exists():
+            _python(VIT, str(made))
+        return made
+
+    def hub(self, model: str) -> Path:
+        """A home of the hub that holds one of timm's models."""
+        home = self.root / "hub"
+        if not (home / model).exists():
+            _python(HUB, model, str(home))
+            (home / model).touch()
+        return home
+
+    def metric(self) -> Path:
+        """The folder of a metric."""
+        made = self.root / "metric"
+        if not made.exists():
+            made.mkdir()
+            (made / "accuracy.py").write_text(METRIC)
+        return made
+
+
+def _idx(file: Path, values: np.ndarray[Any, np.dtype[np.uint8]]) -> None:
+    """The format of MNIST: two zeros, the type, the number of dimensions, the length of each, the values."""
+    lengths = np.array(values.shape, ">i4")
+    file.write_bytes(bytes((0, 0, 8, values.ndim)) + lengths.tobytes() + values.tobytes())
+
+
+def _link(file: Path, to: Path) -> None:
+    to.parent.mkdir(parents=True, exist_ok=True)
+    os.link(file, to)
+
+
+def _python(text: str, *given: str) -> None:
+    subprocess.run([sys.executable, "-c", text, *given], check=True)
+
+
+class _Made:
+    """What stands in braces: made when it is asked for, `{hub:NAME}` with that name."""
+
+    def __init__(self, make: Callable[..., object]) -> None:
+        self._make = make
+
+    def __format__(self, spec: str) -> str:
+        return str(self._make(spec) if spec else self._make())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One script. Its words are made of the data and the folder in which it runs."""
+    """One script of scripts.toml. In its words, paths and variables, names in braces stand for what `Data` makes."""
 
     name: str
     source: str
@@ -26,22 +277,26 @@ class Row:
     """Below the folder of scripts; `-m MODULE` or the path of a command for one that its package installs."""
     packages: tuple[str, ...]
     """The first gives the version."""
-    timed: Given
+    base: str = ""
+    """Words of each call; those of the part come after them."""
+    timed: str = ""
     """Of steps that are long enough, without saving."""
-    light: Given | None = None
+    light: str | None = None
     """Of short steps, for losses and CPU time; None for those that are timed."""
-    saves: Given | None = None
-    """Short epochs, with checkpoints in the folder `out`."""
-    resumes: Given | None = None
+    saves: str | None = None
+    """Short epochs over few photographs, with checkpoints in the folder `out`."""
+    resumes: str | None = None
     """The same once these are there."""
-    folder: Callable[[Data], Path] = lambda data: data.classes() / "train"
+    count: int = PHOTOGRAPHS
+    """Of photographs."""
+    folder: str = "{classes}/train"
     """Of the files that it reads."""
-    laid: Mapping[str, Callable[[Data], Path]] = field(default_factory=dict)
+    laid: Mapping[str, str] = field(default_factory=dict)
     """Where it looks for files and no option says where, in its working folder: linked there, and itself copied."""
     inside: bool = False
     """Runs in its own folder, which is copied."""
-    ways: tuple[str, ...] = WAYS
-    """Of the truth; no samples are made before where there is no data set to ask for one."""
+    cached: bool = True
+    """No samples are made before where there is no data set to ask for one."""
     endless: bool = False
     """Its loader keeps one iterator for all epochs."""
     batch: int = 0
@@ -54,15 +309,37 @@ class Row:
     """Samples of the loader that trains, where others have fewer."""
     steps: int = 200
     """Of which losses and CPU time are compared."""
-    environment: Callable[[Data], Mapping[str, str]] = field(default=lambda data: {})
+    environment: Mapping[str, str] = field(default_factory=dict)
     paths: tuple[str, ...] = ()
     """Of packages in versions that only this script asks for."""
     fastai: bool = False
 
     @property
+    def ways(self) -> tuple[str, ...]:
+        """Of the truth."""
+        return tuple(way for way in WAYS if not self.unseen and (self.cached or way != "cached"))
+
+    @property
     def installed(self) -> bool:
         """Whether its package brings it."""
         return self.script.startswith(("-m ", "/"))
+
+    def made(self, text: str, data: Data, folder: Path = Path(), count: int = 0) -> str:
+        """With what stands in braces, for a run in this folder."""
+        photographs = count or self.count
+        names: dict[str, Callable[..., object]] = {
+            "classes": lambda: data.classes(photographs), "boxes": lambda: data.boxes(photographs),
+            "unet": lambda: data.unet(folder), "folder": lambda: folder, "out": lambda: folder / "out",
+            "root": lambda: data.root,
+            **{name: getattr(data, name) for name in MADE},
+        }  # fmt: skip
+        return text.format_map({name: _Made(make) for name, make in names.items()})
+
+    def words(self, part: str, data: Data, folder: Path) -> list[str]:
+        """Those of one of its parts."""
+        count = FEW if part in ("saves", "resumes") else 0
+        own = getattr(self, part)
+        return [self.made(word, data, folder, count) for word in shlex.split(f"{self.base} {own or ''}")]
 
     def missing(self, scripts: Path) -> str:
         """Why it cannot run; empty where it can."""
@@ -80,444 +357,19 @@ class Row:
         return f"{self.packages[0]} {version(self.packages[0])}"
 
 
-def _imagenet(model: str, batch: int, *more: str) -> Given:
-    words = ("-a", model, "-b", str(batch), "-j", "2", "--epochs", "400", "--no-accel", *more)
-    return lambda data, folder: (*words, str(data.classes()))
+MADE = ("flat", "imagenette", "digits", "bsds", "fonts", "shards", "graphs", "text", "letters", "vit", "hub", "metric")
 
 
-def _timm(model: str, side: int, batch: int, workers: int, count: int = 0, *more: str) -> Given:
-    def words(data: Data, folder: Path) -> Sequence[str]:
-        classes = data.classes(count) if count else data.classes()
-        return (
-            str(classes), "--model", model, "--num-classes", "10", "--img-size", str(side), "-b", str(batch),
-            "-j", str(workers), "--device", "cpu", "--epochs", "400", "--output", str(folder / "out"), *more,
-        )  # fmt: skip
-
-    return words
+def _row(name: str, table: Mapping[str, Any]) -> Row:
+    given = {**table.get(table[name].get("like", ""), {}), **table[name], "name": name}
+    given.pop("like", None)
+    given["script"] = given["script"].replace("{bin}", str(Path(sys.executable).parent))
+    given["paths"] = tuple(path.replace("{prefix}", sys.prefix) for path in given.get("paths", ()))
+    return Row(**{**given, "packages": tuple(given["packages"])})
 
 
-def _lightning(arch: str, batch: int, workers: int, *more: str, count: int = 0) -> Given:
-    def words(data: Data, folder: Path) -> Sequence[str]:
-        classes = data.classes(count) if count else data.classes()
-        return (
-            "fit", f"--model.data_path={classes}", f"--model.arch={arch}", f"--model.batch_size={batch}",
-            f"--model.workers={workers}", "--trainer.accelerator=cpu", "--trainer.max_epochs=400", *more,
-        )  # fmt: skip
-
-    return words
-
-
-def _transformers(batch: int, *more: str, count: int = 0) -> Given:
-    def words(data: Data, folder: Path) -> Sequence[str]:
-        data.metric(folder)
-        classes = data.classes(count) if count else data.classes()
-        return (
-            "--model_name_or_path", str(data.vit()), "--train_dir", str(classes / "train"),
-            "--validation_dir", str(classes / "val"), "--output_dir", str(folder / "out"), "--do_train",
-            "--remove_unused_columns", "False", "--per_device_train_batch_size", str(batch), "--use_cpu",
-            "--num_train_epochs", "400", "--dataloader_num_workers", "1", "--report_to", "none",
-            "--label_column_name", "label", "--cache_dir", str(data.root / "cache"), "--disable_tqdm", "True",
-            "--ignore_mismatched_sizes", *more,
-        )  # fmt: skip
-
-    return words
-
-
-def _torchvision(model: str, side: int, batch: int, workers: int, *more: str, count: int = 0) -> Given:
-    def words(data: Data, folder: Path) -> Sequence[str]:
-        classes = data.classes(count) if count else data.classes()
-        return (
-            "--data-path", str(classes), "--model", model, "--device", "cpu", "-b", str(batch), "-j", str(workers),
-            "--train-crop-size", str(side), "--val-crop-size", str(side), "--val-resize-size", str(side),
-            "--epochs", "400", "--print-freq", "1000", "--output-dir", "", *more,
-        )  # fmt: skip
-
-    return words
-
-
-def _accelerate(*more: str) -> Given:
-    return lambda data, folder: ("--cpu", "--data_dir", str(data.flat()), *more)
-
-
-def _fastai(side: int, batch: int) -> Given:
-    words = ("--size", str(side), "--bs", str(batch), "--arch", "xresnet18", "--workers", "1", "--epochs", "400")
-    return lambda data, folder: words
-
-
-def _command(name: str) -> str:
-    return str(Path(sys.executable).with_name(name))
-
-
-def _ultralytics(*words: str, count: int = 0) -> Given:
-    return lambda data, folder: (
-        "detect", "train", f"data={data.boxes(count)}", "model=yolo11n.yaml", "imgsz=64", "device=cpu", "workers=1",
-        "plots=False", "val=False", "amp=False", "epochs=400", f"project={folder / 'out'}", *words,
-    )  # fmt: skip
-
-
-def _yolov5(*words: str) -> Given:
-    return lambda data, folder: (
-        "--data", str(data.boxes()), "--weights", "", "--cfg", "yolov5n.yaml", "--img", "64", "--device", "cpu",
-        "--workers", "1", "--noplots", "--noval", "--epochs", "400", "--project", str(folder / "out"), *words,
-    )  # fmt: skip
-
-
-def _dcgan(*words: str, count: int = 0) -> Given:
-    return lambda data, folder: (
-        "--dataset", "folder", "--dataroot", str((data.classes(count) if count else data.classes()) / "train"),
-        "--niter", "400", "--ngf", "16", "--ndf", "16", "--workers", "1", "--imageSize", "64", *words,
-    )  # fmt: skip
-
-
-def _diffusers(*words: str) -> Given:
-    return lambda data, folder: (
-        "--train_data_dir", str(data.classes(SLOW) / "train"), "--model_config_name_or_path", str(data.unet(folder)),
-        "--resolution", "32", "--train_batch_size", "16", "--num_epochs", "400", "--ddpm_num_inference_steps", "2",
-        "--eval_batch_size", "1", "--save_images_epochs", "1000", "--save_model_epochs", "1000",
-        "--cache_dir", str(folder / "cache"), "--output_dir", str(folder / "out"), *words,
-    )  # fmt: skip
-
-
-def _open_clip(batch: int, *words: str) -> Given:
-    return lambda data, folder: (
-        "--train-data", f"{data.shards()}/shard-{{000000..000003}}.tar", "--train-num-samples", "1200",
-        "--dataset-type", "webdataset", "--model", "ViT-S-32-alt", "--batch-size", str(batch), "--workers", "2",
-        "--device", "cpu", "--precision", "fp32", "--epochs", "400", "--logs", str(folder / "out"), *words,
-    )  # fmt: skip
-
-
-def _lightly(*words: str) -> Given:
-    return lambda data, folder: (
-        f"input_dir={data.classes() / 'train'}", "pre_trained=False", "model.name=resnet-9", "model.width=0.125",
-        "loader.num_workers=1", "trainer.max_epochs=400", *words,
-    )  # fmt: skip
-
-
-def _nanogpt(*words: str) -> Given:
-    return _words(
-        "--dataset=letters", "--device=cpu", "--compile=False", "--eval_iters=2", "--eval_interval=500",
-        "--block_size=64", "--batch_size=12", "--n_layer=2", "--n_head=2", "--n_embd=64", "--dropout=0.0",
-        "--gradient_accumulation_steps=1", "--log_interval=100", *words,
-    )  # fmt: skip
-
-
-def _words(*words: str) -> Given:
-    return lambda data, folder: words
-
-
-def _into_out(given: Given, option: str) -> Given:
-    return lambda data, folder: (*given(data, folder), option, str(folder / "out"))
-
-
-def _offline(data: Data) -> dict[str, str]:
-    return {"HF_HUB_OFFLINE": "1", "HF_HOME": str(data.root / "hub"), "DO_NOT_TRACK": "1"}
-
-
-def _fonts(data: Data) -> dict[str, str]:
-    return {"YOLO_CONFIG_DIR": str(data.fonts()), "YOLO_OFFLINE": "true"}
-
-
-def _imagenet_saves(*more: str) -> Given:
-    def words(data: Data, folder: Path) -> Sequence[str]:
-        given = ("-a", "shufflenet_v2_x0_5", "-b", "8", "-j", "1", "--no-accel", *more)
-        return (*given, str(data.classes(FEW)))
-
-    return words
-
-
-_TIMM_SAVES = _timm(
-    "test_efficientnet", 64, 8, 1, FEW, "--experiment", "kept", "--epochs", "1", "--cooldown-epochs", "0"
-)
-ROWS = (
-    Row(
-        name="imagenet",
-        source="pytorch/examples, imagenet/main.py",
-        script="imagenet/main.py",
-        packages=("torch",),
-        timed=_imagenet("mobilenet_v3_small", 16, "-p", "1000"),
-        light=_imagenet("mobilenet_v3_small", 2, "-p", "1000"),
-        saves=_imagenet_saves("--epochs", "1"),
-        resumes=_imagenet_saves("--epochs", "400"),
-    ),
-    Row(
-        name="timm",
-        source="huggingface/pytorch-image-models, train.py",
-        script="timm/train.py",
-        packages=("timm",),
-        timed=_timm("test_efficientnet", 64, 32, 1),
-        light=_timm("test_efficientnet", 64, 4, 1),
-        saves=_TIMM_SAVES,
-        resumes=_TIMM_SAVES,
-    ),
-    Row(
-        name="lightning",
-        source="Lightning-AI/pytorch-lightning, examples/pytorch/domain_templates/imagenet.py",
-        script="lightning/imagenet.py",
-        packages=("lightning", "jsonargparse"),
-        timed=_lightning("mobilenet_v3_small", 16, 1),
-        light=_lightning("mobilenet_v3_small", 2, 1),
-        saves=_lightning("shufflenet_v2_x0_5", 8, 1, "--trainer.max_epochs=1", count=FEW),
-        resumes=_lightning("shufflenet_v2_x0_5", 8, 1, count=FEW),
-    ),
-    Row(
-        name="lightning-cli",
-        source="Lightning-AI/pytorch-lightning, the same path",
-        script="examples/pytorch/basics/backbone_image_classifier.py",
-        packages=("lightning", "jsonargparse"),
-        timed=_words("--trainer.accelerator=cpu", "--trainer.max_epochs=400"),
-        light=_words("--trainer.accelerator=cpu", "--trainer.max_epochs=400"),
-        folder=lambda data: data.digits(),
-        least=20_000,
-        laid={"data": Data.digits, "examples/Datasets": Data.digits},
-    ),
-    Row(
-        name="fabric",
-        source="Lightning-AI/pytorch-lightning, the same path",
-        script="examples/fabric/image_classifier/train_fabric.py",
-        packages=("lightning", "torchmetrics"),
-        timed=_words("--epochs", "400", "--log-interval", "1000"),
-        light=_words("--epochs", "400", "--log-interval", "1000", "--batch-size", "4"),
-        folder=lambda data: data.digits(),
-        least=20_000,
-        laid={"Datasets": Data.digits},
-    ),
-    Row(
-        name="transformers",
-        source="huggingface/transformers, examples/pytorch/image-classification/run_image_classification.py",
-        script="transformers/run_image_classification.py",
-        packages=("transformers", "datasets", "evaluate"),
-        timed=_transformers(16, "--save_strategy", "no", "--logging_steps", "1000"),
-        light=_transformers(4, "--save_strategy", "no", "--logging_steps", "50"),
-        saves=_transformers(8, "--save_steps", "12", "--max_steps", "24", count=FEW),
-        resumes=_transformers(8, "--save_steps", "12", "--overwrite_output_dir", count=FEW),
-        environment=_offline,
-    ),
-    Row(
-        name="accelerate",
-        source="huggingface/accelerate, examples/cv_example.py",
-        script="accelerate/cv_example.py",
-        packages=("accelerate", "timm"),
-        timed=_accelerate("--mixed_precision", "bf16"),
-        light=_accelerate("--mixed_precision", "bf16"),
-        steps=12,
-        folder=lambda data: data.flat(),
-        environment=lambda data: {**_offline(data), "HF_HOME": str(data.hub("resnet50d"))},
-    ),
-    Row(
-        name="torchvision",
-        source="pytorch/vision, references/classification/train.py, with its utils.py, presets.py, sampler.py, "
-        "transforms.py",
-        script="torchvision/train.py",
-        packages=("torchvision",),
-        timed=_torchvision("shufflenet_v2_x0_5", 64, 32, 1, "--auto-augment", "augmix"),
-        light=_torchvision("squeezenet1_1", 64, 4, 1),
-        saves=_into_out(_torchvision("squeezenet1_1", 64, 8, 1, "--epochs", "1", count=FEW), "--output-dir"),
-        resumes=_into_out(_torchvision("squeezenet1_1", 64, 8, 1, count=FEW), "--output-dir"),
-    ),
-    Row(
-        name="fastai",
-        source="fastai/fastai, nbs/examples/train_imagenette.py",
-        script="fastai/train_imagenette.py",
-        packages=("fastai",),
-        timed=_fastai(64, 16),
-        light=_fastai(32, 4),
-        folder=lambda data: data.imagenette() / "data" / "imagenette2-320" / "train",
-        environment=lambda data: {"FASTAI_HOME": str(data.imagenette())},
-        fastai=True,
-    ),
-    Row(
-        name="ultralytics",
-        source="ultralytics, its command yolo",
-        script=_command("yolo"),
-        packages=("ultralytics",),
-        timed=_ultralytics("batch=8", "save=False"),
-        saves=_ultralytics("batch=8", "epochs=1", "name=kept", "exist_ok=True", count=FEW),
-        resumes=_ultralytics("batch=8", "name=kept", "exist_ok=True", count=FEW),
-        environment=_fonts,
-        ways=NOT_CACHED,
-        endless=True,
-        steps=60,
-    ),
-    Row(
-        name="yolov5",
-        source="ultralytics/yolov5, train.py, with its models, utils and data",
-        script="yolov5/train.py",
-        packages=("ultralytics", "seaborn", "gitpython"),
-        timed=_yolov5("--batch-size", "8", "--nosave"),
-        environment=lambda data: {**_fonts(data), "YOLOV5_CONFIG_DIR": str(data.fonts()), "YOLO_AUTOINSTALL": "false"},
-        ways=NOT_CACHED,
-        endless=True,
-        steps=60,
-    ),
-    Row(
-        name="open-clip",
-        source="open_clip_train, as installed",
-        script="-m open_clip_train.main",
-        packages=("open_clip_torch", "webdataset"),
-        paths=(str(Path(sys.prefix) / "for-open-clip"),),
-        timed=_open_clip(8, "--save-frequency", "0"),
-        folder=Data.shards,
-        ways=NOT_CACHED,
-        steps=60,
-    ),
-    Row(
-        name="keras",
-        source="keras-team/keras, examples/demo_functional.py",
-        script="keras/demo_functional.py",
-        packages=("keras",),
-        timed=_words(),
-        folder=Data.text,
-        least=20_000,
-        ways=NOT_CACHED,
-        environment=lambda data: {"KERAS_BACKEND": "torch", "KERAS_HOME": str(data.root / "keras")},
-    ),
-    Row(
-        name="ignite",
-        source="pytorch/ignite, examples/mnist/mnist.py",
-        script="ignite/mnist.py",
-        packages=("pytorch-ignite", "tqdm"),
-        timed=_words("--batch_size", "512", "--epochs", "400"),
-        folder=Data.digits,
-        least=20_000,
-        laid={"MNIST": lambda data: data.digits() / "MNIST"},
-        steps=150,
-    ),
-    Row(
-        name="pyg",
-        source="pyg-team/pytorch_geometric, examples/mutag_gin.py",
-        script="pyg/mutag_gin.py",
-        packages=("torch_geometric",),
-        timed=_words("--epochs", "100000"),
-        folder=Data.graphs,
-        ways=NOT_CACHED,
-        laid={"data/TU/MUTAG/raw": Data.graphs},
-    ),
-    Row(
-        name="monai",
-        source="Project-MONAI/tutorials, 2d_segmentation/torch/unet_training_dict.py",
-        script="monai/unet_training_dict.py",
-        packages=("monai", "tensorboard", "matplotlib"),
-        timed=_words(),
-        saves=_words(),
-        resumes=_words(),
-        folder=Data.text,
-        least=20,
-        batch=2,
-        steps=60,
-        ways=NOT_CACHED,
-    ),
-    Row(
-        name="mingpt",
-        source="karpathy/minGPT, projects/chargpt/chargpt.py, with its folder mingpt beside it",
-        script="minGPT/chargpt.py",
-        packages=("torch",),
-        timed=_words("--model.model_type=gpt-nano", "--trainer.batch_size=16", "--trainer.num_workers=1"),
-        folder=Data.text,
-        laid={"": Data.text},
-    ),
-    Row(
-        name="nanogpt",
-        source="karpathy/nanoGPT, train.py, with its model.py and configurator.py",
-        script="nanoGPT/train.py",
-        packages=("torch",),
-        timed=_nanogpt("--max_iters=2000"),
-        laid={"nanoGPT/data/letters": Data.letters},
-        inside=True,
-        ways=(),
-        unseen="DataLoader",
-    ),
-    Row(
-        name="dcgan",
-        source="pytorch/examples, dcgan/main.py",
-        script="dcgan/main.py",
-        packages=("torchvision",),
-        timed=_dcgan("--batchSize", "32"),
-        steps=80,
-    ),
-    Row(
-        name="dcgan-slow",
-        source="pytorch/examples, dcgan/main.py",
-        script="dcgan/main.py",
-        packages=("torchvision",),
-        timed=_dcgan("--batchSize", "8", count=SLOW),
-        folder=lambda data: data.classes(SLOW) / "train",
-        least=SLOW,
-        slow=4e6,
-        steps=120,
-    ),
-    Row(
-        name="super-resolution",
-        source="pytorch/examples, super_resolution/main.py, with its data.py, dataset.py, model.py",
-        script="super_resolution/main.py",
-        packages=("torchvision",),
-        timed=_words("--upscale_factor", "3", "--batchSize", "4", "--threads", "2", "--nEpochs", "400"),
-        folder=Data.bsds,
-        laid={"dataset/BSDS300/images": Data.bsds},
-        steps=80,
-    ),
-    Row(
-        name="mnist-hogwild",
-        source="pytorch/examples, mnist_hogwild/main.py, with its train.py",
-        script="mnist_hogwild/main.py",
-        packages=("torchvision",),
-        timed=_words("--epochs", "1", "--log-interval", "1000"),
-        folder=Data.digits,
-        laid={"../data": Data.digits},
-        ways=(),
-        unseen="2 processes of the command train",
-    ),
-    Row(
-        name="vae",
-        source="pytorch/examples, vae/main.py, with its folder results",
-        script="vae/main.py",
-        packages=("torchvision",),
-        timed=_words("--epochs", "400", "--log-interval", "1000"),
-        folder=Data.digits,
-        least=20_000,
-        laid={"data": Data.digits},
-        inside=True,
-    ),
-    Row(
-        name="siamese",
-        source="pytorch/examples, siamese_network/main.py",
-        script="siamese_network/main.py",
-        packages=("torchvision",),
-        timed=_words("--batch-size", "32", "--epochs", "400", "--log-interval", "1000"),
-        folder=Data.digits,
-        least=20_000,
-        laid={"../data": Data.digits},
-        steps=60,
-    ),
-    Row(
-        name="diffusers",
-        source="huggingface/diffusers, examples/unconditional_image_generation/train_unconditional.py",
-        script="diffusers/train_unconditional.py",
-        packages=("diffusers", "accelerate", "datasets", "tensorboard"),
-        timed=_diffusers(),
-        environment=_offline,
-        folder=lambda data: data.classes(SLOW) / "train",
-        least=SLOW,
-    ),
-    Row(
-        name="diffusers-slow",
-        source="huggingface/diffusers, examples/unconditional_image_generation/train_unconditional.py",
-        script="diffusers/train_unconditional.py",
-        packages=("diffusers", "accelerate", "datasets", "tensorboard"),
-        timed=_diffusers(),
-        environment=_offline,
-        folder=lambda data: data.classes(SLOW) / "train",
-        least=SLOW,
-        slow=2e6,
-    ),
-    Row(
-        name="lightly",
-        source="lightly, its command lightly-ssl-train",
-        script=_command("lightly-ssl-train"),
-        packages=("lightly", "hydra-core"),
-        timed=_lightly("loader.batch_size=16"),
-        steps=60,
-    ),
-)
+_TABLE = tomllib.loads(Path(__file__).with_name("scripts.toml").read_text())
+ROWS = tuple(_row(name, _TABLE) for name in _TABLE)
 
 
 def sources() -> str:

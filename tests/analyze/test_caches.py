@@ -85,7 +85,7 @@ MEASURED = {
     (0.7, 4.4): (0.340, 0.459, 0.479),
     (0.9, 4.4): (0.671, 0.765, 0.826),
 }
-"""By `scripts/bench cache`."""
+"""By `scripts/bench forecast caches`."""
 SHORT = 0.02
 """Hits in epoch 2 may be this much under LRU's: orders of 4000 files differ."""
 

@@ -40,11 +40,13 @@ class SmallMemory:
         fields = dict(line.split() for line in (self.group / "memory.stat").read_text().splitlines())
         return int(fields["active_file"]) + int(fields["inactive_file"])
 
+    def used_bytes(self) -> int:
+        """By the cgroup, beside files."""
+        return int(self._file("memory.usage_in_bytes", "memory.current").read_text()) - self.cached_bytes()
+
     def leave_for_files(self, size_bytes: float) -> None:
         """Limit the memory to this and what the cgroup uses now beside files."""
-        used = self._file("memory.usage_in_bytes", "memory.current").read_text()
-        limit = size_bytes + int(used) - self.cached_bytes()
-        self._limit().write_text(str(round(limit)))
+        self._limit().write_text(str(round(size_bytes + self.used_bytes())))
 
     def lift(self) -> None:
         """No limit."""

@@ -1,0 +1,131 @@
+"""What was predicted and what was then measured: one record, one table, one rule."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from loaderprobe.stats import median, quantile
+from scripts.benches.score import aligned
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """One prediction beside one measurement, both in the same unit."""
+
+    group: str
+    """Its line in the summary; a part of it stands after a colon."""
+    name: str
+    measured: float
+    predicted: float | None = None
+    """None where the product refuses to predict."""
+    low: float | None = None
+    high: float | None = None
+    """Of the range, where one is given."""
+    slack: float = 0.0
+    """Half of the interval of what was measured: the range holds where it reaches that."""
+    repeat: float | None = None
+    """The relative error of an earlier measurement of the same."""
+    trivial: bool = False
+    """What was measured is what was given: it would only make errors small."""
+    wrong: str = ""
+    """What may not be, by a rule of this kind alone."""
+    note: str = ""
+
+    @property
+    def error(self) -> float | None:
+        return None if self.predicted is None else self.predicted / self.measured - 1 if self.measured else math.inf
+
+    @property
+    def held(self) -> bool | None:
+        if self.low is None or self.high is None:
+            return None
+        return self.low - self.slack <= self.measured <= self.high + self.slack
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What each group must reach."""
+
+    error: float = math.inf
+    """Of the median error."""
+    times_repeat: float = math.inf
+    """The median error over that of repeats."""
+    held: float = 0.0
+    """Share of the ranges that hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One kind of prediction."""
+
+    measure: Callable[[Any, Path], bool]
+    """Into a folder; True when all was measured."""
+    load: Callable[[Path, Any], list[Compared]]
+    limits: Limits = Limits()
+    child: Callable[[dict[str, Any]], None] | None = None
+    """Of a part in a process of its own."""
+
+
+HEAD = ("kind", "row", "predicted", "range", "measured", "error", "repeat", "")
+
+
+def report(rows: Sequence[Compared], limits: Limits, everything: bool) -> bool:
+    """Print the rows, then a line for each group and each part of one; True where all is as good as it has to be."""
+    shown = [row for row in rows if everything or row.wrong]
+    if shown:
+        print(aligned([HEAD, *(_cells(row) for row in shown)]) + "\n")
+    groups = dict.fromkeys(row.group.partition(":")[0] for row in rows)
+    print(f"{'kind':24} rows  error: median    p90  repeats: median   p90   held  range: median")
+    good = not any(row.wrong for row in rows)
+    for group in groups:
+        own = [row for row in rows if row.group.partition(":")[0] == group]
+        good &= _line(group, own, limits)
+        for part in dict.fromkeys(row.group for row in own if ":" in row.group):
+            _line(part.replace(group, " "), [row for row in own if row.group == part], None)
+    return good
+
+
+def _cells(row: Compared) -> tuple[str, ...]:
+    held = "" if row.held is not False else "NOT HELD "
+    return (
+        row.group, row.name, "refused" if row.predicted is None else f"{row.predicted:.4g}",
+        "" if row.low is None else f"{row.low:.4g} to {row.high:.4g}", f"{row.measured:.4g}",
+        "" if row.error is None else f"{row.error:+.1%}", "" if row.repeat is None else f"{row.repeat:.1%}",
+        held + (f"WRONG: {row.wrong} " if row.wrong else "") + row.note,
+    )  # fmt: skip
+
+
+def _line(group: str, rows: Sequence[Compared], limits: Limits | None) -> bool:
+    """One line; whether it is within the limits, which None are not judged by."""
+    made = [row for row in rows if row.predicted is not None and not row.trivial]
+    errors = [abs(row.error) for row in made if row.error is not None]
+    repeats = [row.repeat for row in made if row.repeat is not None]
+    held = [row.held for row in made if row.held is not None]
+    ranges = [(row.low, row.high, row.predicted) for row in made]
+    widths = [(high - low) / 2 / value for low, high, value in ranges if low is not None and high and value]
+    if not errors:
+        print(f"{group:24} none of {len(rows)} predicted")
+        return limits is None or limits == Limits()
+    middle, again = median(errors), median(repeats) if repeats else math.inf
+    share = sum(held) / len(held) if held else 1.0
+    good = limits is None or (
+        not any(row.wrong for row in rows)
+        and middle <= limits.error
+        and share >= limits.held
+        and (limits.times_repeat == math.inf or middle <= limits.times_repeat * again)
+    )
+    words = {True: "good", False: "NOT SHOWN"}
+    told = f"{again:16.1%} {quantile(repeats, 0.9):5.1%}" if repeats else " " * 22
+    print(
+        f"{group:24}{len(made):5} {middle:14.1%} {quantile(errors, 0.9):6.1%} {told} "
+        f"{format(share, '.0%') if held else '':>6} {'±' + format(median(widths), '.0%') if widths else '':>14}  "
+        f"{'' if limits is None else words[good]}"
+    )
+    left = len([row for row in rows if row.trivial]), len([row for row in rows if row.predicted is None])
+    if any(left):
+        print(f"{'':24} beside these, {left[0]} where what was given was all, {left[1]} refused")
+    return good

@@ -1,0 +1,347 @@
+"""Kinds `caches` and `epochs`: what stays of a set in little memory, against the laws; in a memory cgroup, as root.
+
+`caches`: photographs on a loop device are read whole, epoch after epoch, by processes in a memory cgroup that has
+memory for a share c of them. Hits are 1 - bytes that the device served / bytes of the files, in whole pages, so that
+what the kernel reads ahead counts. c is what the cgroup held in fact, seen twice a second. Shuffled: each epoch in an
+order of its own. With M nodes, one node: each epoch a random part of 1/M of the files. Same order: what a loader
+without shuffling does. loader: a DataLoader whose workers read the files. The hits of shuffled epochs must lie in the
+range of the law (`page_cache_hits`), to what orders of 4000 files differ by.
+
+`epochs`: the process of `loaderprobe sweep --epochs` trains on photographs for three epochs, with an emulated
+accelerator, in a memory cgroup that leaves all, half or a fifth of them beside the processes. The fit must be the
+planted one, and the share of the last epoch that comes from storage between those of a cache that drops the least
+recently used files and of one that pins a part, to 0.15.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import random
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from loaderprobe.analyze.caches import lru_hits, page_cache_hits, pinned_hits
+from loaderprobe.analyze.report import epochs_of
+from loaderprobe.api.policy import JUDGING
+from loaderprobe.datasets.folder import generated_set
+from loaderprobe.measure.child import study
+from loaderprobe.measure.runner import Order
+from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
+from loaderprobe.records.studies import EpochsMeasured
+from loaderprobe.stats import mean, median
+from loaderprobe.store.codec import decode, encode
+from scripts.benches.compared import Compared, Kind
+from scripts.benches.harness import Progress, part_of, photographs
+from tests.planted.slow_reader import evict
+from tests.planted.small_memory import SmallMemory, pages_bytes, small_memory
+
+RESOLUTION = "500x375"
+IMAGES = 4000
+READERS = 4
+WORKERS, BATCH_SIZE = 2, 32
+SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
+EPOCHS = 6
+NODES = (2, 8)
+WARM_UP = 32
+"""Files that are read before."""
+LOOK_S = 0.5
+
+NOISE = 0.025
+"""What orders of 4000 files differ by."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One way of reading."""
+
+    order: str = "shuffled"
+    reader: str = "plain"
+    share: float
+    nodes: int = 1
+
+    @property
+    def epochs(self) -> int:
+        """Enough for a cache that many nodes fill slowly."""
+        return EPOCHS if self.nodes == 1 else 4 * self.nodes + 1
+
+    @property
+    def name(self) -> str:
+        return f"{self.order}, {self.reader}, {self.nodes} node{'s' if self.nodes > 1 else ''}, c = {self.share:g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """One repetition of a row."""
+
+    row: Row
+    held: float
+    """Share of the files in the page cache, mean from epoch 2 on."""
+    hits: tuple[float, ...]
+    """By epoch."""
+
+    @property
+    def later(self) -> float:
+        """Hits from epoch 3 on; with several nodes, once these have filled their caches."""
+        return mean(self.hits[2 * self.row.nodes :])
+
+
+def read_plain(folder: Path) -> Callable[[Sequence[int]], None]:
+    """Processes that read whole files."""
+    files = photographs_of(folder)
+    pool = multiprocessing.get_context("fork").Pool(READERS)
+
+    def epoch(numbers: Sequence[int]) -> None:
+        for _ in pool.imap_unordered(read_file, [files[number] for number in numbers], chunksize=8):
+            pass
+
+    return epoch
+
+
+def read_file(path: Path) -> int:
+    with path.open("rb") as file:
+        return len(file.read())
+
+
+class Sizes:
+    """A data set that reads whole files."""
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        self._files = files
+
+    def __getitem__(self, number: int) -> int:
+        return read_file(self._files[number])
+
+
+def read_by_loader(folder: Path) -> Callable[[Sequence[int]], None]:
+    """A DataLoader whose workers live on."""
+    from torch.utils.data import DataLoader
+
+    order: list[int] = []
+    files: Any = Sizes(photographs_of(folder))
+    loader = DataLoader(files, batch_size=BATCH_SIZE, sampler=order, num_workers=WORKERS, persistent_workers=True)
+
+    def epoch(numbers: Sequence[int]) -> None:
+        order[:] = numbers
+        for _ in loader:
+            pass
+
+    return epoch
+
+
+READ = {"plain": read_plain, "loader": read_by_loader}
+
+
+def photographs_of(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.JPEG"))
+
+
+def read(given: dict[str, Any]) -> None:
+    """In the cgroup: an epoch for each line of standard input, which has the numbers of its files."""
+    epoch = READ[given["reader"]](Path(given["folder"]))
+    # Without a limit as yet: all processes have started, and have what memory they need.
+    epoch(range(WARM_UP))
+    print("ready", flush=True)
+    for line in sys.stdin:
+        epoch(json.loads(line))
+        print("done", flush=True)
+
+
+def orders(row: Row, count: int, seed: int) -> Iterator[list[int]]:
+    """The files of each epoch."""
+    chance = random.Random(seed)
+    numbers = list(range(count))
+    chance.shuffle(numbers)
+    for _ in range(row.epochs):
+        if row.order == "shuffled":
+            chance.shuffle(numbers)
+        yield numbers[: count // row.nodes]
+
+
+def _answered(process: subprocess.Popen[str], word: str) -> None:
+    assert process.stdout
+    if process.stdout.readline() != f"{word}\n":
+        raise SystemExit(f"the readers ended with code {process.wait()}")
+
+
+MOST_IMAGE_BYTES = 200_000
+"""On average, with its inode."""
+REPEATS = 3
+CASES = {"fits": (1.5, "fits"), "half fits": (0.5, "fits in part"), "does not fit": (0.2, "does not fit")}
+"""Memory for files over the set, and what the study must call it."""
+OFF = 0.15
+EPOCH_IMAGES = 5000
+
+
+def _in_little_memory(undo: ExitStack, count: int) -> SmallMemory:
+    scratch = undo.enter_context(tempfile.TemporaryDirectory(prefix="loaderprobe-memory-"))
+
+    def fill(disk: Path) -> None:
+        photographs(disk, RESOLUTION, count)
+
+    size = count * MOST_IMAGE_BYTES
+    place = undo.enter_context(small_memory(fill=fill, scratch=Path(scratch), size_bytes=size))
+    files = pages_bytes(photographs_of(place.folder / RESOLUTION))
+    print(f"Linux {os.uname().release}, {place.how}, {files / 1e6:.0f} MB of files")
+    return place
+
+
+def measure_caches(chosen: argparse.Namespace, out: Path) -> bool:
+    """Each row in each repetition, into one file."""
+    only = [row for row in ROWS if any(part in row.name for part in chosen.only.split(","))]
+    repeats, seen = chosen.rounds or REPEATS, list[Seen]()
+    progress = Progress(len(only))
+    with ExitStack() as undo:
+        place = _in_little_memory(undo, chosen.images or IMAGES)
+        for row in only:
+            seen += [measure_row(place, place.folder / RESOLUTION, row, seed) for seed in range(repeats)]
+            progress.done(row.name)
+    (out / "caches.json").write_text(json.dumps([asdict(each) for each in seen]))
+    return True
+
+
+def measure_row(place: SmallMemory, folder: Path, row: Row, seed: int) -> Seen:
+    """One repetition."""
+    files = photographs_of(folder)
+    sizes = [pages_bytes([file]) for file in files]
+    hits: list[float] = []
+    held: list[float] = []
+    given = {"folder": str(folder), "reader": row.reader}
+    command = place.command(part_of("forecast", "caches", given))
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin
+        assert process.stdout
+        _answered(process, "ready")
+        evict(files)
+        for numbers in orders(row, len(files), seed):
+            place.leave_for_files(row.share * sum(sizes))
+            before = place.read_bytes()
+            process.stdin.write(json.dumps(numbers) + "\n")
+            process.stdin.flush()
+            cached: list[float] = []
+            while not select.select([process.stdout], [], [], LOOK_S)[0]:
+                cached.append(float(place.cached_bytes()))
+            _answered(process, "done")
+            cached.append(float(place.cached_bytes()))
+            held.append(mean(cached) / sum(sizes))
+            hits.append(1 - (place.read_bytes() - before) / sum(sizes[number] for number in numbers))
+        place.lift()
+        process.stdin.close()
+    return Seen(row=row, held=mean(held[row.nodes :]), hits=tuple(hits))
+
+
+ROWS = (
+    *(Row(share=share) for share in SHARES),
+    *(Row(share=share, nodes=nodes) for nodes in NODES for share in (0.3, 0.5, 0.7)),
+    *(Row(share=share, order="same order") for share in (0.5, 0.9)),
+    Row(share=0.5, reader="loader"),
+)
+
+
+def load_caches(folder: Path, _: Any) -> list[Compared]:
+    kept = json.loads((folder / "caches.json").read_text())
+    seen = [Seen(row=Row(**each["row"]), held=each["held"], hits=tuple(each["hits"])) for each in kept]
+    rows = []
+    for row in dict.fromkeys(each.row for each in seen):
+        found = [each for each in seen if each.row == row]
+        held, spoken = mean([each.held for each in found]), row.order == "shuffled"
+        later = [each.later for each in found]
+        law = {"epoch 2": page_cache_hits(held, row.nodes, 2), "later": page_cache_hits(held, row.nodes)}
+        hits = {"epoch 2": [mean([each.hits[1] for each in found])], "later": [min(later), max(later)]}
+        for epoch, (low, high) in {name: (each.low - NOISE, each.high + NOISE) for name, each in law.items()}.items():
+            off = spoken and not (low <= min(hits[epoch]) and max(hits[epoch]) <= high)
+            rows.append(
+                Compared(
+                    group=row.order,
+                    name=f"{row.name}, {epoch}",
+                    predicted=(law[epoch].low + law[epoch].high) / 2 if spoken else None,
+                    low=low if spoken else None,
+                    high=high if spoken else None,
+                    measured=mean(hits[epoch]),
+                    wrong="outside the law" * off,
+                    note=f"held {held:.3f}; LRU {lru_hits(held, row.nodes):.3f}, pinned {pinned_hits(held):.3f}",
+                )
+            )
+    return rows
+
+
+def measure_epochs(chosen: argparse.Namespace, out: Path) -> bool:
+    """Each case in a process of its own, within the cgroup."""
+    with ExitStack() as undo:
+        place = _in_little_memory(undo, chosen.images or EPOCH_IMAGES)
+        folder = place.folder / RESOLUTION
+        given = {"folder": str(folder), "workers": chosen.workers or 2, "epochs": chosen.epochs}
+        processes, most = _used(place, {**given, "result": str(out / "epochs-unlimited.json")}, None)
+        print(f"{processes / 1e6:.0f} MB of processes")
+        for name, (share, _) in CASES.items():
+            # Less than they take at most would end them.
+            limit = max(processes + share * pages_bytes(photographs_of(folder)), most)
+            _used(place, {**given, "result": str(out / f"epochs-{name}.json")}, limit)
+    return True
+
+
+def _used(place: SmallMemory, given: Mapping[str, Any], limit: float | None) -> tuple[float, float]:
+    """Run it with so much memory; bytes that its processes used beside files: in training, and at most."""
+    if limit is not None:
+        place.leave_for_files(limit - place.used_bytes())
+    used: list[float] = []
+    with subprocess.Popen(place.command(part_of("forecast", "epochs", given))) as process:
+        while process.poll() is None:
+            used.append(place.used_bytes())
+            time.sleep(LOOK_S)
+    place.lift()
+    if process.returncode:
+        raise SystemExit(f"the study failed with code {process.returncode}")
+    return median(used[len(used) // 2 :]), max(used)
+
+
+def study_epochs(given: dict[str, Any]) -> None:
+    """What the child of a sweep does."""
+    folder = Path(given["folder"])
+    files = generated_set(folder, sample=len(photographs_of(folder)), seed=0)
+    config = RunConfig(
+        data=files.fingerprint, resolution=files.label,
+        loader=LoaderSpec(workers=given["workers"], prefetch_factor=2),
+        compute=ComputeSpec(name="emulated:mlperf-h100", batch_size=32),
+    )  # fmt: skip
+    order = Order(config=config, files=files, budget_s=None, begin_ns=0, study="epochs", epochs=given["epochs"])
+    with tempfile.TemporaryDirectory(prefix="loaderprobe-epochs-") as scratch:
+        found = study(order, Path(scratch), lambda *_: None, JUDGING)
+    Path(given["result"]).write_bytes(encode("epochs", found))
+
+
+def load_epochs(folder: Path, _: Any) -> list[Compared]:
+    rows = []
+    for name, (_, fit) in CASES.items():
+        path = folder / f"epochs-{name}.json"
+        found = decode("epochs", path.read_bytes(), EpochsMeasured, str(path))
+        seen = epochs_of(found, None)
+        share = min(1.0, (found.memory_bytes or 0) / found.set_bytes)
+        most, least = 1 - lru_hits(share, 1), 1 - pinned_hits(share)
+        last = seen.epochs[-1].cold_fraction
+        off = last is None or not least - OFF <= last <= most + OFF
+        told = ", ".join(f"{each.images_per_s:.0f}/s {each.cold_fraction or 0:.0%} cold" for each in seen.epochs)
+        rows.append(
+            Compared(
+                group="epochs", name=f"{name}, memory for {share:.2f}", measured=last or 0.0,
+                predicted=(least + most) / 2, low=least - OFF, high=most + OFF,
+                wrong="outside" * off + f"{seen.fit} instead of {fit}" * (seen.fit != fit), note=f"{told}: {seen.fit}",
+            )
+        )  # fmt: skip
+    return rows
+
+
+KINDS = {
+    "caches": Kind(measure=measure_caches, load=load_caches, child=read),
+    "epochs": Kind(measure=measure_epochs, load=load_epochs, child=study_epochs),
+}

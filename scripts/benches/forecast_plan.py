@@ -1,0 +1,245 @@
+"""Kind `plan`: one accelerator measured on a slow disk, a plan, then several accelerators there; as root.
+
+Two disks are planted, one slow in bytes/s and one in requests/s. On each a sweep measures one emulated accelerator,
+`plan` is asked for 2, 3 and 4, and then as many train there at once, each a process with a loader and files of its
+own, which are always cold. The disk's own counters say what was read.
+
+The planned need, at the utilization that was reached, is within 3 % of what the counters saw; accelerators that the
+plan feeds reach 90 % of their rate, and more than it feeds do not; and what the disk gave while it was short is within
+3 % of what the plan says that it gives; it may be more where the plan says `at least`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, Sampler
+
+from loaderprobe.api.plan import plan
+from loaderprobe.compute.emulated import EmulatedCompute
+from loaderprobe.measure.clock import SystemClock
+from loaderprobe.protocols import ComputeArguments
+from loaderprobe.records.config import ComputeSpec, LoaderSpec
+from scripts.benches.compared import Compared, Kind
+from scripts.benches.harness import Plant, part_of, photographs, planted
+from scripts.benches.truth_verdict import Photographs
+
+RATE = 60.0
+"""Images/s of one accelerator: four of them leave the cores half idle."""
+BATCH_SIZE = 8
+WORKERS = 2
+SWEPT = (4, 8)
+"""Workers of the sweep; it probes the disk with as many readers as the most of them."""
+IMAGES, SIDE = 1024, 256
+COUNTS = (2, 3, 4)
+UTILIZATION = 0.9
+SETTLE_S, WINDOW_S = 3.0, 10.0
+PAGE_BYTES = 4096
+OFF_AT_MOST = 0.03
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disk:
+    """What a disk is limited in, and how many accelerators it is made to feed."""
+
+    kind: str
+    feeds: float
+
+
+DISKS = (Disk(kind="token_bucket", feeds=2.5), Disk(kind="requests", feeds=3.5))
+
+
+class ColdPhotographs(Photographs):
+    """A part of the photographs, each read from the disk however often it was read before."""
+
+    def __init__(self, folder: Path, part: int, parts: int) -> None:
+        super().__init__(folder, "plain")
+        self._files = self._files[part::parts]
+
+    def __getitem__(self, index: int) -> tuple[Any, ...]:
+        with self._files[index].open("rb") as opened:
+            os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        return super().__getitem__(index)
+
+
+class Endless(Sampler[int]):
+    """Epoch after epoch, each in a random order."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def __iter__(self) -> Iterator[int]:
+        while True:
+            yield from torch.randperm(self._size).tolist()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What so many accelerators did in the window, and the disk's own counters meanwhile."""
+
+    utilizations: tuple[float, ...]
+    bytes_per_s: float
+    requests_per_s: float
+
+    @property
+    def mean(self) -> float:
+        return sum(self.utilizations) / len(self.utilizations)
+
+
+def _at_end_of_input(ended: threading.Event) -> None:
+    # Not through sys.stdin: a process that is forked meanwhile would wait for the lock in there.
+    while os.read(0, 1):
+        pass
+    ended.set()
+
+
+def _started(command: Sequence[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def images_per_s(ends_ns: Sequence[int], begin_ns: int, end_ns: int) -> float:
+    """Between the first and the last step that ended in the window."""
+    inside = [each for each in ends_ns if begin_ns <= each <= end_ns]
+    return BATCH_SIZE * (len(inside) - 1) / (inside[-1] - inside[0]) * 1e9
+
+
+def counters(folder: Path) -> tuple[int, int]:
+    """(Read requests, bytes) that the device under a folder has served."""
+    device = folder.stat().st_dev
+    found = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat").read_text().split()
+    return int(found[0]), int(found[2]) * 512
+
+
+def limit_of(disk: Disk, photos: Path) -> float:
+    """Bytes/s, or requests/s, that feed as many accelerators as the disk is made for."""
+    images = disk.feeds * UTILIZATION * RATE
+    if disk.kind == "requests":
+        return round(images)
+    sizes = [path.stat().st_size for path in photos.rglob("*.JPEG")]
+    return images * sum(-(-size // PAGE_BYTES) * PAGE_BYTES for size in sizes) / len(sizes)
+
+
+def train(given: dict[str, Any]) -> None:
+    """One accelerator, until standard input ends; then the end of each of its steps, in ns, as JSON."""
+    arguments = ComputeArguments(
+        spec=ComputeSpec(name=f"emulated:{RATE:g}", batch_size=BATCH_SIZE),
+        loader=LoaderSpec(workers=WORKERS, prefetch_factor=2),
+        clock=SystemClock(),
+    )
+    device, ended = EmulatedCompute(arguments), threading.Event()
+    files = ColdPhotographs(Path(given["folder"]), given["part"], given["parts"])
+    loader = DataLoader(files, batch_size=BATCH_SIZE, sampler=Endless(len(files)), num_workers=WORKERS)
+    threading.Thread(target=_at_end_of_input, args=[ended], daemon=True).start()
+    for number, batch in enumerate(loader):
+        device.step(batch[0])
+        if number == 0:
+            print("ready", flush=True)
+        if ended.is_set():
+            break
+    print(json.dumps(device.finish()), flush=True)
+    # The loader has no end of its own.
+    os._exit(0)
+
+
+def together(place: Plant, folder: Path, count: int) -> Seen:
+    """So many accelerators at once, once all of them have begun and settled."""
+    with ExitStack() as undo:
+        given = [{"folder": str(folder), "part": part, "parts": count} for part in range(count)]
+        commands = [place.command(part_of("forecast", "plan", each)) for each in given]
+        running = [undo.enter_context(_started(command)) for command in commands]
+        for process in running:
+            assert process.stdout
+            if process.stdout.readline() != "ready\n":
+                raise SystemExit("an accelerator did not begin")
+        time.sleep(SETTLE_S)
+        before, begin_ns = counters(folder), time.monotonic_ns()
+        time.sleep(WINDOW_S)
+        after, end_ns = counters(folder), time.monotonic_ns()
+        ends = [json.loads(process.communicate("")[0]) for process in running]
+    spent_s = (end_ns - begin_ns) / 1e9
+    return Seen(
+        utilizations=tuple(images_per_s(each, begin_ns, end_ns) / RATE for each in ends),
+        bytes_per_s=(after[1] - before[1]) / spent_s,
+        requests_per_s=(after[0] - before[0]) / spent_s,
+    )
+
+
+def measure(_: Any, out: Path) -> bool:
+    """A run of each disk into `out`, and what so many accelerators did there."""
+    complete = True
+    with tempfile.TemporaryDirectory(prefix="loaderprobe-plan-") as temporary:
+        photos = photographs(Path(temporary, "photographs"), f"{SIDE}x{SIDE}", IMAGES)
+        for disk in DISKS:
+            limit, own = limit_of(disk, photos), Path(temporary, disk.kind)
+            own.mkdir()
+            fill = partial(shutil.copytree, photos.parent, dirs_exist_ok=True)
+            with ExitStack() as undo:
+                place = planted(undo, f"{disk.kind}, {limit:.0f}/s", disk.kind, limit, fill=fill, scratch=own)
+                if place is None or not place.unlimited:
+                    print(f"{disk.kind}: left out: only a block device has counters of its own")
+                    complete = False
+                    continue
+                folder = place.folder / f"{SIDE}x{SIDE}"
+                command = [
+                    sys.executable, "-m", "loaderprobe", "sweep", str(folder), "--workers", ",".join(map(str, SWEPT)),
+                    "--no-serial", "--compute", f"emulated:{RATE:g}", "--batch-size", str(BATCH_SIZE),
+                    "--out", str(out / disk.kind), "--quiet", "--json",
+                ]  # fmt: skip
+                subprocess.run(place.command(command), check=True, stdout=subprocess.DEVNULL)
+                seen = {count: asdict(together(place, folder, count)) for count in COUNTS}
+            (out / f"{disk.kind}.json").write_text(json.dumps(seen))
+    return complete
+
+
+def load(folder: Path, _: Any) -> list[Compared]:
+    rows: list[Compared] = []
+    for disk in DISKS:
+        kept = folder / f"{disk.kind}.json"
+        seen = json.loads(kept.read_text()) if kept.exists() else {}
+        for count, each in seen.items():
+            rows += judged(folder / disk.kind, disk.kind, int(count), Seen(**each))
+    return rows
+
+
+def judged(run: Path, kind: str, count: int, seen: Seen) -> Iterator[Compared]:
+    """Need and supply of so many accelerators."""
+    found, reached = (
+        plan(run, accelerators=count, utilization=min(each, 1.0), use=1.0) for each in (UTILIZATION, seen.mean)
+    )
+    supply, need = found.supplies[0], reached.need("read_bytes")
+    assert need and supply.feeds is not None
+    is_fed, name = seen.mean >= UTILIZATION, f"{kind}, {count} accelerators"
+    used = f"used {seen.mean:.1%}, least {min(seen.utilizations):.1%}; {seen.requests_per_s:.0f} requests/s"
+    least = "at least " * supply.at_least
+    feeds = f"the plan feeds {least}{supply.feeds:.2f}"
+    needed, seen_mb = need.at_utilization.value / 1e6, seen.bytes_per_s / 1e6
+    yield Compared(
+        group="need", name=name, predicted=needed, measured=seen_mb, note=f"{used}; {feeds}",
+        wrong=f"off by over {OFF_AT_MOST:.0%} " * (abs(needed / seen_mb - 1) > OFF_AT_MOST)
+        + "feeds" * (is_fed != (count <= supply.feeds)),
+    )  # fmt: skip
+    if not is_fed:
+        gives = supply.limits[0].limit.value / 1e6
+        off = gives / seen_mb - 1
+        wrong = off > OFF_AT_MOST or (not supply.at_least and off < -OFF_AT_MOST)
+        yield Compared(
+            group="gives", name=name, predicted=gives, measured=seen_mb, note=least,
+            wrong=f"off by over {OFF_AT_MOST:.0%}" * wrong,
+        )  # fmt: skip
+
+
+KINDS = {"plan": Kind(measure=measure, load=load, child=train)}

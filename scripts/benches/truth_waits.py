@@ -1,0 +1,580 @@
+"""Family `waits`: `diagnose`, and `run` around a loop, on loaders as people write them; the truth by plain loops.
+
+Really throttled disks are planted, each once, and servers run on 127.0.0.1. Nothing of loaderprobe measures the truth:
+a DataLoader is iterated, its batches are stepped on, and a clock is read. Each variant has a fresh loader with workers
+of its own; files are evicted before each cold one, when no process has them mapped, and read whole before the warm
+one. How much of them then lies in memory is asked of the kernel, and where the disk is the row's own, its counter says
+how many bytes come from storage for those delivered.
+
+**Cold** is the rate over a set larger than memory: what is read ahead for one sample serves no other. How a plain loop
+gets there goes with how the files are read.
+
+- A file a sample: read-ahead ends with the file. The loop is timed once what was prefetched is used up.
+- Shards as a stream: read-ahead is what the next samples need. The first pass after eviction is timed, without its
+  first batch, as that is when the workers start.
+- Anywhere in one file: the loop runs on a copy ten times as large, and its samples are drawn at random, but each at
+  least twice the read-ahead from any other. Eviction before each batch would need no copy, but one worker's eviction
+  takes what another's read-ahead has just brought, and a mapping must be undone in each worker first.
+
+Beside it stand the first pass over the row's own set, which read-ahead may bring into memory early, and the warm rate,
+that of later epochs. Each loop keeps samples, seconds and bytes from storage since its start.
+
+**Bytes.** Who says that files were cold, at a rate that takes over 15 % more bytes a second than the disk gives,
+contradicts the storage, whatever the word. So does `run` where its rate is over 10 % off that of `diagnose`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import gc
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from itertools import groupby
+from multiprocessing import active_children
+from pathlib import Path
+from typing import Any, Literal
+
+from loaderprobe.stats import median
+from loaderprobe.store.codec import encode
+from loaderprobe.system.limits import cores_available
+from scripts.benches.beside import served
+from scripts.benches.harness import LATENCY_S, Plant, Progress, part_of, photographs, planted, ran, wanted
+from scripts.benches.loaders import (
+    DISKS,
+    LARGE_SAMPLES,
+    PHOTOGRAPHS,
+    READERS,
+    ROWS,
+    Place,
+    Row,
+    copy_folders,
+    make_loader,
+    make_step,
+    place_of,
+    write_format,
+)
+from scripts.benches.score import Marks, Said
+from scripts.benches.score import Row as Judged
+
+MARKS = Marks(right_at_least=0.9)
+RESOLUTION = "500x375"
+DISK_BYTES = 8_000_000_000
+"""Of a file with holes."""
+CHILD_LIMIT_S = 500
+DIAGNOSIS_LIMIT_S = 120.0
+ROUNDS = 3
+BUSY = 0.8
+"""Of all cores, in the plain loop, from which on they are full."""
+COLD_RESIDENT, WARM_RESIDENT, COLD_READ = 0.05, 0.95, 0.8
+ABOVE_STORAGE = 1.15
+MOST_APART = 0.10
+UNASKED = "not asked"
+DRIVERS = ("diagnose", "run")
+
+BASE = "base"
+FEWEST_BATCHES = 12
+FEWEST_SERIAL = 6
+FLUSH_S = 0.5
+"""At least, so that the credit of a token bucket is used up."""
+ENOUGH_S = 1.0
+AT_MOST_S = 3.0
+FIRST_PASS_S = 10.0
+"""At most, of a first pass."""
+TRACED_FROM = 20
+"""Samples since the start; then each time that they have doubled."""
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+CACHESTAT = 451
+"""The system call that counts the cached pages of a file, by its number on all 64-bit Linux from 6.5 on."""
+WARM = """
+import os, sys
+from concurrent.futures import ThreadPoolExecutor
+if sys.argv[1]:
+    with open(sys.argv[1], "w") as members:
+        members.write(str(os.getpid()))
+def read(path):
+    with open(path, "rb", buffering=0) as file:
+        while file.read(1 << 22):
+            pass
+with ThreadPoolExecutor(32) as pool:
+    list(pool.map(read, sys.stdin.read().split("\\n")))
+"""
+
+Timed = Literal["after flush", "after first group", "first pass"]
+
+
+def files_in(folder: Path | None) -> list[Path]:
+    return sorted(file for file in folder.rglob("*") if file.is_file()) if folder else []
+
+
+def files_of(row: Row, place: Place) -> list[Path]:
+    """Those of its own set, and of the large copy."""
+    return [*files_in(place.folder), *files_in(place.large)] if row.on_files else []
+
+
+def sample_bytes(row: Row, place: Place) -> float:
+    """In pages, of which files are read; 0 for what is no file."""
+    files = files_in(place.folder) if row.on_files else []
+    return sum(-(-file.stat().st_size // PAGE_BYTES) * PAGE_BYTES for file in files) / row.samples
+
+
+def read_ahead_kb(folder: Path) -> int | None:
+    """Of files that are opened there; None where the kernel does not say."""
+    setting = Path(f"/sys/class/bdi/{_device(folder)}/read_ahead_kb")
+    return int(setting.read_text()) if setting.exists() else None
+
+
+def _device(folder: Path) -> str:
+    number = folder.stat().st_dev
+    return f"{os.major(number)}:{os.minor(number)}"
+
+
+def counter_of(row: Row, folder: Path) -> Path | None:
+    """Counts what is read from the row's own disk; None where others read from it too, or nothing counts."""
+    counter = Path(f"/sys/dev/block/{_device(folder)}/stat")
+    return counter if row.disk.startswith("bucket") and counter.exists() else None
+
+
+def evict(files: Sequence[Path]) -> None:
+    """Out of the page cache; no process may have them mapped."""
+    gc.collect()
+    for file in files:
+        fd = os.open(file, os.O_RDONLY)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(fd)
+
+
+def warm(files: Sequence[Path], unlimited: str) -> None:
+    """Into the page cache, read by a process that joins the members of `unlimited` first."""
+    names = "\n".join(str(file) for file in files)
+    subprocess.run([sys.executable, "-c", WARM, unlimited], input=names, text=True, check=True)
+
+
+def resident(files: Sequence[Path]) -> float | None:
+    """The share of these files that lies in memory; None where the kernel cannot tell."""
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    pages = 0
+    for file in files:
+        fd = os.open(file, os.O_RDONLY)
+        asked, found = (ctypes.c_uint64 * 2)(0, 0), (ctypes.c_uint64 * 5)()
+        failed = call(CACHESTAT, fd, asked, found, 0)
+        os.close(fd)
+        if failed:
+            return None
+        pages += found[0]
+    total = sum(-(-file.stat().st_size // os.sysconf("SC_PAGE_SIZE")) for file in files)
+    return pages / total if total else None
+
+
+def measure_round(
+    row: Row, place: Place, step: Callable[[Any], Any] | None, unlimited: str, number: int
+) -> dict[str, Any]:
+    """One round: each variant once; every other round in the opposite order."""
+    files, own = files_of(row, place), files_in(place.folder) if row.on_files else []
+    size, counter = sample_bytes(row, place), counter_of(row, place.folder)
+    access = READERS[row.reader].access
+    ahead = 1024 * (read_ahead_kb(place.folder) or 0)
+    apart = math.ceil(2 * ahead / size) + 1 if place.large else 0
+    cold: Timed = "first pass" if access == "stream" else "after first group" if apart else "after flush"
+    variants = [BASE, *row.resources]
+    found = {}
+    for variant in variants if number % 2 == 0 else reversed(variants):
+        if variant == "storage":
+            warm(own, unlimited)
+            there = resident(own)
+            seen = train(make_loader(row, place, variant), step, "after flush", counter)
+        else:
+            evict(files)
+            there = resident(files)
+            loader = make_loader(row, place, variant, apart)
+            seen = train(loader, None if variant == "compute" else step, cold, counter)
+        found[variant] = {**_with_amplification(seen, size), "resident": there}
+    if apart and number == 0:
+        evict(files)
+        seen = train(make_loader(row, place), step, "first pass", counter)
+        found[BASE]["first_pass"] = _with_amplification(seen, size)
+    return found
+
+
+def _with_amplification(seen: dict[str, Any], size: float) -> dict[str, Any]:
+    """With bytes from storage over bytes of samples, where both are known."""
+    read_bytes = seen.pop("read_bytes")
+    known = read_bytes is not None and size
+    return {**seen, "read_amplification": read_bytes / (seen["read_samples"] * size) if known else None}
+
+
+class _Trace:
+    """Samples, seconds, and bytes from storage (None where they are not counted) since its start."""
+
+    def __init__(self, counter: Path | None) -> None:
+        self._counter = counter
+        self._before = self._read() or 0
+        self._begin_s = time.perf_counter()
+        self._next = TRACED_FROM
+        self.points: list[tuple[int, float, int | None]] = []
+
+    def _read(self) -> int | None:
+        return 512 * int(self._counter.read_text().split()[2]) if self._counter else None
+
+    def at(self, samples: int) -> tuple[int, float, int | None]:
+        read = self._read()
+        return samples, time.perf_counter() - self._begin_s, None if read is None else read - self._before
+
+    def add(self, samples: int) -> None:
+        if samples >= self._next:
+            self.points.append(self.at(samples))
+            self._next *= 2
+
+
+class _Loop:
+    """A plain training loop, some batches at a time; StopIteration ends it, as it does the epoch."""
+
+    def __init__(self, loader: Any, step: Callable[[Any], Any] | None, counter: Path | None) -> None:
+        # WebLoader has it inside.
+        self.inner = loader.pipeline[0] if hasattr(loader, "pipeline") else loader
+        self._step = step
+        self.trace = _Trace(counter)
+        self._batches = iter(loader)
+        self.samples = self.steps = 0
+        self.spent: tuple[float, float] | None = None
+        """CPU s of this process and of the workers, and when that was asked, while all of them were there."""
+
+    def run(self, batches: int) -> None:
+        for _ in range(batches):
+            self.samples += _one(self._batches, self._step)
+            self.steps += 1
+            self.trace.add(self.samples)
+        cpu_s = _cpu_s([os.getpid(), *(worker.pid or 0 for worker in active_children())])
+        self.spent = self.spent if cpu_s is None else (cpu_s, time.perf_counter())
+
+
+def train(loader: Any, step: Callable[[Any], Any] | None, timed: Timed, counter: Path | None) -> dict[str, Any]:
+    """Rate and cores in use of a plain training loop, once it is to be timed; bytes from storage; and its trace.
+
+    Bytes are those of the samples timed; in a first pass those of all samples, as a stream is read ahead at first.
+    """
+    loop = _Loop(loader, step, counter)
+    inner = loop.inner
+    group = max(1, inner.num_workers)
+    fewest = FEWEST_BATCHES if inner.num_workers else FEWEST_SERIAL
+    at_most_s = FIRST_PASS_S if timed == "first pass" else AT_MOST_S
+    _flush(loop, inner, group, timed)
+    begun, before, steps = loop.trace.at(loop.samples), loop.spent, loop.steps
+    now = begun
+    while loop.steps == steps or (
+        now[1] - begun[1] < at_most_s
+        and (timed == "first pass" or loop.steps - steps < fewest or now[1] - begun[1] < ENOUGH_S)
+    ):
+        try:
+            loop.run(group)
+        except StopIteration:
+            now = loop.trace.at(loop.samples)
+            break
+        now = loop.trace.at(loop.samples)
+    after, trace = loop.spent, [*loop.trace.points, now]
+    # Its workers end.
+    del loop
+    gc.collect()
+    first = (0, 0.0, 0) if timed == "first pass" else begun
+    return {
+        "images_per_s": (now[0] - begun[0]) / (now[1] - begun[1]),
+        "samples": now[0] - begun[0],
+        "seconds": now[1] - begun[1],
+        "timed": timed,
+        "cores": (after[0] - before[0]) / (after[1] - before[1]) if after and before and after[1] > before[1] else None,
+        "read_samples": now[0] - first[0],
+        "read_bytes": None if now[2] is None else now[2] - (first[2] or 0),
+        "trace": trace,
+    }
+
+
+def _flush(loop: _Loop, inner: Any, group: int, timed: Timed) -> None:
+    """What is not timed at the begin."""
+    begin_s = time.perf_counter()
+    if timed == "first pass":
+        loop.run(1)
+        return
+    flush = group * ((inner.prefetch_factor or 0) + 1) + 1 if timed == "after flush" else group
+    # A quick loader must not use up its samples.
+    half = len(inner) // 2 if hasattr(inner.dataset, "__len__") else math.inf
+    while loop.steps < flush or (time.perf_counter() - begin_s < FLUSH_S and loop.steps < half):
+        loop.run(1 if timed == "after flush" else group)
+
+
+def _one(batches: Any, step: Callable[[Any], Any] | None) -> int:
+    batch = next(batches)
+    if step:
+        step(batch)
+    return len(batch if hasattr(batch, "shape") else batch[0])
+
+
+def _cpu_s(pids: Sequence[int]) -> float | None:
+    """CPU s of these processes; None once a worker has ended, as they do with the epoch."""
+    found = 0.0
+    for pid in pids:
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return None
+        found += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return found
+
+
+def disk_of(undo: ExitStack, disk: str, folders: Sequence[str], source: Path, scratch: Path) -> Plant | None:
+    """These folders on such a disk; None where none can be planted."""
+    if disk == "fast":
+        return Plant(folder=source)
+    limit, ahead_kb = DISKS[disk].bytes_per_s, DISKS[disk].read_ahead_kb
+    kind, limit = ("token_bucket", limit) if limit else ("latency", LATENCY_S)
+    options = {"keep_cache": True, "size_bytes": DISK_BYTES, "read_ahead_bytes": ahead_kb and ahead_kb << 10}
+    return planted(undo, disk, kind, limit, fill=copy_folders(folders, source), scratch=scratch, **options)
+
+
+def folders_of(rows: Sequence[Row]) -> list[str]:
+    return sorted({row.folder for row in rows} | {row.large_folder for row in rows if row.large_folder})
+
+
+def build(rows: Sequence[Row], source: Path, scratch: Path) -> None:
+    """All formats that the rows need, and nothing of them waiting to be written."""
+    files = sorted(photographs(scratch / "photographs", RESOLUTION, PHOTOGRAPHS).rglob("*.JPEG"))
+    formats = {(row.format, row.samples) for row in rows}
+    formats |= {(row.format, LARGE_SAMPLES) for row in rows if row.large_folder}
+    for kind, samples in sorted(formats):
+        write_format(kind, samples, files, source)
+    os.sync()
+
+
+def chosen_rows(chosen: argparse.Namespace) -> list[Row]:
+    """Those that are asked for, on disks with this read-ahead, and whose library is installed."""
+    ahead = chosen.read_ahead
+    disks = [f"bucket20ra{int(kb)}" for kb in ahead.split(",")] if ahead else list(DISKS)
+    rows = [row for row in ROWS if row.name in wanted(names(), chosen.only) and row.disk in disks]
+    for row in rows:
+        if library := READERS[row.reader].missing():
+            print(f"{row.name}: skipped: {library} is not installed")
+    return [row for row in rows if not READERS[row.reader].missing()]
+
+
+def names() -> list[str]:
+    return [row.name for row in ROWS]
+
+
+def measure(chosen: argparse.Namespace, out: Path) -> bool:
+    """Plant each disk in turn, and measure its rows there; True when none failed."""
+    rows, complete = chosen_rows(chosen), True
+    given = {"out": str(out), "rounds": chosen.rounds or ROUNDS, "repeats": chosen.repeats, "budget_s": chosen.budget,
+             "truth": str(chosen.truth.resolve()) if chosen.truth else ""}  # fmt: skip
+    progress = Progress(len(rows))
+    with tempfile.TemporaryDirectory(prefix="loaderprobe-waits-") as name:
+        scratch, source = Path(name), Path(name, "source")
+        source.mkdir()
+        build(rows, source, scratch)
+        with served(scratch / "photographs") as url:
+            for disk, group in groupby(sorted(rows, key=lambda row: row.disk), key=lambda row: row.disk):
+                own = list(group)
+                with ExitStack() as undo:
+                    place = disk_of(undo, disk, folders_of(own), source, scratch)
+                    if place is None:
+                        complete = False
+                        continue
+                    for row in own:
+                        where = {"disk": str(place.folder), "url": url, "unlimited": place.unlimited}
+                        command = part_of("truth", "waits", {**given, **where, "row": row.name})
+                        complete &= ran(place.command(command), row.name, CHILD_LIMIT_S)
+                        progress.done(row.name)
+    return complete
+
+
+def run_child(given: dict[str, Any]) -> None:
+    """A row, or one diagnosis of it."""
+    warnings.filterwarnings("ignore", message="This DataLoader will create")  # more workers than cores are meant
+    row = next(row for row in ROWS if row.name == given["row"])
+    if "driver" in given:
+        diagnose_row(row, given)
+    else:
+        measure_row(row, given)
+
+
+def measure_row(row: Row, given: dict[str, Any]) -> None:
+    """Two rounds of the truth, what each driver says, and the rest of the truth; one or more files.
+
+    Without a budget the truth alone, one round of it. With `truth`, the plain loops of this row are not run again where
+    they were kept in this folder.
+    """
+    disk, out, budget_s = Path(given["disk"]), Path(given["out"]), given["budget_s"]
+    rounds_after = given["rounds"] if budget_s != 0 else 1
+    kept = Path(given["truth"], f"{row.name}.row.json") if given["truth"] else None
+    rounds: list[dict[str, Any]] = json.loads(kept.read_text())["truth"] if kept and kept.exists() else []
+    missing, before = not rounds, max(1, rounds_after - 1)
+    if missing:
+        rounds += truths(row, given, range(before))
+    with place_of(row, disk, given["url"]) as place:
+        files, size = files_of(row, place), sample_bytes(row, place)
+        counted, ahead = counter_of(row, place.folder) is not None, read_ahead_kb(place.folder)
+    said = []
+    for driver in row.drivers * (given["repeats"] or len(row.drivers)) if budget_s != 0 else ():
+        evict(files)
+        said.append({"driver": driver, **diagnosed({**given, "driver": driver, "budget_s": budget_s or row.budget_s})})
+    if missing:
+        rounds += truths(row, given, range(before, rounds_after))
+    stored = {
+        "name": row.name, "cores": cores_available(), "counted": counted, "read_ahead_kb": ahead,
+        "disk_bytes_per_s": DISKS[row.disk].bytes_per_s or None, "sample_bytes": size or None, "samples": row.samples,
+        "truth": rounds, "said": said,
+    }  # fmt: skip
+    (out / f"{row.name}.row.json").write_text(json.dumps(stored, indent=1))
+
+
+def truths(row: Row, given: dict[str, Any], rounds: range) -> list[dict[str, Any]]:
+    """What the plain loops of the row deliver, in each of these rounds."""
+    step = make_step(row) if rounds else None
+    with place_of(row, Path(given["disk"]), given["url"]) as place:
+        return [measure_round(row, place, step, given["unlimited"], number) for number in rounds]
+
+
+def diagnosed(given: dict[str, Any]) -> dict[str, Any]:
+    """What a driver said, in a process of its own, so that nothing of it meets the plain loops."""
+    kept = Path(given["out"], f"{given['row']}.said.json")
+    kept.unlink(missing_ok=True)
+    nothing = {"diagnosis": None, "error": "", "seconds": 0.0}
+    try:
+        subprocess.run(part_of("truth", "waits", given), check=False, timeout=DIAGNOSIS_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        return {**nothing, "error": f"took more than {DIAGNOSIS_LIMIT_S:g} s"}
+    if not kept.exists():
+        return {**nothing, "error": "its process died"}
+    found: dict[str, Any] = json.loads(kept.read_text())
+    kept.unlink()
+    return {**nothing, **found}
+
+
+def diagnose_row(row: Row, given: dict[str, Any]) -> None:
+    """As a new user would: a loader, a step, one call; or an unchanged loop."""
+    import loaderprobe
+
+    out, budget_s = Path(given["out"]), given["budget_s"]
+    with place_of(row, Path(given["disk"]), given["url"]) as place:
+        loader, step = make_loader(row, place), make_step(row)
+        begin_s = time.monotonic()
+        found: dict[str, Any] = {}
+        try:
+            if given["driver"] == "run":
+                assert step
+                with loaderprobe.attached(budget_s=budget_s) as block:
+                    while True:
+                        for batch in loader:
+                            step(batch)
+                if block.diagnosis is None:
+                    raise RuntimeError(block.reason)
+                diagnosis = block.diagnosis
+            else:
+                diagnosis = loaderprobe.diagnose(loader, step, budget_s=budget_s)
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is this row's result
+            traceback.print_exc()
+            found["error"] = f"{type(error).__name__}: {error}"
+        else:
+            found["diagnosis"] = diagnosis.to_dict()
+            measurement = f"{row.name}{'-run' * (given['driver'] == 'run')}.measurement.json"
+            (out / measurement).write_bytes(encode("measurement", diagnosis.measurement))
+        found["seconds"] = time.monotonic() - begin_s
+    (out / f"{row.name}.said.json").write_text(json.dumps(found))
+
+
+def load(folder: Path, chosen: argparse.Namespace) -> list[Judged]:
+    """All rows that were kept there."""
+    kept = {path.name.removesuffix(".row.json"): path for path in sorted(folder.glob("*.row.json"))}
+    return [judged(json.loads(kept[name].read_text())) for name in wanted(list(kept), chosen.only)]
+
+
+def judged(stored: dict[str, Any]) -> Judged:
+    """The row, from what was stored of it."""
+    rounds: list[dict[str, Any]] = stored["truth"]
+    base = [each[BASE] for each in rounds]
+    asked = [{"driver": "diagnose", **each} for each in stored.get("said", [stored]) if each["error"] != UNASKED]
+    by_driver = {name: [each["diagnosis"] for each in asked if each["driver"] == name] for name in DRIVERS}
+    found = {
+        f"{name} {number}" if number > 1 else name: diagnosis
+        for name, several in by_driver.items()
+        for number, diagnosis in enumerate(several, 1)
+    }
+    cores = [each["cores"] for each in base if each["cores"] is not None]
+    busy = bool(cores) and median(cores) >= BUSY * stored["cores"]
+    over = {name: over_storage(stored, said) for name, said in found.items()}
+    faults = [
+        f"{name} CONTRADICTS THE STORAGE: {over[name]:.2f} times what the disk gives, from cold files"
+        for name, said in found.items()
+        if said and said["files_were"] == "cold" and (over[name] or 0.0) > ABOVE_STORAGE
+    ]
+    rates = [[said["images_per_s"]["value"] for said in by_driver[name] if said] for name in DRIVERS]
+    if all(rates):
+        ratio = median(rates[1]) / median(rates[0])
+        faults += [f"run finds {ratio:.2f} times the rate of diagnose"] * (abs(ratio - 1) > MOST_APART)
+    errors = [f"{each['driver']} failed: {each['error']}" for each in asked if each["error"]]
+    logs = {
+        name: [math.log(each[name]["images_per_s"] / each[BASE]["images_per_s"]) for each in rounds]
+        for name in rounds[0]
+        if name != BASE
+    }
+    return Judged(
+        name=stored["name"], logs=logs, cpu="right" if busy else "unclear",
+        images_per_s=median([each["images_per_s"] for each in base]),
+        said={name: _said(said) for name, said in found.items()},
+        details=(*errors, *_read(stored, rounds, over), *["cores busy"] * busy),
+        trouble=_trouble(rounds), faults=tuple(faults),
+    )  # fmt: skip
+
+
+def _said(said: dict[str, Any] | None) -> Said | None:
+    """A rate that is called warm is none of cold files."""
+    if said is None:
+        return None
+    rate = None if said["cache"] == "warm" else said["images_per_s"]["value"]
+    return Said(
+        cause=said["cause"], candidates=tuple(said["candidates"]), side=said["side"], sentence=said["sentence"],
+        images_per_s=rate,
+    )  # fmt: skip
+
+
+def over_storage(stored: dict[str, Any], said: dict[str, Any] | None) -> float | None:
+    """Bytes of the samples that are said to be delivered over what the disk gives; None where it has no limit."""
+    limit, size = stored.get("disk_bytes_per_s"), stored.get("sample_bytes")
+    return float(said["images_per_s"]["value"]) * size / limit if said and limit and size else None
+
+
+def _read(stored: dict[str, Any], rounds: Sequence[dict[str, Any]], over: dict[str, float | None]) -> Iterator[str]:
+    """Bytes from storage, and how it begins on the row's own set."""
+    read = [each[BASE]["read_amplification"] for each in rounds if each[BASE].get("read_amplification") is not None]
+    if not read:
+        return
+    base = rounds[0][BASE]
+    first = base.get("first_pass", base)
+    later = [each["storage"]["images_per_s"] for each in rounds if "storage" in each]
+    trace = "; ".join(f"{count} : {took:.2f} : {(size or 0) / 1e6:.0f}" for count, took, size in first["trace"])
+    yield (
+        f"{median(read):.2f} bytes read for one of a sample, {stored.get('read_ahead_kb')} kB ahead; first pass over "
+        f"the own set {first['images_per_s']:.0f} images/s, later {median(later):.0f}; samples : s : MB {trace}"
+    )
+    yield from (f"{name}: {value:.2f} times what the disk gives" for name, value in over.items() if value is not None)
+
+
+def _trouble(rounds: Sequence[dict[str, Any]]) -> str:
+    found = []
+    for name in rounds[0]:
+        there = [each[name]["resident"] for each in rounds if each[name]["resident"] is not None]
+        if there and (min(there) < WARM_RESIDENT if name == "storage" else max(there) > COLD_RESIDENT):
+            found.append(f"{name}: {max(there):.0%} of the files in memory at its begin")
+        read = [each[name]["read_amplification"] for each in rounds if each[name].get("read_amplification") is not None]
+        if name == BASE and read and min(read) < COLD_READ:
+            found.append(f"{name}: {min(read):.0%} of the bytes came from storage")
+        if name == "storage" and read and max(read) > 1 - WARM_RESIDENT:
+            found.append(f"warm files: {max(read):.0%} of the bytes came from storage")
+    return ", ".join(found)
