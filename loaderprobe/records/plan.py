@@ -136,7 +136,9 @@ Label = Literal["measured", "given", "published", "assumed", "derived"]
 assumed: a default. derived: by a formula from others."""
 WEAKNESS: tuple[Label, ...] = ("measured", "given", "published", "assumed")
 """From the strongest label to the weakest."""
-NeedName = Literal["read_bytes", "opens", "requests", "reads_in_flight", "workers", "cores"]
+NeedName = Literal[
+    "read_bytes", "opens", "requests", "reads_in_flight", "capacity", "checkpoint", "workers", "cores"
+]  # fmt: skip
 SupplyResource = Literal["bandwidth", "opens", "requests", "client", "nic"]
 """client: what one node gets from this storage. nic: what its network carries."""
 LeverName = Literal["shards", "cache", "half_size", "utilization"]
@@ -172,6 +174,18 @@ class CacheAsked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointAsked:
+    """What training writes: so many bytes, so often; it stands still for a share of that time at most."""
+
+    bytes: float = 205e6
+    """Weights and momentum of ResNet-50 in float32: 25.6 million, 8 bytes each."""
+    every_s: float = 600.0
+    share: float = 0.01
+    given: bool = False
+    """False when these are the defaults."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """What is planned for. Two different shares: `utilization` of the accelerators, `use` of the storage's limits."""
 
@@ -189,6 +203,7 @@ class Asked:
     epochs: int = 1
     growth: float = 1.0
     cache: CacheAsked = CacheAsked()
+    checkpoint: CheckpointAsked = CheckpointAsked()
     simulate_ranks: int | None = None
     """Ranks to replay in lock-step; None: as many as accelerators, where the run has ranks."""
     today: str = ""

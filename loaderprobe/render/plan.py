@@ -454,7 +454,8 @@ def _readers_words(plan: PlanReport) -> str:
 # What a storage plan leaves out: what this one cannot say, and what none covers.
 
 NOT_COVERED = (
-    ("Writes", "checkpoints (ResNet-50: about 0.2 GB each), logs, staging"),
+    ("Writes", "logs and staging, and several checkpoints at once"),
+    ("Metadata", "rates of stat and of listing folders, and memory a node"),
     ("Others", "other jobs on the same storage, failures, rebuilds: the unused share of a limit is for them"),
     ("Several clients", "what was measured was measured from one machine"),
     ("Caches of the storage", "they answer reads that a larger data set would send to its disks"),
@@ -521,11 +522,11 @@ def _sections(plan: PlanReport) -> Iterator[Section]:
     yield Section(title=LOCK_STEP, name="lock_step", parts=in_step)
     yield Section(title="What lowers the need", parts=tuple(_levers(plan)))
     yield Section(title="Inputs and assumptions", parts=tuple(_ledger(plan)))
-    yield Section(title="The test on delivery", parts=tuple(_test(plan)))
-    refused = tuple(Item(subject=PART[part], text=remark_words(why)) for part, why in not_said(plan).items())
-    yield Section(title="Not said, and why", parts=refused)
+    yield Section(title="The test on delivery, to sign", parts=tuple(_test(plan)))
+    yield Section(title="Method", parts=tuple(_method(plan)))
+    refused = [Item(subject=PART[part], text=remark_words(why)) for part, why in not_said(plan).items()]
     uncovered = [Item(subject=subject, text=text) for subject, text in not_covered(plan)]
-    yield Section(title="Not covered", parts=tuple(uncovered))
+    yield Section(title="Not known", parts=(*refused, *uncovered))
     notes = tuple(Paragraph(text=remark_words(note)) for note in plan.notes)
     made = f"loaderprobe {plan.loaderprobe}, {plan.created_utc[:10]}. {words.from_words(plan)}"
     yield Section(parts=(*notes, Paragraph(text=made)))
@@ -655,16 +656,60 @@ def _ledger_line(entry: LedgerEntry) -> tuple[str, ...]:
 
 
 def _test(plan: PlanReport) -> Iterator[Part]:
-    test = plan.acceptance
+    """What is promised, to be signed, and the commands that measure it."""
+    test, node = plan.acceptance, min(plan.asked.per_node, plan.asked.accelerators)
+    head = ("on delivery", "promised", "measured", "pass")
+    lines = tuple((*promise, "", "") for promise in _promises(plan))
+    yield Table(head=head, lines=lines, right=frozenset({1, 2}))
     yield Item(subject="Storage", text=delivery_words(plan))
     yield Command(text=delivery_command(plan))
     yield Paragraph(text=read_words(plan))
+    if test.nodes > 1:
+        yield Item(subject="One node alone", text=f"at least {_figures(test.bytes_per_s, test.files_per_s)}, cold")
+        alone = f"torchrun --standalone --nproc-per-node {node} -m loaderprobe bandwidth PATH --ranks {node}"
+        yield Command(text=f"{alone} --readers {_readers(plan)}")
     if test.compute and test.workers:
+        ranks = f" --ranks {node}" if node > 1 else ""
         yield Item(
-            subject="One accelerator on each node",
-            text=f"training must reach {percent(plan.asked.utilization)} of its rate (column used)",
+            subject=f"Training on each node, {counted(node, 'accelerator')}",
+            text=f"it must reach {percent(plan.asked.utilization)} of their rate (`of alone` in the table of the best)",
         )
-        yield Command(text=f"loaderprobe sweep PATH --workers {test.workers} --compute {test.compute}")
+        yield Command(text=f"loaderprobe sweep PATH --workers {test.workers}{ranks} --compute {test.compute}")
+
+
+def _promises(plan: PlanReport) -> Iterator[tuple[str, str]]:
+    """(what, at least how much) of each line of the table to sign."""
+    test, asked = plan.acceptance, plan.asked
+    nodes = asked.accelerators / min(asked.per_node, asked.accelerators)
+    places = [(f"all {test.nodes:,} nodes at once", nodes)] if test.nodes > 1 else []
+    for place, times in (*places, ("one node", 1.0)):
+        yield f"{place}, cold, bandwidth", f">= {format_rate(test.bytes_per_s * times)}"
+        if test.files_per_s is not None:
+            yield f"{place}, cold, files", f">= {grouped(test.files_per_s * times)}/s"
+    for name, what in (("capacity", "capacity"), ("checkpoint", "one node writes a checkpoint")):
+        need = next((each for each in plan.needs if each.name == name), None)
+        if need is not None and need.to_buy is not None:
+            yield what, f">= {amount(need.to_buy)}"
+    yield "training", f">= {percent(asked.utilization)} of alone"
+
+
+def _method(plan: PlanReport) -> Iterator[Part]:
+    """How the figures come about, in five lines."""
+    asked = plan.asked
+    write = asked.checkpoint
+    growth = f"; growth of {asked.growth:g} is in the number of accelerators" if asked.growth > 1 else ""
+    yield Item(
+        text=f"Needs: accelerators x rate x {percent(asked.utilization)} x bytes of an image, an open for each{growth}"
+    )
+    yield Item(text=f"To buy: the need over {percent(asked.use)}, the share of a limit that is used")
+    yield Item(
+        text="Supplies: measured here, given, or published; the smallest limit over the need of one accelerator counts"
+    )
+    yield Item(
+        text=f"Checkpoints: {format_bytes(write.bytes)} every {format_duration(write.every_s)}, and training stands "
+        f"still for at most {percent(write.share)} of that ({'given' if write.given else 'assumed'}; --checkpoint)"
+    )
+    yield Item(text="Ranges: from measured inputs only; each figure's label is that of its weakest input")
 
 
 def _source(quantity: Quantity) -> str:

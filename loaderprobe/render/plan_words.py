@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from pathlib import PurePath
 
 from loaderprobe.records.plan import (
     Asked,
@@ -176,6 +177,8 @@ NEED: dict[NeedName, str] = {
     "opens": "files opened",
     "requests": "read requests",
     "reads_in_flight": "reads in flight",
+    "capacity": "capacity",
+    "checkpoint": "checkpoint writes",
     "workers": "workers, each",
     "cores": "cores, each",
 }
@@ -241,7 +244,23 @@ def title(plan: PlanReport) -> str:
     """What is planned, and what is simulated where that is another number."""
     ranks = plan.asked.simulate_ranks
     simulated = "" if ranks in (None, plan.asked.accelerators) else f", and lock-step of {counted(ranks or 0, 'rank')}"
-    return f"Storage plan for {accelerators(plan)}{simulated}"
+    return f"Storage plan for {accelerators(plan)}{_grown(plan.asked)}{_images(plan)}{simulated}"
+
+
+def _grown(asked: Asked) -> str:
+    """Where the number includes growth."""
+    if asked.growth == 1:
+        return ""
+    return f" ({significant(asked.accelerators / asked.growth)} now, times {asked.growth:g} for growth)"
+
+
+def _images(plan: PlanReport) -> str:
+    """Which data the plan is for: `, 500x375 (images of 108 kB)`."""
+    size = next((entry.quantity for entry in plan.ledger if entry.name == "file_bytes"), None)
+    name = PurePath(plan.source.data).name
+    if size is None:
+        return f", {name}" if name else ""
+    return f", {name} (images of {amount(size)})" if name else f", images of {amount(size)}"
 
 
 def accelerators(plan: PlanReport) -> str:
@@ -317,6 +336,8 @@ def amount(quantity: Quantity, value: float | None = None) -> str:
         return f"{grouped(number)}/s"
     if quantity.unit == "":
         return percent(number)
+    if quantity.unit == "images/s" and number >= 1000:
+        return f"{number:,.0f} images/s"
     if quantity.unit == "images":
         return f"{number:,.0f} images"  # a count that also stands in the sentence on an epoch
     if quantity.unit == "x":
@@ -430,8 +451,7 @@ def from_words(plan: PlanReport) -> str:
     others = f" (also in the run: {join_words(source.other_data)}; --data)" if source.other_data else ""
     if source.kind == "trace":
         return f"From the recording {source.path}, without its files. Nothing was measured for it."
-    made = (
-        f"bandwidth result {source.path}" if source.kind == "bandwidth" else f"{source.configuration} of {source.path}"
-    )
-    where = "of" if source.kind == "run" else "under"
-    return f"From {made}; files {where} {source.data}{others}. Nothing was measured for it."
+    run = PurePath(source.path).name
+    made = f"bandwidth result {run}" if source.kind == "bandwidth" else f"{source.configuration} of {run}"
+    # A plan is passed on: folders of the machine that measured say nothing to its readers.
+    return f"From {made}; files of {PurePath(source.data).name or source.data}{others}. Nothing was measured for it."

@@ -117,14 +117,16 @@ def demand(workload: PlanWorkload, utilization: float, images_per_file: int = 1,
 
 def needs(workload: PlanWorkload, asked: Asked) -> tuple[tuple[Need, ...], dict[PlanPart, Remark]]:
     """What all accelerators need, and what cannot be said."""
-    made = [*_from_storage(workload, asked)]
+    made = [*_from_storage(workload, asked), *_kept(workload, asked)]
+    node = min(asked.per_node, asked.accelerators)
     refused: dict[PlanPart, Remark] = {}
     for name, per_accelerator in _PER_ACCELERATOR.items():
         wanted, most = per_accelerator(workload, asked.utilization), per_accelerator(workload, 1.0)
         if isinstance(wanted, Remark):
             refused[name] = wanted
         elif isinstance(most, Quantity):
-            made.append(Need(name=name, at_utilization=wanted, at_most=most, to_buy=None, node=None))
+            of_node = scaled(wanted, node, f"A {wanted.formula}")
+            made.append(Need(name=name, at_utilization=wanted, at_most=most, to_buy=None, node=of_node))
     if not any(need.name == "reads_in_flight" for need in made):
         code: str = "read_not_timed" if asked.images_per_file == 1 else "read_in_shard_not_timed"
         refused["reads_in_flight"] = Remark(code=code)
@@ -181,6 +183,26 @@ def _from_storage(workload: PlanWorkload, asked: Asked) -> list[Need]:
             Need(name="reads_in_flight", at_utilization=flying[0], at_most=flying[1], to_buy=None, node=of_node)
         )
     return made
+
+
+def _kept(workload: PlanWorkload, asked: Asked) -> list[Need]:
+    """What storage must hold, and how fast it must take a checkpoint."""
+    made = []
+    if workload.images is not None:
+        held = product([workload.images, workload.file_bytes], "B", "images s")
+        made.append(_bought("capacity", held, asked))
+    write = asked.checkpoint
+    rate = known(
+        write.bytes / (write.every_s * write.share), "B/s", "given" if write.given else "assumed", "checkpoint"
+    )
+    return [*made, _bought("checkpoint", rate, asked)]
+
+
+def _bought(name: NeedName, need: Quantity, asked: Asked) -> Need:
+    """A need that does not depend on how well accelerators are used."""
+    to_buy = scaled(need, 1 / asked.use, f"{need.formula or need.source} / r")
+    buy = to_buy if asked.use_given else assumed_too(to_buy)
+    return Need(name=name, at_utilization=need, at_most=need, to_buy=buy, node=None)
 
 
 def _need(name: str, one: Quantity, full: Quantity, asked: Asked, node: int) -> Need:
