@@ -20,7 +20,7 @@ from pathlib import Path
 
 import loaderprobe
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.records.measurement import NO_STEP, Measurement, base_mode
+from loaderprobe.records.measurement import Measurement, base_mode
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Verdict
 from loaderprobe.stats import median
@@ -127,7 +127,7 @@ def _measurements(run: Path) -> Iterator[Measurement]:
     directory = loaderprobe.load(run).directory
     for config in directory.record.spec.configs:
         found = directory.result(config.key) if directory.has_measurement(config.key) else None
-        if isinstance(found, Measurement) and found.compute.name != NO_STEP:
+        if isinstance(found, Measurement) and as_watched(found).segments:
             yield found
 
 
