@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self, runtime_checkable
 
 from loaderprobe.records.bandwidth import BandwidthMeasurement, DeviceKind, StorageCeiling
-from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeStop
+from loaderprobe.records.batch_size import BatchSizeProbe
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.diagnosis import Attached, Drawn, SeenLoader, WatchedInterval
 from loaderprobe.records.files import FileSet
@@ -442,10 +442,3 @@ class BatchSizeProber(Protocol):
 
     def probe(self, batch_size: int) -> BatchSizeProbe:
         """Train some steps; where memory ends, a probe that does not fit. Raises BadValue when the model fails."""
-
-
-class BatchSizeStrategy(Protocol):
-    """Chooses batch sizes to try. It keeps nothing between calls: all it knows are the probes."""
-
-    def next(self, probes: Sequence[BatchSizeProbe]) -> int | BatchSizeStop:
-        """The next size to try after these, in the order in which they were made, or the end of the search."""

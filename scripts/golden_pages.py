@@ -15,7 +15,7 @@ from loaderprobe.analyze.report import build_report
 from loaderprobe.analyze.tune.batch_size import Throughput, by_size, limit_at, together
 from loaderprobe.measure.batch_size import search
 from loaderprobe.records.batch_size import BatchSizeReport, BatchSizeStop, StopCode, StrategyName
-from loaderprobe.records.compare import Compared, ComparedSide, ComparisonReport, Gate, Ratio, ShortVerdict, Subject
+from loaderprobe.records.compare import Compared, ComparedSide, ComparisonReport, Gate, Subject
 from loaderprobe.records.devices import (
     DeviceGain,
     Placement,
@@ -31,14 +31,15 @@ from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.report import Report
 from loaderprobe.records.studies import EpochFigures
 from loaderprobe.records.tune_workers import WorkersReport, WorkersRow, WorkersSetting, WorkersVisit
-from loaderprobe.records.verdict import Interval
+from loaderprobe.records.verdict import Interval, ShortVerdict
 from loaderprobe.render.batch_size import batch_size_document
 from loaderprobe.render.compare import compare_document
 from loaderprobe.render.devices import answer
 from loaderprobe.render.plan import plan_document
 from loaderprobe.render.terminal import document_text
 from loaderprobe.render.tune_workers import tuning_document
-from loaderprobe.testing import ScriptedProber, example_config, example_environment
+from loaderprobe.testing import FakeClock, ScriptedProber, example_config, example_environment
+from scripts.golden_variants import variants
 from tests.analyze.rank_runs import rank_run
 from tests.analyze.runs import FILES, Cost, alike
 from tests.examples.plan import (
@@ -211,7 +212,7 @@ def _tuned_workers() -> Iterator[tuple[str, str]]:
 
 def _searched(rate: Any, *, most: int = 256, fits_up_to: int | None = None, data: str = "") -> BatchSizeReport:
     prober = ScriptedProber(rate=rate, noise=0.01, fits_up_to=fits_up_to, utilization=lambda size: size / 256)
-    probes, stop = search(Throughput(most=most), prober, lambda done: None)
+    probes, stop = search(Throughput(most=most), prober, clock=FakeClock())
     return BatchSizeReport(
         origin=ORIGIN, model="net", device="a device", image_size=None if data else 32, precision="fp32",
         strategy="throughput", data=data, workers=2 if data else None, dataset_images=1000, most=most,
@@ -280,7 +281,7 @@ def _compared(ratio: float = 1.0, *, workers: int = 1, **changes: Any) -> Compar
     row = Compared(
         subject=Subject(kind="configuration", name=config.key, config=config), unit="images/s",
         before=_around(200.0, 0.02), after=_around(200.0 * ratio, 0.02), rounds=(3, 3),
-        ratio=Ratio(value=ratio, low=0.98 * ratio, high=1.02 * ratio), p=0.01, visible=0.021, rounds_needed=None,
+        ratio=Interval(value=ratio, low=0.98 * ratio, high=1.02 * ratio), p=0.01, visible=0.021, rounds_needed=None,
         word="slower" if ratio < 0.95 else "faster" if ratio > 1.05 else "same",
         reason="beyond_noise" if abs(ratio - 1) > 0.05 else "within_size", verdict_before=storage,
         verdict_after=storage,
@@ -364,5 +365,6 @@ EXAMPLES = {
     "example-studies.html": lambda: html_report(_studied()),
     "example-plan.html": lambda: plan_page(whole_plan()),
     "pages.txt": pages,
+    "variants.txt": variants,
 }
 """What is kept, by its file."""

@@ -18,23 +18,19 @@ from loaderprobe.records.measurement import RejectedCode
 from loaderprobe.records.ranks import Apart, ApartCode
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import (
-    AblationCode,
-    Ablations,
     Action,
-    ActionCode,
     Bound,
     Evidence,
     EvidenceCode,
     How,
     Reason,
-    ReasonCode,
 )
 from loaderprobe.render.attachment_words import not_measured, without_verdict
 from loaderprobe.render.capability_words import step_words
-from loaderprobe.render.forecast_words import action_words
+from loaderprobe.render.forecast_words import ACTIONS, action_words
+from loaderprobe.render.json import worded
 from loaderprobe.render.remarks import _LOOP_CACHE, _WHY_LEFT_OUT, NVML_ERRORS, WORDS
-from loaderprobe.render.verdict_words import ablation_words, explanation
-from loaderprobe.render.worded import worded
+from loaderprobe.render.verdict_words import REASONS, explanation
 
 Facts = dict[str, Any]
 
@@ -138,6 +134,12 @@ _REMARKS: tuple[tuple[str, Facts], ...] = (
     ("waits_alike", {"cold_s": 0.0021, "warm_s": 0.002}),
     ("launches_lost", {"exact_share": 0.0154, "most": 0.01}),
     ("ranks_meet", {"meeting_s": 0.004, "share": 0.08}),
+    ("ablated_in_training", {"rounds": 3.0}),
+    ("ablations_cannot_matter", {"input": 1.01, "compute": 3.2}),
+    *(
+        (code, {"storage": 2.0, "preprocessing": 1.1})
+        for code in ("ablated", "ablations_not_possible", "ablations_not_needed")
+    ),
 )
 _ACTIONS: tuple[tuple[str, Facts], ...] = (
     ("workers", {"workers": 0}),
@@ -151,7 +153,6 @@ _ACTIONS: tuple[tuple[str, Facts], ...] = (
     ("shorter_lock", {"subject": "/a"}),
     ("requests_in_flight", {"workers": 8, "subject": "10.0.0.5:443"}),
 )
-_ABLATIONS: dict[str, Facts] = {"in_training": {"rounds": 3.0}, "cannot_matter": {"input": 1.01, "compute": 3.2}}
 _LADDER: Facts = {
     "share": "partly", "first_readers": 1.0, "first_bytes_per_s": 20e6, "file_s": 0.0057, "knee_readers": 8.0,
     "best_readers": 16.0, "best_bytes_per_s": 104e6, "before_readers": 4.0, "before_bytes_per_s": 60e6,
@@ -210,7 +211,7 @@ def _bounds() -> Iterator[tuple[str, str]]:
     """Of each reason, and of the same without side and cause above it where samples are counted."""
     given = {code for _, _, _, code, _ in _BOUNDS}
     rest: list[tuple[str, str, tuple[str, ...], str, Facts]] = [
-        ("inconclusive", "inconclusive", (), code, {}) for code in get_args(ReasonCode) if code not in given
+        ("inconclusive", "inconclusive", (), code, {}) for code in REASONS if code not in given
     ]
     for side, cause, candidates, code, facts in (*_BOUNDS, *rest):
         yield f"verdict {code}", _asked(partial(_bound_sentence, side, cause, candidates, code), facts)
@@ -225,8 +226,7 @@ def _remarks() -> Iterator[tuple[str, str]]:
 
 
 def _actions() -> Iterator[tuple[str, str]]:
-    differ = ("workers", "files_in_memory")
-    plain: list[tuple[str, Facts]] = [(code, {}) for code in get_args(ActionCode) if code not in differ]
+    plain: list[tuple[str, Facts]] = [(code, {}) for code in ACTIONS if "page_cache" not in code]
     for code, given in sorted([*plain, *_ACTIONS], key=lambda each: each[0]):
         yield f"action {code}", _asked(partial(_action, code), given)
 
@@ -258,13 +258,10 @@ def _scripts() -> Iterator[tuple[str, str]]:
 
 
 def _others() -> Iterator[tuple[str, str]]:
-    for code in get_args(AblationCode):
-        facts = _ABLATIONS.get(code, {"storage": 2.0, "preprocessing": 1.1})
-        yield f"ablations {code}", ablation_words(Ablations(code=code, facts=facts))
     for metric in get_args(EvidenceCode):
         how: How | None = "estimated" if metric.startswith("speedups") else None
         yield f"evidence {metric}", _sentence(Evidence(metric=metric, value=1.0, threshold=None, unit="", how=how))
-    facts = {"mount": "/mnt", "path": "/data"}
+    facts: Facts = {"mount": "/mnt", "path": "/data"}
     for step in get_args(StepCode):
         found = Capability(name="cores", state="no", why=(Remark(code="cores", facts=facts),), next_step=step)
         yield f"step {step}", step_words(found)

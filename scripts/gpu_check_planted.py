@@ -82,8 +82,7 @@ def named(
     import torch
     from torch.profiler import ProfilerActivity
 
-    from loaderprobe.analyze.gpu.gaps import attribute
-    from loaderprobe.analyze.gpu.window import overhead_of, syncs_per_step, why_refused
+    from loaderprobe.analyze.gpu import attribute, overhead_of, syncs_per_step, why_refused
     from loaderprobe.compute.kineto import DeviceLimits
     from loaderprobe.compute.profile import Device, Stage, record_window
     from loaderprobe.records.verdict import GAP_CAUSES

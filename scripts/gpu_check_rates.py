@@ -141,6 +141,7 @@ def swept(run_path: Path, sizes: Any, workers: Any, caches: Any, seconds: float,
     from loaderprobe.api.generate import make_sets
     from loaderprobe.api.sweep_request import SweepRequest, check_request, compute_specs, loader_specs, start_sweep
     from loaderprobe.datasets.generate.generate import SetRequest
+    from loaderprobe.records.config import SweepSpec
     from loaderprobe.render.json import summary_json
 
     begin, cores = time.monotonic(), len(os.sched_getaffinity(0))
@@ -148,13 +149,14 @@ def swept(run_path: Path, sizes: Any, workers: Any, caches: Any, seconds: float,
         request = SweepRequest(
             data=None, data_dir=Path(place), out=run_path, resolutions=sizes, caches=caches, rounds=1,
             loaders=loader_specs(workers, prefetch_factor=2, decoder="torchvision"),
-            computes=compute_specs([COMPUTE], batch_size=SWEEP_BATCH), command=("scripts/gpu_check",),
+            computes=compute_specs([COMPUTE], batch_size=SWEEP_BATCH),
         )  # fmt: skip
         wanted = [SetRequest(resolution=size) for size in sizes]
         make_sets(Path(place), wanted, count=request.images_needed, processes=cores, progress=lambda *_: None)
         made_s = time.monotonic() - begin
         left_s = max(1.0, seconds - made_s - SWEEP_REST_S)
-        request = replace(request, budget_s=left_s if budgeted else None)
+        spec = SweepSpec(configs=(), budget_s=left_s if budgeted else None, command=("scripts/gpu_check",))
+        request = replace(request, spec=spec)
         check_request(request)
         run = start_sweep(request, processes=cores, on_data=lambda *_: None)
         shown = within(run, left_s)

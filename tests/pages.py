@@ -7,12 +7,11 @@ from loaderprobe.records.plan import PlanReport
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import Report
 from loaderprobe.render.bandwidth import bandwidth_document
-from loaderprobe.render.cells import csv_text
 from loaderprobe.render.html import document_page
 from loaderprobe.render.markdown import document_markdown
 from loaderprobe.render.notebook import document_html
-from loaderprobe.render.plan import plan_document, with_plan
-from loaderprobe.render.plan_charts import exhibits
+from loaderprobe.render.plan import plan_document, plan_exhibits, with_plan
+from loaderprobe.render.rows import csv_text
 from loaderprobe.render.sweep import report_columns, sweep_document, sweep_exhibits
 from loaderprobe.render.terminal import document_text
 
@@ -42,7 +41,7 @@ def csv_report(report: Report) -> str:
 
 
 def plan_page(plan: PlanReport) -> str:
-    return document_page(plan_document(plan), exhibits(plan), made_by="")
+    return document_page(plan_document(plan), plan_exhibits(plan), made_by="")
 
 
 def bandwidth_text(report: BandwidthReport, width: int = 80, color: bool = False) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from loaderprobe.records.remark import Remark
-from loaderprobe.render.worded import worded
+from loaderprobe.render.json import worded
 
 
 def said(record: Any) -> str:

@@ -190,9 +190,10 @@ def _how_sure(rows: Rows) -> list[Answer]:
     ]
     if not led:
         return []
-    led.sort(key=lambda each: (bool(each[1].verdict and each[1].verdict.rounds > 1), each[0].low, each[0].value))
+    several = {id(row): bool(row.verdict and row.verdict.complete_rounds > 1) for _, row in led}
+    led.sort(key=lambda each: (several[id(each[1])], each[0].low, each[0].value))
     least = led[0][0]
-    rounds = [row.verdict.rounds for _, row in led if row.verdict]
+    rounds = [row.verdict.complete_rounds for _, row in led if row.verdict]
     rates = [row.images_per_s for _, row in led if row.images_per_s]
     bands = [(each.high - each.low) / 2 / each.value for each in rates]
     facts: dict[str, float | str] = {

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from loaderprobe.analyze.plan.demand import demand
-from loaderprobe.analyze.plan.sources import by_slowest, workload_of_bandwidth
-from loaderprobe.analyze.plan.supply import judge_supply, measured_offer
-from loaderprobe.analyze.plan.workload import PlanWorkload, known
+from loaderprobe.analyze.plan.plan import demand, judge_supply, measured_offer
+from loaderprobe.analyze.plan.workload import PlanWorkload, by_slowest, known, workload_of_bandwidth
 from loaderprobe.errors import BadValue
 from loaderprobe.records import values
 from loaderprobe.records.bandwidth import (

@@ -6,9 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from loaderprobe.analyze.forecast.advice import Surroundings, advise
-from loaderprobe.analyze.forecast.service import Storage
-from loaderprobe.analyze.gpu.counters import gpu_figures, why_missing, why_no_counters
-from loaderprobe.analyze.gpu.window import WindowReading, checked_against_rates, read_window
+from loaderprobe.analyze.forecast.fit import Storage
+from loaderprobe.analyze.gpu import (
+    WindowReading,
+    checked_against_rates,
+    gpu_figures,
+    read_window,
+    why_missing,
+    why_no_counters,
+)
 from loaderprobe.analyze.verdict.experiments import Experiments, run_experiments
 from loaderprobe.analyze.verdict.rates import UNBOUNDED, bytes_per_image, rate_interval, step_time
 from loaderprobe.analyze.verdict.rule import (
@@ -57,7 +63,7 @@ def verdict(
     speedups = speedups_among(found) | found.speedups
     return Verdict(
         images_per_s=images_per_s,
-        rounds=len(found.end_to_end),
+        complete_rounds=len(found.end_to_end),
         rates_images_per_s=rates,
         speedups=Speedups(**{name: speedups.get(name) for name in SPEEDUPS}),
         predicted_images_per_s=median(list(predictions_of(found).values())) if found.predicted else None,

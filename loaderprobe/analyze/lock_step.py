@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaderprobe.analyze.forecast.changes import WITHIN
-from loaderprobe.analyze.forecast.service import batch_seconds
+from loaderprobe.analyze.forecast.fit import batch_seconds
 from loaderprobe.analyze.ranks import host_names
 from loaderprobe.analyze.verdict.rates import NS
 from loaderprobe.analyze.verdict.validity import NEAR_CEILING

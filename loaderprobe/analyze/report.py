@@ -10,13 +10,11 @@ from typing import Any
 
 from loaderprobe.analyze.answer import answered
 from loaderprobe.analyze.forecast.advice import OF_A_BENCHMARK, DataPlace, Known, Recommendation, recommend_groups
-from loaderprobe.analyze.forecast.service import Storage
-from loaderprobe.analyze.gpu.window import WindowReading, checked_against_rates, read_window
+from loaderprobe.analyze.forecast.fit import Storage
+from loaderprobe.analyze.gpu import WindowReading, checked_against_rates, read_window, subtract
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.plan.demand import cores_of, demand
-from loaderprobe.analyze.plan.sources import cold_and_fastest, workload_of
-from loaderprobe.analyze.plan.supply import judge_supply, measured_offer
-from loaderprobe.analyze.plan.workload import PlanWorkload, known
+from loaderprobe.analyze.plan.plan import cores_of, demand, judge_supply, measured_offer
+from loaderprobe.analyze.plan.workload import PlanWorkload, cold_and_fastest, known, workload_of
 from loaderprobe.analyze.verdict.experiments import rates_alone
 from loaderprobe.analyze.verdict.rates import NS, segment_rate
 from loaderprobe.analyze.verdict.rounds import ablations, one_thread_notes
@@ -141,7 +139,7 @@ def _view(segment: Segment, specified_images_per_s: float | None) -> TimelineVie
     window_ns = max(last_ns, busy[-1][1] if busy else 0) - origin_ns
     if window_ns <= 0:
         return None
-    idle = _without(waits, busy)
+    idle = subtract(waits, busy)
     return TimelineView(
         window_ns=window_ns,
         step_begin_ns=tuple(at - origin_ns for at in begin_ns),
@@ -165,25 +163,6 @@ def _busy(segment: Segment, count: int, specified_images_per_s: float | None) ->
         if end > begin:
             busy.append((begin, end))
     return tuple(busy)
-
-
-def _without(ranges: Stretches, taken: Stretches) -> Stretches:
-    """The parts of sorted ranges that lie in none of other sorted ranges."""
-    left: list[tuple[int, int]] = []
-    place = 0
-    for begin, end in ranges:
-        at = begin
-        while place < len(taken) and taken[place][1] <= at:
-            place += 1
-        for low, high in taken[place:]:
-            if low >= end:
-                break
-            if low > at:
-                left.append((at, low))
-            at = max(at, high)
-        if at < end:
-            left.append((at, end))
-    return tuple(left)
 
 
 def _moved(ranges: Stretches, origin_ns: int) -> Stretches:
@@ -421,7 +400,7 @@ def _row(seen: RankSeen, places: list[int], alone: float | None) -> RankRow:
 
 
 Result = Measurement | RunFailure | DamagedFile | None
-Judged = tuple[Verdict, WindowReading]
+ReadVerdict = tuple[Verdict, WindowReading]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -477,7 +456,7 @@ def build_report(
     return answered(Report(summary=summary, details=tuple(details)))
 
 
-def _judged(measurement: Measurement, ceiling: StorageCeiling | None) -> Judged | DamagedFile:
+def _judged(measurement: Measurement, ceiling: StorageCeiling | None) -> ReadVerdict | DamagedFile:
     """The verdict; or, where the arithmetic breaks down on what was stored, the file and the reason."""
     try:
         reading = read_window(measurement)
@@ -498,7 +477,7 @@ def _all_finite(value: Any) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def _unless_damaged(result: Result, judged: Judged | DamagedFile | None) -> Result:
+def _unless_damaged(result: Result, judged: ReadVerdict | DamagedFile | None) -> Result:
     return judged if isinstance(judged, DamagedFile) else result
 
 

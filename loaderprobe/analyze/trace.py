@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean, median
 from typing import NamedTuple
 
-from loaderprobe.analyze.gpu.gaps import Attribution, Ranges, clip, merge, total
+from loaderprobe.analyze.gpu import Attribution, Ranges, columns, merge, overlap
 from loaderprobe.records.measurement import Timeline
 from loaderprobe.records.trace import (
     COLUMNS,
@@ -135,14 +135,7 @@ def parts_of(gaps: Gaps) -> dict[PartName, int]:
 def parts_of_steps(found: Attribution, steps: Sequence[tuple[int, int]]) -> dict[PartName, tuple[float, ...]]:
     """Seconds of each step by part."""
     ranges = _ranges(found)
-    return {name: tuple(_overlap(ranges[name], begin, end) / 1e9 for begin, end in steps) for name in PART_NAMES}
-
-
-def _overlap(ranges: Ranges, begin: int, end: int) -> int:
-    """Nanoseconds of merged ranges between two times; quick, since there may be many of both."""
-    first = max(0, bisect_right(ranges, begin, key=lambda each: each[0]) - 1)
-    last = bisect_left(ranges, end, key=lambda each: each[0])
-    return total(clip(ranges[first:last], begin, end))
+    return {name: tuple(overlap(ranges[name], begin, end) / 1e9 for begin, end in steps) for name in PART_NAMES}
 
 
 def _ranges(found: Attribution) -> dict[PartName, Ranges]:
@@ -211,7 +204,7 @@ def blocking_calls(timeline: Timeline, sync: Ranges, steps: int) -> tuple[Named,
     named = [
         Named(
             name=timeline.names[name],
-            seconds=sum(_overlap(sync, begin, end) for begin, end in merge(ranges)) / steps / 1e9,
+            seconds=sum(overlap(sync, begin, end) for begin, end in merge(ranges)) / steps / 1e9,
             count=len(ranges) / steps,
         )
         for name, ranges in times.items()
@@ -254,7 +247,7 @@ def without_launch(timeline: Timeline) -> int:
 def strip_of(found: Attribution, steps: Sequence[tuple[int, int]]) -> Strip:
     """The window in columns, each of what took most of it."""
     begin, window = found.begin_ns, max(1, found.end_ns - found.begin_ns)
-    shares = {name: _columns(ranges, begin, window) for name, ranges in _ranges(found).items()}
+    shares = {name: columns(ranges, begin, window, COLUMNS) for name, ranges in _ranges(found).items()}
     most = [
         PART_NAMES[max(range(len(PART_NAMES)), key=column.__getitem__)] for column in zip(*shares.values(), strict=True)
     ]
@@ -273,18 +266,6 @@ def strip_of(found: Attribution, steps: Sequence[tuple[int, int]]) -> Strip:
         steps=tuple(round((at - begin) * scale, 2) for at, _ in steps),
         waits=tuple((low, min(high, COLUMNS)) for low, high in merge(edges)),
     )
-
-
-def _columns(ranges: Ranges, begin: int, window: int) -> list[float]:
-    """What the ranges take of each column."""
-    shares = [0.0] * COLUMNS
-    for low, high in ranges:
-        at, end = ((edge - begin) * COLUMNS / window for edge in (low, high))
-        while at < end and at < COLUMNS:
-            upto = min(end, int(at) + 1.0)
-            shares[int(at)] += upto - at
-            at = upto
-    return shares
 
 
 def mean_parts(ranks: Sequence[TraceRank]) -> dict[PartName, float]:

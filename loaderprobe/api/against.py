@@ -13,11 +13,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from loaderprobe.analyze.compare.sides import differences, environment_facts
+from loaderprobe.analyze.comparison import differences, environment_facts
 from loaderprobe.api.child import forkserver
 from loaderprobe.api.compare import Comparison, compare
 from loaderprobe.api.load import Run, load
-from loaderprobe.api.page import save_report
+from loaderprobe.api.plan import save_report
 from loaderprobe.api.policy import JUDGING
 from loaderprobe.api.shown import usual_out
 from loaderprobe.api.sweep_request import compute_names, parse_cache

@@ -15,22 +15,27 @@ from loaderprobe.analyze.bandwidth import UNPACED, feeds, judge_bandwidth
 from loaderprobe.analyze.rank_bandwidth import ranks_limit
 from loaderprobe.api.shown import Documented, ShownRecord, origin_now
 from loaderprobe.api.values import PathLike, counts, unheard
-from loaderprobe.compute.emulated import ACCELERATORS
 from loaderprobe.errors import BadValue, LoaderprobeError, LostRank
+from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.ranks.crew import parse_layout, spread, taking_part
 from loaderprobe.measure.ranks.launch import comes, ends_by_itself
 from loaderprobe.measure.session import OnStage
 from loaderprobe.protocols import Crew
 from loaderprobe.records.bandwidth import BandwidthReport, RankBandwidthReport
+from loaderprobe.records.config import ACCELERATORS
+from loaderprobe.records.options import BANDWIDTH, check
 from loaderprobe.records.ranks import Launched, Node, Place
-from loaderprobe.render.bandwidth import bandwidth_document, headline
-from loaderprobe.render.document import Document, Exhibit
-from loaderprobe.render.rank_bandwidth import rank_bandwidth_columns, rank_bandwidth_exhibits
+from loaderprobe.render.bandwidth import (
+    bandwidth_document,
+    bandwidth_headline,
+    rank_bandwidth_columns,
+    rank_bandwidth_exhibits,
+)
 from loaderprobe.render.rows import phase_columns
 from loaderprobe.render.wording import counted
 from loaderprobe.storage.by_ranks import RankLadder, RankReader, RanksStep, Whereabouts
-from loaderprobe.storage.files import Sample, as_text, locate_pieces, path_text, sample_files
-from loaderprobe.storage.probe import LIMIT_BYTES, OnPhase, ProbeRequest, probe_bandwidth
+from loaderprobe.storage.files import Sample, as_text, locate_pieces, sample_files
+from loaderprobe.storage.probe import LIMIT_BYTES, OnPhase, ProbeRequest, place_of, probe_bandwidth
 from loaderprobe.store.results import check_out
 from loaderprobe.system.limits import cores_available
 from loaderprobe.system.pagecache import LinuxPageCache, drop_all_caches
@@ -44,13 +49,8 @@ RATES = {name: each.images_per_s for name, each in ACCELERATORS.items()}
 class Bandwidth(ShownRecord, BandwidthReport):
     """The report of a probe, its phases and what follows from them. Shows itself in terminals and notebooks."""
 
-    def headline(self) -> str:
-        """The path, and what the fastest step delivers."""
-        return headline(self)
-
-    def document(self) -> Document:
-        """The answer first, then what each concurrency gets."""
-        return bandwidth_document(self)
+    headline = bandwidth_headline
+    document = bandwidth_document
 
     def columns(self) -> Mapping[str, Sequence[Any]]:
         """One row a phase, opens and stats last."""
@@ -79,8 +79,7 @@ def bandwidth(
     Raises BadValue for a path that cannot be probed and for values that cannot be; MissingPart for files that may
     not be read, caches that may not be dropped, and fio where it is not installed; NoSpace for too large a scratch.
     """
-    if engine not in ("loaderprobe", "fio"):
-        raise BadValue(f"'{engine}' is not an engine", hint="use loaderprobe or fio")
+    check(BANDWIDTH, locals())
     request = ProbeRequest(
         path=Path(path),
         readers=None if isinstance(readers, str) and readers == "auto" else counts(readers, "--readers"),
@@ -91,7 +90,7 @@ def bandwidth(
         drop_all=drop_all_caches if drop_caches else None,
         metadata=True,
     )
-    measured = probe_bandwidth(request, cache=LinuxPageCache(), on_phase=progress or unheard)
+    measured = probe_bandwidth(request, cache=LinuxPageCache(), on_phase=progress or unheard, clock=SystemClock())
     return Bandwidth.of(judge_bandwidth(measured, RATES))
 
 
@@ -110,22 +109,10 @@ class RankBandwidth(Documented, RankBandwidthReport):
     """What ranks got from storage, together and each. Shows itself."""
 
     table_name = "ladder.csv"
-
-    def document(self) -> Document:
-        """What all get together and in step, then the ladder."""
-        return bandwidth_document(self)
-
-    def columns(self) -> Mapping[str, Sequence[Any]]:
-        """One row a step."""
-        return rank_bandwidth_columns(self)
-
-    def exhibits(self) -> Mapping[str, Sequence[Exhibit]]:
-        """The rates against readers, and those of each rank."""
-        return rank_bandwidth_exhibits(self)
-
-    def headline(self) -> str:
-        """What the most ranks get."""
-        return headline(self)
+    headline = bandwidth_headline
+    document = bandwidth_document
+    columns = rank_bandwidth_columns
+    exhibits = rank_bandwidth_exhibits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,29 +218,24 @@ def lead_ranks(crew: Crew, here: Whereabouts, asked: RankProbe, on_phase: OnPhas
     reader.counts_reads = location.counts_reads
     places = reader.begin(sample, here)
     ladder = RankLadder(
-        reader=reader, places=places, seconds=asked.seconds, cores=cores_available(), block_bytes=sample.block_bytes,
+        reader=reader, places=places, sample=sample, location=location, seconds=asked.seconds, cores=cores_available(),
         seed=asked.seed,
     )  # fmt: skip
-    interrupted = ladder.climb(asked.steps, on_phase)
+    phases, interrupted = ladder.climb(asked.steps, on_phase, clock=SystemClock())
     origin = origin_now(asked.command)
     environment = origin.environment
     found = RankBandwidth(
+        **place_of(asked.path, sample, location),
         loaderprobe=environment.loaderprobe,
         fio=None,
         created_utc=origin.created_utc,
         kernel=environment.kernel,
         cores_available=environment.cores_available,
-        path=path_text(asked.path.absolute()),
-        location=location,
-        files_found=sample.found,
-        files_used=len(sample.paths),
-        mean_size_bytes=sum(piece.size_bytes for piece in sample.pieces) / len(sample.pieces),
-        images=sample.images and sample.block_bytes is None,
         scratch=False,
         drop_caches=False,
         interrupted=interrupted,
-        phases=tuple(ladder.phases),
-        limit=ranks_limit(ladder.phases),
+        phases=tuple(phases),
+        limit=ranks_limit(phases),
         kind=UNPACED,
         feeds=(),
         notes=sample.notes,

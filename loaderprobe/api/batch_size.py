@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loaderprobe.analyze.tune.batch_size import (
-    LOOPS,
     MOST,
-    MOST_PROBES,
     PAPER_FIRST_SIZE,
     UPDATES,
     EpochTimeMinimize,
@@ -30,7 +28,7 @@ from loaderprobe.measure.batch_size import ONE_S, Meter, WithReadings, search
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.image_data import image_files, loader_of_images
 from loaderprobe.measure.session import OnStage
-from loaderprobe.protocols import BatchSizeStrategy
+from loaderprobe.policy import Policy
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeReport, BatchSizeStop, StrategyName
 from loaderprobe.records.diagnosis import Findings
 from loaderprobe.records.remark import Remark, reported
@@ -104,7 +102,7 @@ class TuneRequest:
         """The largest size allowed."""
         return self.most or (MOST if self.strategy == "throughput" else MOST_OF_PAPER)
 
-    def made(self) -> BatchSizeStrategy:
+    def made(self) -> Policy[int, BatchSizeProbe, BatchSizeStop]:
         """The strategy."""
         first = min(PAPER_FIRST_SIZE, self.largest)
         if self.strategy == "gpu-usage":
@@ -170,11 +168,8 @@ def tuned(
 ) -> BatchSize:
     """The search for `asked`, with batches that `batches(size)` makes. Raises as `tune_batch_size`."""
     prober, limit = _prober(model, batches, asked, loss)
-    strategy = asked.made()
-
-    most = MOST_PROBES if asked.strategy == "throughput" else LOOPS
     asking = WithReadings(prober, remark_words) if asked.strategy == "gpu-usage" else prober
-    probes, stop = search(strategy, asking, lambda done: progress("batch sizes tried", done, most))
+    probes, stop = search(asked.made(), asking, clock=SystemClock(), progress=progress)
     if not stop.chosen:
         at = f" into {format_bytes(limit)}" if limit else ""
         raise BadValue(

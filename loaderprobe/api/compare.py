@@ -8,21 +8,24 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from loaderprobe.analyze.compare.rows import Pair, SideRow, compare_rows, judge_gates
-from loaderprobe.analyze.compare.sides import (
+from loaderprobe.analyze.comparison import (
     Diagnosed,
     Facts,
     MeasuredRow,
+    Pair,
+    SideRow,
     bandwidth_facts,
     bandwidth_notes,
     bandwidth_rows,
     check_names,
+    compare_rows,
     diagnosis_facts,
     diagnosis_row,
     differences,
     environment_facts,
     ignored_options,
     in_ladder,
+    judge_gates,
     layer_rows,
     layers_facts,
     option_differences,
@@ -59,7 +62,6 @@ from loaderprobe.records.layers import LayersReport
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.trace import TraceReport
 from loaderprobe.render.compare import answers, compare_columns, compare_document, compare_exhibits
-from loaderprobe.render.document import Document, Exhibit
 from loaderprobe.render.json import result_json
 from loaderprobe.store.results import read_bandwidth, read_result, schema_in
 
@@ -67,7 +69,6 @@ from loaderprobe.store.results import read_bandwidth, read_result, schema_in
 
 Result = Run | BandwidthReport | LayersReport | Diagnosis | TraceReport | str | PathLike[str]
 """What can be compared: a result, or the path of its directory or file."""
-T = TypeVar("T")
 _KINDS: dict[ResultKind, str] = {
     "sweep": "a sweep", "bandwidth": "a result of bandwidth", "layers": "one of layers", "diagnosis": "one of run",
     "trace": "one of trace",
@@ -76,7 +77,7 @@ _KINDS: dict[ResultKind, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One result; it has what its kind has."""
+    """One result."""
 
     kind: ResultKind
     path: str
@@ -84,13 +85,10 @@ class Source:
     command: str
     environment: Environment | None
     facts: Facts
-    roots: tuple[str, ...]
-    found: tuple[MeasuredRow, ...] = ()
+    roots: tuple[str, ...] = ()
+    result: Any
+    """What its kind is matched by: of a sweep `MeasuredRow`s, of a diagnosis `Diagnosed`, else its report."""
     turns: Turns | None = None
-    bandwidth: BandwidthReport | None = None
-    layers: LayersReport | None = None
-    diagnosed: Diagnosed | None = None
-    trace: TraceReport | None = None
 
 
 def sources(results: Result | Iterable[Result]) -> list[Source]:
@@ -134,11 +132,6 @@ def taken_in_turn(before: Sequence[Source], after: Sequence[Source]) -> bool:
     return len(before) == len(after) == 1 and in_turn(before[0].turns, after[0].turns)
 
 
-def present(values: Iterable[T | None]) -> list[T]:
-    """Those that are not None."""
-    return [each for each in values if each is not None]
-
-
 def _source(result: Result) -> Source:
     if not isinstance(result, str | PathLike):
         return _made(result, "")
@@ -154,15 +147,24 @@ def _source(result: Result) -> Source:
 
 def _made(result: Run | BandwidthReport | LayersReport | Diagnosis | TraceReport, path: str) -> Source:
     """Of a result; without a `path`, it is named by what it is of."""
+    kind: ResultKind
     if isinstance(result, Run):
         return _of_run(result)
     if isinstance(result, BandwidthReport):
         return _of_bandwidth(result, path or result.path)
+    shown: Any = result
     if isinstance(result, LayersReport):
-        return _of_layers(result, path or result.model)
-    if isinstance(result, TraceReport):
-        return _of_trace(result, path or result.ranks[0].path)
-    return _of_diagnosis(result, path or "a diagnosis")
+        kind, name, facts = "layers", result.model, layers_facts(result)
+    elif isinstance(result, TraceReport):
+        kind, name, facts = "trace", result.ranks[0].path, trace_facts(result)
+    else:
+        kind, name, facts = "diagnosis", "a diagnosis", diagnosis_facts(result)
+        shown = Diagnosed(findings=result, measurement=result.measurement)
+    origin = result.origin
+    return Source(
+        kind=kind, path=path or name, created_utc=origin.created_utc, command=origin.command,
+        environment=origin.environment, facts=facts, result=shown,
+    )  # fmt: skip
 
 
 def _of_run(run: Run) -> Source:
@@ -178,36 +180,14 @@ def _of_run(run: Run) -> Source:
     return Source(
         kind="sweep", path=str(run.path), created_utc=record.created_utc, command=" ".join(record.spec.command),
         environment=record.environment, facts=environment_facts(record.environment),
-        roots=tuple(dict.fromkeys(each.files.root for each in found)), found=tuple(found), turns=record.spec.turns,
+        roots=tuple(dict.fromkeys(each.files.root for each in found)), result=tuple(found), turns=record.spec.turns,
     )  # fmt: skip
 
 
 def _of_bandwidth(report: BandwidthReport, path: str) -> Source:
     return Source(
         kind="bandwidth", path=path, created_utc=report.created_utc, command=f"loaderprobe bandwidth {report.path}",
-        environment=None, facts=bandwidth_facts(report), roots=(report.path,), bandwidth=report,
-    )  # fmt: skip
-
-
-def _of_layers(report: LayersReport, path: str) -> Source:
-    return Source(
-        kind="layers", path=path, created_utc=report.origin.created_utc, command=report.origin.command,
-        environment=report.origin.environment, facts=layers_facts(report), roots=(), layers=report,
-    )  # fmt: skip
-
-
-def _of_diagnosis(found: Diagnosis, path: str) -> Source:
-    return Source(
-        kind="diagnosis", path=path, created_utc=found.origin.created_utc, command=found.origin.command,
-        environment=found.origin.environment, facts=diagnosis_facts(found), roots=(),
-        diagnosed=Diagnosed(findings=found, measurement=found.measurement),
-    )  # fmt: skip
-
-
-def _of_trace(found: TraceReport, path: str) -> Source:
-    return Source(
-        kind="trace", path=path, created_utc=found.origin.created_utc, command=found.origin.command,
-        environment=found.origin.environment, facts=trace_facts(found), roots=(), trace=found,
+        environment=None, facts=bandwidth_facts(report), roots=(report.path,), result=report,
     )  # fmt: skip
 
 
@@ -221,9 +201,9 @@ class Matched:
     """The rows of both sides."""
 
     pairs: tuple[Pair, ...]
-    only_before: tuple[Subject, ...]
-    only_after: tuple[Subject, ...]
-    differences: tuple[Difference, ...]
+    only_before: tuple[Subject, ...] = ()
+    only_after: tuple[Subject, ...] = ()
+    differences: tuple[Difference, ...] = ()
     notes: tuple[CompareNote, ...] = ()
     step: Pair | None = None
     averaged: tuple[int, ...] = ()
@@ -238,43 +218,41 @@ def match(kind: ResultKind, before: Sequence[Source], after: Sequence[Source], n
 
 
 def _sweeps(before: Sequence[Source], after: Sequence[Source], names: frozenset[str]) -> Matched:
-    runs = [each.found for each in before], [each.found for each in after]
+    runs = _results(before), _results(after)
     ignored = ignored_options(*runs, names)
     mine, other = (partners(side, ignored) for side in runs)
     common = {key: (mine[key], other[key]) for key in mine if key in other}
-    return Matched(
-        pairs=tuple((side_row(one), side_row(two)) for one, two in common.values()),
-        only_before=tuple(side_row(found).subject for key, found in mine.items() if key not in common),
-        only_after=tuple(side_row(found).subject for key, found in other.items() if key not in common),
+    rows = ({key: side_row(found) for key, found in side.items()} for side in (mine, other))
+    return replace(
+        _matched(*rows),
         differences=(*option_differences(*runs, ignored), *row_differences(common)),
         notes=sweep_notes(list(common.values())),
     )
 
 
 def _bandwidths(before: Sequence[Source], after: Sequence[Source], _: frozenset[str]) -> Matched:
-    sides = [present(each.bandwidth for each in side) for side in (before, after)]
+    sides = _results(before), _results(after)
     found = _matched(*(bandwidth_rows(side) for side in sides))
     ladder = tuple(place for place, pair in enumerate(found.pairs) if in_ladder(pair[0]))
     return replace(found, averaged=ladder, notes=(*bandwidth_notes("A", sides[0]), *bandwidth_notes("B", sides[1])))
 
 
 def _layers(before: Sequence[Source], after: Sequence[Source], _: frozenset[str]) -> Matched:
-    sides = [present(each.layers for each in side) for side in (before, after)]
-    found = _matched(*(layer_rows(side) for side in sides))
-    return replace(found, step=(step_row(sides[0]), step_row(sides[1])))
+    one, two = _results(before), _results(after)
+    return replace(_matched(layer_rows(one), layer_rows(two)), step=(step_row(one), step_row(two)))
 
 
 def _diagnoses(before: Sequence[Source], after: Sequence[Source], _: frozenset[str]) -> Matched:
-    one, two = (diagnosis_row(present(each.diagnosed for each in side)) for side in (before, after))
-    return Matched(pairs=((one, two),), only_before=(), only_after=(), differences=())
+    return Matched(pairs=((diagnosis_row(_results(before)), diagnosis_row(_results(after))),))
 
 
 def _traces(before: Sequence[Source], after: Sequence[Source], _: frozenset[str]) -> Matched:
-    one, two = (present(each.trace for each in side) for side in (before, after))
-    return Matched(
-        pairs=trace_rows(one, two), only_before=(), only_after=(), differences=(),
-        step=(whole_step(one), whole_step(two)),
-    )  # fmt: skip
+    one, two = _results(before), _results(after)
+    return Matched(pairs=trace_rows(one, two), step=(whole_step(one), whole_step(two)))
+
+
+def _results(side: Sequence[Source]) -> list[Any]:
+    return [each.result for each in side]
 
 
 def _matched(mine: Mapping[Key, SideRow], other: Mapping[Key, SideRow]) -> Matched:
@@ -282,7 +260,6 @@ def _matched(mine: Mapping[Key, SideRow], other: Mapping[Key, SideRow]) -> Match
         pairs=tuple((row, other[key]) for key, row in mine.items() if key in other),
         only_before=tuple(row.subject for key, row in mine.items() if key not in other),
         only_after=tuple(row.subject for key, row in other.items() if key not in mine),
-        differences=(),
     )
 
 
@@ -294,18 +271,9 @@ class Comparison(Documented, ComparisonReport):
     """What changed from A to B, row by row and in all. Shows itself."""
 
     table_name = "compare.csv"
-
-    def document(self) -> Document:
-        """What changed, verdicts first; then what is too noisy to say, and what differs between the sides."""
-        return compare_document(self)
-
-    def columns(self) -> Mapping[str, Sequence[Any]]:
-        """One row a configuration, phase or layer; the mean of all, or the whole step, last."""
-        return compare_columns(self)
-
-    def exhibits(self) -> Mapping[str, Sequence[Exhibit]]:
-        """The ratios with their intervals, and the maps of both sides."""
-        return compare_exhibits(self)
+    document = compare_document
+    columns = compare_columns
+    exhibits = compare_exhibits
 
     def json(self) -> str:
         """With whether all gates hold, and what the page says first."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from loaderprobe.analyze.forecast.advice import MEMORY_SHARE, DataPlace, Surroundings, recommend
-from loaderprobe.analyze.forecast.service import Storage
+from loaderprobe.analyze.forecast.fit import Storage
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.ranks import own_shares
 from loaderprobe.analyze.report import ranks_view

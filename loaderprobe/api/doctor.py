@@ -11,7 +11,7 @@ from loaderprobe.measure.capabilities import capabilities
 from loaderprobe.records.environment import Capability
 from loaderprobe.render.capability_words import capabilities_document
 from loaderprobe.render.document import Document
-from loaderprobe.render.worded import worded
+from loaderprobe.render.json import worded
 
 
 class Capabilities(Shown, tuple[Capability, ...]):

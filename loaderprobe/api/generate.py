@@ -14,11 +14,10 @@ from loaderprobe.datasets.generate.manifest import SPEC, Layout
 from loaderprobe.datasets.generate.oddities import parse_oddities
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.session import OnStage
+from loaderprobe.records.options import GENERATE, RESOLUTIONS, check
 from loaderprobe.render.document import Command, Document, Section
 from loaderprobe.system.limits import cores_available
 from loaderprobe.units import format_resolution, parse_bytes, parse_resolution
-
-RESOLUTIONS = ("256x256", "500x375", "1024x768")
 
 
 class DataSets(Shown, tuple[Path, ...]):
@@ -59,8 +58,7 @@ def generate(
 
     Raises BadValue for values that cannot be, and Refused and its kin rather than mix sets.
     """
-    if not (isinstance(count, int) and count >= 1):
-        raise BadValue(f"the number of images must be 1 or more, not {count}")
+    check(GENERATE, locals())
     requests = [
         SetRequest(
             resolution=resolution,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.image_data import image_files, loader_of_images
 from loaderprobe.plugins import check_name, resolve
 from loaderprobe.records.layers import LayersReport
-from loaderprobe.render.document import Document, Exhibit
 from loaderprobe.render.json import result_json
 from loaderprobe.render.layers import layer_columns, layer_exhibits, layers_document, sums
 
@@ -27,18 +26,9 @@ class Layers(Documented, LayersReport):
     """The parts of a step, and the layers in the order in which they run. Shows itself."""
 
     table_name = "profile.csv"
-
-    def document(self) -> Document:
-        """The slowest layer first, then the parts of a step and the layers."""
-        return layers_document(self)
-
-    def columns(self) -> Mapping[str, Sequence[Any]]:
-        """One row a call of a layer."""
-        return layer_columns(self)
-
-    def exhibits(self) -> Mapping[str, Sequence[Exhibit]]:
-        """The heat map."""
-        return layer_exhibits(self)
+    document = layers_document
+    columns = layer_columns
+    exhibits = layer_exhibits
 
     def json(self) -> str:
         """With the share of the whole that the layers add up to."""

@@ -11,29 +11,17 @@ from typing import TYPE_CHECKING
 from loaderprobe.analyze.report import Studies, build_report
 from loaderprobe.api.shown import Documented, Shown, frame
 from loaderprobe.api.values import PathLike
-from loaderprobe.compute.emulated import ACCELERATORS
 from loaderprobe.errors import BadValue, DamagedRun
-from loaderprobe.measure.studies import pending_studies, without
-from loaderprobe.measure.sweep import pending
-from loaderprobe.plugins import foreign_module
-from loaderprobe.records.bandwidth import RANK_BANDWIDTH_SCHEMA, StorageCeiling
-from loaderprobe.records.batch_size import BATCH_SIZE_SCHEMA
-from loaderprobe.records.compare import COMPARE_SCHEMA
-from loaderprobe.records.devices import DEVICES_SCHEMA
-from loaderprobe.records.diagnosis import DIAGNOSIS_SCHEMA, WATCH_SCHEMA
+from loaderprobe.records.bandwidth import StorageCeiling
+from loaderprobe.records.config import ACCELERATORS, asks_for
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.layers import LAYERS_SCHEMA
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import DamagedFile, Report
 from loaderprobe.records.studies import EpochsMeasured, Prefilled
-from loaderprobe.records.trace import TRACE_SCHEMA
-from loaderprobe.records.tune_workers import TUNE_WORKERS_SCHEMA
-from loaderprobe.render.cells import csv_text
 from loaderprobe.render.document import Document, Exhibit
-from loaderprobe.render.json import summary_json
 from loaderprobe.render.overview import counts
-from loaderprobe.render.rows import BATCH_COLUMNS, STEP_COLUMNS, Row, batch_rows, step_rows
+from loaderprobe.render.rows import BATCH_COLUMNS, STEP_COLUMNS, Row, batch_rows, csv_text, step_rows
 from loaderprobe.render.sweep import report_columns, sweep_document, sweep_exhibits
 from loaderprobe.store.results import RESULT, read_result
 from loaderprobe.store.run_directory import STUDIES, RunDirectory
@@ -93,9 +81,12 @@ def studies_of(run: RunDirectory) -> tuple[Studies, tuple[DamagedFile, ...]]:
             damaged.append(study)
         elif study is not None:
             found.append(study)
-    for asked, config, files in pending_studies(run):
-        if run.study(asked, config.key) is None:
-            found.append(without(asked, config, files, LEFT))
+    if asks_for(run.record.spec):
+        from loaderprobe.measure.studies import pending_studies, without
+
+        for asked, config, files in pending_studies(run):
+            if run.study(asked, config.key) is None:
+                found.append(without(asked, config, files, LEFT))
     made = Studies(
         prefilled={each.config.key: each for each in found if isinstance(each, Prefilled)},
         epochs={each.config.key: each for each in found if isinstance(each, EpochsMeasured)},
@@ -124,8 +115,12 @@ def file_sets(run: RunDirectory) -> tuple[FileSet, ...]:
 def foreign_modules(run: RunDirectory) -> tuple[str, ...]:
     """Modules outside loaderprobe that measuring the rest of a run imports: the run names them, not the command line.
 
-    Imports nothing. Raises BadValue for a loader or a compute that is not known.
+    Imports nothing of them. Raises BadValue for a loader or a compute that is not known.
     """
+    from loaderprobe.measure.studies import pending_studies
+    from loaderprobe.measure.sweep import pending
+    from loaderprobe.plugins import foreign_module
+
     modules: dict[str, None] = {}
     for config in (*pending(run), *(config for _, config, _ in pending_studies(run))):
         for module in (
@@ -242,12 +237,14 @@ class Run(Shown):
     def html(self) -> str:
         """The report as one HTML file, with a storage plan."""
 
-        from loaderprobe.api.page import report_page
+        from loaderprobe.api.plan import report_page
 
         return report_page(self)
 
     def json(self) -> str:
         """All figures and reasons, with the schema's name and version first: `summary.json`."""
+        from loaderprobe.render.json import summary_json
+
         return summary_json(self.report())
 
     def csv(self) -> str:
@@ -263,15 +260,15 @@ def load(run: PathLike) -> Run:
 # Whatever a directory holds: a sweep's run, or the result of another command.
 
 RESULTS = {
-    BATCH_SIZE_SCHEMA: "batch_size:BatchSize",
-    COMPARE_SCHEMA: "compare:Comparison",
-    DEVICES_SCHEMA: "devices:Devices",
-    DIAGNOSIS_SCHEMA: "diagnose:Diagnosis",
-    LAYERS_SCHEMA: "layers:Layers",
-    RANK_BANDWIDTH_SCHEMA: "bandwidth:RankBandwidth",
-    TRACE_SCHEMA: "trace:Trace",
-    TUNE_WORKERS_SCHEMA: "tune_workers:WorkersTuning",
-    WATCH_SCHEMA: "watch:Watch",
+    "loaderprobe/batch-size": "batch_size:BatchSize",
+    "loaderprobe/compare": "compare:Comparison",
+    "loaderprobe/devices": "devices:Devices",
+    "loaderprobe/diagnosis": "diagnose:Diagnosis",
+    "loaderprobe/layers": "layers:Layers",
+    "loaderprobe/rank-bandwidth": "bandwidth:RankBandwidth",
+    "loaderprobe/trace": "trace:Trace",
+    "loaderprobe/tune-workers": "tune_workers:WorkersTuning",
+    "loaderprobe/watch": "run:Watch",
 }
 """module:class of each kind of result, by its schema."""
 

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from math import ceil
 from pathlib import Path
-from typing import Any
 
 from loaderprobe import __version__
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.plan.plan import Made, make_plan
-from loaderprobe.analyze.plan.sources import (
+from loaderprobe.analyze.plan.plan import Made, Offer, catalogue_offer, given_offer, make_plan, rank_offer
+from loaderprobe.analyze.plan.workload import (
+    PlanWorkload,
     cold_and_fastest,
+    known,
     workload_of,
     workload_of_bandwidth,
     workload_of_run,
     workload_of_trace,
 )
-from loaderprobe.analyze.plan.supply import Offer, catalogue_offer, given_offer, rank_offer
-from loaderprobe.analyze.plan.workload import PlanWorkload, known
 from loaderprobe.api import values as values
 from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.api.load import Run, damaged_ceiling, load_any, type_of
@@ -44,12 +43,12 @@ from loaderprobe.records.plan import (
     PlanSource,
     Quantity,
 )
-from loaderprobe.records.remark import Remark
-from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.records.remark import Remark, reported
+from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.trace import TraceReport
-from loaderprobe.render.document import Document, Exhibit
-from loaderprobe.render.plan import need_columns, plan_document
-from loaderprobe.render.plan_charts import exhibits
+from loaderprobe.render.html import document_page
+from loaderprobe.render.json import summary_json
+from loaderprobe.render.plan import need_columns, plan_document, plan_exhibits, with_plan
 from loaderprobe.render.plan_words import answer
 from loaderprobe.storage.catalogue import catalogue, entry_named, published
 from loaderprobe.store.results import read_bandwidth, read_result, schema_in
@@ -250,25 +249,17 @@ MOST_ACCELERATORS = 1e7
 class Plan(ShownRecord, PlanReport):
     """The storage plan: needs, supplies, epochs, levers, its inputs, the acceptance test. Shows itself."""
 
+    document = plan_document
+    columns = need_columns
+    exhibits = plan_exhibits
+
     def headline(self) -> str:
         """What the accelerators need, in a sentence."""
         return answer(self)[0]
 
-    def document(self) -> Document:
-        """The answer first, then its inputs and assumptions."""
-        return plan_document(self)
-
-    def exhibits(self) -> Mapping[str, Sequence[Exhibit]]:
-        """The needs, what storage gives and epochs, drawn."""
-        return exhibits(self)
-
     def made_by(self) -> str:
         """The version of the tool, and of the plan's schema."""
         return f"loaderprobe {self.loaderprobe}, {self.schema} {self.schema_version}"
-
-    def columns(self) -> Mapping[str, Sequence[Any]]:
-        """One row a need, units in a column."""
-        return need_columns(self)
 
 
 def plan(
@@ -370,3 +361,36 @@ def _bought(entry: CatalogueEntry, text: str) -> float:
 def _check_cache(cache: CacheAsked, unknown_set: bool) -> None:
     if cache.kind != "none" and unknown_set:
         raise BadValue("a cache is compared with the size of the set, which is not known", hint="add --images")
+
+
+# A run's page: what limits training, and the storage plan that follows, for accelerators that are chosen here.
+
+PLANNED_FOR = 64
+
+
+def save_report(run: RunDirectory, shown: Report) -> Path:
+    """Write `summary.json` and `report.html` into the run; returns the page's path."""
+    run.write("summary.json", summary_json(shown))
+    return run.write("report.html", report_page(Run(run, shown)))
+
+
+def report_page(run: Run) -> str:
+    """The report of a run as one HTML file, with a storage plan or the reason why there is none."""
+    planned = default_plan(run)
+    asked = "--accelerators 256 --images 5M --storage fsx-lustre-250:24TiB"
+    if isinstance(planned, Remark):
+        asked = "--kind mlperf-h100"
+    command = f"loaderprobe plan {run.path} {asked} --html plan.html"
+    document, charts = with_plan(run.document(), run.exhibits(), planned, command)
+    return document_page(document, charts, made_by=run.made_by())
+
+
+def default_plan(run: Run) -> Plan | Remark:
+    """The plan for the run's fastest accelerator, or why there is none."""
+    try:
+        found = plan(run, accelerators=PLANNED_FOR)
+        if found.source.accelerator == "cpu":
+            return Remark(code="only_a_cpu")
+    except LoaderprobeError as error:
+        return reported(error.message)
+    return found

@@ -18,12 +18,14 @@ import msgspec
 from loaderprobe.api.diagnose import Diagnosis, diagnosis_of
 from loaderprobe.api.load import Run, load_any
 from loaderprobe.api.policy import JUDGING
-from loaderprobe.api.shown import Documented
+from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.measure.attach.attachment import Attachment, Finished
+from loaderprobe.measure.attach.watcher import Watcher
 from loaderprobe.records.config import CacheState
-from loaderprobe.records.diagnosis import Attached, AttachRequest, OwnMeasured
+from loaderprobe.records.diagnosis import Attached, AttachRequest, OwnMeasured, WatchReport
 from loaderprobe.records.remark import Remark
+from loaderprobe.render.watch import watch_columns, watch_document, watch_exhibits
 from loaderprobe.store.codec import decode, encode, write_atomically
 from loaderprobe.store.results import RESULT, check_out, make_directory, write_result
 
@@ -186,3 +188,27 @@ def python_of(command: Sequence[str]) -> list[str]:
     if not command:
         raise BadValue("no command is given", hint="loaderprobe run -- python train.py ARGS")
     return [sys.executable, *command] if command[0].endswith(".py") else [*command]
+
+
+# `run --watch`: what was seen of a training that nothing changed.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Watch(Documented, WatchReport):
+    """A watched training. Shows itself."""
+
+    document = watch_document
+    columns = watch_columns
+    exhibits = watch_exhibits
+
+
+def watcher_of(
+    request: AttachRequest, say: Callable[[str], None], keep: Callable[[Watch], None] = lambda found: None
+) -> Watcher:
+    """What looks on; `say(text)` is called once an interval, and `keep(found)` with all so far."""
+    return Watcher(request, say, lambda found: keep(watch_of(found)), origin_now, JUDGING)
+
+
+def watch_of(found: WatchReport) -> Watch:
+    """The same, which shows itself."""
+    return Watch.of(found)

@@ -19,15 +19,8 @@ from loaderprobe.api.values import PathLike
 from loaderprobe.errors import MissingPart
 from loaderprobe.records import values
 from loaderprobe.records.environment import Origin
-from loaderprobe.render.cells import csv_text
 from loaderprobe.render.document import Document, Exhibit
-from loaderprobe.render.html import document_page
-from loaderprobe.render.json import result_json
-from loaderprobe.render.markdown import document_markdown
-from loaderprobe.render.notebook import document_html
-from loaderprobe.render.terminal import document_text
 from loaderprobe.store.results import REPORT, RESULT, create_result, read_result
-from loaderprobe.system.environment import describe_environment
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -82,17 +75,25 @@ class Shown(ABC):
 
     def text(self, *, width: int = 80, color: bool = False) -> str:
         """The answer first, in at most `width` columns, ending with a newline; ANSI colours only with `color`."""
+        from loaderprobe.render.terminal import document_text
+
         return document_text(self.document(), width=width, color=color)
 
     def markdown(self) -> str:
         """The same as GitHub-flavoured Markdown."""
+        from loaderprobe.render.markdown import document_markdown
+
         return document_markdown(self.document())
 
     def html(self) -> str:
         """The same as one HTML file with charts, which works offline."""
+        from loaderprobe.render.html import document_page
+
         return document_page(self.document(), self.exhibits(), made_by=self.made_by())
 
     def _repr_html_(self) -> str:
+        from loaderprobe.render.notebook import document_html
+
         return document_html(self.document())
 
     def __str__(self) -> str:
@@ -122,10 +123,14 @@ class ShownRecord(Shown):
 
     def json(self) -> str:
         """All of the record, with its schema's name and version first."""
+        from loaderprobe.render.json import result_json
+
         return result_json(self)
 
     def csv(self) -> str:
         """Its table as CSV."""
+        from loaderprobe.render.rows import csv_text
+
         return csv_text(self.columns())
 
     def to_frame(self) -> DataFrame:
@@ -179,6 +184,8 @@ def schema_of(type_: type[Any]) -> str:
 
 def origin_now(command: str, *paths: Path) -> Origin:
     """This machine and this moment, with the storage under `paths`."""
+    from loaderprobe.system.environment import describe_environment
+
     created = datetime.now(UTC).isoformat(timespec="seconds")
     return Origin(created_utc=created, command=command, environment=describe_environment(paths))
 

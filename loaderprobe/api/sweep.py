@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from loaderprobe.api.child import forkserver
-from loaderprobe.api.generate import RESOLUTIONS
 from loaderprobe.api.load import Run, judge_run, open_to_resume
-from loaderprobe.api.page import save_report
+from loaderprobe.api.plan import save_report
 from loaderprobe.api.policy import JUDGING
 from loaderprobe.api.sweep_request import check_request, check_seconds, request_of, start_sweep
 from loaderprobe.api.values import PathLike, heard_as, unheard
@@ -28,6 +27,7 @@ from loaderprobe.measure.sweep import sweep as run_sweep
 from loaderprobe.protocols import Clock
 from loaderprobe.records.config import Decoder, MemoryFormat, Pipeline, Precision, SweepPlan, TensorType
 from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.records.options import RESOLUTIONS
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.system.limits import cores_available
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 
 from loaderprobe.api.generate import make_sets
 from loaderprobe.api.shown import usual_out
-from loaderprobe.api.values import PathLike, counts, listed
+from loaderprobe.api.values import counts, listed
 from loaderprobe.datasets.folder import check_folder, generated_set
 from loaderprobe.datasets.generate.generate import SetRequest
 from loaderprobe.datasets.generate.manifest import is_generated
@@ -26,6 +26,7 @@ from loaderprobe.measure.session import OnStage
 from loaderprobe.measure.studies import batches_read
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig, SweepSpec
 from loaderprobe.records.files import FileSet
+from loaderprobe.records.options import SWEEP, check, of_python
 from loaderprobe.records.ranks import Layout, Node
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.system.environment import describe_environment, list_gpus
@@ -107,7 +108,7 @@ def check_seconds(name: str, seconds: float | None) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepRequest:
-    """What a sweep is asked for: its axes, its data, its limits."""
+    """What a sweep is asked for: its axes and its data."""
 
     data: Path | None
     """A folder of images; None generates the data sets under `data_dir`."""
@@ -120,24 +121,19 @@ class SweepRequest:
     ranks: tuple[tuple[int, int], ...] = ((1, 1),)
     """(ranks, nodes)."""
     rounds: int = 3
-    thorough: bool = False
-    """Every mode for every configuration; otherwise the costly ones only where the verdict is open."""
-    epochs: int = 0
-    """Whole epochs beside the verdicts, the first one cold."""
     images: int | None = None
     """Of each data set; None for as many as the configurations need."""
     seed: int = 0
-    budget_s: float | None = None
-    time_limit_s: float = 600.0
-    command: tuple[str, ...] = ()
+    spec: SweepSpec = field(default=SweepSpec(configs=()))
+    """What holds for all configurations, which are made once the data are there."""
 
     def __post_init__(self) -> None:
-        for name, seconds in (("budget", self.budget_s), ("time limit", self.time_limit_s)):
+        for name, seconds in (("budget", self.spec.budget_s), ("time limit", self.spec.time_limit_s)):
             check_seconds(name, seconds)
-        if self.epochs and "cold" not in self.caches:
+        if self.spec.epochs and "cold" not in self.caches:
             raise BadValue("the first of whole epochs is cold", hint="add cold to --cache, or leave --epochs out")
         if self.most_ranks > 1:
-            check_alone(self.most_ranks, self.epochs, self.loaders, self.computes)
+            check_alone(self.most_ranks, self.spec.epochs, self.loaders, self.computes)
 
     @property
     def most_ranks(self) -> int:
@@ -159,50 +155,40 @@ class SweepRequest:
     @property
     def _batches_of_full_buffers(self) -> int:
         """Batches that training from a full buffer reads; 0 where that is not measured."""
-        if not (self.thorough or len({loader.prefetch_factor for loader in self.loaders if loader.workers}) > 1):
+        if not (self.spec.thorough or len({loader.prefetch_factor for loader in self.loaders if loader.workers}) > 1):
             return 0
         most = max(loader.workers for loader in self.loaders)
         return max(batches_read(loader) for loader in self.loaders if loader.workers == most)
 
 
-def request_of(
-    *,
-    data: PathLike | None,
-    data_dir: PathLike,
-    out: PathLike | None,
-    resolutions: str | Iterable[str],
-    workers: str | int | Iterable[int],
-    serial: bool,
-    prefetch_factor: str | int | Iterable[int],
-    loader: str,
-    compute: str | Iterable[str],
-    cache: str | Iterable[str],
-    ranks: str | int | Iterable[int | str] | None = None,
-    nodes: Sequence[Node] | None = None,
-    **options: Any,
-) -> SweepRequest:
-    """The request for the options of `sweep`; those in `options` are named as the fields that they set.
+def request_of(*, command: tuple[str, ...] = (), nodes: Sequence[Node] | None = None, **options: Any) -> SweepRequest:
+    """The request for these options of `sweep`. An option of one value sets the field of its name, wherever that is.
 
     `nodes` are those on which a launcher started processes; without one, all ranks are on this node. Raises BadValue.
     """
+    check(SWEEP, options)
+    rows = of_python(SWEEP)
+    asked = {**{each.name: each.default for each in rows}, **options}
+    single = {each.name: asked[each.name] for each in rows if not each.several and each.type is not Path}
 
     def own(record: type) -> dict[str, Any]:
-        return {each.name: options[each.name] for each in fields(record) if each.name in options}
+        return {each.name: single[each.name] for each in fields(record) if each.name in single}
 
     return SweepRequest(
-        data=None if data is None else Path(data),
-        data_dir=Path(data_dir),
-        out=usual_out() if out is None else Path(out),
-        resolutions=listed(resolutions, parse_resolution),
+        data=None if asked["data"] is None else Path(asked["data"]),
+        data_dir=Path(asked["data_dir"]),
+        out=usual_out() if asked["out"] is None else Path(asked["out"]),
+        resolutions=listed(asked["resolutions"], parse_resolution),
         loaders=loader_specs(
-            worker_counts(workers, serial),
-            prefetch_factor=prefetch_factors(prefetch_factor),
-            name=loader,
+            worker_counts(asked["workers"], asked["serial"]),
+            prefetch_factor=prefetch_factors(asked["prefetch_factor"]),
+            name=asked["loader"],
             **own(LoaderSpec),
         ),
-        computes=compute_specs(compute_names(compute), **own(ComputeSpec)),
-        caches=listed(cache, parse_cache),
-        ranks=tuple(dict.fromkeys(spread(layout, nodes) for layout in layouts_of(ranks, nodes))),
+        computes=compute_specs(compute_names(asked["compute"]), **own(ComputeSpec)),
+        caches=listed(asked["cache"], parse_cache),
+        ranks=tuple(dict.fromkeys(spread(layout, nodes) for layout in layouts_of(asked["ranks"], nodes))),
+        spec=SweepSpec(configs=(), command=command, **own(SweepSpec)),
         **own(SweepRequest),
     )
 
@@ -320,17 +306,9 @@ def start_sweep(request: SweepRequest, *, processes: int, on_data: OnStage, lead
     check_images(files, configs)
     if lead:
         lead.admit(configs, files)
-    spec = SweepSpec(
-        configs=configs,
-        budget_s=request.budget_s,
-        time_limit_s=request.time_limit_s,
-        thorough=request.thorough,
-        epochs=request.epochs,
-        command=request.command,
-    )
     record = RunRecord(
         created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
-        spec=spec,
+        spec=replace(request.spec, configs=configs),
         environment=describe_environment([Path(file_set.root) for file_set in files]),
     )
     return RunDirectory.create(request.out, record, files)

@@ -10,8 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from loaderprobe.analyze.gpu.gaps import attribute
-from loaderprobe.analyze.gpu.window import syncs_per_step, use_of
+from loaderprobe.analyze.gpu import attribute, syncs_per_step, use_of
 from loaderprobe.analyze.trace import (
     AHEAD,
     FEW_STEPS,
@@ -43,7 +42,6 @@ from loaderprobe.records import values
 from loaderprobe.records.measurement import Timeline
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.trace import FREE, PART_NAMES, PartName, StepSpans, TraceBound, TraceRank, TraceReport, Unread
-from loaderprobe.render.document import Document, Exhibit
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.trace import bound_sentence, trace_columns, trace_document, trace_exhibits
 
@@ -59,18 +57,9 @@ class Trace(Documented, TraceReport):
     """What limits the training in some recordings, rank by rank. Shows itself."""
 
     table_name = "trace.csv"
-
-    def document(self) -> Document:
-        """The estimated verdict first, then ms a step by cause."""
-        return trace_document(self)
-
-    def columns(self) -> Mapping[str, Sequence[Any]]:
-        """One row a recording."""
-        return trace_columns(self)
-
-    def exhibits(self) -> Mapping[str, Sequence[Exhibit]]:
-        """A strip of time for each recording."""
-        return trace_exhibits(self)
+    document = trace_document
+    columns = trace_columns
+    exhibits = trace_exhibits
 
 
 def trace(

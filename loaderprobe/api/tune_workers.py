@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from loaderprobe.analyze.tune.workers import (
     Planned,
-    WorkersAsked,
-    WorkersSearch,
+    WorkersFound,
+    WorkersPolicy,
     first_round,
     later_round,
     limit_of,
-    next_visit,
     over,
     rate_of,
     rows_of,
@@ -34,12 +32,12 @@ from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.image_data import image_files, loader_of_images
 from loaderprobe.measure.own.loader import OVERRUN_S, OVERRUN_TIMES, Deadline, LoaderRequest, compute_of, measure_loader
 from loaderprobe.measure.session import OnStage
-from loaderprobe.protocols import Compute, ComputeArguments, MakeCompute
+from loaderprobe.policy import Ask, follow
+from loaderprobe.protocols import Clock, Compute, ComputeArguments, MakeCompute
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.measurement import NO_STEP, Measurement
 from loaderprobe.records.remark import each_once
-from loaderprobe.records.tune_workers import StopCode, WorkersReport, WorkersSetting, WorkersVisit
-from loaderprobe.render.document import Document, Exhibit
+from loaderprobe.records.tune_workers import WorkersReport, WorkersSetting
 from loaderprobe.render.json import result_json
 from loaderprobe.render.tune_workers import tuning_columns, tuning_document, tuning_exhibits, tuning_line, words_of
 from loaderprobe.system.limits import cores_available
@@ -47,8 +45,6 @@ from loaderprobe.system.limits import cores_available
 USUAL_BUDGET_S = 90.0
 # A visit starts workers, learns the files and measures; a budget has about so many.
 VISITS = 15
-# Of the budget, for looking at settings once: the rest is for comparing them in turns.
-LOOKING = 0.5
 SHORTEST_S, LONGEST_S = 3.0, 12.0
 # A visit is broken off once it has taken this share of the time that was left.
 MOST_OF_REST = 0.8
@@ -66,23 +62,14 @@ class WorkersTuning(Documented, WorkersReport):
     """The setting to use, with all that was measured for it. Shows itself."""
 
     table_name = "workers.csv"
+    document = tuning_document
+    columns = tuning_columns
+    exhibits = tuning_exhibits
 
     @property
     def line(self) -> str:
         """The `DataLoader(...)` to paste."""
         return tuning_line(self)
-
-    def document(self) -> Document:
-        """The setting to use first, then the rates by workers."""
-        return tuning_document(self)
-
-    def columns(self) -> Mapping[str, Sequence[Any]]:
-        """One row a setting."""
-        return tuning_columns(self)
-
-    def exhibits(self) -> Mapping[str, Sequence[Exhibit]]:
-        """The rates by workers."""
-        return tuning_exhibits(self)
 
     def json(self) -> str:
         """With the line to paste."""
@@ -112,11 +99,9 @@ def tune_workers(
     given = unwrap(loader)
     inner = given.loader
     own = WorkersSetting(workers=inner.num_workers, prefetch_factor=inner.prefetch_factor or 0)
-    made = _Tuner(
-        given=given, own=own, compute=compute_of(step), most=most, budget_s=budget_s, cache=cache,
-        progress=progress or unheard,
-    )  # fmt: skip
-    return made.tuning(command, data=type(inner.dataset).__name__, own=own)
+    policy = WorkersPolicy(own=own, cores=cores_available(), most=most, budget_s=budget_s)
+    visits = _Visits(given=given, compute=compute_of(step), cache=cache, progress=progress or unheard)
+    return _tuning(policy, visits, command, data=type(inner.dataset).__name__, clock=SystemClock())
 
 
 def tuned_images(
@@ -142,11 +127,9 @@ def tuned_images(
     options = {"batch_size": str(spec.batch_size), "shuffle": "True", "drop_last": "True"}
     if spec.kind == "cuda":
         options["pin_memory"] = "True"
-    made = _Tuner(
-        given=given, own=None, compute=_once(spec), most=most, budget_s=budget_s, cache=parse_cache(cache),
-        progress=progress,
-    )  # fmt: skip
-    found = made.tuning(command, data=files.label, own=None, paths=(data,))
+    policy = WorkersPolicy(own=None, cores=cores_available(), most=most, budget_s=budget_s)
+    visits = _Visits(given=given, compute=_once(spec), cache=parse_cache(cache), progress=progress)
+    found = _tuning(policy, visits, command, data=files.label, clock=SystemClock(), paths=(data,))
     return replace(found, options=options)
 
 
@@ -187,116 +170,74 @@ def measure_setting(
 
 
 @dataclass(slots=True, kw_only=True)
-class _Tuner:
-    """Visits settings until the search has its answer or the time is up."""
+class _Visits:
+    """Visits settings of a loader."""
 
     given: Any
-    own: WorkersSetting | None
     compute: MakeCompute
-    most: int | None
-    budget_s: float
     cache: CacheState
     progress: OnStage
-    visits: list[WorkersVisit] = field(default_factory=list)
-    failures: dict[WorkersSetting, LoaderprobeError] = field(default_factory=dict)
     measured: dict[WorkersSetting, Measurement] = field(default_factory=dict)
     """The first of each setting."""
-    stop: StopCode = "budget"
-    serial: bool = True
-    cores: float = field(default_factory=lambda: cores_available())
-    begun_s: float = field(default_factory=time.monotonic)
 
-    def run(self) -> None:
-        """Visit after visit; Ctrl-C ends them. Raises the first error where no setting could be measured."""
-        try:
-            while isinstance(planned := self._next(), Planned):
-                if self.visits and not self._time_for_another():
-                    return
-                self._visit(planned)
-            self.stop = planned
-        except KeyboardInterrupt:
-            if not {visit.setting for visit in self.visits} - self.failures.keys():
-                raise
-            self.stop = "interrupted"
-
-    def _next(self) -> Planned | StopCode:
-        try:
-            late = self._spent_s() > LOOKING * self.budget_s
-            return next_visit(self.asked, self.visits, self.failures, late=late)
-        except ValueError:
-            raise next(iter(self.failures.values())) from None
-
-    @property
-    def asked(self) -> WorkersAsked:
-        """What limits the search."""
-        return WorkersAsked(own=self.own, cores=self.cores, most=self.most, serial=self.serial)
-
-    def _spent_s(self) -> float:
-        return time.monotonic() - self.begun_s
-
-    def _time_for_another(self) -> bool:
-        return self._spent_s() * (1 + 1 / len(self.visits)) <= self.budget_s
-
-    def _visit(self, planned: Planned) -> None:
-        setting = planned.setting
-        done = round(self._spent_s())
+    def visit(self, ask: Ask[Planned]) -> WorkersFound:
+        """One visit. Raises an error that would meet every setting."""
+        planned, setting, done = ask.what, ask.what.setting, round(ask.done)
         text = f"{words_of(setting)}{f', turn {planned.turn}' if planned.turn else ''}"
-        self.progress(text, done, max(done, round(self.budget_s)))
+        self.progress(text, done, max(done, round(ask.total)))
         try:
             measurement = measure_setting(
-                self.given, planned, self.compute, cache=self.cache, budget_s=self.budget_s / VISITS,
-                left_s=self.budget_s - self._spent_s(),
-            )  # fmt: skip
+                self.given, planned, self.compute, cache=self.cache, budget_s=ask.total / VISITS, left_s=ask.left()
+            )
         except LoaderprobeError as error:
-            if not self._may_be_their_number(error):
+            if not (self.measured or _may_be_their_number(error)):
                 raise
-            self.failures[setting] = _named(error)
-            return
+            return _named(error)
         if measurement is None:
-            self.serial = False
-            return
+            return None
         self.measured.setdefault(setting, measurement)
-        self.visits.append(visit_of(measurement, setting, planned.turn))
+        return visit_of(measurement, setting, planned.turn)
 
-    def _may_be_their_number(self, error: LoaderprobeError) -> bool:
-        """True for trouble that other numbers of workers need not have."""
-        if self.visits or isinstance(error, DeadWorker | NoSpace):
-            return True
-        return any(words in error.message for words in USED_UP)
 
-    def tuning(
-        self, command: str, *, data: str, own: WorkersSetting | None, paths: Sequence[Path] = ()
-    ) -> WorkersTuning:
-        """Measure, and conclude."""
-        from loaderprobe.loaders.unwrap import is_iterable, written_options
+def _may_be_their_number(error: LoaderprobeError) -> bool:
+    """True for trouble that other numbers of workers need not have."""
+    return isinstance(error, DeadWorker | NoSpace) or any(words in error.message for words in USED_UP)
 
-        self.run()
-        search = WorkersSearch(asked=self.asked, visits=self.visits, failed=self.failures)
-        chosen, first = search.choice, self.measured[search.choice]
-        known = own is not None and own in search.rates
-        return WorkersTuning(
-            origin=origin_now(command, *paths),
-            data=data,
-            device="" if first.compute.name == NO_STEP else first.compute.device,
-            sample="image" if first.images else "sample",
-            batch_size=first.config.compute.batch_size,
-            cores_available=self.cores,
-            files_were=None if as_found(first) else files_were(first),
-            iterable=is_iterable(self.given.loader),
-            own=own,
-            chosen=chosen,
-            images_per_s=rate_of(list(search.rates[chosen].values())),
-            speedup=over(search.rates, chosen, own) if known and own is not None and own != chosen else None,
-            limit=limit_of(search),
-            stop=self.stop,
-            rows=rows_of(search, self.failures, stop=self.stop),
-            visits=tuple(self.visits),
-            grid_visits=search.grid_visits,
-            loader_class=type(self.given.loader).__name__,
-            options=written_options(self.given.loader),
-            notes=each_once(n for each in self.measured.values() for n in each.notes if n.code not in OF_A_VISIT),
-            wall_s=self._spent_s(),
-        )
+
+def _tuning(
+    policy: WorkersPolicy, visits: _Visits, command: str, *, data: str, clock: Clock, paths: Sequence[Path] = ()
+) -> WorkersTuning:
+    """Measure until the search has its answer, the time is up, or Ctrl-C comes; and conclude."""
+    from loaderprobe.loaders.unwrap import is_iterable, written_options
+
+    results, reason = follow(
+        policy, visits.visit, clock=clock, enough=lambda results: bool(policy.search(results).rates)
+    )
+    search, stop, own, loader = policy.search(results), reason or "interrupted", policy.own, visits.given.loader
+    chosen, first = search.choice, visits.measured[search.choice]
+    return WorkersTuning(
+        origin=origin_now(command, *paths),
+        data=data,
+        device="" if first.compute.name == NO_STEP else first.compute.device,
+        sample="image" if first.images else "sample",
+        batch_size=first.config.compute.batch_size,
+        cores_available=policy.cores,
+        files_were=None if as_found(first) else files_were(first),
+        iterable=is_iterable(loader),
+        own=own,
+        chosen=chosen,
+        images_per_s=rate_of(list(search.rates[chosen].values())),
+        speedup=over(search.rates, chosen, own) if own in search.rates and own is not None and own != chosen else None,
+        limit=limit_of(search),
+        stop=stop,
+        rows=rows_of(search, stop=stop),
+        visits=tuple(search.visits),
+        grid_visits=search.grid_visits,
+        loader_class=type(loader).__name__,
+        options=written_options(loader),
+        notes=each_once(n for each in visits.measured.values() for n in each.notes if n.code not in OF_A_VISIT),
+        wall_s=results.spent_s,
+    )
 
 
 def _named(error: LoaderprobeError) -> LoaderprobeError:

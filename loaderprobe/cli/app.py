@@ -7,19 +7,8 @@ from typing import Annotated
 import typer
 
 from loaderprobe import __version__
-from loaderprobe.cli.bandwidth import bandwidth
-from loaderprobe.cli.compare import compare
-from loaderprobe.cli.devices import devices
-from loaderprobe.cli.diagnose import diagnose
-from loaderprobe.cli.doctor import doctor, explain
-from loaderprobe.cli.generate import generate
-from loaderprobe.cli.layers import layers
-from loaderprobe.cli.plan import plan
-from loaderprobe.cli.report import report
-from loaderprobe.cli.run import run
+from loaderprobe.cli import commands
 from loaderprobe.cli.sweep import sweep
-from loaderprobe.cli.trace import trace
-from loaderprobe.cli.tune import batch_size, workers
 
 QUESTION = (
     "Is this training compute-bound or input-bound, which part of the input limits it, and what would change that?"
@@ -34,13 +23,14 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 COMMANDS = (
-    sweep, run, diagnose, trace, bandwidth, generate, report, plan, compare, layers, devices, doctor, explain,
+    sweep, commands.run, commands.diagnose, commands.trace, commands.bandwidth, commands.generate, commands.report,
+    commands.plan, commands.compare, commands.layers, commands.devices, commands.doctor, commands.explain,
 )  # fmt: skip
-for command in COMMANDS:
-    app.command()(command)
+for each in COMMANDS:
+    app.command()(each)
 tune = typer.Typer(no_args_is_help=True, help="The fastest setting: batch size, workers.")
-tune.command()(workers)
-tune.command(name="batch-size")(batch_size)
+tune.command()(commands.workers)
+tune.command()(commands.batch_size)
 app.add_typer(tune, name="tune")
 
 

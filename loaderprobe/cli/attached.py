@@ -49,8 +49,7 @@ def _watch(request: AttachRequest) -> None:
     """Change nothing; of ranks, the first is watched. What was seen is kept after each interval, all at the end."""
     if _number("RANK", 0):
         return
-    from loaderprobe.api.run import keep, keep_raw, keep_seen
-    from loaderprobe.api.watch import watch_of, watcher_of
+    from loaderprobe.api.run import keep, keep_raw, keep_seen, watch_of, watcher_of
     from loaderprobe.loaders.attached import attach
     from loaderprobe.measure.attach.attachment import claimed
 

@@ -1,61 +1,200 @@
-"""Where the library's errors become messages and exit codes."""
+"""A command from the rows of its options: how it is called, what it prints and keeps, and with which code it exits."""
 
 from __future__ import annotations
 
-import functools
 import os
 import shlex
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_origin
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Column
 
-from loaderprobe.errors import EXIT_INTERRUPTED, BadValue, LoaderprobeError, MissingPart, NoSpace
+from loaderprobe.errors import (
+    EXIT_DONE,
+    EXIT_INTERRUPTED,
+    EXIT_SOME_FAILED,
+    BadValue,
+    LoaderprobeError,
+    MissingPart,
+    NoSpace,
+)
+from loaderprobe.records.options import ARGUMENT, REQUIRED, Option
 from loaderprobe.store.codec import write_atomically
 from loaderprobe.units import format_duration
 
 if TYPE_CHECKING:
+    from loaderprobe.api.load import Run
+    from loaderprobe.api.shown import Documented, Shown, ShownRecord
     from loaderprobe.measure.sweep import Progress as SweepProgress
 
 
-P = ParamSpec("P")
-
+Found = TypeVar("Found", bound="Documented")
 DEFAULT_WIDTH = 80
+FORMS = ("md", "json", "html")
+"""That a result is shown in, one at a time."""
 
 
-def command(body: Callable[P, int]) -> Callable[P, None]:
-    """Run a command's body; its return value, or its error, becomes the exit code."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """How a command was called: what it shows and keeps, and which of its options were typed."""
 
-    @functools.wraps(body)
-    def run(*arguments: P.args, **options: P.kwargs) -> None:
+    options: Sequence[Option]
+    """Of the command."""
+    typed: Mapping[str, Any]
+    """The values that were typed, by the names of their options."""
+    out: Path | None = None
+    html: Path | None = None
+    md: bool = False
+    json: bool = False
+    quiet: bool = False
+
+    @property
+    def silent(self) -> bool:
+        """True where progress is not shown."""
+        return self.quiet or self.json
+
+    def check(self) -> None:
+        """Raises BadValue for more than one form."""
+        if self.md + self.json + (self.html is not None) > 1:
+            there = {each.name for each in self.options}
+            *some, last = (f"--{form}" for form in FORMS if form in there)
+            raise BadValue(f"{', '.join(some)} and {last} exclude each other", hint="use one of them")
+
+    def show(self, found: ShownRecord | Run) -> None:
+        """Print it for the terminal, or in one of two formats."""
+        width, color = width_and_color()
+        show(found.json() if self.json else found.markdown() if self.md else found.text(width=width, color=color))
+
+    def keep(self, found: Documented, out: Path | None) -> None:
+        """Keep a result that was shown in `out` with its report, if that is given."""
+        if out is None:
+            return
+        page = found.save(out)
+        if not (self.json or self.md):
+            show(f"\nReport: {page}")
+
+    def write_page(self, found: Shown, title: str) -> None:
+        """Write the page of `--html` and say so; an error says what to do."""
+        assert self.html is not None
         try:
-            code = body(*arguments, **options)
-            sys.stdout.flush()
-        except LoaderprobeError as error:
-            code = report_error(error)
-        except KeyboardInterrupt:
-            stderr().print("interrupted")
-            code = EXIT_INTERRUPTED
-        except BrokenPipeError:
-            # The reader of our output has left; the null device takes what is still buffered.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            code = 0
-        except Exception:  # noqa: BLE001  # the border of the program: exit code 1 means a bug
-            traceback.print_exc()
-            stderr().print("This is a bug in loaderprobe: please report the lines above.", style="bold")
-            code = LoaderprobeError.exit_code
-        raise typer.Exit(code)
+            write_atomically(self.html, found.html().encode())
+        except (NoSpace, MissingPart) as error:
+            error.hint = "choose another path for --html"
+            raise
+        show(f"{title}: {self.html}")
 
-    # typer reads the parameters from the annotations, and a command returns nothing.
-    run.__annotations__ = {**body.__annotations__, "return": None}
-    return run
+    def show_and_keep(self, measure: Callable[[], Found], kind: str) -> Found:
+        """Measure once it is sure that the result can be kept; print it, keep it with its report, return it."""
+        from loaderprobe.api.shown import usual_out
+        from loaderprobe.store.results import check_out
+
+        self.check()
+        place = usual_out(kind) if self.out is None else self.out
+        check_out(place)
+        found = measure()
+        # Shown before it is saved: a full disk must not hide what was measured.
+        self.show(found)
+        self.keep(found, place)
+        return found
+
+
+def command(options: Sequence[Option]) -> Callable[[Callable[..., int]], Callable[..., None]]:
+    """A command with these options; its body takes the `Call`, and by name what the call does not have.
+
+    What the body returns, or raises, becomes the exit code.
+    """
+
+    def made(body: Callable[..., int]) -> Callable[..., None]:
+        def run(context: typer.Context, **given: Any) -> None:
+            call, asked = called(options, context, given)
+            raise typer.Exit(exit_code_of(lambda: body(call, **asked)))
+
+        parameters = [Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context), *map(_parameter, options)]
+        run.__name__, run.__doc__, run.__annotations__ = body.__name__, body.__doc__, {}
+        vars(run)["__signature__"] = Signature(parameters)
+        return run
+
+    return made
+
+
+def called(options: Sequence[Option], context: typer.Context, given: Mapping[str, Any]) -> tuple[Call, dict[str, Any]]:
+    """(the call, the values of the options that it does not have): as Python has them, by name."""
+    values = {each.name: _python_value(each, given[each.name]) for each in options}
+    sources = {name: context.get_parameter_source(name) for name in values}
+    typed = {name: values[name] for name, source in sources.items() if source and source.name == "COMMANDLINE"}
+    shown = {each.name for each in options if each.name in ("out", "quiet", *FORMS) and each.typed_only}
+    call = Call(options=options, typed=typed, **{name: values[name] for name in shown})
+    return call, {name: value for name, value in values.items() if name not in shown}
+
+
+def _python_value(option: Option, given: Any) -> Any:
+    if option.negative:
+        return not given
+    return option.default if given is None else given
+
+
+def _parameter(option: Option) -> Parameter:
+    """As typer reads it."""
+    kind = str if option.several else option.type
+    default = option.default
+    if option.several and isinstance(default, tuple):
+        default = ",".join(map(str, default))
+    elif kind is bool:
+        default = False
+    elif get_origin(kind) is list and default is not REQUIRED:
+        default = None
+    about: dict[str, Any] = {
+        "help": option.help,
+        "metavar": option.metavar or None,
+        "min": option.least,
+        "max": option.most,
+        "show_default": option.usual or default not in (None, REQUIRED),
+    }
+    if option.panel == ARGUMENT:
+        info = typer.Argument(readable=option.looks, **about)
+    else:
+        info = typer.Option(*option.flags, rich_help_panel=option.panel or None, **about)
+    return Parameter(
+        option.name,
+        Parameter.KEYWORD_ONLY,
+        default=Parameter.empty if default is REQUIRED else default,
+        annotation=Annotated[kind | None if default is None else kind, info],
+    )
+
+
+def exit_code_of(body: Callable[[], int]) -> int:
+    """That of a command: what it returns, or that of the error that it raises, which is printed."""
+    try:
+        code = body()
+        sys.stdout.flush()
+        return code
+    except LoaderprobeError as error:
+        return report_error(error)
+    except KeyboardInterrupt:
+        stderr().print("interrupted")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output has left; the null device takes what is still buffered.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_DONE
+    except Exception:  # noqa: BLE001  # the border of the program: exit code 1 means a bug
+        traceback.print_exc()
+        stderr().print("This is a bug in loaderprobe: please report the lines above.", style="bold")
+        return LoaderprobeError.exit_code
+
+
+def ended(*, interrupted: bool, failed: bool = False) -> int:
+    """The exit code of a result that is there, as far as it was measured."""
+    return EXIT_INTERRUPTED if interrupted else EXIT_SOME_FAILED if failed else EXIT_DONE
 
 
 def report_error(error: LoaderprobeError) -> int:
@@ -74,6 +213,11 @@ def stderr() -> Console:
     return Console(stderr=True, emoji=False)
 
 
+def say(text: str, **how: Any) -> None:
+    """Print a sentence to standard error, as it is: names and paths in it have no markup."""
+    stderr().print(text, highlight=False, markup=False, **how)
+
+
 def show(text: str) -> None:
     """Print a result to standard output, unchanged."""
     sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
@@ -89,35 +233,9 @@ def _escape(text: str) -> str:
     return text.replace("[", "\\[")
 
 
-# How commands with a result of their own show it and keep it.
-
-if TYPE_CHECKING:
-    from loaderprobe.api.load import Run
-    from loaderprobe.api.shown import Documented, Shown, ShownRecord
-
-
-Found = TypeVar("Found", bound="Documented")
-
-
-def typed() -> str:
+def command_line() -> str:
     """The command line as it was typed."""
     return shlex.join(("loaderprobe", *sys.argv[1:]))
-
-
-def show_result(found: ShownRecord | Run, *, json: bool, markdown: bool = False) -> None:
-    """Print it for the terminal, or in one of two formats."""
-    width, color = width_and_color()
-    show(found.json() if json else found.markdown() if markdown else found.text(width=width, color=color))
-
-
-def write_page(found: Shown, path: Path, title: str) -> None:
-    """Write the page of `--html` and say so; an error says what to do."""
-    try:
-        write_atomically(path, found.html().encode())
-    except (NoSpace, MissingPart) as error:
-        error.hint = "choose another path for --html"
-        raise
-    show(f"{title}: {path}")
 
 
 def check_place(path: Path | None, option: str) -> None:
@@ -131,42 +249,6 @@ def check_place(path: Path | None, option: str) -> None:
         allowed = False
     if not allowed:
         raise MissingPart(f"{path} cannot be written: permission denied", hint=f"choose another path for {option}")
-
-
-def refuse_several(*, md: bool, json: bool, html: Path | None) -> None:
-    """Raises BadValue for more than one of the forms that a stored result is shown in."""
-    if md + json + (html is not None) > 1:
-        raise BadValue("--md, --json and --html exclude each other", hint="use one of them")
-
-
-def show_and_keep(measure: Callable[[], Found], *, kind: str, out: Path | None, json: bool, markdown: bool) -> Found:
-    """Measure once it is sure that the result can be kept; print it, keep it in `out` with its report, return it."""
-    from loaderprobe.api.shown import usual_out
-    from loaderprobe.store.results import check_out
-
-    check_shown(json=json, markdown=markdown)
-    place = usual_out(kind) if out is None else out
-    check_out(place)
-    found = measure()
-    shown_and_kept(found, place, json=json, markdown=markdown)
-    return found
-
-
-def check_shown(*, json: bool, markdown: bool) -> None:
-    """Raises BadValue for two forms at once."""
-    if markdown and json:
-        raise BadValue("--md and --json exclude each other", hint="use one of them")
-
-
-def shown_and_kept(found: Documented, out: Path | None, *, json: bool, markdown: bool) -> None:
-    """Print a result, then keep it in `out` with its report, if that is given."""
-    # Shown before it is saved: a full disk must not hide what was measured.
-    show_result(found, json=json, markdown=markdown)
-    if out is None:
-        return
-    page = found.save(out)
-    if not (json or markdown):
-        show(f"\nReport: {page}")
 
 
 # Progress on standard error: the current stage, how much is done, and the time left.

@@ -5,22 +5,18 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, BadValue
 
 if TYPE_CHECKING:
     from loaderprobe.measure.ranks.crew import Lead
+    from loaderprobe.records.options import Launcher
     from loaderprobe.records.ranks import Launched
     from loaderprobe.store.run_directory import RunDirectory
 
-RunOf = Callable[["Lead | None"], "RunDirectory"]
-"""Makes or opens the run, for the processes that a launcher started; None without one."""
-Measured = Callable[["RunDirectory", "Lead | None"], int]
-"""Measures a run and shows it; returns the exit code."""
 
-
-def launched_here(join: Literal["slurm", "mpi"] | None, *, several: bool) -> Launched | None:
+def launched_here(join: Launcher | None, *, several: bool) -> Launched | None:
     """This process among those of a launcher; None without one. `several` is true where ranks were asked for."""
     from loaderprobe.system.launcher import half_set, launched
 
@@ -33,19 +29,10 @@ def launched_here(join: Literal["slurm", "mpi"] | None, *, several: bool) -> Lau
     return here
 
 
-def in_ranks(here: Launched | None, run_of: RunOf, measured: Measured, *, options: Sequence[str]) -> int:
-    """Measure a run in this process, or with others where it needs several ranks; returns the exit code.
+def in_ranks(run: RunDirectory, options: Sequence[str]) -> int:
+    """A run of several ranks completed by processes on this machine, with these options; returns the exit code."""
+    from loaderprobe.measure.ranks.launch import start_ranks, wait_for
 
-    `options` are those of a process that completes the run.
-    """
-    from loaderprobe.measure.ranks.launch import most_ranks, start_ranks, wait_for
-    from loaderprobe.measure.sweep import pending
-
-    if here is not None:
-        return in_seat(here, lambda lead: measured(run_of(lead), lead))
-    run = run_of(None)
-    if most_ranks(pending(run)) == 1:
-        return measured(run, None)
     _ended_by_sigterm()
     return wait_for(start_ranks(run, options))
 
@@ -78,8 +65,3 @@ def in_seat(here: Launched, lead_by: Callable[[Lead], int]) -> int:
 def _ended_by_sigterm() -> None:
     """SIGTERM, by which launchers end processes, is an interrupt from now on: what is done is kept."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-
-
-def shown_as(*, json: bool, quiet: bool) -> list[str]:
-    """The options that say what is printed."""
-    return [*(["--json"] if json else []), *(["--quiet"] if quiet else [])]

@@ -9,53 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 from loaderprobe.batches import samples_in
 from loaderprobe.errors import BadValue
 from loaderprobe.protocols import ComputeArguments, Crew
-from loaderprobe.records.config import refuse_options
+from loaderprobe.records.config import ACCELERATORS, refuse_options
 from loaderprobe.records.measurement import ComputeInfo
 from loaderprobe.units import join_words, significant
 
 STEPS_AHEAD = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accelerator:
-    """A device with a published rate of training ResNet-50."""
-
-    images: float
-    seconds: float
-    source: str
-
-    @property
-    def images_per_s(self) -> float:
-        """The rate as one figure."""
-        return self.images / self.seconds
-
-
-ACCELERATORS: dict[str, Accelerator] = {
-    "mlperf-a100": Accelerator(
-        images=400, seconds=0.435, source="MLPerf Storage v1.0, ResNet-50 on A100: 0.435 s per batch of 400"
-    ),
-    "mlperf-h100": Accelerator(
-        images=400, seconds=0.224, source="MLPerf Storage v1.0, ResNet-50 on H100: 0.224 s per batch of 400"
-    ),
-    "v100-amp": Accelerator(
-        images=1200, seconds=1, source="NVIDIA DeepLearningExamples, ResNet-50 PyTorch, V100 16 GB, mixed precision"
-    ),
-    "a100-amp": Accelerator(
-        images=2470, seconds=1, source="NVIDIA DeepLearningExamples, ResNet-50 PyTorch, A100 80 GB, mixed precision"
-    ),
-    "a100-tf32": Accelerator(
-        images=938, seconds=1, source="NVIDIA DeepLearningExamples, ResNet-50 PyTorch, A100 80 GB, TF32"
-    ),
-    "rtx3090-amp": Accelerator(
-        images=1218, seconds=1, source="timm benchmark results, ResNet-50, RTX 3090, mixed precision, channels_last"
-    ),
-}
 
 
 def parse_rate(argument: str) -> tuple[float, str]:

@@ -7,7 +7,9 @@ from types import TracebackType
 from typing import Self
 
 from loaderprobe.errors import MissingPart
-from loaderprobe.protocols import BatchSizeProber, BatchSizeStrategy, Clock
+from loaderprobe.measure.session import OnStage
+from loaderprobe.policy import Ask, Policy, follow
+from loaderprobe.protocols import BatchSizeProber, Clock
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeStop
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.remark import Remark
@@ -16,27 +18,22 @@ from loaderprobe.samplers.nvml import NvmlSampler
 from loaderprobe.samplers.recorded import PERIOD_S, SamplerThread
 from loaderprobe.system.limits import cores_available
 
-OnProbe = Callable[[int], None]
-"""Called before each probe, with how many there were."""
-
 
 def search(
-    strategy: BatchSizeStrategy, prober: BatchSizeProber, on_probe: OnProbe
-) -> tuple[tuple[BatchSizeProbe, ...], BatchSizeStop]:
+    strategy: Policy[int, BatchSizeProbe, BatchSizeStop], prober: BatchSizeProber, *, clock: Clock,
+    progress: OnStage = lambda *_: None,
+) -> tuple[tuple[BatchSizeProbe, ...], BatchSizeStop]:  # fmt: skip
     """All probes in order, and the end of the search. Ctrl-C ends it with the fastest size so far."""
-    probes: list[BatchSizeProbe] = []
-    while True:
-        asked = strategy.next(probes)
-        if isinstance(asked, BatchSizeStop):
-            return tuple(probes), asked
-        try:
-            on_probe(len(probes))
-            probes.append(prober.probe(asked))
-        except KeyboardInterrupt:
-            fitting = [each for each in probes if each.images_per_s]
-            if not fitting:
-                raise
-            return tuple(probes), BatchSizeStop(code="interrupted", chosen=max(fitting, key=_rate).batch_size)
+
+    def probe(ask: Ask[int]) -> BatchSizeProbe:
+        progress("batch sizes tried", round(ask.done), round(ask.total))
+        return prober.probe(ask.what)
+
+    results, stop = follow(
+        strategy, probe, clock=clock, enough=lambda results: any(each.images_per_s for each in results.found)
+    )
+    probes = tuple(results.found)
+    return probes, stop or BatchSizeStop(code="interrupted", chosen=max(probes, key=_rate).batch_size)
 
 
 def _rate(probe: BatchSizeProbe) -> float:

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from loaderprobe.errors import DamagedRun, LoaderprobeError
+from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.runner import Order
 from loaderprobe.protocols import Judging, PageCache
 from loaderprobe.records.bandwidth import StorageCeiling
@@ -97,7 +98,7 @@ def ceiling_of(measured: Measurement, files: LoaderFiles, cache: PageCache, judg
 def _with_kind(known: StorageCeiling, files: FileSet, judging: Judging) -> StorageCeiling:
     request = ProbeRequest(path=files.folder, readers=KIND_READERS, seconds=KIND_S)
     try:
-        measured = probe_bandwidth(request, cache=LinuxPageCache(), on_phase=lambda *_: None)
+        measured = probe_bandwidth(request, cache=LinuxPageCache(), on_phase=lambda *_: None, clock=SystemClock())
     except (LoaderprobeError, OSError) as error:
         failed = Remark(code="kind_failed", facts={"error": str(error)})
         return replace(known, missing=known.missing or failed)

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
-from loaderprobe.measure.runner import Event, Order, named_limit
+from loaderprobe.measure.runner import Order
 from loaderprobe.measure.segments import OVERHEAD, SEGMENTS_A_ROUND
 from loaderprobe.measure.sweep import (
     DEALT,
-    GRACE_S,
     START_SECONDS,
     USUAL_ROUNDS,
     OnProgress,
-    Progress,
+    Orders,
     Run,
+    Task,
     usual_seconds,
 )
+from loaderprobe.policy import Ask, Ended, Results, Stop, follow
 from loaderprobe.protocols import Clock
 from loaderprobe.records.config import PlanInTurn, RunConfig
 from loaderprobe.records.measurement import Measurement, RunFailure
@@ -27,6 +29,7 @@ from loaderprobe.store.run_directory import RunDirectory
 # Start of the workers and of the device, and the end of both: 1 to 3 s on two cores.
 START_OF_TURN_SECONDS = 2.0
 
+T = TypeVar("T")
 Kept = Callable[[RunDirectory, Order, Measurement], None]
 """Hears of each round that was kept."""
 
@@ -53,149 +56,129 @@ def pairs_left(a: RunDirectory, b: RunDirectory) -> int:
     return sum(max(0, one.rounds - min(rounds_of(a, one), rounds_of(b, other))) for one, other in both)
 
 
-def measure_in_turn(
-    a: RunDirectory, b: RunDirectory, *, clock: Clock, on_progress: OnProgress, run_one: Run, on_kept: Kept
-) -> None:
-    """Add pairs of rounds to every configuration of both runs until each has as many as asked, or the budget is spent.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnTask(Task):
+    """A round of one side."""
 
-    The configurations of `b` are those of `a` with some options changed, at the same places. Both rounds of a pair
-    follow each other, each in a process of its own; if A begins one, B begins the next. All configurations get a first
-    pair before any gets a second. A pair is kept when both of its rounds are there. A configuration that fails on one
-    side is left out from then on. On KeyboardInterrupt all pairs are kept.
+    place: int
+    """Of the configuration, among those of its side."""
+    side: int
+    """0 for A."""
+    pairs: int
+    """That there are of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InTurnPolicy:
+    """Pairs of rounds, A B and B A, until each configuration has as many as asked, or the budget is spent.
+
+    Both rounds of a pair follow each other; if A begins one, B begins the next. All configurations get a first pair
+    before any gets a second. A configuration that fails on one side is left out from then on.
     """
-    _InTurn(
-        runs=(a, b), clock=clock, begin_ns=clock.now_ns(), on_progress=on_progress, run_one=run_one, on_kept=on_kept,
-        total=2 * pairs_left(a, b),
-    ).measure()  # fmt: skip
 
-
-@dataclass(slots=True, kw_only=True)
-class _InTurn:
-    runs: tuple[RunDirectory, RunDirectory]
-    clock: Clock
-    begin_ns: int
-    on_progress: OnProgress
-    run_one: Run
-    on_kept: Kept
-    total: int
-    """Rounds to measure, of both sides."""
-    done: int = 0
-    _took_s: dict[int, list[float]] = field(init=False, default_factory=dict)
-    """Seconds of the pairs of each configuration, by its place."""
-    _failed: set[int] = field(init=False, default_factory=set)
-    _have: list[int] = field(init=False)
-    """Pairs of rounds of each configuration."""
-
-    def __post_init__(self) -> None:
-        both = zip(*(run.record.spec.configs for run in self.runs), strict=True)
-        a, b = self.runs
-        self._have = [min(rounds_of(a, one), rounds_of(b, other)) for one, other in both]
+    configs: Sequence[tuple[RunConfig, RunConfig]]
+    """Each as A and as B."""
+    have: Sequence[int]
+    """Pairs of rounds that each had before."""
+    budget_s: float | None = None
+    """For both sides together."""
 
     @property
-    def spent_s(self) -> float:
-        """Seconds since it began."""
-        return (self.clock.now_ns() - self.begin_ns) / 1e9
+    def total(self) -> int:
+        """Rounds to measure, of both sides."""
+        return 2 * sum(max(0, a.rounds - have) for (a, _), have in zip(self.configs, self.have, strict=True))
 
-    @property
-    def budget_s(self) -> float | None:
-        """Seconds for both sides together."""
-        return self.runs[0].record.spec.budget_s
+    def next(self, results: Results[TurnTask, bool]) -> Ask[TurnTask] | Stop[Ended]:
+        """The other side of a pair that was begun, else the next pair that there is time for; false is a failure."""
+        done = results.done
+        if len(done) % 2:
+            return self._turn(results, done[-1].what.place, 1 - done[-1].what.side, done[-1].what.pairs)
+        pairs = [(a.what.place, a.found and b.found, a.took_s + b.took_s) for a, b in batched(done)]
+        failed = {place for place, whole, _ in pairs if not whole}
+        have = [before + sum(at == place for at, _, _ in pairs) for place, before in enumerate(self.have)]
+        left = [
+            (have[place], place)
+            for place, (a, _) in enumerate(self.configs)
+            if have[place] < a.rounds and place not in failed
+        ]
+        if not left:
+            return Stop(reason="complete")
+        number, place = min(left)
+        took_s = [each for at, _, each in pairs if at == place]
+        # The first of each needs only some time, the others as much as those before.
+        if self.budget_s is not None and results.spent_s + mean(took_s or [0.0]) >= DEALT * self.budget_s:
+            return Stop(reason="no_time")
+        return self._turn(results, place, 0 if begins_with_a(place, number) else 1, number)
 
-    def measure(self) -> None:
-        """Pass after pass over all configurations, a pair each."""
-        round_s = self._round_s()
-        for number in range(max(config.rounds for config in self.runs[0].record.spec.configs)):
-            for place in self._todo(number):
-                if not self._affordable(place):
-                    return
-                begin_ns = self.clock.now_ns()
-                self._pair(place, number, round_s)
-                self._took_s.setdefault(place, []).append((self.clock.now_ns() - begin_ns) / 1e9)
-
-    def _todo(self, number: int) -> Iterator[int]:
-        """Places of the configurations that lack the pair of this number."""
-        for place, config in enumerate(self.runs[0].record.spec.configs):
-            if place not in self._failed and number < config.rounds and self._have[place] <= number:
-                yield place
-
-    def _affordable(self, place: int) -> bool:
-        """True while there is time for a pair like those before; the first of each needs only some."""
-        if self.budget_s is None:
-            return True
-        return self.spent_s + mean(self._took_s.get(place, [0.0])) < DEALT * self.budget_s
+    def _turn(self, results: Results[TurnTask, bool], place: int, side: int, pairs: int) -> Ask[TurnTask]:
+        number, config, round_s = len(results.done), self.configs[place][side], self._round_s()
+        segment_s = OVERHEAD if round_s is None else round_s / SEGMENTS_A_ROUND
+        usual_s = results.spent_s / number if number else START_OF_TURN_SECONDS + segment_s
+        turn = TurnTask(
+            config=config, number=number + 1, total=self.total, budget_s=round_s, place=place, side=side, pairs=pairs
+        )
+        return Ask(what=turn, done=number * usual_s, takes=usual_s, total=self.total * usual_s)
 
     def _round_s(self) -> float | None:
         """Seconds for the segments of a round; None where they may have their usual length."""
-        if self.budget_s is None or not self.total:
+        if self.budget_s is None:
             return None
         return max(DEALT * self.budget_s / self.total - START_OF_TURN_SECONDS, 0.0)
 
-    def _pair(self, place: int, number: int, round_s: float | None) -> None:
-        """One round of either side."""
-        earlier = self._pairs_before(place)
-        sides = (0, 1) if begins_with_a(place, number) else (1, 0)
-        found: dict[int, tuple[Order, Measurement | RunFailure]] = {}
-        for side in sides:
-            order = self._order(side, place, round_s, earlier[side])
-            found[side] = order, self._measured(order)
-            self.done += 1
-        self._keep(place, found, begun=earlier[0] is not None)
 
-    def _pairs_before(self, place: int) -> list[Measurement | None]:
-        """What each side has, without rounds of one side alone: they are no part of a pair."""
-        found = [run.result(run.record.spec.configs[place].key) for run in self.runs]
-        pairs = self._have[place]
-        return [
-            replace(each, segments=tuple(segment for segment in each.segments if segment.round < pairs))
-            if isinstance(each, Measurement) and pairs
-            else None
-            for each in found
-        ]
+def batched(done: Sequence[T]) -> Iterator[tuple[T, T]]:
+    """Each two."""
+    return zip(done[::2], done[1::2], strict=True)
 
-    def _keep(self, place: int, found: dict[int, tuple[Order, Measurement | RunFailure]], *, begun: bool) -> None:
-        failed = any(isinstance(result, RunFailure) for _, result in found.values())
-        if failed:
-            self._failed.add(place)
-        if failed and begun:
+
+def measure_in_turn(
+    a: RunDirectory, b: RunDirectory, *, clock: Clock, on_progress: OnProgress, run_one: Run, on_kept: Kept
+) -> None:
+    """Add rounds to both runs by `InTurnPolicy`, each in a process of its own.
+
+    The configurations of `b` are those of `a` with some options changed, at the same places. A pair is kept when both
+    of its rounds are there. On KeyboardInterrupt all pairs are kept.
+    """
+    runs, spec = (a, b), a.record.spec
+    configs = list(zip(spec.configs, b.record.spec.configs, strict=True))
+    have = [min(rounds_of(a, one), rounds_of(b, other)) for one, other in configs]
+    orders = Orders(
+        clock=clock, on_progress=on_progress, time_limit_s=spec.time_limit_s, budget_s=spec.budget_s,
+        begin_ns=clock.now_ns(),
+    )  # fmt: skip
+    pair: list[tuple[TurnTask, Order, Measurement | RunFailure]] = []
+
+    def measure(ask: Ask[TurnTask]) -> bool:
+        turn, run = ask.what, runs[ask.what.side]
+        order = Order(
+            config=turn.config, files=run.files(turn.config.data), budget_s=turn.budget_s, begin_ns=clock.now_ns(),
+            thorough=spec.thorough, earlier=_pairs_before(run, turn), in_turn=True,
+        )  # fmt: skip
+        found = orders.measured(ask, order, run_one)
+        pair.append((turn, order, found))
+        if len(pair) == 2:
+            keep()
+            pair.clear()
+        return isinstance(found, Measurement)
+
+    def keep() -> None:
+        if any(isinstance(found, RunFailure) and turn.pairs for turn, _, found in pair):
             return  # the pairs before stay what they are
-        for side, (_, result) in found.items():
-            self.runs[side].save(result)
-        self._have[place] += not failed
-        for side, (order, result) in found.items():
-            if isinstance(result, Measurement):
-                self.on_kept(self.runs[side], order, result)
+        for turn, _, found in pair:
+            runs[turn.side].save(found)
+        for turn, order, found in pair:
+            if isinstance(found, Measurement):
+                on_kept(runs[turn.side], order, found)
 
-    def _order(self, side: int, place: int, round_s: float | None, earlier: Measurement | None) -> Order:
-        run = self.runs[side]
-        config = run.record.spec.configs[place]
-        return Order(
-            config=config, files=run.files(config.data), budget_s=round_s, begin_ns=self.clock.now_ns(),
-            thorough=run.record.spec.thorough, earlier=earlier, in_turn=True,
-        )  # fmt: skip
-
-    def _measured(self, order: Order) -> Measurement | RunFailure:
-        limit_s = asked_s = self.runs[0].record.spec.time_limit_s
-        if self.budget_s is not None:
-            limit_s = min(limit_s, self.budget_s - self.spent_s + GRACE_S)
-        self._report(order, Event(stage="start"))
-        found = self.run_one(
-            order, clock=self.clock, time_limit_s=limit_s, on_event=lambda event: self._report(order, event)
-        )
-        return named_limit(found, by_budget=limit_s < asked_s)
-
-    def _report(self, order: Order, event: Event) -> None:
-        usual_s = self.spent_s / self.done if self.done else _usual_s(order)
-        self.on_progress(
-            Progress(
-                number=self.done + 1, total=self.total, config=order.config, stage=event.stage,
-                share=self.done / self.total, left_s=(self.total - self.done) * usual_s,
-            )
-        )  # fmt: skip
+    follow(InTurnPolicy(configs=configs, have=have, budget_s=spec.budget_s), measure, clock=clock)
 
 
-def _usual_s(order: Order) -> float:
-    segment_s = OVERHEAD if order.budget_s is None else order.budget_s / SEGMENTS_A_ROUND
-    return START_OF_TURN_SECONDS + segment_s
+def _pairs_before(run: RunDirectory, turn: TurnTask) -> Measurement | None:
+    """What a side has, without rounds of that side alone: they are no part of a pair."""
+    found = run.result(turn.config.key) if turn.pairs else None
+    if not isinstance(found, Measurement):
+        return None
+    return replace(found, segments=tuple(segment for segment in found.segments if segment.round < turn.pairs))
 
 
 # The plan of a sweep against a run, made before it begins.

@@ -16,7 +16,7 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -331,7 +331,6 @@ class OfConfiguration(Protocol):
 
 
 R = TypeVar("R", bound=OfConfiguration)
-S = TypeVar("S")
 
 
 def run_configuration(
@@ -382,13 +381,6 @@ def run_order(
         started_utc=started_utc,
         wall_s=(clock.now_ns() - started_ns) / 1e9,
     )
-
-
-def named_limit(found: S, *, by_budget: bool) -> S | RunFailure:
-    """A timeout names the budget where that, and not --time-limit, set it."""
-    if by_budget and isinstance(found, RunFailure) and found.hint == RAISE_TIME_LIMIT:
-        return replace(found, hint=RAISE_BUDGET)
-    return found
 
 
 def kill_group(child: Child) -> None:

@@ -8,16 +8,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from math import inf
 from typing import Any
 
 from loaderprobe.errors import DamagedRun
-from loaderprobe.measure.runner import Event, Order, named_limit
+from loaderprobe.measure.runner import Order
 from loaderprobe.measure.segments import Pace, Readiness, Steps, flush, train
 from loaderprobe.measure.session import FIRST_STEP, OnStage, Parts, warm_up
-from loaderprobe.measure.sweep import GRACE_S, START_SECONDS, OnProgress, Progress
+from loaderprobe.measure.sweep import START_SECONDS, OnProgress, Orders, Task
+from loaderprobe.policy import Ask, Ended, Results, Stop, follow
 from loaderprobe.protocols import Clock, Switched
-from loaderprobe.records.config import LoaderSpec, RunConfig, Study, StudyPlan, SweepSpec, alike_but_for
+from loaderprobe.records.config import LoaderSpec, RunConfig, Study, StudyPlan, SweepSpec, asks_for
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, Mode, RunFailure, Segment, WorkerBatches
 from loaderprobe.records.remark import Remark
@@ -145,37 +147,12 @@ RunOne = Callable[..., Prefilled | EpochsMeasured | RunFailure]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class StudyTask(Task):
     """One study of one configuration, and the seconds that it is expected to take."""
 
     study: Study
-    config: RunConfig
     files: FileSet
     expected_s: float
-
-
-def asks_for(spec: SweepSpec) -> dict[Study, list[RunConfig]]:
-    """The configurations that a sweep studies: of those that differ in workers only, the one with the most.
-
-    A full buffer where several prefetch factors are compared, or all is measured; epochs where they are asked for,
-    which begin cold.
-    """
-    chosen = _with_most_workers([config for config in spec.configs if config.ranks == 1])
-    loading = [config for config in chosen if config.loader.workers]
-    several = len({config.loader.prefetch_factor for config in loading}) > 1
-    asked: dict[Study, list[RunConfig]] = {
-        "prefilled": loading if several or spec.thorough else [],
-        "epochs": [config for config in chosen if config.cache == "cold"] if spec.epochs else [],
-    }
-    return {study: configs for study, configs in asked.items() if configs}
-
-
-def _with_most_workers(configs: Sequence[RunConfig]) -> list[RunConfig]:
-    most: dict[tuple[object, ...], int] = {}
-    for config in configs:
-        same = alike_but_for(config, "workers", "prefetch_factor")
-        most[same] = max(config.loader.workers, most.get(same, 0))
-    return [each for each in configs if each.loader.workers == most[alike_but_for(each, "workers", "prefetch_factor")]]
 
 
 def pending_studies(run: RunDirectory) -> Iterator[tuple[Study, RunConfig, FileSet]]:
@@ -211,13 +188,18 @@ def _plan(study: Study, files: Sequence[FileSet], epochs: int) -> StudyPlan:
     )
 
 
-def tasks(run: RunDirectory, rate: Rate) -> Iterator[Task]:
+def tasks(run: RunDirectory, rate: Rate) -> tuple[StudyTask, ...]:
     """What is still to be studied, of the configurations that were measured."""
+    found: list[tuple[Study, RunConfig, FileSet, float]] = []
     for study, config, files in pending_studies(run):
         measured = run.result(config.key)
         if isinstance(measured, Measurement):
             seconds = START_SECONDS + _seconds(study, run.record.spec, files, rate(measured))
-            yield Task(study=study, config=config, files=files, expected_s=seconds)
+            found.append((study, config, files, seconds))
+    return tuple(
+        StudyTask(study=study, config=config, files=files, expected_s=seconds, number=number, total=len(found))
+        for number, (study, config, files, seconds) in enumerate(found, 1)
+    )
 
 
 def _seconds(study: Study, spec: SweepSpec, files: FileSet, images_per_s: float | None) -> float:
@@ -226,64 +208,56 @@ def _seconds(study: Study, spec: SweepSpec, files: FileSet, images_per_s: float 
     return spec.epochs * files.count / images_per_s if images_per_s else 0.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudiesPolicy:
+    """Each study once. With a limit of seconds, what takes longer than is left waits for a resume."""
+
+    tasks: Sequence[StudyTask]
+    left_s: float | None
+
+    def next(self, results: Results[StudyTask, None]) -> Ask[StudyTask] | Stop[Ended]:
+        """The next that there is time for."""
+        begun = results.done[-1].what.number if results.done else 0
+        for task in self.tasks[begun:]:
+            if self.left_s is None or results.spent_s + task.expected_s <= self.left_s:
+                done_s = sum(each.what.expected_s for each in results.done)
+                whole_s = sum(each.expected_s for each in self.tasks)
+                return Ask(what=task, done=done_s, takes=task.expected_s, total=whole_s)
+        return Stop(reason="complete" if len(results.done) == len(self.tasks) else "no_time")
+
+
 def study_all(
     run: RunDirectory, *, clock: Clock, run_one: RunOne, rate: Rate, on_progress: OnProgress, left_s: float | None
 ) -> None:
-    """Measure each, and keep it at once. With a limit of seconds, what takes longer than is left waits for a resume."""
-    todo, begin_ns = list(tasks(run, rate)), clock.now_ns()
-    whole_s = sum(task.expected_s for task in todo)
-    done_s = 0.0
-    for number, task in enumerate(todo, 1):
-        spent_s = (clock.now_ns() - begin_ns) / 1e9
-        if left_s is not None and spent_s + task.expected_s > left_s:
-            continue
-        report = _reporter(on_progress, task, number, len(todo), done_s, whole_s)
-        report(Event(stage="start"))
-        spare_s = None if left_s is None else left_s - spent_s + GRACE_S
-        run.save_study(task.study, _studied(run.record.spec, task, clock, run_one, report, spare_s))
-        done_s += task.expected_s
+    """Measure each by `StudiesPolicy`, and keep it at once."""
+    spec = run.record.spec
+    orders = Orders(
+        clock=clock, on_progress=on_progress, time_limit_s=spec.time_limit_s, budget_s=left_s, begin_ns=clock.now_ns()
+    )
+
+    def measure(ask: Ask[StudyTask]) -> None:
+        task, found = ask.what, studied(ask)
+        kept = without(task.study, task.config, task.files, found) if isinstance(found, Remark) else found
+        run.save_study(task.study, kept)
+
+    def studied(ask: Ask[StudyTask]) -> Prefilled | EpochsMeasured | Remark:
+        task = ask.what
+        if (why := _refused(spec, task)) is not None:
+            return why
+        order = Order(
+            config=task.config, files=task.files, budget_s=None, begin_ns=clock.now_ns(), study=task.study,
+            epochs=spec.epochs,
+        )  # fmt: skip
+        run_study = partial(run_one, type_=STUDIES[task.study])
+        found: Prefilled | EpochsMeasured | RunFailure = orders.measured(ask, order, run_study, TITLES[task.study])
+        if isinstance(found, RunFailure):
+            return Remark(code="failed", facts={"error": found.reason, "stage": found.stage, "hint": found.hint})
+        return found
+
+    follow(StudiesPolicy(tasks=tasks(run, rate), left_s=left_s), measure, clock=clock)
 
 
-def _reporter(
-    on_progress: OnProgress, task: Task, number: int, total: int, done_s: float, whole_s: float
-) -> Callable[[Event], None]:
-    def report(event: Event) -> None:
-        now_s = done_s + task.expected_s * (event.done / event.total if event.total else 0.0)
-        on_progress(
-            Progress(
-                number=number,
-                total=total,
-                config=task.config,
-                stage=f"{TITLES[task.study]}: {event.stage}",
-                share=now_s / whole_s if whole_s else 0.0,
-                left_s=whole_s - now_s,
-                study=TITLES[task.study],
-            )
-        )
-
-    return report
-
-
-def _studied(
-    spec: SweepSpec, task: Task, clock: Clock, run_one: RunOne, report: Callable[[Event], None], spare_s: float | None
-) -> Prefilled | EpochsMeasured:
-    why = _refused(spec, task)
-    if why is not None:
-        return without(task.study, task.config, task.files, why)
-    order = Order(
-        config=task.config, files=task.files, budget_s=None, begin_ns=clock.now_ns(), study=task.study,
-        epochs=spec.epochs,
-    )  # fmt: skip
-    limit_s = spec.time_limit_s if spare_s is None else min(spec.time_limit_s, spare_s)
-    ended = run_one(order, STUDIES[task.study], clock=clock, time_limit_s=limit_s, on_event=report)
-    found = named_limit(ended, by_budget=limit_s < spec.time_limit_s)
-    if isinstance(found, RunFailure):
-        facts: dict[str, float | str] = {"error": found.reason, "stage": found.stage, "hint": found.hint}
-        return without(task.study, task.config, task.files, Remark(code="failed", facts=facts))
-    return found
-
-
-def _refused(spec: SweepSpec, task: Task) -> Remark | None:
+def _refused(spec: SweepSpec, task: StudyTask) -> Remark | None:
     """Why it is not even begun; None where it is."""
     if task.study == "prefilled":
         return None

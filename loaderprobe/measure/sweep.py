@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from math import inf
+from typing import TypeVar
 
 from loaderprobe.errors import DamagedRun
 from loaderprobe.measure.further import Durations
-from loaderprobe.measure.runner import Event, Order, named_limit
+from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT, Event, Order
+from loaderprobe.policy import Ask, Ended, Results, Stop, follow
 from loaderprobe.protocols import Clock, NextRound
 from loaderprobe.records.config import RunConfig, StudyPlan, SweepPlan, SweepSpec
 from loaderprobe.records.measurement import Measurement, RunFailure
@@ -93,6 +97,61 @@ OnProgress = Callable[[Progress], None]
 Run = Callable[..., Measurement | RunFailure]
 Kept = Callable[[Order, Measurement], None]
 """Hears of each measurement that was kept."""
+R = TypeVar("R")
+T = TypeVar("T", bound="Task")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One configuration to measure: what the policies of a sweep ask."""
+
+    config: RunConfig
+    number: int
+    """Among those to measure, from 1."""
+    total: int
+    budget_s: float | None = None
+    """None where it may take all it needs."""
+    further: bool = False
+    """True where its rounds are added to what was measured of it before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orders:
+    """Has orders measured, each within the time limit and what is left of the budget, and says how far all is."""
+
+    clock: Clock
+    on_progress: OnProgress
+    time_limit_s: float
+    budget_s: float | None
+    begin_ns: int
+
+    def measured(
+        self, ask: Ask[T], order: Order, run_one: Callable[..., R | RunFailure], study: str = ""
+    ) -> R | RunFailure:
+        """What `run_one` makes of an order. A timeout names the budget where that, and not --time-limit, set it."""
+        spent_s = (self.clock.now_ns() - self.begin_ns) / 1e9
+        left_s = inf if self.budget_s is None else self.budget_s - spent_s + GRACE_S
+        limit_s = min(self.time_limit_s, left_s)
+
+        def report(event: Event) -> None:
+            part = event.done / event.total if event.total else 0.0
+            self.on_progress(
+                Progress(
+                    number=ask.what.number,
+                    total=ask.what.total,
+                    config=order.config,
+                    stage=f"{study}: {event.stage}" if study else event.stage,
+                    share=ask.share(part),
+                    left_s=ask.left(part),
+                    study=study,
+                )
+            )
+
+        report(Event(stage="start"))
+        found = run_one(order, clock=self.clock, time_limit_s=limit_s, on_event=report)
+        if limit_s < self.time_limit_s and isinstance(found, RunFailure) and found.hint == RAISE_TIME_LIMIT:
+            return replace(found, hint=RAISE_BUDGET)
+        return found
 
 
 def pending(run: RunDirectory) -> list[RunConfig]:
@@ -100,63 +159,29 @@ def pending(run: RunDirectory) -> list[RunConfig]:
     return [config for config in run.record.spec.configs if not run.has_measurement(config.key)]
 
 
-def sweep(
-    run: RunDirectory, *, clock: Clock, on_progress: OnProgress, run_one: Run, next_round: NextRound,
-    is_open: Callable[[Measurement], bool], on_kept: Kept = lambda order, measured: None,
-) -> None:  # fmt: skip
-    """Measure the pending configurations of `run`, and store each result at once; `on_kept` hears of it then.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What a sweep goes by, of one result."""
+
+    needed_s: float | None = None
+    """Seconds that the least of one more round takes; None where nothing more is asked, or the last brought nothing."""
+    is_open: bool = False
+    """True while no cause can be named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepPolicy:
+    """Each configuration once; then further rounds for those that the budget ended too early.
 
     The budget is divided evenly over the remaining configurations, so after a slow one the later ones get
     shorter segments. Configurations that have not begun when it is spent stay pending. Without a budget the
     usual times of all are divided so, and none is left out; nothing is divided where all is to be measured. Time that
-    is left then goes to the configurations of which `next_round` still asks something, those first whose verdict
-    `is_open`. On KeyboardInterrupt all results are kept.
+    is left then goes to further rounds while one more fits into it: of open verdicts first, each once before any twice,
+    the cheapest first.
     """
-    going = _Sweep(
-        run=run,
-        todo=pending(run),
-        clock=clock,
-        begin_ns=clock.now_ns(),
-        on_progress=on_progress,
-        run_one=run_one,
-        next_round=next_round,
-        is_open=is_open,
-        on_kept=on_kept,
-    )
-    if going.measure_each():
-        going.spend_the_rest()
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Further:
-    """A configuration that the budget ended too early, and the seconds that the least of one more round takes."""
-
-    number: int
-    measured: Measurement
-    needed_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sweep:
-    run: RunDirectory
-    todo: list[RunConfig]
-    clock: Clock
-    begin_ns: int
-    on_progress: OnProgress
-    run_one: Run
-    next_round: NextRound
-    is_open: Callable[[Measurement], bool]
-    on_kept: Kept
-
-    @property
-    def spec(self) -> SweepSpec:
-        """What was asked."""
-        return self.run.record.spec
-
-    @property
-    def spent_s(self) -> float:
-        """Seconds since it began."""
-        return (self.clock.now_ns() - self.begin_ns) / 1e9
+    spec: SweepSpec
+    todo: Sequence[RunConfig]
 
     @property
     def whole_s(self) -> float | None:
@@ -165,109 +190,96 @@ class _Sweep:
             return DEALT * self.spec.budget_s
         return None if self.spec.thorough else sum(usual_seconds(config) for config in self.todo)
 
-    def measure_each(self) -> bool:
-        """Measure every configuration once; False when the budget was spent before."""
-        for index, config in enumerate(self.todo):
-            spent_s, budget_s = self.spent_s, self._dealt_s(index)
-            if budget_s is not None and budget_s <= 0:
-                return False
-            usual_s = spent_s / index if index else budget_s or expected_seconds(self.spec, config)
+    def next(self, results: Results[Task, Seen]) -> Ask[Task] | Stop[Ended]:
+        """The next configuration without a result, else the next that has time for more."""
+        number = len(results.done)
+        if number >= len(self.todo):
+            return self._further(results)
+        budget_s = self._dealt_s(number, results.spent_s)
+        if budget_s is not None and budget_s <= 0:
+            return Stop(reason="no_time")
+        usual_s = results.spent_s / number if number else budget_s or expected_seconds(self.spec, self.todo[0])
+        task = Task(config=self.todo[number], number=number + 1, total=len(self.todo), budget_s=budget_s)
+        return Ask(what=task, done=number * usual_s, takes=usual_s, total=len(self.todo) * usual_s)
 
-            def report(event: Event, index: int = index, usual_s: float = usual_s) -> None:
-                done = index + (event.done / event.total if event.total else 0.0)
-                self._report(index, event, done / len(self.todo), (len(self.todo) - done) * usual_s)
-
-            report(Event(stage="start"))
-            found = self._measured(config, budget_s, report)
-            if isinstance(found, RunFailure):
-                self.run.save(found)
-        return True
-
-    def spend_the_rest(self) -> None:
-        """Add rounds to what the budget ended too early, open verdicts first, while one more fits into it."""
-        whole_s = self.whole_s
-        if whole_s is not None:
-            for is_open in (True, False):
-                while self._round_of_further(is_open, whole_s):
-                    pass
-
-    def _round_of_further(self, is_open: bool, whole_s: float) -> bool:
-        """Continue each of these once, the cheapest first; True when that was something."""
-        gained = False
-        cut_short = sorted(self._cut_short(is_open), key=lambda each: each.needed_s)
-        for index, each in enumerate(cut_short):
-            left_s = whole_s - self.spent_s
-            if each.needed_s > left_s:
-                break
-            share_s = max(each.needed_s, left_s / (len(cut_short) - index))
-            gained |= self._continue(each, share_s, whole_s)
-        return gained
-
-    def _cut_short(self, is_open: bool) -> Iterator[_Further]:
-        for number, config in enumerate(self.todo):
-            measured = self.run.result(config.key)
-            if isinstance(measured, Measurement) and measured.segments and self.is_open(measured) == is_open:
-                plan = self.next_round(measured, thorough=self.spec.thorough)
-                needed_s = START_SECONDS + Durations.of(measured).of_least(plan)
-                if plan:
-                    yield _Further(number=number, measured=measured, needed_s=needed_s)
-
-    def _continue(self, further: _Further, budget_s: float, whole_s: float) -> bool:
-        """Add what `budget_s` seconds have time for; True when that was something. A failure changes nothing."""
-
-        def report(event: Event) -> None:
-            spent_s = min(self.spent_s, whole_s)
-            self._report(further.number, event, spent_s / whole_s, whole_s - spent_s)
-
-        earlier = further.measured
-        found = self._measured(earlier.config, budget_s, report, earlier)
-        return isinstance(found, Measurement) and len(found.segments) > len(earlier.segments)
-
-    def _measured(
-        self, config: RunConfig, budget_s: float | None, report: Callable[[Event], None],
-        earlier: Measurement | None = None,
-    ) -> Measurement | RunFailure:  # fmt: skip
-        """A measurement is kept before anything else can be interrupted."""
-        try:
-            files = self.run.files(config.data)
-        except DamagedRun as error:
-            return _without_files(config, error)
-        order = Order(
-            config=config,
-            files=files,
-            budget_s=budget_s,
-            begin_ns=self.clock.now_ns(),
-            thorough=self.spec.thorough,
-            earlier=earlier,
-        )
-        left_s = None if self.spec.budget_s is None else self.spec.budget_s - self.spent_s + GRACE_S
-        limit_s = self.spec.time_limit_s if left_s is None else min(self.spec.time_limit_s, left_s)
-        found = self.run_one(order, clock=self.clock, time_limit_s=limit_s, on_event=report)
-        if isinstance(found, Measurement):
-            self.run.save(found)
-            self.on_kept(order, found)
-        return named_limit(found, by_budget=limit_s < self.spec.time_limit_s)
-
-    def _report(self, index: int, event: Event, share: float, left_s: float) -> None:
-        self.on_progress(
-            Progress(
-                number=index + 1,
-                total=len(self.todo),
-                config=self.todo[index],
-                stage=event.stage,
-                share=share,
-                left_s=left_s,
-            )
-        )
-
-    def _dealt_s(self, index: int) -> float | None:
-        """Seconds for the configuration of this index; None where it may take all it needs."""
+    def _dealt_s(self, number: int, spent_s: float) -> float | None:
+        """Seconds for the configuration of this number; None where it may take all it needs."""
         if self.whole_s is None:
             return None
-        share_s = (self.whole_s - self.spent_s) / (len(self.todo) - index)
+        share_s = (self.whole_s - spent_s) / (len(self.todo) - number)
         if self.spec.budget_s is not None:
             return share_s
         return max(LEAST_SHARE * self.whole_s / len(self.todo), share_s)
+
+    def _further(self, results: Results[Task, Seen]) -> Ask[Task] | Stop[Ended]:
+        if self.whole_s is None:
+            return Stop(reason="complete")
+        times = Counter(each.what.number for each in results.done)
+        last = {each.what.number: each for each in results.done}
+        left_s = self.whole_s - results.spent_s
+        for is_open in (True, False):
+            wanted = {number: each.found.needed_s for number, each in last.items() if each.found.is_open == is_open}
+            needed = {number: needed_s for number, needed_s in wanted.items() if needed_s is not None}
+            fitting = [number for number, needed_s in needed.items() if needed_s <= left_s]
+            if fitting:
+                number = min(fitting, key=lambda number: (times[number], needed[number]))
+                share_s = left_s / sum(times[each] == times[number] for each in fitting)
+                budget_s = max(needed[number], share_s)
+                task = replace(last[number].what, budget_s=budget_s, further=True)
+                return Ask(what=task, done=results.spent_s, takes=budget_s, total=self.whole_s)
+        return Stop(reason="complete")
+
+
+def sweep(
+    run: RunDirectory, *, clock: Clock, on_progress: OnProgress, run_one: Run, next_round: NextRound,
+    is_open: Callable[[Measurement], bool], on_kept: Kept = lambda order, measured: None,
+) -> None:  # fmt: skip
+    """Measure the pending configurations of `run` by `SweepPolicy`, and store each result at once.
+
+    `on_kept` hears of it then. `next_round` is asked whether more is to be measured of one, `is_open` whether its
+    verdict is. On KeyboardInterrupt all results are kept.
+    """
+    spec = run.record.spec
+    policy = SweepPolicy(spec=spec, todo=pending(run))
+    orders = Orders(
+        clock=clock, on_progress=on_progress, time_limit_s=spec.time_limit_s, budget_s=spec.budget_s,
+        begin_ns=clock.now_ns(),
+    )  # fmt: skip
+
+    def measure(ask: Ask[Task]) -> Seen:
+        """One order. A measurement is kept before anything else can be interrupted; a failure leaves an earlier one."""
+        task = ask.what
+        before = run.result(task.config.key) if task.further else None
+        earlier = before if isinstance(before, Measurement) else None
+        try:
+            files = run.files(task.config.data)
+        except DamagedRun as error:
+            if not earlier:
+                run.save(_without_files(task.config, error))
+            return Seen()
+        order = Order(
+            config=task.config, files=files, budget_s=task.budget_s, begin_ns=clock.now_ns(), thorough=spec.thorough,
+            earlier=earlier,
+        )  # fmt: skip
+        found = orders.measured(ask, order, run_one)
+        if isinstance(found, Measurement):
+            run.save(found)
+            on_kept(order, found)
+            return seen(found, len(earlier.segments) if earlier else 0)
+        if earlier is None:
+            run.save(found)
+        return Seen()
+
+    def seen(found: Measurement, before: int) -> Seen:
+        """Whether more is asked of it than these segments; where time is not divided, all were measured at once."""
+        gained = len(found.segments) > before and policy.whole_s is not None
+        plan = next_round(found, thorough=spec.thorough) if gained else ()
+        if not plan:
+            return Seen()
+        needed_s = START_SECONDS + Durations.of(found).of_least(plan)
+        return Seen(needed_s=needed_s, is_open=is_open(found))
+
+    follow(policy, measure, clock=clock)
 
 
 def _without_files(config: RunConfig, error: DamagedRun) -> RunFailure:

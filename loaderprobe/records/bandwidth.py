@@ -9,7 +9,7 @@ from typing import Literal
 from loaderprobe.errors import BadValue
 from loaderprobe.records.environment import SCHEMA_VERSION, Origin, StorageLocation
 from loaderprobe.records.measurement import Missing
-from loaderprobe.records.plan import Resource
+from loaderprobe.records.plan import SupplyResource
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Evidence
 
@@ -272,7 +272,7 @@ class Feed:
     """Share of that rate which the accelerators shall reach."""
     use: float
     """Share of a limit of the storage that is used."""
-    first_limit: Resource
+    first_limit: SupplyResource
     """The limit that is reached first."""
     at_least: bool = False
     """True when that limit may be higher."""

@@ -7,7 +7,7 @@ from typing import Literal
 
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.environment import SCHEMA_VERSION, Environment, Origin
-from loaderprobe.records.verdict import Cause, Interval, Side
+from loaderprobe.records.verdict import Interval, ShortVerdict
 
 COMPARE_SCHEMA = "loaderprobe/compare"
 MATTERS = 0.05
@@ -15,7 +15,7 @@ MATTERS = 0.05
 
 ResultKind = Literal["sweep", "bandwidth", "layers", "diagnosis", "trace"]
 Word = Literal["slower", "faster", "same", "unclear"]
-ReasonCode = Literal["beyond_noise", "within_size", "too_noisy", "one_of_many", "near_size", "no_spread"]
+WordReason = Literal["beyond_noise", "within_size", "too_noisy", "one_of_many", "near_size", "no_spread"]
 """beyond_noise: slower or faster. within_size: the same. Of what is unclear: too_noisy: the interval holds both no
 change and one that matters. one_of_many: such a change is expected by chance among so many rows. near_size: there is
 a change, but whether it matters is open. no_spread: nothing shows how much a side varies."""
@@ -45,29 +45,6 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShortVerdict:
-    """Side and cause of a verdict."""
-
-    side: Side
-    cause: Cause
-    candidates: tuple[str, ...] = ()
-
-    @property
-    def firm(self) -> bool:
-        """False where nothing, or no single cause, was found."""
-        return self.cause not in ("either", "inconclusive")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ratio:
-    """The speed of B over that of A, with its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
     """One row: the same thing in A and in B."""
 
@@ -80,8 +57,8 @@ class Compared:
     """Rounds, steps or slices of A and of B that the interval comes from."""
     pairs: int = 0
     """Pairs of rounds, measured in turn, that the ratio comes from; 0 where the sides were measured apart."""
-    ratio: Ratio | None
-    """None where nothing shows how much a side varies."""
+    ratio: Interval | None
+    """The speed of B over that of A, with its 95 % interval; None where nothing shows how much a side varies."""
     p: float | None
     """The probability of such a ratio by chance alone, adjusted for the number of rows (Holm 1979)."""
     visible: float | None
@@ -89,7 +66,7 @@ class Compared:
     rounds_needed: int | None
     """Rounds a side with which a change that matters would be seen; None where no number of them is enough."""
     word: Word
-    reason: ReasonCode
+    reason: WordReason
     verdict_before: ShortVerdict | None = None
     verdict_after: ShortVerdict | None = None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from functools import reduce
 from typing import Any, Literal, get_type_hints
@@ -117,6 +117,43 @@ class ComputeSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Accelerator:
+    """A device with a published rate of training ResNet-50."""
+
+    images: float
+    seconds: float
+    source: str
+
+    @property
+    def images_per_s(self) -> float:
+        """The rate as one figure."""
+        return self.images / self.seconds
+
+
+ACCELERATORS: dict[str, Accelerator] = {
+    "mlperf-a100": Accelerator(
+        images=400, seconds=0.435, source="MLPerf Storage v1.0, ResNet-50 on A100: 0.435 s per batch of 400"
+    ),
+    "mlperf-h100": Accelerator(
+        images=400, seconds=0.224, source="MLPerf Storage v1.0, ResNet-50 on H100: 0.224 s per batch of 400"
+    ),
+    "v100-amp": Accelerator(
+        images=1200, seconds=1, source="NVIDIA DeepLearningExamples, ResNet-50 PyTorch, V100 16 GB, mixed precision"
+    ),
+    "a100-amp": Accelerator(
+        images=2470, seconds=1, source="NVIDIA DeepLearningExamples, ResNet-50 PyTorch, A100 80 GB, mixed precision"
+    ),
+    "a100-tf32": Accelerator(
+        images=938, seconds=1, source="NVIDIA DeepLearningExamples, ResNet-50 PyTorch, A100 80 GB, TF32"
+    ),
+    "rtx3090-amp": Accelerator(
+        images=1218, seconds=1, source="timm benchmark results, ResNet-50, RTX 3090, mixed precision, channels_last"
+    ),
+}
+"""By the name that `emulated:NAME` has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:
     """One configuration to measure. Two configurations with the same `key` measure the same thing."""
 
@@ -213,7 +250,7 @@ class SweepSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class Setting:
     """One field of a `RunConfig` or of a record in it."""
 
     name: str
@@ -233,7 +270,7 @@ class Option:
         return bool(self.of(config) == self.default)
 
 
-def _walk(record: type, path: tuple[str, ...] = ()) -> Iterator[Option]:
+def _walk(record: type, path: tuple[str, ...] = ()) -> Iterator[Setting]:
     kinds = get_type_hints(record)
     for each in fields(record):
         here = (*path, each.name)
@@ -241,10 +278,10 @@ def _walk(record: type, path: tuple[str, ...] = ()) -> Iterator[Option]:
             yield from _walk(kinds[each.name], here)
         else:
             name = path[-1] if path and each.name == "name" else each.name
-            yield Option(name=name, path=here, type=kinds[each.name], default=each.default)
+            yield Setting(name=name, path=here, type=kinds[each.name], default=each.default)
 
 
-OPTIONS: dict[str, Option] = {each.name: each for each in _walk(RunConfig)}
+OPTIONS: dict[str, Setting] = {each.name: each for each in _walk(RunConfig)}
 REQUIRED = frozenset(name for name, each in OPTIONS.items() if each.default is MISSING)
 
 
@@ -295,6 +332,30 @@ Study = Literal["prefilled", "epochs"]
 """Measured beside the verdicts: training from a full buffer, and whole epochs."""
 FEWEST_PAIRS = 3
 """Pairs of rounds with which two runs measured in turn are compared as pairs."""
+
+
+def asks_for(spec: SweepSpec) -> dict[Study, list[RunConfig]]:
+    """The configurations that a sweep studies: of those that differ in workers only, the one with the most.
+
+    A full buffer where several prefetch factors are compared, or all is measured; epochs where they are asked for,
+    which begin cold.
+    """
+    chosen = _with_most_workers([config for config in spec.configs if config.ranks == 1])
+    loading = [config for config in chosen if config.loader.workers]
+    several = len({config.loader.prefetch_factor for config in loading}) > 1
+    asked: dict[Study, list[RunConfig]] = {
+        "prefilled": loading if several or spec.thorough else [],
+        "epochs": [config for config in chosen if config.cache == "cold"] if spec.epochs else [],
+    }
+    return {study: configs for study, configs in asked.items() if configs}
+
+
+def _with_most_workers(configs: Sequence[RunConfig]) -> list[RunConfig]:
+    most: dict[tuple[object, ...], int] = {}
+    for config in configs:
+        same = alike_but_for(config, "workers", "prefetch_factor")
+        most[same] = max(config.loader.workers, most.get(same, 0))
+    return [each for each in configs if each.loader.workers == most[alike_but_for(each, "workers", "prefetch_factor")]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,19 +12,7 @@ from loaderprobe.records.files import UnknownFiles
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.ranks import Apart
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.verdict import (
-    Advice,
-    Bound,
-    Cause,
-    Evidence,
-    FilesWere,
-    FunctionTime,
-    Interval,
-    Rates,
-    Reason,
-    Side,
-    Speedups,
-)
+from loaderprobe.records.verdict import Advice, Bound, FilesWere, FunctionTime, Interval, Judged, Rates, Speedups
 
 # What `loaderprobe.diagnose` finds out about one loader.
 
@@ -32,19 +20,12 @@ DIAGNOSIS_SCHEMA = "loaderprobe/diagnosis"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Findings:
+class Findings(Judged):
     """The verdict on a user's own loader and step, with its evidence."""
 
     schema: str = DIAGNOSIS_SCHEMA
     schema_version: int = SCHEMA_VERSION
     origin: Origin
-    side: Side
-    cause: Cause
-    candidates: tuple[str, ...]
-    """With cause `either`: the resources whose speed-ups do not differ."""
-    reason: Reason
-    sentence: str
-    """The reason in words."""
     sample: str
     """What is counted: `images`, or `samples` where batches hold no images."""
     ranks: int = 1
@@ -71,7 +52,6 @@ class Findings:
     """What compute, the loader, and the loader without each resource reach; what the cores allow."""
     speedups: Speedups
     advice: tuple[Advice, ...]
-    evidence: tuple[Evidence, ...]
     notes: tuple[Remark, ...]
     unavailable: dict[str, Remark]
     """`speedups.NAME` or `ceilings.NAME` to the reason, for every figure above that is None."""

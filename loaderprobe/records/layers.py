@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from loaderprobe.records.environment import SCHEMA_VERSION, Origin
+from loaderprobe.records.verdict import Interval
 
 LAYERS_SCHEMA = "loaderprobe/layers"
 LAST_CALL = 99
@@ -16,12 +17,9 @@ Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Milliseconds:
+class Milliseconds(Interval):
     """Of a step: the median over the steps, and the range of the middle half."""
 
-    value: float
-    low: float
-    high: float
     steps: tuple[float, ...] = ()
     """Of each step, in order; of a layer, those in which it ran."""
 

@@ -136,8 +136,10 @@ Label = Literal["measured", "given", "published", "assumed", "derived"]
 assumed: a default. derived: by a formula from others."""
 WEAKNESS: tuple[Label, ...] = ("measured", "given", "published", "assumed")
 """From the strongest label to the weakest."""
-NeedName = Literal["read_bytes", "opens", "requests", "reads_in_flight", "workers", "cores"]
-Resource = Literal["bandwidth", "opens", "requests", "client", "nic"]
+NeedName = Literal[
+    "read_bytes", "opens", "requests", "reads_in_flight", "capacity", "checkpoint", "workers", "cores"
+]  # fmt: skip
+SupplyResource = Literal["bandwidth", "opens", "requests", "client", "nic"]
 """client: what one node gets from this storage. nic: what its network carries."""
 LeverName = Literal["shards", "cache", "half_size", "utilization"]
 UTILIZATION = 0.9
@@ -149,13 +151,12 @@ CacheKind = Literal["none", "page", "pinned"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quantity:
-    """A figure with its range and where it comes from."""
+class Quantity(Interval):
+    """A figure with its unit and where it comes from.
 
-    value: float
-    low: float
-    high: float
-    """From the intervals of measured inputs only; an assumption has scenarios instead."""
+    Its range is from the intervals of measured inputs only; an assumption has scenarios instead.
+    """
+
     unit: str
     label: Label
     weakest: Label
@@ -170,6 +171,18 @@ class CacheAsked:
 
     kind: CacheKind = "none"
     bytes: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointAsked:
+    """What training writes: so many bytes, so often; it stands still for a share of that time at most."""
+
+    bytes: float = 205e6
+    """Weights and momentum of ResNet-50 in float32: 25.6 million, 8 bytes each."""
+    every_s: float = 600.0
+    share: float = 0.01
+    given: bool = False
+    """False when these are the defaults."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +203,7 @@ class Asked:
     epochs: int = 1
     growth: float = 1.0
     cache: CacheAsked = CacheAsked()
+    checkpoint: CheckpointAsked = CheckpointAsked()
     simulate_ranks: int | None = None
     """Ranks to replay in lock-step; None: as many as accelerators, where the run has ranks."""
     today: str = ""
@@ -234,7 +248,7 @@ class Need:
 class SupplyLimit:
     """One resource of one storage, beside the need for it."""
 
-    resource: Resource
+    resource: SupplyResource
     limit: Quantity
     """Of the storage as a whole."""
     need: Quantity
@@ -248,7 +262,7 @@ class SupplyLimit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Supply:
+class PlanSupply:
     """A storage: its limits, the one that is reached first first."""
 
     name: str
@@ -258,7 +272,7 @@ class Supply:
     """Day on which a published limit was read; empty for others."""
     stale: bool
     limits: tuple[SupplyLimit, ...]
-    first_limit: Resource | None
+    first_limit: SupplyResource | None
     """None when it has no limit that is known."""
     feeds: float | None
     at_least: bool
@@ -309,7 +323,7 @@ class SupplyFeeds:
 
     supply: str
     feeds: float | None
-    first_limit: Resource | None
+    first_limit: SupplyResource | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -386,8 +400,8 @@ class PlanReport:
     source: PlanSource
     asked: Asked
     needs: tuple[Need, ...]
-    supplies: tuple[Supply, ...]
-    rulers: tuple[Supply, ...]
+    supplies: tuple[PlanSupply, ...]
+    rulers: tuple[PlanSupply, ...]
     """Reference designs beside the need: nothing that is on offer."""
     ramp: tuple[RampStep, ...]
     """The ladder of the measured storage, by readers; empty where none counts."""

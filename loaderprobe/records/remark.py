@@ -10,23 +10,26 @@ NEEDED = "needed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remark:
-    """A code and its facts, before they are put into words.
-
-    A code is defined by its words, in `render/remarks.py`; there is no other list of them.
-    """
+class Coded:
+    """A code and its facts, before they are put into words. Their words are found by the code."""
 
     code: str
     facts: dict[str, float | str] = field(default_factory=dict)
     """What the sentence quotes: times s, sizes bytes, rates images/s or bytes/s by name, shares 0 to 1. Where a remark
     follows from another, the facts of that one, and its code under `because`."""
-    sentence: str = field(default="", compare=False)
-    """The remark in words; `render` adds it where the result leaves the program."""
 
     @property
     def because(self) -> dict[str, float | str]:
         """Its facts, and its code under `because`: facts of something else that follows from it."""
         return {**self.facts, "because": self.code}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remark(Coded):
+    """One that stands by itself, with its words in `render/remarks.py`."""
+
+    sentence: str = field(default="", compare=False)
+    """The remark in words; `render` adds it where the result leaves the program."""
 
 
 def reported(reason: str) -> Remark:

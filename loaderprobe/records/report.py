@@ -12,7 +12,6 @@ from loaderprobe.records.ranks import RanksView
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.studies import BufferEffect, Epochs
 from loaderprobe.records.verdict import (
-    Ablations,
     Advice,
     Bottleneck,
     Bound,
@@ -266,7 +265,7 @@ class Detail:
     compute_source: str
     first_batch_s: float
     notes: tuple[Remark, ...]
-    ablations: Ablations | None = None
+    ablations: Remark | None = None
     """Which resources were made free, and why no more."""
     view: TimelineView | None = None
     """The profiler window, to be drawn."""

@@ -93,6 +93,7 @@ RESOURCES: tuple[Resource, ...] = (
     Resource(
         name="cpu", side="input", known_by="cores", part_of="preprocessing",
         letter="F", color="#C77800", style="bold yellow", noun="CPU cores", cell="preprocessing, cores full",
+        short="CPU cores",
         legend="preprocessing, cores full",
     ),
     Resource(
@@ -152,6 +153,13 @@ between ranks, measured by leaving it out. communication: any exchange with othe
 while the GPU does nothing else; seen in one profiler window or recorded trace. wait: sleeping, a pipe, memory."""
 
 RESOURCE = {each.name: each for each in RESOURCES}
+
+
+BOTTLENECKS = {
+    name: RESOURCE["cpu" if name == "cores" else name]
+    for name in ("storage", "preprocessing", "cores", "transport", "compute")
+}
+"""What may limit a forecast: cores are the CPU as a whole, preprocessing the work of single workers."""
 
 
 def _names(rows: Iterable[Resource]) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.measurement import Rejected
-from loaderprobe.records.remark import Remark
-from loaderprobe.records.resources import ABLATIONS, CAUSES, ONLY_WAITED, RESOURCES, SPEEDUPS
+from loaderprobe.records.remark import Coded, Remark
+from loaderprobe.records.resources import ABLATIONS, BOTTLENECKS, CAUSES, ONLY_WAITED, RESOURCES, SPEEDUPS
 from loaderprobe.records.waits import CodePlace
 
 T = TypeVar("T")
@@ -36,9 +36,11 @@ if TYPE_CHECKING:
     Cause = str
     EvidenceCode = str
     ActionCode = str
+    Bottleneck = str
 else:
     # Checked when they are decoded, and listed in the JSON Schema.
     Cause = Literal[(*CAUSES, "either", "balanced", "inconclusive")]
+    Bottleneck = Literal[tuple(BOTTLENECKS)]
     EvidenceCode = Literal[(*(f"speedups.{name}" for name in SPEEDUPS), *_OTHER_EVIDENCE)]
     ActionCode = Literal[(*(each.remedy for each in RESOURCES if each.remedy), *_OTHER_ACTIONS)]
 """Cause: a row of the table of resources, or that several are alike, none is worth it, or nothing is known.
@@ -78,10 +80,6 @@ ReasonCode = Literal[
     "cores_shared",
 ]
 """Why a verdict is what it is. Those from `no_complete_round` on are of verdicts without one cause."""
-AblationCode = Literal["in_training", "measured", "no_complete_round", "cannot_matter", "not_possible", "not_needed"]
-"""Which resources were made free in a measurement, and why no more."""
-Bottleneck = Literal["storage", "preprocessing", "cores", "transport", "compute"]
-"""The resource that limits a forecast: cores are the CPU as a whole, preprocess the work of single workers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,12 +102,9 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Speedup:
+class Speedup(Interval):
     """By what factor training would be faster if one resource were free."""
 
-    value: float
-    low: float
-    high: float
     how: How
 
 
@@ -176,48 +171,57 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reason:
-    """Why a verdict is what it is, before it is put into words."""
+class Reason(Coded):
+    """Why a verdict is what it is; worded in `render/verdict_words.py`. Speed-ups are factors."""
 
     code: ReasonCode
-    facts: dict[str, float | str]
-    """What the sentence quotes. Rates are images/s, shares are 0 to 1, speed-ups are factors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ablations:
-    """Which resources were made free in a measurement, and why no more."""
+class Action(Coded):
+    """What to change; worded in `render/forecast_words.py`."""
 
-    code: AblationCode
-    facts: dict[str, float]
-    """Speed-ups by resource; with `measured`, rounds by resource; with `in_training`, `rounds`."""
+    code: ActionCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bound:
-    """The verdict: one word each for side and cause, and the reason."""
+class ShortVerdict:
+    """One word each for side and cause."""
 
     side: Side
     cause: Cause
-    candidates: tuple[str, ...]
+    candidates: tuple[str, ...] = ()
     """With cause `either`: the resources whose speed-ups do not differ."""
+
+    @property
+    def firm(self) -> bool:
+        """False where nothing, or no single cause, was found."""
+        return self.cause not in ("either", "inconclusive")
+
+    @property
+    def short(self) -> ShortVerdict:
+        """Side and cause alone, which compare."""
+        return ShortVerdict(side=self.side, cause=self.cause, candidates=self.candidates)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged(ShortVerdict):
+    """A verdict with its reason: of a configuration (`Bound`), or of a user's own loader (`Findings`)."""
+
     reason: Reason
     sentence: str = field(default="", compare=False)
     """The reason in words; `render` adds it where the verdict leaves the program."""
     evidence: tuple[Evidence, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound(Judged):
+    """The verdict on a configuration."""
+
     rank: int | None = None
     """With cause `imbalance`: the slowest rank; None where all ranks of a host are slow."""
     host: str = ""
     """Of that rank, or of those ranks."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Action:
-    """What to change, before it is put into words."""
-
-    code: ActionCode
-    facts: dict[str, float | str]
-    """What the sentence quotes. Rates are images/s or bytes/s by name, shares are 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,7 +292,7 @@ class Verdict:
     """All that is derived from one `Measurement`. Pure function of it; rebuilt at any time."""
 
     images_per_s: Interval
-    rounds: int
+    complete_rounds: int
     """In which what is judged was measured, of those that count."""
     rates_images_per_s: Rates
     speedups: Speedups

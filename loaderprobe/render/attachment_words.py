@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from loaderprobe.records.diagnosis import Attached, SeenLoader, SeenOutside
 from loaderprobe.records.ranks import Apart
-from loaderprobe.render.wording import counted, percent
+from loaderprobe.render.wording import counted, percent, workers_words
 from loaderprobe.units import format_duration, join_words, significant
 
 # What is said of several ranks that are measured together, or are not.
@@ -74,7 +74,7 @@ MOST_FILES = 5
 def loader_name(seen: SeenLoader) -> str:
     """`loader 0 (ImageFolder, batch size 32, 2 workers)`."""
     size = f"batch size {seen.batch_size}, " if seen.batch_size is not None else ""
-    workers = counted(seen.workers, "worker") if seen.workers else "serial"
+    workers = workers_words(seen.workers)
     return f"loader {seen.number} ({seen.dataset}, {size}{workers})"
 
 

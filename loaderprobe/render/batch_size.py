@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeReport, StopCode
-from loaderprobe.render.cells import as_columns, interval_cells
 from loaderprobe.render.charts import BLUE, GREY, RED, Axis, Plot
 from loaderprobe.render.document import Document, Exhibit, Paragraph, Section, Table
 from loaderprobe.render.remarks import remark_words
+from loaderprobe.render.rows import as_columns, interval_cells, own_cells
 from loaderprobe.render.verdict_words import explanation, heading
 from loaderprobe.render.wording import MISSING, counted, figure, interval, percent
 from loaderprobe.units import format_bytes, format_duration, significant
@@ -173,17 +173,13 @@ def batch_size_columns(found: BatchSizeReport) -> dict[str, list[Any]]:
 def _row(number: int, probe: BatchSizeProbe, found: BatchSizeReport) -> dict[str, Any]:
     return {
         "probe": number,
-        "batch_size": probe.batch_size,
-        "fits": probe.fits,
-        "ran": probe.ran,
-        "steps": probe.steps,
+        **own_cells(probe, "batch_size", "fits", "ran", "steps"),
         **interval_cells("images_per_s", probe.images_per_s),
         **interval_cells("step_ms", probe.step_ms),
         "utilization": probe.utilization,
         "usage_upper_half": probe.usage,
         "epoch_s": probe.epoch_s(found.dataset_images) if probe.images_per_s else None,
-        "memory_bytes": probe.memory_bytes,
-        "wall_s": probe.wall_s,
+        **own_cells(probe, "memory_bytes", "wall_s"),
     }
 
 
@@ -273,7 +269,7 @@ def batch_size_exhibits(found: BatchSizeReport, sizes: Sequence[BatchSizeProbe])
     charts = [
         (
             "Images/s against batch size",
-            _chart(fitting, found.stop.chosen, wall, "images/s", _batch_size_charts_rate, significant),
+            _chart(fitting, found.stop.chosen, wall, "images/s", _images_per_s, significant),
         ),
         (
             "Step time against batch size",
@@ -296,7 +292,7 @@ Read = Callable[[BatchSizeProbe], tuple[float, float, float]]
 """(value, low, high)."""
 
 
-def _batch_size_charts_rate(probe: BatchSizeProbe) -> tuple[float, float, float]:
+def _images_per_s(probe: BatchSizeProbe) -> tuple[float, float, float]:
     assert probe.images_per_s
     return probe.images_per_s.value, probe.images_per_s.low, probe.images_per_s.high
 

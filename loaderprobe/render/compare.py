@@ -15,22 +15,20 @@ from loaderprobe.records.compare import (
     Difference,
     Gate,
     GateName,
-    Ratio,
-    ReasonCode,
     ResultKind,
-    ShortVerdict,
     Subject,
     Unit,
     Word,
+    WordReason,
 )
 from loaderprobe.records.config import FEWEST_PAIRS, OPTIONS
 from loaderprobe.records.report import ConfigurationRow
-from loaderprobe.records.verdict import Interval
-from loaderprobe.render.cells import as_columns, interval_cells
+from loaderprobe.records.verdict import Interval, ShortVerdict
 from loaderprobe.render.charts import TONES, Axis, heat_cell, heat_rows, named_rows, shortened
 from loaderprobe.render.document import Document, Exhibit, Item, Paragraph, Part, Section, Table
+from loaderprobe.render.groups import LETTERS, letters_in, limits_in, line_of
 from loaderprobe.render.layers import PART_WORDS
-from loaderprobe.render.limits import LETTERS, letters_in, limits_in, line_of
+from loaderprobe.render.rows import as_columns, interval_cells, own_cells
 from loaderprobe.render.trace import PART_WORDS as CAUSE_WORDS
 from loaderprobe.render.wording import MISSING, counted, interval, label, loading, percent, verdict_tone, verdict_words
 from loaderprobe.units import format_bytes, join_words, significant
@@ -52,7 +50,7 @@ SCALES: dict[Unit, tuple[float, str]] = {
 }  # fmt: skip
 THOUSANDS_FROM = 1e4
 """Operations/s."""
-REASONS: dict[ReasonCode, str] = {
+REASONS: dict[WordReason, str] = {
     "beyond_noise": "",
     "within_size": "",
     "too_noisy": "too noisy",
@@ -140,7 +138,7 @@ def figure_words(row: Compared, value: Interval | None, *, unit: bool = False, g
     return f"{interval(scaled, gap)}{f' {name}' if unit and name else ''}"
 
 
-def change_parts(ratio: Ratio | None) -> tuple[str, str]:
+def change_parts(ratio: Interval | None) -> tuple[str, str]:
     """`-12 %` of the speed and `-18 to -5`; `31x` and `28 to 34` of large changes."""
     if ratio is None:
         return MISSING, MISSING
@@ -151,7 +149,7 @@ def change_parts(ratio: Ratio | None) -> tuple[str, str]:
     return f"{_signed(ratio.value - 1, 0.1)} %", f"{low} to {high}"
 
 
-def change_words(ratio: Ratio | None) -> str:
+def change_words(ratio: Interval | None) -> str:
     """`-12 % (-18 to -5)`."""
     value, ends = change_parts(ratio)
     return value if ratio is None else f"{value} ({ends})"
@@ -333,7 +331,7 @@ SHOWN = 20
 ROWS = "rows"
 """The name of the section of the rows."""
 ORDER = ("slower", "faster", "unclear", "same")
-MARKS: dict[ReasonCode, str] = {"one_of_many": "*", "near_size": "**", "no_spread": "***"}
+MARKS: dict[WordReason, str] = {"one_of_many": "*", "near_size": "**", "no_spread": "***"}
 LEGEND = (
     "change: of the speed, with its 95 % interval. seen from: the smallest change that would have been seen here, in "
     "about half of all cases; twice as much is nearly always seen."
@@ -471,13 +469,10 @@ def _columns(row: Compared) -> dict[str, Any]:
         **interval_cells("before", row.before),
         **interval_cells("after", row.after),
         **interval_cells("ratio", row.ratio),
-        "p": row.p,
-        "visible": row.visible,
+        **own_cells(row, "p", "visible"),
         "rounds_before": row.rounds[0],
         "rounds_after": row.rounds[1],
-        "pairs": row.pairs,
-        "word": row.word,
-        "reason": row.reason,
+        **own_cells(row, "pairs", "word", "reason"),
         "cause_before": row.verdict_before.cause if row.verdict_before else None,
         "cause_after": row.verdict_after.cause if row.verdict_after else None,
         "verdict_changed": row.verdict_changed,

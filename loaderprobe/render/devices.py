@@ -19,10 +19,10 @@ from loaderprobe.records.devices import (
     WorkloadVerdict,
 )
 from loaderprobe.records.verdict import Interval
-from loaderprobe.render.cells import as_columns, interval_cells
 from loaderprobe.render.charts import BLUE, TONES, Column, Shade, column_chart, stacked_chart
 from loaderprobe.render.document import Command, Document, Exhibit, Item, Paragraph, Part, Section, Table
-from loaderprobe.render.wording import MISSING, interval, percent
+from loaderprobe.render.rows import as_columns, interval_cells, own_cells
+from loaderprobe.render.wording import MISSING, first_upper, interval, percent
 from loaderprobe.units import format_bytes, format_duration, join_words, significant
 
 # Sentences about devices: which is fastest, why another is not, what would help, and why one has no figures.
@@ -101,7 +101,7 @@ def _slower(each: PlacementVerdict, first: PlacementVerdict) -> str:
     times = significant(first.epoch_s.value / each.epoch_s.value, 2)
     who, epoch = subject(each.placement), format_duration(each.epoch_s.value)
     shared = " share its cores and" if each.placement.device == "cpu" and each.placement.ranks > 1 else ""
-    return f"{who[0].upper()}{who[1:]}{shared} {_verb(each, 'takes')} {epoch}, {times} times as fast."
+    return f"{first_upper(who)}{shared} {_verb(each, 'takes')} {epoch}, {times} times as fast."
 
 
 def _verb(each: PlacementVerdict, of_one: str) -> str:
@@ -177,7 +177,7 @@ def failure_words(failure: PlacementFailure) -> str:
     }[failure.kind]
     done = f" after {failure.segment} of {failure.segments} segments" if failure.segments else " while starting"
     hint = failure.hint or _HINTS.get(failure.kind, "")
-    return f"{said},{done}." + (f" {hint[0].upper()}{hint[1:]}." if hint else "")
+    return f"{said},{done}." + (f" {first_upper(hint)}." if hint else "")
 
 
 _HINTS = {
@@ -349,9 +349,7 @@ def _how(found: DevicesReport) -> list[Paragraph]:
 def _row(result: WorkloadResult, each: PlacementResult, verdict: PlacementVerdict | None) -> dict[str, Any]:
     workload = result.workload
     row: dict[str, Any] = {
-        "model": workload.model,
-        "batch_size": workload.batch_size,
-        "samples": workload.samples,
+        **own_cells(workload, "model", "batch_size", "samples"),
         "on": each.placement.name,
         "ranks": each.placement.ranks,
         "device": each.device or "CPU",

@@ -15,7 +15,7 @@ from loaderprobe.render.forecast_words import forecast_words
 from loaderprobe.render.panels import rank_section
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.verdict_words import NOUN, explanation, heading
-from loaderprobe.render.wording import MISSING, counted, factor, figure, interval, percent, state_word
+from loaderprobe.render.wording import MISSING, counted, factor, figure, interval, percent, state_word, workers_words
 from loaderprobe.units import format_duration, significant
 
 # Shown only where the speed-up is worth a line.
@@ -166,7 +166,7 @@ def _speedup(found: Findings, name: str) -> str:
 
 def setting(found: Findings) -> str:
     """Workers, batch size and state of the files."""
-    loading = counted(found.workers, "worker") if found.workers else "serial"
+    loading = workers_words(found.workers)
     if found.ranks > 1:
         loading = f"{found.ranks} ranks, each {loading}"
     files = {"cold": "cold files", "warm": "warm files", "as-found": "files as found"}[found.cache]

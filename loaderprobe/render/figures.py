@@ -16,9 +16,9 @@ from loaderprobe.records.config import options_of
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.resources import ABLATIONS, JUDGED, ONLY_WAITED, RESOURCE, SPEEDUPS, WAITED
 from loaderprobe.records.verdict import GAP_CAUSES, Evidence, EvidenceCode, GapCause
-from loaderprobe.render.cells import Cell, interval_cells
 from loaderprobe.render.forecast_words import action_words
 from loaderprobe.render.remarks import remark_words
+from loaderprobe.render.rows import Cell, interval_cells
 from loaderprobe.render.verdict_words import sentence
 from loaderprobe.render.wording import figure, megabytes_per_s, percent
 

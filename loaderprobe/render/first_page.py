@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from loaderprobe.analyze.answer import best_of
@@ -10,10 +10,28 @@ from loaderprobe.records.config import RunConfig
 from loaderprobe.records.report import Answer, ConfigurationRow, Limited, NextStep, Outlook, Report, Summary
 from loaderprobe.records.resources import RESOURCE, RESOURCES
 from loaderprobe.records.verdict import Knee
+from loaderprobe.render.document import Command, Item, Paragraph, Section, Shown, Table, further
 from loaderprobe.render.forecast_words import advice_words, knee_kind, knee_words
-from loaderprobe.render.groups import Group, group_of, groups, then_of
-from loaderprobe.render.limits import LETTERS, LimitMap, gain_words, limit_map, read_words, used_words
-from loaderprobe.render.overview import joint_label, joint_name
+from loaderprobe.render.groups import (
+    Group,
+    gain_words,
+    group_of,
+    groups,
+    limit_map,
+    map_key,
+    read_words,
+    then_of,
+    used_words,
+)
+from loaderprobe.render.overview import (
+    CPU_NOTE,
+    EMULATED_NOTE,
+    counts,
+    joint_label,
+    joint_name,
+    not_complete,
+    skipped_files,
+)
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.wording import (
     MISSING,
@@ -239,25 +257,16 @@ def knees(report: Report, group: Group) -> list[tuple[str, str]]:
 # What accelerators would ask of storage and cores, beside what this machine has, as a table.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Needs:
-    """The needs of accelerators of one kind, a line a data set."""
-
-    title: str
-    head: tuple[str, ...]
-    lines: tuple[tuple[str, ...], ...]
-    note: str
-
-
-def needs(report: Report) -> tuple[Needs, ...]:
-    """One table for each kind of accelerator."""
+def need_sections(report: Report) -> Iterator[Section]:
+    """A table for each kind of accelerator, a line a data set."""
     found: dict[str, list[Outlook]] = {}
     for each in report.summary.needs:
         found.setdefault(each.compute, []).append(each)
-    return tuple(_needs(some, report.summary.environment.cores_available) for some in found.values())
+    for some in found.values():
+        yield _needs(some, report.summary.environment.cores_available)
 
 
-def _needs(some: Sequence[Outlook], cores: float) -> Needs:
+def _needs(some: Sequence[Outlook], cores: float) -> Section:
     first = some[0]
     counts = [str(need.accelerators) for need in first.needs]
     assumed = "" if first.compute != "cpu" else f" No accelerator ran here: the rate of {first.accelerator} is assumed."
@@ -268,14 +277,20 @@ def _needs(some: Sequence[Outlook], cores: float) -> Needs:
             missing.setdefault(remark_words(each.missing), []).append(each.data)
     reason = "".join(f" {_without_rate(names, len(some))}: {why}." for why, names in missing.items())
     pace = f" {remark_words(first.pace)}." if first.pace else ""
-    return Needs(
+    head = ("data", *(f"{count} x" for count in counts), "storage here", "feeds", "cores each")
+    note = (
+        f"And they open {opens} files a second. No headroom in these needs; feeds: accelerators, at "
+        f"{percent(first.use)} of the storage's rate. cores each: for one accelerator, estimated; {cores:g} here."
+        f"{assumed}{pace}{reason} More: loaderprobe plan"
+    )
+    return Section(
         title=f"What {named(first.accelerator, join_words(counts))} need at {percent(first.utilization)} of "
         f"{rate(first.images_per_s)} images/s, cold{f' ({first.source})' if first.specified else ''}",
-        head=("data", *(f"{count} x" for count in counts), "storage here", "feeds", "cores each"),
-        lines=tuple(_line(each) for each in some),
-        note=f"And they open {opens} files a second. No headroom in these needs; feeds: accelerators, at "
-        f"{percent(first.use)} of the storage's rate. cores each: for one accelerator, estimated; {cores:g} here."
-        f"{assumed}{pace}{reason} More: loaderprobe plan",
+        parts=(
+            Table(head=head, lines=tuple(map(_line, some)), right=frozenset(range(1, len(head)))),
+            Paragraph(text=note, tone="quiet"),
+        ),
+        under=True,
     )
 
 
@@ -311,7 +326,7 @@ TOO_NOISY = ", too noisy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class ToDo:
     """What to do, and what to type for it."""
 
     text: str
@@ -326,64 +341,55 @@ class Change:
         return f"{self.text}{typed}{f' (for {self.labels})' if self.labels else ''}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DevicePart:
-    """One device and cache state."""
-
-    title: str
-    emulated: bool
-    map: LimitMap
-    best: tuple[tuple[str, ...], ...]
-    """Lines under `BEST_HEAD`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FirstPage:
-    """The page, in the order in which it is read."""
-
-    title: str
-    facts: str
-    answer: tuple[str, ...]
-    devices: tuple[DevicePart, ...]
-    changes: tuple[Change, ...]
-    needs: tuple[Needs, ...]
-    unknown: str
-    """What does not follow from this run."""
-
-    @property
-    def key(self) -> str:
-        """The letters of all maps."""
-        seen = {letter for part in self.devices for letter, _, _ in part.map.legend}
-        found = [f"{letter} {words}" for letter, words in LETTERS.values() if letter in seen]
-        cells = [cell for part in self.devices for _, line in part.map.lines for cell in line if cell]
-        if any(cell.tone == "skipped" for cell in cells):
-            found.append(f"{MISSING} not measured")
-        return "; ".join(found)
-
-    @property
-    def best_note(self) -> str:
-        """What the columns of `BEST_HEAD` are; empty where there are none."""
-        if not any(part.best for part in self.devices):
-            return ""
-        estimated = any("est." in line[-1] for part in self.devices for line in part.best)
-        factors = any(" x " in line[1] for part in self.devices for line in part.best)
-        return BEST_NOTE + (PREFETCH_NOTE if factors else "") + (ESTIMATED_NOTE if estimated else "")
+def first_screen(report: Report) -> Iterator[Section]:
+    """What limits, how sure that is, what to change next, what accelerators need; then the maps."""
+    rows, found = report.summary.configurations, groups(report)
+    said = [
+        Paragraph(text=text, strong=each.code != "how_sure")
+        for each, text in zip(report.summary.answer, answers(report), strict=True)
+    ]
+    undone = [] if report.summary.run.complete else [Paragraph(text=not_complete(report), tone="warning")]
+    counted = Paragraph(text=" ".join((counts(report), *skipped_files(report))), tone="quiet")
+    yield Section(parts=(*said, counted, *undone))
+    changes = [part for number, each in enumerate(to_dos(report), 1) for part in _change(each, number)]
+    yield Section(title="Do next", parts=tuple(changes), under=True)
+    yield from need_sections(report)
+    missing = [Paragraph(text=unknown(report), tone="quiet")] if report.summary.not_known else []
+    yield Section(parts=tuple(missing), under=True)
+    best = [_best_lines(report, group) for group in found]
+    for group, lines in zip(found, best, strict=True):
+        table = [Table(head=BEST_HEAD, lines=lines, right=BEST_RIGHT)] if lines else []
+        yield Section(title=_device_title(group), parts=(limit_map(group), *table), under=True)
+    if key := map_key(rows):
+        note = _best_note([line for lines in best for line in lines])
+        words = f"Map: images/s with half the 95 % interval, and what limits: {key}. {note}"
+        yield Section(parts=(Paragraph(text=words.rstrip(), tone="quiet"),), under=True)
+    warnings = [EMULATED_NOTE] if any(row.emulated for row in rows) else []
+    warnings += [CPU_NOTE] if any(row.config.compute.kind == "cpu" for row in rows) else []
+    yield Section(parts=further(Paragraph(text=each, tone="warning") for each in warnings), under=True)
 
 
-def first_page(report: Report) -> FirstPage:
-    """The first page of a report, empty where nothing was measured."""
-    return FirstPage(
-        title=_title(report),
-        facts=_facts(report),
-        answer=answers(report),
-        devices=tuple(_part(report, group) for group in groups(report)),
-        changes=to_dos(report),
-        needs=needs(report),
-        unknown=_unknown(report),
-    )
+def _best_note(lines: Sequence[tuple[str, ...]]) -> str:
+    """What the columns of `BEST_HEAD` are; empty where there are none."""
+    if not lines:
+        return ""
+    factors, estimated = any(" x " in line[1] for line in lines), any("est." in line[-1] for line in lines)
+    return BEST_NOTE + (PREFETCH_NOTE if factors else "") + (ESTIMATED_NOTE if estimated else "")
 
 
-def _title(report: Report) -> str:
+def _change(change: ToDo, number: int) -> Iterator[Shown]:
+    what = f" (for {change.labels})" if change.labels else ""
+    yield from to_do(Item(text=f"{change.text}{what}", number=number), change.command)
+
+
+def to_do(item: Item, command: str) -> Iterator[Shown]:
+    """A change, and what to type for it."""
+    yield replace(item, text=f"{item.text}; try it:") if command else item
+    if command:
+        yield Command(text=command, further=item.further)
+
+
+def title(report: Report) -> str:
     """Data, storage, machine, day."""
     run, machine = report.summary.run, report.summary.environment
     names = list(dict.fromkeys(row.config.resolution for row in report.summary.configurations))
@@ -395,25 +401,24 @@ def _title(report: Report) -> str:
     return f"{data}{made}{storage}, {machine.cores_available:g} cores, {gpus}, {run.created_utc[:10]}"
 
 
-def _facts(report: Report) -> str:
+def facts(report: Report) -> str:
+    """Version, time, sizes of the images."""
     run = report.summary.run
     sizes = [f"{each.label} {significant(each.mean_size_bytes / 1e3)} kB" for each in run.data]
     mean = f"; {', '.join(sizes)} an image" if sizes else ""
     return f"loaderprobe {run.name}, measured in {format_duration(run.wall_s)}{mean}."
 
 
-def _part(report: Report, group: Group) -> DevicePart:
+def _device_title(group: Group) -> str:
     batches = {row.config.compute.batch_size for row in group.rows}
     batch = [option_words(group.rows[0].config, "batch_size")] if len(batches) == 1 else []
-    title = ", ".join((group.heading, f"alone {group.ceiling}", group.cache, *group.common, *batch))
-    # What a CPU trains beside an accelerator shows no more than its map does.
+    return ", ".join((group.heading, f"alone {group.ceiling}", group.cache, *group.common, *batch))
+
+
+def _best_lines(report: Report, group: Group) -> tuple[tuple[str, ...], ...]:
+    """Under `BEST_HEAD`. What a CPU trains beside an accelerator shows no more than its map does."""
     less = group.cpu and any(not other.cpu for other in groups(report))
-    return DevicePart(
-        title=title,
-        emulated=group.emulated,
-        map=limit_map(group),
-        best=() if less else tuple(_best(report, group, row) for row in best_of(report, group.rows)),
-    )
+    return () if less else tuple(_best(report, group, row) for row in best_of(report, group.rows))
 
 
 def _best(report: Report, group: Group, row: ConfigurationRow) -> tuple[str, ...]:
@@ -438,22 +443,22 @@ def _workers(row: ConfigurationRow, group: Group) -> str:
     )
 
 
-def to_dos(report: Report) -> tuple[Change, ...]:
+def to_dos(report: Report) -> tuple[ToDo, ...]:
     """What to do next."""
     return tuple(dict.fromkeys(_to_do(report, step) for step in report.summary.next))
 
 
-def _to_do(report: Report, step: NextStep) -> Change:
+def _to_do(report: Report, step: NextStep) -> ToDo:
     """A change to some configurations says to which; with several numbers of ranks also with how many."""
     if step.remark:
-        return Change(text=remark_words(step.remark), command=step.command)
+        return ToDo(text=remark_words(step.remark), command=step.command)
     group = group_of(groups(report), step.configurations[0])
     several = len({each.config.ranks for each in report.summary.configurations}) > 1
     ranks = f", {option_words(group.rows[0].config, 'ranks')}" if several else ""
     rows = {row.key: row for row in group.rows}
     names = [joint_label([rows[key]], group.rows) for key in step.configurations]
     text = advice_words(step.advice, names)
-    return Change(text=text, command=step.command, labels="" if names[-1] in text else labels_of(step, group) + ranks)
+    return ToDo(text=text, command=step.command, labels="" if names[-1] in text else labels_of(step, group) + ranks)
 
 
 def with_sentences(report: Report) -> Summary:
@@ -470,6 +475,7 @@ def labels_of(step: NextStep, group: Group) -> str:
     return joint_label([rows[key] for key in step.configurations], group.rows)
 
 
-def _unknown(report: Report) -> str:
+def unknown(report: Report) -> str:
+    """What does not follow from this run."""
     parts = [remark_words(each) for each in report.summary.not_known]
     return f"Not known: {', '.join(parts)}." if parts else ""

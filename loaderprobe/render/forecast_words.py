@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import get_args
 
-from loaderprobe.records.resources import RESOURCE
+from loaderprobe.records.resources import BOTTLENECKS
 from loaderprobe.records.verdict import Action, Advice, Bottleneck, Forecast, How, Interval, Knee
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.wording import counted, rate
@@ -13,7 +12,7 @@ from loaderprobe.units import format_bytes, format_rate, significant
 
 # What is advised, in words.
 
-_TEXTS = {
+ACTIONS = {
     "all_in_page_cache": "keep all files in the page cache",
     "part_in_page_cache": (
         "leave {bytes} of memory to the page cache, which holds {share} % of the files and answers {hits_low} to "
@@ -63,12 +62,12 @@ def action_words(action: Action, *, sample: str = "image") -> str:
     facts = action.facts
     if action.code == "workers":
         count = facts["workers"]
-        return f"use {count} worker{'' if count == 1 else 's'}" if count else "load in the training process"
+        return f"use {counted(int(count), 'worker')}" if count else "load in the training process"
     if action.code == "files_in_memory":
         code = "all_in_page_cache" if facts["share"] == 1 else "part_in_page_cache"
-        return _TEXTS[code].format(**{name: _shown(name, value) for name, value in facts.items()})
+        return ACTIONS[code].format(**{name: _shown(name, value) for name, value in facts.items()})
     words = _OPTIONAL | {name: _shown(name, value) for name, value in facts.items()}
-    return _TEXTS[action.code].format(**words, sample=sample)
+    return ACTIONS[action.code].format(**words, sample=sample)
 
 
 _FORMS = {"subject": " ({})", "name": " ({}, specified)", "host": " on {}", "ranks": "{:.0f} accelerators, each"}
@@ -95,8 +94,7 @@ def _shown(name: str, value: float | str) -> str:
 
 ROUGH = 0.25
 """Half of a forecast's range: most models are within 0.2, and one that is not proved here is wider."""
-LIMIT = {name: f"{RESOURCE[name].noun} is the limit" for name in get_args(Bottleneck) if name in RESOURCE}
-LIMIT["cores"] = f"{RESOURCE['cpu'].noun} are the limit"
+LIMIT = {name: f"{each.noun} {'are' if name == 'cores' else 'is'} the limit" for name, each in BOTTLENECKS.items()}
 """What limits training after a change."""
 
 

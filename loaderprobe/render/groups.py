@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from loaderprobe.analyze.answer import by_device, on_cpu
+from loaderprobe.analyze.answer import best_ceiling, by_device, main_speedups, on_cpu, read_rate
 from loaderprobe.records.config import OPTIONS
 from loaderprobe.records.report import ConfigurationRow, Detail, Report
-from loaderprobe.records.verdict import Bottleneck
-from loaderprobe.render.wording import differing, label, option_words, rate, unusual
+from loaderprobe.records.resources import BOTTLENECKS, RESOURCE, RESOURCES
+from loaderprobe.records.verdict import Bottleneck, ShortVerdict
+from loaderprobe.render.document import Cell, Table
+from loaderprobe.render.wording import (
+    MISSING,
+    differing,
+    factor,
+    label,
+    megabytes_per_s,
+    option_words,
+    percent,
+    rate,
+    speed,
+    tone,
+    unusual,
+    variation,
+    verdict_tone,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,3 +162,120 @@ def detail_of(report: Report, row: ConfigurationRow) -> Detail | None:
     """What the report draws for a row; None when the row was not measured."""
     key = row.key
     return next((detail for detail in report.details if detail.key == key), None)
+
+
+# What limits a configuration, in letters and short words, and what a speed-up gains: how the first page says it.
+#
+# And the map of all configurations.
+
+NEXT = {name: each.short or name for name, each in BOTTLENECKS.items()}
+"""What limits next, in short."""
+LETTERS = {
+    each.name: (each.letter, each.legend or each.noun)
+    for each in sorted(RESOURCES, key=lambda each: each.name != "compute")
+    if each.is_cause
+} | {"balanced": ("B", "balanced"), "inconclusive": ("?", "inconclusive"), "failed": ("x", "failed")}
+"""By tone: the letter of a cell, and what it stands for."""
+ABOUT_ALL = 1.1
+"""Training cannot outrun compute alone: up to this share of it, more than all of it is noise."""
+
+
+def limits_of(row: ConfigurationRow) -> tuple[str, ...]:
+    """The tones of what limits a row; both of two that cannot be separated, none of what was skipped."""
+    if row.status == "skipped":
+        return ()
+    if row.bound is None:
+        return (tone(row) if tone(row) in LETTERS else "inconclusive",)
+    return limits_in(row.bound)
+
+
+def limits_in(bound: ShortVerdict) -> tuple[str, ...]:
+    """The same of a verdict alone."""
+    names = bound.candidates if bound.cause == "either" else ()
+    found = verdict_tone(bound)
+    return names or (found if found in LETTERS else "inconclusive",)
+
+
+def letters_of(row: ConfigurationRow) -> str:
+    """`F`, or `S/C`; empty for what was skipped."""
+    return _letters(limits_of(row))
+
+
+def letters_in(bound: ShortVerdict) -> str:
+    """The same of a verdict alone."""
+    return _letters(limits_in(bound))
+
+
+def _letters(limits: tuple[str, ...]) -> str:
+    return "/".join(LETTERS[name][0] for name in limits)
+
+
+def used_words(row: ConfigurationRow, *, beside_rate: bool) -> str:
+    """`39 %` of what compute alone does, or `98 % of 6.05`; `~100 %` where noise makes it more."""
+    verdict = row.verdict
+    if verdict is None or verdict.accelerator_utilization is None:
+        return MISSING
+    share = verdict.accelerator_utilization
+    words = "~100 %" if 1.005 <= share <= ABOUT_ALL else percent(share)
+    alone = verdict.rates_images_per_s.compute
+    return f"{words} of {rate(alone)}" if beside_rate and alone else words
+
+
+def read_words(report: Report, row: ConfigurationRow) -> str:
+    """`51.3 of 713`: MB/s while training, and the most that the storage alone gave; or the first alone."""
+    read, ceiling = read_rate(row), best_ceiling(report, row)
+    if read is None or ceiling is None:
+        return megabytes_per_s(read)
+    return f"{megabytes_per_s(read)} of {megabytes_per_s(ceiling.read_bytes_per_s)}"
+
+
+def gain_words(row: ConfigurationRow, then: Mapping[str, Bottleneck]) -> str:
+    """`decoding 2.55x → compute`: the speed-ups that the verdict names, and what limits next."""
+    none = "inconclusive" if row.bound and row.bound.cause == "inconclusive" else MISSING
+    return (
+        ", ".join(
+            f"{RESOURCE[name].short or name} {factor(speedup)}{f' → {NEXT[then[name]]}' if name in then else ''}"
+            for name, speedup in main_speedups(row)
+        )
+        or none
+    )
+
+
+# The map: what limits training, by data set and number of workers, as letters that need no colour.
+
+
+def limit_map(group: Group) -> Table:
+    """A line a data set, and what else sets lines apart; a column a number of workers, empty where none was asked."""
+    counts = sorted({row.config.loader.workers for row in group.rows})
+    lines: dict[str, dict[int, ConfigurationRow]] = {}
+    for row in group.rows:
+        lines.setdefault(line_of(row, group.rows), {}).setdefault(row.config.loader.workers, row)
+    return Table(
+        head=("workers", *("serial" if count == 0 else str(count) for count in counts)),
+        lines=tuple(
+            (name, *(_cell(cells[count]) if count in cells else "" for count in counts))
+            for name, cells in lines.items()
+        ),
+        right=frozenset(range(1, len(counts) + 1)),
+        map=True,
+    )
+
+
+def map_key(rows: Sequence[ConfigurationRow]) -> str:
+    """The letters of their cells: `D decoding, cores free; F decoding, cores full`."""
+    seen = {name for row in rows for name in limits_of(row)}
+    found = [f"{letter} {words}" for name, (letter, words) in LETTERS.items() if name in seen]
+    return "; ".join([*found, *([f"{MISSING} not measured"] if any(row.status == "skipped" for row in rows) else [])])
+
+
+def line_of(row: ConfigurationRow, rows: Sequence[ConfigurationRow]) -> str:
+    """The data set, and what else sets a line apart; that the serial loader has no prefetching does not."""
+    same = [other for other in rows if bool(other.config.loader.workers) == bool(row.config.loader.workers)]
+    return ", ".join(part for part in (row.config.resolution, variation(row, same)) if part)
+
+
+def _cell(row: ConfigurationRow) -> Cell | str:
+    """`690±181 F`; without a letter for what was skipped."""
+    text = f"{speed(row, gap='')} {letters_of(row)}".strip()
+    limits = " or ".join(LETTERS[name][1] for name in limits_of(row))
+    return Cell(text=text, tone=tone(row), words=limits) if limits else text

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from loaderprobe.records.layers import LAST_CALL, DrillLevel, LayersReport, LayerTime, PartName, Shape
-from loaderprobe.render.cells import as_columns, interval_cells
 from loaderprobe.render.charts import RED, heat_cell, heat_rows, shortened
 from loaderprobe.render.document import Document, Exhibit, Paragraph, Part, Section, Table
+from loaderprobe.render.rows import as_columns, interval_cells, own_cells
 from loaderprobe.units import significant
 
 SHOWN = 20
@@ -106,8 +106,7 @@ def _row(order: int, layer: LayerTime) -> dict[str, Any]:
     return {
         "order": order,
         "layer": layer.name,
-        "call": layer.call,
-        "kind": layer.kind,
+        **own_cells(layer, "call", "kind"),
         "implementation": ", ".join(each.name for each in layer.operators if not each.backward),
         "in_place": layer.in_place,
         **interval_cells("forward_ms", layer.forward),

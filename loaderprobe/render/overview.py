@@ -13,7 +13,7 @@ from loaderprobe.render.figures import reason_words, reasons, words_of
 from loaderprobe.render.groups import detail_of, full_label, groups
 from loaderprobe.render.remarks import read_ahead_words, remark_words
 from loaderprobe.render.verdict_words import kind_of, sentence
-from loaderprobe.render.wording import counted, loading, variation
+from loaderprobe.render.wording import counted, first_upper, loading, variation
 from loaderprobe.units import format_bytes, join_words
 
 HOW_TO_READ = (
@@ -53,7 +53,7 @@ def counts(report: Report) -> str:
     found = f"Of {counted(len(measured(rows)), 'measured configuration')}{against}: {join_words(words)}."
     lost = [f"{states[state]} {state}" for state in ("failed", "skipped") if states[state]]
     parts = [found if words else "Nothing was measured.", f"{join_words(lost).capitalize()}." if lost else ""]
-    parts += [f"{said[0].upper()}{said[1:]}." for said in map(remark_words, report.summary.run.notes)]
+    parts += [f"{first_upper(said)}." for said in map(remark_words, report.summary.run.notes)]
     return " ".join(part for part in parts if part)
 
 

@@ -1,7 +1,7 @@
 """The charts of a report, each with a table: rates, where worker time goes, reads beside what the storage gives; ranks,
 epochs and short benchmarks, which have sentences and columns, too.
 
-A panel is shown where `sweep_exhibits` has it under the name of a section of `sweep_document`, both in `sweep.py`.
+They are shown where `sweep_exhibits` has them under the name of a section of `sweep_document`, both in `sweep.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.resources import RESOURCE, WAITED
 from loaderprobe.records.studies import CLOSE, BufferEffect, EpochFigures, Epochs
 from loaderprobe.records.verdict import How, WorkerTime
-from loaderprobe.render.cells import Cell
 from loaderprobe.render.charts import (
     BLUE,
     COLORS,
@@ -31,9 +30,9 @@ from loaderprobe.render.charts import (
 )
 from loaderprobe.render.document import Exhibit, Paragraph, Section, Shown, Table, further
 from loaderprobe.render.figures import reasons
-from loaderprobe.render.groups import Group, detail_of, full_label, groups
-from loaderprobe.render.limits import letters_of, line_of, used_words
+from loaderprobe.render.groups import Group, detail_of, full_label, groups, letters_of, line_of, used_words
 from loaderprobe.render.remarks import remark_words
+from loaderprobe.render.rows import Cell
 from loaderprobe.render.wording import (
     MISSING,
     bound_words,
@@ -74,64 +73,64 @@ class Chart:
     note: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Panel:
-    """Charts of one kind and device on one scale, a chart a data set."""
-
-    device: str
-    emulated: bool
-    caption: str
-    charts: tuple[Chart, ...]
-
-
 Lines = dict[str, list[ConfigurationRow]]
 """Rows that differ in workers only, by the name of their line."""
 
 
-def rate_panels(report: Report) -> tuple[Panel, ...]:
+def rate_exhibits(report: Report) -> Iterator[Exhibit]:
     """Images/s against workers with 95 % intervals, under the rate of compute alone."""
     found = groups(report)
     tops = {name: _highest([group for group in found if group.compute == name]) for name in {g.compute for g in found}}
-    return tuple(
-        _panel(
+    for group in found:
+        yield from _drawn(
             group,
             "Bars: images/s with their 95 % intervals, and the letter of what limits. Dashed: compute "
             "alone, beside the fastest of them.",
             [_rates(name, rows, group, tops[group.compute]) for name, rows in _lines(group).items()],
         )
-        for group in found
-    )
 
 
-def worker_panels(report: Report) -> tuple[Panel, ...]:
+def worker_exhibits(report: Report) -> Iterator[Exhibit]:
     """Where the time of one image goes in one worker, the loader running alone."""
-    return tuple(
-        _panel(
+    for group in groups(report):
+        yield from _drawn(
             group,
             "One image in one worker, the loader running alone: workers over images/s of the loader. With the serial "
             "loader, the worker is the training thread.",
             [_workers(name, rows, _longest(group)) for name, rows in _lines(group).items()],
+            legend=tuple((part.letter, part.name, part.color, part.ink) for part in PARTS),
         )
-        for group in groups(report)
-    )
 
 
-def read_panels(report: Report) -> tuple[Panel, ...]:
+def read_exhibits(report: Report) -> Iterator[Exhibit]:
     """MB/s read from storage while training, under the most that the storage alone gave."""
     top = max([_most_read(report, row) for row in report.summary.configurations], default=0.0)
-    return tuple(
-        _panel(
+    for group in groups(report):
+        yield from _drawn(
             group,
             "Bars: MB/s that the devices under the data delivered while training; the page cache does not count. "
             "Dashed: the most that the storage alone gave in this run.",
             [_reads(report, name, rows, top) for name, rows in _lines(group).items()],
         )
-        for group in groups(report)
-    )
 
 
-def _panel(group: Group, caption: str, charts: Sequence[Chart]) -> Panel:
-    return Panel(device=group.title, emulated=group.emulated, caption=caption, charts=tuple(charts))
+def _drawn(
+    group: Group, caption: str, charts: Sequence[Chart], legend: tuple[tuple[str, str, str, str], ...] = ()
+) -> Iterator[Exhibit]:
+    """Charts of one kind and device, as one exhibit; none where there is nothing to draw or to say."""
+    shown = [each for each in charts if each.svg or each.note]
+    emulated = " (emulated accelerator)" if group.emulated else ""
+    if shown:
+        yield Exhibit(
+            title=group.title,
+            text=caption,
+            legend=legend,
+            figures=tuple((f"{each.title}{emulated}", each.svg) for each in shown),
+            tables=tuple(
+                Table(head=each.head, lines=each.lines, right=frozenset(range(1, len(each.head)))) for each in shown
+            ),
+            notes=tuple(each.note for each in shown),
+        )
 
 
 def _lines(group: Group) -> Lines:
@@ -359,20 +358,16 @@ EPOCHS_CAPTION = (
 )
 _MOST_TEXTS = 4
 """Bars beside which rate and share can stand."""
-_epochs_ABOVE = 1.7
+_ABOVE_TWO_FIGURES = 1.7
 """A scale ends so far above its bars, that each has its figures over it."""
 
 
-def epoch_panels(report: Report) -> tuple[Panel, ...]:
+def epoch_exhibits(report: Report) -> Iterator[Exhibit]:
     """A figure for each configuration whose epochs were asked for, on one scale a device."""
-    found = []
     for group in groups(report):
         rows = [(row, row.epochs) for row in group.rows if row.epochs]
-        top = _epochs_ABOVE * max((each.images_per_s for _, epochs in rows for each in epochs.epochs), default=0.0)
-        if rows:
-            charts = tuple(_epochs_chart(row, epochs, group, top) for row, epochs in rows)
-            found.append(Panel(device=group.title, emulated=group.emulated, caption=EPOCHS_CAPTION, charts=charts))
-    return tuple(found)
+        top = _ABOVE_TWO_FIGURES * max((e.images_per_s for _, epochs in rows for e in epochs.epochs), default=0.0)
+        yield from _drawn(group, EPOCHS_CAPTION, [_epochs_chart(row, epochs, group, top) for row, epochs in rows])
 
 
 def epoch_sentences(report: Report) -> list[tuple[str, str]]:
@@ -485,18 +480,11 @@ _LABEL_RATIO = 1.35
 Buffered = tuple[ConfigurationRow, BufferEffect]
 
 
-def short_run_panels(report: Report) -> tuple[Panel, ...]:
+def short_run_exhibits(report: Report) -> Iterator[Exhibit]:
     """A figure a data set: the configurations with the most workers as lines, all of them in the table."""
-    return tuple(
-        Panel(
-            device=group.title,
-            emulated=group.emulated,
-            caption=SHORT_RUNS_CAPTION,
-            charts=tuple(_short_runs_chart(name, some) for name, some in _by_data(group).items()),
-        )
-        for group in groups(report)
-        if _by_data(group)
-    )
+    for group in groups(report):
+        charts = [_short_runs_chart(name, some) for name, some in _by_data(group).items()]
+        yield from _drawn(group, SHORT_RUNS_CAPTION, charts)
 
 
 def short_run_sentences(report: Report) -> list[tuple[str, str]]:

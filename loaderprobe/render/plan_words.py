@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from pathlib import PurePath
 
 from loaderprobe.records.plan import (
     Asked,
@@ -12,11 +13,11 @@ from loaderprobe.records.plan import (
     NeedName,
     PlanPart,
     PlanReport,
+    PlanSupply,
     PrefetchCost,
     Quantity,
-    Resource,
-    Supply,
     SupplyLimit,
+    SupplyResource,
 )
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import WORTH
@@ -176,11 +177,13 @@ NEED: dict[NeedName, str] = {
     "opens": "files opened",
     "requests": "read requests",
     "reads_in_flight": "reads in flight",
+    "capacity": "capacity",
+    "checkpoint": "checkpoint writes",
     "workers": "workers, each",
     "cores": "cores, each",
 }
 """each: of one accelerator."""
-RESOURCE: dict[Resource, str] = {
+LIMIT_WORDS: dict[SupplyResource, str] = {
     "bandwidth": "bandwidth",
     "opens": "opens/s",
     "requests": "requests/s",
@@ -241,7 +244,23 @@ def title(plan: PlanReport) -> str:
     """What is planned, and what is simulated where that is another number."""
     ranks = plan.asked.simulate_ranks
     simulated = "" if ranks in (None, plan.asked.accelerators) else f", and lock-step of {counted(ranks or 0, 'rank')}"
-    return f"Storage plan for {accelerators(plan)}{simulated}"
+    return f"Storage plan for {accelerators(plan)}{_grown(plan.asked)}{_images(plan)}{simulated}"
+
+
+def _grown(asked: Asked) -> str:
+    """Where the number includes growth."""
+    if asked.growth == 1:
+        return ""
+    return f" ({significant(asked.accelerators / asked.growth)} now, times {asked.growth:g} for growth)"
+
+
+def _images(plan: PlanReport) -> str:
+    """Which data the plan is for: `, 500x375 (images of 108 kB)`."""
+    size = next((entry.quantity for entry in plan.ledger if entry.name == "file_bytes"), None)
+    name = PurePath(plan.source.data).name
+    if size is None:
+        return f", {name}" if name else ""
+    return f", {name} (images of {amount(size)})" if name else f", images of {amount(size)}"
 
 
 def accelerators(plan: PlanReport) -> str:
@@ -255,7 +274,7 @@ def accelerators(plan: PlanReport) -> str:
     return f"{count} x {name}"
 
 
-def _feeds(supply: Supply, asked: Asked) -> str:
+def _feeds(supply: PlanSupply, asked: Asked) -> str:
     name = f"The storage {supply.name}" if supply.label == "measured" else supply.name
     if supply.feeds is None or supply.first_limit is None:
         return f"{name}: no limit of it is known."
@@ -266,13 +285,13 @@ def _feeds(supply: Supply, asked: Asked) -> str:
     return f"{name} feeds {feeds(supply)} of {asked.accelerators:,}{_end(supply)}."
 
 
-def _end(supply: Supply) -> str:
+def _end(supply: PlanSupply) -> str:
     """What ends the count; a limit that is only known to be at least so high is no end."""
     assert supply.first_limit is not None
     return "; its limit was not reached" if supply.at_least else f", {limited_by(supply.first_limit)}"
 
 
-def feeds(supply: Supply) -> str:
+def feeds(supply: PlanSupply) -> str:
     """`4.02`, `at least 4.02`."""
     if supply.feeds is None:
         return MISSING
@@ -294,9 +313,9 @@ def in_use(use: float) -> str:
     return f"with {percent(use)} of a limit in use"
 
 
-def limited_by(first_limit: Resource) -> str:
+def limited_by(first_limit: SupplyResource) -> str:
     """What ends a count of accelerators: `limited by bandwidth`."""
-    return f"limited by {RESOURCE[first_limit]}"
+    return f"limited by {LIMIT_WORDS[first_limit]}"
 
 
 def grouped(value: float) -> str:
@@ -317,6 +336,8 @@ def amount(quantity: Quantity, value: float | None = None) -> str:
         return f"{grouped(number)}/s"
     if quantity.unit == "":
         return percent(number)
+    if quantity.unit == "images/s" and number >= 1000:
+        return f"{number:,.0f} images/s"
     if quantity.unit == "images":
         return f"{number:,.0f} images"  # a count that also stands in the sentence on an epoch
     if quantity.unit == "x":
@@ -393,17 +414,17 @@ def late_words(plan: PlanReport) -> str:
     )
 
 
-def usable(supply: Supply) -> list[tuple[SupplyLimit, str]]:
+def usable(supply: PlanSupply) -> list[tuple[SupplyLimit, str]]:
     """Its limits that bound something, with their names."""
-    return [(limit, RESOURCE[limit.resource]) for limit in supply.limits if math.isfinite(limit.feeds)]
+    return [(limit, LIMIT_WORDS[limit.resource]) for limit in supply.limits if math.isfinite(limit.feeds)]
 
 
-def storage_name(supply: Supply) -> str:
+def storage_name(supply: PlanSupply) -> str:
     """What a sentence calls it."""
     return f"the storage {supply.name}" if supply.label == "measured" else supply.name
 
 
-def supply_notes(supply: Supply, nodes: int) -> list[str]:
+def supply_notes(supply: PlanSupply, nodes: int) -> list[str]:
     """What is to be known of a storage beside its limits."""
     lines = [remark_words(note) for note in supply.notes]
     if supply.label == "measured" and supply.feeds is not None and nodes > 1:
@@ -430,8 +451,7 @@ def from_words(plan: PlanReport) -> str:
     others = f" (also in the run: {join_words(source.other_data)}; --data)" if source.other_data else ""
     if source.kind == "trace":
         return f"From the recording {source.path}, without its files. Nothing was measured for it."
-    made = (
-        f"bandwidth result {source.path}" if source.kind == "bandwidth" else f"{source.configuration} of {source.path}"
-    )
-    where = "of" if source.kind == "run" else "under"
-    return f"From {made}; files {where} {source.data}{others}. Nothing was measured for it."
+    run = PurePath(source.path).name
+    made = f"bandwidth result {run}" if source.kind == "bandwidth" else f"{source.configuration} of {run}"
+    # A plan is passed on: folders of the machine that measured say nothing to its readers.
+    return f"From {made}; files of {PurePath(source.data).name or source.data}{others}. Nothing was measured for it."

@@ -13,7 +13,7 @@ from loaderprobe.errors import MEASURE_AGAIN
 from loaderprobe.records.files import UnknownFilesCode
 from loaderprobe.records.measurement import RejectedCode
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.resources import RESOURCE
+from loaderprobe.records.resources import BOTTLENECKS, RESOURCE
 from loaderprobe.render.wording import counted, named, percent, times_as_fast
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
@@ -442,6 +442,17 @@ _OF_THE_ANSWER = {
     "several_machines": "several machines on one storage",
 }
 """What the answer says beside the limits, what to do next, and what does not follow."""
+_OF_ABLATIONS = {
+    "ablated_in_training": "ablations measured in training itself, {rounds}: the prediction did not fit",
+    "ablated": "ablations measured, {rounds}: {nouns}",
+    "nothing_to_ablate": "no round measured the loader, compute and training",
+    "ablations_cannot_matter": (
+        "no ablation measured: the speed-up is {input} if all input were free, {compute} if compute were"
+    ),
+    "ablations_not_possible": ("no ablation that would decide was measured. Estimated speed-ups if free: {speedups}"),
+    "ablations_not_needed": "no ablation needed: the workers' own times show the cause. Speed-ups if free: {speedups}",
+}
+"""Which resources were made free, and why no more."""
 WORDS: dict[str, str] = {
     **_OF_A_MEASUREMENT,
     **_NO_FIGURE,
@@ -451,6 +462,7 @@ WORDS: dict[str, str] = {
     **_NO_FORECAST,
     **_ON_THIS_MACHINE,
     **_OF_THE_ANSWER,
+    **_OF_ABLATIONS,
     "reported": "{reason}",
     "unavailable": "{because}",
     "storage_missing": "{because}",
@@ -605,10 +617,6 @@ def _full_cores(facts: Facts) -> dict[str, str]:
     }
 
 
-def _noun_of(limit: str) -> str:
-    return RESOURCE["cpu" if limit == "cores" else limit].noun
-
-
 def _without_storage(facts: Facts) -> dict[str, str]:
     speedup, high, workers = float(facts["speedup"]), float(facts["high"]), int(facts["workers"])
     said = times_as_fast(speedup, "at best ")
@@ -628,8 +636,23 @@ def _needed_cores(facts: Facts) -> dict[str, str]:
         "one": named(str(facts["accelerator"])),
         "needed": of(1) + (" by the size of the images" if facts["data_sets"] != 1 else ""),
         "more": f"8 need {of(8)} and 64 need {of(64)}",
-        "then": f"; then {_noun_of(str(facts['then']))} would be the limit" if "then" in facts else "",
+        "then": f"; then {BOTTLENECKS[str(facts['then'])].noun} would be the limit" if "then" in facts else "",
     }
+
+
+def _ablated(facts: Facts) -> dict[str, str]:
+    """Of rounds by resource, or `rounds`."""
+    rounds = max(map(float, facts.values()))
+    return {
+        "rounds": f"{rounds:.0f} round{'s' if rounds > 1 else ''}",
+        "nouns": join_words([RESOURCE[name].noun for name in facts if name in RESOURCE]),
+    }
+
+
+def _speedups(facts: Facts) -> dict[str, str]:
+    """Of speed-ups by resource."""
+    each = {name: significant(float(value), 2) for name, value in facts.items()}
+    return {"speedups": ", ".join(f"{RESOURCE[name].noun} {value}" for name, value in each.items())}
 
 
 PHRASES: dict[str, Callable[[Facts], dict[str, str]]] = {
@@ -647,6 +670,9 @@ PHRASES: dict[str, Callable[[Facts], dict[str, str]]] = {
         ("reads_far_below_ceiling", "reads_take_time"),
         lambda facts: {"times": significant(float(facts["times"]), 2)},
     ),
+    **dict.fromkeys(("ablated", "ablated_in_training"), _ablated),
+    **dict.fromkeys(("ablations_not_possible", "ablations_not_needed"), _speedups),
+    "ablations_cannot_matter": lambda facts: {name: significant(float(facts[name])) for name in ("input", "compute")},
     "training_reaches": _reached,
     "cores_full_from": _full_cores,
     "if_storage_were_free": _without_storage,

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from loaderprobe.analyze.answer import advised, best_of, firm, main_speedups, speedup_of
 from loaderprobe.records.report import ConfigurationRow, DataInfo, Detail, NextStep, Report
-from loaderprobe.render.cells import Cell as Value
-from loaderprobe.render.cells import as_columns
 from loaderprobe.render.document import (
     Cell,
     Command,
@@ -18,7 +16,6 @@ from loaderprobe.render.document import (
     Item,
     Line,
     Paragraph,
-    Part,
     Section,
     Shown,
     Table,
@@ -27,55 +24,49 @@ from loaderprobe.render.document import (
 )
 from loaderprobe.render.figures import evidence_words, flat, reasons, shown
 from loaderprobe.render.first_page import (
-    BEST_HEAD,
-    BEST_RIGHT,
     ESTIMATED_NOTE,
-    Change,
-    FirstPage,
-    first_page,
+    facts,
+    first_screen,
     knees,
     labels_of,
+    title,
+    to_do,
 )
 from loaderprobe.render.forecast_words import LIMIT, advice_words
 from loaderprobe.render.gpu import profiled, step_exhibits, window_exhibits, window_parts
-from loaderprobe.render.groups import Group, detail_of, groups, then_of
-from loaderprobe.render.limits import NEXT, LimitMap, MapCell, gain_words
+from loaderprobe.render.groups import NEXT, Group, detail_of, gain_words, groups, then_of
 from loaderprobe.render.overview import (
-    CPU_NOTE,
-    EMULATED_NOTE,
     HOW_TO_READ,
-    counts,
     environment_facts,
     missing,
-    not_complete,
     notes,
     sentences,
-    skipped_files,
     without_figures,
 )
 from loaderprobe.render.panels import (
-    PARTS,
-    Panel,
     epoch_cells,
-    epoch_panels,
+    epoch_exhibits,
     epoch_sentences,
     rank_exhibits,
     rank_parts,
     rank_sentences,
-    rate_panels,
-    read_panels,
+    rate_exhibits,
+    read_exhibits,
     short_run_cells,
-    short_run_panels,
+    short_run_exhibits,
     short_run_sentences,
-    worker_panels,
+    worker_exhibits,
 )
 from loaderprobe.render.remarks import remark_words
-from loaderprobe.render.verdict_words import ablation_words, sentence
+from loaderprobe.render.rows import Cell as Value
+from loaderprobe.render.rows import as_columns
+from loaderprobe.render.verdict_words import sentence
 from loaderprobe.render.wording import (
     MISSING,
     bound_words,
     factor,
     figure,
+    first_upper,
     label,
     rate,
     resources_of,
@@ -104,15 +95,14 @@ _TABLE_NOTE = (
 
 def sweep_document(report: Report) -> Document:
     """The first page, then every configuration by device and cache state, then what it rests on."""
-    first = first_page(report)
     found = groups(report)
     shown_missing, other_missing = missing(report, _COLUMNS)
     rows = report.summary.configurations
     estimated = any(speedup.how == "estimated" for row in rows for _, speedup in main_speedups(row))
     return Document(
-        title=first.title,
+        title=title(report),
         sections=(
-            *_first(report, first),
+            *first_screen(report),
             Section(title="Rates against workers", name="rates"),
             Section(title="Where worker time goes", name="workers"),
             Section(title="Read rate against what the storage gives", name="reads"),
@@ -137,7 +127,7 @@ def sweep_document(report: Report) -> Document:
             Section(title="Notes", parts=items(notes(report))),
             Section(title=f"Not measured ({MISSING})", parts=(*items(shown_missing), *further(items(other_missing)))),
             Section(title="Data", parts=further([_data(report)])),
-            Section(title="Machine, versions and command", parts=further(_machine(report, first))),
+            Section(title="Machine, versions and command", parts=further(_machine(report))),
             Section(title="How to read this", parts=further([Paragraph(text=HOW_TO_READ)])),
         ),
     )
@@ -146,14 +136,13 @@ def sweep_document(report: Report) -> Document:
 def sweep_exhibits(report: Report) -> dict[str, tuple[Exhibit, ...]]:
     """The charts, by the name of the section that they belong to."""
     found = groups(report)
-    legend = tuple((part.letter, part.name, part.color, part.ink) for part in PARTS)
     drawn = {
-        "rates": _exhibits(rate_panels(report)),
-        "workers": _exhibits(worker_panels(report), legend=legend),
-        "reads": _exhibits(read_panels(report)),
+        "rates": rate_exhibits(report),
+        "workers": worker_exhibits(report),
+        "reads": read_exhibits(report),
         "ranks": rank_exhibits(report),
-        "epochs": _exhibits(epoch_panels(report)),
-        "short_runs": _exhibits(short_run_panels(report)),
+        "epochs": epoch_exhibits(report),
+        "short_runs": short_run_exhibits(report),
         "timelines": (each for group in found for each in window_exhibits(report, group)),
         "steps": (each for group in found for each in step_exhibits(report, group)),
     }
@@ -177,78 +166,6 @@ def report_columns(report: Report) -> dict[str, list[Value]]:
     return {**columns, "unavailable": gone}
 
 
-def _exhibits(panels: Sequence[Panel], legend: tuple[tuple[str, str, str, str], ...] = ()) -> Iterator[Exhibit]:
-    """Charts of one kind, an exhibit a device."""
-    for panel in panels:
-        drawn = [each for each in panel.charts if each.svg or each.note]
-        emulated = " (emulated accelerator)" if panel.emulated else ""
-        if drawn:
-            yield Exhibit(
-                title=panel.device,
-                text=panel.caption,
-                legend=legend,
-                figures=tuple((f"{each.title}{emulated}", each.svg) for each in drawn),
-                tables=tuple(
-                    Table(head=each.head, lines=each.lines, right=frozenset(range(1, len(each.head)))) for each in drawn
-                ),
-                notes=tuple(each.note for each in drawn),
-            )
-
-
-def _first(report: Report, first: FirstPage) -> Iterator[Section]:
-    """The first screen: what limits, how sure that is, what to change next, what accelerators need; then the maps."""
-    codes = [each.code for each in report.summary.answer]
-    answers = [Paragraph(text=text, strong=code != "how_sure") for code, text in zip(codes, first.answer, strict=True)]
-    undone = [] if report.summary.run.complete else [Paragraph(text=not_complete(report), tone="warning")]
-    counted = Paragraph(text=" ".join((counts(report), *skipped_files(report))), tone="quiet")
-    yield Section(parts=(*answers, counted, *undone))
-    changes = [part for number, each in enumerate(first.changes, 1) for part in _change(each, number)]
-    yield Section(title="Do next", parts=tuple(changes), under=True)
-    for need in first.needs:
-        table = Table(head=need.head, lines=need.lines, right=frozenset(range(1, len(need.head))))
-        yield Section(title=need.title, parts=(table, Paragraph(text=need.note, tone="quiet")), under=True)
-    unknown = [Paragraph(text=first.unknown, tone="quiet")] if first.unknown else []
-    yield Section(parts=tuple(unknown), under=True)
-    for part in first.devices:
-        best = [Table(head=BEST_HEAD, lines=part.best, right=BEST_RIGHT)] if part.best else []
-        yield Section(title=part.title, parts=(_map(part.map), *best), under=True)
-    if first.key:
-        words = f"Map: images/s with half the 95 % interval, and what limits: {first.key}. {first.best_note}"
-        yield Section(parts=(Paragraph(text=words.rstrip(), tone="quiet"),), under=True)
-    configs = report.summary.configurations
-    said = [EMULATED_NOTE] if any(row.emulated for row in configs) else []
-    said += [CPU_NOTE] if any(row.config.compute.kind == "cpu" for row in configs) else []
-    remarks = further(Paragraph(text=each, tone="warning") for each in said)
-    yield Section(parts=remarks, under=True)
-
-
-def _map(found: LimitMap) -> Table:
-    return Table(
-        head=("workers", *found.workers),
-        lines=tuple((name, *(_tile(each) for each in cells)) for name, cells in found.lines),
-        right=frozenset(range(1, len(found.workers) + 1)),
-        map=True,
-    )
-
-
-def _tile(found: MapCell | None) -> Cell | str:
-    if found is None or not found.letters:
-        return found.text if found else ""
-    return Cell(text=found.text, tone=found.tone, words=found.words)
-
-
-def _change(change: Change, number: int) -> Iterator[Part]:
-    what = f" (for {change.labels})" if change.labels else ""
-    yield from _to_do(Item(text=f"{change.text}{what}", number=number), change.command)
-
-
-def _to_do(item: Item, command: str) -> Iterator[Shown]:
-    """A change, and what to type for it."""
-    yield replace(item, text=f"{item.text}; try it:") if command else item
-    if command:
-        yield Command(text=command, further=item.further)
-
-
 def _of_group(report: Report, group: Group) -> Iterator[Shown]:
     """A line a configuration, then the verdicts in sentences, and what would help."""
     yield Paragraph(text=f"Compute alone: {group.ceiling}.", further=True)
@@ -266,7 +183,7 @@ def _of_group(report: Report, group: Group) -> Iterator[Shown]:
         hidden = not (new and left)
         left -= not hidden
         subject = f"Advice for {labels_of(step, group)}"
-        yield from _to_do(Item(subject=subject, text=text, further=hidden), step.command)
+        yield from to_do(Item(subject=subject, text=text, further=hidden), step.command)
 
 
 def _changed(step: NextStep) -> list[tuple[str, str]]:
@@ -330,7 +247,7 @@ def _proof(report: Report, row: ConfigurationRow) -> Iterator[Shown]:
         )
         yield Paragraph(text=f"GPU: {', '.join(said)}.")
     for advice in row.advice:
-        yield from _to_do(Item(text=advice_words([advice])), advice.command)
+        yield from to_do(Item(text=advice_words([advice])), advice.command)
     if detail := detail_of(report, row):
         yield from (Paragraph(text=each, tone="quiet") for each in _made(row, detail))
 
@@ -363,7 +280,7 @@ def _made(row: ConfigurationRow, detail: Detail) -> Iterator[str]:
         f"{shown(row, 'predicted_images_per_s')} images/s."
     )
     if detail.ablations:
-        yield ablation_words(detail.ablations)
+        yield f"{first_upper(remark_words(detail.ablations))}."
     yield from map(remark_words, detail.notes)
 
 
@@ -388,8 +305,8 @@ def _skipped(data: DataInfo) -> str:
     return "; ".join([*data.skipped, *([f"and {more} more"] if more else [])]) or "none"
 
 
-def _machine(report: Report, first: FirstPage) -> Iterator[Shown]:
+def _machine(report: Report) -> Iterator[Shown]:
     run = report.summary.run
     yield Command(text=run.command)
-    yield Paragraph(text=f"{first.facts} {run.created_utc.replace('T', ' ').replace('Z', ' UTC')}", tone="quiet")
+    yield Paragraph(text=f"{facts(report)} {run.created_utc.replace('T', ' ').replace('Z', ' UTC')}", tone="quiet")
     yield from items(environment_facts(report))

@@ -22,12 +22,12 @@ from loaderprobe.records.trace import (
     TraceReport,
 )
 from loaderprobe.records.verdict import GapCause
-from loaderprobe.render.cells import as_columns
 from loaderprobe.render.charts import Shade
 from loaderprobe.render.document import Command, Document, Exhibit, Item, Paragraph, Part, Section, Table
+from loaderprobe.render.gpu import KERNELS, SHADES
 from loaderprobe.render.remarks import remark_words
-from loaderprobe.render.timeline import KERNELS, SHADES
-from loaderprobe.render.wording import counted, percent, times_as_fast, visible
+from loaderprobe.render.rows import as_columns, own_cells
+from loaderprobe.render.wording import counted, first_upper, percent, times_as_fast, visible
 from loaderprobe.units import join_words, significant
 
 BAR = 20
@@ -197,16 +197,13 @@ def _figures(found: TraceReport) -> str:
         take = "take" if free.name == "input" else "takes"
         share = sum(found.shares[part] for part in FREE[free.name])
         said.append(
-            f"{_capital(FREE_WORDS[free.name])} {take} {percent(share)} of a step (estimated). Without, {step} would "
-            f"take {_ms(free.step_s)} ms instead of {_ms(found.step_s)}: {times_as_fast(free.speedup, 'at most ')}."
+            f"{first_upper(FREE_WORDS[free.name])} {take} {percent(share)} of a step (estimated). Without, {step} "
+            f"would take {_ms(free.step_s)} ms instead of {_ms(found.step_s)}: "
+            f"{times_as_fast(free.speedup, 'at most ')}."
         )
     if found.bound.cause == "compute":
         said.append(f"Kernels run {percent(found.busy_fraction)} of the time (estimated).")
     return " ".join(said)
-
-
-def _capital(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}"
 
 
 def _parts(found: TraceReport) -> Table:
@@ -343,13 +340,13 @@ def _doubts(found: TraceReport) -> Iterator[Part]:
         if len(ranks) < len(found.ranks):
             more = f" and {len(ranks) - 3} more" if len(ranks) > 4 else ""
             named = join_words([_name(each) for each in (ranks[:3] if more else ranks)])
-            named = named if ranks[0].rank is None else _capital(named)
+            named = named if ranks[0].rank is None else first_upper(named)
             yield Item(subject=f"{named}{more}", text=f"{text}.")
         else:
-            yield Item(subject=f"{_capital(text)}.", text="")
+            yield Item(subject=f"{first_upper(text)}.", text="")
     for note in found.notes:
         if note.code != "workers_not_recorded":
-            yield Item(subject=f"{_capital(remark_words(note))}.", text="")
+            yield Item(subject=f"{first_upper(remark_words(note))}.", text="")
     for each in found.unread:
         yield Item(subject="Not read", text=each.reason)
 
@@ -375,7 +372,7 @@ def _next(found: TraceReport) -> Iterator[Part]:
         if side in _ADVICE and not (side == "communication" and len(found.ranks) > 1):
             hidden = any(note.code in ("perhaps_fed", "first_steps_fed") for each in found.ranks for note in each.notes)
             gain = " A faster loader gains little." if side == "compute" and not hidden else ""
-            yield Paragraph(text=f"{_capital(_ADVICE[side])}.{gain}")
+            yield Paragraph(text=f"{first_upper(_ADVICE[side])}.{gain}")
     if rank.pageable_s > WORTH_A_WORD * rank.step_s:
         yield Paragraph(
             text=f"Pinned memory: copies from pageable memory take {_ms(rank.pageable_s)} ms a step. "
@@ -411,23 +408,12 @@ def images_per_s(rank: TraceRank) -> float | None:
 
 def _row(rank: TraceRank) -> dict[str, Any]:
     return {
-        "path": rank.path,
-        "rank": rank.rank,
-        "gpu": rank.gpu,
-        "device": rank.device,
-        "steps": rank.steps,
+        **own_cells(rank, "path", "rank", "gpu", "device", "steps"),
         "marked": _MARKED[rank.marked],
         "step_s": rank.step_s,
-        "side": rank.bound.side,
-        "cause": rank.bound.cause,
-        "how": rank.bound.how,
+        **own_cells(rank.bound, "side", "cause", "how"),
         **{f"{name}_s": rank.parts_s[name] for name in PART_NAMES},
-        "busy_fraction": rank.busy_fraction,
-        "sm_efficiency": rank.sm_efficiency,
-        "occupancy": rank.occupancy,
-        "occupancy_coverage": rank.occupancy_coverage,
-        "wait_s": rank.wait_s,
-        "syncs": rank.syncs,
+        **own_cells(rank, "busy_fraction", "sm_efficiency", "occupancy", "occupancy_coverage", "wait_s", "syncs"),
     }
 
 

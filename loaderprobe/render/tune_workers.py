@@ -9,11 +9,11 @@ from typing import Any
 from loaderprobe.records.resources import RESOURCE, WAITED
 from loaderprobe.records.tune_workers import WITHIN, ClosedCode, WorkersReport, WorkersRow, WorkersSetting, WorkersVisit
 from loaderprobe.records.verdict import Interval
-from loaderprobe.render.cells import as_columns, interval_cells
 from loaderprobe.render.charts import TONES, Column, column_chart
 from loaderprobe.render.document import Command, Document, Exhibit, Item, Paragraph, Part, Section, Table
 from loaderprobe.render.remarks import remark_words
-from loaderprobe.render.wording import MISSING, percent, rate
+from loaderprobe.render.rows import as_columns, interval_cells, own_cells
+from loaderprobe.render.wording import MISSING, counted, first_upper, percent, rate
 from loaderprobe.units import format_duration, join_words, significant
 
 # The sentences of `tune workers`: which setting to use, what others would change, what limits; the line to paste.
@@ -28,7 +28,7 @@ def words_of(setting: WorkersSetting) -> str:
     """`4 workers, prefetch factor 2`, or `Serial loader (num_workers=0)`."""
     if not setting.workers:
         return "Serial loader (num_workers=0)"
-    return f"{_workers(setting.workers)}, prefetch factor {setting.prefetch_factor}"
+    return f"{counted(setting.workers, 'worker')}, prefetch factor {setting.prefetch_factor}"
 
 
 def short_name(setting: WorkersSetting) -> str:
@@ -74,7 +74,7 @@ def _yours(own: WorkersSetting, chosen: WorkersSetting) -> str:
         return "your serial loader"
     if own.workers == chosen.workers:
         return f"with your prefetch factor {own.prefetch_factor}"
-    return f"your {_workers(own.workers)}"
+    return f"your {counted(own.workers, 'worker')}"
 
 
 def other_words(found: WorkersReport) -> list[str]:
@@ -98,7 +98,7 @@ def other_words(found: WorkersReport) -> list[str]:
     more = [row for row in found.rows if row.setting.workers > found.chosen.workers]
     failed = [row.setting.workers for row in more if row.state == "failed"]
     if failed:
-        sentences.append(f"{_workers(min(failed))} failed: the reason stands below.")
+        sentences.append(f"{counted(min(failed), 'worker')} failed: the reason stands below.")
     elif more and not late and not alike:
         sentences.append("More workers would not be faster by more than 2 %.")
     return sentences
@@ -141,8 +141,8 @@ def limit_words(found: WorkersReport) -> str:
             )
         case "workers":
             return (
-                f"{_workers(found.chosen.workers)} are the most that were considered, and the rate may still rise: a "
-                "larger limit (--most, or most=) shows it."
+                f"{counted(found.chosen.workers, 'worker')} are the most that were considered, and the rate may still "
+                "rise: a larger limit (--most, or most=) shows it."
             )
         case waited if waited in WAITED:
             return f"There the workers wait {percent(visit.blocked_share)} of their time for {WAIT_WORDS[found.limit]}."
@@ -153,10 +153,6 @@ def limit_words(found: WorkersReport) -> str:
 def chosen_visit(found: WorkersReport) -> WorkersVisit:
     """The first visit of the chosen setting, which measured what limits it."""
     return next(visit for visit in found.visits if visit.setting == found.chosen)
-
-
-def _workers(count: int) -> str:
-    return f"{count} worker{'' if count == 1 else 's'}"
 
 
 CHOSEN_COLOR, OTHER_COLOR = TONES["compute"], TONES["inconclusive"]
@@ -239,10 +235,8 @@ def tuning_columns(found: WorkersReport) -> dict[str, list[Any]]:
 
 def _row(row: WorkersRow) -> dict[str, Any]:
     return {
-        "workers": row.setting.workers,
-        "prefetch_factor": row.setting.prefetch_factor,
-        "state": row.state,
-        "visits": row.visits,
+        **own_cells(row.setting, "workers", "prefetch_factor"),
+        **own_cells(row, "state", "visits"),
         **interval_cells("images_per_s", row.images_per_s),
         **interval_cells("over_chosen", row.over_chosen),
         "closed": row.closed,
@@ -323,7 +317,7 @@ def _rest(found: WorkersReport) -> tuple[Part, ...]:
         *_busy(found),
         FILES.get(found.files_were or "", "Whether files came from storage or from memory is not known."),
         *([ITERABLE] if found.iterable else []),
-        *(f"{note[0].upper()}{note[1:]}." for note in map(remark_words, found.notes)),
+        *(f"{first_upper(note)}." for note in map(remark_words, found.notes)),
     ]
     apart = any(row.state == "measured" and not row.paired for row in found.rows)
     if apart:

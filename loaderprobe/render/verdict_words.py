@@ -8,17 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from loaderprobe.records.diagnosis import Findings
 from loaderprobe.records.resources import ABLATIONS, RESOURCE, RESOURCES
-from loaderprobe.records.verdict import Ablations, Bound, ReasonCode
+from loaderprobe.records.verdict import Bound, Judged, ReasonCode
 from loaderprobe.render.remarks import because_words
+from loaderprobe.render.wording import first_upper
 from loaderprobe.units import format_rate, join_words, significant
 
 FREE = {name: f"free {RESOURCE[name].noun}" for name in ABLATIONS}
 NOUN = {each.name: each.noun for each in RESOURCES}
-
-Judged = Bound | Findings
-"""A verdict: of a configuration, or of a user's own loader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +88,12 @@ def sentence(bounds: Sequence[Judged], *, sample: str = "image", beside_table: b
 
 def explanation(bounds: Sequence[Judged], *, sample: str = "image") -> str:
     """The same without side and cause, for where these stand above it."""
-    return _first_upper(_reason(Facts(bounds, sample)))
-
-
-def _first_upper(words: str) -> str:
-    return words[:1].upper() + words[1:]
+    return first_upper(_reason(Facts(bounds, sample)))
 
 
 def _reason(facts: Facts, *, beside_table: bool = False) -> str:
     disk = [] if beside_table else _beside_storage(facts)
-    return " ".join([f"{_WORDS[facts.bounds[0].reason.code](facts)}.", *disk, *_beside(facts)])
+    return " ".join([f"{REASONS[facts.bounds[0].reason.code](facts)}.", *disk, *_beside(facts)])
 
 
 def kind_of(bound: Bound) -> tuple[object, ...]:
@@ -157,11 +150,11 @@ def _beside(facts: Facts) -> list[str]:
     if facts.has("other_images_per_s"):
         slow, other = facts.number("slow_images_per_s"), facts.number("other_images_per_s")
         said.append(f"By itself, a rank there loads {slow} {facts.sample}s/s, the slowest rank elsewhere {other}.")
-        said.append(f"{_first_upper(facts.runs)}.")
+        said.append(f"{first_upper(facts.runs)}.")
     elif facts.has("slow_images_per_s"):
         slow, middle = facts.number("slow_images_per_s"), facts.number("middle_images_per_s")
         said.append(f"By itself, rank {facts.text('rank')} loads {slow} {facts.sample}s/s, another rank {middle}.")
-        said.append(f"{_first_upper(facts.runs)}.")
+        said.append(f"{first_upper(facts.runs)}.")
     if facts.has("straggler_speedup"):
         times = facts.number("straggler_speedup")
         said.append(f"Ranks also wait for each other's slow batches: by themselves they load {times} times as fast.")
@@ -229,7 +222,7 @@ def _all_cores_busy(facts: Facts) -> str:
         waits = f"workers wait {facts.share('run_delay_share')} of their time for a core"
         busy = f"{waits}. All of this uses {own} of {cores}, other processes the rest"
     free = f"free preprocessing would make it {facts.times('speedup', 'how')}"
-    return f"{busy}, so more workers do not help. {_first_upper(facts.runs)}; {free}"
+    return f"{busy}, so more workers do not help. {first_upper(facts.runs)}; {free}"
 
 
 def _device_idle(facts: Facts) -> str:
@@ -290,7 +283,7 @@ def _speedup_if(facts: Facts) -> str:
     return f"the speed-up if {NOUN[facts.text('resource')]} were free"
 
 
-_WORDS: dict[ReasonCode, Callable[[Facts], str]] = {
+REASONS: dict[ReasonCode, Callable[[Facts], str]] = {
     "largest_speedup": _largest_speedup,
     "all_cores_busy": _all_cores_busy,
     "device_idle": _device_idle,
@@ -313,7 +306,7 @@ _WORDS: dict[ReasonCode, Callable[[Facts], str]] = {
     "rounds_differ": lambda facts: (
         f"training over its prediction differs by {facts.share('spread')} between rounds, too much for a verdict"
     ),
-    "ablation_missing": lambda facts: f"{_speedup_if(facts)} is not known. {_first_upper(facts.because)}",
+    "ablation_missing": lambda facts: f"{_speedup_if(facts)} is not known. {first_upper(facts.because)}",
     "estimate_not_measured": lambda facts: (
         f"{_speedup_if(facts)} ({facts.number('speedup')}) is only estimated; there was no time to measure it"
     ),
@@ -335,31 +328,3 @@ _WORDS: dict[ReasonCode, Callable[[Facts], str]] = {
     ),
     "rounds_disturbed": _rounds_disturbed,
 }
-
-
-# Which ablations were measured, in words.
-
-
-def ablation_words(ablations: Ablations) -> str:
-    """Which ablations were measured, and why no more, as a sentence."""
-    facts = ablations.facts
-    speedups = ", ".join(f"{NOUN.get(name, name)} {significant(value, 2)}" for name, value in facts.items())
-    match ablations.code:
-        case "in_training":
-            return f"Ablations measured in training itself, {_rounds(facts['rounds'])}: the prediction did not fit."
-        case "measured":
-            nouns = join_words([NOUN[name] for name in facts], "and")
-            return f"Ablations measured, {_rounds(max(facts.values()))}: {nouns}."
-        case "no_complete_round":
-            return "No round measured the loader, compute and training."
-        case "cannot_matter":
-            free, compute = significant(facts["input"]), significant(facts["compute"])
-            return f"No ablation measured: the speed-up is {free} if all input were free, {compute} if compute were."
-        case "not_possible":
-            return f"No ablation that would decide was measured. Estimated speed-ups if free: {speedups}."
-        case "not_needed":
-            return f"No ablation needed: the workers' own times show the cause. Speed-ups if free: {speedups}."
-
-
-def _rounds(count: float) -> str:
-    return f"{count:.0f} round{'s' if count > 1 else ''}"

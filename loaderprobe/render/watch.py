@@ -9,7 +9,7 @@ from loaderprobe.records.diagnosis import WatchedInterval, WatchReport
 from loaderprobe.render.charts import BLUE, RED, Axis, Plot, Points
 from loaderprobe.render.document import Document, Exhibit, Paragraph, Part, Section, Table
 from loaderprobe.render.verdict_words import heading, sentence
-from loaderprobe.render.wording import MISSING, counted, percent
+from loaderprobe.render.wording import MISSING, counted, percent, workers_words
 from loaderprobe.units import format_bytes, format_duration, significant
 
 SHOWN = 30
@@ -38,7 +38,7 @@ def not_kept(error: Exception) -> str:
 
 def watch_document(found: WatchReport) -> Document:
     """The verdict first, then the course of training."""
-    loading = counted(found.workers, "worker") if found.workers else "serial"
+    loading = workers_words(found.workers)
     steps = sum(each.steps for each in found.intervals)
     first: list[Part] = [Paragraph(text=_answer(found), strong=True), Paragraph(text=ESTIMATED)]
     first.append(

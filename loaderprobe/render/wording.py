@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loaderprobe.records.compare import ShortVerdict
 from loaderprobe.records.config import OPTIONS, REQUIRED, CacheState, RunConfig
+from loaderprobe.records.options import label_of
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.resources import AMONG_RANKS, JUDGED, RESOURCE, WITHIN_COMPUTE
-from loaderprobe.records.verdict import Bound, FilesWere, Interval, Speedup
+from loaderprobe.records.verdict import FilesWere, Interval, ShortVerdict, Speedup
 from loaderprobe.units import join_words, significant
 
 MISSING = "\N{EN DASH}"
@@ -17,22 +17,6 @@ MISSING = "\N{EN DASH}"
 NO_FASTER = 0.005
 """A factor nearer to 1 is shown as 1.00, which says nothing."""
 
-OPTION_WORDS: dict[str, str | tuple[str, str]] = {
-    "batch_size": "batch {}",
-    "prefetch_factor": "prefetch {}",
-    "loader": "{}",
-    "pipeline": "{}",
-    "decoder": "{}",
-    "tensor": "{}",
-    "model": "{}",
-    "precision": "{} precision",
-    "memory_format": "{}",
-    "compile": ("not compiled", "compiled"),
-    "pin_memory": ("pageable memory", "pinned memory"),
-    "side_stream": ("copies on the training stream", "copies on a side stream"),
-    "gpu_decode": ("decoding on the CPU", "decoding on the GPU"),
-}
-"""What an option's value is called: a form to put it into, or what False and True mean; others are named."""
 COUNTED = ("ranks", "nodes")
 """Options of which there are so many: `1 rank`, `4 ranks`."""
 STATED = ("resolution", "workers", "compute", "cache")
@@ -46,14 +30,18 @@ def option_words(config: RunConfig, name: str) -> str:
         return counted(value, name.removesuffix("s"))
     if name == "batch_size" and config.ranks > 1:
         return f"batch {value} a rank"
-    form = OPTION_WORDS.get(name, f"{name.replace('_', ' ')} {{}}")
+    form = label_of(name)
     return form.format(value) if isinstance(form, str) else form[bool(value)]
 
 
 def loading(row: ConfigurationRow) -> str:
     """`serial`, `1 worker`, `4 workers`."""
-    workers = row.config.loader.workers
-    return "serial" if workers == 0 else f"{workers} worker{'s' if workers > 1 else ''}"
+    return workers_words(row.config.loader.workers)
+
+
+def workers_words(count: int) -> str:
+    """The same of a number of workers."""
+    return counted(count, "worker") if count else "serial"
 
 
 def differing(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> list[str]:
@@ -94,7 +82,7 @@ def bound_words(row: ConfigurationRow) -> str:
     return verdict_words(row.bound)
 
 
-def verdict_words(bound: Bound | ShortVerdict) -> str:
+def verdict_words(bound: ShortVerdict) -> str:
     """The same of a verdict alone."""
     if bound.cause == "either":
         words = join_words(bound.candidates, "or") or "either"
@@ -112,7 +100,7 @@ def tone(row: ConfigurationRow) -> str:
     return verdict_tone(row.bound)
 
 
-def verdict_tone(bound: Bound | ShortVerdict) -> str:
+def verdict_tone(bound: ShortVerdict) -> str:
     """The same of a verdict alone."""
     if bound.cause == "either":
         return "either"
@@ -188,6 +176,11 @@ def figure(value: float | None, figures: int = 3) -> str:
 def counted(count: int, noun: str) -> str:
     """`1 configuration`, `12 configurations`."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def first_upper(words: str) -> str:
+    """The same words at the begin of a sentence."""
+    return words[:1].upper() + words[1:]
 
 
 def named(accelerator: str, counts: str = "") -> str:

@@ -8,26 +8,36 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import msgspec
 import numpy as np
 
 from loaderprobe.errors import BadValue, LoaderprobeError
-from loaderprobe.protocols import Crew, PageCache
+from loaderprobe.policy import Ask, Fixed, follow
+from loaderprobe.protocols import Clock, Crew, PageCache
 from loaderprobe.records import values
-from loaderprobe.records.bandwidth import RankRead, RanksPhase
-from loaderprobe.storage.files import Piece, Sample
-from loaderprobe.storage.phase import Total, figures, more, own_reads, summed
+from loaderprobe.records.bandwidth import Engine, RankRead, RanksPhase
+from loaderprobe.records.environment import StorageLocation
+from loaderprobe.storage.files import Piece, Sample, decoded_pieces, encoded_pieces
+from loaderprobe.storage.phase import MOST_ROUNDS, PhaseSettings, Total, more, own_reads, run_phase
 from loaderprobe.storage.probe import LONGEST, OnPhase
-from loaderprobe.storage.reader import VANISHED, Column, Order, ReadEngine, Reading, Supply, ThreadEngine, slices_until
+from loaderprobe.storage.reader import (
+    VANISHED,
+    Column,
+    Order,
+    ReadEngine,
+    Reading,
+    Supply,
+    ThreadEngine,
+    decoded,
+    encoded,
+    slices_until,
+    together,
+)
 from loaderprobe.units import format_duration, significant
-
-# The figures of ranks that read at once, from what each reports after each run.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,86 +46,32 @@ class Part:
 
     rank: int
     """Among those that read; -1 for one that does not."""
-    slices: list[tuple[float, float]]
-    """(seconds, bytes) while all read; the same stretches on all ranks."""
-    seconds: float
-    io_bytes: int
-    ios: int
-    files: int
-    storage_bytes: int | None
-    """None where it is not counted."""
-    read_ns: list[int]
-    piece_ns: list[int]
-    """Times of read calls and of files, or of every so many of them."""
-    cpu_s: float
-    unread: dict[str, str]
-    """Why files could not be read to their end, by path."""
+    reading: Reading
+    """Its slices are those while all read, the same stretches on all ranks; its times are of some pieces only."""
     trouble: str = ""
     """An error that ended the run."""
 
 
-def phase_of(
-    runs: Sequence[Sequence[Part]], places: Sequence[tuple[str, int]], readers: int, cores: float,
-    block_bytes: int | None = None,
-) -> RanksPhase:  # fmt: skip
-    """All runs of one step together; `places` are (host, node) by rank, `readers` those of each, `cores` of a node."""
-    total, nodes = _total(runs), len({node for _, node in places})
-    found = figures(
-        total,
-        readers=readers * len(places),
-        block_bytes=block_bytes,
-        storage_bytes=total.counted["storage"],
-        cores_available=cores * nodes,
-    )
-    return RanksPhase(
-        **values(found),
-        ranks=len(places),
-        nodes=nodes,
-        last_done_bw_bytes=total.delivered_bytes / total.seconds,
-        by_rank=tuple(_rank(rank, host, node, runs) for rank, (host, node) in enumerate(places)),
-    )
-
-
-def _total(runs: Sequence[Sequence[Part]]) -> Total:
-    """Of ranks that read at once; each run takes as long as the last of them."""
-    total = Total()
+def _rank(rank: int, where: Whereabouts, runs: Sequence[Sequence[Part]]) -> RankRead:
+    own = Total()
     for run in runs:
-        reading = Reading(
-            seconds=max(part.seconds for part in run),
-            read_ns=_column(run, "read_ns"),
-            piece_ns=_column(run, "piece_ns"),
-            ios=sum(part.ios for part in run),
-            delivered_bytes=sum(part.io_bytes for part in run),
-            unread={path: reason for part in run for path, reason in part.unread.items()},
-            cpu_s=sum(part.cpu_s for part in run),
-        )
-        slices = [(at[0][0], sum(size for _, size in at)) for at in zip(*(part.slices for part in run), strict=True)]
-        counted = summed(part.storage_bytes for part in run)
-        total.add(reading, slices, pieces=sum(part.files for part in run), storage=counted)
-    return total
-
-
-def _column(run: Sequence[Part], name: str) -> Column:
-    return np.array([ns for part in run for ns in getattr(part, name)], np.int64)
-
-
-def _rank(rank: int, host: str, node: int, runs: Sequence[Sequence[Part]]) -> RankRead:
-    own = _total([[run[rank]] for run in runs])
+        reading = run[rank].reading
+        own.add(reading, reading.slices, counted=reading.counted)
     return RankRead(
         rank=rank,
-        node=node,
-        host=host,
+        node=where.node,
+        host=where.host,
         bw_bytes=own.bw_bytes,
         io_bytes=own.delivered_bytes,
         seconds=own.seconds,
-        storage_bytes=own.counted["storage"],
+        storage_bytes=own.counted["own"],
     )
 
 
-MOST_RUNS = 40
 LEAST_SHARE = 0.25
 """Of the time that is asked for, all ranks must read together for this much, however often they begin again."""
 NOT_READING = -(2**62)
+NO_TIMES: Column = np.empty(0, np.int64)
 MOST_TIMES = 2000
 """Times of single files that a rank sends after a run."""
 
@@ -168,7 +124,7 @@ class RankReader:
         if "exit_code" in found:
             return int(found["exit_code"])
         self.counts_reads = found["counts_reads"]
-        self.pieces = tuple(Piece(path=Path(p), offset=o, size_bytes=s) for p, o, s in found["pieces"])
+        self.pieces = decoded_pieces(self.crew.broadcast(b""))
         self.crew.gathered(msgspec.json.encode(here))
         while (turn := msgspec.json.decode(self.crew.broadcast(b""), type=Turn)).kind == "read":
             self.take_turn(turn)
@@ -177,8 +133,8 @@ class RankReader:
     def begin(self, sample: Sample, here: Whereabouts) -> tuple[Whereabouts, ...]:
         """Rank 0: tell all which pieces there are; returns where each rank is."""
         self.pieces = sample.pieces
-        pieces = [(os.fsdecode(piece.path), piece.offset, piece.size_bytes) for piece in sample.pieces]
-        self.crew.broadcast(json.dumps({"pieces": pieces, "counts_reads": self.counts_reads}).encode())
+        self.crew.broadcast(json.dumps({"counts_reads": self.counts_reads}).encode())
+        self.crew.broadcast(encoded_pieces(sample.pieces))
         found = self.crew.gathered(msgspec.json.encode(here))
         return tuple(msgspec.json.decode(each, type=Whereabouts) for each in found)
 
@@ -207,9 +163,9 @@ class RankReader:
                 trouble = str(error)
         full = -reading.full_ns if len(reading.end_ns) else NOT_READING
         until_ns = -self.crew.most(full)[0]
-        part = _part(mine, reading, read_bytes, until_ns, trouble)
-        found = self.crew.gathered(msgspec.json.encode(part))
-        parts = (msgspec.json.decode(each, type=Part) for each in found)
+        report = _report(reading, read_bytes, until_ns)
+        part = Part(rank=-1 if mine is None else mine, reading=report, trouble=trouble)
+        parts = (decoded(each, Part) for each in self.crew.gathered(encoded(part)))
         return tuple(sorted((each for each in parts if each.rank >= 0), key=lambda each: each.rank))
 
     def _evicted(self, shard: Sequence[Piece], seed: int) -> Supply:
@@ -224,96 +180,130 @@ class RankReader:
         return reading, more(own_reads(), before) if self.counts_reads else None
 
 
-def _part(mine: int | None, reading: Reading, read_bytes: int | None, until_ns: int, trouble: str) -> Part:
-    """What this rank reports; a rank of -1 does not read."""
+def _report(reading: Reading, read_bytes: int | None, until_ns: int) -> Reading:
+    """What others need of this rank's reading."""
     every = max(1, len(reading.piece_ns) // MOST_TIMES)
-    return Part(
-        rank=-1 if mine is None else mine,
+    return replace(
+        reading,
         slices=slices_until(reading, until_ns) if len(reading.end_ns) else [],
-        seconds=reading.seconds,
-        io_bytes=reading.delivered_bytes,
-        ios=reading.ios,
-        files=len(reading.end_ns),
-        storage_bytes=read_bytes,
-        read_ns=reading.read_ns[::every].tolist(),
-        piece_ns=reading.piece_ns[::every].tolist(),
-        cpu_s=reading.cpu_s,
-        unread=reading.unread,
-        trouble=trouble,
+        end_ns=NO_TIMES,
+        size_bytes=NO_TIMES,
+        read_ns=reading.read_ns[::every],
+        piece_ns=reading.piece_ns[::every],
+        completed=len(reading.end_ns),
+        counted={"own": read_bytes, "storage": None},
     )
 
 
 @dataclass(slots=True)
+class RankEngine:
+    """Rank 0's part: implements `ReadEngine` with the ranks of one step, each in its own shard."""
+
+    reader: RankReader
+    places: Sequence[Whereabouts]
+    """By rank of the crew."""
+    step: RanksStep
+    least_s: float
+    """Seconds of each run."""
+    seed: int = 0
+    name: Engine = "threads"
+    runs: list[tuple[Part, ...]] = field(default_factory=list)
+
+    @property
+    def on(self) -> list[Whereabouts]:
+        """Of the ranks that read."""
+        return [self.places[seat] for seat in self.step.seats]
+
+    def read(self, pieces: Sequence[Piece], order: Order) -> Reading:
+        """One run of all. Raises BadValue where a rank reads nothing, or all for too short a time."""
+        turn = Turn(kind="read", step=self.step, seconds=order.seconds, seed=self.seed + len(self.runs))
+        self.reader.tell(turn)
+        parts = self.reader.take_turn(turn)
+        _check(parts, self.on)
+        self.runs.append(parts)
+        self._check_length()
+        return replace(together([part.reading for part in parts]), taken=len(pieces))
+
+    def _check_length(self) -> None:
+        """Raises BadValue where all read together for too short a time, even if every run were as long as these."""
+        ranks = len(self.step.seats)
+        each_s = sum(length for run in self.runs for length, _ in run[0].reading.slices) / len(self.runs)
+        least_s = LEAST_SHARE * self.least_s
+        if each_s * MOST_ROUNDS >= least_s:
+            return
+        pieces = len(self.reader.pieces)
+        needed = math.ceil(2 * pieces * least_s / (each_s * MOST_ROUNDS))
+        raise BadValue(
+            f"{ranks} rank{'s' * (ranks > 1)} with {pieces // ranks} files each read for {format_duration(each_s)} "
+            f"at a time: too short for --seconds {self.least_s:g}",
+            hint=f"give some {float(significant(needed, 2)):,.0f} files, or fewer ranks, or a shorter --seconds",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankLadder:
     """Rank 0's part: the steps, each read again until its rate has settled."""
 
     reader: RankReader
-    places: tuple[Whereabouts, ...]
+    places: Sequence[Whereabouts]
     """By rank of the crew."""
+    sample: Sample
+    location: StorageLocation
     seconds: float
     cores: float
-    block_bytes: int | None = None
-    """Size of one read; None when files are read whole."""
+    """Of a node."""
     seed: int = 0
-    phases: list[RanksPhase] = field(default_factory=list)
 
-    def climb(self, steps: Sequence[RanksStep], on_phase: OnPhase) -> bool:
-        """All steps; True when interrupted after the first. The other ranks' parts end with it."""
+    def climb(self, steps: Sequence[RanksStep], on_phase: OnPhase, *, clock: Clock) -> tuple[list[RanksPhase], bool]:
+        """(the phases of all steps, True when interrupted after the first). The other ranks' parts end with it."""
+
+        def measure(ask: Ask[RanksStep]) -> RanksPhase:
+            ranks = len(ask.what.seats)
+            text = f"{ranks} rank{'s' * (ranks > 1)}, {ask.what.readers} readers each"
+            on_phase(text, round(ask.done), round(ask.total))
+            return self._phase(ask.what)
+
         try:
-            for number, step in enumerate(steps):
-                ranks = len(step.seats)
-                on_phase(f"{ranks} rank{'s' * (ranks > 1)}, {step.readers} readers each", number, len(steps))
-                self.phases.append(self._phase(step))
-        except KeyboardInterrupt:
-            # Amid a turn the others do not hear of it: they lose this rank, or are interrupted as well.
-            if not self.phases:
-                raise
-            return True
+            results, reason = follow(Fixed(asks=steps), measure, clock=clock, enough=lambda results: bool(results.done))
         except BadValue as error:
             self.reader.tell(Turn(kind="end", exit_code=error.exit_code))
             raise
-        self.reader.tell(Turn(kind="end"))
-        return False
+        # Amid a turn the others do not hear of Ctrl-C: they lose this rank, or are interrupted as well.
+        if reason:
+            self.reader.tell(Turn(kind="end"))
+        return results.found, reason is None
 
     def _phase(self, step: RanksStep) -> RanksPhase:
-        runs: list[tuple[Part, ...]] = []
-        places = [self.places[seat] for seat in step.seats]
-        while True:
-            turn = Turn(kind="read", step=step, seconds=self.seconds, seed=self.seed + len(runs))
-            self.reader.tell(turn)
-            parts = self.reader.take_turn(turn)
-            _check(parts, places)
-            runs.append(parts)
-            self._check_length(runs, len(places))
-            on = [(each.host, each.node) for each in places]
-            phase = phase_of(runs, on, step.readers, self.cores, self.block_bytes)
-            read_s = phase.runtime / 1e3
-            over = read_s >= 0.98 * LONGEST * self.seconds or len(runs) == MOST_RUNS
-            if over or (phase.settled and read_s >= 0.98 * self.seconds):
-                return phase
-
-    def _check_length(self, runs: Sequence[Sequence[Part]], ranks: int) -> None:
-        """Raises BadValue where all read together for too short a time, even if every run were as long as these."""
-        each_s = sum(length for run in runs for length, _ in run[0].slices) / len(runs)
-        least_s = LEAST_SHARE * self.seconds
-        if each_s * MOST_RUNS >= least_s:
-            return
-        pieces = len(self.reader.pieces)
-        needed = math.ceil(2 * pieces * least_s / (each_s * MOST_RUNS))
-        raise BadValue(
-            f"{ranks} rank{'s' * (ranks > 1)} with {pieces // ranks} files each read for {format_duration(each_s)} "
-            f"at a time: too short for --seconds {self.seconds:g}",
-            hint=f"give some {float(significant(needed, 2)):,.0f} files, or fewer ranks, or a shorter --seconds",
+        engine = RankEngine(
+            reader=self.reader, places=self.places, step=step, least_s=self.seconds, seed=self.seed
+        )  # fmt: skip
+        nodes = len({where.node for where in engine.on})
+        settings = PhaseSettings(
+            name="files",
+            engine=engine,
+            supply=Supply(self.sample, None, seed=self.seed),
+            location=self.location,
+            cores_available=self.cores * nodes,
+            readers=step.readers * len(step.seats),
+            seconds=self.seconds,
+            longest_s=LONGEST * self.seconds,
+        )
+        found = run_phase(settings)
+        return RanksPhase(
+            **values(found),
+            ranks=len(step.seats),
+            nodes=nodes,
+            last_done_bw_bytes=found.io_bytes / (found.runtime / 1e3),
+            by_rank=tuple(_rank(rank, where, engine.runs) for rank, where in enumerate(engine.on)),
         )
 
 
 def _check(parts: Sequence[Part], places: Sequence[Whereabouts]) -> None:
     """Raises BadValue where a rank could read nothing: a node may not see the data."""
     for part in parts:
-        if part.trouble or not part.files:
-            unread = (
-                "its files are not there" if each == VANISHED else each for each in dict.fromkeys(part.unread.values())
-            )
+        if part.trouble or not part.reading.pieces:
+            reasons = dict.fromkeys(part.reading.unread.values())
+            unread = ("its files are not there" if reason == VANISHED else reason for reason in reasons)
             why = part.trouble or ", ".join(unread) or "no file could be read in the agreed time"
             raise BadValue(
                 f"rank {part.rank} on {places[part.rank].host} read nothing: {why}",

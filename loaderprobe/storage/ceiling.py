@@ -30,15 +30,6 @@ def raise_ceiling(
     known = known or StorageCeiling(data=files.fingerprint, phases=())
     if known.at(readers):
         return known
-    try:
-        return _with_phase(known, files, readers, seconds=seconds, longest_s=longest_s, cache=cache)
-    except (LoaderprobeError, OSError) as error:
-        return replace(known, missing=Remark(code="ceiling_failed", facts={"error": str(error)}))
-
-
-def _with_phase(
-    known: StorageCeiling, files: FileSet, readers: int, *, seconds: float, longest_s: float, cache: PageCache
-) -> StorageCeiling:
     paths = files.absolute(0, len(files.paths))
     pieces = [
         Piece(path=path, offset=0, size_bytes=size) for path, size in zip(paths, files.size_bytes, strict=True) if size
@@ -63,31 +54,32 @@ def ceiling_of_parts(
     known = StorageCeiling(data="", phases=())
     if not chosen:
         return replace(known, missing=Remark(code="files_empty"))
-    try:
-        return _of_pieces(
-            known, chosen, chosen[0].path.parent, readers, seconds=seconds, longest_s=longest_s, cache=cache
-        )
-    except (LoaderprobeError, OSError) as error:
-        return replace(known, missing=Remark(code="ceiling_failed", facts={"error": str(error)}))
+    root = chosen[0].path.parent
+    return _of_pieces(known, chosen, root, readers, seconds=seconds, longest_s=longest_s, cache=cache)
 
 
 def _of_pieces(
     known: StorageCeiling, pieces: Sequence[Piece], root: Path, readers: int, *, seconds: float, longest_s: float,
     cache: PageCache,
 ) -> StorageCeiling:  # fmt: skip
-    location = locate_pieces(root, pieces)
-    if not location.counts_reads:
-        facts: dict[str, float | str] = {"filesystem": location.filesystem}
-        return replace(known, missing=Remark(code="filesystem_not_counted", facts=facts))
     sample = Sample(pieces=tuple(pieces), found=len(pieces), images=True, block_bytes=None)
-    settings = PhaseSettings(
-        name="files",
-        engine=ThreadEngine(),
-        supply=Supply(sample, cache, seed=readers),
-        location=location,
-        cores_available=cores_available(),
-        readers=readers,
-        seconds=seconds,
-        longest_s=longest_s,
-    )
-    return replace(known, phases=(*known.phases, run_phase(settings)), missing=None)
+    try:
+        location = locate_pieces(root, pieces)
+        if not location.counts_reads:
+            facts: dict[str, float | str] = {"filesystem": location.filesystem}
+            return replace(known, missing=Remark(code="filesystem_not_counted", facts=facts))
+        phase = run_phase(
+            PhaseSettings(
+                name="files",
+                engine=ThreadEngine(),
+                supply=Supply(sample, cache, seed=readers),
+                location=location,
+                cores_available=cores_available(),
+                readers=readers,
+                seconds=seconds,
+                longest_s=longest_s,
+            )
+        )
+    except (LoaderprobeError, OSError) as error:
+        return replace(known, missing=Remark(code="ceiling_failed", facts={"error": str(error)}))
+    return replace(known, phases=(*known.phases, phase), missing=None)

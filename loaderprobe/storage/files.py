@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import random
 import stat
@@ -39,6 +40,16 @@ class Piece:
     path: Path
     offset: int
     size_bytes: int
+
+
+def encoded_pieces(pieces: Sequence[Piece]) -> bytes:
+    """One line of JSON, also of names that are no UTF-8."""
+    return json.dumps([(os.fsdecode(each.path), each.offset, each.size_bytes) for each in pieces]).encode()
+
+
+def decoded_pieces(line: bytes) -> tuple[Piece, ...]:
+    """The same again."""
+    return tuple(Piece(path=Path(path), offset=offset, size_bytes=size) for path, offset, size in json.loads(line))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

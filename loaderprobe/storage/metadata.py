@@ -7,23 +7,21 @@ time; without it the figure is of warm metadata and says so. Reading nothing, it
 
 from __future__ import annotations
 
-import random
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
-from loaderprobe.records.bandwidth import RISING, MetadataLabel, MetadataOperation, MetadataPhase
+from loaderprobe.protocols import Clock
+from loaderprobe.records.bandwidth import MetadataLabel, MetadataOperation, MetadataPhase
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.storage.files import Piece, Sample
-from loaderprobe.storage.phase import BUSY_SHARE, Total, latency, more, nothing_read, own_reads
-from loaderprobe.storage.reader import Order, ThreadEngine, steady_slices
+from loaderprobe.storage.phase import BUSY_SHARE, Total, latency, own_reads, read_until
+from loaderprobe.storage.reader import Order, ReadEngine, Reading, Supply, ThreadEngine, steady_slices
 from loaderprobe.system.device import NFS, server_name_calls
 
-OPERATIONS: tuple[MetadataOperation, ...] = ("open", "stat")
 READERS = (1, 4, 16, 64)
 MOUNTSTATS = Path("/proc/self/mountstats")
 LEAST_INODE_BYTES = 128
@@ -54,23 +52,13 @@ class MetadataSettings:
     """Longest duration, dropping included, for a phase whose rate has not settled."""
     seed: int
     drop_all: Callable[[], None] | None
+    clock: Clock
+    engine: ReadEngine = field(default_factory=ThreadEngine)
 
 
-def metadata_ladder(settings: MetadataSettings, readers: Sequence[int] | None) -> Iterator[MetadataPhase]:
-    """Opens, then stats, at these numbers of readers; without any, at four times as many until that gains nothing.
-
-    Raises what `run_metadata` raises.
-    """
-    files = len(_files(settings.sample))
-    steps = readers or [count for count in READERS if count == 1 or 4 * count <= files]
-    for operation in OPERATIONS:
-        best = 0.0
-        for count in steps:
-            phase = run_metadata(replace(settings, operation=operation, readers=count))
-            yield phase
-            if not readers and phase.ops_per_s < RISING * best:
-                break
-            best = max(best, phase.ops_per_s)
+def steps_of(readers: Sequence[int] | None, files: int) -> Sequence[int]:
+    """The concurrencies that were asked for; else 1, 4, 16 and so on, as many as these files can occupy."""
+    return readers or [count for count in READERS if count == 1 or 4 * count <= files]
 
 
 def run_metadata(settings: MetadataSettings) -> MetadataPhase:
@@ -78,30 +66,35 @@ def run_metadata(settings: MetadataSettings) -> MetadataPhase:
 
     Raises BadValue or MissingPart when no file could be reached, MissingPart when dropping is not permitted.
     """
-    total, drops, begun = Total(), 0, time.perf_counter()
-    left: Sequence[Piece] = ()
-    while not _done(settings, total, drops < MOST_DROPS or bool(left), time.perf_counter() - begun):
-        if not left and settings.drop_all:
-            settings.drop_all()
-            drops += 1
-        left = left or _pass(settings, total)
-        before = own_reads(), _server_calls(settings.location)
-        reading = ThreadEngine().read(left, _order(settings, total))
-        left = left[reading.taken :]
-        if len(reading.piece_ns):
-            whole = [(reading.seconds, float(reading.size_bytes.sum()))]
-            total.add(
-                reading,
-                steady_slices(reading) if reading.seconds >= STEADY_S else whole,
-                storage=more(own_reads(), before[0]),
-                calls=more(_server_calls(settings.location), before[1]),
-            )
-        elif not total.slices:
-            raise nothing_read(Counter(reading.unread.values()))
-    return _figures(settings, total, drops)
+    begin_ns = settings.clock.now_ns()
+    pieces = files_of(settings.sample)
+    if not settings.drop_all:
+        # In memory they are gone through several times, since few take no time.
+        pieces *= -(-WARM_OPERATIONS // len(pieces))
+    sample = replace(settings.sample, pieces=tuple(pieces))
+    supply = Supply(sample, None, seed=settings.seed, drop_all=settings.drop_all)
+
+    def done(total: Total) -> bool:
+        enough = total.seconds >= 0.98 * settings.seconds and total.settled(SETTLED_AT)
+        late = (settings.clock.now_ns() - begin_ns) / 1e9 >= settings.longest_s
+        most_drops = settings.drop_all and supply.rounds == MOST_DROPS and not supply.left
+        return bool(total.slices) and bool(enough or late or most_drops)
+
+    total = read_until(
+        done,
+        supply,
+        lambda pieces, total: settings.engine.read(pieces, _order(settings, total)),
+        counters=lambda: {"storage": own_reads(), "calls": _server_calls(settings.location)},
+        slices=lambda reading: steady_slices(reading) if reading.seconds >= STEADY_S else _whole(reading),
+    )
+    return _figures(settings, total, supply.rounds if settings.drop_all else 0)
 
 
-def _files(sample: Sample) -> list[Piece]:
+def _whole(reading: Reading) -> list[tuple[float, float]]:
+    return [(reading.seconds, float(reading.size_bytes.sum()))]
+
+
+def files_of(sample: Sample) -> list[Piece]:
     """One piece for each file."""
     return list({piece.path: piece for piece in sample.pieces}.values())
 
@@ -119,23 +112,9 @@ def metadata_label(
     return "unproved"
 
 
-def _pass(settings: MetadataSettings, total: Total) -> Sequence[Piece]:
-    """The files in a new random order; in memory they are gone through several times, since few take no time."""
-    pieces = _files(settings.sample)
-    random.Random(settings.seed + total.runs).shuffle(pieces)
-    return pieces if settings.drop_all else pieces * -(-WARM_OPERATIONS // len(pieces))
-
-
 def _order(settings: MetadataSettings, total: Total) -> Order:
-    seconds = max(settings.seconds - total.seconds, settings.seconds / 2, ThreadEngine.least_s)
+    seconds = max(settings.seconds - total.seconds, settings.seconds / 2, settings.engine.least_s)
     return Order(readers=settings.readers, seconds=seconds, operation=settings.operation)
-
-
-def _done(settings: MetadataSettings, total: Total, may_go_on: bool, elapsed_s: float) -> bool:
-    if not total.slices:
-        return False
-    enough = total.seconds >= 0.98 * settings.seconds and total.settled(SETTLED_AT)
-    return enough or elapsed_s >= settings.longest_s or not may_go_on
 
 
 def _server_calls(location: StorageLocation) -> int | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -15,7 +15,8 @@ from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import WARM_AT_MOST
 from loaderprobe.records.remark import Remark
 from loaderprobe.stats import half_width_in_time, median
-from loaderprobe.storage.reader import Column, Order, ReadEngine, Reading, Supply, steady_slices
+from loaderprobe.storage.files import Piece
+from loaderprobe.storage.reader import Column, Order, ReadEngine, Reading, Supply, steady_slices, summed
 from loaderprobe.system.device import reads_from_storage
 from loaderprobe.system.process import read_process
 
@@ -72,23 +73,17 @@ class Total:
     """(seconds, bytes) by the number of evictions before."""
 
     def add(
-        self,
-        reading: Reading,
-        slices: Sequence[tuple[float, float]],
-        *,
-        pieces: int | None = None,
-        evictions: int | None = None,
-        **counted: int | None,
-    ) -> None:
-        """One run more; without `pieces` as many as it has times, without `evictions` one before each run."""
+        self, reading: Reading, slices: Sequence[tuple[float, float]], *, evictions: int = 1,
+        counted: Mapping[str, int | None],
+    ) -> None:  # fmt: skip
+        """One run more, after so many evictions."""
         self.runs += 1
-        evictions = evictions or self.runs
         seconds, size_bytes = self.passes.get(evictions, (0.0, 0))
         self.passes[evictions] = seconds + reading.seconds, size_bytes + reading.delivered_bytes
         self.seconds += reading.seconds
         self.delivered_bytes += reading.delivered_bytes
         self.ios += reading.ios
-        self.pieces += len(reading.read_ns) if pieces is None else pieces
+        self.pieces += reading.pieces
         self.cpu_s += reading.cpu_s
         self.counted = {name: summed((self.counted.get(name, 0), more)) for name, more in counted.items()}
         self.slices += slices
@@ -122,40 +117,56 @@ class Total:
         return self.knows_interval and self.half_width <= share * self.bw_bytes
 
 
-def summed(counts: Iterable[int | None]) -> int | None:
-    """None where one of them is."""
-    total = 0
-    for count in counts:
-        if count is None:
-            return None
-        total += count
+def read_until(
+    done: Callable[[Total], bool],
+    supply: Supply,
+    read: Callable[[Sequence[Piece], Total], Reading],
+    *,
+    least: int = 1,
+    counters: Callable[[], Mapping[str, int | None]],
+    slices: Callable[[Reading], list[tuple[float, float]]] = steady_slices,
+) -> Total:
+    """Runs of reads, opens or stats over what is supplied, at `least` so many pieces, until it is `done`.
+
+    The clock of the total stops while files are evicted again. Raises BadValue or MissingPart when the first run
+    reached no file.
+    """
+    total = Total()
+    while not done(total):
+        pieces, before = supply.ahead(least), counters()
+        reading = read(pieces, total)
+        supply.take(reading.taken)
+        risen = {name: more(after, before[name]) for name, after in counters().items()}
+        if len(reading.read_ns):
+            total.add(reading, slices(reading), evictions=supply.rounds, counted={**risen, **reading.counted})
+        elif not total.runs:
+            raise nothing_read(Counter(reading.unread.values()))
     return total
 
 
 def run_phase(settings: PhaseSettings) -> BandwidthPhase:
-    """Read until the rate has settled or the time is up; the clock stops while files are evicted again.
+    """Read until the rate has settled or the time is up.
 
     Raises BadValue or MissingPart when no file could be read.
     """
-    total, resident = Total(), None
-    rounds = settings.supply.rounds
-    while not _done(settings, total) and settings.supply.rounds - rounds < MOST_ROUNDS:
-        pieces = settings.supply.ahead(4 * settings.readers)
-        if not total.runs:
-            resident = settings.supply.resident()
-        own, storage = own_reads(), reads_from_storage(settings.location)
+    supply, rounds = settings.supply, settings.supply.rounds
+    least = 4 * settings.readers
+    supply.ahead(least)
+    resident = supply.resident()
+
+    def done(total: Total) -> bool:
+        return _done(settings, total) or (total.runs > 0 and supply.rounds - rounds >= MOST_ROUNDS)
+
+    def read(pieces: Sequence[Piece], total: Total) -> Reading:
         reading = settings.engine.read(pieces, _order(settings, total))
-        settings.supply.take(reading.taken)
-        total.add(
-            reading,
-            steady_slices(reading),
-            evictions=settings.supply.rounds,
-            own=more(own_reads(), own),
-            storage=more(reads_from_storage(settings.location), storage),
-        )
         if not len(reading.read_ns):
             raise nothing_read(Counter(reading.unread.values()))
-    return _phase(settings, total, resident)
+        return reading
+
+    def counters() -> Mapping[str, int | None]:
+        return {"own": own_reads(), "storage": reads_from_storage(settings.location)}
+
+    return _phase(settings, read_until(done, supply, read, least=least, counters=counters), resident)
 
 
 def _order(settings: PhaseSettings, total: Total) -> Order:
@@ -207,28 +218,8 @@ def _phase(settings: PhaseSettings, total: Total, resident: float | None) -> Ban
     of_all = total.counted["storage"]
     own = total.counted["own"] if settings.location.counts_reads else None
     others = None if own is None or of_all is None else max(0, of_all - own)
-    found = figures(
-        total,
-        readers=settings.readers,
-        block_bytes=settings.supply.sample.block_bytes,
-        # A network file system that counts for the whole mount includes other processes' reads.
-        storage_bytes=own if settings.location.counts_reads else of_all,
-        cores_available=settings.cores_available,
-    )
-    return replace(
-        found,
-        name=settings.name,
-        engine=settings.engine.name,
-        pause_s_per_byte=settings.pause_s_per_byte,
-        other_bytes_per_s=None if others is None else others / total.seconds,
-        resident_before=resident,
-    )
-
-
-def figures(
-    total: Total, *, readers: int, block_bytes: int | None, storage_bytes: int | None, cores_available: float
-) -> BandwidthPhase:
-    """A step of the ladder, read by threads; whether other processes read meanwhile is not known."""
+    # A network file system that counts for the whole mount includes other processes' reads.
+    storage_bytes = own if settings.location.counts_reads else of_all
     label = cache_label(storage_bytes, total.delivered_bytes)
     share = storage_bytes / total.delivered_bytes if storage_bytes is not None and total.delivered_bytes else None
     rate, half = total.bw_bytes, total.half_width
@@ -236,11 +227,11 @@ def figures(
     cpu_cores = total.cpu_s / total.seconds
     third = max(1, len(total.rates) // 3)
     return BandwidthPhase(
-        name="files",
-        engine="threads",
-        readers=readers,
-        block_bytes=block_bytes,
-        pause_s_per_byte=0.0,
+        name=settings.name,
+        engine=settings.engine.name,
+        readers=settings.readers,
+        block_bytes=settings.supply.sample.block_bytes,
+        pause_s_per_byte=settings.pause_s_per_byte,
         runtime=1e3 * total.seconds,
         io_bytes=total.delivered_bytes,
         bw_bytes=rate,
@@ -255,15 +246,15 @@ def figures(
         storage_bytes=storage_bytes,
         cold_fraction=None if share is None else min(1.0, share),
         amplification=share if label == "cold" else None,
-        other_bytes_per_s=None,
-        resident_before=None,
+        other_bytes_per_s=None if others is None else others / total.seconds,
+        resident_before=resident,
         cache=label,
         first_third_bw_bytes=sum(total.rates[:third]) / third,
         last_third_bw_bytes=sum(total.rates[-third:]) / third,
         cpu_cores=cpu_cores,
-        at_least=cpu_cores > BUSY_SHARE * cores_available,
+        at_least=cpu_cores > BUSY_SHARE * settings.cores_available,
         unread=dict(Counter(total.unread.values())),
-        notes=_notes(total, cores_available),
+        notes=_notes(total, settings.cores_available),
     )
 
 

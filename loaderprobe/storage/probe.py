@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any, Literal
 
 from loaderprobe.errors import BadValue, LoaderprobeError
-from loaderprobe.protocols import PageCache
+from loaderprobe.policy import Ask, Ended, Results, Stop, follow
+from loaderprobe.protocols import Clock, PageCache
 from loaderprobe.records.bandwidth import (
     RISING,
     BandwidthMeasurement,
     BandwidthPhase,
+    MetadataOperation,
     MetadataPhase,
     PhaseName,
     fastest,
@@ -25,7 +27,7 @@ from loaderprobe.records.measurement import Missing
 from loaderprobe.records.remark import Remark
 from loaderprobe.storage.files import BLOCK_BYTES, Sample, as_text, locate_pieces, path_text, sample_files, scratch_file
 from loaderprobe.storage.fio import FioEngine, fio_version
-from loaderprobe.storage.metadata import MetadataSettings, metadata_ladder
+from loaderprobe.storage.metadata import MetadataSettings, files_of, run_metadata, steps_of
 from loaderprobe.storage.phase import PhaseSettings, run_phase
 from loaderprobe.storage.processes import ProcessEngine, processes_for
 from loaderprobe.storage.reader import ReadEngine, Supply, ThreadEngine, why_not_direct
@@ -46,6 +48,9 @@ LEAST_FOR_PROCESSES_S = 0.2
 METADATA_LONGEST = 3.0
 METADATA_SHARE = 0.6
 """Duration of a phase of opens or stats over that of a phase of reads: three slices of steady part, by default."""
+
+FAILED = "phase_failed"
+_WORDS: dict[str, str] = {"direct": "past the page cache", "sequential": "sequential", "paced": "with pauses"}
 
 OnPhase = Callable[[str, int, int], None]
 """Called with the name of the next phase, the number of phases done, and the most there can be."""
@@ -78,42 +83,143 @@ class ProbeRequest:
             raise BadValue("a scratch file must have at least 128 KiB", hint="--scratch 1GB")
 
 
-@dataclass(slots=True)
-class Probe:
-    """Runs the phases of one probe in sequence."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reads:
+    """A phase of reads to measure."""
 
-    location: StorageLocation
+    name: PhaseName
+    readers: int
+    pause_s_per_byte: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """A phase of opens or stats."""
+
+    operation: MetadataOperation
+    readers: int
+    name: Literal["metadata"] = "metadata"
+
+
+Step = Reads | Names
+Measured = BandwidthPhase | MetadataPhase | Missing
+"""What came of a step; `Missing` ends what it is part of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbePolicy:
+    """The ladder of concurrencies, opens and stats at some of them, then direct, sequential and paced reads.
+
+    Without concurrencies that were asked for, the ladder doubles them until two doublings together gain next to
+    nothing, opens and stats take four times as many until that gains nothing.
+    """
+
+    readers: tuple[int, ...] | None = None
+    metadata: bool = False
+    files: int = 1
+    """That opens and stats have."""
+
+    def next(self, results: Results[Step, Measured]) -> Ask[Step] | Stop[Ended]:
+        """The next phase."""
+        found = results.found
+        missing = {each.name for each in found if isinstance(each, Missing)}
+        ladder = [each for each in found if isinstance(each, BandwidthPhase) and each.name == "files"]
+        last: tuple[PhaseName, ...] = ("direct", "sequential", "paced")
+        step: Step | None = self._rung(ladder) if "files" not in missing else None
+        left = 5
+        if step is None and self.metadata and "metadata" not in missing:
+            step, left = self._names([each for each in found if isinstance(each, MetadataPhase)]), 4
+        if step is None:
+            names = [name for name in last if name not in [each.what.name for each in results.done]]
+            if not names:
+                return Stop(reason="complete")
+            step, left = self._of_device(names[0], ladder), len(names)
+        return Ask(what=step, done=len(found), total=len(found) + left)
+
+    def _rung(self, ladder: Sequence[BandwidthPhase]) -> Reads | None:
+        steps = self.readers or [2**power for power in range(MOST_READERS.bit_length())]
+        rates = [phase.bw_bytes for phase in ladder]
+        flat = not self.readers and len(rates) > 2 and max(rates[-2:]) < RISING * max(rates[:-2])
+        return None if flat or len(rates) == len(steps) else Reads(name="files", readers=steps[len(rates)])
+
+    def _names(self, phases: Sequence[MetadataPhase]) -> Names | None:
+        steps = steps_of(self.readers, self.files)
+        operations: tuple[MetadataOperation, ...] = ("open", "stat")
+        for operation in operations:
+            rates = [phase.ops_per_s for phase in phases if phase.operation == operation]
+            flat = not self.readers and len(rates) > 1 and rates[-1] < RISING * max(rates[:-1])
+            if not flat and len(rates) < len(steps):
+                return Names(operation=operation, readers=steps[len(rates)])
+        return None
+
+    def _of_device(self, name: PhaseName, ladder: Sequence[BandwidthPhase]) -> Reads:
+        if name != "paced":
+            best = fastest(ladder)
+            assert best
+            return Reads(name=name, readers=best.readers)
+        alone = next((phase for phase in ladder if phase.readers == 1), None)
+        return Reads(name=name, readers=1, pause_s_per_byte=PAUSE / alone.bw_bytes if alone else 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """Measures the phases of one probe."""
+
+    request: ProbeRequest
     sample: Sample
+    location: StorageLocation
     supply: Supply
     engine: ReadEngine
-    seconds: float
     cores: float
-    phases: list[BandwidthPhase] = field(default_factory=list)
-    metadata: list[MetadataPhase] = field(default_factory=list)
-    missing: list[Missing] = field(default_factory=list)
-    failed: list[str] = field(default_factory=list)
+    clock: Clock
 
-    def phase(
-        self, name: PhaseName, readers: int, *, supply: Supply | None = None, direct: bool = False
-    ) -> BandwidthPhase:
+    def measure(self, step: Step) -> Measured:
+        """One phase, or why there is none. Raises what reading raises."""
+        reason = self._impossible(step)
+        if reason:
+            return Missing(name=step.name, reason=reason)
+        return self._reads(step) if isinstance(step, Reads) else self._names(step)
+
+    def _impossible(self, step: Step) -> Remark | None:
+        """Why a phase is not even begun."""
+        name, files = step.name, len(self.sample.pieces)
+        if isinstance(step, Names):
+            return Remark(code="opens_of_blocks") if self.sample.block_bytes is not None else None
+        if name == "files" and not self.request.readers and 4 * step.readers > files and step.readers > 1:
+            return Remark(code="too_few_files", facts={"files": files, "readers": step.readers})
+        if name == "direct":
+            return why_not_direct(self.sample.pieces)
+        if name == "sequential" and self.sample.sequential() is None:
+            return Remark(code="no_large_file")
+        if name == "paced" and not step.pause_s_per_byte:
+            return Remark(code="no_single_reader")
+        if name == "paced" and isinstance(self.engine, FioEngine):
+            return Remark(code="fio_cannot_pause")
+        return None
+
+    def _reads(self, step: Reads) -> BandwidthPhase:
         """Read in one pattern at one concurrency; also with processes where threads may be the limit."""
+        seconds = self.request.seconds
+        in_a_row = self.sample.sequential() if step.name == "sequential" else None
+        if in_a_row:
+            # It may read into the page cache what a later phase must read cold.
+            self.supply.spoil()
         settings = PhaseSettings(
-            name=name,
+            name=step.name,
             engine=self.engine,
-            supply=supply or self.supply,
+            supply=replace(self.supply, sample=in_a_row, seed=0, shuffled=False) if in_a_row else self.supply,
             location=self.location,
             cores_available=self.cores,
-            readers=readers,
-            seconds=self.seconds,
-            longest_s=LONGEST * self.seconds,
-            direct=direct,
+            readers=step.readers,
+            seconds=seconds,
+            longest_s=seconds if step.name == "paced" else LONGEST * seconds,
+            direct=step.name == "direct" or (in_a_row is not None and why_not_direct(self.sample.pieces) is None),
+            pause_s_per_byte=step.pause_s_per_byte,
         )
         found = run_phase(settings)
-        if found.engine == "threads" and self._threads_may_limit(found):
-            processes = processes_for(self.cores)
-            found = max(
-                found, run_phase(replace(settings, engine=ProcessEngine(processes))), key=lambda phase: phase.bw_bytes
-            )
+        if found.engine == "threads" and step.name != "paced" and self._threads_may_limit(found):
+            processes = run_phase(replace(settings, engine=ProcessEngine(processes_for(self.cores))))
+            found = max(found, processes, key=lambda phase: phase.bw_bytes)
         return found
 
     def _threads_may_limit(self, phase: BandwidthPhase) -> bool:
@@ -122,101 +228,28 @@ class Probe:
         lasts = sum(piece.size_bytes for piece in self.sample.pieces) > phase.bw_bytes * LEAST_FOR_PROCESSES_S
         return fast and lasts and min(processes_for(self.cores), phase.readers) > 1
 
-    def add(self, name: PhaseName, make: Callable[[], BandwidthPhase]) -> bool:
-        """Run a phase. If it fails after others, its reason is kept and False is returned."""
-        try:
-            self.phases.append(make())
-        except (LoaderprobeError, OSError) as error:
-            if not self.phases:
-                raise
-            self._miss(name, "phase_failed", error=str(error))
-            self.failed.append(name)
-            return False
-        return True
-
-    def climb(self, readers: Sequence[int] | None, on_phase: OnPhase) -> None:
-        """The ladder."""
-        steps = list(readers) if readers else [2**power for power in range(MOST_READERS.bit_length())]
-        for number, count in enumerate(steps):
-            if not readers and 4 * count > len(self.sample.pieces) and self.phases:
-                self._miss("files", "too_few_files", files=len(self.sample.pieces), readers=count)
-                return
-            on_phase(f"{count} reader{'s' * (count > 1)}", number, number + 5)
-            if not self.add("files", partial(self.phase, "files", count)):
-                return
-            if not readers and number >= 2 and _best(self.phases[-2:]) < RISING * _best(self.phases[:-2]):
-                return
-
-    def names(self, readers: Sequence[int] | None, on_phase: OnPhase) -> None:
-        """Opens and stats of the files. If one fails, its reason is kept."""
-        if self.sample.block_bytes is not None:
-            self._miss("metadata", "opens_of_blocks")
-            return
-        on_phase("opens and stats", len(self.phases), len(self.phases) + 4)
-        settings = MetadataSettings(
-            sample=self.sample,
-            location=self.location,
-            cores_available=self.cores,
-            seconds=METADATA_SHARE * self.seconds,
-            longest_s=METADATA_LONGEST * METADATA_SHARE * self.seconds,
-            seed=self.supply.seed,
-            drop_all=self.supply.drop_all,
-        )
-        try:
-            for phase in metadata_ladder(settings, readers):
-                self.metadata.append(phase)
-        except (LoaderprobeError, OSError) as error:
-            self._miss("metadata", "phase_failed", error=str(error))
-            self.failed.append("metadata")
-
-    def device(self, on_phase: OnPhase) -> None:
-        """Run the direct, sequential and paced phases."""
-        best = fastest(self.phases) or self.phases[0]
-        done = len(self.phases)
-        on_phase("past the page cache", done, done + 3)
-        refusal = why_not_direct(self.sample.pieces)
-        if refusal:
-            self.missing.append(Missing(name="direct", reason=refusal))
-        else:
-            self.add("direct", partial(self.phase, "direct", best.readers, direct=True))
-        on_phase("sequential", done + 1, done + 3)
-        in_a_row = self.sample.sequential()
-        if in_a_row is None:
-            self._miss("sequential", "no_large_file")
-        else:
-            supply = Supply(in_a_row, self.supply.cache, seed=0, shuffled=False, drop_all=self.supply.drop_all)
-            read = partial(self.phase, "sequential", best.readers, supply=supply, direct=refusal is None)
-            self.add("sequential", read)
-            # It may have read into the page cache what a later phase must read cold.
-            self.supply.spoil()
-        on_phase("with pauses", done + 2, done + 3)
-        self._paced()
-
-    def _paced(self) -> None:
-        alone = next((phase for phase in self.phases if phase.name == "files" and phase.readers == 1), None)
-        if alone is None:
-            self._miss("paced", "no_single_reader")
-        elif isinstance(self.engine, FioEngine):
-            self._miss("paced", "fio_cannot_pause")
-        else:
-            settings = PhaseSettings(
-                name="paced",
-                engine=self.engine,
-                supply=self.supply,
+    def _names(self, step: Names) -> MetadataPhase:
+        """Opens or stats of the files."""
+        seconds = METADATA_SHARE * self.request.seconds
+        return run_metadata(
+            MetadataSettings(
+                operation=step.operation,
+                readers=step.readers,
+                sample=self.sample,
                 location=self.location,
                 cores_available=self.cores,
-                readers=1,
-                seconds=self.seconds,
-                longest_s=self.seconds,
-                pause_s_per_byte=PAUSE / alone.bw_bytes,
+                seconds=seconds,
+                longest_s=METADATA_LONGEST * seconds,
+                seed=self.request.seed,
+                drop_all=self.request.drop_all,
+                clock=self.clock,
             )
-            self.add("paced", partial(run_phase, settings))
-
-    def _miss(self, name: str, code: str, **facts: float | str) -> None:
-        self.missing.append(Missing(name=name, reason=Remark(code=code, facts=facts)))
+        )
 
 
-def probe_bandwidth(request: ProbeRequest, *, cache: PageCache, on_phase: OnPhase) -> BandwidthMeasurement:
+def probe_bandwidth(
+    request: ProbeRequest, *, cache: PageCache, on_phase: OnPhase, clock: Clock
+) -> BandwidthMeasurement:
     """Run all phases on a random sample of the files under a path. Writes nothing except a requested scratch file.
 
     KeyboardInterrupt keeps the finished phases, if any. Raises BadValue when there is nothing to read, MissingPart
@@ -224,53 +257,76 @@ def probe_bandwidth(request: ProbeRequest, *, cache: PageCache, on_phase: OnPhas
     """
     if request.scratch_bytes is not None:
         with scratch_file(request.path, request.scratch_bytes, request.seed) as sample:
-            return _probe(request, sample, cache, on_phase)
-    return _probe(
-        request, sample_files(request.path, limit_bytes=request.limit_bytes, seed=request.seed), cache, on_phase
-    )
+            return _probe(request, sample, cache, on_phase, clock)
+    sample = sample_files(request.path, limit_bytes=request.limit_bytes, seed=request.seed)
+    return _probe(request, sample, cache, on_phase, clock)
 
 
-def _probe(request: ProbeRequest, sample: Sample, cache: PageCache, on_phase: OnPhase) -> BandwidthMeasurement:
+def _probe(
+    request: ProbeRequest, sample: Sample, cache: PageCache, on_phase: OnPhase, clock: Clock
+) -> BandwidthMeasurement:
     fio = fio_version() if request.fio else None
+    supply = Supply(sample, cache, seed=request.seed, drop_all=request.drop_all)
+    location = as_text(locate_pieces(request.path, sample.pieces))
     probe = Probe(
-        location=as_text(locate_pieces(request.path, sample.pieces)),
-        sample=sample,
-        supply=Supply(sample, cache, seed=request.seed, drop_all=request.drop_all),
-        engine=FioEngine() if request.fio else ThreadEngine(),
-        seconds=request.seconds,
-        cores=cores_available(),
-    )
-    interrupted = False
-    try:
-        probe.climb(request.readers, on_phase)
-        if request.metadata:
-            probe.names(request.readers, on_phase)
-        probe.device(on_phase)
-    except KeyboardInterrupt:
-        if not probe.phases:
-            raise
-        interrupted = True
+        request=request, sample=sample, location=location, supply=supply,
+        engine=FioEngine() if request.fio else ThreadEngine(), cores=cores_available(), clock=clock,
+    )  # fmt: skip
+    policy = ProbePolicy(readers=request.readers, metadata=request.metadata, files=len(files_of(sample)))
+    begun: list[BandwidthPhase] = []
+
+    def measure(ask: Ask[Step]) -> Measured:
+        """A phase that fails after others costs only what it is part of."""
+        step = ask.what
+        on_phase(_words(step), round(ask.done), round(ask.total))
+        try:
+            found = probe.measure(step)
+        except (LoaderprobeError, OSError) as error:
+            if not begun:
+                raise
+            return Missing(name=step.name, reason=Remark(code=FAILED, facts={"error": str(error)}))
+        begun.extend([found] if isinstance(found, BandwidthPhase) else [])
+        return found
+
+    results, reason = follow(policy, measure, clock=clock, enough=lambda results: bool(begun))
+    found = results.found
+    phases = tuple(each for each in found if isinstance(each, BandwidthPhase))
+    missing = tuple(each for each in found if isinstance(each, Missing))
     return BandwidthMeasurement(
+        **place_of(request.path, sample, location),
         loaderprobe=version("loaderprobe"),
         fio=fio,
         created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
         kernel=platform.release(),
         cores_available=probe.cores,
-        path=path_text(request.path.absolute()),
-        location=probe.location,
-        files_found=sample.found,
-        files_used=len(sample.paths),
-        mean_size_bytes=sum(piece.size_bytes for piece in sample.pieces) / len(sample.pieces),
-        images=sample.images and sample.block_bytes is None,
         scratch=request.scratch_bytes is not None,
         drop_caches=request.drop_all is not None,
-        interrupted=interrupted,
-        phases=tuple(probe.phases),
-        metadata=tuple(probe.metadata),
-        missing=tuple(probe.missing),
-        failed=tuple(probe.failed),
-        notes=(*sample.notes, *_again(probe.supply), *_unknown(probe)),
+        interrupted=reason is None,
+        phases=phases,
+        metadata=tuple(each for each in found if isinstance(each, MetadataPhase)),
+        missing=missing,
+        failed=tuple(each.name for each in missing if each.reason.code == FAILED),
+        notes=(*sample.notes, *_again(supply), *_unknown(location, sample, phases)),
     )
+
+
+def place_of(path: Path, sample: Sample, location: StorageLocation) -> dict[str, Any]:
+    """What a result says of the files that it read."""
+    return {
+        "path": path_text(path.absolute()),
+        "location": location,
+        "files_found": sample.found,
+        "files_used": len(sample.paths),
+        "mean_size_bytes": sum(piece.size_bytes for piece in sample.pieces) / len(sample.pieces),
+        "images": sample.images and sample.block_bytes is None,
+    }
+
+
+def _words(step: Step) -> str:
+    readers = f"{step.readers} reader{'s' * (step.readers > 1)}"
+    if isinstance(step, Names):
+        return f"{step.operation}s, {readers}"
+    return _WORDS.get(step.name, readers)
 
 
 def _again(supply: Supply) -> tuple[Remark, ...]:
@@ -280,12 +336,8 @@ def _again(supply: Supply) -> tuple[Remark, ...]:
     return (Remark(code="read_again", facts={"size_bytes": total, "times": supply.rounds - 1}),)
 
 
-def _unknown(probe: Probe) -> tuple[Remark, ...]:
-    if probe.location.kind == "memory" or all(phase.resident_before is not None for phase in probe.phases):
+def _unknown(location: StorageLocation, sample: Sample, phases: Sequence[BandwidthPhase]) -> tuple[Remark, ...]:
+    if location.kind == "memory" or all(phase.resident_before is not None for phase in phases):
         return ()
-    reason = why_unknown(probe.sample.pieces[0].path)
+    reason = why_unknown(sample.pieces[0].path)
     return (Remark(code="cache_unknown", facts=reason.because),) if reason else ()
-
-
-def _best(phases: Sequence[BandwidthPhase]) -> float:
-    return max(phase.bw_bytes for phase in phases)

@@ -13,23 +13,24 @@ import random
 import resource
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import Engine, MetadataOperation
 from loaderprobe.records.remark import Remark
-from loaderprobe.storage.files import Piece, Sample
+from loaderprobe.storage.files import Piece, Sample, path_text
 
 MOST_BYTES_A_READ = 16 << 20
+"""Larger pieces are read with several calls, so that a reader's buffer stays small."""
 VANISHED = "vanished"
 """Why a file that was there when files were listed cannot be read."""
-"""Larger pieces are read with several calls, so that a reader's buffer stays small."""
 
 Column = NDArray[np.int64]
 
@@ -76,7 +77,63 @@ class Reading:
     full_ns: int = 0
     """Time until which all readers had work."""
     slices: list[tuple[float, float]] = field(default_factory=list)
-    """(seconds, bytes) of stretches of the steady part, for engines that report nothing per piece."""
+    """(seconds, bytes) of stretches of the steady part, for engines that report nothing per piece, or only some."""
+    completed: int | None = None
+    """Pieces read to their end; None for as many as there are times."""
+    counted: dict[str, int | None] = field(default_factory=dict)
+    """By name, what counters that only the engine sees have risen by."""
+
+    @property
+    def pieces(self) -> int:
+        """Pieces read to their end."""
+        return len(self.read_ns) if self.completed is None else self.completed
+
+
+def together(parts: Sequence[Reading]) -> Reading:
+    """Readings that began together as one, which takes as long as the last of them."""
+    names = ("end_ns", "size_bytes", "read_ns", "piece_ns")
+    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    if len(columns["end_ns"]):
+        order = np.argsort(columns["end_ns"], kind="stable")
+        columns = {name: column[order] for name, column in columns.items()}
+    return Reading(
+        **columns,
+        seconds=max(part.seconds for part in parts),
+        ios=sum(part.ios for part in parts),
+        delivered_bytes=sum(part.delivered_bytes for part in parts),
+        unread={path: reason for part in parts for path, reason in part.unread.items()},
+        cpu_s=sum(part.cpu_s for part in parts),
+        taken=len(parts) * max(part.taken for part in parts),
+        full_ns=min(part.full_ns for part in parts),
+        slices=[(at[0][0], sum(size for _, size in at)) for at in zip(*(part.slices for part in parts), strict=True)],
+        completed=sum(part.pieces for part in parts),
+        counted={name: summed(part.counted[name] for part in parts) for name in parts[0].counted},
+    )
+
+
+def summed(counts: Iterable[int | None]) -> int | None:
+    """None where one of them is."""
+    total = 0
+    for count in counts:
+        if count is None:
+            return None
+        total += count
+    return total
+
+
+# How orders and readings go to other processes, and come back: as one line of JSON.
+
+T = TypeVar("T")
+
+
+def encoded(value: Any) -> bytes:
+    """An order, a reading, or what holds one."""
+    return msgspec.json.encode(value, enc_hook=lambda column: column.tolist())
+
+
+def decoded(line: bytes, type_: type[T]) -> T:
+    """The same again."""
+    return msgspec.json.decode(line, type=type_, dec_hook=lambda _, column: np.array(column, np.int64))
 
 
 class ReadEngine(Protocol):
@@ -170,7 +227,7 @@ class _ReadRun:
             ios += calls
             delivered += got
             if trouble:
-                unread[str(piece.path)] = trouble
+                unread[path_text(piece.path)] = trouble
             else:
                 rows.append((ended - self._begun_ns, got, reading_ns // calls, ended - begun))
             if self._order.pause_s_per_byte:
@@ -276,7 +333,8 @@ class Supply:
     """Gives each piece at most once after an eviction; then evicts exactly these files again."""
 
     sample: Sample
-    cache: PageCache
+    cache: PageCache | None
+    """None where it is not this process that evicts them, or nothing does."""
     seed: int
     shuffled: bool = True
     drop_all: Callable[[], None] | None = None
@@ -288,9 +346,14 @@ class Supply:
 
     def ahead(self, least: int) -> Sequence[Piece]:
         """The pieces still cold; evicts first when fewer than `least` are left."""
-        if len(self._pieces) - self._next < min(least, len(self.sample.pieces)):
+        if self.left < min(least, len(self.sample.pieces)):
             self._renew()
         return self._pieces[self._next :]
+
+    @property
+    def left(self) -> int:
+        """Pieces until the next eviction."""
+        return len(self._pieces) - self._next
 
     def take(self, count: int) -> None:
         """Mark the first `count` pieces ahead as read."""
@@ -303,10 +366,11 @@ class Supply:
     def resident(self) -> float | None:
         """Share of the next files in the page cache; None where it cannot be known."""
         paths = dict.fromkeys(piece.path for piece in self._pieces[self._next : self._next + RESIDENCY_FILES])
-        return self.cache.resident(list(paths))
+        return self.cache.resident(list(paths)) if self.cache else None
 
     def _renew(self) -> None:
-        self.cache.evict(self.sample.paths)
+        if self.cache:
+            self.cache.evict(self.sample.paths)
         if self.drop_all:
             self.drop_all()
         self._pieces = list(self.sample.pieces)

@@ -3,7 +3,7 @@
 Nothing here may be needed by a measurement.
 """
 
-from loaderprobe.testing.batch_sizes import ScriptedMeter, ScriptedProber, ScriptedStrategy
+from loaderprobe.testing.batch_sizes import ScriptedMeter, ScriptedProber
 from loaderprobe.testing.fakes import (
     FakeClock,
     FakePageCache,
@@ -29,7 +29,6 @@ __all__ = [
     "ScriptedLoader",
     "ScriptedMeter",
     "ScriptedProber",
-    "ScriptedStrategy",
     "Service",
     "example_arguments",
     "example_config",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import mean, stdev
 from types import TracebackType
 from typing import Self
 
-from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeStop
+from loaderprobe.records.batch_size import BatchSizeProbe
 from loaderprobe.records.layers import Milliseconds
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.remark import reported
@@ -64,19 +64,6 @@ class ScriptedProber:
             wall_s=sum(times_s),
             unavailable={} if busy is not None else {"utilization": reported("the device is scripted")},
         )
-
-
-@dataclass(slots=True)
-class ScriptedStrategy:
-    """Asks for these sizes in turn, then chooses the last."""
-
-    sizes: Sequence[int]
-
-    def next(self, probes: Sequence[BatchSizeProbe]) -> int | BatchSizeStop:
-        """The size after those that were probed."""
-        if len(probes) < len(self.sizes):
-            return self.sizes[len(probes)]
-        return BatchSizeStop(code="no_candidate_better", chosen=self.sizes[-1])
 
 
 @dataclass(slots=True)

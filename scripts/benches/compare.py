@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import loaderprobe
-from loaderprobe.analyze.compare.rows import SideRow, compare_rows, judge_gates
+from loaderprobe.analyze.comparison import SideRow, compare_rows, judge_gates
 from loaderprobe.analyze.effects import ENOUGH_ROUNDS, NORMAL, REPEAT, RunReading, interval
 from loaderprobe.api.against import PAIRS, against_request, measure_sides, sides_in, start_against
 from loaderprobe.api.compare import sources
@@ -90,7 +90,7 @@ def noise_of(runs: Sequence[Path]) -> list[float]:
     """The deviations of rounds from the mean of their configuration, widened by what that mean took up."""
     noise: list[float] = []
     for run in runs:
-        for found in sources(run)[0].found:
+        for found in sources(run)[0].result:
             logs = [math.log(value) for value in found.reading.values]
             if len(logs) >= ENOUGH_ROUNDS:
                 noise += [(log - mean(logs)) * math.sqrt(len(logs) / (len(logs) - 1)) for log in logs]
@@ -164,7 +164,7 @@ class Group:
 
 def groups_of(out: Path, size: int) -> list[Group]:
     """All that are whole."""
-    a, b = (sources(out / name)[0].found[0].reading for name in ("a", "b"))
+    a, b = (sources(out / name)[0].result[0].reading for name in ("a", "b"))
     count = min(len(a.values), len(b.values)) // size
     parts = [slice(size * number, size * (number + 1)) for number in range(count)]
     return [Group(a=_cut(a, part), b=_cut(b, part)) for part in parts]

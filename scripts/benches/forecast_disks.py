@@ -37,8 +37,7 @@ from torch.utils.data import DataLoader
 from loaderprobe.analyze.forecast.changes import accelerator as faster_accelerator
 from loaderprobe.analyze.forecast.changes import disk as faster_disk
 from loaderprobe.analyze.forecast.changes import worker_forecasts
-from loaderprobe.analyze.forecast.fit import Fit, Point, fit, point_of
-from loaderprobe.analyze.forecast.service import Storage
+from loaderprobe.analyze.forecast.fit import Fit, Point, Storage, fit, point_of
 from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.analyze.verdict.rates import cores_in_training, rates_by_round, worker_cost
 from loaderprobe.api.bandwidth import bandwidth

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from loaderprobe.records.measurement import Activity, ComputeInfo, Measurement, Mode, Segment, WorkerBatches
+from loaderprobe.records.waits import WAIT_KINDS, WaitKind, WaitSamples
 from loaderprobe.testing import example_config, example_files
 
 BATCH, STEPS, FILE_BYTES = 16, 16, 100_000
@@ -165,3 +166,61 @@ def reordered(measurement: Measurement, order: Sequence[int]) -> Measurement:
 def alike(count: int = 3, **rates: float) -> list[Round]:
     """So many equal rounds; training runs as the loader does where nothing else is said."""
     return [{"training": rates["baseline"] if "baseline" in rates else rates["warm"], **rates}] * count
+
+
+def with_training(measurement: Measurement, changed: Callable[[Segment], Segment]) -> Measurement:
+    """Its segments of training, changed."""
+    segments = (changed(each) if each.activity == "training" else each for each in measurement.segments)
+    return replace(measurement, segments=tuple(segments))
+
+
+def with_steps(one: Segment, outside: float) -> Segment:
+    """Steps of training that wait for `outside` of their time, and work for the rest."""
+    if one.activity == "loader_only":
+        return one
+    step_ns = one.closed_ns // one.steps
+    ready = tuple(begin + round(outside * step_ns) for begin in one.begin_ns)
+    end = tuple(begin + step_ns for begin in one.begin_ns)
+    return replace(one, ready_ns=ready, copied_ns=ready, end_ns=end, finished_ns=())
+
+
+def trained_segments(measurement: Measurement) -> set[int]:
+    """The numbers of the batches that training took."""
+    return {
+        number
+        for each in measurement.segments
+        if each.activity == "training"
+        for number in range(each.first_batch, each.first_batch + each.steps)
+    }
+
+
+def with_read(measurement: Measurement, batches: Container[int], factor: float) -> Measurement:
+    """So many times as many bytes were read for these batches."""
+    records = measurement.worker_batches
+    rows = zip(records.batch, records.read_bytes, strict=True)
+    read = tuple(round(read * factor) if number in batches else read for number, read in rows)
+    return replace(measurement, worker_batches=replace(records, read_bytes=read))
+
+
+def looked(measurement: Measurement, *kinds: WaitKind, subject: str = "", outside: int = 0) -> Measurement:
+    """The same with workers that were seen so in turn while each of their batches was made."""
+    records, second = measurement.worker_batches, 10**9
+    begins = tuple(number * 100 * second for number in range(len(records.batch)))
+    rows = [
+        (begin + 1 + look, records.worker[number], WAIT_KINDS.index(kind))
+        for number, begin in enumerate(begins)
+        for look, kind in enumerate(kinds)
+    ]
+    rows += [(begins[n] - second, records.worker[n], WAIT_KINDS.index("pipe")) for n in range(1, outside + 1)]
+    rows.sort()
+    waits = WaitSamples(
+        time_ns=tuple(row[0] for row in rows),
+        worker=tuple(row[1] for row in rows),
+        kind=tuple(row[2] for row in rows),
+        subject=tuple(0 if subject and row[2] != WAIT_KINDS.index("running") else -1 for row in rows),
+        subjects=(subject,) if subject else (),
+        letters_only=None,
+        cpu_ns=1,
+        wall_ns=second,
+    )
+    return replace(measurement, worker_batches=replace(records, start_ns=begins), waits=waits)

@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from loaderprobe.analyze.forecast.fit import Fit, Point, fit
-from loaderprobe.analyze.forecast.service import DeviceModel, Service, Storage
+from loaderprobe.analyze.forecast.fit import DeviceModel, Fit, Point, ServiceTimes, Storage, fit
 from loaderprobe.analyze.verdict.rates import Loop
 from loaderprobe.records.bandwidth import DeviceKind, KindOfDevice, StorageCeiling
 from tests.examples.bandwidth import example_phase
@@ -27,9 +26,9 @@ class Truth:
     compute: float = 1e5
     synchronous: bool = False
 
-    def service(self) -> Service:
+    def service(self) -> ServiceTimes:
         """What a perfect fit finds."""
-        return Service(
+        return ServiceTimes(
             model=self.model,
             cpu_s=self.cpu_s,
             other_s=0.0,

@@ -41,12 +41,12 @@ from loaderprobe.render import forecast_words
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.testing import example_environment
 from loaderprobe.render.verdict_words import sentence
-from tests.analyze.runs import FILES, Cost, alike, run
-from tests.analyze.verdict.test_waiting import UNKNOWN, WAITING, looked
+from tests.analyze.runs import FILES, Cost, alike, looked, run
+from tests.analyze.verdict.test_waiting import UNKNOWN, WAITING
 from typer.testing import CliRunner
 
 # The words of its advice.
-forecast_words._TEXTS["hardware_decryption"] = "decrypt with the processor's own instructions"
+forecast_words.ACTIONS["hardware_decryption"] = "decrypt with the processor's own instructions"
 SLOW = {"baseline": 100.0, "warm": 102.0, "cached_samples": 101.0, "no_transport": 100.0, "training": 98.0}
 MODES = ("baseline", "warm", "cached_samples", "no_transport", "no_decryption")
 

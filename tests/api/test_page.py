@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from loaderprobe.api.load import Run, load
-from loaderprobe.api.page import default_plan, report_page, save_report
-from loaderprobe.api.plan import IMAGENET_IMAGES, Plan, plan
+from loaderprobe.api.plan import IMAGENET_IMAGES, Plan, default_plan, plan, report_page, save_report
 from loaderprobe.records.remark import Remark
 from tests.stored import full_run
 
@@ -71,7 +70,7 @@ def test_a_cpu_is_not_planned_for(run: Run, monkeypatch: pytest.MonkeyPatch) -> 
     found = default_plan(run)
     assert isinstance(found, Plan)
     on_cpu = replace(found, source=replace(found.source, accelerator="cpu"))
-    monkeypatch.setattr("loaderprobe.api.page.plan", lambda *_, **__: on_cpu)
+    monkeypatch.setattr("loaderprobe.api.plan.plan", lambda *_, **__: on_cpu)
     html = report_page(run)
     assert "No plan: training ran on a CPU only" in html and "--kind mlperf-h100" in html and "<h2>" in html
 

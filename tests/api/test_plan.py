@@ -11,8 +11,8 @@ import pytest
 import loaderprobe
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.api.diagnose import conclude
+from loaderprobe.api.run import Watch
 from loaderprobe.api.shown import origin_now
-from loaderprobe.api.watch import Watch
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.diagnosis import DataFound

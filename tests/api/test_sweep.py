@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,10 +11,8 @@ import pytest
 
 import loaderprobe
 from loaderprobe.api import sweep as verb
-from loaderprobe.api.generate import RESOLUTIONS
 from loaderprobe.api.sweep_request import compute_names, loader_specs, prefetch_factors, request_of, worker_counts
 from loaderprobe.api.values import listed
-from loaderprobe.cli.sweep import sweep as command
 from loaderprobe.errors import BadValue
 from loaderprobe.records.files import FileSet
 from loaderprobe.store.run_directory import RunDirectory
@@ -23,10 +20,6 @@ from loaderprobe.units import parse_count
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth
 from tests.stored import FAILED, PENDING, plain_run
-
-SPELLED = {"no_serial": "serial", "no_pin_memory": "pin_memory", "compiled": "compile", "budget": "budget_s",
-           "time_limit": "time_limit_s"}  # fmt: skip
-ONLY_TYPED = {"context", "against", "join", "resume", "json", "quiet"}
 
 
 def measure_nothing(run: RunDirectory, on_progress: Callable[..., None]) -> None:
@@ -40,22 +33,6 @@ def photos(tmp_path: Path, photographs: FileSet) -> Path:
     for index, path in enumerate(photographs.absolute(0, 12)):
         (tmp_path / "photos" / "a" / f"{index}.jpg").write_bytes(path.read_bytes())
     return tmp_path / "photos"
-
-
-def test_the_arguments_are_those_of_the_command_line() -> None:
-    """Every option of the command is an argument with the same default; only what is typed at a terminal is not."""
-    arguments = inspect.signature(loaderprobe.sweep).parameters
-    options = {name: each for name, each in inspect.signature(command).parameters.items() if name not in ONLY_TYPED}
-    assert {SPELLED.get(name, name) for name in options} == set(arguments) - {"progress"}
-    for name, option in options.items():
-        default = arguments[SPELLED.get(name, name)].default
-        if name.startswith("no_"):
-            assert default is not option.default
-        elif isinstance(default, tuple):
-            assert ",".join(map(str, default)) == option.default
-        else:
-            assert default == (str(option.default) if isinstance(option.default, Path) else option.default)
-    assert ",".join(RESOLUTIONS) == options["resolutions"].default
 
 
 def test_a_sweep_returns_its_run(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from loaderprobe.api.load import load_any
-from loaderprobe.api.watch import Watch, watch_of, watcher_of
+from loaderprobe.api.run import Watch, watch_of, watcher_of
 from loaderprobe.errors import NoSpace
 from loaderprobe.loaders.attached import attach
 from loaderprobe.measure.attach import watcher as watcher

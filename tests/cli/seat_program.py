@@ -13,7 +13,7 @@ from typing import Any
 
 from loaderprobe.api import child, sweep
 from loaderprobe.api.load import judge_run
-from loaderprobe.cli.seats import in_ranks, launched_here
+from loaderprobe.cli.seats import in_seat, launched_here
 from loaderprobe.measure.ranks.crew import Lead
 from loaderprobe.measure.runner import Child, Order
 from loaderprobe.records.config import SweepSpec
@@ -49,9 +49,8 @@ def scripted() -> Iterator[Scripted]:
     yield Scripted()
 
 
-def run_of(lead: Lead | None) -> RunDirectory:
+def run_of(lead: Lead) -> RunDirectory:
     """A configuration of two ranks on two nodes, and where asked one that fails."""
-    assert lead is not None
     config = decode("measurement", Path(MEASURED).read_bytes(), Measurement, MEASURED).config
     failing = replace(config, loader=replace(config.loader, workers=3))
     configs = (failing, config) if "fails" in OPTIONS else (config,)
@@ -62,9 +61,9 @@ def run_of(lead: Lead | None) -> RunDirectory:
     return RunDirectory.create(Path(RUN), record, [FILES])
 
 
-def measured(run: RunDirectory, lead: Lead | None) -> int:
+def measured(lead: Lead) -> int:
     """Print the summary."""
-    assert lead is not None
+    run = run_of(lead)
     sweep.measure(run, lambda _: None, lead)
     sys.stdout.write(json.dumps(json.loads(summary_json(judge_run(run)))) + "\n")
     return 4
@@ -75,7 +74,9 @@ def main() -> int:
     changed: Any = {"forkserver": scripted}
     vars(child).update(changed)
     vars(sweep).update(changed)
-    return in_ranks(launched_here("slurm" if "slurm" in OPTIONS else None, several=True), run_of, measured, options=())
+    here = launched_here("slurm" if "slurm" in OPTIONS else None, several=True)
+    assert here is not None
+    return in_seat(here, measured)
 
 
 if __name__ == "__main__":

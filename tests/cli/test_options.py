@@ -1,27 +1,58 @@
-"""Options: where they stand in `--help`, and which are refused together."""
+"""Options: each is one row, which the command line, Python, requests and labels follow; which are refused together."""
 
 from __future__ import annotations
 
 import inspect
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import MISSING, dataclass, fields
+from inspect import Parameter
 from pathlib import Path
-from typing import Any, get_type_hints
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
+import loaderprobe
 from loaderprobe import __version__
-from loaderprobe.cli import options as panels
+from loaderprobe.api import batch_size, layers, sweep_request, tune_workers
 from loaderprobe.cli.app import app
-from loaderprobe.cli.bandwidth import bandwidth
-from loaderprobe.cli.generate import generate
-from loaderprobe.cli.sweep import BESIDE_RESUME, sweep
+from loaderprobe.cli.border import Call, command
+from loaderprobe.cli.sweep import BESIDE_RESUME
+from loaderprobe.errors import BadValue
+from loaderprobe.records import options
+from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig, SweepSpec, _walk
+from loaderprobe.records.options import ARGUMENT, REQUIRED, Option, of_python
+from loaderprobe.render import wording
 
-PANELS = [panels.DATA, panels.LOADER, panels.COMPUTE, panels.MEASURING, panels.OUTPUT]
-BODIES: dict[str, Callable[..., Any]] = {"sweep": sweep, "bandwidth": bandwidth, "generate": generate}
+PANELS = [
+    options.SIDES, options.GATES, options.DATA, options.LOADER, options.COMPUTE, options.STORAGE, options.MEASURING,
+    options.OUTPUT,
+]  # fmt: skip
+COMMANDS: dict[str, Sequence[Option]] = {
+    "sweep": options.SWEEP, "run": options.RUN, "diagnose": options.DIAGNOSE, "trace": options.TRACE,
+    "bandwidth": options.BANDWIDTH, "generate": options.GENERATE, "plan": options.PLAN, "compare": options.COMPARE,
+    "layers": options.LAYERS, "devices": options.DEVICES, "tune workers": options.TUNE_WORKERS,
+    "tune batch-size": options.TUNE_BATCH_SIZE,
+}  # fmt: skip
+VERBS: dict[str, tuple[Callable[..., Any], Sequence[Option]]] = {
+    "sweep": (loaderprobe.sweep, options.SWEEP),
+    "trace": (loaderprobe.trace, options.TRACE),
+    "bandwidth": (loaderprobe.bandwidth, options.BANDWIDTH),
+    "generate": (loaderprobe.generate, options.GENERATE),
+    "plan": (loaderprobe.plan, options.PLAN),
+    "compare": (loaderprobe.compare, options.COMPARE),
+    "devices": (loaderprobe.devices, options.DEVICES),
+    "doctor": (loaderprobe.doctor, options.DOCTOR),
+    "layers": (layers.named_layers, options.LAYERS),
+    "tune workers": (tune_workers.tuned_images, options.TUNE_WORKERS),
+    "tune batch-size": (batch_size.named_batch_size, options.TUNE_BATCH_SIZE),
+}
+UNTYPED = {"devices": ["seed"], "tune batch-size": ["images"]}
+"""Arguments of verbs that no command has."""
 IGNORED = {
     "--workers": "1", "--no-serial": None, "--resolutions": "64x48", "--compute": "cpu", "--cache": "warm",
     "--batch-size": "4", "--model": "mlp", "--prefetch-factor": "3", "--pipeline": "crop", "--decoder": "torchvision",
@@ -32,28 +63,148 @@ IGNORED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_options_stand_in_panels(name: str) -> None:
-    """Every option of a command with many of them has a panel; `--help` shows the panels in their order."""
-    hints = get_type_hints(inspect.unwrap(BODIES[name]), include_extras=True)
-    options = {
-        key: extra
-        for key, hint in hints.items()
-        for extra in getattr(hint, "__metadata__", ())
-        if type(extra) is typer.models.OptionInfo
+    """Every option of a command has a panel; `--help` shows the panels in their order."""
+    found = {each.panel for each in COMMANDS[name] if each.panel != ARGUMENT}
+    assert found and found <= set(PANELS), found
+    text = CliRunner().invoke(app, [*name.split(), "--help"]).stdout
+    places = [text.index(f"─ {panel} ─") for panel in PANELS if panel in found]
+    assert name in ("layers", "devices", "tune batch-size") or places == sorted(places)
+
+
+def kinds(annotation: Any) -> set[Any]:
+    """The members of a union, which may be one."""
+    union = get_origin(annotation) in (Union, UnionType)
+    return {kind for each in get_args(annotation) for kind in kinds(each)} if union else {annotation}
+
+
+def takes(row: Option, annotation: Any) -> bool:
+    """Whether an argument takes what its row says, and None where that is the default."""
+    found = kinds(annotation)
+    if row.several or get_origin(row.type) is list:
+        fits = str in found and any(get_origin(each) is Iterable for each in found)
+    else:
+        fits = bool(found & {row.type, *([str] if row.type is Path or get_origin(row.type) is Literal else [])})
+    return fits and (row.default is not None or type(None) in found)
+
+
+def unlike(verb: Callable[..., Any], rows: Sequence[Option]) -> list[str]:
+    """The names of options that a verb lacks, has with another default or type, or has beside the rows."""
+    arguments, hints = inspect.signature(verb).parameters, get_type_hints(verb)
+    wanted = {each.name: each for each in of_python(rows)}
+    found = [name for name in wanted.keys() ^ arguments.keys() if name not in ("progress", "command", "a", "b")]
+    for name in wanted.keys() & arguments.keys():
+        default, usual = arguments[name].default, wanted[name].default
+        same = default is Parameter.empty if usual is REQUIRED else str(default) == str(usual) or default == usual
+        given = name in ("model", "run") and default is Parameter.empty
+        if not (same or given) or not (takes(wanted[name], hints[name]) or given):
+            found.append(name)
+    return sorted(found)
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_the_arguments_of_a_verb_are_the_rows_of_its_command(name: str) -> None:
+    """The same names, defaults and types; a verb may be sure of a model or a run that its command need not be given."""
+    assert unlike(*VERBS[name]) == UNTYPED.get(name, [])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shuffling(LoaderSpec):
+    """A loader with an option more, which has its effect in it."""
+
+    shuffle: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShufflingConfig(RunConfig):
+    """A configuration of that."""
+
+    loader: Shuffling
+
+
+def test_a_row_reaches_the_command_line_python_the_request_and_the_label(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An option is one row, and the field that has its effect; an argument that is not written yet is named."""
+    row = Option(
+        "shuffle", bool, True, options.LOADER, "Read the files in order.", typed="--no-shuffle",
+        label=("in order", "shuffled"),
+    )  # fmt: skip
+    rows = (*options.SWEEP, row)
+    monkeypatch.setattr(options, "SWEEP", rows)
+    monkeypatch.setattr(sweep_request, "SWEEP", rows)
+    monkeypatch.setattr(sweep_request, "LoaderSpec", Shuffling)
+    monkeypatch.setattr(wording, "OPTIONS", {each.name: each for each in _walk(ShufflingConfig)})
+    asked: dict[str, Any] = {}
+
+    def sweep(call: Call, *, against: Any, resume: Any, join: Any, **given: Any) -> int:
+        """Measure."""
+        asked.update(given)
+        return 0
+
+    shell = typer.Typer()
+    shell.command()(command(rows)(sweep))
+    assert "--no-shuffle" in CliRunner().invoke(shell, ["--help"]).stdout.partition("─ Loader ─")[2]
+    for typed, shuffle, said in (([], True, "shuffled"), (["--no-shuffle"], False, "in order")):
+        assert CliRunner().invoke(shell, ["--compute", "emulated:1", *typed]).exit_code == 0
+        loaders = sweep_request.request_of(**asked).loaders
+        assert [getattr(each, "shuffle", None) for each in loaders] == [shuffle] * 5
+        (*_, loader) = loaders
+        assert isinstance(loader, Shuffling)
+        made = ShufflingConfig(data="", resolution="", loader=loader, compute=ComputeSpec(name="cpu", batch_size=4))
+        assert wording.option_words(made, "shuffle") == said
+    with pytest.raises(BadValue, match="--no-shuffle: 'no' is neither True nor False"):
+        sweep_request.request_of(**{**asked, "shuffle": "no"})
+    assert unlike(loaderprobe.sweep, rows) == ["shuffle"]
+
+
+def test_what_a_row_fills_has_its_default_and_type() -> None:
+    """A field of a configuration, or of a sweep, is as usual unless its option is given."""
+    records = [field for record in (LoaderSpec, ComputeSpec, RunConfig, SweepSpec) for field in fields(record)]
+    hints = {
+        name: kind
+        for record in (LoaderSpec, ComputeSpec, RunConfig, SweepSpec)
+        for name, kind in get_type_hints(record).items()
     }
-    found = {key: option.rich_help_panel for key, option in options.items()}
-    assert found and set(found.values()) <= set(PANELS), found
-    text = CliRunner().invoke(app, [name, "--help"]).stdout
-    places = [text.index(f"─ {panel} ─") for panel in PANELS if panel in found.values()]
-    assert places == sorted(places)
+    filled = {each.name: each for each in records if each.default is not MISSING}
+    rows = [each for each in options.SWEEP if each.name in filled and not each.several]
+    assert len(rows) > 10
+    for row in rows:
+        assert (row.default, row.name) == (filled[row.name].default, row.name)
+        assert row.type in kinds(hints[row.name])
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("pipeline", "centre", "--pipeline: 'centre' is not one of 'imagenet', 'crop'"),
+        ("batch_size", 0, "--batch-size: 0 is less than 1"),
+        ("rounds", 1.5, "--rounds: 1.5 is not a whole number"),
+        ("budget_s", "ten", "--budget: 'ten' is not a number"),
+        ("time_limit_s", True, "--time-limit: True is not a number"),
+    ],
+)
+def test_python_refuses_what_the_command_line_does(name: str, value: Any, says: str) -> None:
+    """By the name of the option; before it looks at anything else."""
+    with pytest.raises(BadValue) as caught:
+        loaderprobe.sweep("/nowhere", **{name: value})
+    assert caught.value.message == says
+    (row,) = (each for each in options.SWEEP if each.name == name)
+    done = CliRunner().invoke(app, ["sweep", "/nowhere", row.flags[0], str(value)])
+    assert done.exit_code == 2 and row.flags[0] in done.stderr
+
+
+@pytest.mark.parametrize("verb", ["bandwidth", "generate"])
+def test_other_verbs_refuse_by_their_rows(verb: str, tmp_path: Path) -> None:
+    """Before anything is read or written."""
+    with pytest.raises(BadValue, match="--seed: 'x' is not a whole number"):
+        getattr(loaderprobe, verb)(tmp_path, seed="x")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_every_option_that_resume_ignores_is_tried_below() -> None:
     """A new option of `sweep` is either of use beside `--resume`, or is refused there."""
-    command = typer.main.get_command(app).commands["sweep"]  # type: ignore[attr-defined]  # the app is a group
-    options = [each for each in command.params if each.param_type_name == "option" and each.name != "help"]
-    assert {each.opts[0] for each in options if each.name not in BESIDE_RESUME} == set(IGNORED)
+    rows = [each for each in options.SWEEP if each.panel != ARGUMENT and each.name not in BESIDE_RESUME]
+    assert {each.flags[0] for each in rows} == set(IGNORED)
 
 
 @pytest.mark.parametrize("option", IGNORED)

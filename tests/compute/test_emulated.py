@@ -6,8 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from loaderprobe.compute.emulated import ACCELERATORS, EmulatedCompute, SynchronousCompute, parse_rate
+from loaderprobe.compute.emulated import EmulatedCompute, SynchronousCompute, parse_rate
 from loaderprobe.errors import BadValue
+from loaderprobe.records.config import ACCELERATORS
 from loaderprobe.testing import FakeClock, example_arguments
 
 BATCH = (SimpleNamespace(shape=(100, 3)), None)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity
 
-from loaderprobe.analyze.gpu.gaps import attribute
+from loaderprobe.analyze.gpu import attribute
 from loaderprobe.compute.kineto import DeviceLimits
 from loaderprobe.compute.profile import Device, Stage, record_window
 from loaderprobe.compute.torch import CudaCompute

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from loaderprobe.analyze.lock_step import Batches
-from loaderprobe.analyze.plan.plan import Made, make_plan
-from loaderprobe.analyze.plan.supply import given_offer
+from loaderprobe.analyze.plan.plan import Made, given_offer, make_plan
 from loaderprobe.analyze.plan.workload import MeasuredStorage, PlanWorkload, Stalls, known, requests
 from loaderprobe.records.plan import Asked, CacheAsked, PlanReport, PlanSource, RampStep
 

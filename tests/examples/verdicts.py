@@ -139,7 +139,7 @@ def verdict_of(case: Case) -> Verdict:
     step_time, worker_time = _times(case, speed)
     return Verdict(
         images_per_s=Interval(value=speed, low=speed * 0.97, high=speed * 1.03),
-        rounds=3,
+        complete_rounds=3,
         rates_images_per_s=_rates(case),
         speedups=speedups,
         predicted_images_per_s=predicted,

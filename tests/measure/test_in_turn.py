@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,20 @@ import pytest
 
 from loaderprobe.analyze.verdict.rounds import round_in_turn
 from loaderprobe.measure.assembly import make_compute
-from loaderprobe.measure.in_turn import begins_with_a, measure_in_turn, pairs_left, plan_in_turn, rounds_of
+from loaderprobe.measure.in_turn import (
+    InTurnPolicy,
+    TurnTask,
+    begins_with_a,
+    measure_in_turn,
+    pairs_left,
+    plan_in_turn,
+    rounds_of,
+)
 from loaderprobe.measure.runner import Order
 from loaderprobe.measure.segments import pace_for
 from loaderprobe.measure.session import Recorder, Session
-from loaderprobe.measure.sweep import Progress
+from loaderprobe.measure.sweep import DEALT, Progress
+from loaderprobe.policy import Ask, follow
 from loaderprobe.records.config import SweepSpec, Turns
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
@@ -129,6 +138,46 @@ def test_two_pairs_cancel_a_steady_drift_and_no_load_keeps_step() -> None:
         orders = [begins_with_a(place, number) for number in range(40)]
         assert all(one != other for one, other in zip(orders[::2], orders[1::2], strict=True))
         assert 0 < sum(orders[::2]) < 20 and orders == [begins_with_a(place, number) for number in range(40)]
+
+
+def rounds(
+    *, fails: Collection[str] = (), have: Sequence[int] = (0, 0), budget_s: float | None = None, took_s: float = 1.0
+) -> tuple[str, str | None]:
+    """The rounds that the policy asks of two configurations, as `a0 b0 b1`, and why it ends; `fails` are some."""
+    configs = [
+        (example_config(workers=place, rounds=4), example_config(workers=place, rounds=4, decoder="torchvision"))
+        for place in range(2)
+    ]
+    clock, said = FakeClock(), list[str]()
+
+    def measure(ask: Ask[TurnTask]) -> bool:
+        turn = ask.what
+        assert turn.config == configs[turn.place][turn.side] and turn.number == len(said) + 1
+        said.append(f"{'ab'[turn.side]}{turn.place}")
+        clock.sleep(took_s)
+        return f"{said[-1]}.{turn.pairs}" not in fails
+
+    policy = InTurnPolicy(configs=configs, have=have, budget_s=budget_s)
+    _, reason = follow(policy, measure, clock=clock)
+    return " ".join(said), reason
+
+
+@pytest.mark.parametrize(
+    ("options", "asked", "reason"),
+    [
+        ({}, "a0 b0 b1 a1 b0 a0 a1 b1 a0 b0 b1 a1 b0 a0 a1 b1", "complete"),
+        ({"have": (4, 3)}, "a1 b1", "complete"),
+        ({"have": (1, 3)}, "b0 a0 a0 b0 b0 a0 a1 b1", "complete"),
+        ({"fails": ("b0.0",)}, "a0 b0 b1 a1 a1 b1 b1 a1 a1 b1", "complete"),
+        ({"fails": ("b1.1", "a0.2")}, "a0 b0 b1 a1 b0 a0 a1 b1 a0 b0", "complete"),
+        ({"budget_s": 4 / DEALT, "took_s": 1.2}, "a0 b0 b1 a1", "no_time"),
+        ({"budget_s": 4 / DEALT, "took_s": 0.9}, "a0 b0 b1 a1", "no_time"),
+        ({"budget_s": 4 / DEALT, "took_s": 0.6}, "a0 b0 b1 a1 b0 a0", "no_time"),
+    ],
+)  # fmt: skip
+def test_the_policy_asks_for_pairs(options: dict[str, Any], asked: str, reason: str) -> None:
+    """The other side of a begun pair always; then the configuration with the fewest, none that failed, in the time."""
+    assert rounds(**options) == (asked, reason)
 
 
 def test_a_pair_is_kept_whole_or_not_at_all(tmp_path: Path) -> None:

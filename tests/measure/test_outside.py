@@ -18,9 +18,10 @@ from loaderprobe.measure.attach import outside
 from loaderprobe.measure.attach.attachment import announce, claimed, others_that_train
 from loaderprobe.measure.attach.outside import LEAST_PASSES, Outside, Pauses
 from loaderprobe.measure.attach.script_loaders import SeenLoaders
+from loaderprobe.records.waits import CodePlace
 from loaderprobe.render.attachment_words import no_loader_yet
 from loaderprobe.system import stacks
-from loaderprobe.system.stacks import CallTimes, CodePlace, called, of_the_script, place_of, shared, stack_of
+from loaderprobe.system.stacks import CallTimes, called, of_the_script, place_of, shared, stack_of
 from loaderprobe.testing import FakeClock
 from tests.examples.training import Training
 

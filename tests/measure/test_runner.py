@@ -12,7 +12,7 @@ import pytest
 
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.runner import RAISE_TIME_LIMIT, Child, Event, Order, Start, named_limit, run_configuration
+from loaderprobe.measure.runner import Child, Event, Order, Start, run_configuration
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store.codec import encode
 from loaderprobe.testing import FakeClock, Service, example_config, example_files
@@ -100,16 +100,6 @@ def test_what_a_child_said_is_closed_by_the_thread_that_reads_it(script: str) ->
         if thread is not threading.current_thread():
             thread.join(10)
     assert started[0].stdout is not None and started[0].stdout.closed
-
-
-def test_a_timeout_that_the_budget_set_names_the_budget() -> None:
-    """And no option that was not given; another failure keeps its hint."""
-    hung, broken = run("pass", time_limit_s=0.0), run("pass")
-    assert isinstance(hung, RunFailure) and hung.hint == RAISE_TIME_LIMIT
-    assert named_limit(hung, by_budget=False) == hung
-    found = named_limit(hung, by_budget=True)
-    assert isinstance(found, RunFailure) and "--budget" in found.hint and "--time-limit" not in found.hint
-    assert named_limit(broken, by_budget=True) == broken
 
 
 def test_a_child_that_ends_without_a_result_is_a_failure() -> None:

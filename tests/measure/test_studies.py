@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from loaderprobe.measure.runner import Event, Order
-from loaderprobe.measure.studies import asks_for, study_all
-from loaderprobe.records.config import RunConfig, SweepSpec
+from loaderprobe.measure.studies import StudiesPolicy, StudyTask, study_all
+from loaderprobe.policy import Result, Results, Stop
+from loaderprobe.records.config import RunConfig, SweepSpec, asks_for
 from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.studies import Epoch, EpochsMeasured
@@ -114,13 +115,23 @@ def test_a_failure_is_kept_as_the_reason_and_tried_again(run: RunDirectory) -> N
     assert len(runner.orders) == 4
 
 
-def test_what_a_budget_has_no_time_for_waits(run: RunDirectory) -> None:
-    """2 x 2048 images at 500 images/s take 8 s and the start: one fits into 15 s."""
-    runner = Runner(FakeClock())
-    studied(run, runner, left_s=15.0)
-    assert len(runner.orders) == 1
-    studied(run, runner)
-    assert len(runner.orders) == 2
+def test_what_a_budget_has_no_time_for_waits() -> None:
+    """A study that takes longer than is left is passed over, and the policy says that not all is measured."""
+    tasks = [
+        StudyTask(study="epochs", config=config(n), files=FILES, expected_s=seconds, number=n, total=3)
+        for n, seconds in ((1, 10.0), (2, 30.0), (3, 5.0))
+    ]
+
+    def asked(*done: int, left_s: float | None, spent_s: float = 0.0) -> int | str:
+        results = [Result(what=tasks[n - 1], found=None) for n in done]
+        found = StudiesPolicy(tasks=tasks, left_s=left_s).next(Results(done=results, spent_s=spent_s))
+        return found.reason if isinstance(found, Stop) else found.what.number
+
+    assert [asked(*(1, 2, 3)[:done], left_s=None) for done in range(4)] == [1, 2, 3, "complete"]
+    assert asked(left_s=20.0) == 1
+    assert asked(1, left_s=20.0, spent_s=12.0) == 3
+    assert asked(1, 3, left_s=20.0, spent_s=16.0) == "no_time"
+    assert asked(left_s=4.0) == "no_time"
 
 
 def test_epochs_that_take_longer_than_the_timeout_are_not_begun(run: RunDirectory) -> None:

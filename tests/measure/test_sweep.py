@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT, Event, Order
-from loaderprobe.measure.sweep import Progress, pending
+from loaderprobe.measure.sweep import DEALT, Progress, Seen, SweepPolicy, Task, pending
 from loaderprobe.measure.sweep import sweep as sweep_by
+from loaderprobe.policy import Result, Results, Stop
 from loaderprobe.records.config import SweepSpec
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
@@ -119,26 +120,55 @@ def test_resuming_measures_only_what_is_missing(run_directory: RunDirectory, mea
     assert not list((run_directory.path / "failures").iterdir())
 
 
-def test_the_budget_is_dealt_out_over_what_is_left(run_directory: RunDirectory, measure_fake: Measure) -> None:
-    """Each configuration gets an equal share of the seconds that remain, but for the 5 % that are kept back."""
-    clock = FakeClock()
-    runner = Runner(clock, measure_fake)
-    sweep(run_directory, clock=clock, on_progress=lambda _: None, run_one=runner)
-    assert [order.budget_s for order in runner.orders] == pytest.approx([95 / 3, 85 / 2, 75])
+CONFIGS = tuple(example_config(data=FILES.fingerprint, workers=workers) for workers in (0, 1, 2))
+
+
+def asked(*done: tuple[int, Seen], spent_s: float = 0.0, **options: Any) -> Any:
+    """(workers, budget) of what is measured next of three configurations, or why nothing is, after these results."""
+    policy = SweepPolicy(spec=SweepSpec(configs=CONFIGS, **options), todo=CONFIGS)
+    results = [Result(what=Task(config=CONFIGS[n], number=n + 1, total=3), found=found) for n, found in done]
+    found = policy.next(Results(done=results, spent_s=spent_s))
+    if isinstance(found, Stop):
+        return found.reason
+    assert found.what.further == (len(done) >= 3)
+    return found.what.config.loader.workers, found.what.budget_s
+
+
+CLEAR, OPEN = (Seen(needed_s=5.0, is_open=is_open) for is_open in (False, True))
+ONCE = [(0, Seen()), (1, Seen()), (2, Seen())]
 
 
 @pytest.mark.parametrize(
-    ("thorough", "takes_s", "budgets"),
-    [(False, 10, [17, 20.5, 31]), (False, 40, [17, 8.5, 8.5]), (True, 10, [None, None, None])],
+    ("options", "took_s", "budgets"),
+    [
+        ({"budget_s": 100.0}, 10, [95 / 3, 85 / 2, 75]),
+        ({"budget_s": 100.0}, 95, [95 / 3, "no_time"]),
+        ({}, 10, [17, 20.5, 31]),
+        ({}, 40, [17, 8.5, 8.5]),
+        ({"thorough": True}, 10, [None, None, None]),
+    ],
 )
-def test_without_a_budget_the_usual_times_are_dealt_out(
-    tmp_path: Path, measure_fake: Measure, thorough: bool, takes_s: float, budgets: list[float | None]
+def test_time_is_dealt_out_over_what_is_left(
+    options: dict[str, Any], took_s: float, budgets: list[float | str | None]
 ) -> None:
-    """None is left out, whatever the others took; where everything is to be measured, each has what it needs."""
-    clock = FakeClock()
-    runner = Runner(clock, measure_fake, takes_s=takes_s)
-    sweep(made_run(tmp_path, budget_s=None, thorough=thorough), clock=clock, on_progress=lambda _: None, run_one=runner)
-    assert [order.budget_s for order in runner.orders] == budgets
+    """Evenly, but for 5 % of a budget. Without one, none is left out; where all is measured, each has what it needs."""
+    for number, expected in enumerate(budgets):
+        found = asked(*ONCE[:number], spent_s=number * took_s, **options)
+        assert found == (expected if isinstance(expected, str) else (number, pytest.approx(expected))), number
+
+
+def test_time_that_is_left_goes_to_further_rounds_while_one_fits() -> None:
+    """Of open verdicts first, each once before any twice, the cheapest first; what brought nothing is left alone."""
+    cheap = Seen(needed_s=4.0, is_open=True)
+    first = [(0, OPEN), (1, CLEAR), (2, cheap)]
+    budget_s, options = 40 / DEALT, {"spent_s": 20.0}
+    assert asked(*first, budget_s=budget_s, **options) == (2, pytest.approx(10.0)), "half of what is left"
+    assert asked(*first, (2, cheap), budget_s=budget_s, **options) == (0, pytest.approx(20.0))
+    assert asked(*first, (2, cheap), (0, OPEN), budget_s=budget_s, **options) == (2, pytest.approx(10.0))
+    assert asked(*first, (2, Seen()), (0, Seen()), budget_s=budget_s, **options) == (1, pytest.approx(20.0))
+    assert asked(*first, budget_s=budget_s, spent_s=35.5) == (2, pytest.approx(4.5)), "the only one that fits"
+    assert asked(*first, budget_s=budget_s, spent_s=36.5) == "complete"
+    assert asked(*first, thorough=True, **options) == "complete", "where all is measured at once"
 
 
 @pytest.mark.parametrize(("budget_s", "hint"), [(100.0, RAISE_BUDGET), (None, RAISE_TIME_LIMIT)])
@@ -152,11 +182,12 @@ def test_a_timeout_names_the_limit_that_it_ran_into(
     def late(order: Order, **options: Any) -> Measurement | RunFailure:
         failure = fails(order, **options)
         assert isinstance(failure, RunFailure)
-        return replace(failure, hint=RAISE_TIME_LIMIT)
+        return replace(failure, hint=RAISE_TIME_LIMIT if order.config.loader.workers else "look at the log")
 
     sweep(run, clock=clock, on_progress=lambda _: None, run_one=late)
     found = [run.result(config.key) for config in run.record.spec.configs]
-    assert {each.hint for each in found if isinstance(each, RunFailure)} == {hint}
+    hints = [each.hint for each in found if isinstance(each, RunFailure)]
+    assert hints == ["look at the log", hint, hint], "another failure keeps its hint"
 
 
 def test_progress_grows_and_gives_the_time_left(run_directory: RunDirectory, measure_fake: Measure) -> None:

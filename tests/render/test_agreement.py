@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from html import escape
 
 import pytest
 
 import loaderprobe
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import Interval
-from loaderprobe.render.first_page import BEST_HEAD, first_page
-from loaderprobe.render.limits import read_words
-from loaderprobe.render.panels import per_image, rate_panels, read_panels
+from loaderprobe.render.document import cell_text
+from loaderprobe.render.first_page import BEST_HEAD, answers
+from loaderprobe.render.groups import read_words
+from loaderprobe.render.panels import per_image, rate_exhibits, read_exhibits
 from loaderprobe.render.wording import megabytes_per_s
-from tests.examples.reports import example_report, example_row
+from tests.examples.reports import best_lines, example_report, example_row
+from tests.pages import notebook_report
 from tests.stored import full_run
 
 
@@ -79,20 +82,20 @@ def test_a_chart_and_the_table_of_the_best_have_one_compute_alone() -> None:
             for workers, alone, speed in ((0, 6.24, 5.1), (2, 6.03, 5.9))
         ]
     )  # fmt: skip
-    (panel,) = rate_panels(report)
-    (figure,) = panel.charts
-    assert figure.title.endswith("5.90 of 6.03 images/s, 2 workers")
-    (line,) = first_page(report).devices[0].best
+    (exhibit,) = rate_exhibits(report)
+    ((title, svg),) = exhibit.figures
+    assert title.endswith("5.90 of 6.03 images/s, 2 workers")
+    (line,) = best_lines(report)
     assert line[BEST_HEAD.index("of alone")].endswith("of 6.03")
-    assert figure.lines[-1][2] == line[BEST_HEAD.index("of alone")]
-    assert "6.03 (measured)" in figure.svg
+    assert exhibit.tables[0].lines[-1][2] == line[BEST_HEAD.index("of alone")]
+    assert "6.03 (measured)" in svg
 
 
 def test_the_table_and_the_chart_read_the_same(report: Report, rows: list[ConfigurationRow]) -> None:
     """MB/s of the first page and of the chart, and what the storage gives in both."""
-    (panel,) = read_panels(report)
-    (figure,) = panel.charts
-    for row, (_, read, most) in zip(rows, figure.lines, strict=True):
+    (exhibit,) = read_exhibits(report)
+    for row, line in zip(rows, exhibit.tables[0].lines, strict=True):
+        _, read, most = map(cell_text, line)
         assert row.verdict
         assert read == megabytes_per_s(row.verdict.disk_read_bytes_per_s)
         assert read_words(report, row) == f"{read} of {most.removeprefix('>= ')}"
@@ -104,5 +107,11 @@ def test_training_above_compute_alone_is_no_share_of_it() -> None:
     assert verdict
     rates = replace(verdict.rates_images_per_s, compute=0.315)
     speed = Interval(value=0.398, low=0.3, high=0.5)
-    (panel,) = rate_panels(example_report([example_row(images_per_s=speed, rates_images_per_s=rates)]))
-    assert "0.398 images/s" in panel.charts[0].title
+    (exhibit,) = rate_exhibits(example_report([example_row(images_per_s=speed, rates_images_per_s=rates)]))
+    assert "0.398 images/s" in exhibit.figures[0][0]
+
+
+def test_a_notebook_begins_with_the_answer() -> None:
+    """In the words of the first page."""
+    for answer in answers(example_report()):
+        assert escape(answer) in notebook_report(example_report())

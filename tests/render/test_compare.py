@@ -10,12 +10,10 @@ from loaderprobe.records.compare import (
     Compared,
     ComparedSide,
     ComparisonReport,
-    Ratio,
-    ShortVerdict,
     Subject,
 )
 from loaderprobe.records.environment import Origin
-from loaderprobe.records.verdict import Interval
+from loaderprobe.records.verdict import Interval, ShortVerdict
 from loaderprobe.render.compare import (
     MOST_ROWS,
     compare_columns,
@@ -38,7 +36,7 @@ def compared(ratio: float = 1.0, *, workers: int = 1, **changes: Any) -> Compare
         before=Interval(value=200.0, low=196.0, high=204.0),
         after=Interval(value=200.0 * ratio, low=196.0 * ratio, high=204.0 * ratio),
         rounds=(3, 3),
-        ratio=Ratio(value=ratio, low=0.98 * ratio, high=1.02 * ratio),
+        ratio=Interval(value=ratio, low=0.98 * ratio, high=1.02 * ratio),
         p=0.01,
         visible=0.021,
         rounds_needed=None,

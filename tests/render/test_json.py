@@ -8,7 +8,8 @@ import jsonschema
 import msgspec
 import pytest
 
-from loaderprobe.render.first_page import first_page
+from loaderprobe.render.document import Table
+from loaderprobe.render.first_page import answers, need_sections, to_dos, unknown
 from loaderprobe.render.json import summary_json, summary_schema, summary_type
 from loaderprobe.render.verdict_words import sentence
 from tests.examples.reports import example_report, example_row
@@ -65,12 +66,13 @@ def test_every_sentence_of_the_first_screen_stands_in_the_summary(changes: dict[
     report = example_report(
         [*example_report().summary.configurations, example_row(seed=1, reason="it broke", **changes)]
     )
-    summary, page = json.loads(summary_json(report)), first_page(report)
-    assert [each["sentence"] for each in summary["answer"]] == list(page.answer)
-    assert [each["sentence"] for each in summary["next"]] == [each.words for each in page.changes]
-    assert page.unknown == f"Not known: {', '.join(each['sentence'] for each in summary['not_known'])}."
-    assert [each["data"] for each in summary["needs"]] == [line[0] for table in page.needs for line in table.lines]
-    assert page.answer and page.changes and page.needs
+    summary, said, next_steps = json.loads(summary_json(report)), answers(report), to_dos(report)
+    assert [each["sentence"] for each in summary["answer"]] == list(said)
+    assert [each["sentence"] for each in summary["next"]] == [each.words for each in next_steps]
+    assert unknown(report) == f"Not known: {', '.join(each['sentence'] for each in summary['not_known'])}."
+    tables = [part for section in need_sections(report) for part in section.parts if isinstance(part, Table)]
+    assert [each["data"] for each in summary["needs"]] == [line[0] for table in tables for line in table.lines]
+    assert said and next_steps and tables
     keys = {each["key"] for each in summary["configurations"]}
     assert set(summary["best"]) <= keys
     assert all(set(each["configurations"]) | set(each["unknown"]) <= keys for each in summary["answer"])

@@ -12,11 +12,10 @@ import msgspec
 import pytest
 
 from loaderprobe.records.plan import CacheAsked, PlanReport
-from loaderprobe.render.catalogue import catalogue_document, catalogue_json
 from loaderprobe.render.json import result_json, result_schema
 from loaderprobe.render.markdown import document_markdown
 from loaderprobe.render.notebook import document_html
-from loaderprobe.render.plan import plan_document
+from loaderprobe.render.plan import catalogue_document, catalogue_json, plan_document
 from loaderprobe.render.terminal import document_text
 from loaderprobe.storage.catalogue import published
 from tests.examples.plan import (

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from string import Formatter
+from typing import get_args
 
 import loaderprobe
+from loaderprobe.records.environment import CapabilityName
 from loaderprobe.records.remark import Remark, each_once, reported
+from loaderprobe.render.capability_words import TITLES
 from loaderprobe.render.remarks import PHRASES, WORDS, remark_words
 
 ROOT = Path(loaderprobe.__file__).parent
@@ -17,21 +21,26 @@ CATALOGUE = ROOT / "render" / "remarks.py"
 BESIDE = {"because", "mount", "needed", "rank", "host", "hint", "ended_after_s"}
 
 
+@cache
+def _nodes() -> Sequence[tuple[Path, ast.AST]]:
+    """Of the whole package, whose parsing takes seconds."""
+    return [(file, node) for file in ROOT.rglob("*.py") for node in ast.walk(ast.parse(file.read_text()))]
+
+
 def _made() -> Iterator[tuple[str, int, str, set[str] | None]]:
     """File, line, code and facts of every remark that is made with a code in place; no facts where some are joined."""
-    for file in ROOT.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
-            if not (isinstance(node, ast.Call) and ast.unparse(node.func) == "Remark"):
-                continue
-            given = {each.arg: each.value for each in node.keywords}
-            code, facts = given.get("code"), given.get("facts")
-            if isinstance(code, ast.Constant):
-                names: set[str] | None = set()
-                if isinstance(facts, ast.Dict) and all(isinstance(each, ast.Constant) for each in facts.keys):
-                    names = {str(each.value) for each in facts.keys if isinstance(each, ast.Constant)}
-                elif facts is not None:
-                    names = None
-                yield file.relative_to(ROOT).as_posix(), node.lineno, str(code.value), names
+    for file, node in _nodes():
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Remark"):
+            continue
+        given = {each.arg: each.value for each in node.keywords}
+        code, facts = given.get("code"), given.get("facts")
+        if isinstance(code, ast.Constant):
+            names: set[str] | None = set()
+            if isinstance(facts, ast.Dict) and all(isinstance(each, ast.Constant) for each in facts.keys):
+                names = {str(each.value) for each in facts.keys if isinstance(each, ast.Constant)}
+            elif facts is not None:
+                names = None
+            yield file.relative_to(ROOT).as_posix(), node.lineno, str(code.value), names
 
 
 def _quoted(code: str) -> set[str]:
@@ -56,10 +65,8 @@ def test_no_words_are_left_over() -> None:
     """Words of a code that the package never says are a promise that no run keeps."""
     said = {
         str(node.value)
-        for file in ROOT.rglob("*.py")
-        if file != CATALOGUE
-        for node in ast.walk(ast.parse(file.read_text()))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        for file, node in _nodes()
+        if file != CATALOGUE and isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
     assert not WORDS.keys() - said
 
@@ -82,3 +89,8 @@ def test_each_remark_stands_once() -> None:
     assert each_once(twice) == tuple(twice[:2])
     needed = [Remark(code="no_time", facts={"needed": needed}) for needed in (2.0, 5.0, 3.0)]
     assert each_once(needed) == (needed[1],)
+
+
+def test_every_capability_has_a_title() -> None:
+    """A line that begins with a code would be none for people."""
+    assert TITLES.keys() == set(get_args(CapabilityName))

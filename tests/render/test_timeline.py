@@ -10,14 +10,13 @@ from xml.etree import ElementTree
 import pytest
 
 from loaderprobe.analyze.answer import answered
-from loaderprobe.analyze.gpu.window import read_window
+from loaderprobe.analyze.gpu import read_window
 from loaderprobe.records.measurement import Rejected, Timeline
 from loaderprobe.records.report import Report
 from loaderprobe.records.verdict import TimelineView
 from loaderprobe.render.document import Table
-from loaderprobe.render.gpu import window_exhibits, window_parts
+from loaderprobe.render.gpu import common_length_ns, timeline_chart, typical_begin_ns, window_exhibits, window_parts
 from loaderprobe.render.groups import groups
-from loaderprobe.render.timeline import common_length_ns, timeline_chart, typical_begin_ns
 from tests.analyze.runs import Cost, alike, run
 from tests.examples import timelines
 from tests.examples.reports import example_report, with_changes

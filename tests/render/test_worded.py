@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from loaderprobe.records.remark import Remark, reported
-from loaderprobe.render.json import result_json, summary_json
-from loaderprobe.render.worded import worded
+from loaderprobe.render.json import result_json, summary_json, worded
 from tests.examples.bandwidth import example_bandwidth
 from tests.examples.reports import example_report, example_row
 

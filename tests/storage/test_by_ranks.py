@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from loaderprobe.errors import BadValue
-from loaderprobe.records.bandwidth import Engine
+from loaderprobe.records.bandwidth import Engine, RanksPhase
 from loaderprobe.storage.by_ranks import RankLadder, RankReader, RanksStep, Whereabouts
 from loaderprobe.storage.files import Piece, Sample
 from loaderprobe.storage.reader import Order, Reading
-from loaderprobe.testing.fakes import FakePageCache
+from loaderprobe.testing.fakes import FakeClock, FakePageCache, example_location
 from loaderprobe.testing.ranks import FakeCrew
 
 SIZE = 100_000
@@ -71,8 +71,8 @@ def together(parts: Sequence[Callable[[], object]]) -> list[object]:
     return results
 
 
-def climb(engines: Sequence[PacedEngine], *steps: RanksStep) -> RankLadder | Exception:
-    """The ladder of rank 0, with the others as followers on hosts of their own."""
+def climb(engines: Sequence[PacedEngine], *steps: RanksStep) -> list[RanksPhase] | Exception:
+    """The phases of rank 0, with the others as followers on hosts of their own."""
     crews = FakeCrew.of(len(engines))
     readers = [
         RankReader(crew=crew, cache=FakePageCache(), engine=engine, counts_reads=False)
@@ -81,18 +81,20 @@ def climb(engines: Sequence[PacedEngine], *steps: RanksStep) -> RankLadder | Exc
     here = [Whereabouts(host=f"node{rank}", node=rank) for rank in range(len(engines))]
     pieces = tuple(Piece(path=Path(f"/data/{number}.jpg"), offset=0, size_bytes=SIZE) for number in range(40))
     sample = Sample(pieces=pieces, found=40, images=True, block_bytes=None)
+    location = replace(example_location("/data"), kind="fuse", devices=())
 
-    def lead() -> RankLadder:
+    def lead() -> list[RanksPhase]:
         places = readers[0].begin(sample, here[0])
-        ladder = RankLadder(reader=readers[0], places=places, seconds=2.0, cores=4)
-        ladder.climb(steps, lambda *_: None)
-        return ladder
+        ladder = RankLadder(reader=readers[0], places=places, sample=sample, location=location, seconds=2.0, cores=4)
+        phases, interrupted = ladder.climb(steps, lambda *_: None, clock=FakeClock())
+        assert not interrupted
+        return phases
 
     follow = [lambda n=n: readers[n].follow(here[n]) for n in range(1, len(engines))]
     first, *others = together([lead, *follow])
     code = first.exit_code if isinstance(first, BadValue) else 0
     assert all(each == code for each in others)
-    assert isinstance(first, RankLadder | Exception)
+    assert isinstance(first, list | Exception)
     return first
 
 
@@ -103,9 +105,9 @@ def step(*seats: int, readers: int = 2) -> RanksStep:
 
 def test_equal_ranks_add_up() -> None:
     """Three ranks of 10 MB/s: 30 together, 30 in step, all alike; those that do not read take no part."""
-    ladder = climb([PacedEngine(10.0) for _ in range(3)], step(0), step(0, 1, 2))
-    assert isinstance(ladder, RankLadder)
-    one, three = ladder.phases
+    phases = climb([PacedEngine(10.0) for _ in range(3)], step(0), step(0, 1, 2))
+    assert isinstance(phases, list)
+    one, three = phases
     assert one.bw_bytes == pytest.approx(10e6, rel=0.01) and len(one.by_rank) == 1
     assert three.bw_bytes == pytest.approx(30e6, rel=0.01)
     assert three.in_step_bw_bytes == pytest.approx(30e6, rel=0.01) and three.fairness == pytest.approx(1.0)
@@ -116,9 +118,9 @@ def test_equal_ranks_add_up() -> None:
 
 def test_the_sum_and_the_slowest_differ_where_one_path_is_slow() -> None:
     """10 + 10 + 4 MB/s: 24 together, 12 in step."""
-    ladder = climb([PacedEngine(10.0), PacedEngine(10.0), PacedEngine(25.0)], step(0, 1, 2))
-    assert isinstance(ladder, RankLadder)
-    (phase,) = ladder.phases
+    phases = climb([PacedEngine(10.0), PacedEngine(10.0), PacedEngine(25.0)], step(0, 1, 2))
+    assert isinstance(phases, list)
+    (phase,) = phases
     assert phase.bw_bytes == pytest.approx(24e6, rel=0.02)
     assert phase.in_step_bw_bytes == pytest.approx(12e6, rel=0.02)
     assert (phase.slowest.rank, phase.slowest.host) == (2, "node2") and phase.fairness == pytest.approx(0.4, abs=0.01)
@@ -126,9 +128,9 @@ def test_the_sum_and_the_slowest_differ_where_one_path_is_slow() -> None:
 
 def test_rates_are_of_the_time_in_which_all_read() -> None:
     """A rank whose shard ends after half the time: what the other reads alone counts for last done only."""
-    ladder = climb([PacedEngine(10.0, full_s=1.0), PacedEngine(10.0)], step(0, 1))
-    assert isinstance(ladder, RankLadder)
-    (phase,) = ladder.phases
+    phases = climb([PacedEngine(10.0, full_s=1.0), PacedEngine(10.0)], step(0, 1))
+    assert isinstance(phases, list)
+    (phase,) = phases
     assert phase.bw_bytes == pytest.approx(20e6, rel=0.02)
     assert phase.last_done_bw_bytes == pytest.approx(15e6, rel=0.02)
 

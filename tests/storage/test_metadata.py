@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from loaderprobe.errors import BadValue, MissingPart
+from loaderprobe.measure.clock import SystemClock
 from loaderprobe.records.bandwidth import BandwidthMeasurement
 from loaderprobe.storage import metadata as metadata_module
 from loaderprobe.storage.files import Sample, sample_files
@@ -17,12 +18,11 @@ from loaderprobe.storage.metadata import (
     MOST_DROPS,
     MetadataSettings,
     metadata_label,
-    metadata_ladder,
     run_metadata,
 )
 from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
 from loaderprobe.system.device import locate
-from loaderprobe.testing import FakePageCache, example_location
+from loaderprobe.testing import FakeClock, FakePageCache, example_location
 from tests.said import said
 
 BLOCK = example_location("/data")
@@ -31,7 +31,7 @@ BLOCK = example_location("/data")
 def _settings(sample: Sample, **changes: object) -> MetadataSettings:
     options: dict[str, object] = {
         "sample": sample, "location": BLOCK, "cores_available": 64.0, "seconds": 0.01, "longest_s": 0.3, "seed": 0,
-        "drop_all": None, **changes,
+        "drop_all": None, "clock": SystemClock(), **changes,
     }  # fmt: skip
     return MetadataSettings(**options)  # type: ignore[arg-type]  # options by name, for brevity
 
@@ -39,7 +39,7 @@ def _settings(sample: Sample, **changes: object) -> MetadataSettings:
 def _probe(path: Path, **changes: object) -> BandwidthMeasurement:
     options: dict[str, object] = {"path": path, "readers": (1,), "seconds": 0.03, "metadata": True, **changes}
     request = ProbeRequest(**options)  # type: ignore[arg-type]  # options by name, for brevity
-    return probe_bandwidth(request, cache=FakePageCache(blind=True), on_phase=lambda *_: None)
+    return probe_bandwidth(request, cache=FakePageCache(blind=True), on_phase=lambda *_: None, clock=SystemClock())
 
 
 @pytest.mark.parametrize(
@@ -69,10 +69,8 @@ def test_nothing_is_dropped_unless_asked(sample: Sample, monkeypatch: pytest.Mon
     """Without the option no cache of the machine is touched, and the label is warm however many bytes were read."""
     counted = itertools.count(0, 10**9)
     monkeypatch.setattr(metadata_module, "own_reads", lambda: next(counted))
-    phases = list(metadata_ladder(_settings(sample), (1, 2)))
-    assert [(phase.operation, phase.readers) for phase in phases] == [
-        ("open", 1), ("open", 2), ("stat", 1), ("stat", 2),
-    ]  # fmt: skip
+    phases = [run_metadata(_settings(sample, operation=operation, readers=2)) for operation in ("open", "stat")]
+    assert [(phase.operation, phase.readers) for phase in phases] == [("open", 2), ("stat", 2)]
     assert {(phase.metadata, phase.drops) for phase in phases} == {("warm", 0)}
 
 
@@ -90,11 +88,14 @@ def test_each_pass_follows_a_drop(sample: Sample, monkeypatch: pytest.MonkeyPatc
     assert found.short and not run_metadata(_settings(sample)).short
 
 
-def test_slow_drops_end_a_phase(sample: Sample) -> None:
-    """Where dropping takes long, there are no more passes than the time allows, and at least one."""
-    drops: list[int] = []
-    found = run_metadata(_settings(sample, seconds=60.0, longest_s=0.0, drop_all=lambda: drops.append(1)))
-    assert (found.drops, len(drops)) == (1, 1)
+@pytest.mark.parametrize(("longest_s", "drops"), [(0.0, 1), (25.0, 3), (1000.0, MOST_DROPS)])
+def test_slow_drops_end_a_phase(sample: Sample, longest_s: float, drops: int) -> None:
+    """Where a drop takes 10 s, no pass begins after the longest time, and at least one is made."""
+    clock = FakeClock()
+    settings = _settings(
+        sample, seconds=60.0, longest_s=longest_s, drop_all=lambda: clock.sleep(10), clock=clock
+    )  # fmt: skip
+    assert run_metadata(settings).drops == drops
 
 
 def test_a_drop_that_drops_nothing_is_called_warm(folder: Path) -> None:
@@ -114,23 +115,6 @@ def test_a_drop_that_is_refused_is_the_users_to_know(sample: Sample) -> None:
 
     with pytest.raises(MissingPart):
         run_metadata(_settings(sample, drop_all=refuse))
-
-
-def test_more_readers_end_where_they_gain_nothing(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a choice of the user: 1, 4, 16, until four times as many gain under 5 %; few files allow no more."""
-    plain = run_metadata(_settings(sample))
-    monkeypatch.setattr(
-        metadata_module,
-        "run_metadata",
-        lambda settings: replace(
-            plain, operation=settings.operation, readers=settings.readers,
-            ops_per_s=100.0 * (settings.readers if settings.operation == "open" else 1),
-        ),
-    )  # fmt: skip
-    many = replace(sample, pieces=tuple(replace(sample.pieces[0], path=Path(f"/{number}")) for number in range(400)))
-    steps = [(phase.operation, phase.readers) for phase in metadata_ladder(_settings(many), None)]
-    assert steps == [("open", 1), ("open", 4), ("open", 16), ("open", 64), ("stat", 1), ("stat", 4)]
-    assert [phase.readers for phase in metadata_ladder(_settings(sample), None)] == [1, 4, 1, 4]
 
 
 def test_files_that_vanish_are_counted_and_all_gone_is_an_error(folder: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from loaderprobe.errors import BadValue, MissingPart
+from loaderprobe.measure.clock import SystemClock
 from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase
 from loaderprobe.storage import probe as probe_module
@@ -19,7 +20,7 @@ from tests.said import said
 def _probe(path: Path, cache: PageCache | None = None, **changes: object) -> BandwidthMeasurement:
     options: dict[str, object] = {"path": path, "readers": (1, 2), "seconds": 0.1, **changes}
     request = ProbeRequest(**options)  # type: ignore[arg-type]  # options by name, for brevity
-    return probe_bandwidth(request, cache=cache or LinuxPageCache(), on_phase=lambda *_: None)
+    return probe_bandwidth(request, cache=cache or LinuxPageCache(), on_phase=lambda *_: None, clock=SystemClock())
 
 
 def test_ctrl_c_keeps_the_phases_measured(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

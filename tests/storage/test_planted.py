@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from loaderprobe.measure.clock import SystemClock
 from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
 from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import LinuxPageCache
@@ -21,11 +22,12 @@ READS_ONLY = """
 import sys
 from pathlib import Path
 from loaderprobe.analyze.bandwidth import judge_bandwidth
+from loaderprobe.measure.clock import SystemClock
 from loaderprobe.render.json import result_json
 from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
 from loaderprobe.system.pagecache import LinuxPageCache
 request = ProbeRequest(path=Path(sys.argv[1]), readers=(1, 8), seconds=1.0)
-measured = probe_bandwidth(request, cache=LinuxPageCache(), on_phase=lambda *_: None)
+measured = probe_bandwidth(request, cache=LinuxPageCache(), on_phase=lambda *_: None, clock=SystemClock())
 print(result_json(judge_bandwidth(measured, {})))
 """
 """The probe of a sweep, without the opens and stats of the command, which take longer than the reads."""
@@ -83,9 +85,9 @@ def test_names_on_a_disk_just_mounted_are_cold(token_bucket_disk: SlowDisk) -> N
         request = ProbeRequest(
             path=token_bucket_disk.folder, readers=(4,), seconds=0.3, metadata=True, drop_all=mount_again
         )
-        measured = probe_bandwidth(request, cache=LinuxPageCache(), on_phase=lambda *_: None)
+        measured = probe_bandwidth(request, cache=LinuxPageCache(), on_phase=lambda *_: None, clock=SystemClock())
         again = replace(request, drop_all=None)
-        kept = probe_bandwidth(again, cache=LinuxPageCache(), on_phase=lambda *_: None)
+        kept = probe_bandwidth(again, cache=LinuxPageCache(), on_phase=lambda *_: None, clock=SystemClock())
     finally:
         os.close(held)
     assert [phase.metadata for phase in measured.metadata] == ["cold", "cold"]

@@ -18,7 +18,7 @@ PRELUDE = (
     + """
 import json, os, sys
 from pathlib import Path
-from loaderprobe.render.worded import worded
+from loaderprobe.render.json import worded
 from loaderprobe.system.device import locate, read_sectors, reads_from_storage
 from loaderprobe.system.pagecache import LinuxPageCache, why_unknown
 

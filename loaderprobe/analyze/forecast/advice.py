@@ -26,8 +26,7 @@ from loaderprobe.analyze.forecast.changes import (
     refused,
     worker_forecasts,
 )  # fmt: skip
-from loaderprobe.analyze.forecast.fit import Fit, Point, fit, point_of
-from loaderprobe.analyze.forecast.service import Storage, batch_seconds
+from loaderprobe.analyze.forecast.fit import Fit, Point, Storage, batch_seconds, fit, point_of
 from loaderprobe.analyze.lock_step import Batches, lock_step, rank_images
 from loaderprobe.analyze.verdict.experiments import Experiments, run_experiments
 from loaderprobe.analyze.verdict.rates import NS, rate_interval

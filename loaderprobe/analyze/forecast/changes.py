@@ -14,8 +14,7 @@ from itertools import takewhile
 
 from loaderprobe.analyze.caches import page_cache_hits
 from loaderprobe.analyze.effects import REPEAT
-from loaderprobe.analyze.forecast.fit import NEAR, Fit, Point, fit
-from loaderprobe.analyze.forecast.service import DeviceModel, Service, Storage, scheduled_rate
+from loaderprobe.analyze.forecast.fit import NEAR, DeviceModel, Fit, Point, ServiceTimes, Storage, fit, scheduled_rate
 from loaderprobe.analyze.verdict.rates import Loop
 from loaderprobe.records.measurement import Alternative
 from loaderprobe.records.remark import Remark
@@ -43,8 +42,8 @@ class Change:
     batch_size: int
     compute: float
     synchronous: bool
-    alter: Callable[[Service], Service] = lambda service: service
-    loader: Callable[[Service, float], float] = lambda _, rate: rate
+    alter: Callable[[ServiceTimes], ServiceTimes] = lambda service: service
+    loader: Callable[[ServiceTimes, float], float] = lambda _, rate: rate
     """From the altered service and the rate of its model to the rate of the loader."""
     how: How = "estimated"
 
@@ -61,7 +60,7 @@ class Outcome:
     """More workers would gain more."""
 
 
-def outcome_of(fit: Fit, change: Change, service: Service, loader: float) -> Outcome:
+def outcome_of(fit: Fit, change: Change, service: ServiceTimes, loader: float) -> Outcome:
     """The training on a loader of this rate, by the model of `service`, which is altered already."""
     anchor = fit.anchor
 
@@ -94,7 +93,7 @@ def outcome_of(fit: Fit, change: Change, service: Service, loader: float) -> Out
     )
 
 
-def _drift(fit: Fit, change: Change, service: Service, loader: float) -> tuple[float, float]:
+def _drift(fit: Fit, change: Change, service: ServiceTimes, loader: float) -> tuple[float, float]:
     """Relative: how much slower and faster the loader may be at another time.
 
     In two factors: the CPU time of an image, as far as the model makes the rate depend on it, and all else. They have
@@ -111,12 +110,12 @@ def _drift(fit: Fit, change: Change, service: Service, loader: float) -> tuple[f
     return min(MOST_DOWN, down + (UNSEEN_HANDOVER if unseen else 0.0)), up
 
 
-def _parent_s(fit: Fit, service: Service) -> float:
+def _parent_s(fit: Fit, service: ServiceTimes) -> float:
     """The training thread's work an image, as measured; a serial loader has none, and takes it from the fit."""
     return fit.anchor.parent_s if fit.anchor.workers else service.parent_s
 
 
-def _terms(change: Change, service: Service, loader: float, parent_s: float) -> dict[Bottleneck, float]:
+def _terms(change: Change, service: ServiceTimes, loader: float, parent_s: float) -> dict[Bottleneck, float]:
     """Images/s that each resource allows; a loader held down by an experiment is held down in its tightest term."""
     terms: dict[Bottleneck, float] = {"compute": change.compute}
     if change.synchronous and change.workers:
@@ -190,7 +189,7 @@ def other_disk(fit: Fit, kind: DeviceModel, *, bytes_per_s: float, latency_s: fl
     if not fit.anchor.bytes_per_image and kind != "latency":
         return refused("disk", to, Remark(code="no_file_size"))
 
-    def moved(service: Service) -> Service:
+    def moved(service: ServiceTimes) -> ServiceTimes:
         return replace(
             service,
             model=kind,
@@ -323,7 +322,7 @@ def _answered(fit: Fit, changed: Changed, to: str, hits: float) -> Forecast:
     warm = fit.anchor.measured.get("storage")
     now_s = 1 / fit.anchor.loader
 
-    def between(service: Service, rate: float) -> float:
+    def between(service: ServiceTimes, rate: float) -> float:
         if warm is None:
             return rate
         # The model's time an image, led to the measured one where everything is in memory.
@@ -338,7 +337,7 @@ def _answered(fit: Fit, changed: Changed, to: str, hits: float) -> Forecast:
     return _forecast(fit, change)
 
 
-def _at_most_warm(fit: Fit) -> Callable[[Service, float], float]:
+def _at_most_warm(fit: Fit) -> Callable[[ServiceTimes, float], float]:
     """No storage makes the loader faster than memory does, where that was measured."""
     warm = fit.anchor.measured.get("storage", math.inf)
     return lambda _, rate: min(rate, max(warm, fit.anchor.loader))

@@ -3,14 +3,35 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
-from loaderprobe.analyze.lock_step import Batches
-from loaderprobe.records.bandwidth import RISING, BandwidthPhase, StorageCeiling, fastest
-from loaderprobe.records.measurement import Measurement
+from loaderprobe.analyze.effects import NORMAL, interval
+from loaderprobe.analyze.lock_step import Batches, batches_of
+from loaderprobe.analyze.rank_bandwidth import UNFAIR, has_ended
+from loaderprobe.analyze.verdict.rates import NS, rates_by_round, step_images, worker_cost
+from loaderprobe.analyze.verdict.validity import NEAR_CEILING
+from loaderprobe.errors import BadValue
+from loaderprobe.records import values
+from loaderprobe.records.bandwidth import (
+    RISING,
+    BandwidthMeasurement,
+    BandwidthPhase,
+    MetadataPhase,
+    RankBandwidthReport,
+    RanksPhase,
+    StorageCeiling,
+    fastest,
+)
+from loaderprobe.records.files import FileSet
+from loaderprobe.records.measurement import Measurement, base_mode, segments_of
 from loaderprobe.records.plan import WEAKNESS, Label, PlanPart, Quantity, RampStep
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.records.trace import TraceRank, TraceReport
+from loaderprobe.records.verdict import Verdict
 
 # Figures with ranges and labels, and the two ways to put them together: products and sums.
 #
@@ -110,7 +131,20 @@ class Stalls:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanWorkload:
+class FilesRead:
+    """What is known of the files of images."""
+
+    file_bytes: Quantity
+    """Bytes of one image's file."""
+    requests_per_file: Quantity
+    amplification: Quantity
+    """Storage bytes over bytes asked for."""
+    images: Quantity | None
+    """In the whole data set; None where it was not counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanWorkload(FilesRead):
     """One accelerator and its data. None is what the run does not tell; `refused` says why."""
 
     accelerator: str
@@ -118,13 +152,6 @@ class PlanWorkload:
     """For `sweep --compute`; empty where the accelerator is a real one."""
     rate: Quantity
     """Images/s of one accelerator alone."""
-    file_bytes: Quantity
-    """Bytes of one image's file."""
-    requests_per_file: Quantity
-    amplification: Quantity
-    """Storage bytes over bytes asked for."""
-    images: Quantity | None
-    """In the whole data set."""
     cpu_s: Quantity | None = None
     """CPU time of one image in a worker."""
     other_s: Quantity | None = None
@@ -261,3 +288,420 @@ def _notes(phase: BandwidthPhase) -> tuple[Remark, ...]:
     if not phase.settled:
         found.append(Remark(code="rate_unsettled"))
     return tuple(found)
+
+
+# A workload from a recording of a training: the rate of an accelerator whose input costs nothing, and no files.
+
+# A workload from a bandwidth result: the files and the storage, but no accelerator and no worker.
+
+WIDE = 0.25
+"""Half an interval of opens/s that is wider than this share of them is worth a word."""
+_NO_WORKERS = Remark(code="bandwidth_without_workers")
+
+
+def workload_of_bandwidth(found: BandwidthMeasurement, accelerator: str, rate: Quantity) -> PlanWorkload:
+    """What the probe read, for accelerators of this name and rate. Raises BadValue where files are not images."""
+    _check_files(found)
+    storage = _storage(found)
+    refused: dict[PlanPart, Remark] = {
+        "workers": _NO_WORKERS,
+        "cores": _NO_WORKERS,
+        "stragglers": Remark(code="bandwidth_without_steps"),
+        "lock_step": Remark(code="bandwidth_without_batches"),
+    }
+    opens = cold_opens(found)
+    if isinstance(storage, Remark):
+        refused["measured_storage"] = storage
+    elif isinstance(opens, Remark):
+        refused["cold_opens"] = opens
+    else:
+        storage = _with_opens(storage, found, opens)
+    source = f"{found.files_used} of {found.files_found} files"
+    workload = PlanWorkload(
+        accelerator=accelerator,
+        compute=f"emulated:{accelerator}",
+        rate=rate,
+        file_bytes=known(found.mean_size_bytes, "B", "measured", source),
+        requests_per_file=requests([found.mean_size_bytes], exact=False),
+        amplification=_amplification(found),
+        images=known(found.files_found, "images", "measured", "files found"),
+        storage=storage if isinstance(storage, MeasuredStorage) else None,
+        refused=refused,
+        notes=() if found.images else (Remark(code="no_images"),),
+    )
+    return _read_by_ranks(workload, found) if isinstance(found, RankBandwidthReport) else workload
+
+
+def _check_files(found: BandwidthMeasurement) -> None:
+    """Raises BadValue where a file is no image."""
+    hint = "probe a folder of images, or plan from a sweep"
+    if not found.mean_size_bytes > 0:
+        raise BadValue(f"the files of {found.path} are empty", hint=hint)
+    if found.scratch or any(phase.block_bytes is not None for phase in found.ladder):
+        raise BadValue(f"bytes an image are not known: {found.path} was read in blocks", hint=hint)
+
+
+def _with_opens(storage: MeasuredStorage, found: BandwidthMeasurement, opens: MetadataPhase) -> MeasuredStorage:
+    """The storage with cold opens/s as a limit beside the others."""
+    return replace(
+        storage,
+        opens_per_s=known(
+            opens.ops_per_s, "1/s", "measured", f"{opens.readers} readers that open",
+            half=opens.ops_high - opens.ops_per_s,
+        ),
+        opens_at_least=not opens.short and (opens.at_least or _opens_rise(found, opens)),
+        notes=(*storage.notes, *_doubts(opens)),
+    )  # fmt: skip
+
+
+def cold_opens(found: BandwidthMeasurement) -> MetadataPhase | Remark:
+    """The fastest opens of cold names and inodes, or why there are none: warm ones say nothing of storage."""
+    best, opens = found.best_opens, found.operations("open")
+    if best is not None and best.metadata == "cold":
+        return best
+    if not opens:
+        why = next((part.reason for part in found.missing if part.name == "metadata"), None)
+        return Remark(code="unavailable", facts=why.because) if why else Remark(code="opens_not_measured")
+    if not any(phase.drops for phase in opens):
+        return Remark(code="opens_from_memory")
+    if any(phase.metadata == "unproved" for phase in opens):
+        return Remark(code="opens_unproved")
+    return Remark(code="opens_from_memory_after_drop")
+
+
+def _doubts(opens: MetadataPhase) -> tuple[Remark, ...]:
+    codes: dict[str, bool] = {
+        "opens_short": opens.short,
+        "opens_unsettled": opens.ops_high > (1 + WIDE) * opens.ops_per_s,
+    }
+    return tuple(Remark(code=code) for code, holds in codes.items() if holds)
+
+
+def _opens_rise(found: BandwidthMeasurement, best: MetadataPhase) -> bool:
+    """True when the most readers that were tried gained over fewer."""
+    rates = {phase.readers: phase.ops_per_s for phase in found.operations("open")}
+    fewer = [rate for readers, rate in rates.items() if readers < best.readers]
+    return best.readers == max(rates) and best.ops_per_s > RISING * max(fewer, default=0.0)
+
+
+def _storage(found: BandwidthMeasurement) -> MeasuredStorage | Remark:
+    if found.location.in_memory:
+        return Remark(code="no_storage_behind_files")
+    if found.from_memory and found.best and found.best.cache == "cold":
+        return Remark(code="ladder_from_memory")
+    return best_of(found.ladder, found.mean_size_bytes)
+
+
+def _amplification(found: BandwidthMeasurement) -> Quantity:
+    best = found.best
+    if best is None or best.amplification is None:
+        return known(1.0, "x", "assumed", "bytes from storage were not counted")
+    return known(best.amplification, "x", "measured", "storage bytes over bytes delivered")
+
+
+# Of a bandwidth result of ranks: readers of the storage are counted, in whichever rank they are.
+
+
+def _read_by_ranks(workload: PlanWorkload, found: RankBandwidthReport) -> PlanWorkload:
+    """With what the steps show of the storage's limit, and of the ranks."""
+    storage, most = workload.storage, found.best
+    if storage is None or most is None:
+        return workload
+    facts: dict[str, float | str] = {"clients": most.readers, "next": 2 * most.readers}
+    ended = has_ended(found.phases)
+    notes = (*([] if ended else [Remark(code="clients_at_least", facts=facts)]), *_uneven(most))
+    best = next(each for each in found.ladder if each.readers == storage.readers)
+    source = f"{storage.source} in {best.ranks} rank{'s' * (best.ranks > 1)}"
+    return replace(
+        workload, storage=replace(storage, source=source, at_least=not ended, notes=(*storage.notes, *notes))
+    )
+
+
+def by_slowest(workload: PlanWorkload, found: RankBandwidthReport) -> PlanWorkload:
+    """The same with a storage that gives as many times what the slowest of the most ranks gets."""
+    storage, most = workload.storage, found.best
+    if storage is None or most is None:
+        return workload
+    best = next(each for each in found.ladder if each.readers == storage.readers)
+    share = most.in_step_bw_bytes / best.bw_bytes
+    slower = replace(
+        storage,
+        read_bytes_per_s=scaled(storage.read_bytes_per_s, share, "R x slowest"),
+        files_per_s=scaled(storage.files_per_s, share, "R x slowest"),
+    )
+    return replace(workload, storage=slower)
+
+
+def _uneven(most: RanksPhase) -> Sequence[Remark]:
+    """Accelerators in step wait for the slowest rank."""
+    if most.fairness >= UNFAIR or not most.long_enough:
+        return ()
+    slow = most.slowest
+    facts: dict[str, float | str] = {
+        "rank": str(slow.rank), "host": slow.host, "share": most.fairness, "bytes_per_s": most.in_step_bw_bytes,
+    }  # fmt: skip
+    return (Remark(code="ranks_uneven", facts=facts),)
+
+
+# A workload from one measured configuration: of a sweep, whose files are known one by one, or of a result of `run`.
+
+
+def cold_and_fastest(rows: Sequence[ConfigurationRow]) -> ConfigurationRow:
+    """The configuration to plan from: the fastest training, cold if there is one."""
+    return max(rows, key=lambda row: (row.config.cache != "warm", row.images_per_s.value if row.images_per_s else 0.0))
+
+
+def workload_of(
+    measurement: Measurement,
+    verdict: Verdict,
+    files: FileSet,
+    ceiling: StorageCeiling | None,
+    other: tuple[str, Quantity] | None = None,
+) -> PlanWorkload:
+    """The figures of one configuration; `other` names an accelerator that is planned instead, and its rate.
+
+    Raises BadValue where bytes an image or the rate of compute are not known.
+    """
+    if not files.mean_size_bytes > 0:
+        raise BadValue(f"the files of {files.label} are empty: they need nothing of storage")
+    read = FilesRead(
+        file_bytes=_file_bytes(files),
+        requests_per_file=requests(files.size_bytes, exact=True),
+        amplification=amplification_of(verdict),
+        images=known(files.images_found, "images", "measured", "files found"),
+    )
+    return measured_workload(measurement, verdict, read, ceiling, other)
+
+
+def measured_workload(
+    measurement: Measurement,
+    verdict: Verdict,
+    files: FilesRead,
+    ceiling: StorageCeiling | None,
+    other: tuple[str, Quantity] | None,
+) -> PlanWorkload:
+    """The same from files of which only figures are known. Raises BadValue where the rate of compute is not known."""
+    refused: dict[PlanPart, Remark] = {}
+    rate = other[1] if other else _rate(measurement, verdict)
+    storage = storage_of(measurement, files.file_bytes.value, ceiling)
+    if isinstance(storage, Remark):
+        refused["measured_storage"] = storage
+    own = storage if isinstance(storage, MeasuredStorage) else None
+    times = _worker_times(measurement, verdict, own)
+    if isinstance(times, Remark):
+        refused |= {"workers": times, "cores": times}
+    cpu_s, other_s, wait_s = (None, None, None) if isinstance(times, Remark) else times
+    if cpu_s is not None and wait_s is None:
+        refused["workers"] = Remark(code="file_wait_unknown")
+    stalls = _stalls(measurement, rate.value)
+    if other:
+        refused["stragglers"] = Remark(code="steps_of_another")
+    batches = batches_of(measurement, verdict)
+    if isinstance(batches, Remark):
+        refused["lock_step"] = batches
+    emulated = measurement.compute.specified_images_per_s is not None
+    found = PlanWorkload(
+        accelerator=other[0] if other else measurement.config.compute.name.removeprefix("emulated:"),
+        compute=f"emulated:{other[0]}" if other else measurement.config.compute.name if emulated else "",
+        rate=rate,
+        **values(files),
+        cpu_s=cpu_s,
+        other_s=other_s,
+        wait_s=wait_s,
+        stalls=None if other else stalls,
+        batches=None if isinstance(batches, Remark) else batches,
+        storage=own,
+        refused=refused,
+    )
+    return found if measurement.ranks == 1 else _of_one_rank(found, measurement.ranks, own=other is None)
+
+
+def _of_one_rank(together: PlanWorkload, ranks: int, *, own: bool) -> PlanWorkload:
+    """From rates of all ranks. `own`: of the device that they trained on."""
+    if not own:
+        return together
+    return replace(
+        together,
+        rate=scaled(together.rate, 1 / ranks, f"rate of all / {ranks} ranks"),
+        stalls=None,
+        refused={**together.refused, "stragglers": Remark(code="steps_of_ranks")},
+    )
+
+
+def _rate(measurement: Measurement, verdict: Verdict) -> Quantity:
+    compute = measurement.compute
+    if compute.specified_images_per_s is not None:
+        return known(compute.specified_images_per_s, "images/s", "given", compute.source or "emulated accelerator")
+    rounds = [rate for rate in rates_by_round(measurement, "resident", "training").values() if math.isfinite(rate)]
+    if not rounds or verdict.rates_images_per_s.compute is None:
+        raise BadValue(
+            "the rate of compute alone was not measured in this configuration",
+            hint="name an accelerator: --kind mlperf-h100",
+        )
+    found = interval(rounds)
+    number = "1 round" if len(rounds) == 1 else f"{len(rounds)} rounds"
+    source = f"one batch that stays on the device, {number}"
+    return known(found.value, "images/s", "measured", source, half=found.high - found.value)
+
+
+def _file_bytes(files: FileSet) -> Quantity:
+    """The mean size, with the error of a sample from a finite set."""
+    used, found = len(files.size_bytes), max(files.images_found, len(files.size_bytes))
+    half = 0.0
+    if 1 < used < found:
+        half = NORMAL * statistics.stdev(files.size_bytes) / math.sqrt(used) * math.sqrt((found - used) / (found - 1))
+    return known(files.mean_size_bytes, "B", "measured", f"{used} of {found} files", half=half)
+
+
+def amplification_of(verdict: Verdict) -> Quantity:
+    """Bytes from storage over bytes of the files; 1 is assumed where they were not counted."""
+    if verdict.read_amplification is None:
+        return known(1.0, "x", "assumed", "bytes from storage were not counted")
+    return known(verdict.read_amplification, "x", "measured", "storage bytes over bytes delivered")
+
+
+def _worker_times(
+    measurement: Measurement, verdict: Verdict, storage: MeasuredStorage | None
+) -> tuple[Quantity, Quantity, Quantity | None] | Remark:
+    """(CPU, other, waiting for storage) of one image in a worker, in seconds; or why they are not known."""
+    times, loader = verdict.worker_time, verdict.rates_images_per_s.loader
+    if times is None or not loader:
+        return Remark(code="no_worker_times")
+    source = measurement.config.title()
+    spent = max(measurement.config.loader.workers, 1) * measurement.ranks / loader
+    other = max(0.0, spent - times.cpu_s - times.blocked_s - times.run_delay_s)
+    return (
+        known(times.cpu_s, "s", "measured", source),
+        known(other, "s", "measured", source),
+        _wait(measurement, verdict, storage),
+    )
+
+
+def _wait(measurement: Measurement, verdict: Verdict, storage: MeasuredStorage | None) -> Quantity | None:
+    """Waiting for a file: with the fewest readers, up to what workers waited where the storage kept up."""
+    assert verdict.worker_time is not None
+    from_memory = verdict.files_were in ("warm", "partly warm") or measurement.config.cache == "warm"
+    starved = (verdict.disk_ceiling_fraction or 0.0) >= NEAR_CEILING
+    seen = [] if from_memory or starved else [verdict.worker_time.blocked_s]
+    if storage is not None:
+        seen.append(storage.file_s.low)
+    if not seen:
+        return None
+    middle, half = (max(seen) + min(seen)) / 2, (max(seen) - min(seen)) / 2
+    return known(middle, "s", "measured", "one file at low load", half=half)
+
+
+def _stalls(measurement: Measurement, images_per_s: float) -> Stalls | None:
+    """From the end of one step to the end of the next, beyond the time of compute alone."""
+    late: list[float] = []
+    step_s = step_images(measurement) / images_per_s
+    for segment in segments_of(measurement, "baseline", "training"):
+        late += [max(0.0, spent - step_s) for spent in _between(segment.finished_ns)]
+    return Stalls(step_s=step_s, late_s=tuple(late)) if late else None
+
+
+def _between(finished_ns: Sequence[int]) -> list[float]:
+    return [(after - before) / NS for before, after in pairwise(finished_ns)]
+
+
+# A workload from a result of `run`: bytes an image follow from the batches, since no list of files is kept.
+
+
+def workload_of_run(
+    measurement: Measurement, verdict: Verdict, ceiling: StorageCeiling | None, *,
+    samples: int | None, other: tuple[str, Quantity] | None, mean_size: float | None,
+) -> PlanWorkload:  # fmt: skip
+    """The figures of a user's own loader, over a data set of so many `samples`; `other` as in a sweep.
+
+    `mean_size` stands in where bytes an image are not known. Raises BadValue without it, and where the rate of
+    compute is not known.
+    """
+    by_files, from_storage = _of_files(measurement), _from_storage(measurement, verdict)
+    given = None if mean_size is None else known(mean_size, "B", "given", "mean_size")
+    file_bytes = by_files or from_storage or given
+    if file_bytes is None:
+        raise BadValue(f"bytes an image are not known: {_why(measurement, verdict)}", hint="add --mean-size, as 115kB")
+    as_read = file_bytes is from_storage and given is None
+    read = FilesRead(
+        file_bytes=file_bytes,
+        requests_per_file=requests([file_bytes.value], exact=False),
+        amplification=known(1.0, "x", "measured", "part of the bytes") if as_read else amplification_of(verdict),
+        images=None if samples is None else known(samples, "images", "measured", "samples of the data set"),
+    )
+    found = measured_workload(measurement, verdict, read, ceiling, other)
+    codes: dict[str, bool] = {"bytes_as_read": as_read, "samples_as_images": not measurement.images}
+    notes = [Remark(code=code) for code, holds in codes.items() if holds]
+    return replace(found, accelerator=other[0] if other else measurement.compute.device, notes=(*found.notes, *notes))
+
+
+def _of_files(measurement: Measurement) -> Quantity | None:
+    """From the sizes of the files that the batches of each segment opened."""
+    fed = [s for s in measurement.segments if s.delivered_bytes and s.without is None and s.activity != "alone"]
+    if not fed:
+        return None
+    found = interval([(s.delivered_bytes or 0) / (s.steps * s.batch_size) for s in fed])
+    batches = sum(s.steps for s in fed)
+    return known(found.value, "B", "measured", f"the files of {batches} batches", half=found.high - found.value)
+
+
+def _from_storage(measurement: Measurement, verdict: Verdict) -> Quantity | None:
+    """From the bytes that workers read, where nothing came from memory."""
+    base = base_mode(measurement)
+    cost = worker_cost(measurement.worker_batches, segments_of(measurement, base, "loader_only"))
+    if measurement.access not in ("parts", "fresh") or verdict.files_were != "cold" or cost is None:
+        return None
+    return known(cost.read_bytes / cost.images, "B", "measured", "bytes from storage, what is read ahead included")
+
+
+def _why(measurement: Measurement, verdict: Verdict) -> str:
+    if measurement.access in ("files", "none"):
+        return "the data set hides its files"
+    if not measurement.storage_counts_reads:
+        return "its storage counts no bytes"
+    return f"its files were {verdict.files_were}, not cold" if verdict.files_were else "nothing shows what was read"
+
+
+_NO_WORKERS_ON_RECORD, _NO_STORAGE = Remark(code="trace_without_workers"), Remark(code="trace_without_storage")
+_REFUSED: dict[PlanPart, Remark] = {
+    "measured_storage": _NO_STORAGE,
+    "workers": _NO_WORKERS_ON_RECORD,
+    "cores": _NO_WORKERS_ON_RECORD,
+    "stragglers": _NO_WORKERS_ON_RECORD,
+    "lock_step": _NO_WORKERS_ON_RECORD,
+}
+
+
+def workload_of_trace(
+    found: TraceReport, *, other: tuple[str, Quantity] | None, mean_size: float, size_source: str, images: Quantity
+) -> PlanWorkload:
+    """One GPU of the recording with files of `mean_size` bytes; `other` is an accelerator by name and rate.
+
+    Raises BadValue where the recording does not show how many images a step takes.
+    """
+    slowest = max(found.ranks, key=lambda each: each.step_s)
+    name, rate = other or (slowest.gpu or "the recorded GPU", _recorded_rate(slowest))
+    return PlanWorkload(
+        accelerator=name,
+        compute=f"emulated:{rate.value:.0f}" if other is None else f"emulated:{name}",
+        rate=rate,
+        file_bytes=known(mean_size, "B", "given" if size_source == "mean_size" else "assumed", size_source),
+        requests_per_file=requests([mean_size], exact=False),
+        amplification=known(1.0, "x", "assumed", "bytes from storage were not counted"),
+        images=images,
+        refused=_REFUSED,
+    )
+
+
+def _recorded_rate(rank: TraceRank) -> Quantity:
+    if not rank.batch_size:
+        raise BadValue(
+            f"{rank.path} does not show how many images a step takes",
+            hint="loaderprobe trace FILE --batch-size 32 --out DIR, or plan with --kind IMAGES_PER_S",
+        )
+    free_s = next((each.step_s for each in rank.free if each.name == "input"), rank.step_s)
+    source = (
+        f"a recording: batch {rank.batch_size} in {1e3 * free_s:.3g} ms if input cost nothing, at most; as recorded: "
+        f"{1e3 * rank.step_s:.3g} ms"
+    )
+    # Without a range: nothing may be faster, so one around it would exceed its own maximum.
+    return assumed_too(known(rank.batch_size / free_s, "images/s", "measured", source))

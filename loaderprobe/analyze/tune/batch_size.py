@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaderprobe.analyze.effects import NORMAL, mean_interval
+from loaderprobe.policy import Ask, Results, Stop
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeStop, LimitName
 from loaderprobe.records.layers import Milliseconds
 from loaderprobe.stats import mean, median
@@ -160,6 +161,17 @@ def together(probes: Sequence[BatchSizeProbe]) -> BatchSizeProbe:
     )
 
 
+Probes = Results[int, BatchSizeProbe]
+NextSize = Ask[int] | Stop[BatchSizeStop]
+
+
+def _asked(results: Probes, found: int | BatchSizeStop, most: int) -> NextSize:
+    """A size, or the end, of a search of so many probes at most."""
+    if isinstance(found, BatchSizeStop):
+        return Stop(reason=found)
+    return Ask(what=found, done=len(results.done), total=most)
+
+
 FIRST_SIZE = 2
 """Not 1: some models cannot train on a single image, as batch normalisation has nothing to average."""
 MOST = 1024
@@ -182,8 +194,11 @@ class Throughput:
 
     most: int = MOST
 
-    def next(self, probes: Sequence[BatchSizeProbe]) -> int | BatchSizeStop:
+    def next(self, results: Probes) -> NextSize:
         """The next rung of the ladder, else the size of which most may come, else the end."""
+        return _asked(results, self._size(results.found), MOST_PROBES)
+
+    def _size(self, probes: Sequence[BatchSizeProbe]) -> int | BatchSizeStop:
         fitting = [each for each in probes if each.fits]
         wall = min((each.batch_size for each in probes if not each.fits), default=None)
         if not fitting:
@@ -337,9 +352,10 @@ class GpuUsageMaximize:
     first: int = PAPER_FIRST_SIZE
     most: int = MOST_OF_PAPER
 
-    def next(self, probes: Sequence[BatchSizeProbe]) -> int | BatchSizeStop:
+    def next(self, results: Probes) -> NextSize:
         """The size of the next loop. Memory that ends, for which the package has no rule, ends the search."""
-        return _walk(
+        probes = results.found
+        found = _walk(
             probes,
             _Rule(
                 grows=lambda number: (probes[number].usage or 0.0) < USAGE_TARGET,
@@ -351,6 +367,7 @@ class GpuUsageMaximize:
             first=self.first,
             most=self.most,
         )
+        return _asked(results, found, LOOPS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -366,11 +383,12 @@ class EpochTimeMinimize:
     first: int = PAPER_FIRST_SIZE
     most: int = MOST_OF_PAPER
 
-    def next(self, probes: Sequence[BatchSizeProbe]) -> int | BatchSizeStop:
+    def next(self, results: Probes) -> NextSize:
         """The size of the next loop. Memory that ends, for which the package has no rule, ends the search."""
+        probes = results.found
         epochs_s = [each.epoch_s(self.images) for each in probes]
         ratios = [(epochs_s[0] - each) / epochs_s[0] if each < math.inf else 0.0 for each in epochs_s]
-        return _walk(
+        found = _walk(
             probes,
             _Rule(
                 grows=lambda number: 0 <= ratios[number] < IMPROVEMENT_TARGET,
@@ -382,6 +400,7 @@ class EpochTimeMinimize:
             first=self.first,
             most=self.most,
         )
+        return _asked(results, found, LOOPS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

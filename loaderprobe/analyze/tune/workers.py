@@ -9,18 +9,18 @@ of the best are measured in turns, until their ratios say which it is.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import get_args
 
 from loaderprobe.analyze.effects import SWING, of_rounds
 from loaderprobe.analyze.forecast.changes import ENOUGH_BATCHES, prefetch, worker_forecasts
-from loaderprobe.analyze.forecast.fit import fit, point_of
-from loaderprobe.analyze.forecast.service import Storage
+from loaderprobe.analyze.forecast.fit import Storage, fit, point_of
 from loaderprobe.analyze.verdict.experiments import Experiments, run_experiments
 from loaderprobe.analyze.verdict.rates import WorkerCost, cores_in_training, rates_by_round
 from loaderprobe.errors import LoaderprobeError
+from loaderprobe.policy import Ask, Results, Stop
 from loaderprobe.records.measurement import (
     NO_STEP,
     Activity,
@@ -110,17 +110,8 @@ WAITING = 0.5
 SERIAL_SLOWER = 0.4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkersAsked:
-    """What limits the search."""
-
-    own: WorkersSetting | None
-    """Of the loader as it was given: measured first, and in the first turns."""
-    cores: float
-    most: int | None = None
-    """Workers at most; without it, by the cores and by what workers wait for."""
-    serial: bool = True
-    """False where the serial loader cannot be measured."""
+# Of the budget, for looking at settings once: the rest is for comparing them in turns.
+LOOKING = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,13 +122,63 @@ class Planned:
     turn: int
 
 
+WorkersFound = WorkersVisit | LoaderprobeError | None
+"""What came of a visit: also an error that other settings need not have, None where the serial loader has none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkersPolicy:
+    """What limits the search, and its next visit."""
+
+    own: WorkersSetting | None
+    """Of the loader as it was given: measured first, and in the first turns."""
+    cores: float
+    most: int | None = None
+    """Workers at most; without it, by the cores and by what workers wait for."""
+    budget_s: float = math.inf
+
+    def search(self, results: Results[Planned, WorkersFound]) -> WorkersSearch:
+        """What follows from the visits so far."""
+        return WorkersSearch(
+            asked=self,
+            visits=[each for each in results.found if isinstance(each, WorkersVisit)],
+            failed={each.what.setting: each.found for each in results.done if isinstance(each.found, LoaderprobeError)},
+            serial=None not in results.found,
+        )
+
+    def next(self, results: Results[Planned, WorkersFound]) -> Ask[Planned] | Stop[StopCode]:
+        """The next visit; none that would end after the budget. Raises the first error when every setting failed.
+
+        Late, settings that were seen are compared before fewer workers are looked at.
+        """
+        search = self.search(results)
+        planned = self._planned(search, late=results.spent_s > LOOKING * self.budget_s)
+        if not isinstance(planned, Planned):
+            return Stop(reason=planned)
+        if search.visits and results.spent_s * (1 + 1 / len(search.visits)) > self.budget_s:
+            return Stop(reason="budget")
+        return Ask(what=planned, done=results.spent_s, total=self.budget_s)
+
+    def _planned(self, search: WorkersSearch, *, late: bool) -> Planned | StopCode:
+        if not search.rates:
+            return Planned(setting=_begin(search), turn=0)
+        look = _look(search)
+        if look is None:
+            return _in_turns(search)
+        planned = _in_turns(search) if late and look < search.choice else None
+        return planned if isinstance(planned, Planned) else Planned(setting=look, turn=0)
+
+
 @dataclass(frozen=True, kw_only=True)
 class WorkersSearch:
-    """What follows from the visits so far. `failed` are settings whose workers died, or that raised."""
+    """What follows from the visits so far."""
 
-    asked: WorkersAsked
+    asked: WorkersPolicy
     visits: Sequence[WorkersVisit]
-    failed: Collection[WorkersSetting] = field(default=())
+    failed: Mapping[WorkersSetting, LoaderprobeError] = field(default_factory=dict)
+    """Settings whose workers died, or that raised."""
+    serial: bool = True
+    """False where the serial loader cannot be measured."""
 
     @cached_property
     def rates(self) -> dict[WorkersSetting, dict[int, float]]:
@@ -171,7 +212,7 @@ class WorkersSearch:
         found = {count for count in ladder if 1 <= count <= most}
         if self.asked.own:
             found.add(self.asked.own.workers)
-        return sorted(({0} if self.asked.serial else set()) | found)
+        return sorted(({0} if self.serial else set()) | found)
 
     @property
     def grid_visits(self) -> int:
@@ -242,27 +283,6 @@ class WorkersSearch:
         return [count for count in self.counts if count not in seen]
 
 
-def next_visit(
-    asked: WorkersAsked,
-    visits: Sequence[WorkersVisit],
-    failed: Collection[WorkersSetting] = (),
-    *,
-    late: bool = False,
-) -> Planned | StopCode:
-    """What to measure next, or why to stop. Raises ValueError when all that could be measured failed.
-
-    Where it is `late`, those that were seen are compared before fewer workers are looked at.
-    """
-    search = WorkersSearch(asked=asked, visits=visits, failed=failed)
-    if not search.rates:
-        return Planned(setting=_begin(search), turn=0)
-    look = _look(search)
-    if look is None:
-        return _in_turns(search)
-    planned = _in_turns(search) if late and look < search.choice else None
-    return planned if isinstance(planned, Planned) else Planned(setting=look, turn=0)
-
-
 def _begin(search: WorkersSearch) -> WorkersSetting:
     """The loader as given, else about as many workers as cores; fewer where that failed."""
     own = search.asked.own
@@ -271,7 +291,7 @@ def _begin(search: WorkersSearch) -> WorkersSetting:
     fewest = min((each.workers for each in search.failed), default=max(search.counts) + 1)
     some = [count for count in search.unseen if count < fewest]
     if not some:
-        raise ValueError("every setting failed")
+        raise next(iter(search.failed.values()))
     enough = [count for count in some if count >= search.asked.cores and count]
     return setting_of(enough[0] if enough else some[-1])
 
@@ -375,15 +395,13 @@ OF_COMPUTE, OF_CORES, OF_THREAD = 0.93, 0.9, 0.85
 BLOCKED = 0.5
 
 
-def rows_of(
-    search: WorkersSearch, failures: Mapping[WorkersSetting, LoaderprobeError], *, stop: StopCode
-) -> tuple[WorkersRow, ...]:
+def rows_of(search: WorkersSearch, *, stop: StopCode) -> tuple[WorkersRow, ...]:
     """One row for each setting that was measured, failed, or was ruled out; in their order."""
     left: ClosedCode = "interrupted" if stop == "interrupted" else "budget"
     measured = [_measured(search, each) for each in search.rates]
     failed = [
         WorkersRow(setting=each, state="failed", failure=error.message, hint=error.hint)
-        for each, error in failures.items()
+        for each, error in search.failed.items()
     ]
     closed = [_closed(search, count, left) for count in search.unseen]
     return tuple(sorted((*measured, *failed, *closed), key=lambda row: row.setting))

@@ -45,6 +45,7 @@ from loaderprobe.analyze.verdict.validity import (
     why_not_as_asked,
     why_not_on_a_rank,
 )
+from loaderprobe.records import values
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.measurement import (
     LEAST_BYTES,
@@ -265,70 +266,149 @@ def _by_round(rates: Mapping[int, float], rounds: Mapping[int, object]) -> dict[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Experiments:
+class Seen:
+    """Rates by round, as measured or from training alone, and what the parts predict of training."""
+
+    loader: dict[int, float]
+    alone: dict[int, float]
+    """Of compute."""
+    end_to_end: dict[int, float]
+    loops: dict[int, Loop]
+    cost: WorkerCost | None
+    """Of the loader's batches in all rounds."""
+    costs: dict[int, WorkerCost | None]
+    limits: Limits
+    predicted: dict[int, float]
+    """Images/s of training by round, from its parts."""
+    predicted_by_bytes: dict[int, float]
+    """The same, were the loader's rate inversely proportional to the bytes of an image."""
+    spread_of_steps: dict[int, float]
+    """By round, half the 95 % interval of training over the loader alone, as the steps of both vary."""
+    overhead_s: float
+    """Seconds a batch that the training thread works on receiving it."""
+    estimated_parts: frozenset[str]
+    """Of `loader` and `compute`, those whose own rate is estimated, since only training was seen."""
+
+    @classmethod
+    def of(cls, measurement: Measurement, ceiling: StorageCeiling | None) -> Seen:
+        """From the segments that count."""
+        base = base_mode(measurement)
+        judged = segments_of(measurement, base, judged_activity(measurement))
+        loader_only = segments_of(measurement, base, "loader_only")
+        # Where the loader did not run alone, its batches cost what they cost in training.
+        made = loader_only or judged
+        cost = attributed_cost(measurement, made)
+        waiting = cost.waiting if cost else None
+        costs = {s.round: _with(worker_cost(measurement.worker_batches, [s]), waiting) for s in made}
+        overhead_s = parent_overhead_s(made) if measurement.config.loader.workers else 0.0
+        limits = _limits(measurement, made, overhead_s, ceiling)
+        loader = rates_by_round(measurement, base, "loader_only") or loader_rates(judged, costs, limits)
+        compute, estimated = _compute_rates(measurement), [] if loader_only else ["loader"]
+        if estimated and not compute and measurement.compute.synchronous:
+            compute, estimated = compute_rates(judged), ["loader", "compute"]
+        alone = _in_rounds(compute, loader)
+        loops = {number: _loop(measurement, rate, overhead_s) for number, rate in alone.items()}
+        # How many times as many bytes the loader's images had, on average, as those of training.
+        by_bytes = bytes_over(made, judged) or _read_over(measurement, made, judged)
+        both = sorted(loader.keys() & loops.keys() & by_bytes.keys())
+        return cls(
+            loader=loader,
+            alone=alone,
+            end_to_end=rates_by_round(measurement, base, judged_activity(measurement)),
+            loops=loops,
+            cost=cost,
+            costs={number: each for number, each in costs.items() if number in loader},
+            limits=limits,
+            predicted={n: loops[n].end_to_end(rate) for n, rate in loader.items() if n in loops},
+            predicted_by_bytes={n: loops[n].end_to_end(loader[n] * by_bytes[n]) for n in both},
+            spread_of_steps=spread_of_both(
+                loader_only,
+                judged,
+                measurement.config.loader.workers,
+                synchronous=measurement.compute.synchronous or judged_activity(measurement) != "training",
+            ),
+            overhead_s=overhead_s,
+            estimated_parts=frozenset(estimated),
+        )
+
+    @property
+    def compute(self) -> float | None:
+        """Images/s of compute alone."""
+        return median(list(self.alone.values())) if self.alone else None
+
+    @property
+    def waiting(self) -> Waiting | None:
+        """What workers were seen waiting for."""
+        return self.cost.waiting if self.cost else None
+
+    @property
+    def most(self) -> float:
+        """The most that any input can gain."""
+        return _most_speedup(self.alone, self.end_to_end)
+
+    @property
+    def compute_over_training(self) -> float | None:
+        """Compute alone over training as measured: the speed-up of a free input."""
+        return self.most if math.isfinite(self.most) else None
+
+    @property
+    def free_input_speedup(self) -> float:
+        """The speed-up of training if the whole input were free."""
+        predicted = self.predicted
+        free = [replace(self.loops[n], overhead_s=0.0).end_to_end(math.inf) / rate for n, rate in predicted.items()]
+        return min(median(free), self.most) if free else math.inf
+
+    @property
+    def loader_over_training(self) -> float | None:
+        """The loader alone over training as measured: the speed-up of free compute."""
+        both = sorted(self.loader.keys() & self.end_to_end.keys())
+        return median([self.loader[n] / self.end_to_end[n] for n in both]) if both else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiments(Seen):
     """Rates and speed-ups by round, before anything is judged."""
 
     base: Mode
     """The mode that is the configuration as asked: `warm` when warm files are asked for, else `baseline`."""
-    compute: float | None
-    loader: dict[int, float]
     without: dict[str, dict[int, float]]
     """Loader images/s by round without `storage`, `preprocess`, `transport`; a key is absent when unknown."""
     how: dict[str, How]
     speedups: dict[str, Speedup]
     ratios: dict[str, dict[int, float]]
     """Speedup of each round: rounds are compared with themselves, since their parts saw the same machine."""
-    end_to_end: dict[int, float]
-    predicted: dict[int, float]
-    free_input_speedup: float
-    """The speed-up of training if the whole input were free."""
-    cost: WorkerCost | None
-    overhead_s: float
-    """Seconds a batch that the training thread works on receiving it."""
     batch_size: int
-    rate: Interval | None = None
+    rate: Interval | None
     """Images/s of what is judged, with its interval."""
-    fair: dict[str, tuple[int, int]] = field(default_factory=dict)
+    fair: dict[str, tuple[int, int]]
     """Resource that was removed to (segments without it that others did not disturb, all of them)."""
-    predicted_by_bytes: dict[int, float] = field(default_factory=dict)
-    """As `predicted`, were the loader's rate inversely proportional to the bytes of an image."""
-    spread_of_steps: dict[int, float] = field(default_factory=dict)
-    """By round, half the 95 % interval of training over the loader alone, as the steps of both vary."""
-    missing: dict[str, Remark] = field(default_factory=dict)
+    missing: dict[str, Remark]
     """Resource to the reason why its speed-up is not known."""
-    at_most: frozenset[str] = frozenset()
+    at_most: frozenset[str]
     """Resources whose estimated speed-up is only the most that can be had: storage at its limit would leave less."""
-    bounds: dict[str, float] = field(default_factory=dict)
+    bounds: dict[str, float]
     """Resource that is missing to the most that its speed-up can be, where that is known."""
-    open: frozenset[str] = frozenset()
+    open: frozenset[str]
     """Resources that are only estimated, and whose mode could be run."""
-    in_training: bool = False
+    in_training: bool
     """True where resources were removed in training itself: no prediction from the parts is needed then."""
-    seen_without: frozenset[str] = frozenset()
+    seen_without: frozenset[str]
     """Resources without which what is judged was measured itself; of others its rate is predicted from the parts."""
-    compute_over_training: float | None = None
-    """Compute alone over training as measured: the speed-up of a free input."""
-    loader_over_training: float | None = None
-    """The loader alone over training as measured: the speed-up of free compute."""
-    estimated_parts: frozenset[str] = frozenset()
-    """Of `loader` and `compute`, those whose own rate is estimated, since only training was seen."""
-    input_at_most: dict[int, float] = field(default_factory=dict)
+    input_at_most: dict[int, float]
     """By round, the most that training can gain from any input, as seen in training itself; empty where unknown."""
-    training_cores: float | None = None
+    training_cores: float | None
     """Cores that training keeps busy, workers and training process together."""
-    waiting: Waiting | None = None
-    """What workers were seen waiting for."""
-    ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
+    ranges: dict[str, tuple[float, float]]
     """Resource to the least and the most that its speed-up can be, where it comes from samples of workers."""
-    met_warm: Remark | None = None
+    met_warm: Remark | None
     """Why files that were to be cold were warm: then nothing is known of cold ones."""
-    above_ceiling: tuple[float, float] | None = None
+    above_ceiling: tuple[float, float] | None
     """Bytes/s of samples said to be cold, and the ceiling of the storage that they exceed; None where they do not."""
-    by_waiting: bool = False
+    by_waiting: bool
     """True where only the workers' waiting separates cold files from warm ones."""
-    evidence: tuple[Evidence, ...] = ()
+    evidence: tuple[Evidence, ...]
     """The waits that separate them then."""
-    among: AmongRanks = field(default_factory=AmongRanks)
+    among: AmongRanks
     """What ranks lose to each other. The exchange of gradients is among the speed-ups above, too."""
 
 
@@ -518,38 +598,29 @@ MOST_OF_CEILING = 1.15
 def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = None) -> Experiments:
     """All rates and speed-ups of a measurement; estimates also heed the storage's ceiling where it is known."""
     measurement = counted(measurement)
-    base, seen = base_mode(measurement), _Seen.of(measurement, ceiling)
+    base, seen = base_mode(measurement), Seen.of(measurement, ceiling)
     judged = segments_of(measurement, base, judged_activity(measurement))
-    waiting = seen.cost.waiting if seen.cost else None
     parts = LoaderParts(measurement=measurement, loader=seen.loader, costs=seen.costs, limits=seen.limits)
     taken = parts.all()
     known = {name: each for name, each in taken.items() if each.missing is None}
     trained = in_training(measurement, base, seen.loader, seen.end_to_end)
-    how: dict[str, How] = {name: "estimated" if seen.estimated else each.how for name, each in known.items()}
+    how: dict[str, How] = {name: "estimated" if seen.estimated_parts else each.how for name, each in known.items()}
     how |= dict.fromkeys(trained, "measured")
-    how["compute"] = "estimated" if seen.estimated else "measured"
+    how["compute"] = "estimated" if seen.estimated_parts else "measured"
     among = among_ranks(measurement, seen.loader, seen.loops)
     ratios = _all_ratios(seen, known, trained, among)
     how |= {name: "measured" for name in ratios if name not in how}
     unlimited = math.isinf(seen.limits.storage_images_per_s) or measurement.access != "files"
     asked = base == "baseline" and measurement.storage_kind != "memory" and unlimited
     return Experiments(
+        **values(seen),
         base=base,
-        compute=median(list(seen.alone.values())) if seen.alone else None,
-        loader=seen.loader,
         without={name: each.rates for name, each in known.items()},
         how=how,
         speedups={name: of_rounds(found, how=how[name]).speedup for name, found in ratios.items() if found},
         ratios=ratios,
-        end_to_end=seen.end_to_end,
         rate=rate_interval(measurement, judged) if judged else None,
         fair=_fair(measurement, in_training=bool(trained)),
-        predicted=seen.predicted,
-        predicted_by_bytes=seen.predicted_by_bytes,
-        spread_of_steps=seen.spread,
-        free_input_speedup=seen.free_input_speedup,
-        cost=seen.cost,
-        overhead_s=seen.overhead_s,
         batch_size=step_images(measurement),
         missing={name: each.missing for name, each in taken.items() if each.missing and name not in trained},
         at_most=frozenset(n for n in BY_TIMES if asked and how.get(n) == "estimated"),
@@ -557,12 +628,8 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         open=_still_open(measurement, how),
         in_training=bool(trained),
         seen_without=frozenset(trained) or _of_loader(measurement, how),
-        compute_over_training=seen.most if math.isfinite(seen.most) else None,
-        loader_over_training=seen.loader_over_training,
-        estimated_parts=seen.estimated,
         input_at_most=input_at_most(measurement, base),
         training_cores=cores_in_training(measurement, judged),
-        waiting=waiting,
         ranges={name: each for name in known if (each := _range(parts, name, seen.most)) and name not in trained},
         met_warm=_met_warm(measurement, seen, taken),
         above_ceiling=_above_ceiling(measurement, judged, [seen.loader, seen.end_to_end], ceiling),
@@ -570,88 +637,6 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         evidence=waiting_evidence(measurement),
         among=among,
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
-    """Rates by round, as measured or from training alone, and what the parts predict of training."""
-
-    loader: dict[int, float]
-    alone: dict[int, float]
-    """Of compute."""
-    end_to_end: dict[int, float]
-    loops: dict[int, Loop]
-    cost: WorkerCost | None
-    """Of the loader's batches in all rounds."""
-    costs: dict[int, WorkerCost | None]
-    limits: Limits
-    bytes_over_training: dict[int, float]
-    """How many times as many bytes the loader's images had, on average, as those of training."""
-    spread: dict[int, float]
-    overhead_s: float
-    estimated: frozenset[str]
-    """Of `loader` and `compute`."""
-
-    @classmethod
-    def of(cls, measurement: Measurement, ceiling: StorageCeiling | None) -> _Seen:
-        base = base_mode(measurement)
-        judged = segments_of(measurement, base, judged_activity(measurement))
-        loader_only = segments_of(measurement, base, "loader_only")
-        # Where the loader did not run alone, its batches cost what they cost in training.
-        made = loader_only or judged
-        cost = attributed_cost(measurement, made)
-        waiting = cost.waiting if cost else None
-        costs = {s.round: _with(worker_cost(measurement.worker_batches, [s]), waiting) for s in made}
-        overhead_s = parent_overhead_s(made) if measurement.config.loader.workers else 0.0
-        limits = _limits(measurement, made, overhead_s, ceiling)
-        loader = rates_by_round(measurement, base, "loader_only") or loader_rates(judged, costs, limits)
-        compute, estimated = _compute_rates(measurement), [] if loader_only else ["loader"]
-        if estimated and not compute and measurement.compute.synchronous:
-            compute, estimated = compute_rates(judged), ["loader", "compute"]
-        alone = _in_rounds(compute, loader)
-        return cls(
-            loader=loader,
-            alone=alone,
-            end_to_end=rates_by_round(measurement, base, judged_activity(measurement)),
-            loops={number: _loop(measurement, rate, overhead_s) for number, rate in alone.items()},
-            cost=cost,
-            costs={number: each for number, each in costs.items() if number in loader},
-            limits=limits,
-            bytes_over_training=bytes_over(made, judged) or _read_over(measurement, made, judged),
-            spread=spread_of_both(
-                loader_only,
-                judged,
-                measurement.config.loader.workers,
-                synchronous=measurement.compute.synchronous or judged_activity(measurement) != "training",
-            ),
-            overhead_s=overhead_s,
-            estimated=frozenset(estimated),
-        )
-
-    @property
-    def predicted(self) -> dict[int, float]:
-        return {n: self.loops[n].end_to_end(rate) for n, rate in self.loader.items() if n in self.loops}
-
-    @property
-    def predicted_by_bytes(self) -> dict[int, float]:
-        both = self.predicted.keys() & self.bytes_over_training.keys()
-        return {n: self.loops[n].end_to_end(self.loader[n] * self.bytes_over_training[n]) for n in sorted(both)}
-
-    @property
-    def most(self) -> float:
-        """The most that any input can gain."""
-        return _most_speedup(self.alone, self.end_to_end)
-
-    @property
-    def free_input_speedup(self) -> float:
-        predicted = self.predicted
-        free = [replace(self.loops[n], overhead_s=0.0).end_to_end(math.inf) / rate for n, rate in predicted.items()]
-        return min(median(free), self.most) if free else math.inf
-
-    @property
-    def loader_over_training(self) -> float | None:
-        both = sorted(self.loader.keys() & self.end_to_end.keys())
-        return median([self.loader[n] / self.end_to_end[n] for n in both]) if both else None
 
 
 def _fair(measurement: Measurement, *, in_training: bool) -> dict[str, tuple[int, int]]:
@@ -673,7 +658,7 @@ def _read_over(measurement: Measurement, made: Sequence[Segment], judged: Sequen
 
 
 def _all_ratios(
-    seen: _Seen, known: Mapping[str, Without], trained: Mapping[str, dict[int, float]], among: AmongRanks
+    seen: Seen, known: Mapping[str, Without], trained: Mapping[str, dict[int, float]], among: AmongRanks
 ) -> dict[str, dict[int, float]]:
     """Speedups by round: by the formula of the loop or, where resources were removed in training, as measured."""
     predicted, most = seen.predicted, seen.most
@@ -688,7 +673,7 @@ def _all_ratios(
     return ratios | ({"gradients": dict(among.ratios["gradients"])} if "gradients" in among.ratios else {})
 
 
-def _bounds(seen: _Seen, taken: Mapping[str, Without]) -> dict[str, float]:
+def _bounds(seen: Seen, taken: Mapping[str, Without]) -> dict[str, float]:
     """The most that can be gained without what is missing, where that is known."""
     predicted = seen.predicted
     known = {name: each for name, each in taken.items() if each.missing and each.at_most and predicted}
@@ -720,7 +705,7 @@ def _range(parts: LoaderParts, name: str, most: float) -> tuple[float, float] | 
     return None if found is None else (min(most, found[0]), min(most, found[1]))
 
 
-def _met_warm(measurement: Measurement, seen: _Seen, taken: Mapping[str, Without]) -> Remark | None:
+def _met_warm(measurement: Measurement, seen: Seen, taken: Mapping[str, Without]) -> Remark | None:
     """Why files that were to be cold were warm, in part at least.
 
     None where warm files were asked for, or where a part was cold and the rest would hold up nothing.
@@ -732,7 +717,7 @@ def _met_warm(measurement: Measurement, seen: _Seen, taken: Mapping[str, Without
     return taken["storage"].missing if held_up else None
 
 
-def _keeps_up_cold(measurement: Measurement, seen: _Seen) -> bool:
+def _keeps_up_cold(measurement: Measurement, seen: Seen) -> bool:
     """True where the loader would be far ahead of training if workers waited for every byte as for those from storage.
 
     A device at its limit makes them wait longer, so it must be ahead by 2.25.

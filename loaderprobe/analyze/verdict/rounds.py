@@ -41,7 +41,7 @@ from loaderprobe.records.measurement import (
 )
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import ABLATIONS
-from loaderprobe.records.verdict import WORTH, Ablations
+from loaderprobe.records.verdict import WORTH
 from loaderprobe.stats import median
 
 # A serial loader whose threads spin: seen by CPU time, and proved by loading with torch on one thread.
@@ -50,7 +50,7 @@ from loaderprobe.stats import median
 # sample are small: its threads keep cores busy and hardly help, and where another process has one of those cores, each
 # operation waits for a thread that does not run. It is no resource and never a cause: what is found here is advice.
 
-Part = tuple[Mode, Activity]
+SegmentKind = tuple[Mode, Activity]
 
 # CPU seconds a second of threads beside the training thread, while a serial loader loads alone. Measured on 2 cores:
 # 0.94 to 0.99 where they spin, 0.52 to 0.62 where another process keeps one of the cores busy, 0.00 with one thread.
@@ -103,7 +103,7 @@ def spinning(measurement: Measurement) -> float | None:
     return median(known) if known else None
 
 
-def on_one_thread_beside(measurement: Measurement, asked: Sequence[Part]) -> tuple[Part, ...]:
+def on_one_thread_beside(measurement: Measurement, asked: Sequence[SegmentKind]) -> tuple[SegmentKind, ...]:
     """What a round that measures the configuration as asked also measures on one thread; nothing where none spins."""
     if "one_thread" not in measurement.modes or measurement.config.ranks > 1:
         return ()
@@ -301,7 +301,7 @@ def _rounds_of_training(measurement: Measurement, found: Experiments, modes: tup
     return (*_screening(measurement), *((mode, "training") for mode in modes))
 
 
-def ablations(measurement: Measurement) -> Ablations:
+def ablations(measurement: Measurement) -> Remark:
     """Which resources were made free in this measurement, and why no more."""
     measurement = counted(measurement)
     found = run_experiments(measurement)
@@ -309,17 +309,18 @@ def ablations(measurement: Measurement) -> Ablations:
     measured.pop("storage" if found.base == "warm" else "", None)
     if found.in_training:
         rounds = max(_times(measurement, mode, "training") for mode in ABLATIONS.values())
-        return Ablations(code="in_training", facts={"rounds": rounds})
+        return Remark(code="ablated_in_training", facts={"rounds": rounds})
     if measured:
-        return Ablations(code="measured", facts={name: float(times) for name, times in measured.items()})
+        return Remark(code="ablated", facts={name: float(times) for name, times in measured.items()})
     if not found.predicted:
-        return Ablations(code="no_complete_round", facts={})
+        return Remark(code="nothing_to_ablate", facts={})
     if _cannot_matter(found):
-        facts = {"input": found.free_input_speedup, "compute": found.speedups["compute"].value}
-        return Ablations(code="cannot_matter", facts=facts)
+        facts: dict[str, float | str] = {"input": found.free_input_speedup}
+        facts["compute"] = found.speedups["compute"].value
+        return Remark(code="ablations_cannot_matter", facts=facts)
     ranked = sorted(found.speedups.items(), key=lambda item: -item[1].value)
-    speedups = {name: speedup.value for name, speedup in ranked}
-    return Ablations(code="not_possible" if _open(measurement, found) else "not_needed", facts=speedups)
+    code = "ablations_not_possible" if _open(measurement, found) else "ablations_not_needed"
+    return Remark(code=code, facts={name: speedup.value for name, speedup in ranked})
 
 
 def _screening(measurement: Measurement) -> Round:

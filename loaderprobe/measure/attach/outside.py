@@ -11,10 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from loaderprobe.records.diagnosis import SeenOutside
-from loaderprobe.records.waits import WAIT_KINDS, WaitSamples
+from loaderprobe.records.waits import WAIT_KINDS, CodePlace, WaitSamples
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.stats import half_width, mean, median
-from loaderprobe.system.stacks import CallTimes, CodePlace, Stack, StackLooks, called, of_the_script, shared, stack_of
+from loaderprobe.system.stacks import CallTimes, Stack, StackLooks, called, of_the_script, shared, stack_of
 
 LEAST_PASSES = 100
 LEAST_S = 60.0

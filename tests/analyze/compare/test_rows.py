@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.analyze.compare.rows import SideRow, compare_rows, judge_gates
+from loaderprobe.analyze.comparison import SideRow, compare_rows, judge_gates
 from loaderprobe.analyze.effects import RunReading, interval
-from loaderprobe.records.compare import Compared, ResultKind, ShortVerdict, Subject, Unit
+from loaderprobe.records.compare import Compared, ResultKind, Subject, Unit
 from loaderprobe.records.config import Turns
+from loaderprobe.records.verdict import ShortVerdict
 
 QUIET = (99.0, 100.0, 101.0)
 NOISY = (70.0, 100.0, 130.0)

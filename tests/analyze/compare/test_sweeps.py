@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from loaderprobe.analyze.compare.sides import MeasuredRow, sweep_notes
+from loaderprobe.analyze.comparison import MeasuredRow, sweep_notes
 from loaderprobe.analyze.effects import RunReading
 from loaderprobe.records.verdict import Interval
 

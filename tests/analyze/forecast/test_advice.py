@@ -19,8 +19,7 @@ from loaderprobe.analyze.forecast.advice import (
     recommend,
     recommend_groups,
 )
-from loaderprobe.analyze.forecast.fit import point_of
-from loaderprobe.analyze.forecast.service import Storage
+from loaderprobe.analyze.forecast.fit import Storage, point_of
 from loaderprobe.analyze.report import build_report
 from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.records.measurement import Alternative, Measurement

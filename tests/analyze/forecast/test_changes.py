@@ -24,8 +24,7 @@ from loaderprobe.analyze.forecast.changes import (
     worker_forecasts,
     workers,
 )
-from loaderprobe.analyze.forecast.fit import DRIFT, Fit, fit
-from loaderprobe.analyze.forecast.service import Storage
+from loaderprobe.analyze.forecast.fit import DRIFT, Fit, Storage, fit
 from loaderprobe.records.bandwidth import KindOfDevice
 from loaderprobe.records.measurement import Alternative
 from loaderprobe.records.remark import Remark

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.forecast.service import closed_network
+from loaderprobe.analyze.forecast.fit import closed_network
 
 times = st.one_of(st.just(0.0), st.floats(1e-5, 0.1))
 

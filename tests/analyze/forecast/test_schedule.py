@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loaderprobe.analyze.forecast.service import scheduled_rate
+from loaderprobe.analyze.forecast.fit import scheduled_rate
 
 
 def scheduled(batch_s: list[float], workers: int, prefetch_factor: int, step_s: float = 0.0) -> float:

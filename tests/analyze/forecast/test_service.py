@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from loaderprobe.analyze.forecast.changes import unchanged, workers
-from loaderprobe.analyze.forecast.service import Storage
+from loaderprobe.analyze.forecast.fit import Storage
 from loaderprobe.records.bandwidth import StorageCeiling
 from tests.analyze.scripted import Truth
 from tests.examples.bandwidth import example_phase

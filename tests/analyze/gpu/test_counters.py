@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from loaderprobe.analyze.gpu.counters import gpu_figures, why_no_counters
+from loaderprobe.analyze.gpu import gpu_figures, why_no_counters
 from loaderprobe.records.measurement import Measurement, Missing, Segment, Series
 from loaderprobe.records.remark import Remark, reported
 from tests.analyze.measured import measured

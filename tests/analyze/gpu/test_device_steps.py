@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.gpu.counters import gpu_figures, step_figures, why_no_counters
+from loaderprobe.analyze.gpu import gpu_figures, step_figures, why_no_counters
 from loaderprobe.records.measurement import Segment
 from tests.analyze.gpu.test_counters import _measurement, _segment
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.gpu.gaps import AFTER_SYNC_NS, attribute, total
+from loaderprobe.analyze.gpu import AFTER_SYNC_NS, attribute, total
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.measurement import DeviceKind, Timeline
 from loaderprobe.records.verdict import GAP_CAUSES, Gaps

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.gpu.gaps import Ranges, clip, intersect, merge, subtract, total
+from loaderprobe.analyze.gpu import Ranges, clip, intersect, merge, subtract, total
 
 raw = st.lists(st.tuples(st.integers(-20, 60), st.integers(-20, 60)), max_size=12)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.gpu.window import use_of
+from loaderprobe.analyze.gpu import use_of
 from tests.examples import timelines
 from tests.examples.timelines import TimelineScript
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.analyze.gpu.gaps import attribute
-from loaderprobe.analyze.gpu.window import syncs_per_step, use_of
+from loaderprobe.analyze.gpu import attribute, syncs_per_step, use_of
 from loaderprobe.compute.kineto import DeviceLimits, RawEvent, Window, convert, occupancy
 from loaderprobe.records.measurement import Timeline, communicates
 from loaderprobe.records.verdict import GAP_CAUSES

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.gpu.window import disagreement, overhead_of, read_window, syncs_per_step, why_refused
+from loaderprobe.analyze.gpu import disagreement, overhead_of, read_window, syncs_per_step, why_refused
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.report import build_report
 from loaderprobe.analyze.verdict.rule import with_gaps

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.plan.demand import Demand, demand, needs, workers_of
-from loaderprobe.analyze.plan.supply import given_offer, judge_supply
+from loaderprobe.analyze.plan.plan import Demand, demand, given_offer, judge_supply, needs, workers_of
 from loaderprobe.analyze.plan.workload import known, product, requests, total
 from loaderprobe.records.plan import Quantity
 from loaderprobe.records.remark import Remark

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.plan.sources import workload_of_run
-from loaderprobe.analyze.plan.workload import PlanWorkload, known
+from loaderprobe.analyze.plan.workload import PlanWorkload, known, workload_of_run
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.measurement import NO_STEP, ComputeInfo, Measurement

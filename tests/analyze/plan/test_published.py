@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from loaderprobe.analyze.plan.demand import Demand, demand
+from loaderprobe.analyze.plan.plan import Demand, demand
 from tests.examples.plan import example_workload
 
 STEPS = {

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from loaderprobe.analyze.plan.supply import Offer, rank_offer
+from loaderprobe.analyze.plan.plan import Offer, rank_offer
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import FilesWere

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.analyze.plan.demand import demand
-from loaderprobe.analyze.plan.supply import Offer, catalogue_offer, given_offer, judge_supply, measured_offer
+from loaderprobe.analyze.plan.plan import Offer, catalogue_offer, demand, given_offer, judge_supply, measured_offer
 from loaderprobe.errors import BadValue
-from loaderprobe.records.plan import Amount, CatalogueEntry, Supply, Tier
+from loaderprobe.records.plan import Amount, CatalogueEntry, PlanSupply, Tier
 from loaderprobe.storage.catalogue import entry_named, published
 from tests.examples.plan import example_asked, example_workload
 from tests.said import all_said
@@ -19,7 +18,7 @@ from tests.said import all_said
 TODAY = date(2026, 11, 22)
 
 
-def judged(offer: Offer, **changes: Any) -> Supply:
+def judged(offer: Offer, **changes: Any) -> PlanSupply:
     """For 64 H100 at 90 %, with 80 % of a limit in use."""
     asked = replace(example_asked(64), **changes)
     return judge_supply(offer, demand(example_workload(), asked.utilization, asked.images_per_file), asked)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from loaderprobe.analyze.tune.workers import FACTORS, Planned, WorkersAsked, WorkersSearch, next_visit
+from loaderprobe.analyze.tune.workers import FACTORS, Planned, WorkersFound, WorkersPolicy, WorkersSearch
+from loaderprobe.errors import DeadWorker
+from loaderprobe.policy import Ask, follow
 from loaderprobe.records.tune_workers import PrefetchSpeedup, StopCode, WorkersSetting, WorkersVisit
+from loaderprobe.testing import FakeClock
 
 NO_COMPUTE = 1e12
 
@@ -83,12 +86,13 @@ class Found:
 def searched(loader: Scripted, seed: int, own: WorkersSetting | None = None, most: int | None = None) -> Found:
     """A whole search."""
     made = random.Random(seed)
-    asked = WorkersAsked(own=own, cores=loader.cores, most=most)
-    visits: list[WorkersVisit] = []
-    failed: list[WorkersSetting] = []
-    while isinstance(planned := next_visit(asked, visits, failed), Planned):
-        if planned.setting.workers >= loader.dies_from:
-            failed.append(planned.setting)
-        else:
-            visits.append(loader.visit(planned, made))
-    return Found(search=WorkersSearch(asked=asked, visits=visits, failed=failed), stop=planned)
+    policy = WorkersPolicy(own=own, cores=loader.cores, most=most)
+
+    def visit(ask: Ask[Planned]) -> WorkersFound:
+        if ask.what.setting.workers >= loader.dies_from:
+            return DeadWorker("a loader worker was killed", hint="free memory")
+        return loader.visit(ask.what, made)
+
+    results, stop = follow(policy, visit, clock=FakeClock())
+    assert stop
+    return Found(search=policy.search(results), stop=stop)

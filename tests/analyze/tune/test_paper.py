@@ -10,7 +10,7 @@ from loaderprobe.analyze.tune.batch_size import EpochTimeMinimize, GpuUsageMaxim
 from loaderprobe.measure.batch_size import search
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeStop
 from loaderprobe.records.verdict import Interval
-from loaderprobe.testing import ScriptedProber
+from loaderprobe.testing import FakeClock, ScriptedProber
 
 GROWING = [10, 12, 15, 19, 24, 30, 37, 45, 54, 64, 74, 84, 94]
 """Steps of 2, 3, ... up to 10."""
@@ -20,13 +20,13 @@ def by_usage(
     busy: Callable[[int], float], *, most: int = 256, fits_up_to: int | None = None
 ) -> tuple[list[int], BatchSizeStop]:
     prober = ScriptedProber(rate=lambda size: 100.0, utilization=busy, fits_up_to=fits_up_to)
-    _, stop = search(GpuUsageMaximize(most=most), prober, lambda done: None)
+    _, stop = search(GpuUsageMaximize(most=most), prober, clock=FakeClock())
     return prober.asked, stop
 
 
 def by_time(rate: Callable[[int], float], *, images: int = 50_000, most: int = 256) -> tuple[list[int], BatchSizeStop]:
     prober = ScriptedProber(rate=rate)
-    _, stop = search(EpochTimeMinimize(images=images, most=most), prober, lambda done: None)
+    _, stop = search(EpochTimeMinimize(images=images, most=most), prober, clock=FakeClock())
     return prober.asked, stop
 
 

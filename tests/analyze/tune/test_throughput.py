@@ -11,7 +11,7 @@ import pytest
 from loaderprobe.analyze.tune.batch_size import MOST_PROBES, Throughput, by_size, limit_at, sizes_up_to, together
 from loaderprobe.measure.batch_size import search
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeStop
-from loaderprobe.testing import ScriptedProber, ScriptedStrategy
+from loaderprobe.testing import FakeClock, ScriptedProber
 
 MOST = 512
 GRID = (2, 4, *range(8, MOST + 1, 8))
@@ -44,7 +44,7 @@ def searched(
     shape: Shape, *, noise: float = 0.0, drift: float = 0.0, seed: int = 0, most: int = MOST
 ) -> tuple[Sequence[BatchSizeProbe], BatchSizeStop]:
     prober = ScriptedProber(rate=shape.rate, noise=noise, drift=drift, fits_up_to=shape.fits_up_to, seed=seed)
-    return search(Throughput(most=most), prober, lambda done: None)
+    return search(Throughput(most=most), prober, clock=FakeClock())
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -155,16 +155,16 @@ class Interrupted(ScriptedProber):
         return super().probe(batch_size)
 
 
-def test_the_search_asks_and_counts() -> None:
-    """Each size of the strategy once, in its order; progress hears how many there were."""
-    heard: list[int] = []
-    probes, stop = search(ScriptedStrategy([4, 2, 4]), ScriptedProber(rate=float), heard.append)
-    assert ([each.batch_size for each in probes], heard, stop.chosen) == ([4, 2, 4], [0, 1, 2], 4)
+def test_the_search_says_how_many_it_tried() -> None:
+    """Of the most that there can be."""
+    heard: list[tuple[str, int, int]] = []
+    search(Throughput(most=4), ScriptedProber(rate=float), clock=FakeClock(), progress=lambda *said: heard.append(said))
+    assert heard[:2] == [("batch sizes tried", 0, MOST_PROBES), ("batch sizes tried", 1, MOST_PROBES)]
 
 
 def test_ctrl_c_keeps_the_fastest_so_far() -> None:
     """And is passed on where there is none yet."""
-    probes, stop = search(Throughput(), Interrupted(rate=float, seed=3), lambda done: None)
+    probes, stop = search(Throughput(), Interrupted(rate=float, seed=3), clock=FakeClock())
     assert (len(probes), stop.code, stop.chosen) == (3, "interrupted", 8)
     with pytest.raises(KeyboardInterrupt):
-        search(Throughput(), Interrupted(rate=float, seed=0), lambda done: None)
+        search(Throughput(), Interrupted(rate=float, seed=0), clock=FakeClock())

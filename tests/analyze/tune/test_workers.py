@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from loaderprobe.analyze.tune.workers import Planned, WorkersAsked, limit_of, next_visit, rows_of
-from loaderprobe.errors import LoaderprobeError
+from loaderprobe.analyze.tune.workers import Planned, WorkersPolicy, limit_of, rows_of
+from loaderprobe.errors import DeadWorker
+from loaderprobe.policy import Ask, Result, Results, Stop
 from loaderprobe.records.tune_workers import WITHIN, WorkersForecast, WorkersSetting, WorkersVisit
 from loaderprobe.records.verdict import Interval
 from tests.analyze.tune.scripted import Scripted, searched
@@ -25,6 +26,17 @@ LOADERS = {
     "varying batches": Scripted(cores=4, cpu_s=0.004, wait_s=0.004, further_ahead=1.3),
     "a machine that drifts": Scripted(cores=2, cpu_s=0.004, drift=True),
 }
+
+
+def after(policy: WorkersPolicy, *visits: WorkersVisit | DeadWorker | None, spent_s: float = 0.0) -> Planned | str:
+    """What is visited next, or why nothing is; visits without a setting were to the serial loader."""
+    serial = WorkersSetting(workers=0, prefetch_factor=0)
+    done = [
+        Result(what=Planned(setting=found.setting if isinstance(found, WorkersVisit) else serial, turn=0), found=found)
+        for found in visits
+    ]
+    asked = policy.next(Results(done=done, spent_s=spent_s))
+    return asked.reason if isinstance(asked, Stop) else asked.what
 
 
 @pytest.mark.parametrize("name", LOADERS)
@@ -55,7 +67,7 @@ def test_what_is_ruled_out_is_not_measured() -> None:
     for name in ("compute, of a quick loader", "8 cores"):
         found = searched(replace(LOADERS[name], noise=0.0), 0)
         most = max(each.workers for each in found.search.rates)
-        rows = {row.setting.workers: row for row in rows_of(found.search, {}, stop="decided")}
+        rows = {row.setting.workers: row for row in rows_of(found.search, stop="decided")}
         closed = [row for count, row in rows.items() if count > most]
         assert closed and all(row.closed in ("compute", "cores") for row in closed), name
         assert limit_of(found.search) == ("compute" if "compute" in name else "cores")
@@ -69,8 +81,7 @@ def test_a_forecast_rules_out() -> None:
         setting=four, turn=0, images_per_s=100.0, compute_images_per_s=101.0,
         forecasts=(WorkersForecast(workers=1, images_per_s=low), WorkersForecast(workers=3, images_per_s=good)),
     )  # fmt: skip
-    asked = WorkersAsked(own=four, cores=4, serial=False)
-    planned = next_visit(asked, [visit])
+    planned = after(WorkersPolicy(own=four, cores=4), visit, None)
     assert isinstance(planned, Planned) and planned.setting.workers in (2, 3)
 
 
@@ -95,11 +106,12 @@ def test_late_settings_that_were_seen_are_compared_first() -> None:
     """Before fewer workers are looked at; more of them may be much faster."""
     two, three, four = (WorkersSetting(workers=count, prefetch_factor=2) for count in (2, 3, 4))
     visits = [WorkersVisit(setting=each, turn=0, images_per_s=rate) for each, rate in ((three, 98.5), (four, 99.0))]
-    asked = WorkersAsked(own=None, cores=2)
-    early, late = (next_visit(asked, visits, late=late) for late in (False, True))
+    policy = WorkersPolicy(own=None, cores=2, budget_s=100.0)
+    early, late = (after(policy, *visits, spent_s=spent_s) for spent_s in (50.0, 51.0))
     assert isinstance(early, Planned) and early.turn == 0 and early.setting < three
     assert isinstance(late, Planned) and late.turn == 1 and late.setting in (three, four)
-    more = next_visit(asked, [WorkersVisit(setting=two, turn=0, images_per_s=50.0)], late=True)
+    slower = [WorkersVisit(setting=each, turn=0, images_per_s=rate) for each, rate in ((ONE, 25.0), (two, 50.0))]
+    more = after(policy, *slower, spent_s=60.0)
     assert isinstance(more, Planned) and more == Planned(setting=four, turn=0)
 
 
@@ -114,8 +126,7 @@ def test_workers_that_die_end_only_their_setting() -> None:
     found = searched(replace(LOADERS["latency of storage"], dies_from=6), 0)
     assert found.search.choice.workers == 4
     assert {each.workers for each in found.search.failed} <= {6, 8}
-    error = LoaderprobeError("a loader worker was killed", hint="free memory")
-    rows = rows_of(found.search, dict.fromkeys(found.search.failed, error), stop="decided")
+    rows = rows_of(found.search, stop="decided")
     failed = next(row for row in rows if row.state == "failed")
     assert (failed.failure, failed.hint) == ("a loader worker was killed", "free memory")
     assert all(row.state in ("failed", "closed") for row in rows if row.setting.workers > failed.setting.workers)
@@ -126,7 +137,7 @@ def test_fewer_are_tried_when_the_own_setting_dies() -> None:
     own = WorkersSetting(workers=8, prefetch_factor=2)
     found = searched(replace(LOADERS["2 cores"], dies_from=3), 0, own)
     assert found.search.choice.workers == 2
-    with pytest.raises(ValueError, match="every setting failed"):
+    with pytest.raises(DeadWorker, match="was killed"):
         searched(replace(LOADERS["2 cores"], dies_from=0), 0)
 
 
@@ -141,10 +152,24 @@ def test_an_iterable_with_few_shares_gets_no_more_workers() -> None:
     """A visit says how many got data."""
     four = WorkersSetting(workers=4, prefetch_factor=2)
     visits = [WorkersVisit(setting=four, turn=0, images_per_s=100.0, fed_workers=3)]
-    asked = WorkersAsked(own=four, cores=8)
+    policy = WorkersPolicy(own=four, cores=8)
     for _ in range(60):
-        planned = next_visit(asked, visits)
+        planned = after(policy, *visits)
         if not isinstance(planned, Planned):
             break
         assert planned.setting.workers <= 4
         visits.append(WorkersVisit(setting=planned.setting, turn=planned.turn, images_per_s=100.0))
+
+
+def test_no_visit_begins_that_would_end_after_the_budget() -> None:
+    """By what those so far took; the first begins in any case, and a search that is decided says so."""
+    policy = WorkersPolicy(own=ONE, cores=8, budget_s=90.0)
+    visits = [
+        WorkersVisit(setting=WorkersSetting(workers=count, prefetch_factor=2), turn=0, images_per_s=100.0 * count)
+        for count in (1, 2)
+    ]
+    assert isinstance(after(policy, *visits, spent_s=60.0), Planned)
+    assert after(policy, *visits, spent_s=61.0) == "budget"
+    assert after(policy, spent_s=1000.0) == Planned(setting=ONE, turn=0)
+    asked = policy.next(Results(spent_s=10.0))
+    assert isinstance(asked, Ask) and asked.left() == 80.0

@@ -7,10 +7,18 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.analyze.verdict.validity import disturbance_notes, disturbed, disturbed_rounds, like, pressing_share
+from loaderprobe.analyze.verdict.validity import (
+    counted,
+    disturbance_notes,
+    disturbed,
+    disturbed_rounds,
+    like,
+    pressing_share,
+)
 from loaderprobe.records.measurement import Measurement, Others, Segment
 from loaderprobe.render.remarks import remark_words
-from tests.analyze.runs import Cost, alike, run
+from tests.analyze.runs import Cost, alike, run, with_read
+from tests.analyze.verdict.test_truths import EVEN, beside, cached
 
 MS = 1_000_000
 
@@ -99,3 +107,30 @@ def test_the_note_has_the_figures_of_the_disturbed_segments_only() -> None:
     assert disturbance_notes([seen(others(0.05), None)]) == ()
     (note,) = disturbance_notes([seen(others(steal_ns=500 * MS), others())])
     assert remark_words(note) == "the hypervisor gave other machines 25% of 2 cores during 1 of 2 segments"
+
+
+def first_round(*rates: float) -> Measurement:
+    """The loader alone and training at the same rate, by round."""
+    return run([{"baseline": rate, "training": rate} for rate in rates], EVEN)
+
+
+@pytest.mark.parametrize("rates", [(90.0, 100.0, 100.0), (40.0, 60.0, 110.0), (100.0, 40.0, 100.0)])
+def test_a_first_round_that_is_not_slow_stays(rates: tuple[float, ...]) -> None:
+    """Nor does one go where later ones differ as much, and later ones never do."""
+    assert counted(first_round(*rates)) == first_round(*rates)
+
+
+def test_a_slow_first_round_is_no_round_unless_it_was_colder() -> None:
+    """Connections were set up in it. Where later ones came from memory in part, it is the one that was asked for."""
+    slow = first_round(40.0, 100.0, 100.0)
+    assert {each.round for each in counted(slow).segments} == {1, 2}
+    later = {n for s in slow.segments if s.round for n in range(s.first_batch, s.first_batch + s.steps)}
+    warmer = with_read(slow, later, 0.5)
+    assert counted(warmer) == warmer
+
+
+def test_what_counts_counts_again() -> None:
+    """Nothing more is left out the second time."""
+    rounds = [*cached(0.6, 2), *cached(1.8)]
+    seen = beside(run(rounds, EVEN), {(n, "cached_samples", "loader_only"): 1.0 for n in (0, 1)})
+    assert counted(counted(seen)) == counted(seen) != seen

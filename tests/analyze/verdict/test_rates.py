@@ -13,11 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loaderprobe.analyze.effects import DRIFT, interval
-from loaderprobe.analyze.verdict.rates import CLOCK, MEDIAN_OVER_MEAN, rate_interval
-from loaderprobe.analyze.verdict.rounds import WIDE, further_round, next_round
+from loaderprobe.analyze.verdict.rates import CLOCK, MEDIAN_OVER_MEAN, rate_interval, segment_rate
+from loaderprobe.analyze.verdict.rounds import WIDE
 from loaderprobe.records.measurement import Measurement, Segment
 from loaderprobe.records.verdict import Interval
 from tests.analyze.runs import BATCH, Cost, alike, run, segment
+
+SECOND = 10**9
 
 
 def half(found: Interval) -> float:
@@ -136,12 +138,17 @@ def test_intervals_hold_the_rate_of_a_long_loop(drift: float, rounds: int) -> No
     assert median(halves) <= {0.02: 3.2, 0.05: 1.6, 0.08: 1.2}[drift] * narrowest
 
 
-def test_a_rate_that_is_wide_gets_further_rounds() -> None:
-    """Of what is judged, up to twice as many as were asked for; the verdict may need none."""
+def test_a_burst_is_no_rate() -> None:
+    """Six workers return six batches at once, after a second: that is six batches a second."""
+    (made, *_) = run(alike(baseline=100, training=100), Cost()).segments
+    at_once = (SECOND,) * 6
+    burst = replace(
+        made, begin_ns=(0, *at_once[1:]), ready_ns=at_once, copied_ns=at_once, end_ns=at_once,
+        finished_ns=tuple(SECOND + n for n in range(6)), closed_ns=SECOND,
+    )  # fmt: skip
+    assert segment_rate(burst, synchronous=False, workers=6) == pytest.approx(6 * BATCH, rel=0.01)
+
+
+def test_what_drifts_is_between_what_is_wide_and_what_is_a_clock() -> None:
+    """So that a rate with as many rounds as were asked for is wide, and one of a steady device is not."""
     assert 3 * DRIFT.variance > WIDE**2 / 2 > CLOCK.variance
-    noisy = [{"baseline": 1000.0, "training": each, "resident": each} for each in (100.0, 125.0, 80.0)]
-    assert further_round(run(noisy, Cost()), thorough=False) == (("baseline", "training"),)
-    assert next_round(run(noisy, Cost()), thorough=False) == (), "in time that others leave, not before"
-    assert further_round(run(noisy * 2, Cost()), thorough=False) == ()
-    quiet = [{"baseline": 1000.0, "training": each, "resident": each} for each in (100.0, 101.0, 99.0)]
-    assert further_round(run(quiet, Cost()), thorough=False) == ()

@@ -15,10 +15,10 @@ from tests.datasets.conftest import Make, tree
 PROGRAM = """
 import sys
 from pathlib import Path
-from loaderprobe.datasets.generate import work
+from loaderprobe.datasets.generate import generate as module
 from loaderprobe.datasets.generate.generate import generate
 from loaderprobe.datasets.generate.generate import SetRequest
-work.SYNC_S = 0.0
+module.SYNC_S = 0.0
 say = lambda done, _: print(done, flush=True)
 request = SetRequest(resolution=(64, 48), classes=3, base_images=4)
 generate(Path(sys.argv[1]), request, count=200, processes=2, progress=say)
@@ -68,10 +68,9 @@ def test_killed_at_any_moment_a_set_completes_to_the_same_tree(tmp_path: Path, m
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "cut")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         assert process.stdout is not None
-        for line in process.stdout:
-            if int(line) >= after:
-                break
+        written = next(count for count in map(int, process.stdout) if count >= after)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+    assert written < 200, "it was killed in the middle"
     resumed = make(tmp_path / "cut", count=200)
     assert tree(resumed) == tree(make(tmp_path / "whole", count=200, processes=2))

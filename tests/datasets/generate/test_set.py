@@ -19,8 +19,7 @@ from loaderprobe.datasets.generate.manifest import read_manifest
 from loaderprobe.datasets.generate.pool import PoolRequest, build_pool
 from tests.datasets.conftest import Make, tree
 
-SMALL, MIXED, LARGE = 380, 100, 20
-DECODED = SMALL + MIXED + LARGE
+SMALL, MIXED, LARGE = 380, 60, 10
 
 
 def _files(resolution: tuple[int, int] | None, base_images: int, count: int) -> list[bytes]:
@@ -31,8 +30,8 @@ def _files(resolution: tuple[int, int] | None, base_images: int, count: int) -> 
 
 @pytest.fixture(scope="module")
 def files() -> list[bytes]:
-    """500 images of the real mixture's qualities and samplings: small ones, those of the mixture itself, large ones."""
-    return _files((120, 90), 24, SMALL) + _files(None, 8, MIXED) + _files((1024, 768), 2, LARGE)
+    """450 images of the real mixture's qualities and samplings: small ones, those of the mixture itself, large ones."""
+    return _files((120, 90), 24, SMALL) + _files(None, 4, MIXED) + _files((1024, 768), 1, LARGE)
 
 
 def _pillow(data: bytes) -> tuple[int, ...]:
@@ -74,7 +73,7 @@ def _djpeg(data: bytes) -> tuple[int, ...]:
 def test_every_decoder_takes_every_file_without_a_warning(
     files: list[bytes], decode: Callable[[bytes], tuple[int, ...]], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """500 files, each of the size that its header says; nothing is said on standard error, where libjpeg warns."""
+    """Each of the size that its header says; nothing is said on standard error, where libjpeg warns."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert all(decode(data) == Image.open(io.BytesIO(data)).size for data in files)
@@ -121,10 +120,10 @@ def _long_window(files: list[bytes]) -> float:
 
 @pytest.fixture(scope="module")
 def of_one_base_image() -> list[bytes]:
-    """300 files of 110 kB, all varied from one base image: the hardest case."""
+    """150 files of 110 kB, all varied from one base image: the hardest case."""
     asked = PoolRequest(resolution=(500, 375), seed=0, base_images=1, mean_bytes=110_000)
     pool = build_pool(asked, map, lambda *_: None)
-    return [pool.image(0, index, ()) for index in range(300)]
+    return [pool.image(0, index, ()) for index in range(150)]
 
 
 @pytest.mark.parametrize("saved", [lambda files: _blocks(files, 4096), _chunks, _long_window])

@@ -1,20 +1,49 @@
-"""Two sweeps: configurations that differ in nothing but where their data are."""
+"""From two results of one kind to what changed between them: rows matched, judged slower, faster, the same, or unclear.
+
+What one result means does not belong here.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Literal, get_args
 
-from loaderprobe.analyze.compare.rows import SideRow
-from loaderprobe.analyze.effects import RunReading, interval, sample, too_few_rounds
+from loaderprobe.analyze.effects import (
+    ALPHA,
+    ENOUGH_ROUNDS,
+    Effect,
+    RunReading,
+    drift_of,
+    holm,
+    interval,
+    mean_effect,
+    of_pairs,
+    pair_logs,
+    sample,
+    too_few_rounds,
+    unpaired,
+)
 from loaderprobe.analyze.verdict.rates import rates_by_round
 from loaderprobe.analyze.verdict.validity import counted
 from loaderprobe.errors import BadValue, NotComparable
 from loaderprobe.records.bandwidth import BandwidthMeasurement, RanksPhase
-from loaderprobe.records.compare import CompareNote, Difference, Group, ShortVerdict, Subject
+from loaderprobe.records.compare import (
+    Compared,
+    CompareNote,
+    Difference,
+    Gate,
+    GateName,
+    Group,
+    ResultKind,
+    Subject,
+    Unit,
+    Word,
+    WordReason,
+)
 from loaderprobe.records.config import OPTIONS, Turns
 from loaderprobe.records.diagnosis import Findings
 from loaderprobe.records.environment import Environment, StorageLocation
@@ -23,8 +52,194 @@ from loaderprobe.records.layers import LayersReport
 from loaderprobe.records.measurement import Measurement, base_mode, judged_activity, segments_of
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.trace import PART_NAMES, PartName, TraceReport
-from loaderprobe.records.verdict import Cause, Interval
+from loaderprobe.records.verdict import Cause, Interval, ShortVerdict
 from loaderprobe.units import format_bytes, join_words
+
+# Rows of two sides, judged: slower, faster, the same, or unclear and why.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideRow:
+    """One row of one side."""
+
+    subject: Subject
+    unit: Unit
+    readings: tuple[RunReading, ...]
+    """One a run."""
+    verdict: ShortVerdict | None = None
+
+    @property
+    def count(self) -> int:
+        """Rounds or steps, of all runs."""
+        return sum(len(each.values) for each in self.readings)
+
+    @property
+    def figure(self) -> Interval:
+        """Of the only run, or over several."""
+        if len(self.readings) == 1:
+            return self.readings[0].figure
+        return interval([each.figure.value for each in self.readings])
+
+
+Pair = tuple[SideRow, SideRow]
+
+
+def compare_rows(
+    pairs: Sequence[Pair], *, matters: float, step: Pair | None = None, averaged: Sequence[int] = ()
+) -> tuple[tuple[Compared, ...], Compared | None]:
+    """Every pair as a row, and the whole: the pair `step`, else the mean of the rows, of those in `averaged` if any.
+
+    `matters` is the size of a change that matters, as a share of the speed of A. A row that fewer runs have than there
+    are on its side is compared as what it is: the drift between runs counts, unless its own runs show it.
+    """
+    effects = [_effect(pair) for pair in pairs]
+    whole = _effect(step) if step else _whole(effects, averaged)
+    known = [each for each in (*effects, whole) if each is not None]
+    adjusted = iter(holm([each.p for each in known]))
+    # The first of Holm's steps: what is seen at that level is seen among any others.
+    level = ALPHA / max(1, len(known))
+    judge = Judge(matters=matters, level=level)
+    rows = [judge.row(pair, each, next(adjusted) if each else None) for pair, each in zip(pairs, effects, strict=True)]
+    if step:
+        return tuple(rows), judge.row(step, whole, next(adjusted) if whole else None)
+    return tuple(rows), judge.mean(whole, next(adjusted)) if whole else None
+
+
+def _effect(pair: Pair) -> Effect | None:
+    times = pair[0].unit == "ms"
+    logs = pair_logs(pair[0].readings, pair[1].readings)
+    if len(logs) >= ENOUGH_ROUNDS:
+        found = of_pairs(logs, times=times)
+        return found if found.error else None
+    before, after = (sample(side.readings) for side in pair)
+    drift = drift_of((len(pair[0].readings), len(pair[1].readings)))
+    if before is None or after is None or drift + before.variance + after.variance == 0:
+        return None
+    return unpaired(before, after, times=times, drift=drift)
+
+
+def _whole(effects: Sequence[Effect | None], averaged: Sequence[int]) -> Effect | None:
+    """The mean of the rows that have an effect; None where that is no more than one row."""
+    chosen = [effects[place] for place in averaged] if averaged else effects
+    known = [each for each in chosen if each is not None]
+    return mean_effect(known) if len(known) > 1 else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judge:
+    """Gives rows their words."""
+
+    matters: float
+    level: float
+    """Of the first of Holm's steps."""
+
+    def row(self, pair: Pair, found: Effect | None, p: float | None) -> Compared:
+        """A pair with its effect."""
+        before, after = pair
+        word, reason = self._word(found, p)
+        return Compared(
+            subject=_subject(before.subject, after.subject),
+            unit=before.unit,
+            before=before.figure,
+            after=after.figure,
+            rounds=(before.count, after.count),
+            pairs=found.pairs if found else 0,
+            ratio=found.ratio if found else None,
+            p=p,
+            visible=self._visible(found),
+            rounds_needed=self._needed(found) if word == "unclear" else None,
+            word=word,
+            reason=reason,
+            verdict_before=before.verdict,
+            verdict_after=after.verdict,
+        )
+
+    def mean(self, found: Effect, p: float) -> Compared:
+        """The mean of all rows."""
+        word, reason = self._word(found, p)
+        return Compared(
+            subject=Subject(kind="all"), unit="", before=None, after=None, rounds=(0, 0), pairs=found.pairs,
+            ratio=found.ratio, p=p, visible=self._visible(found), rounds_needed=None, word=word, reason=reason,
+        )  # fmt: skip
+
+    @property
+    def _size(self) -> float:
+        """A logarithm: of 5 %, from 0.95 times to 1 / 0.95 times as fast."""
+        return -math.log1p(-self.matters)
+
+    def _word(self, found: Effect | None, p: float | None) -> tuple[Word, WordReason]:
+        if found is None or p is None:
+            return "unclear", "no_spread"
+        half, size = found.half(), self._size
+        if abs(found.log) >= size and p <= ALPHA:
+            return ("faster" if found.log > 0 else "slower"), "beyond_noise"
+        if abs(found.log) + half <= size:
+            return "same", "within_size"
+        if abs(found.log) > half:
+            return "unclear", "one_of_many" if abs(found.log) >= size else "near_size"
+        return "unclear", "too_noisy"
+
+    def _visible(self, found: Effect | None) -> float | None:
+        return None if found is None else -math.expm1(-found.half(self.level))
+
+    def _needed(self, found: Effect | None) -> int | None:
+        return None if found is None else found.rounds_needed(self._size, self.level)
+
+
+def _subject(before: Subject, after: Subject) -> Subject:
+    if before.classes == after.classes:
+        return before
+    return replace(before, classes=(before.classes[0], after.classes[1]))
+
+
+# What was asked to hold of a comparison.
+
+STEPS = ("layers", "trace")
+"""Kinds of results whose whole step must be clear."""
+WHOLE = -1
+"""Stands for the mean of all rows, or the whole step."""
+
+
+def judge_gates(
+    names: Sequence[GateName], rows: Sequence[Compared], whole: Compared | None, *, matters: float, missing: int,
+    kind: ResultKind, allow_unclear: bool = False,
+) -> tuple[Gate, ...]:  # fmt: skip
+    """Each gate with the rows that fail it. `missing` are rows of A that B lacks: they are unclear.
+
+    A configuration that B lacks may have failed there: that is no speed that holds. Phases and layers may be others.
+    Where a row is too noisy to show a loss of `matters`, no speed is seen to hold either, unless `allow_unclear`. Of
+    layers that counts for the whole step: a layer of a thousandth of it is always noisy.
+    """
+    numbered = [*enumerate(rows), *([(WHOLE, whole)] if whole else [])]
+    gates = []
+    for name in names:
+        failing = tuple(place for place, row in numbered if _fails(name, row))
+        blind = sum(_blind(row, matters) for row in rows) if name == "slower" else 0
+        lacking = missing and (name == "unclear" or (name == "slower" and kind == "sweep"))
+        unseen = name == "slower" and any(
+            _blind(row, matters) for row in ([whole] if kind in STEPS and whole else rows)
+        )
+        held = not failing and not lacking
+        too_noisy = held and unseen and not allow_unclear
+        gate = Gate(name=name, passed=held and not too_noisy, rows=failing, blind=blind, missing=missing)
+        gates.append(replace(gate, too_noisy=too_noisy))
+    return tuple(gates)
+
+
+def _blind(row: Compared, matters: float) -> bool:
+    """True for a row that would not have shown such a loss; one of which nothing shows how much it varies, too."""
+    return row.word == "unclear" and (row.visible is None or row.visible > matters)
+
+
+def _fails(name: GateName, row: Compared) -> bool:
+    if name == "slower":
+        return row.word == "slower"
+    if name == "unclear":
+        return row.word == "unclear"
+    return row.verdict_changed
+
+
+# Two sweeps: configurations that differ in nothing but where their data are.
 
 # Whether two results may be compared: the fields in which they differ, beyond those that were meant to.
 
@@ -210,12 +425,6 @@ class Diagnosed:
         rates = rates_by_round(found, base_mode(found), judged_activity(found))
         return RunReading(values=tuple(rates.values()), figure=self.findings.images_per_s)
 
-    @property
-    def verdict(self) -> ShortVerdict:
-        """Its side and cause."""
-        found = self.findings
-        return ShortVerdict(side=found.side, cause=found.cause, candidates=found.candidates)
-
 
 def diagnosis_facts(found: Findings) -> Facts:
     """What it was measured on, and the options of the loader. Which data it has is not known."""
@@ -235,14 +444,18 @@ def diagnosis_facts(found: Findings) -> Facts:
 def diagnosis_row(runs: Sequence[Diagnosed]) -> SideRow:
     """The loader, of all runs of a side: inconclusive where their verdicts do not agree."""
     first = runs[0].findings
-    verdicts = {each.verdict for each in runs}
-    doubt = ShortVerdict(side="inconclusive", cause="inconclusive")
     return SideRow(
         subject=Subject(kind="training" if first.with_step else "loader"),
         unit="images/s" if first.sample == "images" else "samples/s",
         readings=tuple(each.reading for each in runs),
-        verdict=verdicts.pop() if len(verdicts) == 1 else doubt,
+        verdict=_agreed(each.findings.short for each in runs),
     )
+
+
+def _agreed(verdicts: Iterable[ShortVerdict]) -> ShortVerdict:
+    """The one of all runs; inconclusive where theirs differ."""
+    found = set(verdicts)
+    return found.pop() if len(found) == 1 else ShortVerdict(side="inconclusive", cause="inconclusive")
 
 
 # Two measurements of the layers of a model: layer by layer, part by part, and the whole step.
@@ -264,7 +477,7 @@ def layer_rows(runs: Sequence[LayersReport]) -> dict[Key, SideRow]:
     """Every part, and every call of a layer, forward and backward together."""
     rows: dict[Key, list[SideRow]] = {}
     for run in runs:
-        for row in _layers_rows(run):
+        for row in _timed_rows(run):
             subject = row.subject
             rows.setdefault((subject.kind, subject.name, subject.call), []).append(row)
     return {key: _joined(found) for key, found in rows.items()}
@@ -275,7 +488,7 @@ def step_row(runs: Sequence[LayersReport]) -> SideRow:
     return _joined([_row(Subject(kind="step"), [part.ms.steps for part in run.parts]) for run in runs])
 
 
-def _layers_rows(run: LayersReport) -> Iterator[SideRow]:
+def _timed_rows(run: LayersReport) -> Iterator[SideRow]:
     for part in run.parts:
         yield _row(Subject(kind="part", name=part.name), [part.ms.steps])
     for layer in run.layers:
@@ -323,23 +536,21 @@ def trace_rows(before: Sequence[TraceReport], after: Sequence[TraceReport]) -> t
 
 def _cause(runs: Sequence[TraceReport], name: PartName, least_ms: float) -> SideRow:
     columns = [[each.steps_parts_s[name] for each in run.ranks] for run in runs]
-    readings = tuple(_traces_reading(ranks, least_ms) for ranks in columns)
+    readings = tuple(_steps_reading(ranks, least_ms) for ranks in columns)
     return SideRow(subject=Subject(kind="cause", name=name), unit="ms", readings=readings)
 
 
 def whole_step(runs: Sequence[TraceReport]) -> SideRow:
     """The step, with the verdict on which all recordings of the side agree."""
-    verdicts = {_verdict(run) for run in runs}
-    doubt = ShortVerdict(side="inconclusive", cause="inconclusive")
     return SideRow(
         subject=Subject(kind="step"),
         unit="ms",
-        readings=tuple(_traces_reading([each.steps_s for each in run.ranks]) for run in runs),
-        verdict=verdicts.pop() if len(verdicts) == 1 else doubt,
+        readings=tuple(_steps_reading([each.steps_s for each in run.ranks]) for run in runs),
+        verdict=_agreed(map(_verdict, runs)),
     )
 
 
-def _traces_reading(ranks: Sequence[Sequence[float]], least_ms: float = 0.0) -> RunReading:
+def _steps_reading(ranks: Sequence[Sequence[float]], least_ms: float = 0.0) -> RunReading:
     """Milliseconds of each step, the mean of all ranks."""
     steps = [1e3 * fmean(step) for step in zip(*ranks, strict=False)]
     return RunReading(values=tuple(max(least_ms, each) for each in steps), figure=interval(steps))
@@ -397,7 +608,7 @@ def option_differences(before: Sequence[Run], after: Sequence[Run], ignored: fro
         others = [name for name in differ if name not in ignored]
         names += [name for name in others if _apart(before, after, name)] or others
     return [
-        Difference(field=name, group="options", before=_sweeps_shown(before, name), after=_sweeps_shown(after, name))
+        Difference(field=name, group="options", before=_option_values(before, name), after=_option_values(after, name))
         for name in names
     ]
 
@@ -416,7 +627,7 @@ def _values(side: Sequence[Run], name: str) -> set[object]:
     return {OPTIONS[name].of(each.row.config) for run in side for each in run}
 
 
-def _sweeps_shown(side: Sequence[Run], name: str) -> str:
+def _option_values(side: Sequence[Run], name: str) -> str:
     return join_words(sorted(map(str, _values(side, name))))
 
 
@@ -453,15 +664,8 @@ def side_row(found: Sequence[MeasuredRow]) -> SideRow:
         subject=Subject(kind="configuration", name=config.key, config=config),
         unit="images/s",
         readings=tuple(each.reading for each in found),
-        verdict=_sweeps_verdict(found),
+        verdict=_agreed(each.row.bound.short for each in found if each.row.bound),
     )
-
-
-def _sweeps_verdict(found: Sequence[MeasuredRow]) -> ShortVerdict:
-    """Of the runs together: inconclusive where they do not agree."""
-    bounds = [each.row.bound for each in found if each.row.bound]
-    words = {ShortVerdict(side=each.side, cause=each.cause, candidates=each.candidates) for each in bounds}
-    return words.pop() if len(words) == 1 else ShortVerdict(side="inconclusive", cause="inconclusive")
 
 
 def row_differences(common: Mapping[ConfigKey, tuple[list[MeasuredRow], list[MeasuredRow]]]) -> list[Difference]:

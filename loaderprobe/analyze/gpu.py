@@ -1,0 +1,818 @@
+"""What counters, events and a profiler window say of the GPU: its gaps and why, and how well kernels filled it.
+
+Reading a recording is in `compute/`, and the cause that follows from it in `verdict/`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from loaderprobe.analyze.verdict.rates import NS
+from loaderprobe.records.measurement import Measurement, Segment, Series, Timeline, communicates, segment_seconds
+from loaderprobe.records.remark import Remark
+from loaderprobe.records.verdict import DeviceUse, GapCause, Gaps, GpuWindow, TimelineView
+from loaderprobe.stats import mean, quantile
+
+# Why a GPU was idle: every gap between its kernels goes to what held up the kernel that ended it.
+#
+# The union of all streams is what counts: that one stream is idle costs nothing while another works. A gap is split
+# where the host issued the work that ended it: at the begin of the call, and at its end. What the host did before may
+# have caused the gap, and the call itself takes time; what the host did after cannot have. So a wait for input that is
+# hidden behind kernels, or behind kernels issued before, costs nothing. Time in which nothing but communication with
+# other GPUs ran is no gap, and no training either.
+
+# Sets of time as half-open ranges (begin, end) of whole nanoseconds.
+#
+# A *merged* tuple is sorted, and its ranges are not empty and neither overlap nor touch. Every function but `merge`
+# takes merged ranges and gives merged ranges, in time linear in their number.
+
+Ranges = tuple[tuple[int, int], ...]
+
+
+def merge(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    """The union of any ranges, in any order; empty and reversed ones hold no time."""
+    out: list[tuple[int, int]] = []
+    begin = end = None
+    for low, high in sorted(each for each in ranges if each[0] < each[1]):
+        if end is None or begin is None or low > end:
+            if end is not None and begin is not None:
+                out.append((begin, end))
+            begin, end = low, high
+        elif high > end:
+            end = high
+    if end is not None and begin is not None:
+        out.append((begin, end))
+    return tuple(out)
+
+
+def clip(ranges: Ranges, begin: int, end: int) -> Ranges:
+    """What lies in the range from `begin` to `end`."""
+    if begin >= end:
+        return ()
+    return tuple((max(low, begin), min(high, end)) for low, high in ranges if low < end and high > begin)
+
+
+def within(ranges: Ranges, begin: int, end: int) -> Ranges:
+    """The same, found quickly among many ranges; they need only be sorted and apart."""
+    first = max(0, bisect_right(ranges, begin, key=lambda each: each[0]) - 1)
+    return clip(ranges[first : bisect_left(ranges, end, key=lambda each: each[0])], begin, end)
+
+
+def overlap(ranges: Ranges, begin: int, end: int) -> int:
+    """Nanoseconds of them between two times."""
+    return total(within(ranges, begin, end))
+
+
+def columns(ranges: Ranges, begin: int, length: int, count: int) -> list[float]:
+    """The share that ranges take of each of so many equal columns, of a stretch of `length` from `begin` on."""
+    shares = [0.0] * count
+    for low, high in within(ranges, begin, begin + length):
+        at, end = ((edge - begin) * count / length for edge in (low, high))
+        while at < end and at < count:
+            upto = min(end, int(at) + 1.0)
+            shares[int(at)] += upto - at
+            at = upto
+    return shares
+
+
+def intersect(some: Ranges, others: Ranges) -> Ranges:
+    """What lies in both."""
+    out: list[tuple[int, int]] = []
+    one = other = 0
+    ones, all_others = len(some), len(others)
+    while one < ones and other < all_others:
+        (begin, end), (low, high) = some[one], others[other]
+        low = low if low > begin else begin
+        if end <= high:
+            high = end
+            one += 1
+        else:
+            other += 1
+        if low < high:
+            out.append((low, high))
+    return tuple(out)
+
+
+def subtract(some: Ranges, taken: Ranges) -> Ranges:
+    """What lies in `some` and not in `taken`."""
+    out: list[tuple[int, int]] = []
+    first = 0
+    for low, high in some:
+        while first < len(taken) and taken[first][1] <= low:
+            first += 1
+        # A range of `taken` that reaches beyond this one counts again for the next.
+        at, number = low, first
+        while number < len(taken) and taken[number][0] < high:
+            if taken[number][0] > at:
+                out.append((at, taken[number][0]))
+            at = taken[number][1]
+            number += 1
+        if at < high:
+            out.append((at, high))
+    return tuple(out)
+
+
+def total(ranges: Ranges) -> int:
+    """Nanoseconds in all."""
+    return sum(high - low for low, high in ranges)
+
+
+# Between a call and its kernel the hardware alone takes a few microseconds; more is waiting for another stream.
+HARDWARE_LATENCY_NS = 5_000
+# What follows a sync is its doing for no longer than this: the 90th percentile of real traces is 0.2 to 5 ms. After
+# that the host worked on something else.
+AFTER_SYNC_NS = 1_000_000
+# A call that takes this many times as long as its copy did not stage memory for it: it waited for older work.
+STAGING_FACTOR = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribution:
+    """A window as ranges on the timeline's clock: `busy` and `gaps` by cause do not overlap, and fill it.
+
+    Exposed communication is among the gaps, as `communication`.
+    """
+
+    begin_ns: int
+    end_ns: int
+    busy: Ranges
+    gaps: dict[GapCause, Ranges]
+    copies: Ranges
+    """From the host, hidden behind kernels or not."""
+    waits: Ranges
+    """The training thread inside `next()`, hidden or not."""
+    pageable: Ranges
+    """The part of the gaps of cause copy that came from pageable memory."""
+
+    def gaps_of(self, steps: int) -> Gaps:
+        """The figures. Raises LoaderprobeError when the parts do not sum to the window."""
+        return Gaps(
+            steps=steps,
+            window_ns=self.end_ns - self.begin_ns,
+            busy_ns=total(self.busy),
+            pageable_ns=total(self.pageable),
+            **{f"{cause}_ns": total(ranges) for cause, ranges in self.gaps.items()},
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Split:
+    """All gaps, cut where the work that ended each was issued; `unknown` are those without a record of that."""
+
+    before: Ranges
+    calling: Ranges
+    """Inside the call that issued it."""
+    after: Ranges
+    unknown: Ranges
+
+
+def attribute(
+    timeline: Timeline, *, latency_ns: int = HARDWARE_LATENCY_NS, after_sync_ns: int = AFTER_SYNC_NS
+) -> Attribution:
+    """Split a window by the rules above.
+
+    A copy to the device goes before any wait that covers it, then what the loader ran on the device; what is left
+    of a gap goes to waits for input, to syncs and to launching, or, once the work was issued, to the device.
+    """
+    exchanges, trains = _exchanges(timeline), _is_training(timeline)
+    busy = _on_device(timeline, lambda i: trains(i) and not exchanges(i))
+    exposed = subtract(_on_device(timeline, lambda i: trains(i) and exchanges(i)), busy)
+    copies = _on_device(timeline, _comes_over(timeline))
+    waits = _clipped(timeline, zip(timeline.wait_begin_ns, timeline.wait_end_ns, strict=True))
+    gaps = subtract(((timeline.begin_ns, timeline.end_ns),), merge([*busy, *exposed]))
+    split = _split(gaps, _issued(timeline))
+    copying, rest = _take(gaps, merge([*copies, *_staging(timeline, _comes_over(timeline))]))
+    loading, rest = _take(rest, _on_device(timeline, _makes_batches(timeline)))
+    # Inside the call that issues the next kernel the host does not wait for input, but the call may block.
+    input_wait, before = _take(intersect(rest, merge([*split.before, *split.unknown])), waits)
+    host = merge([*before, *intersect(rest, split.calling)])
+    blocked, host = _take(host, _held_up(timeline, after_sync_ns))
+    short, long = _by_latency(intersect(rest, split.after), split.after, latency_ns)
+    pageable = _is_pageable(timeline)
+    return Attribution(
+        begin_ns=timeline.begin_ns,
+        end_ns=timeline.end_ns,
+        busy=busy,
+        gaps={
+            "communication": exposed,
+            "input": input_wait,
+            "copy": copying,
+            "loader": loading,
+            "sync": blocked,
+            "launch": subtract(host, split.unknown),
+            "device": short,
+            "other": merge([*long, *intersect(host, split.unknown)]),
+        },
+        copies=copies,
+        waits=waits,
+        pageable=intersect(copying, merge([*_on_device(timeline, pageable), *_staging(timeline, pageable)])),
+    )
+
+
+def _take(ranges: Ranges, cause: Ranges) -> tuple[Ranges, Ranges]:
+    """(what of the ranges the cause explains, the rest)."""
+    return intersect(ranges, cause), subtract(ranges, cause)
+
+
+def _clipped(timeline: Timeline, ranges: Iterable[tuple[int, int]]) -> Ranges:
+    return clip(merge(ranges), timeline.begin_ns, timeline.end_ns)
+
+
+def _on_device(timeline: Timeline, wanted: Callable[[int], bool]) -> Ranges:
+    """The union of the records whose number is wanted."""
+    records = timeline.records
+    spans = zip(records.begin_ns, records.end_ns, strict=True)
+    return _clipped(timeline, (span for i, span in enumerate(spans) if wanted(i)))
+
+
+def _staging(timeline: Timeline, of: Callable[[int], bool]) -> Ranges:
+    """The host blocked in the calls that stage these copies to the device."""
+    records, staged = timeline.records, staging_calls(timeline)
+    copied = {correlation for i, correlation in enumerate(records.correlation) if of(i)}
+    return _syncs(timeline, lambda i: i in staged and timeline.calls.correlation[i] in copied)
+
+
+def staging_calls(timeline: Timeline) -> frozenset[int]:
+    """Numbers of the blocking calls that wait for nothing but their own copy to the device.
+
+    From pageable memory such a call first moves the data to where the device can read it. It is a sync by its kind,
+    but what it waits for is the copy. One that takes far longer than the copy waits for work that was issued before.
+    """
+    records, calls = timeline.records, timeline.calls
+    copied: dict[int, int] = {}
+    for kind, begin, end, correlation in zip(
+        records.kind, records.begin_ns, records.end_ns, records.correlation, strict=True
+    ):
+        if kind == "h2d":
+            copied[correlation] = copied.get(correlation, 0) + end - begin
+    return frozenset(
+        i for i, kind in enumerate(calls.kind)
+        if kind == "sync" and calls.correlation[i] in copied
+        and calls.end_ns[i] - calls.begin_ns[i] <= STAGING_FACTOR * copied[calls.correlation[i]]
+    )  # fmt: skip
+
+
+def _syncs(timeline: Timeline, wanted: Callable[[int], bool] = lambda _: True) -> Ranges:
+    """The threads that train blocked in the calls whose number is wanted."""
+    calls = timeline.calls
+    blocking = [i for i, kind in enumerate(calls.kind) if kind == "sync" and calls.training[i] and wanted(i)]
+    return _clipped(timeline, ((calls.begin_ns[i], calls.end_ns[i]) for i in blocking))
+
+
+def _held_up(timeline: Timeline, after_sync_ns: int) -> Ranges:
+    """A thread that trains blocked until the device was there, and then for a while, until anything was issued again.
+
+    While it was blocked it could not run ahead. So the device, having done all that was issued, also waits for the
+    first launch after it.
+    """
+    calls, staged = timeline.calls, staging_calls(timeline)
+    launched = sorted(begin for begin, kind in zip(calls.begin_ns, calls.kind, strict=True) if kind == "launch")
+    launched.append(max([timeline.end_ns, *launched[-1:]]))
+    held = [
+        (end, min(launched[min(bisect_left(launched, end), len(launched) - 1)], end + after_sync_ns))
+        for i, (end, kind) in enumerate(zip(calls.end_ns, calls.kind, strict=True))
+        if kind == "sync" and calls.training[i] and i not in staged
+    ]
+    return merge([*_syncs(timeline), *_clipped(timeline, held)])
+
+
+def _exchanges(timeline: Timeline) -> Callable[[int], bool]:
+    """Kernels that exchange data with other GPUs."""
+    records = timeline.records
+    names = {number for number, name in enumerate(timeline.names) if communicates(name)}
+    return lambda i: records.kind[i] == "kernel" and records.name[i] in names
+
+
+def _is_training(timeline: Timeline) -> Callable[[int], bool]:
+    kind, loader = timeline.records.kind, timeline.records.loader
+    return lambda i: kind[i] != "h2d" and not loader[i]
+
+
+def _makes_batches(timeline: Timeline) -> Callable[[int], bool]:
+    kind, loader = timeline.records.kind, timeline.records.loader
+    return lambda i: kind[i] != "h2d" and loader[i]
+
+
+def _comes_over(timeline: Timeline) -> Callable[[int], bool]:
+    kind = timeline.records.kind
+    return lambda i: kind[i] == "h2d"
+
+
+def _is_pageable(timeline: Timeline) -> Callable[[int], bool]:
+    """Copies to the device whose names say that the memory on the host was pageable."""
+    records = timeline.records
+    pageable = {number for number, name in enumerate(timeline.names) if "Pageable" in name}
+    return lambda i: records.kind[i] == "h2d" and records.name[i] in pageable
+
+
+def _issued(timeline: Timeline) -> dict[int, tuple[int, int]]:
+    """(begin, end) of the host's call that issued the work of training, by that work's begin on the device.
+
+    By correlation, not by thread: autograd launches from a thread of its own. Where several begin at once, the one
+    issued first counts.
+    """
+    calls, records, is_training = timeline.calls, timeline.records, _is_training(timeline)
+    called: dict[int, tuple[int, int]] = {}
+    for *call, correlation in zip(calls.begin_ns, calls.end_ns, calls.correlation, strict=True):
+        called[correlation] = min((call[0], call[1]), called.get(correlation, (call[0], call[1])))
+    issued: dict[int, tuple[int, int]] = {}
+    for i, (begin, correlation) in enumerate(zip(records.begin_ns, records.correlation, strict=True)):
+        # What takes no time ends no gap.
+        if is_training(i) and correlation in called and begin < records.end_ns[i]:
+            issued[begin] = min(called[correlation], issued.get(begin, called[correlation]))
+    return issued
+
+
+def _split(gaps: Ranges, issued: dict[int, tuple[int, int]]) -> _Split:
+    before, calling, after, unknown = [], [], [], []
+    for begin, end in gaps:
+        if end not in issued:
+            unknown.append((begin, end))
+            continue
+        called, returned = (min(max(at, begin), end) for at in issued[end])
+        before.append((begin, called))
+        calling.append((called, returned))
+        after.append((returned, end))
+    return _Split(before=merge(before), calling=merge(calling), after=merge(after), unknown=tuple(unknown))
+
+
+def _by_latency(pieces: Ranges, stretches: Ranges, latency_ns: int) -> tuple[Ranges, Ranges]:
+    """The pieces of the stretches of which the hardware's latency explains all that is left; and the others."""
+    short: list[tuple[int, int]] = []
+    long: list[tuple[int, int]] = []
+    number = 0
+    for _, end in stretches:
+        mine = []
+        while number < len(pieces) and pieces[number][1] <= end:
+            mine.append(pieces[number])
+            number += 1
+        (short if total(tuple(mine)) <= latency_ns else long).extend(mine)
+    return tuple(short), tuple(long)
+
+
+# What the GPU's counters say of training alone: only readings inside end-to-end segments count.
+
+# What pairs of events on the device say of its steps: how long each took, and how long it had nothing to do before.
+#
+# An event before a step is passed at once while the device has work queued; when its input is late, the time since
+# the event behind the step before is the wait that the device saw. What a loader does behind kernels is not in it.
+
+MS = 1e3 / NS
+
+
+def step_figures(segments: Sequence[Segment]) -> dict[str, float | str]:
+    """Milliseconds a step of the device, and of exposed wait before it, at the middle and the 95th percentile.
+
+    `exposed_wait_fraction` is the share of the segments' time that the device waited. Empty where the device has no
+    events. The first step of a segment begins from an idle device, so no wait is counted before it.
+    """
+    timed = [segment for segment in segments if segment.device_begin_ns and segment.finished_ns]
+    steps = [
+        end - begin
+        for segment in timed
+        for begin, end in zip(segment.device_begin_ns, segment.finished_ns, strict=True)
+    ]
+    waits = [
+        max(0, begin - ended)
+        for segment in timed
+        for ended, begin in zip(segment.finished_ns[:-1], segment.device_begin_ns[1:], strict=True)
+    ]
+    if not waits:
+        return {}
+    whole_ns = sum(segment.finished_ns[-1] - segment.device_begin_ns[0] for segment in timed)
+    found: dict[str, float | str] = {"exposed_wait_fraction": sum(waits) / whole_ns} if whole_ns > 0 else {}
+    for name, values in (("step_ms", steps), ("exposed_wait_ms", waits)):
+        found[f"{name}_p50"] = quantile([value * MS for value in values], 0.5)
+        found[f"{name}_p95"] = quantile([value * MS for value in values], 0.95)
+    return found
+
+
+Figures = dict[str, float | str]
+Points = list[tuple[int, float]]
+"""(time in ns, value)"""
+
+UTILIZATION = "gpu_utilization"
+# By key of the result, with the sampler's name of the series.
+_AT_AN_INSTANT = {"sm_clock_mhz": "gpu_sm_clock", "memory_clock_mhz": "gpu_memory_clock"}
+_OVER_INTERVALS = {
+    "graphics_utilization": "gpu_graphics_utilization",
+    "sm_utilization": "gpu_sm_utilization",
+    "sm_occupancy": "gpu_sm_occupancy",
+    "tensor_utilization": "gpu_tensor_utilization",
+    "dram_utilization": "gpu_dram_utilization",
+    "pcie_to_device_bytes_per_s": "gpu_pcie_to_device",
+    "pcie_from_device_bytes_per_s": "gpu_pcie_from_device",
+    "jpeg_utilization": "gpu_jpeg_utilization",
+}
+_SERIES = {
+    "utilization": UTILIZATION, **_OVER_INTERVALS, **_AT_AN_INSTANT,
+    "power_w": "gpu_power", "energy_j_per_image": "gpu_energy", "throttled": "gpu_throttle",
+    "other_processes": "gpu_other_processes",
+}  # fmt: skip
+_IDLE = 1
+# As nvidia-smi names the bits of nvmlClocksEventReason* in nvml.h.
+_THROTTLE_REASONS = {
+    0x2: "applications_clocks_setting",
+    0x4: "sw_power_cap",
+    0x8: "hw_slowdown",
+    0x10: "sync_boost",
+    0x20: "sw_thermal_slowdown",
+    0x40: "hw_thermal_slowdown",
+    0x80: "hw_power_brake_slowdown",
+    0x100: "display_clocks_setting",
+}
+
+
+def gpu_figures(measurement: Measurement, segments: Sequence[Segment]) -> Figures:
+    """The `gpu` part of a verdict: means over the end-to-end `segments`; shares are 0 to 1.
+
+    `utilization` is coarse (any kernel at all); `sm_utilization`, `sm_occupancy` and the others of GPM are
+    averages over the stretches that lie wholly inside a segment. `power_w` is the energy over its time where the GPU
+    counts energy, for NVML's power reading looks back over as much as 1 s. `throttled` is the share of readings with
+    a reason to hold clocks down other than idleness.
+    What the device's own events say is `step_figures`. Why there is none is `why_no_counters`.
+    """
+    series = {each.name: each for each in measurement.series}
+    found: Figures = {}
+    if inside := _inside(series.get(UTILIZATION), segments):
+        found["utilization"] = mean(inside)
+        found["source"] = series[UTILIZATION].source
+    for key, name in _OVER_INTERVALS.items():
+        _keep(found, key, _average(series.get(name), segments))
+    for key, name in _AT_AN_INSTANT.items():
+        _keep(found, key, _mean(_inside(series.get(name), segments)))
+    found |= _energy(measurement, series, segments)
+    found |= _throttling(_inside(series.get("gpu_throttle"), segments))
+    if others := _inside(series.get("gpu_other_processes"), segments):
+        found["other_processes"] = max(others)
+    found |= step_figures(segments)
+    return found
+
+
+def _keep(found: Figures, key: str, value: float | None) -> None:
+    if value is not None:
+        found[key] = value
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return mean(list(values)) if values else None
+
+
+def _points(series: Series, segment: Segment) -> Points:
+    """The readings whose time lies inside a segment."""
+    points = zip(series.time_ns, series.values, strict=True)
+    return [(time_ns, value) for time_ns, value in points if segment.begin_ns[0] <= time_ns <= segment.closed_ns]
+
+
+def _inside(series: Series | None, segments: Sequence[Segment]) -> list[float]:
+    return [] if series is None else [value for segment in segments for _, value in _points(series, segment)]
+
+
+def _stretches(
+    series: Series | None, segments: Sequence[Segment], value: Callable[[float, float], float]
+) -> list[tuple[int, float]]:
+    """(ns, value of the readings at both ends) of each time between two neighbouring readings inside one segment."""
+    return (
+        []
+        if series is None
+        else [
+            (end_ns - begin_ns, value(first, last))
+            for segment in segments
+            for (begin_ns, first), (end_ns, last) in pairwise(_points(series, segment))
+        ]
+    )
+
+
+def _average(series: Series | None, segments: Sequence[Segment]) -> float | None:
+    """Of readings that are averages since the reading before. The first inside reaches back out, and is left out."""
+    stretches = _stretches(series, segments, lambda _, last: last)
+    total_ns = sum(length_ns for length_ns, _ in stretches)
+    return sum(length_ns * value for length_ns, value in stretches) / total_ns if total_ns else None
+
+
+def _energy(measurement: Measurement, series: dict[str, Series], segments: Sequence[Segment]) -> Figures:
+    """Power, and energy an image at the rate of the segment in which the energy was counted."""
+    counted = series.get("gpu_energy")
+    joules = seconds = images = 0.0
+    for segment in segments:
+        for length_ns, energy in _stretches(counted, [segment], lambda first, last: last - first):
+            if energy >= 0:  # else the driver was reloaded
+                joules += energy
+                seconds += length_ns / NS
+                own = segment.batch_size / measurement.ranks  # the counter is of one rank's GPU
+                images += segment.steps * own * length_ns / NS / segment_seconds(segment)
+    if joules > 0 and images:
+        per_image: Figures = {"energy_j_per_image": joules / images} if measurement.images else {}
+        return {"power_w": joules / seconds} | per_image
+    power = _mean(_inside(series.get("gpu_power"), segments))
+    return {} if power is None else {"power_w": power}
+
+
+def _throttling(masks: Sequence[float]) -> Figures:
+    if not masks:
+        return {}
+    reasons = [int(mask) & ~_IDLE for mask in masks]
+    found: Figures = {"throttled": mean([float(reason != 0) for reason in reasons])}
+    seen = 0
+    for reason in reasons:
+        seen |= reason
+    names = [_THROTTLE_REASONS.get(1 << bit, f"{1 << bit:#x}") for bit in range(seen.bit_length()) if seen >> bit & 1]
+    return found | {"throttle_reasons": ", ".join(names)} if names else found
+
+
+def why_missing(measurement: Measurement, name: str) -> Remark | None:
+    """What the sampler of a figure reported; None where it reported nothing."""
+    return next((each.reason for each in measurement.missing if each.name == name), None)
+
+
+def why_no_counters(measurement: Measurement, found: Figures) -> dict[str, Remark]:
+    """Place in the summary to the reason, for all counters where `found` has none, else for the two that count most.
+
+    Of those that were read, for each whose readings ended before the measurement did.
+    """
+    if not found:
+        read = any(series.name.startswith("gpu_") for series in measurement.series)
+        usual = Remark(code="no_reading_in_training" if read else "no_gpu_sampled")
+        return {"gpu": usual if read else why_missing(measurement, UTILIZATION) or usual}
+    reasons = {
+        f"gpu.{key}": why_missing(measurement, name)
+        for key, name in (("utilization", UTILIZATION), ("sm_occupancy", "gpu_sm_occupancy"))
+        if key not in found
+    }
+    ended = {
+        f"gpu.{key}": reason
+        for key, name in _SERIES.items()
+        if key in found and (reason := why_missing(measurement, name))
+    }
+    return {at: reason for at, reason in reasons.items() if reason} | ended
+
+
+# What a profiler window may be believed: its figures, or why there are none, and what no verdict may rest on.
+
+# How full the kernels of a window made the device, estimated from their grids.
+#
+# The formulas are those of PyTorch's former profiler plug-in for TensorBoard (kineto, tb_plugin): busy time is the
+# union over streams; an SM is in use where a kernel has a block for it; occupancy is a mean over the kernels' time.
+# They are estimates: a counter that measured the same (NVML's GPM) has another name everywhere.
+
+# With less of the kernels' time known, an estimate would be of some kernels and not of the device.
+LEAST_COVERAGE = 0.9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kernel:
+    begin_ns: int
+    end_ns: int
+    training: bool
+    """Not made by the loader, and not communication."""
+    occupancy: float | None
+    blocks_per_sm: float | None
+
+    @property
+    def length_ns(self) -> int:
+        return self.end_ns - self.begin_ns
+
+
+def use_of(timeline: Timeline) -> DeviceUse:
+    """The figures of one window; estimates are None where too few kernels tell their grid.
+
+    The window must not be empty.
+    """
+    kernels = _kernels(timeline)
+    window_ns = timeline.end_ns - timeline.begin_ns
+    return DeviceUse(
+        training_busy=_union_ns([each for each in kernels if each.training]) / window_ns,
+        kernel_busy=_union_ns(kernels) / window_ns,
+        sm_efficiency_estimated=_sm_efficiency(kernels, window_ns),
+        occupancy_estimated=_occupancy(kernels),
+        occupancy_coverage=_coverage(kernels, [each for each in kernels if each.occupancy is not None]),
+    )
+
+
+def _kernels(timeline: Timeline) -> list[_Kernel]:
+    """The kernels, cut to the window."""
+    records = timeline.records
+    exchanges = [communicates(name) for name in timeline.names]
+    rows = (
+        _Kernel(
+            begin_ns=max(records.begin_ns[i], timeline.begin_ns),
+            end_ns=min(records.end_ns[i], timeline.end_ns),
+            training=not records.loader[i] and not exchanges[records.name[i]],
+            occupancy=records.occupancy[i],
+            blocks_per_sm=records.blocks_per_sm[i],
+        )
+        for i, kind in enumerate(records.kind)
+        if kind == "kernel"
+    )
+    return [each for each in rows if each.length_ns > 0]
+
+
+def _union_ns(kernels: Sequence[_Kernel]) -> int:
+    return total(merge((each.begin_ns, each.end_ns) for each in kernels))
+
+
+def _coverage(kernels: Sequence[_Kernel], known: Sequence[_Kernel]) -> float:
+    whole_ns = sum(each.length_ns for each in kernels)
+    return sum(each.length_ns for each in known) / whole_ns if whole_ns else 0.0
+
+
+def _occupancy(kernels: Sequence[_Kernel]) -> float | None:
+    """Mean weighted by duration; kernels that overlap both count."""
+    known = [(each.length_ns, each.occupancy) for each in kernels if each.occupancy is not None]
+    whole_ns = sum(length_ns for length_ns, _ in known)
+    return sum(length_ns * occupancy for length_ns, occupancy in known) / whole_ns if whole_ns else None
+
+
+def _sm_efficiency(kernels: Sequence[_Kernel], window_ns: int) -> float | None:
+    """The mean over the window of min(1, blocks per SM of all kernels then active)."""
+    known = [(each, each.blocks_per_sm) for each in kernels if each.blocks_per_sm is not None]
+    if _coverage(kernels, [each for each, _ in known]) < LEAST_COVERAGE:
+        return None
+    edges = [(each.begin_ns, blocks) for each, blocks in known] + [(each.end_ns, -blocks) for each, blocks in known]
+    edges.sort()
+    active = filled_ns = 0.0
+    before_ns = edges[0][0]
+    for at_ns, blocks in edges:
+        filled_ns += min(1.0, max(0.0, active)) * (at_ns - before_ns)
+        active += blocks
+        before_ns = at_ns
+    return filled_ns / window_ns
+
+
+def missing_estimates(use: DeviceUse) -> dict[str, Remark]:
+    """Field to reason, for the estimates that are None."""
+    reasons = {}
+    if use.occupancy_estimated is None:
+        reasons["occupancy_estimated"] = Remark(code="no_kernel_fits")
+    if use.sm_efficiency_estimated is None:
+        reasons["sm_efficiency_estimated"] = Remark(code="blocks_unknown")
+    return reasons
+
+
+# A profiler that slows the steps by more than this has measured itself.
+MOST_OVERHEAD = 0.05
+# Each lost kernel is a gap that was not there.
+MOST_WITHOUT_RECORD = 0.01
+# Host and device are compared on one clock: it may be set, and it may drift as good clocks do.
+MOST_CLOCK_SHIFT_NS, MOST_CLOCK_DRIFT = 50_000, 20e-6
+# Shares of time idle for input, from rates and from gaps, are the same but for noise and for the overhead.
+MOST_DISAGREEMENT = 0.1
+NAME = "gpu_timeline"
+"""Of what is missing without a window."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowReading:
+    """What the profiler window of a measurement shows; `missing` is why there is something that it does not."""
+
+    window: GpuWindow | None = None
+    view: TimelineView | None = None
+    missing: dict[str, Remark] = field(default_factory=dict)
+    """Field of the summary to reason."""
+
+
+def read_window(measurement: Measurement) -> WindowReading:
+    """The window of one measurement, if it has one; not yet checked against rates."""
+    timeline = measurement.timeline
+    if timeline is None:
+        reason = why_missing(measurement, NAME)
+        return WindowReading(missing={"gpu_window": reason} if reason else {})
+    refused = why_refused(timeline)
+    window = GpuWindow(
+        device=timeline.device,
+        steps=timeline.steps,
+        profiler_overhead=overhead_of(timeline),
+        syncs_per_step=syncs_per_step(timeline),
+        gaps=None,
+        use=None,
+        refused=refused,
+        rejected=timeline.rejected,
+    )
+    if refused:
+        return WindowReading(window=window, missing={"gpu_window": refused})
+    found = attribute(timeline)
+    gaps, use = found.gaps_of(timeline.steps), use_of(timeline)
+    doubts = (_too_short(measurement, timeline), _too_fast(window))
+    return WindowReading(
+        window=replace(window, gaps=gaps, use=use, doubts=tuple(filter(None, doubts))),
+        view=timeline_view(timeline, found),
+        missing={f"gpu_window.use.{name}": reason for name, reason in missing_estimates(use).items()},
+    )
+
+
+def checked_against_rates(window: GpuWindow | None, utilization: float | None) -> GpuWindow | None:
+    """The same window, with a doubt more where its gaps and the rates do not say the same.
+
+    `utilization` is the rate of training over that of compute alone; None where it is not known.
+    """
+    if window is None or window.gaps is None:
+        return window
+    doubt = disagreement(window.gaps, utilization)
+    return replace(window, doubts=(*window.doubts, doubt)) if doubt else window
+
+
+def overhead_of(timeline: Timeline) -> float | None:
+    """By what share of their time the profiler slowed the steps; None when they were not timed without it.
+
+    Without the waits for batches: those differ from one stretch to the next, whatever a profiler does.
+    """
+    if timeline.plain_ns <= 0:
+        return None
+    waits_ns = sum(timeline.wait_end_ns) - sum(timeline.wait_begin_ns)
+    busy_ns = timeline.end_ns - timeline.begin_ns - waits_ns
+    return (busy_ns - (timeline.plain_ns - timeline.plain_wait_ns)) / timeline.plain_ns
+
+
+def why_refused(timeline: Timeline) -> Remark | None:
+    """Why a window gives no figures; None when it does."""
+    window_ns = timeline.end_ns - timeline.begin_ns
+    if window_ns <= 0:
+        return Remark(code="window_empty")
+    if "kernel" not in timeline.records.kind:
+        if not timeline.launches:
+            return Remark(code="no_kernel_launched")
+        return Remark(code="kernels_not_seen", facts={"launches": float(timeline.launches)})
+    lost = timeline.launches_without_record / timeline.launches if timeline.launches else 0.0
+    if lost > MOST_WITHOUT_RECORD:
+        return Remark(code="launches_lost", facts={"exact_share": lost, "most": MOST_WITHOUT_RECORD})
+    overhead = overhead_of(timeline)
+    if overhead is None:
+        return Remark(code="steps_not_timed")
+    if overhead > MOST_OVERHEAD:
+        return Remark(code="profiler_slows", facts={"exact_share": overhead, "most": MOST_OVERHEAD})
+    most_ns = MOST_CLOCK_SHIFT_NS + MOST_CLOCK_DRIFT * window_ns
+    moved_ns = abs(timeline.clock_shift_ns)
+    if moved_ns > most_ns:
+        return Remark(code="clock_moved", facts={"clock_s": moved_ns / 1e9, "most_s": most_ns / 1e9})
+    return None
+
+
+def disagreement(gaps: Gaps, utilization: float | None) -> Remark | None:
+    """Why gaps and rates do not say the same of the input; None when they do.
+
+    Training that runs at a share u of what compute alone reaches leaves the device idle for its input for 1 - u of
+    the time, and so must the gaps on the path of the input.
+    """
+    if utilization is None:
+        return Remark(code="gaps_not_checked")
+    idle, gone = 1 - utilization, gaps.share("input", "copy", "loader")
+    if abs(idle - gone) < MOST_DISAGREEMENT:
+        return None
+    return Remark(code="gaps_disagree", facts={"idle_by_gaps": gone, "idle_by_rates": idle})
+
+
+def _too_short(measurement: Measurement, timeline: Timeline) -> Remark | None:
+    """A window that could live off batches that were ready before it began."""
+    least = 2 * measurement.config.loader.batches_ahead
+    if timeline.steps >= least:
+        return None
+    return Remark(code="window_too_short", facts={"steps": float(timeline.steps), "ahead": least / 2})
+
+
+def _too_fast(window: GpuWindow) -> Remark | None:
+    """Steps that were slower without the profiler: something else changed by more than it costs."""
+    if window.profiler_overhead is None or window.profiler_overhead >= -MOST_OVERHEAD:
+        return None
+    return Remark(code="slower_without_profiler", facts={"exact_share": -window.profiler_overhead})
+
+
+def syncs_per_step(timeline: Timeline, own: int = 1) -> float:
+    """How often a thread that trains waits for the device, but for the `own` waits of the recording itself.
+
+    PyTorch waits for a blocking copy by two calls, the copy and a cudaStreamSynchronize right behind it: one wait.
+    """
+    calls = timeline.calls
+    order = [i for i in sorted(range(len(calls.kind)), key=calls.begin_ns.__getitem__) if calls.training[i]]
+    names = {i: timeline.names[calls.name[i]] for i in order}
+    syncs = [i for i in order if calls.kind[i] == "sync"]
+    # A copy that waits is a launch, too: only that, and nothing else of the thread, may lie between the two calls.
+    merged = sum(
+        calls.kind[i] == calls.kind[before] == "sync" and _waits_again(names[before], names[i])
+        for before, i in pairwise(order)
+    )
+    return max(0, len(syncs) - merged - own) / timeline.steps if timeline.steps else 0.0
+
+
+def _waits_again(before: str, name: str) -> bool:
+    return "Memcpy" in before and name.endswith("StreamSynchronize")
+
+
+def timeline_view(timeline: Timeline, found: Attribution) -> TimelineView:
+    """The window as stretches, for drawing, counted from its begin."""
+
+    def moved(ranges: Ranges) -> Ranges:
+        return tuple((begin - found.begin_ns, end - found.begin_ns) for begin, end in ranges)
+
+    return TimelineView(
+        window_ns=found.end_ns - found.begin_ns,
+        step_begin_ns=tuple(
+            at - found.begin_ns for at in timeline.step_begin_ns if found.begin_ns <= at < found.end_ns
+        ),
+        busy=moved(found.busy),
+        gaps={cause: moved(ranges) for cause, ranges in found.gaps.items()},
+        waits=moved(found.waits),
+        copies=moved(found.copies),
+    )

@@ -1,0 +1,567 @@
+"""All commands but `sweep`: of each the rows of its options, the verb that it calls, and how its result is shown."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from datetime import UTC, datetime
+from importlib.resources import files as resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from loaderprobe.cli.border import (
+    Call,
+    check_place,
+    command,
+    command_line,
+    counting,
+    ended,
+    say,
+    show,
+    stderr,
+    timed,
+    width_and_color,
+)
+from loaderprobe.cli.seats import in_ranks_here, in_seat, launched_here
+from loaderprobe.errors import (
+    EXIT_DONE,
+    EXIT_GATE_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_SOME_FAILED,
+    BadValue,
+    MissingPart,
+    NoSpace,
+)
+from loaderprobe.records import options
+from loaderprobe.store.codec import write_atomically
+from loaderprobe.units import format_bytes, join_words
+
+if TYPE_CHECKING:
+    from loaderprobe.api.bandwidth import RankProbe
+    from loaderprobe.api.batch_size import BatchSize
+    from loaderprobe.api.devices import Devices
+    from loaderprobe.api.diagnose import Diagnosis
+    from loaderprobe.api.layers import Layers
+    from loaderprobe.api.load import Run
+    from loaderprobe.api.shown import Documented
+    from loaderprobe.api.tune_workers import WorkersTuning
+    from loaderprobe.measure.ranks.crew import Lead
+    from loaderprobe.records.config import CacheState
+    from loaderprobe.records.options import Launcher
+    from loaderprobe.records.ranks import Launched
+
+
+# What trains already: a script, a DataLoader, a recording of torch.profiler.
+
+
+@command(options.RUN)
+def run(
+    call: Call, *, words: list[str] | None, watch: bool, budget_s: float | None, cache: CacheState, loader: int | None
+) -> int:
+    """Find out what limits a training script, without changing it: loaderprobe run -- python train.py ARGS
+
+    Once a DataLoader has trained for some steps, a copy of it is measured with the script's own loop as the step.
+    Then the script ends. What it trains meanwhile is thrown away; checkpoints that exist are not touched.
+    A script without a DataLoader trains on and saves as ever, and an estimate is printed at its end.
+    """
+    from loaderprobe.api.run import python_of, run_command
+    from loaderprobe.api.shown import usual_out
+    from loaderprobe.records.diagnosis import AttachRequest
+    from loaderprobe.render import attachment_words
+
+    if budget_s is not None and not 0 < budget_s < float("inf"):
+        raise BadValue(f"the budget must be a number of seconds above 0, not {budget_s:g}")
+    if watch and not (budget_s is None and loader is None and cache == "cold"):
+        raise BadValue("--watch measures nothing: --budget, --cache and --loader have no effect", hint="leave them out")
+    place = (call.out or usual_out("run")).absolute()
+    request = AttachRequest(
+        run=str(place), scratch="", command=command_line(), budget_s=budget_s, cache=cache, loader=loader, watch=watch
+    )
+    ran = run_command(python_of(words or []), request, os.environ)
+    if ran.found is not None:
+        call.show(ran.found)
+        if not call.json:
+            show(f"\nReport: {_short(place)}/report.html")
+        return ran.exit_code
+    for line in attachment_words.without_verdict(ran.processes, ran.exit_code, imported_torch=ran.imported_torch):
+        say(line)
+    elsewhere = ran.processes and all(each.why_not == "follows" for each in ran.processes)
+    return ran.exit_code if elsewhere else ran.exit_code or BadValue.exit_code
+
+
+def _short(path: Path) -> Path:
+    """Relative to here, if it is below."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+@command(options.DIAGNOSE)
+def diagnose(
+    call: Call, *, factory: str, budget_s: float | None, cache: CacheState, ranks: str | None, join: Launcher | None
+) -> int:
+    """Find out what limits your own DataLoader, and your training step: loaderprobe diagnose train.py:make_loader
+
+    FUNCTION is called without arguments, in each rank. The step really trains.
+    In Python: loaderprobe.diagnose(loader, step).
+    """
+    from loaderprobe.api.diagnose import OwnAsked, diagnose_own, diagnose_ranks, ranks_here
+    from loaderprobe.measure.own.function import named
+
+    here = launched_here(join, several=ranks is not None)
+    asked = OwnAsked(own=named(factory), cache=cache, budget_s=budget_s, command=command_line())
+    if here is None and ranks is not None and (count := ranks_here(ranks)) > 1:
+        return in_ranks_here(count, sys.argv[1:])
+
+    def shown(lead: Lead | None) -> int:
+        def measure() -> Diagnosis:
+            # What the user's code prints is no result.
+            with redirect_stdout(sys.stderr), timed(call.silent) as progress:
+                return diagnose_ranks(lead, asked, ranks, progress) if lead else diagnose_own(asked, progress)
+
+        call.show_and_keep(measure, "diagnose")
+        return EXIT_DONE
+
+    return shown(None) if here is None else in_seat(here, shown)
+
+
+MEGABYTE = 1_000_000
+
+
+@command(options.TRACE)
+def trace(call: Call, *, files: list[Path], **asked: Any) -> int:
+    """Estimate what limits a training that torch.profiler recorded: input, the host, communication or compute.
+
+    Measures nothing, and needs neither a GPU nor the machine that trained. Several files are the ranks of one training.
+    """  # fmt: skip
+    call.check()
+    check_place(call.html, "--html")
+    if call.out is not None:
+        from loaderprobe.store.results import check_out
+
+        check_place(call.out, "--out")
+        check_out(call.out)
+    from loaderprobe.api.trace import trace as verb
+
+    with counting(call.quiet) as on_count:
+
+        def progress(name: str, done: int, size: int) -> None:
+            on_count(f"{name}, {format_bytes(size)}", -(-done // MEGABYTE), -(-size // MEGABYTE))
+
+        found = verb(files, **asked, command=command_line(), progress=progress)
+    if call.html is not None and call.out is None:
+        show(found.document().title)
+    else:
+        call.show(found)
+    if call.html is not None:
+        call.write_page(found, "Trace")
+    call.keep(found, call.out)
+    return ended(interrupted=False, failed=bool(found.unread))
+
+
+# Storage and data.
+
+
+@command(options.BANDWIDTH)
+def bandwidth(call: Call, *, path: Path, ranks: str | None, join: Launcher | None, **asked: Any) -> int:
+    """Measure what the storage under PATH delivers to a loader: MB/s, opens/s, stats/s.
+
+    Reads files in random order, cold, with rising concurrency. Writes nothing under PATH unless --scratch is given.
+    File names and inodes stay in memory, so opens/s are labelled warm, unless --drop-caches is given.
+    """
+    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGHUP, _stop)
+    call.check()
+    here = launched_here(join, several=ranks is not None)
+    if here is not None or ranks is not None:
+        alone = {
+            "--scratch": asked["scratch"] is not None, "--engine fio": asked["engine"] == "fio",
+            "--drop-caches": asked["drop_caches"],
+        }  # fmt: skip
+        if given := next((name for name, given in alone.items() if given), None):
+            raise BadValue(f"{given} is of one process only", hint=f"leave {given} out, or --ranks")
+        from loaderprobe.api.bandwidth import RankProbe
+
+        probe = RankProbe(
+            path=path, seconds=asked["seconds"], seed=asked["seed"], command=command_line(), out=call.out
+        )  # fmt: skip
+        return _by_ranks(call, here, probe, ranks, asked["readers"])
+    if call.out:
+        raise BadValue("--out is of several ranks", hint="add --ranks 1,2,4; or, without ranks, --json > FILE")
+    from loaderprobe.api.bandwidth import bandwidth as verb
+
+    with counting(call.silent) as on_count:
+        found = verb(path, **asked, progress=on_count)
+    call.show(found)
+    return ended(interrupted=found.interrupted, failed=bool(found.failed))
+
+
+def _by_ranks(call: Call, here: Launched | None, asked: RankProbe, ranks: str | None, readers: str) -> int:
+    """Read in the processes of a launcher, of which this is one; without one (None) start them on this machine."""
+    from loaderprobe.api.bandwidth import READERS, most_ranks_of, read_in_seat
+    from loaderprobe.api.values import counts
+    from loaderprobe.measure.ranks.launch import recorded, start_here, wait_for
+    from loaderprobe.store.results import check_out
+
+    each = (READERS,) if readers == "auto" else counts(readers, "--readers")
+    if len(each) != 1:
+        raise BadValue("ranks have one number of readers each", hint="--ranks 1,2,4 --readers 4")
+    if here is None:
+        assert ranks is not None
+        if asked.out is not None:
+            check_out(asked.out)
+        return wait_for(start_here(most_ranks_of(ranks), sys.argv[1:]))
+
+    def part() -> int:
+        with counting(call.silent or here.rank > 0) as on_count:
+            found = read_in_seat(here, asked, ranks, each[0], on_count)
+        if isinstance(found, int):
+            return found
+        call.show(found)
+        call.keep(found, asked.out)
+        return ended(interrupted=found.interrupted)
+
+    return recorded(part)() or EXIT_DONE
+
+
+def _stop(number: int, _: object) -> None:
+    """Treat SIGTERM and SIGHUP like Ctrl-C: finished phases are kept, and a scratch file is removed."""
+    raise KeyboardInterrupt
+
+
+NAMED = 20
+
+
+@command(options.GENERATE)
+def generate(call: Call, *, directory: Path, verify: bool, **asked: Any) -> int:
+    """Generate ImageNet-like JPEG data sets, as fast as the disk writes.
+
+    Sizes, qualities and content match ImageNet's for storage and decoders.
+    Every block of every file is different. The same seed gives the same files.
+    """
+    from loaderprobe.api.generate import generate as verb
+    from loaderprobe.datasets.generate.generate import GO_ON
+
+    if verify:
+        return _verify(call, directory)
+    try:
+        with counting(call.quiet) as on_data:
+            made = verb(directory, **asked, progress=on_data)
+    except KeyboardInterrupt:
+        stderr().print(f"interrupted; the files written so far are kept. To resume: {GO_ON}")
+        return EXIT_INTERRUPTED
+    show(made.text())
+    return EXIT_DONE
+
+
+def _verify(call: Call, directory: Path) -> int:
+    from loaderprobe.api.generate import verify
+    from loaderprobe.datasets.generate.generate import GO_ON
+    from loaderprobe.datasets.generate.manifest import MANIFEST
+
+    with counting(call.quiet) as on_data:
+        found = verify(directory, on_data)
+    for path, damages in found.items():
+        show(f"{path}: {f'{len(damages)} damaged or missing' if damages else 'every file is whole'}")
+        for damage in damages[:NAMED]:
+            show(f"  {damage.path}: {damage.trouble}")
+        if len(damages) > NAMED:
+            show(f"  and {len(damages) - NAMED} more")
+    if any(damage.path == MANIFEST for damages in found.values() for damage in damages):
+        stderr().print(f"The set is incomplete: {GO_ON}")
+    elif any(found.values()):
+        stderr().print("To repair the set, remove the damaged files and generate it again with the same settings.")
+    return EXIT_SOME_FAILED if any(found.values()) else EXIT_DONE
+
+
+# Stored results. Nothing here measures.
+
+
+@command(options.REPORT)
+def report(call: Call, *, run: Path | None, form: str | None, output: Path | None, schema: bool) -> int:
+    """Show a stored run: verdicts are computed again from its raw values. Needs no GPU; measures nothing.
+
+    A damaged file costs only its own row: the others are shown, with exit code 4.
+    """
+    if call.json and form not in (None, "json"):
+        raise BadValue(f"--json and --format {form} exclude each other", hint="use one of them")
+    if schema and (call.json or form):
+        raise BadValue("--schema excludes --format and --json", hint="use one of them")
+    if schema:
+        _put(_schema(run).encode(), output)
+        return EXIT_DONE
+    if run is None:
+        raise BadValue("no run is given", hint="loaderprobe report loaderprobe-runs/DATE-TIME")
+    chosen = "json" if call.json else form or _by_ending(output)
+    if chosen == "parquet" and output is None and sys.stdout.isatty():
+        raise BadValue("parquet cannot be printed on a terminal", hint="give a file: -o run.parquet")
+    from loaderprobe.api.load import load_any
+    from loaderprobe.api.shown import Documented
+
+    found = load_any(run)
+    _put(_rendered(found, chosen, to_file=output is not None), output, text=chosen != "parquet")
+    damaged = not isinstance(found, Documented) and found.report().summary.run.damaged
+    return EXIT_SOME_FAILED if damaged else EXIT_DONE
+
+
+def _schema(path: Path | None) -> str:
+    """The JSON Schema of what a directory holds; without one, of a sweep."""
+    from loaderprobe.render.json import result_schema, summary_schema
+
+    if path is not None:
+        from loaderprobe.api.load import load_any
+        from loaderprobe.api.shown import Documented
+
+        found = load_any(path)
+        if isinstance(found, Documented):
+            return result_schema(type(found))
+    return summary_schema()
+
+
+def _put(data: bytes, output: Path | None, *, text: bool = True) -> None:
+    """Write the file, or print: text in the encoding of the terminal."""
+    if output is None and text:
+        show(data.decode())
+    elif output is None:
+        sys.stdout.buffer.write(data)
+    else:
+        try:
+            write_atomically(output, data)
+        except (NoSpace, MissingPart) as error:
+            error.hint = "choose another path for -o"
+            raise
+        show(f"Report: {output}")
+
+
+def _by_ending(output: Path | None) -> str:
+    """The format by the ending of the file name; a table if there is none. Raises BadValue for an unknown ending."""
+    ending = "" if output is None else output.suffix.lower().removeprefix(".")
+    if output is None or ending in ("", "txt"):
+        return "table"
+    if ending not in options.FORMATS or ending == "table":
+        raise BadValue(
+            f"the ending of {output.name} matches no format", hint=f"add --format {join_words(options.FORMATS, 'or')}"
+        )
+    return ending
+
+
+def _rendered(found: Run | Documented, form: str, *, to_file: bool) -> bytes:
+    if form == "parquet":
+        from loaderprobe.api.shown import parquet
+
+        return parquet(found.to_frame())
+    if form == "table":
+        width, color = width_and_color()
+        return found.text(width=width, color=color and not to_file).encode()
+    makers: dict[str, Callable[[], str]] = {
+        "json": found.json, "html": found.html, "md": found.markdown, "csv": found.csv
+    }  # fmt: skip
+    return makers[form]().encode()
+
+
+@command(options.PLAN)
+def plan(call: Call, *, run: Path | None, catalogue: bool, schema: bool, **asked: Any) -> int:
+    """Plan storage from a stored run: what the accelerators need, what limits it first, what to test on delivery.
+
+    Computes from the run, your options and published limits, and labels each figure.
+    Measures nothing and needs no GPU.
+    """
+    call.check()
+    if schema and (call.md or call.json or call.html or catalogue):
+        raise BadValue("--schema excludes --md, --json, --html and --catalogue", hint="use one of them")
+    if catalogue and call.html:
+        raise BadValue("--catalogue is no page", hint="use --md or --json")
+    if run is not None and (schema or catalogue):
+        raise BadValue("--schema and --catalogue need no run", hint="leave the run out")
+    if schema:
+        from loaderprobe.records.plan import PlanReport
+        from loaderprobe.render.json import result_schema
+
+        show(result_schema(PlanReport))
+    elif catalogue:
+        show(_catalogue(call))
+    elif run is None:
+        raise BadValue("no run is given", hint="loaderprobe plan loaderprobe-runs/DATE-TIME")
+    else:
+        from loaderprobe.api.plan import plan as verb
+
+        found = verb(run, **asked)
+        if call.html is not None:
+            call.write_page(found, "Plan")
+        else:
+            call.show(found)
+    return EXIT_DONE
+
+
+def _catalogue(call: Call) -> str:
+    from loaderprobe.render.markdown import document_markdown
+    from loaderprobe.render.plan import catalogue_document, catalogue_json
+    from loaderprobe.render.terminal import document_text
+    from loaderprobe.storage.catalogue import catalogue
+
+    entries = catalogue()
+    if call.json:
+        return catalogue_json(entries)
+    page = catalogue_document(entries, datetime.now(UTC).date())
+    width, color = width_and_color()
+    return document_markdown(page) if call.md else document_text(page, width=width, color=color)
+
+
+@command(options.COMPARE)
+def compare(call: Call, *, results: list[Path], others: list[Path], **asked: Any) -> int:
+    """Compare two stored results: what changed beyond noise, verdicts first. Measures nothing.
+
+    A and B must agree in machine, software, storage and data; --differ names what was meant to differ.
+    """
+    before, after = (results, others) if others else (results[:1], results[1:])
+    if not others and len(results) != 2:
+        several = "for several a side: A1 A2 --with B1 --with B2"
+        raise BadValue(f"A and B are two results, but {len(results)} are given", hint=several)
+    call.check()
+    from loaderprobe.api.compare import compare as verb
+
+    if call.out is not None:
+        from loaderprobe.store.results import check_out
+
+        check_out(call.out)
+    found = verb(before, after, **asked, command=command_line())
+    if call.html is not None:
+        call.write_page(found, "Comparison")
+    else:
+        call.show(found)
+    call.keep(found, call.out)
+    return EXIT_DONE if found.passed else EXIT_GATE_FAILED
+
+
+# A model: where its step's time goes, on which device, and with which settings it trains fastest.
+
+
+@command(options.LAYERS)
+def layers(call: Call, **asked: Any) -> int:
+    """Time each layer of a model in training: forward and backward, in the order in which they run.
+
+    Trains on one batch of random images in memory, or on DATA: then loading is a part of the step.
+    """
+    _check_data(asked)
+
+    def measure() -> Layers:
+        # torch's profiler prints lines of its own, even where nothing is wrong.
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+        from loaderprobe.api.layers import named_layers
+
+        return named_layers(**asked, command=command_line())
+
+    call.show_and_keep(measure, "layers")
+    return EXIT_DONE
+
+
+def _check_data(asked: dict[str, Any]) -> None:
+    """Raises BadValue for workers without DATA to load, and for images of another size than DATA are cropped to."""
+    if asked["data"] is None and asked["workers"]:
+        raise BadValue("--workers needs DATA to load", hint="name a folder of images, or leave --workers out")
+    if asked["data"] is not None and asked["image_size"] != options.IMAGE_SIZE.default:
+        size = options.IMAGE_SIZE.default
+        raise BadValue(f"images of DATA are cropped to {size} pixels", hint="leave --image-size out")
+
+
+@command(options.DEVICES)
+def devices(call: Call, *, article: bool, **asked: Any) -> int:
+    """Compare devices for a model: the CPU, a GPU, several. Says which is fastest, and why more are not faster.
+
+    Trains on samples in memory, in processes of its own on each device (DistributedDataParallel for several). Then
+    without gradient exchange, without input, and with a larger batch: what helps is the reason.
+    """
+    if article and "model" in call.typed:
+        raise BadValue("--article and --model exclude each other", hint="use one of them")
+
+    def measure() -> Devices:
+        from loaderprobe.api.devices import devices as verb
+        from loaderprobe.records.devices import ARTICLE
+
+        models = {"model": ARTICLE} if article else {}
+        with counting(call.silent) as on_count:
+            return verb(**{**asked, **models}, progress=on_count, command=command_line())
+
+    found = call.show_and_keep(measure, "devices")
+    return ended(interrupted=found.interrupted, failed=bool(found.failed))
+
+
+@command(options.TUNE_BATCH_SIZE)
+def batch_size(call: Call, **asked: Any) -> int:
+    """Find the batch size with which a model trains fastest, within memory.
+
+    Trains a copy, with random images in memory or with DATA: then it says, too, what limits the loading.
+    """
+    _check_data(asked)
+
+    def measure() -> BatchSize:
+        if not call.quiet:
+            most = "32 probes of about 2 s each, longer where a step is"
+            most = most if asked["strategy"] == "throughput" else "100 loops"
+            say(f"Up to {most}; Ctrl-C ends with the fastest so far.")
+        with counting(call.quiet) as progress:
+            from loaderprobe.api.batch_size import named_batch_size
+
+            return named_batch_size(**asked, progress=progress, command=command_line())
+
+    found = call.show_and_keep(measure, "batch-size")
+    return ended(interrupted=found.interrupted)
+
+
+@command(options.TUNE_WORKERS)
+def workers(call: Call, **asked: Any) -> int:
+    """Find the smallest number of workers, and prefetch factor, that trains within 2 % of the best.
+
+    Measures the few settings that cannot be ruled out, in turns. Your own DataLoader: loaderprobe.tune_workers(loader,
+    step) in Python.
+    """
+
+    def measure() -> WorkersTuning:
+        from loaderprobe.api.tune_workers import tuned_images
+
+        with timed(call.silent) as progress:
+            return tuned_images(**asked, progress=progress, command=command_line())
+
+    found = call.show_and_keep(measure, "tune-workers")
+    return ended(interrupted=found.stop == "interrupted")
+
+
+# What can be measured here, and how it works.
+
+
+@command(options.DOCTOR)
+def doctor(call: Call, *, path: Path) -> int:
+    """Report what can and cannot be measured on this machine, why, and how to get the rest."""
+    from loaderprobe.api.doctor import doctor as verb
+
+    width, color = width_and_color()
+    show(verb(path).text(width=width, color=color))
+    return EXIT_DONE
+
+
+@command(options.EXPLAIN)
+def explain(call: Call, *, topic: str | None) -> int:
+    """Print a page of the guide: how loaderprobe measures and how it finds a verdict."""
+    pages = {
+        page.name.removesuffix(".md"): page
+        for page in resources("loaderprobe").joinpath("guide").iterdir()
+        if page.name.endswith(".md")
+    }
+    names = sorted(pages)
+    if topic is None:
+        width = max(map(len, names))
+        show("\n".join(f"loaderprobe explain {name:{width}}  {_title(pages[name])}" for name in names))
+        return EXIT_DONE
+    if topic not in pages:
+        raise BadValue(f"the guide has no topic '{topic}'", hint=f"choose {join_words(names, 'or')}")
+    from loaderprobe.render.guide import guide_text
+
+    width, color = width_and_color()
+    show(guide_text(pages[topic].read_text(), width=width, color=color))
+    return EXIT_DONE
+
+
+def _title(page: Traversable) -> str:
+    return page.read_text().partition("\n")[0].removeprefix("# ")

@@ -1,0 +1,127 @@
+"""What to measure next: a policy asks, and one runner measures until the policy stops, or Ctrl-C does.
+
+A policy keeps nothing between calls: all it knows are the results so far and the seconds they took. Its test is a list
+of results in, and what it asks out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, Literal, Protocol, TypeVar
+
+from loaderprobe.protocols import Clock
+
+Q = TypeVar("Q")
+"""What is asked."""
+R = TypeVar("R")
+"""What comes of it."""
+S = TypeVar("S")
+"""Why nothing more is."""
+Q_co = TypeVar("Q_co", covariant=True)
+R_co = TypeVar("R_co", covariant=True)
+R_contra = TypeVar("R_contra", contravariant=True)
+S_co = TypeVar("S_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask(Generic[Q_co]):
+    """What to measure next, and how far everything is: in seconds, or in numbers where no time is known."""
+
+    what: Q_co
+    done: float = 0.0
+    """Before it."""
+    takes: float = 1.0
+    total: float = 0.0
+
+    def share(self, part: float = 0.0) -> float:
+        """Completed share of everything, 0 to 1, once this part of it is done."""
+        return (self.done + part * self.takes) / self.total if self.total else 0.0
+
+    def left(self, part: float = 0.0) -> float:
+        """What is left of everything then."""
+        return self.total - self.done - part * self.takes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop(Generic[S_co]):
+    """Nothing more is to be measured."""
+
+    reason: S_co
+
+
+Ended = Literal["complete", "no_time"]
+"""The reason of policies whose end has no more to say: all is measured, or there is no time for the rest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result(Generic[Q_co, R_co]):
+    """What came of an ask."""
+
+    what: Q_co
+    found: R_co
+    took_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results(Generic[Q_co, R_co]):
+    """What came of all asks so far."""
+
+    done: Sequence[Result[Q_co, R_co]] = ()
+    """In their order."""
+    spent_s: float = 0.0
+    """Since the first was asked, with all that was done between them."""
+
+    @property
+    def found(self) -> list[R_co]:
+        """Without what was asked."""
+        return [each.found for each in self.done]
+
+
+class Policy(Protocol[Q, R_contra, S_co]):
+    """Decides what to measure next."""
+
+    def next(self, results: Results[Q, R_contra]) -> Ask[Q] | Stop[S_co]:
+        """What follows from these results; the same again for the same results."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fixed(Generic[Q_co]):
+    """The policy that asks each of these once."""
+
+    asks: Sequence[Q_co]
+
+    def next(self, results: Results[object, R]) -> Ask[Q_co] | Stop[Ended]:
+        """The one after those that are done."""
+        number = len(results.done)
+        if number == len(self.asks):
+            return Stop(reason="complete")
+        return Ask(what=self.asks[number], done=number, total=len(self.asks))
+
+
+def follow(
+    policy: Policy[Q, R, S], measure: Callable[[Ask[Q]], R], *, clock: Clock,
+    enough: Callable[[Results[Q, R]], bool] = lambda results: False,
+) -> tuple[Results[Q, R], S | None]:  # fmt: skip
+    """Measure what the policy asks, one after the other, until it stops: all results, and its reason.
+
+    `measure` stores what is to be kept before it returns. Ctrl-C ends it: then the reason is None where the results so
+    far are `enough`, else KeyboardInterrupt is passed on, as is each error.
+    """
+    done: list[Result[Q, R]] = []
+    begin_ns = clock.now_ns()
+
+    def so_far() -> Results[Q, R]:
+        return Results(done=tuple(done), spent_s=(clock.now_ns() - begin_ns) / 1e9)
+
+    try:
+        while isinstance(asked := policy.next(so_far()), Ask):
+            asked_ns = clock.now_ns()
+            found = measure(asked)
+            done.append(Result(what=asked.what, found=found, took_s=(clock.now_ns() - asked_ns) / 1e9))
+    except KeyboardInterrupt:
+        if not enough(so_far()):
+            raise
+        return so_far(), None
+    return so_far(), asked.reason

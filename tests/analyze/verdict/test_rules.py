@@ -1,0 +1,173 @@
+"""What holds of every verdict, whatever the pipeline."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loaderprobe.analyze.effects import OPEN_LEAD
+from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.verdict.experiments import run_experiments
+from loaderprobe.analyze.verdict.rates import Loop
+from loaderprobe.analyze.verdict.rule import misfits_of
+from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.verdict import WORTH
+from tests.analyze.rank_runs import rank_run
+from tests.analyze.runs import Cost, alike, reordered, run, scaled
+from tests.analyze.verdict.test_truths import IN_STEP, UNCOUNTED, misfit
+
+MODES = ("warm", "cached_samples", "no_transport")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _without_advice() -> Iterator[None]:
+    """It takes three quarters of the time, and changes no verdict."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("loaderprobe.analyze.judge.advise", lambda *_: ())
+        yield
+
+
+seconds = st.floats(1e-4, 2e-2)
+rates = st.floats(1.0, 1e5)
+ratios = st.floats(0.5, 2.0)
+ablated = st.sampled_from([MODES[:count] for count in range(4)])
+spread = st.lists(st.floats(0.9, 1.1), min_size=3, max_size=5)
+
+
+def made(
+    cost: Cost, *, workers: int, measured: tuple[str, ...] = (), wobble: list[float] | None = None,
+    synchronous: bool = False, compute: float = 1e5, costs: dict[str, Cost] | None = None, **changes: Any,
+) -> Measurement:  # fmt: skip
+    """What workers of these costs deliver, in the baseline and the `measured` modes; training is as predicted."""
+    processes = max(workers, 1)
+    whole = cost.cpu_s + cost.delay_s + cost.blocked_s
+    left = {
+        "baseline": whole,
+        "warm": whole - cost.blocked_s,
+        "cached_samples": cost.blocked_s + 1e-5,
+        "no_transport": whole - cost.collate_s,
+    }
+    rounds = []
+    for factor in wobble or [1.0, 1.0, 1.0]:
+        rates = {mode: processes / left[mode] * factor for mode in ("baseline", *measured)}
+        loader = rates["baseline"]
+        rates["training"] = 1 / (1 / loader + 1 / compute) if synchronous and not workers else min(loader, compute)
+        rounds.append(rates)
+    return run(rounds, cost, costs, compute=compute, synchronous=synchronous, workers=workers, **changes)
+
+
+@given(rates, rates, st.integers(0, 8), st.booleans(), st.floats(0, 0.01))
+def test_training_is_never_faster_than_either_part(
+    loader: float, compute: float, workers: int, synchronous: bool, overhead: float
+) -> None:
+    """The whole runs at most at the rate of the loader, and of the device."""
+    loop = Loop(
+        workers=workers, batch_size=32, synchronous=synchronous, compute_images_per_s=compute, overhead_s=overhead
+    )
+    assert loop.end_to_end(loader) <= min(loader, compute) * (1 + 1e-9)
+
+
+@given(seconds, seconds, st.integers(0, 8), spread, ablated, st.integers(1, 10), st.data())
+def test_neither_the_scale_of_times_nor_the_order_of_rounds_matters(
+    cpu_s: float, blocked_s: float, workers: int, wobble: list[float], measured: tuple[str, ...], power: int,
+    data: st.DataObject,
+) -> None:  # fmt: skip
+    """A machine that is slower in everything gets the same words and speed-ups; so do the rounds in another order."""
+    measurement = made(
+        Cost(cpu_s=cpu_s, blocked_s=blocked_s, collate_s=cpu_s / 8), workers=workers, wobble=wobble,
+        measured=measured, compute=300.0,
+    )  # fmt: skip
+    order = data.draw(st.permutations(range(len(wobble))))
+    one, *others = (
+        (found.bound.side, found.bound.cause, found.bound.candidates, found.speedups)
+        for found in map(verdict, (measurement, scaled(measurement, 2**power), reordered(measurement, order)))
+    )
+    assert others == [one, one]
+
+
+@given(seconds, seconds, st.floats(1.0, 10.0), st.integers(0, 8), st.booleans(), st.booleans())
+def test_slower_storage_never_lowers_its_speedup(
+    cpu_s: float, blocked_s: float, slower: float, workers: int, synchronous: bool, measured: bool
+) -> None:
+    """Workers that wait longer for the same files gain no less without storage, measured or estimated."""
+    values = []
+    for factor in (1.0, slower):
+        cost = Cost(cpu_s=cpu_s, blocked_s=blocked_s * factor)
+        found = run_experiments(
+            made(cost, workers=workers, synchronous=synchronous, measured=("warm",) if measured else (), compute=300.0)
+        )
+        values.append(found.speedups["storage"].value)
+    assert values[1] >= values[0] * (1 - 1e-5)
+
+
+@given(
+    seconds, seconds, st.integers(1, 8), st.sampled_from(["warm", "cached_samples", "no_transport"]),
+    st.floats(0.06, 0.79), st.floats(50, 1e4),
+)  # fmt: skip
+def test_an_invalid_mode_never_yields_a_firm_word_that_needs_it(
+    cpu_s: float, blocked_s: float, workers: int, mode: str, share: float, compute: float
+) -> None:
+    """A warm mode that was not warm, or a cold one that was not cold, leaves only words that hold without it."""
+    cost = Cost(cpu_s=cpu_s, blocked_s=blocked_s, collate_s=cpu_s / 4)
+    measurement = made(
+        cost, workers=workers, measured=MODES, costs={mode: replace(cost, cold=share)}, compute=compute
+    )  # fmt: skip
+    resource = {"warm": "storage", "cached_samples": "preprocessing", "no_transport": "transport"}[mode]
+    found, experiments = verdict(measurement), run_experiments(measurement)
+    assert resource in experiments.missing
+    assert getattr(found.speedups, resource) is None
+    assert found.unavailable[f"speedups.{resource}"]
+    assert resource not in (found.bound.cause, *found.bound.candidates)
+    if found.bound.cause != "inconclusive":
+        most = min(experiments.free_input_speedup, experiments.bounds.get(resource, math.inf))
+        assert most < WORTH or max(speedup.value for speedup in experiments.speedups.values()) > most
+
+
+@given(seconds, seconds, st.integers(0, 8), st.floats(50, 1e4))
+def test_unproved_cold_never_makes_storage_the_cause(
+    cpu_s: float, blocked_s: float, workers: int, compute: float
+) -> None:
+    """Where bytes are not counted and no warm mode was measured, no word names an input cause."""
+    found = verdict(made(Cost(cpu_s=cpu_s, blocked_s=blocked_s), workers=workers, compute=compute, **UNCOUNTED))
+    assert found.bound.cause in ("compute", "balanced", "inconclusive")
+
+
+@given(seconds, seconds, st.floats(0.0, 0.9), st.integers(0, 8), st.floats(50, 1e4), st.booleans())
+def test_estimates_make_firm_words_only_by_a_wide_margin(
+    cpu_s: float, blocked_s: float, collate: float, workers: int, compute: float, synchronous: bool
+) -> None:
+    """An estimated speed-up that names the cause leads every other speed-up worth a word by half again."""
+    cost = Cost(cpu_s=cpu_s, blocked_s=blocked_s, collate_s=collate * cpu_s)
+    measurement = made(cost, workers=workers, compute=compute, synchronous=synchronous)
+    cause = verdict(measurement).bound.cause
+    speedups = run_experiments(measurement).speedups
+    cause = "preprocessing" if cause == "cpu" else cause
+    if cause in speedups and speedups[cause].how == "estimated":
+        others = [speedup.value for name, speedup in speedups.items() if name != cause and speedup.value >= WORTH]
+        assert all(speedups[cause].value >= OPEN_LEAD * other * (1 - 1e-6) for other in others)
+
+
+@given(training=ratios, larger=ratios)
+def test_no_misfit_grows_by_what_sizes_explain(training: float, larger: float) -> None:
+    """It keeps its sign, or is none; and it is less by the ratio of the sizes at most."""
+    before = misfits_of(run_experiments(misfit(68 * training)))
+    after = misfits_of(run_experiments(misfit(68 * training, larger)))
+    for first, second in zip(before.values(), after.values(), strict=True):
+        assert abs(second) <= abs(first) + 1e-9 and first * second >= 0
+        assert abs(first - second) <= abs(math.log(larger)) + 1e-4
+
+
+@settings(max_examples=10)
+@given(st.lists(st.floats(0.94, 1.06), min_size=8, max_size=8))
+def test_equal_hosts_never_are_slow(each: list[float]) -> None:
+    """Four ranks on each of two, whose rates differ by 6 % from what all have."""
+    alone = tuple(114.0 * one for one in each)
+    in_step = {**IN_STEP, "training": 8 * min(alone), "baseline": 8 * min(alone), "cached_samples": 5000.0}
+    without = {4: 8 * 114.0, 0: 8 * 114.0}
+    assert verdict(rank_run(alike(**in_step), alone=alone, without=without, ranks=8, nodes=2)).bound.host == ""

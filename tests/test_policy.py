@@ -1,0 +1,60 @@
+"""The runner: asks until the policy stops, hands on what came of each ask, and keeps what is done when Ctrl-C comes."""
+
+from __future__ import annotations
+
+import pytest
+
+from loaderprobe.policy import Ask, Fixed, Result, Results, Stop, follow
+from loaderprobe.testing import FakeClock
+
+
+class Doubling:
+    """Asks for twice the last result, until the time is up."""
+
+    def next(self, results: Results[int, int]) -> Ask[int] | Stop[str]:
+        if results.spent_s >= 9.0:
+            return Stop(reason="late")
+        return Ask(what=2 * (results.found or [1])[-1])
+
+
+def test_a_policy_hears_of_all_results_and_of_the_time() -> None:
+    """Each with its ask and what it took; the reason is the policy's."""
+    clock = FakeClock()
+
+    def measure(ask: Ask[int]) -> int:
+        clock.sleep(ask.what)
+        return ask.what
+
+    results, reason = follow(Doubling(), measure, clock=clock)
+    assert (results.found, reason, results.spent_s) == ([2, 4, 8], "late", 14.0)
+    assert results.done[1] == Result(what=4, found=4, took_s=4.0)
+
+
+def interrupted(ask: Ask[int]) -> int:
+    """Ctrl-C comes at the third."""
+    if ask.what == 3:
+        raise KeyboardInterrupt
+    return 10 * ask.what
+
+
+def test_ctrl_c_keeps_results_that_are_enough() -> None:
+    """Without a reason of the policy; where they are not, it is passed on."""
+    policy = Fixed(asks=(1, 2, 3, 4))
+    results, reason = follow(policy, interrupted, clock=FakeClock(), enough=lambda results: len(results.done) == 2)
+    assert (results.found, reason) == ([10, 20], None)
+    with pytest.raises(KeyboardInterrupt):
+        follow(policy, interrupted, clock=FakeClock())
+
+
+def test_an_error_is_passed_on() -> None:
+    """A failure that the rest goes on after is a result."""
+    with pytest.raises(ZeroDivisionError):
+        follow(Fixed(asks=(1, 0)), lambda ask: 1 // ask.what, clock=FakeClock())
+
+
+def test_an_ask_says_how_far_everything_is() -> None:
+    """Before it, and within it; in order each counts one."""
+    asked = Fixed(asks=("a", "b", "c", "d")).next(Results(done=[Result(what="a", found=None)]))
+    assert asked == Ask(what="b", done=1, takes=1, total=4)
+    assert (asked.share(), asked.share(0.5), asked.left(0.5)) == (0.25, 0.375, 2.5)
+    assert Ask(what="of an unknown number").share() == 0.0
