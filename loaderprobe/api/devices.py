@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from loaderprobe.analyze.devices import judge
@@ -17,6 +18,7 @@ from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.ranks.launch import Lead, on_this_machine, order_without_files
 from loaderprobe.measure.runner import Event, Start, run_order
 from loaderprobe.plugins import resolve
+from loaderprobe.policy import Fixed, follow
 from loaderprobe.records.config import ComputeSpec
 from loaderprobe.records.devices import (
     DeviceMeasured,
@@ -131,23 +133,16 @@ def _measured(
     asked: Sequence[Sequence[DeviceWork]], progress: Callable[[str, int, int], None]
 ) -> tuple[tuple[WorkloadResult, ...], bool]:
     """(the results, whether Ctrl-C came before all were there). Raises KeyboardInterrupt when there are none."""
-    found: list[WorkloadResult] = []
-    done: list[PlacementResult] = []
-    try:
-        with ExitStack() as stack:
-            lead, start = _started(max(work.placement.ranks for group in asked for work in group), stack)
-            for group in asked:
-                done = []
-                for work in group:
-                    done.append(_placement(work, lead, start, progress))
-                found.append(WorkloadResult(workload=group[0].workload, placements=tuple(done)))
-    except KeyboardInterrupt:
-        if done and len(done) < len(asked[len(found)]):
-            found.append(WorkloadResult(workload=asked[len(found)][0].workload, placements=tuple(done)))
-        if not found:
-            raise
-        return tuple(found), True
-    return tuple(found), False
+    works = [work for group in asked for work in group]
+    with ExitStack() as stack:
+        lead, start = _started(max(work.placement.ranks for work in works), stack)
+        results, reason = follow(
+            Fixed(asks=works), lambda ask: _placement(ask.what, lead, start, progress), clock=SystemClock(),
+            enough=lambda results: bool(results.done),
+        )  # fmt: skip
+    left = iter(results.found)
+    found = [(group[0].workload, tuple(islice(left, len(group)))) for group in asked]
+    return tuple(WorkloadResult(workload=on, placements=done) for on, done in found if done), reason is None
 
 
 def _started(ranks: int, stack: ExitStack) -> tuple[Lead | None, Start]:
