@@ -39,6 +39,7 @@ from loaderprobe.records.plan import (
     Asked,
     CacheAsked,
     CatalogueEntry,
+    CheckpointAsked,
     PlanReport,
     PlanSource,
     Quantity,
@@ -279,6 +280,7 @@ def plan(
     mean_size: float | str | None = None,
     epochs: int | str = 90,
     growth: float | str = 1,
+    checkpoint: str | None = None,
     simulate_ranks: int | str | None = None,
 ) -> Plan:
     """Plan storage for `accelerators` from a sweep, a result of `run`, `bandwidth` or `trace`, or the path of one.
@@ -288,7 +290,8 @@ def plan(
     that one dares to use. `storage` names entries of the catalogue with their size (`fsx-lustre-250:24TiB`) or
     gives figures (`5GB/s,60kopens/s,2ms,1.5GB/s/client`). `cache` is of one node: `page:1TB`, `pinned:1TB`.
     `layout` is `folder` or `shards:IMAGES`. `data` chooses a data set of the run; `images` and `mean_size` replace
-    what was measured of it. `simulate_ranks` replays the run's batches for that many ranks that take each step
+    what was measured of it. `checkpoint` is what training writes, and each how many seconds: `205MB:600`.
+    `simulate_ranks` replays the run's batches for that many ranks that take each step
     together, at several prefetch factors.
 
     Raises BadValue for what cannot be planned from, and for impossible values; MissingPart for a broken plug-in.
@@ -306,6 +309,7 @@ def plan(
         epochs=values.count(epochs, "--epochs", most=100_000),
         growth=values.factor(growth, "--growth"),
         cache=values.cache(cache),
+        checkpoint=CheckpointAsked() if checkpoint is None else values.checkpoint(checkpoint),
         simulate_ranks=None
         if simulate_ranks is None
         else values.count(simulate_ranks, "--simulate-ranks", most=MOST_ACCELERATORS),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 from loaderprobe.errors import BadValue
-from loaderprobe.records.plan import CacheAsked, CacheKind
+from loaderprobe.records.plan import CacheAsked, CacheKind, CheckpointAsked
 from loaderprobe.units import parse_bytes, parse_count, parse_list
 
 if TYPE_CHECKING:
@@ -135,6 +135,15 @@ def cache(text: str) -> CacheAsked:
         kind: CacheKind = "page" if name == "page" else "pinned"
         return CacheAsked(kind=kind, bytes=size(bytes_, f"--cache {name}:"))
     raise BadValue(f"'{text}' is no cache", hint="use none, page:SIZE or pinned:SIZE, such as page:1TB, of one node")
+
+
+def checkpoint(text: str) -> CheckpointAsked:
+    """`205MB:600`, bytes and the seconds between two. Raises BadValue."""
+    bytes_, colon, seconds = text.strip().partition(":")
+    every_s = _float(seconds) if colon else 0.0
+    if not 0 < every_s <= MOST:
+        raise BadValue(f"--checkpoint {text} is no SIZE:SECONDS", hint="write --checkpoint 205MB:600")
+    return CheckpointAsked(bytes=size(bytes_, "--checkpoint"), every_s=every_s, given=True)
 
 
 def storage_figures(text: str) -> dict[str, float]:

@@ -443,6 +443,10 @@ PLAN = (
         "none.",
     ),
     Option(
+        "checkpoint", str, None, STORAGE, usual="205MB:600, ResNet-50 each 10 min",
+        help="What training writes, and each how many seconds: SIZE:SECONDS. It stands still for 1 % of them.",
+    ),
+    Option(
         "catalogue", bool, False, STORAGE, "List the storage kinds with sources.", typed_only=True
     ),
     MD,

@@ -251,7 +251,7 @@ def _grown(asked: Asked) -> str:
     """Where the number includes growth."""
     if asked.growth == 1:
         return ""
-    return f" ({significant(asked.accelerators / asked.growth)} now, times {asked.growth:g} for growth)"
+    return f" ({asked.accelerators / asked.growth:.0f} now, times {asked.growth:g} for growth)"
 
 
 def _images(plan: PlanReport) -> str:
