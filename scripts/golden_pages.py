@@ -36,8 +36,8 @@ from loaderprobe.render.batch_size import batch_size_document
 from loaderprobe.render.compare import compare_document
 from loaderprobe.render.devices import answer
 from loaderprobe.render.plan import plan_document
-from loaderprobe.render.terminal import document_text
 from loaderprobe.render.tune_workers import tuning_document
+from loaderprobe.render.writers import document_text
 from loaderprobe.testing import FakeClock, ScriptedProber, example_config, example_environment
 from scripts.golden_variants import variants
 from tests.analyze.rank_runs import rank_run

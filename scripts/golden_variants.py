@@ -26,7 +26,7 @@ from loaderprobe.render.forecast_words import forecast_words
 from loaderprobe.render.plan_words import lock_step_parts
 from loaderprobe.render.sweep import sweep_document
 from loaderprobe.render.sweep_plan_words import in_turn_words, sweep_plan_words
-from loaderprobe.render.terminal import document_text
+from loaderprobe.render.writers import document_text
 from tests.examples.bandwidth import (
     example_bandwidth,
     example_feed,

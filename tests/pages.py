@@ -7,13 +7,10 @@ from loaderprobe.records.plan import PlanReport
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import Report
 from loaderprobe.render.bandwidth import bandwidth_document
-from loaderprobe.render.html import document_page
-from loaderprobe.render.markdown import document_markdown
-from loaderprobe.render.notebook import document_html
 from loaderprobe.render.plan import plan_document, plan_exhibits, with_plan
 from loaderprobe.render.rows import csv_text
 from loaderprobe.render.sweep import report_columns, sweep_document, sweep_exhibits
-from loaderprobe.render.terminal import document_text
+from loaderprobe.render.writers import document_html, document_markdown, document_page, document_text
 
 
 def terminal_report(report: Report, *, width: int = 80, color: bool = False) -> str:

@@ -20,7 +20,8 @@ from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import DamagedFile, Report
 from loaderprobe.records.studies import EpochsMeasured, Prefilled
 from loaderprobe.render.document import Document, Exhibit
-from loaderprobe.render.overview import counts
+from loaderprobe.render.first_page import counts
+from loaderprobe.render.json import summary_json
 from loaderprobe.render.rows import BATCH_COLUMNS, STEP_COLUMNS, Row, batch_rows, csv_text, step_rows
 from loaderprobe.render.sweep import report_columns, sweep_document, sweep_exhibits
 from loaderprobe.store.results import RESULT, read_result
@@ -243,7 +244,6 @@ class Run(Shown):
 
     def json(self) -> str:
         """All figures and reasons, with the schema's name and version first: `summary.json`."""
-        from loaderprobe.render.json import summary_json
 
         return summary_json(self.report())
 

@@ -47,10 +47,10 @@ from loaderprobe.records.plan import (
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.trace import TraceReport
-from loaderprobe.render.html import document_page
 from loaderprobe.render.json import summary_json
 from loaderprobe.render.plan import need_columns, plan_document, plan_exhibits, with_plan
 from loaderprobe.render.plan_words import answer
+from loaderprobe.render.writers import document_page
 from loaderprobe.storage.catalogue import catalogue, entry_named, published
 from loaderprobe.store.results import read_bandwidth, read_result, schema_in
 from loaderprobe.store.run_directory import RunDirectory

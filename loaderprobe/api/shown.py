@@ -75,24 +75,24 @@ class Shown(ABC):
 
     def text(self, *, width: int = 80, color: bool = False) -> str:
         """The answer first, in at most `width` columns, ending with a newline; ANSI colours only with `color`."""
-        from loaderprobe.render.terminal import document_text
+        from loaderprobe.render.writers import document_text
 
         return document_text(self.document(), width=width, color=color)
 
     def markdown(self) -> str:
         """The same as GitHub-flavoured Markdown."""
-        from loaderprobe.render.markdown import document_markdown
+        from loaderprobe.render.writers import document_markdown
 
         return document_markdown(self.document())
 
     def html(self) -> str:
         """The same as one HTML file with charts, which works offline."""
-        from loaderprobe.render.html import document_page
+        from loaderprobe.render.writers import document_page
 
         return document_page(self.document(), self.exhibits(), made_by=self.made_by())
 
     def _repr_html_(self) -> str:
-        from loaderprobe.render.notebook import document_html
+        from loaderprobe.render.writers import document_html
 
         return document_html(self.document())
 

@@ -40,6 +40,7 @@ from loaderprobe.compute.trace_file import RECORD, Recording, read_trace, why_no
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.records import values
 from loaderprobe.records.measurement import Timeline
+from loaderprobe.records.options import TRACE, check
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.trace import FREE, PART_NAMES, PartName, StepSpans, TraceBound, TraceRank, TraceReport, Unread
 from loaderprobe.render.remarks import remark_words
@@ -80,6 +81,7 @@ def trace(
     Raises BadValue for what is no recording of a GPU, and MissingPart for what cannot be read. Of several files, those
     are listed in `unread`, and only if none is left an error is raised.
     """
+    check(TRACE, locals())
     paths = _paths([files] if isinstance(files, str | PathLikeOf) else list(files))
     ranks, unread = [], []
     trouble: LoaderprobeError | None = None

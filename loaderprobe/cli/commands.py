@@ -386,9 +386,8 @@ def plan(call: Call, *, run: Path | None, catalogue: bool, schema: bool, **asked
 
 
 def _catalogue(call: Call) -> str:
-    from loaderprobe.render.markdown import document_markdown
     from loaderprobe.render.plan import catalogue_document, catalogue_json
-    from loaderprobe.render.terminal import document_text
+    from loaderprobe.render.writers import document_markdown, document_text
     from loaderprobe.storage.catalogue import catalogue
 
     entries = catalogue()

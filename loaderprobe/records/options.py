@@ -80,21 +80,24 @@ class Option:
 
     def check(self, value: Any) -> None:
         """Raises BadValue for what the command line would not take. Texts and lists are read by the verb itself."""
-        if self.several or (value is None and self.default is None):
-            return
+        if not (self.several or (value is None and self.default is None)) and (why := self._not(value)):
+            raise BadValue(f"{self.said}: {value!r} is {why}", hint=f"--help explains {self.said}: {self.help}")
+
+    def _not(self, value: Any) -> str:
+        """What is wrong with a value; empty where nothing is."""
         if get_origin(self.type) is Literal and value not in get_args(self.type):
-            choices = ", ".join(map(repr, get_args(self.type)))
-            raise BadValue(f"{self.said}: {value!r} is not one of {choices}")
+            return f"not one of {', '.join(map(repr, get_args(self.type)))}"
         if self.type is bool and not isinstance(value, bool):
-            raise BadValue(f"{self.said}: {value!r} is neither True nor False")
+            return "neither True nor False"
         if self.type in (int, float):
             number = isinstance(value, Integral if self.type is int else Real) and not isinstance(value, bool)
             if not number:
-                raise BadValue(f"{self.said}: {value!r} is not a {'whole ' if self.type is int else ''}number")
+                return "not a whole number" if self.type is int else "not a number"
             if self.least is not None and not value >= self.least:
-                raise BadValue(f"{self.said}: {value} is less than {self.least}")
+                return f"less than {self.least}"
             if self.most is not None and not value <= self.most:
-                raise BadValue(f"{self.said}: {value} is more than {self.most}")
+                return f"more than {self.most}"
+        return ""
 
 
 def check(options: Sequence[Option], given: Mapping[str, Any]) -> None:

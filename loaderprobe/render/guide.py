@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from loaderprobe.render.terminal import Page
+from loaderprobe.render.writers import Page
 
 _CUT = "\N{HORIZONTAL ELLIPSIS}"
 

@@ -25,24 +25,22 @@ from loaderprobe.render.document import (
 from loaderprobe.render.figures import evidence_words, flat, reasons, shown
 from loaderprobe.render.first_page import (
     ESTIMATED_NOTE,
+    HOW_TO_READ,
+    environment_facts,
     facts,
     first_screen,
     knees,
     labels_of,
+    missing,
+    notes,
+    sentences,
     title,
     to_do,
+    without_figures,
 )
 from loaderprobe.render.forecast_words import LIMIT, advice_words
 from loaderprobe.render.gpu import profiled, step_exhibits, window_exhibits, window_parts
 from loaderprobe.render.groups import NEXT, Group, detail_of, gain_words, groups, then_of
-from loaderprobe.render.overview import (
-    HOW_TO_READ,
-    environment_facts,
-    missing,
-    notes,
-    sentences,
-    without_figures,
-)
 from loaderprobe.render.panels import (
     epoch_cells,
     epoch_exhibits,

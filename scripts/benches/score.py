@@ -57,7 +57,7 @@ class Said:
         return tuple("preprocessing" if name == "cpu" else name for name in found)
 
     def __str__(self) -> str:
-        return " or ".join(self.candidates) if self.cause == "either" else self.cause
+        return " or ".join(self.candidates) or self.cause
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +120,7 @@ class Row:
             return "failed"
         if said.cause in ("either", "inconclusive"):
             missed = self.clear and said.named and not {*said.named} & {self.word, *self.planted}
-            return "wrong" if missed else "either" if said.named else "inconclusive"
+            return "wrong" if missed else "either" if said.cause == "either" else "inconclusive"
         (named,) = said.named
         if not self.logs:
             return "unclear" if not self.planted else "right" if said.cause in self.planted else "wrong"

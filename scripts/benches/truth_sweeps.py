@@ -20,7 +20,8 @@ from pathlib import Path
 
 import loaderprobe
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.records.measurement import NO_STEP, Measurement, base_mode
+from loaderprobe.errors import BadValue
+from loaderprobe.records.measurement import Measurement, base_mode
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Verdict
 from loaderprobe.stats import median
@@ -107,7 +108,11 @@ def _watched(runs: list[Path]) -> Iterator[Row]:
     ratios: dict[tuple[int, str], list[float]] = defaultdict(list)
     for run in runs:
         for measured in _measurements(run):
-            experiment, estimated = verdict(measured), verdict(as_watched(measured))
+            try:
+                experiment, estimated = verdict(measured), verdict(as_watched(measured))
+            except BadValue as error:
+                print(f"{run.name}: left out: {error.message}")
+                continue
             side, said = experiment.bound.side, estimated.bound.side
             for name in ("loader", "compute"):
                 if ratio := _over(estimated, experiment, name):
@@ -127,7 +132,7 @@ def _measurements(run: Path) -> Iterator[Measurement]:
     directory = loaderprobe.load(run).directory
     for config in directory.record.spec.configs:
         found = directory.result(config.key) if directory.has_measurement(config.key) else None
-        if isinstance(found, Measurement) and found.compute.name != NO_STEP:
+        if isinstance(found, Measurement) and as_watched(found).segments:
             yield found
 
 

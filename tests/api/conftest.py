@@ -28,7 +28,7 @@ TWO_ROUNDS: Plan = (("baseline", "loader_only"), ("baseline", "training"))
 @pytest.fixture(autouse=True)
 def _short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     """A segment is a few batches, however fast they come; learning and the ceiling of storage are as short."""
-    monkeypatch.setattr("loaderprobe.measure.own.loader.LEARN_AT_LEAST_S", 0.2)
+    monkeypatch.setattr("loaderprobe.measure.own.loader.LEARN_AT_LEAST_S", 0.05)
     monkeypatch.setattr("loaderprobe.measure.ceilings.CEILING_S", 0.02)
     monkeypatch.setattr(
         "loaderprobe.measure.session.pace_for",

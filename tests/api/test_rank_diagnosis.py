@@ -18,7 +18,7 @@ from loaderprobe.records.diagnosis import DataFound, Drawn, OwnMeasured
 from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.ranks import Node
 from loaderprobe.records.remark import Remark
-from loaderprobe.render.markdown import document_markdown
+from loaderprobe.render.writers import document_markdown
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.testing import FakeGroup, example_config
 from tests.analyze.rank_runs import rank_run

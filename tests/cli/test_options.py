@@ -187,17 +187,17 @@ def test_python_refuses_what_the_command_line_does(name: str, value: Any, says: 
     """By the name of the option; before it looks at anything else."""
     with pytest.raises(BadValue) as caught:
         loaderprobe.sweep("/nowhere", **{name: value})
-    assert caught.value.message == says
+    assert caught.value.message == says and "--help explains" in caught.value.hint
     (row,) = (each for each in options.SWEEP if each.name == name)
     done = CliRunner().invoke(app, ["sweep", "/nowhere", row.flags[0], str(value)])
     assert done.exit_code == 2 and row.flags[0] in done.stderr
 
 
-@pytest.mark.parametrize("verb", ["bandwidth", "generate"])
-def test_other_verbs_refuse_by_their_rows(verb: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("verb", "name"), [("bandwidth", "seed"), ("generate", "seed"), ("trace", "device")])
+def test_other_verbs_refuse_by_their_rows(verb: str, name: str, tmp_path: Path) -> None:
     """Before anything is read or written."""
-    with pytest.raises(BadValue, match="--seed: 'x' is not a whole number"):
-        getattr(loaderprobe, verb)(tmp_path, seed="x")
+    with pytest.raises(BadValue, match=f"--{name}: 'x' is not a whole number"):
+        getattr(loaderprobe, verb)(tmp_path, **{name: "x"})
     assert list(tmp_path.iterdir()) == []
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,8 @@ from typer.testing import CliRunner, Result
 
 from loaderprobe.cli.app import app
 from tests.stored import plain_run
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -68,3 +72,16 @@ def test_a_place_that_cannot_be_written_has_its_code(run: Path, tmp_path: Path) 
     """Exit code 3, and the hint names the option of this command."""
     done = report(run, "-o", tmp_path / "nowhere" / "run.md")
     assert done.exit_code == 3 and "-o" in done.stderr
+
+
+def test_a_stored_run_is_shown_without_what_measures() -> None:
+    """None of the packages that measure is imported: judging needs the files and the records alone."""
+    script = (
+        "import sys; from loaderprobe.cli import main; "
+        "sys.argv = ['loaderprobe', 'report', 'fixtures/runs/storage']; main(); "
+        "measuring = {'measure', 'compute', 'loaders', 'samplers', 'storage', 'datasets', 'system'}; "
+        "found = {name.split('.')[1] for name in sys.modules if name[:12] == 'loaderprobe.'}; "
+        "sys.exit(', '.join(measuring & found) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "")

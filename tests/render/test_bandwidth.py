@@ -11,9 +11,8 @@ import loaderprobe
 from loaderprobe.analyze.bandwidth import feeds, judge_bandwidth
 from loaderprobe.records.bandwidth import BandwidthMeasurement, RankBandwidthReport
 from loaderprobe.render.bandwidth import bandwidth_document
-from loaderprobe.render.markdown import document_markdown
 from loaderprobe.render.plan_words import answer as plan_answer
-from loaderprobe.render.terminal import document_text
+from loaderprobe.render.writers import document_markdown, document_text
 from loaderprobe.units import significant
 from tests.examples.bandwidth import example_bandwidth, example_operations, example_phase
 from tests.examples.rank_bandwidth import example_rank_bandwidth, example_ranks

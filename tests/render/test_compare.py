@@ -20,7 +20,7 @@ from loaderprobe.render.compare import (
     compare_document,
     compare_exhibits,
 )
-from loaderprobe.render.html import document_page
+from loaderprobe.render.writers import document_page
 from loaderprobe.testing import example_config, example_environment
 from tests.render.test_html import EVIL, Page
 

@@ -7,10 +7,7 @@ import re
 import pytest
 
 from loaderprobe.render.document import Cell, Command, Document, Exhibit, Fold, Item, Paragraph, Section, Table, further
-from loaderprobe.render.html import document_page
-from loaderprobe.render.markdown import document_markdown
-from loaderprobe.render.notebook import document_html
-from loaderprobe.render.terminal import document_text
+from loaderprobe.render.writers import document_html, document_markdown, document_page, document_text
 from tests.render.test_html import EVIL, Page
 
 MAP = Table(

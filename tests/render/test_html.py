@@ -11,7 +11,7 @@ from loaderprobe.records.config import RunConfig
 from loaderprobe.records.remark import reported
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import Bound, Reason
-from loaderprobe.render.overview import EMULATED_NOTE
+from loaderprobe.render.first_page import EMULATED_NOTE
 from loaderprobe.render.remarks import WORDS
 from scripts.goldens import SHOWN
 from tests.examples.reports import example_report, example_row, with_changes

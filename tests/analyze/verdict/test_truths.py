@@ -11,7 +11,7 @@ import pytest
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.records.bandwidth import StorageCeiling
-from loaderprobe.records.measurement import Activity, ComputeInfo, FirstPass, Measurement, Mode, Others
+from loaderprobe.records.measurement import NO_STEP, Activity, ComputeInfo, FirstPass, Measurement, Mode, Others
 from tests.analyze.rank_runs import rank_run
 from tests.analyze.runs import (
     BATCH,
@@ -93,12 +93,22 @@ TRANSPORT, COMPUTE = "input transport largest_speedup", "compute compute largest
 CPU, SLOW_RANK, SLOW_HOST = "input cpu all_cores_busy", "input imbalance slow_rank", "input imbalance slow_host"
 OPEN, INPUT, EITHER = "inconclusive inconclusive", "input inconclusive", "input either"
 
+
+def without_step(measurement: Measurement) -> Measurement:
+    """The loader alone is judged."""
+    return replace(measurement, compute=replace(measurement.compute, name=NO_STEP))
+
+
 ABLATIONS = {
     "storage": Row(
         pipeline(times(3, 1.2)), STORAGE, speedups={"storage": 3, "preprocessing": 1.2},
         how={"storage": "measured"}, more=False,
     ),
     "preprocessing": Row(pipeline(times(1.2, 3)), PREPROCESSING),
+    "no step was given": Row(
+        without_step(run([{"baseline": 250.0, "warm": 750.0, "cached_samples": 300.0}] * 3, EVEN)), STORAGE,
+        facts={"judged": "loader", "how": "measured"}, speedups={"storage": 3, "preprocessing": 1.2}, more=False,
+    ),
     "transport": Row(pipeline(times(1, 1, 3)), TRANSPORT),
     "compute": Row(
         pipeline(times(3, 1.2, training=80), compute=80), COMPUTE,
@@ -623,7 +633,7 @@ RANKS = {
     "the step": Row(rank_run(alike(training=54.0, resident=56.0, **STEP), no_exchange=95.0, exchange=123.0), COMPUTE),
     "the exchange of gradients": Row(
         rank_run(DDP, no_exchange=83.0, exchange=40.6), "compute gradients largest_speedup",
-        speedups={"compute": 40.6 / 29}, figures={"advised": ["exchange"]},
+        facts={"compute_speedup": 40.6 / 29}, speedups={"compute": 40.6 / 29}, figures={"advised": ["exchange"]},
     ),
     "step and exchange alike": Row(
         rank_run(DDP, no_exchange=60.0, exchange=58.0), "compute either speedups_alike gradients compute",

@@ -1,0 +1,395 @@
+"""The four writers, which show any Document and know nothing else: a terminal, Markdown, a page of HTML, a notebook."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Container, Iterator, Mapping, Sequence
+from functools import cache
+from io import StringIO
+from typing import TYPE_CHECKING
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from loaderprobe.records.resources import RESOURCES
+from loaderprobe.render.charts import TONES
+from loaderprobe.render.document import (
+    Cell,
+    Command,
+    Document,
+    Exhibit,
+    Fold,
+    Item,
+    Line,
+    Paragraph,
+    Part,
+    Section,
+    Shown,
+    Table,
+    cell_text,
+    levels,
+)
+from loaderprobe.render.wording import visible
+
+if TYPE_CHECKING:
+    import jinja2
+
+
+# Documents as text for a terminal, in columns of a given width.
+
+STYLES = {
+    **{each.name: each.style for each in RESOURCES if each.is_cause},
+    "either": "yellow", "balanced": "cyan", "inconclusive": "dim", "failed": "bold red", "skipped": "dim",
+    "quiet": "dim", "strong": "bold", "warning": "yellow", "good": "green",
+}  # fmt: skip
+_LONGEST_NAME = 24
+"""Cells of a first column that are no longer than this are not folded."""
+_LEAST_BAR, _LONGEST_BAR = 6, 40
+
+
+def document_text(document: Document, *, width: int = 80, color: bool = False) -> str:
+    """The page in at most `width` columns, ending with a newline; ANSI colours only with `color`."""
+    page = Page(width=width, color=color)
+    page.title(document.title, style=STYLES.get(document.tone, ""))
+    for section in document.sections:
+        parts = [part for part in section.parts if not isinstance(part, Fold) and not part.further]
+        if not parts:
+            continue
+        if section.title or not section.under:
+            page.gap()
+        if section.title:
+            page.paragraph(section.title, style="bold")
+        for part in parts:
+            _add(page, part)
+    return page.text()
+
+
+def _add(page: Page, part: Shown) -> None:
+    if isinstance(part, Paragraph):
+        page.paragraph(part.text, style=f"{STYLES.get(part.tone, '')}{' bold' if part.strong else ''}".strip())
+    elif isinstance(part, Command):
+        page.command(part.text)
+    elif isinstance(part, Item):
+        page.item(part.subject, part.text, number=part.number)
+    else:
+        if part.caption:
+            page.paragraph(part.caption, style="dim")
+        for made in _tables(part, page.width):
+            page.add(made)
+
+
+def _tables(table: Table, width: int) -> Iterator[RenderableType]:
+    """One; where its figures do not fit beside each other, several, each with the first column."""
+    natural, least = zip(*(_widths(table, place) for place in range(len(table.head))), strict=True)
+    gap = 2 if table.map or sum(natural) + 2 * (len(natural) - 1) <= width else 1
+    first = 1
+    while first <= max(1, len(least) - 1):
+        left, last = width - least[0], first
+        while last < len(least) and (last == first or left >= least[last] + gap):
+            left -= least[last] + gap
+            last += 1
+        places = [0, *range(first, last)]
+        room = width - sum(natural[place] + gap for place in places) - 1
+        # Figures are never folded: where the width is short, it is their heads and the texts that are.
+        widths = natural if room >= -gap - 1 else least
+        fixed = {place: widths[place] for place in places if place in table.right}
+        yield _table(table, places, fixed, gap, bar=min(_LONGEST_BAR, room) if room >= _LEAST_BAR else 0)
+        first = max(last, first + 1)
+
+
+def _widths(table: Table, place: int) -> tuple[int, int]:
+    """Of a column, as it is and folded; figures and short names are not folded."""
+    cells = [visible(cell_text(line[place])) for line in table.lines]
+    natural = max([len(text) for cell in (table.head[place], *cells) for text in cell.split("\n")], default=0)
+    if table.map:
+        return natural, natural if place else min(natural, _LONGEST_NAME)
+    unfolded = cells if place in table.right else [word for cell in cells for word in cell.split()]
+    least = max([len(text) for text in (*unfolded, *table.head[place].split())], default=0)
+    return natural, least if place else max(least if place in table.right else 0, min(natural, _LONGEST_NAME))
+
+
+def _table(table: Table, places: Sequence[int], fixed: Mapping[int, int], gap: int, bar: int) -> RichTable:
+    made = RichTable(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
+    bars = table.bars if bar else ()
+    for place in places:
+        natural, least = _widths(table, place)
+        made.add_column(
+            table.head[place],
+            justify="right" if place in table.right else "left",
+            overflow="fold",
+            width=fixed.get(place),
+            no_wrap=(place == 0 and natural <= _LONGEST_NAME) or (place > 0 and table.map),
+            min_width=least,
+        )
+    if bars:
+        made.add_column("", no_wrap=True)
+    for number, line in enumerate(table.lines):
+        drawn = [Text(_bar(bars[number], bar), style="cyan")] if bars else []
+        made.add_row(*(_cell(line[place]) for place in places), *drawn)
+    return made
+
+
+def _cell(cell: str | Cell) -> Text:
+    return Text(visible(cell_text(cell)), style=STYLES.get(cell.tone, "") if isinstance(cell, Cell) else "")
+
+
+def _bar(share: float, cells: int) -> str:
+    """A bar of eighths of a cell; none where there is no figure."""
+    whole, rest = divmod(max(1, round(share * cells * 8)) if share else 0, 8)
+    return "█" * whole + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
+
+
+class Page:
+    """Collects paragraphs, lists and tables; `text` gives them wrapped to `width` columns."""
+
+    def __init__(self, *, width: int, color: bool) -> None:
+        # An empty environment keeps COLUMNS, TERM and NO_COLOR of the caller out of the result.
+        self._console = Console(
+            file=StringIO(),
+            width=width,
+            height=100,
+            color_system="standard" if color else None,
+            force_terminal=color,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            legacy_windows=False,
+            _environ={},
+        )
+
+    @property
+    def width(self) -> int:
+        """Columns."""
+        return self._console.width
+
+    def gap(self) -> None:
+        """An empty line."""
+        self._console.print()
+
+    def title(self, text: str, *, style: str = "") -> None:
+        """The first line."""
+        self._console.print(Text(visible(text), style=f"{style} bold".strip(), overflow="fold"))
+
+    def heading(self, text: str) -> None:
+        """A line that begins a section, after a blank line."""
+        self.gap()
+        self._console.print(Text(visible(text), style="bold", overflow="fold"))
+
+    def paragraph(self, text: str, *, style: str = "") -> None:
+        """Wrapped text from the left edge."""
+        self._console.print(Text(visible(text), style=style, overflow="fold"))
+
+    def item(self, subject: str, text: str, *, number: int = 0) -> None:
+        """`subject: text`, wrapped, further lines indented; `- text` without a subject, `1. text` with a number."""
+        line = Text(overflow="fold")
+        line.append(f"{number}. " if number else "" if subject else "- ")
+        line.append(f"{visible(subject)}: " if subject and text else visible(subject), style="bold")
+        line.append(visible(text))
+        for number, part in enumerate(line.wrap(self._console, max(8, self._console.width - 4), overflow="fold")):
+            self._console.print(Padding(part, (0, 0, 0, 4 if number else 2)))
+
+    def command(self, text: str) -> None:
+        """Something to type, under an item."""
+        self._console.print(Padding(Text(visible(text), style="cyan", overflow="fold"), (0, 0, 0, 6)))
+
+    def add(self, renderable: RenderableType, *, crop: bool = True) -> None:
+        """Anything else that rich can draw; without `crop`, longer lines stay whole."""
+        self._console.print(renderable, crop=crop)
+
+    def text(self) -> str:
+        """Everything so far, without trailing blanks."""
+        file = self._console.file
+        assert isinstance(file, StringIO)
+        return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
+
+
+# Documents as GitHub-flavoured Markdown, in which nothing of a text can act.
+
+
+def document_markdown(document: Document) -> str:
+    """All but what is folded, ending with a newline."""
+    blocks = [f"# {escaped(document.title)}"]
+    for level, section in levels(document):
+        below = list(_blocks(section.parts))
+        if section.title and below:
+            blocks.append(f"{'#' * level} {escaped(section.title)}")
+        blocks += below
+    return "\n\n".join(blocks) + "\n"
+
+
+def _blocks(parts: Sequence[Part]) -> Iterator[str]:
+    """Items that follow each other are one list."""
+    items: list[str] = []
+    for part in parts:
+        if isinstance(part, Item):
+            items.append(_item(part))
+            continue
+        if items:
+            yield "\n".join(items)
+            items = []
+        if isinstance(part, Paragraph):
+            yield f"**{escaped(part.text)}**" if part.strong else escaped(part.text)
+        elif isinstance(part, Command):
+            yield f"```\n{visible(part.text)}\n```"
+        elif not isinstance(part, Fold):
+            if part.caption:
+                yield escaped(part.caption)
+            yield pipe_table(part.head, [[cell_text(cell) for cell in line] for line in part.lines], right=part.right)
+    if items:
+        yield "\n".join(items)
+
+
+def _item(item: Item) -> str:
+    mark = f"{item.number}." if item.number else "-"
+    subject = escaped(item.subject)
+    if item.subject and item.text:
+        subject = f"**{subject}:** "
+    return f"{mark} {subject}{escaped(item.text)}"
+
+
+def pipe_table(head: Sequence[str], lines: Sequence[Sequence[str]], right: Container[int]) -> str:
+    """A table; the columns of `right` are aligned there."""
+    rule = ["---:" if column in right else "---" for column in range(len(head))]
+    escaped_head, *escaped_lines = ([escaped(cell) for cell in line] for line in (head, *lines))
+    rows = [escaped_head, rule, *escaped_lines]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def escaped(text: str) -> str:
+    """`text` with everything that Markdown or HTML would act on made harmless, on one line."""
+    text = visible(text).replace("\n", " ")
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return "".join(f"\\{char}" if char in "\\`*_[]|#" else char for char in text)
+
+
+# Documents as HTML files that work offline: no script, no request, charts as inline SVG.
+
+_KINDS = {Paragraph: "paragraph", Command: "command", Item: "item", Table: "table", Fold: "fold", Cell: "cell"}
+
+
+def document_page(document: Document, exhibits: Mapping[str, Sequence[Exhibit]], *, made_by: str) -> str:
+    """A whole HTML document, for a browser from a phone's width to a printed page. All text is escaped.
+
+    The first section, and those under it, stand together above the others, its strong paragraphs first. `exhibits`
+    stand in the section of their name, before its parts.
+    """
+    found: list[tuple[int, Section]] = []
+    for level, section in reversed(list(levels(document))):
+        above = bool(found and found[-1][1].under and not section.under)
+        if section.parts or exhibits.get(section.name) or above:
+            found.append((level, section))
+    found.reverse()
+    begin = next((place for place, (_, section) in enumerate(found) if place and not section.under), len(found))
+    return _template().render(
+        title=document.title, tone=document.tone, head=found[:begin], sections=found[begin:], exhibits=dict(exhibits),
+        made_by=made_by,
+    ) + "\n"  # fmt: skip
+
+
+@cache
+def _template() -> jinja2.Template:
+    import jinja2
+    from markupsafe import Markup
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("loaderprobe", "render"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        # Control characters are shown, not sent.
+        finalize=lambda value: visible(value) if type(value) is str else value,
+    )
+    # Charts are the only text that is not escaped: their makers did that.
+    environment.globals.update(kind=lambda part: _KINDS.get(type(part), ""), inline=Markup, tones=TONES)
+    return environment.get_template("document.html.jinja")
+
+
+# Documents as pieces of HTML for a notebook: nothing is fetched, and they are read on light and on dark pages.
+
+_FRAME = (
+    "border:1px solid rgba(128,128,128,.35);border-radius:4px;padding:.8em 1.1em;font:14px/1.45 system-ui,sans-serif;"
+    "text-align:left"
+)
+_CELL = "padding:.15em .9em .15em 0;border:0;background:none;vertical-align:top;text-align:"
+# Colours that can be read on white and on black.
+_COLORS = {"compute": "#2a9d5c", "good": "#2a9d5c", "balanced": "#3a8fb7", "inconclusive": "#8a8a8a"}
+_INPUT_COLOR = "#d9731a"
+_STYLES = {"": "", "quiet": "opacity:.65", "strong": "font-weight:600", "skipped": "opacity:.65"}
+_MORE = "More"
+
+
+def document_html(document: Document) -> str:
+    """A document in a frame; what a terminal leaves out is behind a click."""
+    parts = [_heading(document.title, f"font-size:1.15em;{_style(document.tone)}")] if document.title else []
+    parts += map(_section, document.sections)
+    edge = f";border-left:4px solid {_color(document.tone)}" if document.tone else ""
+    return f'<div style="{_FRAME}{edge}">{"".join(parts)}</div>'
+
+
+def _section(section: Section) -> str:
+    shown = [part for part in section.parts if not isinstance(part, Fold)]
+    first = [part for part in shown if not part.further]
+    more = [part for part in shown if part.further]
+    title = _heading(section.title, "margin:.8em 0 0") if section.title and first else ""
+    folded = f"<details><summary>{_safe(_MORE if first else section.title)}</summary>{_parts(more)}</details>"
+    return f"{title}{_parts(first)}{folded if more else ''}"
+
+
+def _heading(text: str, style: str) -> str:
+    return f'<div style="font-weight:600;{style}">{_safe(text)}</div>'
+
+
+def _parts(parts: Sequence[Shown]) -> str:
+    return "".join(map(_part, parts))
+
+
+def _part(part: Shown) -> str:
+    if isinstance(part, Paragraph):
+        style = f"{';font-weight:600' if part.strong else ''};{_style(part.tone)}"
+        return f'<div style="margin:.4em 0{style.rstrip(";")}">{_safe(part.text)}</div>'
+    if isinstance(part, Command):
+        return f'<pre style="margin:.2em 0">{_safe(part.text)}</pre>'
+    if isinstance(part, Item):
+        mark = f"{part.number}. " if part.number else "" if part.subject else "- "
+        subject = f"<b>{_safe(part.subject)}{':' if part.text else ''}</b> " if part.subject else ""
+        return f'<div style="margin:.4em 0">{mark}{subject}{_safe(part.text)}</div>'
+    return _notebook_table(part)
+
+
+def _notebook_table(table: Table) -> str:
+    head = _cells("th", table.head, table) + ("<th></th>" if table.bars else "")
+    bars = [_notebook_bar(share) for share in table.bars] or [""] * len(table.lines)
+    lines = "".join(f"<tr>{_cells('td', line, table)}{bar}</tr>" for line, bar in zip(table.lines, bars, strict=True))
+    caption = f"<caption>{_safe(table.caption)}</caption>" if table.caption else ""
+    return f'<table style="border:0;margin:.3em 0">{caption}<tr>{head}</tr>{lines}</table>'
+
+
+def _cells(tag: str, line: Line, table: Table) -> str:
+    sides = ("right" if column in table.right else "left" for column in range(len(line)))
+    return "".join(_notebook_cell(tag, f"{_CELL}{side}", cell) for side, cell in zip(sides, line, strict=True))
+
+
+def _notebook_cell(tag: str, style: str, cell: str | Cell) -> str:
+    if isinstance(cell, Cell):
+        return f'<{tag} style="{style};{_style(cell.tone)}">{_safe(cell.text)}</{tag}>'
+    return f'<{tag} style="{style}">{_safe(cell)}</{tag}>'
+
+
+def _notebook_bar(share: float) -> str:
+    drawn = f'<div style="height:.75em;border-radius:2px;width:{share:.1%};background:rgba(128,128,128,.5)"></div>'
+    return f'<td style="{_CELL}left;min-width:12em">{drawn}</td>'
+
+
+def _style(tone: str) -> str:
+    return _STYLES[tone] if tone in _STYLES else f"color:{_color(tone)}"
+
+
+def _color(tone: str) -> str:
+    return _COLORS.get(tone, _INPUT_COLOR)
+
+
+def _safe(text: str) -> str:
+    return html.escape(visible(text)).replace("\n", "<br>")
