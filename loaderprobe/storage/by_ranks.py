@@ -186,7 +186,7 @@ class RankEngine:
 
 
 def read_step(reader: RankReader) -> RanksPhase | None:
-    """One step: all ranks read again and again until the rate has settled. The phase on rank 0, None on the others.
+    """One step: all ranks read until the rate has settled. The phase on rank 0, None on the others.
 
     Raises LostRank when a rank has gone, on rank 0 BadValue where one reads nothing.
     """

@@ -16,7 +16,6 @@ from loaderprobe.api.policy import JUDGING
 from loaderprobe.measure import session
 from loaderprobe.measure.own import loader
 from loaderprobe.measure.own.function import measure_own, named
-from loaderprobe.measure.ranks import in_step
 from loaderprobe.measure.runner import Order
 from loaderprobe.measure.segments import Pace
 from loaderprobe.records.diagnosis import OwnMeasured
@@ -32,9 +31,8 @@ def measures(rank: int, port: int, scratch: Path) -> None:
     """One rank, for which the test has started the process."""
     torch.set_num_threads(1)
     changed: Any = {"pace_for": lambda **_: SHORT}
-    vars(session).update(changed)
+    vars(session).update(changed, ALONE_S=0.1)
     vars(loader).update(LEARN_AT_LEAST_S=0.05)
-    vars(in_step).update(ALONE_S=0.1)
     place = Place(
         rank=rank, size=2, node=0, local_rank=rank, local_size=2, address="127.0.0.1", port=port, prefix="p",
         timeout_s=20.0,
