@@ -64,7 +64,7 @@ class HostCall(NamedTuple):
     thread: int
 
 
-class DeviceWork(NamedTuple):
+class TracedWork(NamedTuple):
     """A kernel, copy or fill, and when the call that issued it began; None without a record of that."""
 
     begin_ns: int
@@ -77,7 +77,7 @@ def loader_spans(spans: HostSpans) -> list[HostSpan]:
     return spans.waits or spans.waits_in_stacks
 
 
-def step_spans(spans: HostSpans, launches: Sequence[HostCall], work: Sequence[DeviceWork], until_ns: int) -> StepSpans:
+def step_spans(spans: HostSpans, launches: Sequence[HostCall], work: Sequence[TracedWork], until_ns: int) -> StepSpans:
     """The steps of a recording that end before `until_ns`, slow first ones left out. Both sequences hold something."""
     last = max(each.end_ns for each in work)
     marked, marks, thread = _marks(spans, last)

@@ -16,8 +16,8 @@ from loaderprobe.analyze.trace import (
     FEW_STEPS,
     LEAST,
     VARY,
-    DeviceWork,
     HostCall,
+    TracedWork,
     blocking_calls,
     fed_steps,
     free_of,
@@ -268,7 +268,7 @@ def _steps(found: Recording, calls: Sequence[RawEvent], work: Sequence[RawEvent]
     steps = step_spans(
         found.spans,
         [HostCall(each.begin_ns, each.end_ns, each.resource) for each in calls if KERNEL_LAUNCH.match(each.name)],
-        [DeviceWork(each.begin_ns, each.end_ns, issued.get(each.correlation)) for each in work],
+        [TracedWork(each.begin_ns, each.end_ns, issued.get(each.correlation)) for each in work],
         until_ns,
     )
     if found.cut_off and steps.marked != "none" and len(steps.steps) == 1 and steps.end_ns >= until_ns:

@@ -44,7 +44,7 @@ FORMS = ("md", "json", "html")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Invocation:
     """How a command was called: what it shows and keeps, and which of its options were typed."""
 
     options: Sequence[Option]
@@ -108,7 +108,7 @@ class Call:
 
 
 def command(options: Sequence[Option]) -> Callable[[Callable[..., int]], Callable[..., None]]:
-    """A command with these options; its body takes the `Call`, and by name what the call does not have.
+    """A command with these options; its body takes the `Invocation`, and by name what the call does not have.
 
     What the body returns, or raises, becomes the exit code.
     """
@@ -126,13 +126,15 @@ def command(options: Sequence[Option]) -> Callable[[Callable[..., int]], Callabl
     return made
 
 
-def called(options: Sequence[Option], context: typer.Context, given: Mapping[str, Any]) -> tuple[Call, dict[str, Any]]:
+def called(
+    options: Sequence[Option], context: typer.Context, given: Mapping[str, Any]
+) -> tuple[Invocation, dict[str, Any]]:
     """(the call, the values of the options that it does not have): as Python has them, by name."""
     values = {each.name: _python_value(each, given[each.name]) for each in options}
     sources = {name: context.get_parameter_source(name) for name in values}
     typed = {name: values[name] for name, source in sources.items() if source and source.name == "COMMANDLINE"}
     shown = {each.name for each in options if each.name in ("out", "quiet", *FORMS) and each.typed_only}
-    call = Call(options=options, typed=typed, **{name: values[name] for name in shown})
+    call = Invocation(options=options, typed=typed, **{name: values[name] for name in shown})
     return call, {name: value for name, value in values.items() if name not in shown}
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loaderprobe.cli.border import (
-    Call,
+    Invocation,
     check_place,
     command,
     command_line,
@@ -60,7 +60,13 @@ if TYPE_CHECKING:
 
 @command(options.RUN)
 def run(
-    call: Call, *, words: list[str] | None, watch: bool, budget_s: float | None, cache: CacheState, loader: int | None
+    call: Invocation,
+    *,
+    words: list[str] | None,
+    watch: bool,
+    budget_s: float | None,
+    cache: CacheState,
+    loader: int | None,
 ) -> int:
     """Find out what limits a training script, without changing it: loaderprobe run -- python train.py ARGS
 
@@ -100,7 +106,13 @@ def _short(path: Path) -> Path:
 
 @command(options.DIAGNOSE)
 def diagnose(
-    call: Call, *, factory: str, budget_s: float | None, cache: CacheState, ranks: str | None, join: Launcher | None
+    call: Invocation,
+    *,
+    factory: str,
+    budget_s: float | None,
+    cache: CacheState,
+    ranks: str | None,
+    join: Launcher | None,
 ) -> int:
     """Find out what limits your own DataLoader, and your training step: loaderprobe diagnose train.py:make_loader
 
@@ -130,7 +142,7 @@ MEGABYTE = 1_000_000
 
 
 @command(options.TRACE)
-def trace(call: Call, *, files: list[Path], **asked: Any) -> int:
+def trace(call: Invocation, *, files: list[Path], **asked: Any) -> int:
     """Estimate what limits a training that torch.profiler recorded: input, the host, communication or compute.
 
     Measures nothing, and needs neither a GPU nor the machine that trained. Several files are the ranks of one training.
@@ -164,7 +176,7 @@ def trace(call: Call, *, files: list[Path], **asked: Any) -> int:
 
 
 @command(options.BANDWIDTH)
-def bandwidth(call: Call, *, path: Path, ranks: str | None, join: Launcher | None, **asked: Any) -> int:
+def bandwidth(call: Invocation, *, path: Path, ranks: str | None, join: Launcher | None, **asked: Any) -> int:
     """Measure what the storage under PATH delivers to a loader: MB/s, opens/s, stats/s.
 
     Reads files in random order, cold, with rising concurrency. Writes nothing under PATH unless --scratch is given.
@@ -202,7 +214,7 @@ def bandwidth(call: Call, *, path: Path, ranks: str | None, join: Launcher | Non
     return ended(interrupted=found.interrupted, failed=bool(found.failed))
 
 
-def _by_ranks(call: Call, here: Launched | None, asked: RankProbe) -> int:
+def _by_ranks(call: Invocation, here: Launched | None, asked: RankProbe) -> int:
     """Read in the processes of a launcher, of which this is one; without one (None) in some on this machine."""
     from loaderprobe.api.bandwidth import bandwidth_of_ranks
 
@@ -225,7 +237,7 @@ NAMED = 20
 
 
 @command(options.GENERATE)
-def generate(call: Call, *, directory: Path, verify: bool, **asked: Any) -> int:
+def generate(call: Invocation, *, directory: Path, verify: bool, **asked: Any) -> int:
     """Generate ImageNet-like JPEG data sets, as fast as the disk writes.
 
     Sizes, qualities and content match ImageNet's for storage and decoders.
@@ -246,7 +258,7 @@ def generate(call: Call, *, directory: Path, verify: bool, **asked: Any) -> int:
     return EXIT_DONE
 
 
-def _verify(call: Call, directory: Path) -> int:
+def _verify(call: Invocation, directory: Path) -> int:
     from loaderprobe.api.generate import verify
     from loaderprobe.datasets.generate.generate import GO_ON
     from loaderprobe.datasets.generate.manifest import MANIFEST
@@ -270,7 +282,7 @@ def _verify(call: Call, directory: Path) -> int:
 
 
 @command(options.REPORT)
-def report(call: Call, *, run: Path | None, form: str | None, output: Path | None, schema: bool) -> int:
+def report(call: Invocation, *, run: Path | None, form: str | None, output: Path | None, schema: bool) -> int:
     """Show a stored run: verdicts are computed again from its raw values. Needs no GPU; measures nothing.
 
     A damaged file costs only its own row: the others are shown, with exit code 4.
@@ -352,7 +364,7 @@ def _rendered(found: Run | Documented, form: str, *, to_file: bool) -> bytes:
 
 
 @command(options.PLAN)
-def plan(call: Call, *, run: Path | None, catalogue: bool, schema: bool, **asked: Any) -> int:
+def plan(call: Invocation, *, run: Path | None, catalogue: bool, schema: bool, **asked: Any) -> int:
     """Plan storage from a stored run: what the accelerators need, what limits it first, what to test on delivery.
 
     Computes from the run, your options and published limits, and labels each figure.
@@ -385,7 +397,7 @@ def plan(call: Call, *, run: Path | None, catalogue: bool, schema: bool, **asked
     return EXIT_DONE
 
 
-def _catalogue(call: Call) -> str:
+def _catalogue(call: Invocation) -> str:
     from loaderprobe.render.plan import catalogue_document, catalogue_json
     from loaderprobe.render.writers import document_markdown, document_text
     from loaderprobe.storage.catalogue import catalogue
@@ -399,7 +411,7 @@ def _catalogue(call: Call) -> str:
 
 
 @command(options.COMPARE)
-def compare(call: Call, *, results: list[Path], others: list[Path], **asked: Any) -> int:
+def compare(call: Invocation, *, results: list[Path], others: list[Path], **asked: Any) -> int:
     """Compare two stored results: what changed beyond noise, verdicts first. Measures nothing.
 
     A and B must agree in machine, software, storage and data; --differ names what was meant to differ.
@@ -428,7 +440,7 @@ def compare(call: Call, *, results: list[Path], others: list[Path], **asked: Any
 
 
 @command(options.LAYERS)
-def layers(call: Call, **asked: Any) -> int:
+def layers(call: Invocation, **asked: Any) -> int:
     """Time each layer of a model in training: forward and backward, in the order in which they run.
 
     Trains on one batch of random images in memory, or on DATA: then loading is a part of the step.
@@ -456,7 +468,7 @@ def _check_data(asked: dict[str, Any]) -> None:
 
 
 @command(options.DEVICES)
-def devices(call: Call, *, article: bool, **asked: Any) -> int:
+def devices(call: Invocation, *, article: bool, **asked: Any) -> int:
     """Compare devices for a model: the CPU, a GPU, several. Says which is fastest, and why more are not faster.
 
     Trains on samples in memory, in processes of its own on each device (DistributedDataParallel for several). Then
@@ -478,7 +490,7 @@ def devices(call: Call, *, article: bool, **asked: Any) -> int:
 
 
 @command(options.TUNE_BATCH_SIZE)
-def batch_size(call: Call, **asked: Any) -> int:
+def batch_size(call: Invocation, **asked: Any) -> int:
     """Find the batch size with which a model trains fastest, within memory.
 
     Trains a copy, with random images in memory or with DATA: then it says, too, what limits the loading.
@@ -500,7 +512,7 @@ def batch_size(call: Call, **asked: Any) -> int:
 
 
 @command(options.TUNE_WORKERS)
-def workers(call: Call, **asked: Any) -> int:
+def workers(call: Invocation, **asked: Any) -> int:
     """Find the smallest number of workers, and prefetch factor, that trains within 2 % of the best.
 
     Measures the few settings that cannot be ruled out, in turns. Your own DataLoader: loaderprobe.tune_workers(loader,
@@ -521,7 +533,7 @@ def workers(call: Call, **asked: Any) -> int:
 
 
 @command(options.DOCTOR)
-def doctor(call: Call, *, path: Path) -> int:
+def doctor(call: Invocation, *, path: Path) -> int:
     """Report what can and cannot be measured on this machine, why, and how to get the rest."""
     from loaderprobe.api.doctor import doctor as verb
 
@@ -531,7 +543,7 @@ def doctor(call: Call, *, path: Path) -> int:
 
 
 @command(options.EXPLAIN)
-def explain(call: Call, *, topic: str | None) -> int:
+def explain(call: Invocation, *, topic: str | None) -> int:
     """Print a page of the guide: how loaderprobe measures and how it finds a verdict."""
     pages = {
         page.name.removesuffix(".md"): page

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loaderprobe.cli.border import Call, command, command_line, counting, ended, report_error, say, show, sweeping
+from loaderprobe.cli.border import Invocation, command, command_line, counting, ended, report_error, say, show, sweeping
 from loaderprobe.cli.seats import in_ranks, launched_here
 from loaderprobe.errors import BadValue, LostRank
 from loaderprobe.records.options import SWEEP, Launcher
@@ -26,7 +26,7 @@ BESIDE_RESUME = frozenset({"resume", "budget_s", "join", "json", "quiet"})
 
 
 @command(SWEEP)
-def sweep(call: Call, *, against: Path | None, resume: Path | None, join: Launcher | None, **asked: Any) -> int:
+def sweep(call: Invocation, *, against: Path | None, resume: Path | None, join: Launcher | None, **asked: Any) -> int:
     """Measure whether training is compute-bound or input-bound, and which part of the input limits it.
 
     Trains a model on generated data sets, or on DATA, with the serial loader and with each number of workers.
@@ -56,7 +56,7 @@ def sweep(call: Call, *, against: Path | None, resume: Path | None, join: Launch
     return in_ranks(here, measured)
 
 
-def _refuse_ignored(call: Call) -> None:
+def _refuse_ignored(call: Invocation) -> None:
     """Raises BadValue for an option that a resumed run would ignore, since it keeps its own settings."""
     for option in call.options:
         if option.name in call.typed and option.name not in BESIDE_RESUME:
@@ -88,7 +88,7 @@ def say_imports(run: Path, modules: Iterable[str]) -> None:
         say(f"{run} names a part outside loaderprobe: its module {module} is going to be imported.")
 
 
-def begin_sweep(call: Call, asked: Mapping[str, Any], lead: Lead | None) -> RunDirectory:
+def begin_sweep(call: Invocation, asked: Mapping[str, Any], lead: Lead | None) -> RunDirectory:
     """Check what is asked for, say what is going to be trained and generated, and prepare it."""
     from loaderprobe.api.sweep_request import check_request, data_to_make, request_of, start_sweep
     from loaderprobe.system.limits import cores_available
@@ -112,7 +112,7 @@ def _say_resume(said: str, run: Path) -> None:
     say(f"{said}. Resume with: {shlex.join(['loaderprobe', 'sweep', '--resume', str(run)])}", soft_wrap=True)
 
 
-def measure_and_show(call: Call, run: RunDirectory, lead: Lead | None) -> int:
+def measure_and_show(call: Invocation, run: RunDirectory, lead: Lead | None) -> int:
     """Measure what is pending, print the report and write its page; returns the exit code."""
     from loaderprobe.api.load import Run, judge_run
     from loaderprobe.api.plan import save_report
@@ -143,7 +143,7 @@ def measure_and_show(call: Call, run: RunDirectory, lead: Lead | None) -> int:
     return ended(interrupted=not whole, failed=failed or bool(shown.summary.run.damaged))
 
 
-def _measured(call: Call, planned: Callable[[], Iterable[str]], measure: Callable[[OnProgress], None]) -> bool:
+def _measured(call: Invocation, planned: Callable[[], Iterable[str]], measure: Callable[[OnProgress], None]) -> bool:
     """Say what is planned, and measure it; False when it was interrupted."""
     if not call.silent:
         for sentence in planned():
@@ -162,7 +162,7 @@ BOTH = frozenset({"against", "data", "rounds", "thorough", "budget_s", "time_lim
 """Options that say how both sides are measured; all others are what B has instead."""
 
 
-def sweep_against(call: Call, run: Path, asked: Mapping[str, Any]) -> int:
+def sweep_against(call: Invocation, run: Path, asked: Mapping[str, Any]) -> int:
     """Measure both sides, show the comparison, and keep it with both runs.
 
     Raises BadValue for an option without effect here.
@@ -192,7 +192,7 @@ def sweep_against(call: Call, run: Path, asked: Mapping[str, Any]) -> int:
     return resume_against(call, start_against(request))
 
 
-def resume_against(call: Call, sides: Sides) -> int:
+def resume_against(call: Invocation, sides: Sides) -> int:
     """Measure the pairs that are left, and show what both runs then say."""
     from loaderprobe.api.against import compared, failures, keep, measure_sides, plan_sides
     from loaderprobe.api.load import foreign_modules

@@ -160,7 +160,7 @@ def pending(run: RunDirectory) -> list[RunConfig]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class SweepResult:
     """What a sweep goes by, of one result."""
 
     needed_s: float | None = None
@@ -190,7 +190,7 @@ class SweepPolicy:
             return DEALT * self.spec.budget_s
         return None if self.spec.thorough else sum(usual_seconds(config) for config in self.todo)
 
-    def next(self, results: Results[Task, Seen]) -> Ask[Task] | Stop[Ended]:
+    def next(self, results: Results[Task, SweepResult]) -> Ask[Task] | Stop[Ended]:
         """The next configuration without a result, else the next that has time for more."""
         number = len(results.done)
         if number >= len(self.todo):
@@ -211,7 +211,7 @@ class SweepPolicy:
             return share_s
         return max(LEAST_SHARE * self.whole_s / len(self.todo), share_s)
 
-    def _further(self, results: Results[Task, Seen]) -> Ask[Task] | Stop[Ended]:
+    def _further(self, results: Results[Task, SweepResult]) -> Ask[Task] | Stop[Ended]:
         if self.whole_s is None:
             return Stop(reason="complete")
         times = Counter(each.what.number for each in results.done)
@@ -246,7 +246,7 @@ def sweep(
         begin_ns=clock.now_ns(),
     )  # fmt: skip
 
-    def measure(ask: Ask[Task]) -> Seen:
+    def measure(ask: Ask[Task]) -> SweepResult:
         """One order. A measurement is kept before anything else can be interrupted; a failure leaves an earlier one."""
         task = ask.what
         before = run.result(task.config.key) if task.further else None
@@ -256,7 +256,7 @@ def sweep(
         except DamagedRun as error:
             if not earlier:
                 run.save(_without_files(task.config, error))
-            return Seen()
+            return SweepResult()
         order = Order(
             config=task.config, files=files, budget_s=task.budget_s, begin_ns=clock.now_ns(), thorough=spec.thorough,
             earlier=earlier,
@@ -268,16 +268,16 @@ def sweep(
             return seen(found, len(earlier.segments) if earlier else 0)
         if earlier is None:
             run.save(found)
-        return Seen()
+        return SweepResult()
 
-    def seen(found: Measurement, before: int) -> Seen:
+    def seen(found: Measurement, before: int) -> SweepResult:
         """Whether more is asked of it than these segments; where time is not divided, all were measured at once."""
         gained = len(found.segments) > before and policy.whole_s is not None
         plan = next_round(found, thorough=spec.thorough) if gained else ()
         if not plan:
-            return Seen()
+            return SweepResult()
         needed_s = START_SECONDS + Durations.of(found).of_least(plan)
-        return Seen(needed_s=needed_s, is_open=is_open(found))
+        return SweepResult(needed_s=needed_s, is_open=is_open(found))
 
     follow(policy, measure, clock=clock)
 

@@ -17,7 +17,7 @@ from loaderprobe.render.document import Command, Item, Paragraph, Section, Shown
 from loaderprobe.render.figures import reason_words, reasons, words_of
 from loaderprobe.render.forecast_words import advice_words, knee_kind, knee_words
 from loaderprobe.render.groups import (
-    Group,
+    RowGroup,
     detail_of,
     full_label,
     gain_words,
@@ -334,7 +334,7 @@ def _on_device(report: Report, answer: Answer, rows: Sequence[ConfigurationRow])
     return f"{on}, {_clauses(answer, group)}{nothing or _parts(answer)}."
 
 
-def _clauses(answer: Answer, group: Group) -> str:
+def _clauses(answer: Answer, group: RowGroup) -> str:
     """`256x256 to 1024x768 are limited by preprocessing with 2 workers`; data sets that are alike share a clause."""
     alike: dict[tuple[str, ...], list[Limited]] = {}
     for each in answer.limits:
@@ -442,7 +442,7 @@ def _ranks(config: RunConfig) -> str:
 # Knees, as they stand under the table of a group.
 
 
-def knees(report: Report, group: Group) -> list[tuple[str, str]]:
+def knees(report: Report, group: RowGroup) -> list[tuple[str, str]]:
     """(what, sentence) for the knees of the group, one for each set of rows that differ in workers only.
 
     Knees that share all but their rate share a sentence.
@@ -615,19 +615,19 @@ def facts(report: Report) -> str:
     return f"loaderprobe {run.name}, measured in {format_duration(run.wall_s)}{mean}."
 
 
-def _device_title(group: Group) -> str:
+def _device_title(group: RowGroup) -> str:
     batches = {row.config.compute.batch_size for row in group.rows}
     batch = [option_words(group.rows[0].config, "batch_size")] if len(batches) == 1 else []
     return ", ".join((group.heading, f"alone {group.ceiling}", group.cache, *group.common, *batch))
 
 
-def _best_lines(report: Report, group: Group) -> tuple[tuple[str, ...], ...]:
+def _best_lines(report: Report, group: RowGroup) -> tuple[tuple[str, ...], ...]:
     """Under `BEST_HEAD`. What a CPU trains beside an accelerator shows no more than its map does."""
     less = group.cpu and any(not other.cpu for other in groups(report))
     return () if less else tuple(_best(report, group, row) for row in best_of(report, group.rows))
 
 
-def _best(report: Report, group: Group, row: ConfigurationRow) -> tuple[str, ...]:
+def _best(report: Report, group: RowGroup, row: ConfigurationRow) -> tuple[str, ...]:
     return (
         row.config.resolution,
         _workers(row, group),
@@ -638,7 +638,7 @@ def _best(report: Report, group: Group, row: ConfigurationRow) -> tuple[str, ...
     )
 
 
-def _workers(row: ConfigurationRow, group: Group) -> str:
+def _workers(row: ConfigurationRow, group: RowGroup) -> str:
     """`serial`, `8`, or `8 x 4` where the prefetch factors differ."""
     loader = row.config.loader
     several = len({other.config.loader.prefetch_factor for other in group.rows if other.config.loader.workers}) > 1
@@ -675,7 +675,7 @@ def with_sentences(report: Report) -> Summary:
     return replace(found, answer=tuple(said), next=tuple(steps))
 
 
-def labels_of(step: NextStep, group: Group) -> str:
+def labels_of(step: NextStep, group: RowGroup) -> str:
     """For which configurations of a group it is."""
     rows = {row.key: row for row in group.rows}
     return joint_label([rows[key] for key in step.configurations], group.rows)

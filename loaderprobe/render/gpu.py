@@ -11,7 +11,7 @@ from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import GAP_CAUSES, GapCause, Gaps, Stretches, TimelineView
 from loaderprobe.render.charts import Shade, svg_page, svg_text, ticks
 from loaderprobe.render.document import Exhibit, Item, Shown, Table
-from loaderprobe.render.groups import Group, detail_of, line_of
+from loaderprobe.render.groups import RowGroup, detail_of, line_of
 from loaderprobe.render.remarks import REJECTED, remark_words
 from loaderprobe.render.wording import MISSING, counted, label, loading, percent, variation
 from loaderprobe.units import significant
@@ -183,7 +183,7 @@ WINDOW_CAPTION = (
 )
 
 
-def window_parts(group: Group) -> Iterator[Shown]:
+def window_parts(group: RowGroup) -> Iterator[Shown]:
     """Of each data set the figures of its profiler windows, and what must be known to read them."""
     for resolution, rows in _profiled(group).items():
         if shown := [row for row in rows if row.gpu_window and row.gpu_window.gaps]:
@@ -192,7 +192,7 @@ def window_parts(group: Group) -> Iterator[Shown]:
             yield Item(subject=f"{resolution}, {which}", text=note, further=True)
 
 
-def window_exhibits(report: Report, group: Group) -> Iterator[Exhibit]:
+def window_exhibits(report: Report, group: RowGroup) -> Iterator[Exhibit]:
     """The windows of up to three configurations of each data set, on one axis of time."""
     for resolution, rows in _profiled(group).items():
         drawn = [(row, view) for row in _side_by_side(rows) if (view := _view(report, row))]
@@ -214,7 +214,7 @@ def _legend(*shades: Shade) -> tuple[tuple[str, str, str, str], ...]:
     return tuple((each.letter, each.name, each.color, each.ink) for each in shades)
 
 
-def _profiled(group: Group) -> dict[str, list[ConfigurationRow]]:
+def _profiled(group: RowGroup) -> dict[str, list[ConfigurationRow]]:
     """The rows of each data set of which at least one was profiled."""
     found: dict[str, list[ConfigurationRow]] = {}
     for row in group.rows:
@@ -347,12 +347,12 @@ def idle_words(row: ConfigurationRow) -> str:
     return "; ".join(part for part in (*parts, *map(remark_words, window.doubts)) if part) + "."
 
 
-def profiled(group: Group) -> list[tuple[str, str]]:
+def profiled(group: RowGroup) -> list[tuple[str, str]]:
     """(label, busy and idle in words) for each configuration of a group that was profiled."""
     return [(label(row, group.rows), words) for row in group.rows if (words := idle_words(row))]
 
 
-def step_exhibits(report: Report, group: Group) -> Iterator[Exhibit]:
+def step_exhibits(report: Report, group: RowGroup) -> Iterator[Exhibit]:
     """The steps of training of each data set without a profiler window: serial, few and many workers."""
     found: dict[str, dict[int, tuple[ConfigurationRow, TimelineView]]] = {}
     for row in group.rows:
@@ -371,7 +371,7 @@ def _few(some: dict[int, tuple[ConfigurationRow, TimelineView]]) -> list[tuple[C
     return [some[count] for count in chosen][:MOST_VIEWS]
 
 
-def _steps(name: str, group: Group, drawn: Sequence[tuple[ConfigurationRow, TimelineView]]) -> Exhibit:
+def _steps(name: str, group: RowGroup, drawn: Sequence[tuple[ConfigurationRow, TimelineView]]) -> Exhibit:
     length_ns = common_length_ns([view for _, view in drawn])
     titles = [f"{name}, {loading(row)}: trains {percent(_busy(view))}" for row, view in drawn]
     marked = " (emulated accelerator)" if group.emulated else ""

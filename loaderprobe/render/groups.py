@@ -29,7 +29,7 @@ from loaderprobe.render.wording import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class RowGroup:
     """Configurations that share a device, a cache state and a number of ranks, so that their figures compare."""
 
     compute: str
@@ -118,14 +118,14 @@ def _is_number(text: str) -> bool:
     return text.replace(".", "", 1).isdigit()
 
 
-def groups(report: Report) -> tuple[Group, ...]:
+def groups(report: Report) -> tuple[RowGroup, ...]:
     """The rows as they stand together."""
     return tuple(_group(report, rows) for rows in by_device(report.summary.configurations))
 
 
-def _group(report: Report, rows: tuple[ConfigurationRow, ...]) -> Group:
+def _group(report: Report, rows: tuple[ConfigurationRow, ...]) -> RowGroup:
     details = [detail for row in rows if (detail := detail_of(report, row))]
-    return Group(
+    return RowGroup(
         compute=rows[0].config.compute.name,
         cache=rows[0].config.cache,
         emulated=any(row.emulated for row in rows),
@@ -147,7 +147,7 @@ def full_label(row: ConfigurationRow, report: Report) -> str:
     return ", ".join(parts)
 
 
-def group_of(found: Iterable[Group], key: str) -> Group:
+def group_of(found: Iterable[RowGroup], key: str) -> RowGroup:
     """The group of a configuration."""
     return next(group for group in found if any(row.key == key for row in group.rows))
 
@@ -244,7 +244,7 @@ def gain_words(row: ConfigurationRow, then: Mapping[str, Bottleneck]) -> str:
 # The map: what limits training, by data set and number of workers, as letters that need no colour.
 
 
-def limit_map(group: Group) -> Table:
+def limit_map(group: RowGroup) -> Table:
     """A line a data set, and what else sets lines apart; a column a number of workers, empty where none was asked."""
     counts = sorted({row.config.loader.workers for row in group.rows})
     lines: dict[str, dict[int, ConfigurationRow]] = {}

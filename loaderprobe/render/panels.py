@@ -30,7 +30,7 @@ from loaderprobe.render.charts import (
 )
 from loaderprobe.render.document import Exhibit, Paragraph, Section, Shown, Table, further
 from loaderprobe.render.figures import reasons
-from loaderprobe.render.groups import Group, detail_of, full_label, groups, letters_of, line_of, used_words
+from loaderprobe.render.groups import RowGroup, detail_of, full_label, groups, letters_of, line_of, used_words
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.rows import Cell
 from loaderprobe.render.wording import (
@@ -115,7 +115,7 @@ def read_exhibits(report: Report) -> Iterator[Exhibit]:
 
 
 def _drawn(
-    group: Group, caption: str, charts: Sequence[Chart], legend: tuple[tuple[str, str, str, str], ...] = ()
+    group: RowGroup, caption: str, charts: Sequence[Chart], legend: tuple[tuple[str, str, str, str], ...] = ()
 ) -> Iterator[Exhibit]:
     """Charts of one kind and device, as one exhibit; none where there is nothing to draw or to say."""
     shown = [each for each in charts if each.svg or each.note]
@@ -133,20 +133,20 @@ def _drawn(
         )
 
 
-def _lines(group: Group) -> Lines:
+def _lines(group: RowGroup) -> Lines:
     found: Lines = {}
     for row in group.rows:
         found.setdefault(line_of(row, group.rows), []).append(row)
     return {name: sorted(rows, key=lambda row: row.config.loader.workers) for name, rows in found.items()}
 
 
-def _highest(some: Sequence[Group]) -> float:
+def _highest(some: Sequence[RowGroup]) -> float:
     rows = [row for group in some for row in group.rows]
     highest = [row.images_per_s.high for row in rows if row.images_per_s]
     return max([*highest, *(group.ceiling_images_per_s or 0.0 for group in some)], default=0.0) * _ABOVE
 
 
-def _rates(name: str, rows: Sequence[ConfigurationRow], group: Group, top: float) -> Chart:
+def _rates(name: str, rows: Sequence[ConfigurationRow], group: RowGroup, top: float) -> Chart:
     known = [(row, speed) for row in measured(rows) if (speed := row.images_per_s)]
     columns = [
         Column(
@@ -195,7 +195,7 @@ def _known_parts(spent: WorkerTime) -> list[float]:
     return [spent.cpu_s, spent.run_delay_s, *waits, max(0.0, spent.blocked_s - sum(waits))]
 
 
-def _longest(group: Group) -> float:
+def _longest(group: RowGroup) -> float:
     return max([sum(parts) for row in group.rows if (parts := per_image(row))], default=0.0) * 1e3 * _ABOVE
 
 
@@ -395,7 +395,7 @@ def epoch_cells(row: ConfigurationRow) -> dict[str, Cell]:
     return cells | memory | {"set_in_memory": row.epochs.fit}
 
 
-def _name(row: ConfigurationRow, group: Group) -> str:
+def _name(row: ConfigurationRow, group: RowGroup) -> str:
     return f"{line_of(row, group.rows)}, {loading(row)}"
 
 
@@ -435,7 +435,7 @@ def _fit_words(epochs: Epochs) -> str:
     )
 
 
-def _epochs_chart(row: ConfigurationRow, epochs: Epochs, group: Group, top: float) -> Chart:
+def _epochs_chart(row: ConfigurationRow, epochs: Epochs, group: RowGroup, top: float) -> Chart:
     name = _name(row, group)
     few = len(epochs.epochs) <= _MOST_TEXTS
     columns = [
@@ -512,7 +512,7 @@ def short_run_cells(row: ConfigurationRow) -> dict[str, Cell]:
     return cells | {"rate_over_steady_how": effect.how, "iterations_within_2_percent": effect.enough}
 
 
-def _by_data(group: Group) -> dict[str, list[Buffered]]:
+def _by_data(group: RowGroup) -> dict[str, list[Buffered]]:
     found: dict[str, list[Buffered]] = {}
     for row in group.rows:
         if row.buffer:

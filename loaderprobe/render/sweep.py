@@ -40,7 +40,7 @@ from loaderprobe.render.first_page import (
 )
 from loaderprobe.render.forecast_words import LIMIT, advice_words
 from loaderprobe.render.gpu import profiled, step_exhibits, window_exhibits, window_parts
-from loaderprobe.render.groups import NEXT, Group, detail_of, gain_words, groups, then_of
+from loaderprobe.render.groups import NEXT, RowGroup, detail_of, gain_words, groups, then_of
 from loaderprobe.render.panels import (
     epoch_cells,
     epoch_exhibits,
@@ -164,7 +164,7 @@ def report_columns(report: Report) -> dict[str, list[Value]]:
     return {**columns, "unavailable": gone}
 
 
-def _of_group(report: Report, group: Group) -> Iterator[Shown]:
+def _of_group(report: Report, group: RowGroup) -> Iterator[Shown]:
     """A line a configuration, then the verdicts in sentences, and what would help."""
     yield Paragraph(text=f"Compute alone: {group.ceiling}.", further=True)
     lines = tuple(_line(report, row, group) for row in group.rows)
@@ -189,7 +189,7 @@ def _changed(step: NextStep) -> list[tuple[str, str]]:
     return [(key, each.action.code) for key, each in zip(step.configurations, step.advice, strict=False)]
 
 
-def _line(report: Report, row: ConfigurationRow, group: Group) -> Line:
+def _line(report: Report, row: ConfigurationRow, group: RowGroup) -> Line:
     return (
         label(row, group.rows),
         speed(row),
@@ -202,7 +202,7 @@ def _line(report: Report, row: ConfigurationRow, group: Group) -> Line:
     )
 
 
-def _evidence(report: Report, group: Group) -> Iterator[Fold]:
+def _evidence(report: Report, group: RowGroup) -> Iterator[Fold]:
     """What the verdict on each configuration rests on."""
     for row in group.rows:
         if row.bound:

@@ -27,9 +27,9 @@ from loaderprobe.storage.probe import LONGEST, OnPhase
 from loaderprobe.storage.reader import (
     VANISHED,
     Column,
-    Order,
     ReadEngine,
     Reading,
+    ReadOrder,
     Supply,
     ThreadEngine,
     decoded,
@@ -124,7 +124,7 @@ class RankReader:
         reading, read_bytes, trouble = Reading(seconds=0.0), None, ""
         try:
             before = own_reads()
-            reading = self.engine.read(supply.ahead(1), Order(readers=self.asked.readers, seconds=run.seconds))
+            reading = self.engine.read(supply.ahead(1), ReadOrder(readers=self.asked.readers, seconds=run.seconds))
             read_bytes = more(own_reads(), before) if self.asked.location.counts_reads else None
         except (OSError, LoaderprobeError) as error:
             trouble = str(error)
@@ -159,7 +159,7 @@ class RankEngine:
     name: Engine = "threads"
     runs: list[tuple[RankReading, ...]] = field(default_factory=list)
 
-    def read(self, pieces: Sequence[Piece], order: Order) -> Reading:
+    def read(self, pieces: Sequence[Piece], order: ReadOrder) -> Reading:
         """One run of all. Raises BadValue where a rank reads nothing, or all for too short a time."""
         run = ReadRun(order.seconds, self.reader.asked.seed + len(self.runs))
         self.reader.tell(run)

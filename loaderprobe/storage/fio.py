@@ -19,7 +19,7 @@ import numpy as np
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.records.bandwidth import Engine
 from loaderprobe.storage.files import Piece
-from loaderprobe.storage.reader import Order, Reading
+from loaderprobe.storage.reader import Reading, ReadOrder
 
 SAFE = ("--readonly", "--allow_file_create=0")
 DIRECT_BYTES = 4096
@@ -45,7 +45,7 @@ class FioEngine:
     least_s = 1.001
     """Shortest run of reads, seconds: fio does not keep shorter times."""
 
-    def read(self, pieces: Sequence[Piece], order: Order) -> Reading:
+    def read(self, pieces: Sequence[Piece], order: ReadOrder) -> Reading:
         """Read for the ordered seconds; all the pieces count as used. Raises LoaderprobeError when fio fails."""
         with tempfile.TemporaryDirectory(prefix="loaderprobe-fio-") as scratch:
             job = _write_job(Path(scratch), pieces, order)
@@ -63,7 +63,7 @@ class FioEngine:
         return _reading(json.loads(done.stdout[done.stdout.index("{") :]), len(pieces), order.readers)
 
 
-def _write_job(scratch: Path, pieces: Sequence[Piece], order: Order) -> Path:
+def _write_job(scratch: Path, pieces: Sequence[Piece], order: ReadOrder) -> Path:
     if order.direct:
         pieces = [piece for piece in pieces if piece.size_bytes >= DIRECT_BYTES]
     if not pieces:

@@ -19,7 +19,7 @@ from loaderprobe.records.bandwidth import MetadataLabel, MetadataOperation, Meta
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.storage.files import Piece, Sample
 from loaderprobe.storage.phase import BUSY_SHARE, Total, latency, own_reads, read_until
-from loaderprobe.storage.reader import Order, ReadEngine, Reading, Supply, ThreadEngine, steady_slices
+from loaderprobe.storage.reader import ReadEngine, Reading, ReadOrder, Supply, ThreadEngine, steady_slices
 from loaderprobe.system.device import NFS, server_name_calls
 
 READERS = (1, 4, 16, 64)
@@ -112,9 +112,9 @@ def metadata_label(
     return "unproved"
 
 
-def _order(settings: MetadataSettings, total: Total) -> Order:
+def _order(settings: MetadataSettings, total: Total) -> ReadOrder:
     seconds = max(settings.seconds - total.seconds, settings.seconds / 2, settings.engine.least_s)
-    return Order(readers=settings.readers, seconds=seconds, operation=settings.operation)
+    return ReadOrder(readers=settings.readers, seconds=seconds, operation=settings.operation)
 
 
 def _server_calls(location: StorageLocation) -> int | None:

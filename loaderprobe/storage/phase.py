@@ -16,7 +16,7 @@ from loaderprobe.records.measurement import WARM_AT_MOST
 from loaderprobe.records.remark import Remark
 from loaderprobe.stats import half_width_in_time, median
 from loaderprobe.storage.files import Piece
-from loaderprobe.storage.reader import Column, Order, ReadEngine, Reading, Supply, steady_slices, summed
+from loaderprobe.storage.reader import Column, ReadEngine, Reading, ReadOrder, Supply, steady_slices, summed
 from loaderprobe.system.device import reads_from_storage
 from loaderprobe.system.process import read_process
 
@@ -169,7 +169,7 @@ def run_phase(settings: PhaseSettings) -> BandwidthPhase:
     return _phase(settings, read_until(done, supply, read, least=least, counters=counters), resident)
 
 
-def _order(settings: PhaseSettings, total: Total) -> Order:
+def _order(settings: PhaseSettings, total: Total) -> ReadOrder:
     """The first run of reads lasts the shortest duration of the phase, later ones at least half of that.
 
     In shorter runs the moments at which a throttled device grants reads would outweigh its rate.
@@ -178,7 +178,7 @@ def _order(settings: PhaseSettings, total: Total) -> Order:
     if settings.engine.least_s > 1:
         # An engine with one figure per run of reads: as long as possible, since the device's saved credit is in it.
         seconds = settings.seconds
-    return Order(
+    return ReadOrder(
         readers=settings.readers,
         seconds=max(seconds, settings.engine.least_s),
         direct=settings.direct,

@@ -18,7 +18,7 @@ from pathlib import Path
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.bandwidth import Engine
 from loaderprobe.storage.files import Piece, decoded_pieces, encoded_pieces
-from loaderprobe.storage.reader import Order, Reading, ThreadEngine, decoded, encoded, together
+from loaderprobe.storage.reader import Reading, ReadOrder, ThreadEngine, decoded, encoded, together
 
 Child = subprocess.Popen[bytes]
 
@@ -32,7 +32,7 @@ class ProcessEngine:
     def __init__(self, processes: int) -> None:
         self._processes = processes
 
-    def read(self, pieces: Sequence[Piece], order: Order) -> Reading:
+    def read(self, pieces: Sequence[Piece], order: ReadOrder) -> Reading:
         """Read with `order.readers` threads in total; each of n children takes every n-th piece."""
         count = min(self._processes, order.readers, len(pieces))
         children = [_start() for _ in range(count)]
@@ -90,7 +90,7 @@ def _child() -> None:
     # Ctrl-C reaches the whole group; the parent ends its children itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     lines = sys.stdin.buffer
-    order, pieces = decoded(lines.readline(), Order), decoded_pieces(lines.readline())
+    order, pieces = decoded(lines.readline(), ReadOrder), decoded_pieces(lines.readline())
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     if lines.readline() != b"go\n":

@@ -36,7 +36,7 @@ Column = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class ReadOrder:
     """Settings of one run of reads."""
 
     readers: int
@@ -143,7 +143,7 @@ class ReadEngine(Protocol):
     least_s: float
     """Shortest useful run of reads, seconds."""
 
-    def read(self, pieces: Sequence[Piece], order: Order) -> Reading:
+    def read(self, pieces: Sequence[Piece], order: ReadOrder) -> Reading:
         """Read pieces in their order, each at most once, for at most the ordered seconds."""
         ...
 
@@ -154,7 +154,7 @@ class ThreadEngine:
     name: Engine = "threads"
     least_s = 0.1
 
-    def read(self, pieces: Sequence[Piece], order: Order) -> Reading:
+    def read(self, pieces: Sequence[Piece], order: ReadOrder) -> Reading:
         """Read with `order.readers` threads; each takes the next piece when it is free."""
         return _ReadRun(pieces, order).run()
 
@@ -162,7 +162,7 @@ class ThreadEngine:
 class _ReadRun:
     """The threads of one run of reads, and their shared state."""
 
-    def __init__(self, pieces: Sequence[Piece], order: Order) -> None:
+    def __init__(self, pieces: Sequence[Piece], order: ReadOrder) -> None:
         self._pieces, self._order = pieces, order
         largest = min(MOST_BYTES_A_READ, max(piece.size_bytes for piece in pieces)) if order.operation == "read" else 1
         # Allocated here, where a lack of memory is an error and not a thread that never starts.

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.analyze.trace import DeviceWork, HostCall, free_of, held_up, judged, step_spans
+from loaderprobe.analyze.trace import HostCall, TracedWork, free_of, held_up, judged, step_spans
 from loaderprobe.records.trace import PART_NAMES, HostSpan, HostSpans, Named, PartName, TraceBound
 
 MS = 1_000_000
@@ -54,10 +54,10 @@ def span(name: str, begin_ms: float, end_ms: float, thread: int = 1) -> HostSpan
     return HostSpan(name, thread, round(begin_ms * MS), round(end_ms * MS))
 
 
-def each_ms(*begins: float) -> tuple[list[HostCall], list[DeviceWork]]:
+def each_ms(*begins: float) -> tuple[list[HostCall], list[TracedWork]]:
     """A launch in each, with a kernel of 1 ms right behind it."""
     calls = [HostCall(round(at * MS), round(at * MS) + 5000, 1) for at in begins]
-    return calls, [DeviceWork(each.end_ns, each.end_ns + MS, each.begin_ns) for each in calls]
+    return calls, [TracedWork(each.end_ns, each.end_ns + MS, each.begin_ns) for each in calls]
 
 
 def found_steps(spans: HostSpans, *begins: float, until_ms: float = 1e6) -> tuple[str, list[float], int]:
@@ -103,7 +103,7 @@ def test_of_a_recording_that_is_too_long_whole_steps_count() -> None:
 def test_work_that_outlasts_the_last_step_belongs_to_it() -> None:
     """And what the profiler does when it stops does not."""
     calls, work = each_ms(*BEGINS)
-    late = [*work, DeviceWork(39 * MS, 60 * MS, 35 * MS), DeviceWork(90 * MS, 95 * MS, 80 * MS)]
+    late = [*work, TracedWork(39 * MS, 60 * MS, 35 * MS), TracedWork(90 * MS, 95 * MS, 80 * MS)]
     assert step_spans(MARKS, calls, late, 10**12).end_ns == 60 * MS
 
 

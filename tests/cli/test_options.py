@@ -20,7 +20,7 @@ import loaderprobe
 from loaderprobe import __version__
 from loaderprobe.api import batch_size, layers, sweep_request, tune_workers
 from loaderprobe.cli.app import app
-from loaderprobe.cli.border import Call, command
+from loaderprobe.cli.border import Invocation, command
 from loaderprobe.cli.sweep import BESIDE_RESUME
 from loaderprobe.errors import BadValue
 from loaderprobe.records import options
@@ -136,7 +136,7 @@ def test_a_row_reaches_the_command_line_python_the_request_and_the_label(monkeyp
     monkeypatch.setattr(wording, "OPTIONS", {each.name: each for each in _walk(ShufflingConfig)})
     asked: dict[str, Any] = {}
 
-    def sweep(call: Call, *, against: Any, resume: Any, join: Any, **given: Any) -> int:
+    def sweep(call: Invocation, *, against: Any, resume: Any, join: Any, **given: Any) -> int:
         """Measure."""
         asked.update(given)
         return 0

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT, Event, Order
-from loaderprobe.measure.sweep import DEALT, Progress, Seen, SweepPolicy, Task, pending
+from loaderprobe.measure.sweep import DEALT, Progress, SweepPolicy, SweepResult, Task, pending
 from loaderprobe.measure.sweep import sweep as sweep_by
 from loaderprobe.policy import Result, Results, Stop
 from loaderprobe.records.config import SweepSpec
@@ -123,7 +123,7 @@ def test_resuming_measures_only_what_is_missing(run_directory: RunDirectory, mea
 CONFIGS = tuple(example_config(data=FILES.fingerprint, workers=workers) for workers in (0, 1, 2))
 
 
-def asked(*done: tuple[int, Seen], spent_s: float = 0.0, **options: Any) -> Any:
+def asked(*done: tuple[int, SweepResult], spent_s: float = 0.0, **options: Any) -> Any:
     """(workers, budget) of what is measured next of three configurations, or why nothing is, after these results."""
     policy = SweepPolicy(spec=SweepSpec(configs=CONFIGS, **options), todo=CONFIGS)
     results = [Result(what=Task(config=CONFIGS[n], number=n + 1, total=3), found=found) for n, found in done]
@@ -134,8 +134,8 @@ def asked(*done: tuple[int, Seen], spent_s: float = 0.0, **options: Any) -> Any:
     return found.what.config.loader.workers, found.what.budget_s
 
 
-CLEAR, OPEN = (Seen(needed_s=5.0, is_open=is_open) for is_open in (False, True))
-ONCE = [(0, Seen()), (1, Seen()), (2, Seen())]
+CLEAR, OPEN = (SweepResult(needed_s=5.0, is_open=is_open) for is_open in (False, True))
+ONCE = [(0, SweepResult()), (1, SweepResult()), (2, SweepResult())]
 
 
 @pytest.mark.parametrize(
@@ -159,13 +159,16 @@ def test_time_is_dealt_out_over_what_is_left(
 
 def test_time_that_is_left_goes_to_further_rounds_while_one_fits() -> None:
     """Of open verdicts first, each once before any twice, the cheapest first; what brought nothing is left alone."""
-    cheap = Seen(needed_s=4.0, is_open=True)
+    cheap = SweepResult(needed_s=4.0, is_open=True)
     first = [(0, OPEN), (1, CLEAR), (2, cheap)]
     budget_s, options = 40 / DEALT, {"spent_s": 20.0}
     assert asked(*first, budget_s=budget_s, **options) == (2, pytest.approx(10.0)), "half of what is left"
     assert asked(*first, (2, cheap), budget_s=budget_s, **options) == (0, pytest.approx(20.0))
     assert asked(*first, (2, cheap), (0, OPEN), budget_s=budget_s, **options) == (2, pytest.approx(10.0))
-    assert asked(*first, (2, Seen()), (0, Seen()), budget_s=budget_s, **options) == (1, pytest.approx(20.0))
+    assert asked(*first, (2, SweepResult()), (0, SweepResult()), budget_s=budget_s, **options) == (
+        1,
+        pytest.approx(20.0),
+    )
     assert asked(*first, budget_s=budget_s, spent_s=35.5) == (2, pytest.approx(4.5)), "the only one that fits"
     assert asked(*first, budget_s=budget_s, spent_s=36.5) == "complete"
     assert asked(*first, thorough=True, **options) == "complete", "where all is measured at once"

@@ -16,7 +16,7 @@ from loaderprobe.records.bandwidth import Engine, RanksPhase
 from loaderprobe.records.ranks import ReadTogether
 from loaderprobe.storage.by_ranks import RankReader, RanksStep, climb, read_step
 from loaderprobe.storage.files import Piece, encoded_pieces
-from loaderprobe.storage.reader import Order, Reading
+from loaderprobe.storage.reader import Reading, ReadOrder
 from loaderprobe.testing.fakes import FakeClock, FakePageCache, example_location
 from loaderprobe.testing.ranks import FakeGroup
 
@@ -34,7 +34,7 @@ class PacedEngine:
     name: Engine = "threads"
     least_s: float = 0.1
 
-    def read(self, pieces: Sequence[Piece], order: Order) -> Reading:
+    def read(self, pieces: Sequence[Piece], order: ReadOrder) -> Reading:
         """As many files as fit into the order."""
         count = int((self.full_s or order.seconds) * 1e3 / self.file_ms)
         self.read_paths.append([piece.path for piece in pieces])
@@ -50,7 +50,7 @@ class PacedEngine:
 class FailingEngine(PacedEngine):
     """Cannot read."""
 
-    def read(self, pieces: Sequence[Piece], order: Order) -> Reading:
+    def read(self, pieces: Sequence[Piece], order: ReadOrder) -> Reading:
         """Raises OSError."""
         raise OSError("Stale file handle")
 

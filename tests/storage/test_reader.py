@@ -14,9 +14,9 @@ from loaderprobe.storage.files import BLOCK_BYTES, Piece, Sample, sample_files
 from loaderprobe.storage.processes import ProcessEngine
 from loaderprobe.storage.reader import (
     MOST_BYTES_A_READ,
-    Order,
     ReadEngine,
     Reading,
+    ReadOrder,
     ThreadEngine,
     steady_slices,
     why_not_direct,
@@ -29,7 +29,7 @@ ENGINES = (ThreadEngine(), ProcessEngine(2))
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
 def test_every_piece_is_read_once(sample: Sample, engine: ReadEngine) -> None:
     """However many readers share them, each file is read exactly once, to its end."""
-    reading = engine.read(sample.pieces, Order(readers=4, seconds=60.0))
+    reading = engine.read(sample.pieces, ReadOrder(readers=4, seconds=60.0))
     total = sum(piece.size_bytes for piece in sample.pieces)
     assert reading.taken >= len(sample.pieces) and reading.ios == len(sample.pieces) and not reading.unread
     assert reading.delivered_bytes == reading.size_bytes.sum() == total
@@ -41,7 +41,7 @@ def test_trouble_is_counted_by_reason(sample: Sample, engine: ReadEngine) -> Non
     """A file that has gone, and one that is shorter than it was, are counted apart and end nothing."""
     sample.pieces[0].path.unlink()
     os.truncate(sample.pieces[1].path, 10)
-    reading = engine.read(sample.pieces, Order(readers=2, seconds=60.0))
+    reading = engine.read(sample.pieces, ReadOrder(readers=2, seconds=60.0))
     assert sorted(reading.unread.values()) == ["shrank while being read", "vanished"]
     assert len(reading.end_ns) == len(sample.pieces) - 2
 
@@ -50,13 +50,13 @@ def test_trouble_is_counted_by_reason(sample: Sample, engine: ReadEngine) -> Non
 def test_lost_permission_is_a_reason(sample: Sample) -> None:
     """A file that may no longer be read is counted as that."""
     sample.pieces[0].path.chmod(0)
-    reading = ThreadEngine().read(sample.pieces, Order(readers=1, seconds=60.0))
+    reading = ThreadEngine().read(sample.pieces, ReadOrder(readers=1, seconds=60.0))
     assert reading.unread == {str(sample.pieces[0].path): "no read permission"}
 
 
 def test_no_time_reads_nothing(sample: Sample) -> None:
     """A deadline that has passed is kept."""
-    assert ThreadEngine().read(sample.pieces, Order(readers=2, seconds=0.0)).delivered_bytes == 0
+    assert ThreadEngine().read(sample.pieces, ReadOrder(readers=2, seconds=0.0)).delivered_bytes == 0
 
 
 def test_blocks_of_one_file(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_blocks_of_one_file(tmp_path: Path) -> None:
     for direct in (False, True):
         if direct and why_not_direct(sample.pieces):
             continue
-        reading = ThreadEngine().read(sample.pieces, Order(readers=2, seconds=60.0, direct=direct))
+        reading = ThreadEngine().read(sample.pieces, ReadOrder(readers=2, seconds=60.0, direct=direct))
         assert reading.delivered_bytes == 2 * BLOCK_BYTES + 7 and not reading.unread
 
 
@@ -76,7 +76,7 @@ def test_odd_sizes_can_be_read_directly(sample: Sample) -> None:
     refusal = why_not_direct(sample.pieces)
     if refusal:
         pytest.skip(said(refusal))
-    reading = ThreadEngine().read(sample.pieces, Order(readers=3, seconds=60.0, direct=True))
+    reading = ThreadEngine().read(sample.pieces, ReadOrder(readers=3, seconds=60.0, direct=True))
     assert reading.delivered_bytes == sum(piece.size_bytes for piece in sample.pieces) and not reading.unread
 
 
@@ -86,13 +86,13 @@ def test_large_pieces_need_no_large_buffer(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(2 * MOST_BYTES_A_READ + 5)
     piece = Piece(path=path, offset=0, size_bytes=2 * MOST_BYTES_A_READ + 5)
-    reading = ThreadEngine().read([piece], Order(readers=1, seconds=60.0))
+    reading = ThreadEngine().read([piece], ReadOrder(readers=1, seconds=60.0))
     assert reading.delivered_bytes == piece.size_bytes and reading.ios == 3
 
 
 def test_slices_cover_the_steady_part(sample: Sample) -> None:
     """Slices are equal, lie within the time when all readers had work, and hold no byte twice."""
-    reading = ThreadEngine().read(sample.pieces, Order(readers=1, seconds=60.0))
+    reading = ThreadEngine().read(sample.pieces, ReadOrder(readers=1, seconds=60.0))
     slices = steady_slices(reading)
     assert sum(seconds for seconds, _ in slices) <= reading.seconds
     assert 0 < sum(size for _, size in slices) <= reading.delivered_bytes
@@ -137,4 +137,4 @@ def test_a_dead_child_is_an_error(sample: Sample, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(processes, "_start", start)
     with pytest.raises(LoaderprobeError, match="died"):
-        ProcessEngine(2).read(sample.pieces, Order(readers=2, seconds=60.0))
+        ProcessEngine(2).read(sample.pieces, ReadOrder(readers=2, seconds=60.0))
