@@ -56,7 +56,7 @@ def test_bandwidth_reads_a_folder_without_a_callback(tmp_path: Path) -> None:
     """A list of concurrencies gives a step for each of them."""
     (tmp_path / "0.bin").write_bytes(b"x" * 300_000)
     (tmp_path / "1.bin").write_bytes(b"y" * 300_000)
-    found = loaderprobe.bandwidth(tmp_path, readers=[1, 2], seconds=0.02)
+    found = loaderprobe.bandwidth(tmp_path, readers=[1, 2], seconds=0.1)
     assert [phase.readers for phase in found.ladder] == [1, 2]
     assert {(phase.operation, phase.metadata) for phase in found.metadata} == {("open", "warm"), ("stat", "warm")}
 

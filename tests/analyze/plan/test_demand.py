@@ -106,7 +106,7 @@ def test_what_was_not_measured_is_refused_with_its_reason() -> None:
     reason = Remark(code="no_worker_times")
     workload = example_workload(cpu_s=None, wait_s=None, storage=None, refused={"workers": reason, "cores": reason})
     made, refused = needs(workload, example_asked())
-    assert {need.name for need in made} == {"read_bytes", "opens", "requests"}
+    assert {need.name for need in made} == {"read_bytes", "opens", "requests", "capacity", "checkpoint"}
     assert refused == {"workers": reason, "cores": reason, "reads_in_flight": Remark(code="read_not_timed")}
     assert workers_of(workload, 0.9) == reason
 
