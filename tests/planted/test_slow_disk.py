@@ -32,9 +32,9 @@ READ_WITH_THINK_TIME = """
 import sys
 from pathlib import Path
 from loaderprobe.storage.files import sample_files
-from loaderprobe.storage.reader import Order, ThreadEngine
+from loaderprobe.storage.reader import ReadOrder, ThreadEngine
 pieces = sample_files(Path(sys.argv[1]), limit_bytes=int(sys.argv[2]), seed=0).pieces
-order = Order(readers=1, seconds=1000.0, pause_s_per_byte=float(sys.argv[3]))
+order = ReadOrder(readers=1, seconds=1000.0, pause_s_per_byte=float(sys.argv[3]))
 print(ThreadEngine().read(pieces, order).seconds, sum(piece.size_bytes for piece in pieces))
 """
 PLANT_AND_WAIT = """
