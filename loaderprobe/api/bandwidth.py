@@ -26,9 +26,8 @@ from loaderprobe.records.ranks import Node, ReadResult, ReadTogether
 from loaderprobe.render.bandwidth import (
     bandwidth_document,
     bandwidth_headline,
-    rank_bandwidth_columns,
-    rank_bandwidth_exhibits,
 )
+from loaderprobe.render.rank_bandwidth import rank_bandwidth_columns, rank_bandwidth_exhibits
 from loaderprobe.render.rows import phase_columns
 from loaderprobe.render.wording import counted
 from loaderprobe.storage.by_ranks import RanksStep, climb
