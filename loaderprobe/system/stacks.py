@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import random
 import sys
 import sysconfig
@@ -129,6 +130,10 @@ class CallTimes:
             self._inside = None
 
 
+LAST_LOOK_S = 1.0
+"""A look that takes longer is not waited for."""
+
+
 class StackLooks:
     """Calls `heard(stack)` of one thread about every `every_s` seconds, from entering to `close`.
 
@@ -141,11 +146,17 @@ class StackLooks:
         """CPU time of all looks so far."""
         self._closed = threading.Event()
         self._random = random.Random(0)  # of its own: the script's is left as it is
-        threading.Thread(target=self._look, name="loaderprobe looks", daemon=True).start()
+        self._looking = threading.Thread(target=self._look, name="loaderprobe looks", daemon=True)
+        self._looking.start()
+        # A thread that wakes while the interpreter ends takes the process down (seen in a worker started by spawn).
+        atexit.register(self.close)
 
     def close(self) -> None:
-        """Look no more."""
+        """Look no more; what is heard now is waited for, unless this is called by it."""
         self._closed.set()
+        if threading.current_thread() is not self._looking:
+            self._looking.join(LAST_LOOK_S)
+        atexit.unregister(self.close)
 
     def _look(self) -> None:
         while not self._closed.wait(self._every_s * self._random.uniform(0.5, 1.5)):
