@@ -208,6 +208,7 @@ def conclude(
         | gone,
         functions=function_times(measured.stacks),
         looks=sum(measured.stacks.counts) if measured.stacks else 0,
+        looks_cpu_s=measured.stacks.cpu_ns / 1e9 if measured.stacks else 0.0,
         instrument_cpu_fraction=judged.instrument_cpu_fraction,
         wall_s=measured.wall_s,
         measurement=measured,

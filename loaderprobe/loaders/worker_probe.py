@@ -168,7 +168,7 @@ class Bells:
 # Where a worker is in the code that makes its batches.
 
 LOOK_EVERY_S = 0.05
-"""A look takes some 30 us, so 0.06 % of a worker's time."""
+"""Waking and looking took 0.7 % of a worker's time, on 2 cores beside another rank."""
 STACKS_EVERY_S = 1.0
 """A worker may be killed at any time, so it writes what it has seen so often; less often where that takes longer."""
 MOST_WRITING = 0.01

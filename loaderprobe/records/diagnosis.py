@@ -59,6 +59,8 @@ class Findings(Judged):
     """Of the pipeline, the slowest first; empty where workers were not looked at."""
     looks: int = 0
     """At the stacks of workers, from which that is known."""
+    looks_cpu_s: float = 0.0
+    """CPU time of looking, in all workers; part of no other figure."""
     instrument_cpu_fraction: float | None
     """CPU time of the measuring itself, as a share of what a batch takes in its worker."""
     wall_s: float

@@ -99,7 +99,8 @@ def _functions(found: Findings) -> Iterator[Part]:
     )
     text = (
         f"Of {found.looks} looks at the stacks of workers while they made batches. own: in the function itself, with "
-        "the compiled code that it calls; total: with the functions that it calls, waits included."
+        "the compiled code that it calls; total: with the functions that it calls, waits included. "
+        f"Looking took {format_duration(found.looks_cpu_s)} of CPU time."
     )
     yield Paragraph(text=text, tone="quiet")
 
