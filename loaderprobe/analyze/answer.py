@@ -208,6 +208,12 @@ def _how_sure(rows: Rows) -> list[Answer]:
         "low_band": min(bands),
         "high_band": max(bands),
     }
+    decoding = [
+        row.verdict.decoding_cpu_fraction
+        for _, row in led
+        if row.verdict and families(row)[0] == "preprocessing" and row.verdict.decoding_cpu_fraction is not None
+    ]
+    facts |= {"low_decoding": min(decoding), "high_decoding": max(decoding)} if decoding else {}
     return [Answer(code="how_sure", configurations=_keys([row for _, row in led]), facts=facts)]
 
 
@@ -351,17 +357,19 @@ def _beside_ceiling(report: Report, rows: Rows, if_far: str) -> tuple[Remark, ..
     Of the best rows, where there are any, so that the figures are found in their table.
     """
     near = [
-        (read / most.read_bytes_per_s, read, most)
+        (read / most.read_bytes_per_s, read, most, row)
         for row in best_of(report, rows) or rows
         if (read := read_rate(row)) and (most := best_ceiling(report, row))
     ]
     if not near:
         return ()
-    share, read, most = max(near, key=lambda each: each[0])
+    share, read, most, row = max(near, key=lambda each: each[0])
     facts: dict[str, float | str] = {
         "least": "at least " if most.at_least else "",
         "alone_bytes_per_s": most.read_bytes_per_s,
         "read_bytes_per_s": read,
+        "data": row.config.resolution,
+        "workers": row.config.loader.workers,
     }
     return (
         Remark(code="reads_near_ceiling", facts=facts)

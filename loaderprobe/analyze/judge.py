@@ -61,6 +61,7 @@ def verdict(
     utilization = median(list(found.end_to_end.values())) / found.compute if found.compute else None
     gpu = gpu_figures(measurement, trained)
     speedups = speedups_among(found) | found.speedups
+    decoding = _decoding(measurement)
     return Verdict(
         images_per_s=images_per_s,
         complete_rounds=len(found.end_to_end),
@@ -84,11 +85,13 @@ def verdict(
         step_time=step_time(trained, images_per_s.value),
         worker_time=found.cost.per_image(measurement.ranks) if found.cost else None,
         files_were=files_were(measurement),
+        decoding_cpu_fraction=decoding,
         instrument_cpu_fraction=found.cost.instrument_cpu_fraction if found.cost else None,
         unavailable=_unavailable(found, rates, disk)
         | _unseen(measurement, found)
         | why_no_counters(measurement, gpu)
-        | reading.missing,
+        | reading.missing
+        | ({} if decoding is not None else {"decoding_cpu_fraction": Remark(code="decoding_not_timed")}),
     )
 
 
@@ -183,6 +186,12 @@ def _unseen(measurement: Measurement, found: Experiments) -> dict[str, Remark]:
         if each not in found.speedups and (each in ONLY_WAITED or not (each in found.without or each in found.missing))
         for name in (f"speedups.{each}", f"rates_images_per_s.loader_without_{each}")
     }
+
+
+def _decoding(measurement: Measurement) -> float | None:
+    """Of the CPU time of an image, what is gone where it was decoded before; None where that was not timed."""
+    timed = next((each for each in measurement.alternatives if each.name == "decoded"), None)
+    return None if timed is None else max(0.0, 1 - timed.cpu_s / timed.usual_cpu_s)
 
 
 def _unavailable(found: Experiments, rates: Rates, disk: DiskUse) -> dict[str, Remark]:

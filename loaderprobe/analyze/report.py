@@ -14,7 +14,7 @@ from loaderprobe.analyze.forecast.fit import Storage
 from loaderprobe.analyze.gpu import WindowReading, checked_against_rates, read_window, subtract
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.plan.plan import cores_of, demand, judge_supply, measured_offer
-from loaderprobe.analyze.plan.workload import PlanWorkload, cold_and_fastest, known, workload_of
+from loaderprobe.analyze.plan.workload import PlanWorkload, cold_and_fastest, known, nearest_to_imagenet, workload_of
 from loaderprobe.analyze.verdict.experiments import rates_alone
 from loaderprobe.analyze.verdict.rates import NS, segment_rate
 from loaderprobe.analyze.verdict.rounds import ablations, one_thread_notes
@@ -291,7 +291,9 @@ def outlooks(
         if data in by_fingerprint and (devices or other):
             made = _outlook(row, measurements[row.key], by_fingerprint[data], ceilings.get(data), other)
             found += [replace(made, pace=_pace(made, accelerators))] if made else []
-    return tuple(found)
+    sizes = {each.label: each.mean_size_bytes for each in by_fingerprint.values()}
+    planned = nearest_to_imagenet({each.data: sizes.get(each.data, 1.0) for each in found}) if len(sizes) > 1 else ""
+    return tuple(replace(each, planned=each.data == planned) for each in found)
 
 
 def _reference(accelerators: Mapping[str, float]) -> tuple[str, Quantity] | None:

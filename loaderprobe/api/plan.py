@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -14,9 +13,11 @@ from loaderprobe import __version__
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.plan.plan import Made, Offer, catalogue_offer, given_offer, make_plan, rank_offer
 from loaderprobe.analyze.plan.workload import (
+    IMAGENET_BYTES,
     PlanWorkload,
     cold_and_fastest,
     known,
+    nearest_to_imagenet,
     workload_of,
     workload_of_bandwidth,
     workload_of_run,
@@ -34,6 +35,7 @@ from loaderprobe.records.config import RunConfig
 from loaderprobe.records.diagnosis import WatchReport
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.plan import (
+    LISTING_S,
     USE,
     UTILIZATION,
     Asked,
@@ -58,8 +60,6 @@ from loaderprobe.units import join_words, parse_bytes
 
 # What a plan is made from: the configuration of a sweep that fits, a result of `run`, or one of `bandwidth`.
 
-IMAGENET_BYTES = 110_000.0
-"""Mean size of ImageNet's training images: without a choice, the data set nearest to it is planned for."""
 IMAGENET_IMAGES = 1_281_167
 """Of its training set; a generated data set has only as many as the sweep needed."""
 GENERATED = "as in ImageNet: the data set is generated"
@@ -210,7 +210,7 @@ def _choose_data(run: Run, rows: Sequence[ConfigurationRow], data: str | None) -
     labels = list(dict.fromkeys(row.config.resolution for row in rows))
     if data is None:
         sizes = {each.label: each.mean_size_bytes for each in run.report().summary.run.data}
-        chosen = min(labels, key=lambda label: abs(math.log(max(sizes.get(label, 1.0), 1.0) / IMAGENET_BYTES)))
+        chosen = nearest_to_imagenet({label: sizes.get(label, 1.0) for label in labels})
     elif data in labels:
         chosen = data
     else:
@@ -281,6 +281,7 @@ def plan(
     epochs: int | str = 90,
     growth: float | str = 1,
     checkpoint: str | None = None,
+    listing: float | str | None = None,
     simulate_ranks: int | str | None = None,
 ) -> Plan:
     """Plan storage for `accelerators` from a sweep, a result of `run`, `bandwidth` or `trace`, or the path of one.
@@ -291,6 +292,7 @@ def plan(
     gives figures (`5GB/s,60kopens/s,2ms,1.5GB/s/client`). `cache` is of one node: `page:1TB`, `pinned:1TB`.
     `layout` is `folder` or `shards:IMAGES`. `data` chooses a data set of the run; `images` and `mean_size` replace
     what was measured of it. `checkpoint` is what training writes, and each how many seconds: `205MB:600`.
+    `listing` (60) is the seconds in which all processes may list the files before the first step.
     `simulate_ranks` replays the run's batches for that many ranks that take each step
     together, at several prefetch factors.
 
@@ -310,6 +312,8 @@ def plan(
         growth=values.factor(growth, "--growth"),
         cache=values.cache(cache),
         checkpoint=CheckpointAsked() if checkpoint is None else values.checkpoint(checkpoint),
+        listing_s=LISTING_S if listing is None else values.seconds(listing, "--listing"),
+        listing_given=listing is not None,
         simulate_ranks=None
         if simulate_ranks is None
         else values.count(simulate_ranks, "--simulate-ranks", most=MOST_ACCELERATORS),

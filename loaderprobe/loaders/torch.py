@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -84,12 +85,19 @@ class ImageFiles(_FilesInTurn):
 
     def __getitem__(self, k: int) -> tuple[torch.Tensor, int]:
         """Read, decode and augment image `k`."""
+        return self.augmented(self.decoded(k), k)
+
+    def decoded(self, k: int) -> Any:
+        """Image `k`, read and decoded."""
         index = k % len(self._paths)
         try:
-            image = decode(self._paths[index], self._decoder)
+            return decode(self._paths[index], self._decoder)
         except (OSError, RuntimeError, SyntaxError, ValueError) as error:
             raise BadValue(f"{self._paths[index]} cannot be decoded by {self._decoder}: {error}") from error
-        return self._transform(image), self._classes[index]
+
+    def augmented(self, image: Any, k: int) -> tuple[torch.Tensor, int]:
+        """The sample of image `k`, which was decoded before."""
+        return self._transform(image), self._classes[k % len(self._paths)]
 
 
 class EncodedFiles(_FilesInTurn):
@@ -114,9 +122,9 @@ def pack(samples: Sequence[tuple[torch.Tensor, int]]) -> tuple[torch.Tensor, tor
     return torch.tensor([len(each) for each in files]), torch.cat(files), torch.tensor(labels)
 
 
-# The CPU cost of an image with the other decoder, or sent as bytes; measured on the same files.
+# The CPU cost of an image with the other decoder, sent as bytes, or decoded before; measured on the same files.
 
-Way = Literal["usual", "pillow", "torchvision", "uint8"]
+Way = Literal["usual", "pillow", "torchvision", "uint8", "decoded"]
 IMAGES = 12
 # CPU time for each alternative; large images get fewer tries.
 ENOUGH_NS = 250_000_000
@@ -125,6 +133,8 @@ ENOUGH_NS = 250_000_000
 def alternatives(config: RunConfig, files: FileSet) -> tuple[Alternative, ...]:
     """CPU time of whole samples, collated, with the alternatives to `config` and with `config` itself, in turn.
 
+    One of them augments an image that was decoded before: what is missing to the whole is decoding.
+
     The files are read once before, so that all alternatives find them in the cache. Files that cannot be decoded
     are skipped: the loader reports them.
     """
@@ -132,12 +142,14 @@ def alternatives(config: RunConfig, files: FileSet) -> tuple[Alternative, ...]:
     ways: dict[Way, RunConfig] = {"usual": config, other: with_options(config, decoder=other)}
     if config.loader.tensor == "float32":
         ways["uint8"] = with_options(config, tensor="uint8")
-    made = {name: _maker(way, files) for name, way in ways.items()}
-    timed: dict[Way, list[int]] = {name: [] for name in ways}
+    made = {name: _images(way, files) for name, way in ways.items()}
+    timed: dict[Way, list[int]] = {name: [] for name in (*ways, "decoded")}
     for number in range(min(IMAGES, files.count)):
         files.absolute(number, 1)[0].read_bytes()
         try:
-            used = {name: _cpu_ns(make, number) for name, make in made.items()}
+            used = {name: _cpu_ns(partial(_sample, images, number), number) for name, images in made.items()}
+            decoded = made["usual"].decoded(number)
+            used["decoded"] = _cpu_ns(partial(_augmented, made["usual"], decoded, number), number)
         except BadValue:
             continue
         for name, cpu_ns in used.items():
@@ -150,17 +162,24 @@ def alternatives(config: RunConfig, files: FileSet) -> tuple[Alternative, ...]:
     usual_s = median(timed["usual"][1:] or timed["usual"]) / 1e9
     return tuple(
         Alternative(name=name, cpu_s=median(timed[name][1:] or timed[name]) / 1e9, usual_cpu_s=usual_s)
-        for name in ways
+        for name in timed
         if name != "usual"
     )
 
 
-def _maker(config: RunConfig, files: FileSet) -> Callable[[int], Any]:
-    images = ImageFiles(files, config.loader.pipeline, config.loader.decoder, config.loader.tensor)
-    return lambda number: default_collate([images[number]])
+def _images(config: RunConfig, files: FileSet) -> ImageFiles:
+    return ImageFiles(files, config.loader.pipeline, config.loader.decoder, config.loader.tensor)
 
 
-def _cpu_ns(make: Callable[[int], Any], number: int) -> int:
+def _sample(images: ImageFiles, number: int) -> Any:
+    return default_collate([images[number]])
+
+
+def _augmented(images: ImageFiles, decoded: Any, number: int) -> Any:
+    return default_collate([images.augmented(decoded, number)])
+
+
+def _cpu_ns(make: Callable[[], Any], number: int) -> int:
     """In one thread, as in a worker; every alternative draws the same crop."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -168,7 +187,7 @@ def _cpu_ns(make: Callable[[int], Any], number: int) -> int:
         with torch.random.fork_rng(devices=()):
             torch.manual_seed(number)
             before = time.thread_time_ns()
-            make(number)
+            make()
             return time.thread_time_ns() - before
     finally:
         torch.set_num_threads(threads)
@@ -232,7 +251,7 @@ class TorchLoader(SwitchedLoader):
 
     @staticmethod
     def alternatives(config: RunConfig, files: FileSet) -> tuple[Alternative, ...]:
-        """CPU time of an image with the other decoder, and sent as bytes; none of that where the GPU decodes."""
+        """CPU time of an image in other ways, as `alternatives`; none of that where the GPU decodes."""
         return () if config.loader.gpu_decode else alternatives(config, files)
 
     def __enter__(self) -> Self:

@@ -421,8 +421,8 @@ class ComputeInfo:
 class Alternative:
     """CPU time of one image in another way, beside that of the way at hand, on the same files in turn."""
 
-    name: Literal["pillow", "torchvision", "uint8"]
-    """Another decoder, or tensors sent as bytes."""
+    name: Literal["pillow", "torchvision", "uint8", "decoded"]
+    """Another decoder, tensors sent as bytes, or an image that was decoded before: that is no change to advise."""
     cpu_s: float
     usual_cpu_s: float
 

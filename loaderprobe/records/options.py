@@ -267,7 +267,8 @@ SWEEP = (
 RUN = (
     Option("words", list[str], None, ARGUMENT, "The command that starts the training.", metavar="-- COMMAND"),
     Option(
-        "watch", bool, False, MEASURING, "Change nothing: training goes on, the verdict is estimated."
+        "watch", bool, False, MEASURING,
+        "Change nothing: training goes on, and the verdict is estimated; on a GPU rates and waits, no verdict.",
     ),
     Option(
         "budget_s", float, None, MEASURING, "Time to measure.", typed="--budget", metavar="SECONDS",
@@ -448,6 +449,10 @@ PLAN = (
     Option(
         "checkpoint", str, None, STORAGE, usual="205MB:600, ResNet-50 each 10 min",
         help="What training writes, and each how many seconds: SIZE:SECONDS. It stands still for 1 % of them.",
+    ),
+    Option(
+        "listing", str, None, STORAGE, "Seconds that all processes may take to list the files before the first step.",
+        usual="60, an assumption",
     ),
     Option(
         "catalogue", bool, False, STORAGE, "List the storage kinds with sources.", typed_only=True

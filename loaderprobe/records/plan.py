@@ -137,8 +137,12 @@ assumed: a default. derived: by a formula from others."""
 WEAKNESS: tuple[Label, ...] = ("measured", "given", "published", "assumed")
 """From the strongest label to the weakest."""
 NeedName = Literal[
-    "read_bytes", "opens", "requests", "reads_in_flight", "capacity", "checkpoint", "workers", "cores"
+    "read_bytes", "opens", "requests", "reads_in_flight", "listing", "capacity", "checkpoint", "workers", "cores",
+    "batch_memory", "read_time", "stall",
 ]  # fmt: skip
+"""listing: entries of folders when training starts. batch_memory: of the batches that workers have made or are making.
+read_time: what one read may take on average, with that number of workers. stall: the longest single delay that full
+queues hide."""
 SupplyResource = Literal["bandwidth", "opens", "requests", "client", "nic"]
 """client: what one node gets from this storage. nic: what its network carries."""
 LeverName = Literal["shards", "cache", "half_size", "utilization"]
@@ -146,6 +150,8 @@ UTILIZATION = 0.9
 """Share of their rate that accelerators shall reach, unless another is asked for: the bar of MLPerf Storage."""
 USE = 0.8
 """Share of a storage's limit to be used, unless another is asked for: an assumption."""
+LISTING_S = 60.0
+"""For listing the files, unless another time is asked for: an assumption."""
 CacheKind = Literal["none", "page", "pinned"]
 """page: the kernel's page cache decides what stays. pinned: a fixed part of the files stays."""
 
@@ -204,6 +210,10 @@ class Asked:
     growth: float = 1.0
     cache: CacheAsked = CacheAsked()
     checkpoint: CheckpointAsked = CheckpointAsked()
+    listing_s: float = LISTING_S
+    """All processes may take so long to list the files before the first step."""
+    listing_given: bool = False
+    """False when `listing_s` is the default."""
     simulate_ranks: int | None = None
     """Ranks to replay in lock-step; None: as many as accelerators, where the run has ranks."""
     today: str = ""
@@ -241,7 +251,7 @@ class Need:
     to_buy: Quantity | None
     """The need over the share of a limit that one dares to use; None for what storage does not sell."""
     node: Quantity | None
-    """Of one full node; None for what is per accelerator anyway."""
+    """Of one full node; None for a time, and for what the storage as a whole must have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,6 +87,9 @@ class Outlook:
     supply: StorageSupply | None
     missing: Remark | None
     """Why there is no supply; None where there is one."""
+    planned: bool = False
+    """True of the data set that a plan takes without a choice, where there are several: its files are nearest to
+    ImageNet's in size."""
     pace: Remark | None = None
     """That the rate is the pace of a storage benchmark; None for that of a training."""
 

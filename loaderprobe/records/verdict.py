@@ -318,6 +318,8 @@ class Verdict:
     worker_time: WorkerTime | None
     files_were: FilesWere | None
     """None where nothing shows it, or no file is read."""
+    decoding_cpu_fraction: float | None
+    """Of the CPU time of an image: reading and decoding, timed apart from augmentation and collation."""
     instrument_cpu_fraction: float | None
     """CPU time that recording took in the workers, over the CPU time of what it recorded."""
     unavailable: dict[str, Remark] = field(default_factory=dict)

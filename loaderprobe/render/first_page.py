@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from loaderprobe.analyze.answer import best_of, measured
@@ -75,7 +75,7 @@ _SIDES = (
 
 
 def counts(report: Report) -> str:
-    """How many configurations ended on each side, and what other processes did meanwhile, a sentence each."""
+    """How many configurations ended on each side; what others did meanwhile, where no sentence on how sure says it."""
     rows = report.summary.configurations
     sides: Counter[str] = Counter(row.bound.side for row in rows if row.bound)
     states = Counter(row.status for row in rows)
@@ -86,8 +86,14 @@ def counts(report: Report) -> str:
     found = f"Of {counted(len(measured(rows)), 'measured configuration')}{against}: {join_words(words)}."
     lost = [f"{states[state]} {state}" for state in ("failed", "skipped") if states[state]]
     parts = [found if words else "Nothing was measured.", f"{join_words(lost).capitalize()}." if lost else ""]
-    parts += [f"{first_upper(said)}." for said in map(remark_words, report.summary.run.notes)]
+    if not any(each.code == "how_sure" for each in report.summary.answer):
+        parts += _beside(report)
     return " ".join(part for part in parts if part)
+
+
+def _beside(report: Report) -> list[str]:
+    """What other processes and other machines took meanwhile, a sentence each."""
+    return [f"{first_upper(said)}." for said in map(remark_words, report.summary.run.notes)]
 
 
 def not_complete(report: Report) -> str:
@@ -288,19 +294,28 @@ def _how_sure(report: Report, answer: Answer, rows: Sequence[ConfigurationRow]) 
     rounds = _ends(f"{facts[name]:.0f}" for name in ("low_rounds", "high_rounds"))
     bands = _ends(significant(100 * facts[name], 2) for name in ("low_band", "high_band"))
     least = next(row for row in rows if row.key == answer.configurations[0])
-    which = f"; the least sure is {joint_label([least], report.summary.configurations)}" if led > 1 else ""
+    which = f"; the least sure is {joint_label([least], rows)}" if led > 1 else ""
     ends = _ends(significant(facts[name], 2) for name in ("low", "high"))
     noise = f" ({ends} within noise)" if " to " in ends else ""
     if facts["low_rounds"] == 1:
         noise = " (one round, so its noise is not known)"
     cause = RESOURCE[str(answer.facts["resource"])]
     limits = {name for each in report.summary.answer for limit in each.limits for name in limit.resources}
-    parts = " Preprocessing is decoding and augmentation together." if "preprocessing" in limits else ""
+    parts = f" {_in_preprocessing(facts)}" if "preprocessing" in limits else ""
+    spread = " ".join([f"Rates: ±{bands} %.", *_beside(report)])
     return (
         f"How sure: one cause leads in {led} of {counted(int(facts['of']), 'configuration')}, {how} in {rounds} "
         f"round{'s' * (rounds != '1')}{which}: {significant(facts['speedup'])} times as fast "
-        f"{cause.if_free or f'if {NOUNS[cause.name]} were free'}{noise}. Rates: ±{bands} %.{parts}"
+        f"{cause.if_free or f'if {NOUNS[cause.name]} were free'}{noise}. {spread}{parts}"
     )
+
+
+def _in_preprocessing(facts: Mapping[str, float]) -> str:
+    """Which part of it takes the CPU, where that was timed."""
+    if "low_decoding" not in facts:
+        return "Preprocessing is decoding and augmentation together."
+    share = _ends(percent(facts[name]).removesuffix(" %") for name in ("low_decoding", "high_decoding"))
+    return f"Preprocessing: decoding takes {share} % of the CPU time (timed apart), augmentation the rest."
 
 
 def _ends(shown: Iterable[str]) -> str:
@@ -310,7 +325,7 @@ def _ends(shown: Iterable[str]) -> str:
 
 def _parts(answer: Answer) -> str:
     """What stands after the limits, each part with what separates it."""
-    before = {"training_reaches": ": ", "if_storage_were_free": ": ", "cores_full_from": ", "}
+    before = {"training_reaches": ": ", "if_storage_were_free": ": "}
     return "".join(f"{before.get(each.code, '; ')}{remark_words(each)}" for each in answer.parts)
 
 
@@ -472,6 +487,10 @@ def need_sections(report: Report) -> Iterator[Section]:
         yield _needs(some, report.summary.environment.cores_available)
 
 
+PLANNED = " *"
+"""Beside the data set that a plan takes."""
+
+
 def _needs(some: Sequence[Outlook], cores: float) -> Section:
     first = some[0]
     counts = [str(need.accelerators) for need in first.needs]
@@ -484,10 +503,12 @@ def _needs(some: Sequence[Outlook], cores: float) -> Section:
     reason = "".join(f" {_without_rate(names, len(some))}: {why}." for why, names in missing.items())
     pace = f" {remark_words(first.pace)}." if first.pace else ""
     head = ("data", *(f"{count} x" for count in counts), "storage here", "feeds", "cores each")
+    planned = any(each.planned for each in some)
+    more = f"{PLANNED}: for loaderprobe plan, as nearest to ImageNet" if planned else ""
     note = (
         f"And they open {opens} files a second. No headroom in these needs; feeds: accelerators, at "
         f"{percent(first.use)} of the storage's rate. cores each: for one accelerator, estimated; {cores:g} here."
-        f"{assumed}{pace}{reason} More: loaderprobe plan"
+        f"{assumed}{pace}{reason}{f'{more}.' if more else ' More: loaderprobe plan'}"
     )
     return Section(
         title=f"What {named(first.accelerator, join_words(counts))} need at {percent(first.utilization)} of "
@@ -508,7 +529,7 @@ def _without_rate(names: Sequence[str], among: int) -> str:
 def _line(each: Outlook) -> tuple[str, ...]:
     least = ">= " if each.supply and each.supply.at_least else ""
     return (
-        each.data,
+        f"{each.data}{PLANNED}" if each.planned else each.data,
         *(format_rate(need.read_bytes_per_s) for need in each.needs),
         f"{least}{format_rate(each.supply.read_bytes_per_s)}" if each.supply else MISSING,
         f"{least}{significant(each.supply.feeds, 2)}" if each.supply else MISSING,
@@ -548,20 +569,25 @@ class ToDo:
 
 
 def first_screen(report: Report) -> Iterator[Section]:
-    """What limits, how sure that is, what to change next, what accelerators need; then the maps."""
+    """What limits, how sure that is, what to change next, what accelerators need; then the maps.
+
+    What only a CPU shows comes after that, where anything else trained.
+    """
     rows, found = report.summary.configurations, groups(report)
-    said = [
-        Paragraph(text=text, strong=each.code != "how_sure")
-        for each, text in zip(report.summary.answer, answers(report), strict=True)
-    ]
+    accelerated = {row.key for row in rows if row.config.compute.kind != "cpu"}
+    said: list[Paragraph] = []
+    of_cpu: list[Paragraph] = []
+    for each, text in zip(report.summary.answer, answers(report), strict=True):
+        later = accelerated and accelerated.isdisjoint(each.configurations)
+        (of_cpu if later else said).append(Paragraph(text=text, strong=not later and each.code != "how_sure"))
     undone = [] if report.summary.run.complete else [Paragraph(text=not_complete(report), tone="warning")]
     counted = Paragraph(text=" ".join((counts(report), *skipped_files(report))), tone="quiet")
-    yield Section(parts=(*said, counted, *undone))
+    yield Section(parts=(*said, *undone))
     changes = [part for number, each in enumerate(to_dos(report), 1) for part in _change(each, number)]
     yield Section(title="Do next", parts=tuple(changes), under=True)
     yield from need_sections(report)
     missing = [Paragraph(text=unknown(report), tone="quiet")] if report.summary.not_known else []
-    yield Section(parts=tuple(missing), under=True)
+    yield Section(parts=(*missing, *of_cpu, counted), under=True)
     best = [_best_lines(report, group) for group in found]
     for group, lines in zip(found, best, strict=True):
         table = [Table(head=BEST_HEAD, lines=lines, right=BEST_RIGHT)] if lines else []
@@ -608,11 +634,11 @@ def title(report: Report) -> str:
 
 
 def facts(report: Report) -> str:
-    """Version, time, sizes of the images."""
+    """The run, time, sizes of the images."""
     run = report.summary.run
     sizes = [f"{each.label} {significant(each.mean_size_bytes / 1e3)} kB" for each in run.data]
     mean = f"; {', '.join(sizes)} an image" if sizes else ""
-    return f"loaderprobe {run.name}, measured in {format_duration(run.wall_s)}{mean}."
+    return f"loaderprobe {run.name}; its configurations took {format_duration(run.wall_s)}{mean}."
 
 
 def _device_title(group: RowGroup) -> str:

@@ -169,7 +169,7 @@ def _rates(name: str, rows: Sequence[ConfigurationRow], group: RowGroup, top: fl
     return Chart(
         title=title,
         svg=column_chart(columns, title, "images/s", top, ceiling),
-        head=("workers", "images/s", "of compute alone", "limit"),
+        head=("workers", "images/s", "of alone", "limit"),
         lines=tuple(
             (_count(row), interval(speed), used_words(row, beside_rate=True), bound_words(row)) for row, speed in known
         ),

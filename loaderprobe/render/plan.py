@@ -455,7 +455,8 @@ def _readers_words(plan: PlanReport) -> str:
 
 NOT_COVERED = (
     ("Writes", "logs and staging, and several checkpoints at once"),
-    ("Metadata", "rates of stat and of listing folders, and memory a node"),
+    ("Metadata", "calls besides opening and listing: ImageFolder makes none that reaches storage, others may"),
+    ("Memory of processes", "what training and each worker import comes on top of the batches"),
     ("Others", "other jobs on the same storage, failures, rebuilds: the unused share of a limit is for them"),
     ("Several clients", "what was measured was measured from one machine"),
     ("Caches of the storage", "they answer reads that a larger data set would send to its disks"),
@@ -534,7 +535,7 @@ def _sections(plan: PlanReport) -> Iterator[Section]:
 
 def _needs(plan: PlanReport) -> Table:
     node = min(plan.asked.per_node, plan.asked.accelerators)
-    head = ("", f"at {percent(plan.asked.utilization)}", "at most", "to buy", f"node of {node}", "weakest input")
+    head = ("", f"at {percent(plan.asked.utilization)}", "at 100 %", "to buy", f"node of {node}", "label")
     return Table(head=head, lines=tuple(_need_line(need) for need in plan.needs), right=frozenset({1, 2, 3, 4}))
 
 
@@ -694,7 +695,7 @@ def _promises(plan: PlanReport) -> Iterator[tuple[str, str]]:
 
 
 def _method(plan: PlanReport) -> Iterator[Part]:
-    """How the figures come about, in five lines."""
+    """How the figures come about, a line each."""
     asked = plan.asked
     write = asked.checkpoint
     growth = f"; growth of {asked.growth:g} is in the number of accelerators" if asked.growth > 1 else ""
@@ -709,7 +710,18 @@ def _method(plan: PlanReport) -> Iterator[Part]:
         text=f"Checkpoints: {format_bytes(write.bytes)} every {format_duration(write.every_s)}, and training stands "
         f"still for at most {percent(write.share)} of that ({'given' if write.given else 'assumed'}; --checkpoint)"
     )
-    yield Item(text="Ranges: from measured inputs only; each figure's label is that of its weakest input")
+    yield Item(
+        text="Each: of one accelerator. A file may take so long on average with that many workers; full queues hide "
+        "one stall so long"
+    )
+    yield Item(
+        text=f"Listed: each accelerator's process lists all folders before the first step, in "
+        f"{format_duration(asked.listing_s)} together ({'given' if asked.listing_given else 'assumed'}; --listing)"
+    )
+    yield Item(
+        text="±: 95 %, from measured inputs only, for the whole row. Label: of a figure's weakest input, from measured "
+        "over given and published to assumed"
+    )
 
 
 def _source(quantity: Quantity) -> str:

@@ -23,7 +23,7 @@ from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import WORTH
 from loaderprobe.render.document import Item, Paragraph, Part, Table
 from loaderprobe.render.remarks import remark_words
-from loaderprobe.render.wording import MISSING, counted, percent
+from loaderprobe.render.wording import MISSING, counted, figure, percent, rate
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
 # What ranks lose by taking each step together, in words: the answer, its table, and what it is made from.
@@ -166,7 +166,7 @@ PART: dict[PlanPart, str] = {
     "measured_storage": "measured storage",
     "rank_storage": "storage by ranks",
     "cold_opens": "cold opens of the measured storage",
-    "workers": "workers",
+    "workers": "workers, and how slow a read may be",
     "cores": "cores",
     "reads_in_flight": "reads in flight",
     "stragglers": "stragglers",
@@ -177,10 +177,14 @@ NEED: dict[NeedName, str] = {
     "opens": "files opened",
     "requests": "read requests",
     "reads_in_flight": "reads in flight",
+    "listing": "entries listed",
     "capacity": "capacity",
     "checkpoint": "checkpoint writes",
     "workers": "workers, each",
     "cores": "cores, each",
+    "batch_memory": "batches, each",
+    "read_time": "a file may take",
+    "stall": "stall hidden",
 }
 """each: of one accelerator."""
 LIMIT_WORDS: dict[SupplyResource, str] = {
@@ -264,11 +268,11 @@ def _images(plan: PlanReport) -> str:
 
 
 def accelerators(plan: PlanReport) -> str:
-    """`64 x mlperf-h100`; of a rate as given `64 accelerators of 2,500 images/s`."""
+    """`64 x mlperf-h100`; of a rate as given `64 accelerators of 2500 images/s`."""
     name = plan.source.accelerator
     count = f"{plan.asked.accelerators:,}"
     if name[:1].isdigit():
-        return f"{counted(plan.asked.accelerators, 'accelerator')} of {grouped(float(name))} images/s"
+        return f"{counted(plan.asked.accelerators, 'accelerator')} of {rate(float(name))} images/s"
     if name == "cpu":
         return f"{counted(plan.asked.accelerators, 'CPU')} like that of the run"
     return f"{count} x {name}"
@@ -336,8 +340,8 @@ def amount(quantity: Quantity, value: float | None = None) -> str:
         return f"{grouped(number)}/s"
     if quantity.unit == "":
         return percent(number)
-    if quantity.unit == "images/s" and number >= 1000:
-        return f"{number:,.0f} images/s"
+    if quantity.unit == "images/s":
+        return f"{rate(number)} images/s"
     if quantity.unit == "images":
         return f"{number:,.0f} images"  # a count that also stands in the sentence on an epoch
     if quantity.unit == "x":
@@ -356,10 +360,10 @@ def ranged(quantity: Quantity) -> str:
 def plain(quantity: Quantity) -> str:
     """The figure without a unit that its row names already; a wide range instead of it."""
     if quantity.unit in ("reads", "workers", "cores"):
-        ends = significant(quantity.low, 2), significant(quantity.high, 2)
+        ends = figure(quantity.low, 2), figure(quantity.high, 2)
         if quantity.high - quantity.low > RANGE_FROM * quantity.value and ends[0] != ends[1]:
             return f"{ends[0]} to {ends[1]}"
-        return significant(quantity.value, 2)
+        return figure(quantity.value, 2)
     return amount(quantity)
 
 

@@ -211,6 +211,7 @@ _NO_FIGURE = {
     "no_mode_without": "this loader has no mode without it",
     "too_few_wait_samples": "too few samples of what workers wait for",
     "nothing_else_takes_time": "nothing else takes measurable time",
+    "decoding_not_timed": "decoding was not timed apart from augmentation",
     "overhead_not_recorded": "this run did not record its own overhead",
     "no_resident_segment": "no segment with a resident batch was measured",
     "compute_unknown": "the rate of compute alone is not known",
@@ -422,12 +423,14 @@ _ON_THIS_MACHINE = {
     "gpu_not_read": "{gpu}: {because}",
 }
 """What was found of what can be measured here."""
-_ALONE_GAVE = "alone it gave {least}{alone_bytes_per_s}, {times} times the {read_bytes_per_s} that training read"
+_ALONE_GAVE = "alone it gave {least}{alone_bytes_per_s}, {times} times the {read_bytes_per_s} that training read ({of})"
 _OF_THE_ANSWER = {
     "training_reaches": "at best, training reaches {reached} % of its rate",
-    "cores_full_from": "with {all} cores busy from {workers} on{data}",
+    "cores_full_from": "{all} cores are busy{data} from {workers} on",
     "if_storage_were_free": "if it cost nothing, training would be {as_fast}",
-    "reads_near_ceiling": "training read {read_bytes_per_s}, and the storage alone gave {least}{alone_bytes_per_s}",
+    "reads_near_ceiling": (
+        "training read {read_bytes_per_s} ({of}), and the storage alone gave {least}{alone_bytes_per_s}"
+    ),
     "reads_far_below_ceiling": _ALONE_GAVE,
     "reads_take_time": f"{_ALONE_GAVE}: the time that a read takes, not bandwidth",
     "measure_longer": "measure longer: no configuration is conclusive yet",
@@ -612,16 +615,21 @@ def _full_cores(facts: Facts) -> dict[str, str]:
     ends = " to ".join(dict.fromkeys((f"{low}", f"{high}")))
     return {
         "all": "both" if cores == 2 else f"all {cores:g}",
-        "workers": f"{ends} worker{'s' if float(high) > 1 else ''}",
-        "data": f" (only {facts['data']})" if "data" in facts else "",
+        "workers": f"{ends} worker{'s' if float(high) > 1 else ''}" if float(high) else "the serial loader",
+        "data": f" for {facts['data']}" if "data" in facts else "",
     }
 
 
+def _one_configuration(facts: Facts) -> str:
+    """`256x256, 2 workers`."""
+    workers = int(facts["workers"])
+    return f"{facts['data']}, {counted(workers, 'worker') if workers else 'serial'}"
+
+
 def _without_storage(facts: Facts) -> dict[str, str]:
-    speedup, high, workers = float(facts["speedup"]), float(facts["high"]), int(facts["workers"])
+    speedup, high = float(facts["speedup"]), float(facts["high"])
     said = times_as_fast(speedup, "at best ")
-    loader = counted(workers, "worker") if workers else "serial"
-    of = f"{facts['data']}, {loader}"
+    of = _one_configuration(facts)
     if significant(high, 2) == significant(max(speedup, 1.0), 2):
         return {"as_fast": said if said == "no faster" else f"{said} ({of})"}
     return {"as_fast": f"{said} ({of}; up to {significant(high, 2)} within noise)"}
@@ -668,8 +676,9 @@ PHRASES: dict[str, Callable[[Facts], dict[str, str]]] = {
     ),
     **dict.fromkeys(
         ("reads_far_below_ceiling", "reads_take_time"),
-        lambda facts: {"times": significant(float(facts["times"]), 2)},
+        lambda facts: {"times": significant(float(facts["times"]), 2), "of": _one_configuration(facts)},
     ),
+    "reads_near_ceiling": lambda facts: {"of": _one_configuration(facts)},
     **dict.fromkeys(("ablated", "ablated_in_training"), _ablated),
     **dict.fromkeys(("ablations_not_possible", "ablations_not_needed"), _speedups),
     "ablations_cannot_matter": lambda facts: {name: significant(float(facts[name])) for name in ("input", "compute")},

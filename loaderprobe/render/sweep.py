@@ -76,17 +76,18 @@ from loaderprobe.units import format_bytes, format_duration, significant
 EVIDENCE = "evidence"
 """The section before which a plan stands."""
 GROUP_HEAD = (
-    "configuration", "images/s", "used", "MB/s", "of max", "input wait", "bound", "speed-up if free → then limited by",
+    "configuration", "images/s", "of alone", "MB/s", "of max", "input wait", "bound",
+    "speed-up if free → then limited by",
 )  # fmt: skip
 _MOST_ADVICE = 1
 """Of a group in a terminal, beside the change on the first screen."""
 _COLUMNS = ("images_per_s", "accelerator_utilization", "disk_read_bytes_per_s", "speedups")
 """Figures on the first screen: also a terminal says why one is missing."""
 _TABLE_NOTE = (
-    "± is half the 95 % interval. Used: training over compute alone of the same row; more than 100 % is noise. MB/s: "
-    "read from storage. Of max: MB/s over what the storage itself gave with as many readers; that is measured where "
-    "storage may be the limit, and for the most workers. Input wait: share of time the training thread waits for a "
-    f"batch. Speed-up if free: of training, if that resource cost nothing. {MISSING}: not measured."
+    "± is half the 95 % interval. Of alone: training over compute alone of the same row; more than 100 % is noise. "
+    "MB/s: read from storage. Of max: MB/s over what the storage itself gave with as many readers; that is measured "
+    "where storage may be the limit, and for the most workers. Input wait: share of time the training thread waits for "
+    f"a batch. Speed-up if free: of training, if that resource cost nothing. {MISSING}: not measured."
 )
 """Of a group, below its heading."""
 
@@ -219,9 +220,7 @@ def _proof(report: Report, row: ConfigurationRow) -> Iterator[Shown]:
     yield Table(
         caption="Evidence",
         head=("Metric", "Value", "Threshold", "Unit"),
-        lines=tuple(
-            (evidence_words(each), significant(each.value), figure(each.threshold), each.unit) for each in evidence
-        )
+        lines=tuple((evidence_words(each), figure(each.value), figure(each.threshold), each.unit) for each in evidence)
         or (("none recorded", "", "", ""),),
         right=frozenset({1, 2}),
     )

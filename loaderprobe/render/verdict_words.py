@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from loaderprobe.records.resources import ABLATIONS, RESOURCE, RESOURCES
 from loaderprobe.records.verdict import Bound, Judged, ReasonCode
 from loaderprobe.render.remarks import because_words
-from loaderprobe.render.wording import first_upper
+from loaderprobe.render.wording import first_upper, percent
 from loaderprobe.units import format_rate, join_words, significant
 
 FREE = {name: f"free {RESOURCE[name].noun}" for name in ABLATIONS}
@@ -137,7 +137,7 @@ _ESTIMATED = {"measured": "", "estimated": " (estimated)", "both": " (partly est
 
 
 def _percentage(share: float) -> str:
-    return f"{100 * share:.0f}" if share >= 0.095 else significant(100 * share, 2)
+    return percent(share).removesuffix(" %")
 
 
 def _beside(facts: Facts) -> list[str]:

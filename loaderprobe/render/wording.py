@@ -152,12 +152,12 @@ def percent(fraction: float | None) -> str:
     """`62 %`; below 1 %, two figures."""
     if fraction is None:
         return MISSING
-    return f"{significant(fraction * 100, 2 if abs(fraction) < 0.995 else 3)} %"
+    return f"{_shown(fraction * 100, 2 if abs(fraction) < 0.995 else 3, 0.01)} %"
 
 
 def megabytes_per_s(rate: float | None) -> str:
     """A bandwidth as a number of MB/s, without the unit."""
-    return MISSING if rate is None else significant(rate / 1e6)
+    return figure(None if rate is None else rate / 1e6)
 
 
 def state_word(asked: CacheState, files_were: FilesWere | None) -> str:
@@ -170,7 +170,12 @@ def state_word(asked: CacheState, files_were: FilesWere | None) -> str:
 
 def figure(value: float | None, figures: int = 3) -> str:
     """A number, or the sign for a missing one."""
-    return MISSING if value is None else significant(value, figures)
+    return MISSING if value is None else _shown(value, figures, 0.001)
+
+
+def _shown(value: float, figures: int, least: float) -> str:
+    """Nothing that is measured is known to 16 decimals: what is smaller than `least` is said to be."""
+    return f"<{least:g}" if 0 < value < least else significant(value, figures)
 
 
 def counted(count: int, noun: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from loaderprobe.analyze.lock_step import Batches
 from loaderprobe.analyze.plan.plan import Made, given_offer, make_plan
-from loaderprobe.analyze.plan.workload import MeasuredStorage, PlanWorkload, Stalls, known, requests
+from loaderprobe.analyze.plan.workload import MeasuredStorage, PlanWorkload, Prefetch, Stalls, known, requests
 from loaderprobe.records.plan import Asked, CacheAsked, PlanReport, PlanSource, RampStep
 
 H100 = 400 / 0.224
@@ -31,6 +31,11 @@ def example_workload(images_per_s: float = H100, file_bytes: float = 115_000.0, 
         cpu_s=known(0.0025, "s", "measured", "run"),
         other_s=known(0.0001, "s", "measured", "run"),
         wait_s=known(0.0004, "s", "measured", "run", half=0.0001),
+        prefetch=Prefetch(
+            batch_size=known(400, "images", "given", "as in the run"),
+            factor=known(2, "", "given", "as in the run"),
+            image_bytes=known(602_112, "B", "given", "as in the run"),
+        ),
         stalls=Stalls(step_s=0.224, late_s=tuple(number / 4000 for number in range(100))),
         storage=example_storage(),
     )

@@ -153,7 +153,7 @@ def outlook_of(row: ConfigurationRow) -> Outlook:
 
 def _outlooks(rows: Sequence[ConfigurationRow]) -> tuple[Outlook, ...]:
     found = {(row.config.compute.name, row.config.resolution): row for row in rows if row.emulated and row.verdict}
-    return tuple(outlook_of(row) for row in found.values())
+    return tuple(replace(outlook_of(row), planned=row.config.resolution == "500x375") for row in found.values())
 
 
 def _steps() -> TimelineView:

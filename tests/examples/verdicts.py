@@ -152,6 +152,7 @@ def verdict_of(case: Case) -> Verdict:
         disk_ceiling_fraction=disk / DISK_BYTES_PER_S,
         read_amplification=0.99,
         other_read_bytes_per_s=0.0,
+        decoding_cpu_fraction=0.7,
         instrument_cpu_fraction=0.002,
         gpu={},
         bound=_bound(case, speedups),

@@ -17,17 +17,23 @@ def test_other_ways_are_measured_beside_the_usual_one(photographs: FileSet) -> N
     threads = torch.get_num_threads()
     state = torch.get_rng_state()
     found = alternatives(example_config(data=photographs.fingerprint), photographs)
-    assert [each.name for each in found] == ["torchvision", "uint8"]
+    assert [each.name for each in found] == ["torchvision", "uint8", "decoded"]
     assert all(each.cpu_s > 0 for each in found)
     assert len({each.usual_cpu_s for each in found}) == 1
     assert torch.get_num_threads() == threads
     assert torch.equal(torch.get_rng_state(), state)
 
 
+def test_an_image_that_was_decoded_takes_less(photographs: FileSet) -> None:
+    """Of a photograph, decoding and reading take CPU time; the crop is the same."""
+    found = {each.name: each for each in alternatives(example_config(data=photographs.fingerprint), photographs)}
+    assert found["decoded"].cpu_s < found["decoded"].usual_cpu_s
+
+
 def test_a_way_that_is_taken_is_no_alternative(photographs: FileSet) -> None:
     """With bytes and torchvision already, only Pillow is left."""
     config = example_config(data=photographs.fingerprint, decoder="torchvision", tensor="uint8")
-    assert [each.name for each in alternatives(config, photographs)] == ["pillow"]
+    assert [each.name for each in alternatives(config, photographs)] == ["pillow", "decoded"]
 
 
 def test_files_that_cannot_be_decoded_show_nothing(photographs: FileSet, tmp_path: Path) -> None:

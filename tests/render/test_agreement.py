@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Iterator
 from dataclasses import replace
-from html import escape
+from html import escape, unescape
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +20,7 @@ from loaderprobe.render.first_page import BEST_HEAD, answers
 from loaderprobe.render.groups import read_words
 from loaderprobe.render.panels import per_image, rate_exhibits, read_exhibits
 from loaderprobe.render.wording import megabytes_per_s
+from loaderprobe.units import format_rate, significant
 from tests.examples.reports import best_lines, example_report, example_row
 from tests.pages import notebook_report
 from tests.stored import full_run
@@ -115,3 +121,84 @@ def test_a_notebook_begins_with_the_answer() -> None:
     """In the words of the first page."""
     for answer in answers(example_report()):
         assert escape(answer) in notebook_report(example_report())
+
+
+# One quantity has one name and one figure, whatever shows it: what is stored, in every format (`scripts/golden`).
+
+SHOWN = Path(__file__).parents[2] / "fixtures" / "shown"
+SWEEPS = ("causes", "cpu", "ranks", "storage")
+SCREENS = ("txt", "md", "html")
+_UNSEEN = re.compile(r"<(style|script|svg)\b.*?</\1>", re.DOTALL)
+
+
+def _read(name: str) -> str:
+    """What a person reads in a page, without breaks of lines."""
+    text = (SHOWN / name).read_text(encoding="utf-8")
+    if name.endswith(".html"):
+        text = unescape(re.sub(r"<[^>]*>", " ", _UNSEEN.sub(" ", text)))
+    return " ".join(text.replace("\\", "").split())
+
+
+def _summary(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((SHOWN / f"{name}.json").read_text(encoding="utf-8"))
+    return found
+
+
+@pytest.mark.parametrize("ending", SCREENS)
+@pytest.mark.parametrize("name", SWEEPS)
+def test_every_format_says_the_same_sentences(name: str, ending: str) -> None:
+    """The answer, what to do next and what is not known, in the words of `summary.json`."""
+    summary, shown = _summary(name), _read(f"{name}.{ending}")
+    said = [each["sentence"] for part in ("answer", "not_known") for each in summary[part]]
+    assert said
+    for sentence in said:
+        assert " ".join(sentence.split()) in shown
+
+
+@pytest.mark.parametrize("page", ["storage.txt", "storage.md", "storage.html", "plan.txt", "plan.md"])
+def test_a_need_and_a_supply_have_one_figure(page: str) -> None:
+    """What 64 accelerators need and what the storage gave, on the first page and in the plan."""
+    (need,) = _summary("storage")["needs"]
+    of_64 = next(each for each in need["needs"] if each["accelerators"] == 64)
+    plan = {each["name"]: each["at_utilization"]["value"] for each in _summary("plan")["needs"]}
+    assert plan["read_bytes"] == of_64["read_bytes_per_s"]
+    assert plan["opens"] == of_64["files_per_s"]
+    shown = _read(page)
+    for rate in (of_64["read_bytes_per_s"], need["supply"]["read_bytes_per_s"]):
+        assert format_rate(rate) in shown
+    assert f"{float(significant(of_64['files_per_s'])):,.0f}" in shown
+
+
+@pytest.mark.parametrize(
+    "page", sorted(each.name for each in SHOWN.iterdir() if each.suffix in (".txt", ".md", ".html"))
+)
+def test_no_figure_is_more_precise_than_what_was_measured(page: str) -> None:
+    """Three figures, and no share of a part per million."""
+    assert re.findall(r"(?<![\d.])0\.000\d*|\d\.\d{6,}", _read(page)) == []
+
+
+@pytest.mark.parametrize("page", [f"{each}.json" for each in (*SWEEPS, "diagnose", "run", "verdicts")])
+def test_no_cold_share_is_above_one(page: str) -> None:
+    """What is read ahead besides is said as an amplification."""
+
+    def cold(value: object) -> Iterator[float]:
+        if isinstance(value, dict):
+            if value.get("name") == "cold_fraction":
+                yield value["value"]
+            for name, each in value.items():
+                if name == "cold_fraction" and each is not None:
+                    yield each
+                yield from cold(each)
+        elif isinstance(value, list):
+            for each in value:
+                yield from cold(each)
+
+    assert all(share <= 1 for share in cold(json.loads((SHOWN / page).read_text(encoding="utf-8"))))
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_the_share_of_compute_alone_has_one_name(name: str) -> None:
+    """In the head of every table."""
+    heads = re.findall(r"<th[^>]*>(.*?)</th>", (SHOWN / f"{name}.html").read_text(encoding="utf-8"))
+    assert "of alone" in heads
+    assert not {"used", "compute used", "of compute alone", "utilization"} & set(heads)

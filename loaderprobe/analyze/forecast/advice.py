@@ -376,7 +376,7 @@ def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings)
         *_workers(point, by_workers, taken=taken),
         *_prefetch(fitted, measurement, found),
         *_storage(fitted, around.place),
-        *(_alternative(fitted, each) for each in measurement.alternatives),
+        *(_alternative(fitted, each) for each in measurement.alternatives if each.name != "decoded"),
         *accelerators(fitted, around.accelerators, found),
     )
     also = examples(fitted, config.compute.batch_size, measurement.compute.specified_images_per_s)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Literal, get_args
@@ -16,6 +16,7 @@ from loaderprobe.analyze.plan.workload import (
     Stalls,
     assumed_too,
     known,
+    negative,
     product,
     scaled,
     total,
@@ -127,6 +128,7 @@ def needs(workload: PlanWorkload, asked: Asked) -> tuple[tuple[Need, ...], dict[
         elif isinstance(most, Quantity):
             of_node = scaled(wanted, node, f"A {wanted.formula}")
             made.append(Need(name=name, at_utilization=wanted, at_most=most, to_buy=None, node=of_node))
+    made += _by_workers(workload, asked.utilization, node)
     if not any(need.name == "reads_in_flight" for need in made):
         code: str = "read_not_timed" if asked.images_per_file == 1 else "read_in_shard_not_timed"
         refused["reads_in_flight"] = Remark(code=code)
@@ -155,6 +157,41 @@ _PER_ACCELERATOR: dict[Literal["workers", "cores"], Callable[[PlanWorkload, floa
     "workers": workers_of,
     "cores": cores_of,
 }
+
+
+def _by_workers(workload: PlanWorkload, utilization: float, node: int) -> Iterator[Need]:
+    """What the workers of one accelerator hold in memory, and how slow and how late a read may be with so many.
+
+    Nothing where their number is not known. P batches are requested ahead, a worker, and one more is being made.
+    """
+    wanted, most = _held(workload, utilization), _held(workload, 1.0)
+    for name, quantity in wanted.items():
+        if name not in most:
+            continue
+        of_node = scaled(quantity, node, f"A {quantity.formula}") if name == "batch_memory" else None
+        yield Need(name=name, at_utilization=quantity, at_most=most[name], to_buy=None, node=of_node)
+
+
+def _held(workload: PlanWorkload, utilization: float) -> dict[NeedName, Quantity]:
+    found, queue = workers_of(workload, utilization), workload.prefetch
+    if isinstance(found, Remark) or workload.cpu_s is None or workload.other_s is None:
+        return {}
+    whole = float(math.ceil(found.value))
+    count = replace(found, value=whole, low=whole, high=whole, formula=f"ceil({found.formula})")
+    each_s = product([count], "s", "", over=[workload.rate], factor=1 / utilization)
+    busy = negative(workload.cpu_s), negative(workload.other_s)
+    made: dict[NeedName, Quantity] = {}
+    if queue is not None and queue.image_bytes is not None:
+        begun = replace(scaled(queue.factor, 1.0, ""), value=queue.factor.value + 1, low=0, high=0)
+        begun = replace(begun, low=begun.value, high=begun.value)
+        held = [count, begun, queue.batch_size, queue.image_bytes]
+        made["batch_memory"] = product(held, "B", "W (P + 1) B bytes of an image as a tensor")
+    read_time = total([each_s, *busy], "s", "W / (G u) - cpu - other")
+    made |= {"read_time": read_time} if read_time.value > 0 else {}
+    if queue is not None:
+        ahead = [count, queue.factor, queue.batch_size]
+        made["stall"] = product(ahead, "s", "W P B / (G u)", over=[workload.rate], factor=1 / utilization)
+    return made
 
 
 def in_flight(opens: Quantity, file_s: Quantity) -> Quantity:
@@ -186,9 +223,10 @@ def _from_storage(workload: PlanWorkload, asked: Asked) -> list[Need]:
 
 
 def _kept(workload: PlanWorkload, asked: Asked) -> list[Need]:
-    """What storage must hold, and how fast it must take a checkpoint."""
+    """What storage must list when training starts and hold, and how fast it must take a checkpoint."""
     made = []
     if workload.images is not None:
+        made.append(_listing(workload.images, asked))
         held = product([workload.images, workload.file_bytes], "B", "images s")
         made.append(_bought("capacity", held, asked))
     write = asked.checkpoint
@@ -196,6 +234,15 @@ def _kept(workload: PlanWorkload, asked: Asked) -> list[Need]:
         write.bytes / (write.every_s * write.share), "B/s", "given" if write.given else "assumed", "checkpoint"
     )
     return [*made, _bought("checkpoint", rate, asked)]
+
+
+def _listing(images: Quantity, asked: Asked) -> Need:
+    """Each accelerator's process lists the folders once, before its first step; its workers do not."""
+    time = known(asked.listing_s, "s", "given" if asked.listing_given else "assumed", "listing")
+    one = product([images], "1/s", "images f / listing time", over=[time], factor=1 / asked.images_per_file)
+    need = _bought("listing", scaled(one, asked.accelerators, f"N {one.formula}"), asked)
+    node = min(asked.per_node, asked.accelerators)
+    return replace(need, node=scaled(one, node, f"A {one.formula}"))
 
 
 def _bought(name: NeedName, need: Quantity, asked: Asked) -> Need:

@@ -25,6 +25,7 @@ from loaderprobe.records.bandwidth import (
     StorageCeiling,
     fastest,
 )
+from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, base_mode, segments_of
 from loaderprobe.records.plan import WEAKNESS, Label, PlanPart, Quantity, RampStep
@@ -62,6 +63,11 @@ def product(
     return _derived(value, value * half, unit, formula, (*inputs, *over))
 
 
+def negative(quantity: Quantity) -> Quantity:
+    """To be subtracted in a sum."""
+    return replace(quantity, value=-quantity.value, low=-quantity.high, high=-quantity.low)
+
+
 def total(inputs: Sequence[Quantity], unit: str, formula: str) -> Quantity:
     """The inputs added up."""
     value = math.fsum(each.value for each in inputs)
@@ -97,6 +103,10 @@ def _derived(value: float, half: float, unit: str, formula: str, inputs: Sequenc
     )  # fmt: skip
 
 
+IMAGE_VALUES = 3 * 224 * 224
+"""Of an image that a loader of our own sends."""
+USUAL_AHEAD = 2
+"""Batches that torch's workers request ahead unless set otherwise."""
 REQUEST_BYTES = 128 * 1024
 """What the kernel's read-ahead asks storage for at a time (read_ahead_kb of most Linux systems)."""
 
@@ -144,6 +154,17 @@ class FilesRead:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Prefetch:
+    """What the loader of one accelerator has under way."""
+
+    batch_size: Quantity
+    factor: Quantity
+    """Batches requested ahead, a worker."""
+    image_bytes: Quantity | None
+    """Of one image as the tensor that a worker sends; None where that is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanWorkload(FilesRead):
     """One accelerator and its data. None is what the run does not tell; `refused` says why."""
 
@@ -158,6 +179,7 @@ class PlanWorkload(FilesRead):
     """Time of a worker that is neither CPU nor storage."""
     wait_s: Quantity | None = None
     """Waiting for one image's file in a worker."""
+    prefetch: Prefetch | None = None
     stalls: Stalls | None = None
     batches: Batches | None = None
     """Of the loader, one by one."""
@@ -446,6 +468,15 @@ def _uneven(most: RanksPhase) -> Sequence[Remark]:
 # A workload from one measured configuration: of a sweep, whose files are known one by one, or of a result of `run`.
 
 
+IMAGENET_BYTES = 110_000.0
+"""Mean size of ImageNet's files."""
+
+
+def nearest_to_imagenet(mean_sizes: Mapping[str, float]) -> str:
+    """The label of the data set whose files are nearest to ImageNet's in size: the usual one to plan for."""
+    return min(mean_sizes, key=lambda label: abs(math.log(max(mean_sizes[label], 1.0) / IMAGENET_BYTES)))
+
+
 def cold_and_fastest(rows: Sequence[ConfigurationRow]) -> ConfigurationRow:
     """The configuration to plan from: the fastest training, cold if there is one."""
     return max(rows, key=lambda row: (row.config.cache != "warm", row.images_per_s.value if row.images_per_s else 0.0))
@@ -508,6 +539,7 @@ def measured_workload(
         cpu_s=cpu_s,
         other_s=other_s,
         wait_s=wait_s,
+        prefetch=_prefetch(measurement.config),
         stalls=None if other else stalls,
         batches=None if isinstance(batches, Remark) else batches,
         storage=own,
@@ -589,6 +621,18 @@ def _wait(measurement: Measurement, verdict: Verdict, storage: MeasuredStorage |
         return None
     middle, half = (max(seen) + min(seen)) / 2, (max(seen) - min(seen)) / 2
     return known(middle, "s", "measured", "one file at low load", half=half)
+
+
+def _prefetch(config: RunConfig) -> Prefetch:
+    """As in the run; of the serial loader as much ahead as workers usually have."""
+    loader, run = config.loader, "as in the run"
+    ahead = loader.prefetch_factor
+    size = IMAGE_VALUES * (1 if loader.tensor == "uint8" else 4)
+    return Prefetch(
+        batch_size=known(config.compute.batch_size, "images", "given", run),
+        factor=known(ahead, "", "given", run) if ahead else known(USUAL_AHEAD, "", "assumed", "default of workers"),
+        image_bytes=known(size, "B", "given", run) if loader.name == "torch" and not loader.gpu_decode else None,
+    )
 
 
 def _stalls(measurement: Measurement, images_per_s: float) -> Stalls | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -94,6 +95,38 @@ def test_workers_and_cores_come_from_worker_times() -> None:
     assert found["cores"] == pytest.approx(5.73, rel=1e-2)
 
 
+def test_workers_hold_batches_and_bear_slow_reads() -> None:
+    """5 workers of 2 batches ahead: 15 of 400 x 0.6 MB; 0.51 ms a file where CPU takes 2.6 of 3.11; 2.5 s late."""
+    made, _ = needs(example_workload(), example_asked())
+    found = {need.name: need for need in made}
+    assert found["batch_memory"].at_utilization.value == pytest.approx(15 * 400 * 602_112)
+    assert found["read_time"].at_utilization.value == pytest.approx(5 / (0.9 * 1785.714) - 0.0026, rel=1e-6)
+    assert found["stall"].at_utilization.value == pytest.approx(5 * 2 * 400 / (0.9 * 1785.714), rel=1e-6)
+    node = found["batch_memory"].node
+    assert node is not None and node.value == pytest.approx(8 * 15 * 400 * 602_112)
+    assert found["read_time"].node is None
+
+
+def test_a_slower_file_than_that_takes_another_worker() -> None:
+    """And one that is as slow does not."""
+    workload = example_workload()
+    limit = next(need.at_utilization.value for need in needs(workload, example_asked())[0] if need.name == "read_time")
+    for times, workers in ((0.999, 5), (1.001, 6)):
+        found = workers_of(replace(workload, wait_s=known(times * limit, "s", "measured", "")), 0.9)
+        assert isinstance(found, Quantity) and math.ceil(found.value) == workers
+
+
+def test_folders_are_listed_by_each_process_in_the_time_for_it() -> None:
+    """1,281,167 entries in 60 s, 64 times; in shards of 1,251 images 1,251 times fewer."""
+    listed = {
+        layout: next(need for need in needs(example_workload(), asked)[0] if need.name == "listing")
+        for layout, asked in (("folder", example_asked()), ("shards", example_asked(images_per_file=1251)))
+    }
+    assert listed["folder"].at_utilization.value == pytest.approx(64 * 1_281_167 / 60)
+    assert listed["folder"].at_utilization.weakest == "assumed"
+    assert listed["shards"].at_utilization.value == pytest.approx(64 * 1_281_167 / 60 / 1251)
+
+
 def test_reads_in_flight_follow_from_the_time_of_a_read() -> None:
     """102,857 files/s of 0.3 to 2 ms each are 31 to 206 reads under way."""
     made, _ = needs(example_workload(), example_asked())
@@ -106,7 +139,7 @@ def test_what_was_not_measured_is_refused_with_its_reason() -> None:
     reason = Remark(code="no_worker_times")
     workload = example_workload(cpu_s=None, wait_s=None, storage=None, refused={"workers": reason, "cores": reason})
     made, refused = needs(workload, example_asked())
-    assert {need.name for need in made} == {"read_bytes", "opens", "requests", "capacity", "checkpoint"}
+    assert {need.name for need in made} == {"read_bytes", "opens", "requests", "listing", "capacity", "checkpoint"}
     assert refused == {"workers": reason, "cores": reason, "reads_in_flight": Remark(code="read_not_timed")}
     assert workers_of(workload, 0.9) == reason
 
