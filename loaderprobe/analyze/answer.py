@@ -447,7 +447,8 @@ def _longer(report: Report, rows: Rows) -> list[NextStep]:
 
 
 def _more_cores(report: Report, rows: Rows) -> list[NextStep]:
-    full = [row.key for row in best_of(report, rows) if row.bound and row.bound.cause == "cpu"]
+    best = best_of(report, rows)
+    full = [row.key for row in best if row.bound and row.bound.cause == "cpu"]
     if not full:
         return []
     mine = [each for each in report.summary.needs if each.compute == rows[0].config.compute.name]
@@ -460,7 +461,9 @@ def _more_cores(report: Report, rows: Rows) -> list[NextStep]:
     }  # fmt: skip
     then = {each.then.get("preprocessing") for each in report.details if each.key in full}
     limit = then.pop() if len(then) == 1 else None
-    facts |= {"then": limit} if limit else {}
+    if limit:
+        some = [row.config.resolution for row in best if row.key in full]
+        facts |= {"then": limit} | ({"then_data": join_words(some)} if len(full) < len(best) else {})
     return [NextStep(remark=Remark(code="more_cores", facts=facts), configurations=tuple(full))]
 
 

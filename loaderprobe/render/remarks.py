@@ -640,11 +640,12 @@ def _needed_cores(facts: Facts) -> dict[str, str]:
         ends = (significant(count * float(facts[name]), 2) for name in ("low_cores", "high_cores"))
         return " to ".join(dict.fromkeys(ends))
 
+    of_then = f" of {facts['then_data']}" if "then_data" in facts else ""
     return {
         "one": named(str(facts["accelerator"])),
         "needed": of(1) + (" by the size of the images" if facts["data_sets"] != 1 else ""),
         "more": f"8 need {of(8)} and 64 need {of(64)}",
-        "then": f"; then {BOTTLENECKS[str(facts['then'])].noun} would be the limit" if "then" in facts else "",
+        "then": f"; then {BOTTLENECKS[str(facts['then'])].noun} would be the limit{of_then}" if "then" in facts else "",
     }
 
 

@@ -95,8 +95,23 @@ def _tables(table: Table, width: int) -> Iterator[RenderableType]:
         # Figures are never folded: where the width is short, it is their heads and the texts that are.
         widths = natural if room >= -gap - 1 else least
         fixed = {place: widths[place] for place in places if place in table.right}
+        texts = [place for place in places if place not in table.right]
+        if room < -gap - 1:
+            free = width - gap * (len(places) - 1) - sum(fixed.values())
+            fixed |= _shared({place: least[place] for place in texts}, {place: natural[place] for place in texts}, free)
         yield _table(table, places, fixed, gap, bar=min(_LONGEST_BAR, room) if room >= _LEAST_BAR else 0)
         first = max(last, first + 1)
+
+
+def _shared(least: Mapping[int, int], natural: Mapping[int, int], free: int) -> dict[int, int]:
+    """Widths of columns of text that together take `free`: each its least, and of the rest its share of what it lacks.
+
+    Rich's own may add up to more than the page has, and then the last column loses its ends.
+    """
+    spare = max(0, free - sum(least.values()))
+    lacks = {place: natural[place] - least[place] for place in least}
+    share = min(1.0, spare / max(1, sum(lacks.values())))
+    return {place: least[place] + int(share * lacks[place]) for place in least}
 
 
 def _widths(table: Table, place: int) -> tuple[int, int]:

@@ -4,6 +4,11 @@ import csv
 from dataclasses import replace
 from io import StringIO
 
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loaderprobe.render.document import Document, Section, Table
+from loaderprobe.render.writers import document_text
 from tests.examples.reports import example_report, example_row
 from tests.pages import csv_report, markdown_report
 
@@ -53,3 +58,22 @@ def test_markdown_tables_survive_hostile_text() -> None:
     assert "<script>" not in text
     (line,) = [line for line in text.splitlines() if "/data/a" in line]
     assert line.replace("\\|", "").count("|") == 6
+
+
+@given(width=st.integers(50, 130), long=st.integers(5, 120))
+def test_a_table_that_does_not_fit_loses_no_word(width: int, long: int) -> None:
+    """Texts are folded, and nothing is cut off at the edge of the page."""
+    table = Table(
+        head=("figure", "value", "label", "source"),
+        lines=(
+            ("wait of a worker for a file", "522 us (433 us to 611 us)", "measured", "one file at low load"),
+            ("size of a request", "131 kB", "assumed", "128 KiB, the read-ahead of most Linux systems"[:long]),
+            ("G, rate of one accelerator", "1786 images/s", "given", "ResNet-50 on H100: 0.224 s per batch of 400"),
+        ),
+        right=frozenset(),
+    )
+    shown = document_text(Document(title="", sections=(Section(parts=(table,)),)), width=width)
+    assert max(map(len, shown.splitlines())) <= width
+    assert {word for line in (table.head, *table.lines) for cell in line for word in str(cell).split()} <= set(
+        shown.split()
+    )
