@@ -241,7 +241,13 @@ def _reach(best: Rows) -> list[Remark]:
     """How much of the accelerator each data set uses with the workers that are enough for it."""
     shares = [row.verdict.accelerator_utilization for row in best if row.verdict]
     known = [share for share in shares if share is not None]
-    return [Remark(code="training_reaches", facts={"low": min(known), "high": max(known)})] if known else []
+    if not known:
+        return []
+    alone = {row.verdict.rates_images_per_s.compute for row in best if row.verdict and row.emulated}
+    rate = alone.pop() if len(alone) == 1 else None
+    facts: dict[str, float | str] = {"low": min(known), "high": max(known)}
+    facts |= {"alone_images_per_s": rate} if rate is not None else {}
+    return [Remark(code="training_reaches", facts=facts)]
 
 
 def _full_cores(report: Report, rows: Rows) -> list[Remark]:
@@ -382,7 +388,7 @@ def _beside_ceiling(report: Report, rows: Rows, if_far: str) -> tuple[Remark, ..
 
 
 def _next_steps(report: Report) -> tuple[NextStep, ...]:
-    """The cores that are missing, and the change that surely gains most; on a CPU alone, what would show more."""
+    """The change that surely gains most, and the cores that are missing; on a CPU alone, what would show more."""
     rows = report.summary.configurations
     devices = [some for some in by_device(rows) if not on_cpu(some)]
     made = _longer(report, [row for some in devices for row in some] or rows)
@@ -390,11 +396,11 @@ def _next_steps(report: Report) -> tuple[NextStep, ...]:
         emulated = NextStep(remark=Remark(code="train_on_emulated"), command="--compute emulated:mlperf-h100")
         return (*made, emulated) if measured(rows) else ()
     for some in devices:
-        made += [each for each in _more_cores(report, some) if each not in made]
         # What rests on an inconclusive row may be said later, but is not what to do next.
         sure = [row for row in best_of(report, some) if row.bound and row.bound.cause != "inconclusive"]
         gains = [each for step in advised(sure) for each in _sure_gains(step)]
         made += sorted(gains, key=lambda each: -max(one.speedup for one in each.advice))[:1]
+        made += [each for each in _more_cores(report, some) if each not in made]
     return tuple(made)
 
 
@@ -447,11 +453,10 @@ def _longer(report: Report, rows: Rows) -> list[NextStep]:
 
 
 def _more_cores(report: Report, rows: Rows) -> list[NextStep]:
-    best = best_of(report, rows)
-    full = [row.key for row in best if row.bound and row.bound.cause == "cpu"]
-    if not full:
-        return []
-    mine = [each for each in report.summary.needs if each.compute == rows[0].config.compute.name]
+    """For the best configurations that keep all cores busy: what they gain at most, and how many cores that takes."""
+    full = [row for row in best_of(report, rows) if row.bound and row.bound.cause == "cpu"]
+    data = [row.config.resolution for row in full]
+    mine = [each for each in report.summary.needs if each.compute == rows[0].config.compute.name and each.data in data]
     cores = [each.cores for each in mine if each.cores is not None]
     if not cores:
         return []
@@ -459,12 +464,18 @@ def _more_cores(report: Report, rows: Rows) -> list[NextStep]:
         "accelerator": mine[0].accelerator, "low_cores": min(cores), "high_cores": max(cores), "data_sets": len(cores),
         "cores_available": report.summary.environment.cores_available,
     }  # fmt: skip
-    then = {each.then.get("preprocessing") for each in report.details if each.key in full}
+    gains = [
+        f"{row.config.resolution} {significant(before)} → {significant(before * free.value)} "
+        f"({significant(before * free.low)} to {significant(before * free.high)})"
+        for row in full
+        if row.images_per_s and (before := row.images_per_s.value) and (free := speedup_of(row, "preprocessing"))
+    ]
+    facts |= {"gains": ", ".join(gains)} if gains else {}
+    keys = _keys(full)
+    then = {each.then.get("preprocessing") for each in report.details if each.key in keys}
     limit = then.pop() if len(then) == 1 else None
-    if limit:
-        some = [row.config.resolution for row in best if row.key in full]
-        facts |= {"then": limit} | ({"then_data": join_words(some)} if len(full) < len(best) else {})
-    return [NextStep(remark=Remark(code="more_cores", facts=facts), configurations=tuple(full))]
+    facts |= {"then": limit} if limit else {}
+    return [NextStep(remark=Remark(code="more_cores", facts=facts), configurations=keys)]
 
 
 def _not_known(report: Report) -> Iterable[Remark]:

@@ -9,12 +9,19 @@ from math import ceil
 from typing import Any
 
 from loaderprobe.analyze.answer import answered
-from loaderprobe.analyze.forecast.advice import OF_A_BENCHMARK, DataPlace, Known, Recommendation, recommend_groups
+from loaderprobe.analyze.forecast.advice import DataPlace, Known, Recommendation, recommend_groups
 from loaderprobe.analyze.forecast.fit import Storage
 from loaderprobe.analyze.gpu import WindowReading, checked_against_rates, read_window, subtract
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.plan.plan import cores_of, demand, judge_supply, measured_offer
-from loaderprobe.analyze.plan.workload import PlanWorkload, cold_and_fastest, known, nearest_to_imagenet, workload_of
+from loaderprobe.analyze.plan.workload import (
+    PlanWorkload,
+    cold_and_fastest,
+    known,
+    nearest_to_imagenet,
+    pace_of,
+    workload_of,
+)
 from loaderprobe.analyze.verdict.experiments import rates_alone
 from loaderprobe.analyze.verdict.rates import NS, segment_rate
 from loaderprobe.analyze.verdict.rounds import ablations, one_thread_notes
@@ -261,8 +268,6 @@ def _figures(epoch: Epoch) -> EpochFigures:
 
 COUNTS = (1, 8, 64)
 """Accelerators: one, a machine, a small cluster."""
-RECIPE = "a100-amp"
-"""Whose published rate of a training stands beside the pace of a storage benchmark."""
 REFERENCE = "mlperf-h100"
 """What is planned for where only a CPU trained: its own rate says nothing of an accelerator."""
 _REFERENCE_SOURCE = "MLPerf Storage v1.0, ResNet-50 on H100"
@@ -290,7 +295,11 @@ def outlooks(
         row = cold_and_fastest([row for row in some if row.config.ranks == fewest])
         if data in by_fingerprint and (devices or other):
             made = _outlook(row, measurements[row.key], by_fingerprint[data], ceilings.get(data), other)
-            found += [replace(made, pace=_pace(made, accelerators))] if made else []
+            found += (
+                [replace(made, pace=pace_of(made.accelerator, accelerators) if made.specified else None)]
+                if made
+                else []
+            )
     sizes = {each.label: each.mean_size_bytes for each in by_fingerprint.values()}
     planned = nearest_to_imagenet({each.data: sizes.get(each.data, 1.0) for each in found}) if len(sizes) > 1 else ""
     return tuple(replace(each, planned=each.data == planned) for each in found)
@@ -299,15 +308,6 @@ def outlooks(
 def _reference(accelerators: Mapping[str, float]) -> tuple[str, Quantity] | None:
     rate = accelerators.get(REFERENCE)
     return (REFERENCE, known(rate, "images/s", "given", _REFERENCE_SOURCE)) if rate else None
-
-
-def _pace(made: Outlook, accelerators: Mapping[str, float]) -> Remark | None:
-    """That the rate is the pace of a storage benchmark, with that of a training beside it."""
-    if not made.specified or not made.accelerator.startswith(OF_A_BENCHMARK) or RECIPE not in accelerators:
-        return None
-    rate = accelerators[RECIPE]
-    facts: dict[str, float | str] = {"accelerator": made.accelerator, "recipe": RECIPE, "recipe_images_per_s": rate}
-    return Remark(code="pace_of_a_benchmark", facts=facts)
 
 
 def _outlook(

@@ -19,7 +19,7 @@ from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.ranks.launch import Lead, error_of, on_this_machine, order_without_files, parse_layout, spread
 from loaderprobe.measure.session import OnStage
 from loaderprobe.records.bandwidth import BandwidthReport, RankBandwidthReport, RanksPhase
-from loaderprobe.records.config import ACCELERATORS, ComputeSpec
+from loaderprobe.records.config import RATES, ComputeSpec
 from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.options import BANDWIDTH, check
 from loaderprobe.records.ranks import Node, ReadResult, ReadTogether
@@ -38,7 +38,6 @@ from loaderprobe.system.limits import cores_available
 from loaderprobe.system.pagecache import LinuxPageCache, drop_all_caches
 from loaderprobe.units import parse_bytes
 
-RATES = {name: each.images_per_s for name, each in ACCELERATORS.items()}
 """Images/s by the name of an accelerator."""
 
 

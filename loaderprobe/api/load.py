@@ -13,7 +13,7 @@ from loaderprobe.api.shown import Documented, Shown, frame
 from loaderprobe.api.values import PathLike
 from loaderprobe.errors import BadValue, DamagedRun
 from loaderprobe.records.bandwidth import StorageCeiling
-from loaderprobe.records.config import ACCELERATORS, asks_for
+from loaderprobe.records.config import RATES, asks_for
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.remark import Remark
@@ -153,7 +153,7 @@ def judge_run(run: RunDirectory) -> Report:
         files=beside.files,
         results=[(config, run.result(config.key)) for config in spec.configs],
         ceilings=beside.ceilings,
-        accelerators={name: each.images_per_s for name, each in ACCELERATORS.items()},
+        accelerators=RATES,
         damaged=(*beside.damaged, *unread),
         studies=studies,
     )

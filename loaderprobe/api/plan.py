@@ -31,7 +31,7 @@ from loaderprobe.api.values import PathLike
 from loaderprobe.compute.emulated import parse_rate
 from loaderprobe.errors import BadValue, DamagedRun, LoaderprobeError
 from loaderprobe.records.bandwidth import BandwidthReport, StorageCeiling
-from loaderprobe.records.config import RunConfig
+from loaderprobe.records.config import RATES, RunConfig
 from loaderprobe.records.diagnosis import WatchReport
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.plan import (
@@ -328,7 +328,7 @@ def plan(
     _check_cache(asked.cache, workload.images is None)
     made = Made(loaderprobe=__version__, created_utc=today.isoformat(timespec="seconds"))
     offers = [*([found.by_ranks] if found.by_ranks else []), *offers]
-    return Plan.of(make_plan(workload, asked, offers, found.source, made, _rulers(today.date())))
+    return Plan.of(make_plan(workload, asked, offers, found.source, made, _rulers(today.date()), RATES))
 
 
 def _grown(accelerators: int | str, growth: float | str) -> int:

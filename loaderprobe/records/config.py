@@ -151,6 +151,7 @@ ACCELERATORS: dict[str, Accelerator] = {
     ),
 }
 """By the name that `emulated:NAME` has."""
+RATES = {name: each.images_per_s for name, each in ACCELERATORS.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -423,6 +423,8 @@ class PlanReport:
     levers: tuple[Lever, ...]
     ledger: tuple[LedgerEntry, ...]
     acceptance: Acceptance
+    pace: Remark | None = None
+    """That the rate is the pace of a storage benchmark; None for that of a training."""
     refused: dict[PlanPart, Remark]
     """What is not said, and why."""
     notes: tuple[Remark, ...]

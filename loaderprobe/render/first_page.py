@@ -302,7 +302,7 @@ def _how_sure(report: Report, answer: Answer, rows: Sequence[ConfigurationRow]) 
     cause = RESOURCE[str(answer.facts["resource"])]
     limits = {name for each in report.summary.answer for limit in each.limits for name in limit.resources}
     parts = f" {_in_preprocessing(facts)}" if "preprocessing" in limits else ""
-    spread = " ".join([f"Rates: ±{bands} %.", *_beside(report)])
+    spread = " ".join([f"Rates there: ±{bands} %.", *_beside(report)])
     return (
         f"How sure: one cause leads in {led} of {counted(int(facts['of']), 'configuration')}, {how} in {rounds} "
         f"round{'s' * (rounds != '1')}{which}: {significant(facts['speedup'])} times as fast "
@@ -350,14 +350,14 @@ def _on_device(report: Report, answer: Answer, rows: Sequence[ConfigurationRow])
 
 
 def _clauses(answer: Answer, group: RowGroup) -> str:
-    """`256x256 to 1024x768 are limited by preprocessing with 2 workers`; data sets that are alike share a clause."""
+    """`training on 256x256 is limited by storage; on 500x375 by compute`; data sets that are alike share a clause."""
     alike: dict[tuple[str, ...], list[Limited]] = {}
     for each in answer.limits:
         alike.setdefault(each.data, []).append(each)
     clauses = [
-        f"{joint_name(names, '', group.rows)} {'is' if len(names) == 1 else 'are'} limited "
+        f"{'on' if number else 'training on'} {joint_name(names, '', group.rows)} {'' if number else 'is limited '}"
         + join_words([f"by {_nouns(each)}{_with(each, some)}" for each in some])
-        for names, some in list(alike.items())[:_MOST_CLAUSES]
+        for number, (names, some) in enumerate(list(alike.items())[:_MOST_CLAUSES])
     ]
     more = ["the map shows the rest"] if len(alike) > _MOST_CLAUSES else []
     return "; ".join([*clauses, *more]) + _where(answer, named=any(len(some) > 1 for some in alike.values()))
@@ -506,8 +506,8 @@ def _needs(some: Sequence[Outlook], cores: float) -> Section:
     planned = any(each.planned for each in some)
     more = f"{PLANNED}: for loaderprobe plan, as nearest to ImageNet" if planned else ""
     note = (
-        f"And they open {opens} files a second. No headroom in these needs; feeds: accelerators, at "
-        f"{percent(first.use)} of the storage's rate. cores each: for one accelerator, estimated; {cores:g} here."
+        f"And they open {opens} files a second. Needs are without headroom; feeds: accelerators, with "
+        f"{percent(first.use)} of the storage's rate in use. cores each: estimated; {cores:g} here."
         f"{assumed}{pace}{reason}{f'{more}.' if more else ' More: loaderprobe plan'}"
     )
     return Section(
@@ -683,14 +683,24 @@ def to_dos(report: Report) -> tuple[ToDo, ...]:
 def _to_do(report: Report, step: NextStep) -> ToDo:
     """A change to some configurations says to which; with several numbers of ranks also with how many."""
     if step.remark:
-        return ToDo(text=remark_words(step.remark), command=step.command)
+        return ToDo(text=remark_words(step.remark), command=again_with(report.summary.run.command, step.command))
     group = group_of(groups(report), step.configurations[0])
     several = len({each.config.ranks for each in report.summary.configurations}) > 1
     ranks = f", {option_words(group.rows[0].config, 'ranks')}" if several else ""
     rows = {row.key: row for row in group.rows}
     names = [joint_label([rows[key]], group.rows) for key in step.configurations]
     text = advice_words(step.advice, names)
-    return ToDo(text=text, command=step.command, labels="" if names[-1] in text else labels_of(step, group) + ranks)
+    command = again_with(report.summary.run.command, step.command)
+    return ToDo(text=text, command=command, labels="" if names[-1] in text else labels_of(step, group) + ranks)
+
+
+def again_with(command: str, option: str) -> str:
+    """The sweep's command with another option, for a directory of its own; what is no option is a command itself."""
+    words = shlex.split(command)
+    if not option.startswith("--") or words[:2] != ["loaderprobe", "sweep"]:
+        return option
+    named = {place + step for place, word in enumerate(words) if word in ("--out", "--resume") for step in (0, 1)}
+    return f"{shlex.join(word for place, word in enumerate(words) if place not in named)} {option}"
 
 
 def with_sentences(report: Report) -> Summary:

@@ -424,7 +424,7 @@ def read_words(plan: PlanReport) -> str:
 
 def _figures(bytes_per_s: float, files_per_s: float | None) -> str:
     files = "" if files_per_s is None else f" and {grouped(files_per_s)} files/s"
-    return f"{format_rate(bytes_per_s)}{files}"
+    return f"{format_rate(bytes_per_s)} delivered{files}"
 
 
 def _ranks(plan: PlanReport) -> int:
@@ -510,7 +510,7 @@ def plan_document(plan: PlanReport) -> Document:
 def _sections(plan: PlanReport) -> Iterator[Section]:
     test = Item(subject="Test on delivery", text=delivery_words(plan))
     first = tuple(Paragraph(text=sentence, strong=True) for sentence in words.answer(plan))
-    emulated = [Paragraph(text="Emulated: the accelerators' rate is specified, not measured.", tone="warning")]
+    emulated = [Paragraph(text=_emulated_words(plan), tone="warning")]
     yield Section(
         parts=(*first, test, Command(text=delivery_command(plan)), *(emulated if plan.acceptance.compute else []))
     )
@@ -533,9 +533,27 @@ def _sections(plan: PlanReport) -> Iterator[Section]:
     yield Section(parts=(*notes, Paragraph(text=made)))
 
 
+def _emulated_words(plan: PlanReport) -> str:
+    """That the rate is specified; where it is a benchmark's pace, also what a training asks for."""
+    said = "Emulated: the accelerators' rate is specified, not measured."
+    rate, read = next(each.quantity for each in plan.ledger if each.name == "rate"), plan.need("read_bytes")
+    if plan.pace is None or read is None:
+        return said
+    recipe, as_fast = (plan.pace.facts[name] for name in ("recipe", "recipe_images_per_s"))
+    need = format_rate(read.at_utilization.value * float(as_fast) / rate.value)
+    return f"{said} {remark_words(plan.pace)}. With {recipe} the need is {need}."
+
+
 def _needs(plan: PlanReport) -> Table:
     node = min(plan.asked.per_node, plan.asked.accelerators)
-    head = ("", f"at {percent(plan.asked.utilization)}", "at 100 %", "to buy", f"node of {node}", "label")
+    head = (
+        "",
+        f"at {percent(plan.asked.utilization)}",
+        "at 100 %",
+        "to buy",
+        f"node of {node}, {percent(plan.asked.utilization)}",
+        "label",
+    )
     return Table(head=head, lines=tuple(_need_line(need) for need in plan.needs), right=frozenset({1, 2, 3, 4}))
 
 
@@ -550,7 +568,7 @@ def _need_line(need: Need) -> tuple[str, ...]:
 def _supplies(plan: PlanReport) -> Iterator[Part]:
     lines = [line for supply in plan.supplies for line in _supply_lines(supply)]
     if lines:
-        head = ("storage", "limited by", "limit", "need", "feeds", "label")
+        head = ("storage", "resource", "limit", "need", "feeds", "label")
         yield Table(head=head, lines=tuple(lines), right=frozenset({2, 3, 4}))
     for supply in plan.supplies:
         notes = words.supply_notes(supply, plan.asked.nodes)
@@ -669,6 +687,12 @@ def _test(plan: PlanReport) -> Iterator[Part]:
         yield Item(subject="One node alone", text=f"at least {_figures(test.bytes_per_s, test.files_per_s)}, cold")
         alone = f"torchrun --standalone --nproc-per-node {node} -m loaderprobe bandwidth PATH --ranks {node}"
         yield Command(text=f"{alone} --readers {_readers(plan)}")
+    if test.files_per_s is not None:
+        yield Item(subject="Opens of cold names, on one node, as root", text="the line of opens, which must be cold")
+        yield Command(text=f"loaderprobe bandwidth PATH --readers {test.readers} --drop-caches")
+    if any(need.name == "listing" for need in plan.needs):
+        yield Item(subject="Listing", text=f"on {'each node at once' if test.nodes > 1 else 'the node'}, just mounted")
+        yield Command(text=f"time seq {node} | xargs -P {node} -I_ find PATH >/dev/null")
     if test.compute and test.workers:
         ranks = f" --ranks {node}" if node > 1 else ""
         yield Item(
@@ -687,6 +711,10 @@ def _promises(plan: PlanReport) -> Iterator[tuple[str, str]]:
         yield f"{place}, cold, bandwidth", f">= {format_rate(test.bytes_per_s * times)}"
         if test.files_per_s is not None:
             yield f"{place}, cold, files", f">= {grouped(test.files_per_s * times)}/s"
+    if test.files_per_s is not None:
+        yield "one node, opens after --drop-caches", f">= {grouped(test.files_per_s)}/s"
+    if any(need.name == "listing" for need in plan.needs):
+        yield "all folders listed, all nodes at once", f"<= {format_duration(asked.listing_s)}"
     for name, what in (("capacity", "capacity"), ("checkpoint", "one node writes a checkpoint")):
         need = next((each for each in plan.needs if each.name == name), None)
         if need is not None and need.to_buy is not None:

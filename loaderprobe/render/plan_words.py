@@ -182,9 +182,9 @@ NEED: dict[NeedName, str] = {
     "checkpoint": "checkpoint writes",
     "workers": "workers, each",
     "cores": "cores, each",
-    "batch_memory": "batches, each",
+    "batch_memory": "batch memory, each",
     "read_time": "a file may take",
-    "stall": "stall hidden",
+    "stall": "pause hidden",
 }
 """each: of one accelerator."""
 LIMIT_WORDS: dict[SupplyResource, str] = {
@@ -205,7 +205,9 @@ LEDGER = {
     "utilization": "u, utilization of the accelerators",
     "use": "r, share of a limit to be used",
     "requests_per_file": "requests of a file",
-    "request_bytes": "size of a request",
+    "batch_size": "images in a batch",
+    "batches_ahead": "P, batches that a worker has ahead",
+    "request_bytes": "largest request",
     "busy_cores": "share of cores to keep busy",
     "training_cores": "training thread",
 }
@@ -217,6 +219,8 @@ LEVER: dict[LeverName, str] = {
 }
 PLENTY = 10
 """A storage that feeds so many times what is planned gets no figure in the answer."""
+_LATER = 10
+"""An epoch by which caches have filled on most clusters."""
 RANGE_FROM = 0.01
 """A range narrower than this share of its figure is not shown."""
 
@@ -387,7 +391,7 @@ def epochs_words(plan: PlanReport) -> tuple[tuple[str, str], ...]:
         hint = "" if images.label == "given" else "; --images plans for another number"
         found.append((f"One epoch of {images.value:,.0f} images", f"{ranged(epochs.seconds)}{hint}"))
     if epochs.cache_share is None:
-        found.append(("Caches", "none counted: every epoch reads all from storage; --cache page:1TB counts one"))
+        found.append(("Caches", f"none counted: every epoch reads all from storage{_if_all_fits(plan)}"))
         return tuple(found)
     kind = "page cache" if asked.cache.kind == "page" else "pinned files"
     nodes = counted(asked.nodes, "node")
@@ -404,6 +408,20 @@ def epochs_words(plan: PlanReport) -> tuple[tuple[str, str], ...]:
             (f"{asked.epochs} epochs", f"the set is read from storage {times} times instead of {asked.epochs}")
         )
     return tuple(found)
+
+
+def _if_all_fits(plan: PlanReport) -> str:
+    """What caches could answer, where they are large enough for all."""
+    held = next((need.at_utilization for need in plan.needs if need.name == "capacity"), None)
+    curve = next((each.cold for each in plan.curves.epochs if each.nodes == plan.asked.nodes), ())
+    if held is None or len(curve) < _LATER:
+        return "; --cache page:1TB counts one"
+    cold = f"{percent(curve[1])} of epoch 2 and {percent(curve[_LATER - 1])} of epoch {_LATER}"
+    return f". With all {amount(held)} in the memory of each node, {cold} would: --cache page:{_size(held)} counts that"
+
+
+def _size(held: Quantity) -> str:
+    return f"{math.ceil(held.value / 1e9)}GB"
 
 
 def late_words(plan: PlanReport) -> str:
@@ -435,7 +453,8 @@ def supply_notes(supply: PlanSupply, nodes: int) -> list[str]:
         lines.insert(
             0,
             f"it was measured from one machine and is counted as one storage for the {nodes:,} nodes together. If each "
-            f"node has its own, they feed {grouped(supply.feeds * nodes)}. If all share it, measure from all at once",
+            f"node has its own, they feed {grouped(supply.feeds * nodes)} accelerators. If all share it, measure from "
+            "all at once",
         )
     flying = supply.reads_in_flight
     if flying is not None and supply.label != "measured":
@@ -454,8 +473,9 @@ def from_words(plan: PlanReport) -> str:
     source = plan.source
     others = f" (also in the run: {join_words(source.other_data)}; --data)" if source.other_data else ""
     if source.kind == "trace":
-        return f"From the recording {source.path}, without its files. Nothing was measured for it."
+        return f"From the recording {source.path}, without its files. The plan is computed from that."
     run = PurePath(source.path).name
     made = f"bandwidth result {run}" if source.kind == "bandwidth" else f"{source.configuration} of {run}"
     # A plan is passed on: folders of the machine that measured say nothing to its readers.
-    return f"From {made}; files of {PurePath(source.data).name or source.data}{others}. Nothing was measured for it."
+    files = PurePath(source.data).name or source.data
+    return f"From {made}; files of {files}{others}. The plan is computed from that; it measured nothing more."

@@ -14,7 +14,7 @@ from loaderprobe.records.files import UnknownFilesCode
 from loaderprobe.records.measurement import RejectedCode
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import BOTTLENECKS, RESOURCE
-from loaderprobe.render.wording import counted, named, percent, times_as_fast
+from loaderprobe.render.wording import counted, named, percent, rate, times_as_fast
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
 Facts = Mapping[str, float | str]
@@ -32,7 +32,7 @@ _WAITS_PROCESS = "the process that samples the workers' waits"
 _NO_SYSCALL = "no permission to read /proc/PID/syscall"
 _OF_A_MEASUREMENT = {
     "no_time": "there was no time left for another round{more}",
-    "cut_short": "there was no time left for all of the last round{more}",
+    "cut_short": "time ran out within the last round{more}",
     "all_batches_made": "every batch of the data set was made once, so there was no further round",
     "only_watched": "training was only watched: of all rates and speed-ups, only the rate of training is measured",
     "begun_each_batch": "the script iterates its loader from the start for each batch: what that takes is in no rate",
@@ -94,7 +94,7 @@ _OF_A_MEASUREMENT = {
     ),
     "threads_spin": _SPIN,
     "threads_spin_in_training": (
-        f"{_SPIN}. Training runs at {{training_per_s}} and {{one_thread_training_per_s}} {{unit}}"
+        f"{_SPIN}. In those rounds training ran at {{training_per_s}} and {{one_thread_training_per_s}} {{unit}}"
     ),
     "others_took": f"other processes took {{share}} of {{cores}} cores {_DURING}",
     "host_took": f"the hypervisor gave other machines {{share}} of {{cores}} cores {_DURING}",
@@ -423,9 +423,12 @@ _ON_THIS_MACHINE = {
     "gpu_not_read": "{gpu}: {because}",
 }
 """What was found of what can be measured here."""
-_ALONE_GAVE = "alone it gave {least}{alone_bytes_per_s}, {times} times the {read_bytes_per_s} that training read ({of})"
+_ALONE_GAVE = (
+    "alone it gave {least}{alone_bytes_per_s}, {times} times the {read_bytes_per_s} that training read "
+    "({of}, the nearest to it)"
+)
 _OF_THE_ANSWER = {
-    "training_reaches": "at best, training reaches {reached} % of its rate",
+    "training_reaches": "at best it reaches {reached} % of the accelerator's {alone}",
     "cores_full_from": "{all} cores are busy{data} from {workers} on",
     "if_storage_were_free": "if it cost nothing, training would be {as_fast}",
     "reads_near_ceiling": (
@@ -435,7 +438,7 @@ _OF_THE_ANSWER = {
     "reads_take_time": f"{_ALONE_GAVE}: the time that a read takes, not bandwidth",
     "measure_longer": "measure longer: no configuration is conclusive yet",
     "train_on_emulated": "No GPU trained here. An emulated accelerator shows what this input would feed",
-    "more_cores": "more cores: {one} needs {needed} (estimated), {more}; this machine has {cores_available}{then}",
+    "more_cores": "more cores:{gains} {one} takes {needed} (estimated), {more}; this machine has {cores_available}",
     "pace_of_a_benchmark": (
         "{accelerator} is the pace of a storage benchmark, not how fast that GPU trains: {recipe} trains {rate} "
         "images/s. Your rate: loaderprobe plan --kind IMAGES_PER_S"
@@ -607,7 +610,8 @@ def _steps_of_trace(facts: Facts) -> dict[str, str]:
 
 def _reached(facts: Facts) -> dict[str, str]:
     ends = (percent(float(facts[name])).removesuffix(" %") for name in ("low", "high"))
-    return {"reached": " to ".join(dict.fromkeys(ends))}
+    alone = f"{rate(float(facts['alone_images_per_s']))} images/s" if "alone_images_per_s" in facts else "rate"
+    return {"reached": " to ".join(dict.fromkeys(ends)), "alone": alone}
 
 
 def _full_cores(facts: Facts) -> dict[str, str]:
@@ -637,15 +641,19 @@ def _without_storage(facts: Facts) -> dict[str, str]:
 
 def _needed_cores(facts: Facts) -> dict[str, str]:
     def of(count: int) -> str:
-        ends = (significant(count * float(facts[name]), 2) for name in ("low_cores", "high_cores"))
+        # From the figure that is shown of one, so that a reader who multiplies finds the same.
+        shown = (float(significant(float(facts[name]), 2)) for name in ("low_cores", "high_cores"))
+        ends = (f"{float(significant(count * each)):g}" for each in shown)
         return " to ".join(dict.fromkeys(ends))
 
-    of_then = f" of {facts['then_data']}" if "then_data" in facts else ""
+    one = (significant(float(facts[name]), 2) for name in ("low_cores", "high_cores"))
+    by_size = " by the size of the images" if facts["data_sets"] != 1 else ""
+    then = f", then {BOTTLENECKS[str(facts['then'])].noun} is the limit" if "then" in facts else ""
     return {
+        "gains": f" {facts['gains']} images/s at most{then};" if "gains" in facts else "",
         "one": named(str(facts["accelerator"])),
-        "needed": of(1) + (" by the size of the images" if facts["data_sets"] != 1 else ""),
-        "more": f"8 need {of(8)} and 64 need {of(64)}",
-        "then": f"; then {BOTTLENECKS[str(facts['then'])].noun} would be the limit{of_then}" if "then" in facts else "",
+        "needed": f"{' to '.join(dict.fromkeys(one))}{by_size}",
+        "more": f"8 take {of(8)} and 64 take {of(64)}",
     }
 
 

@@ -33,7 +33,7 @@ def example_workload(images_per_s: float = H100, file_bytes: float = 115_000.0, 
         wait_s=known(0.0004, "s", "measured", "run", half=0.0001),
         prefetch=Prefetch(
             batch_size=known(400, "images", "given", "as in the run"),
-            factor=known(2, "", "given", "as in the run"),
+            factor=known(2, "batches", "given", "as in the run"),
             image_bytes=known(602_112, "B", "given", "as in the run"),
         ),
         stalls=Stalls(step_s=0.224, late_s=tuple(number / 4000 for number in range(100))),

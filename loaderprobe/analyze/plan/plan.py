@@ -17,6 +17,7 @@ from loaderprobe.analyze.plan.workload import (
     assumed_too,
     known,
     negative,
+    pace_of,
     product,
     scaled,
     total,
@@ -126,6 +127,8 @@ def needs(workload: PlanWorkload, asked: Asked) -> tuple[tuple[Need, ...], dict[
         if isinstance(wanted, Remark):
             refused[name] = wanted
         elif isinstance(most, Quantity):
+            if name == "workers":
+                wanted, most = _whole(wanted), _whole(most)
             of_node = scaled(wanted, node, f"A {wanted.formula}")
             made.append(Need(name=name, at_utilization=wanted, at_most=most, to_buy=None, node=of_node))
     made += _by_workers(workload, asked.utilization, node)
@@ -159,6 +162,13 @@ _PER_ACCELERATOR: dict[Literal["workers", "cores"], Callable[[PlanWorkload, floa
 }
 
 
+def _whole(found: Quantity) -> Quantity:
+    """Rounded up, as workers are whole."""
+    ends = (float(math.ceil(each)) for each in (found.value, found.low, found.high))
+    value, low, high = ends
+    return replace(found, value=value, low=low, high=high, formula=f"ceil({found.formula})")
+
+
 def _by_workers(workload: PlanWorkload, utilization: float, node: int) -> Iterator[Need]:
     """What the workers of one accelerator hold in memory, and how slow and how late a read may be with so many.
 
@@ -176,8 +186,8 @@ def _held(workload: PlanWorkload, utilization: float) -> dict[NeedName, Quantity
     found, queue = workers_of(workload, utilization), workload.prefetch
     if isinstance(found, Remark) or workload.cpu_s is None or workload.other_s is None:
         return {}
-    whole = float(math.ceil(found.value))
-    count = replace(found, value=whole, low=whole, high=whole, formula=f"ceil({found.formula})")
+    count = _whole(found)
+    count = replace(count, low=count.value, high=count.value)
     each_s = product([count], "s", "", over=[workload.rate], factor=1 / utilization)
     busy = negative(workload.cpu_s), negative(workload.other_s)
     made: dict[NeedName, Quantity] = {}
@@ -679,9 +689,12 @@ class Made:
 
 def make_plan(
     workload: PlanWorkload, asked: Asked, offers: Sequence[Offer], source: PlanSource, made: Made,
-    rulers: Sequence[Offer] = (),
+    rulers: Sequence[Offer] = (), images_per_s: Mapping[str, float] | None = None,
 ) -> PlanReport:  # fmt: skip
-    """The plan. `offers` are beside the storage that the run measured; `rulers` are only compared with the need."""
+    """The plan. `offers` are beside the storage that the run measured; `rulers` are only compared with the need.
+
+    `images_per_s` has the rates of known accelerators, one of which stands beside the pace of a storage benchmark.
+    """
     measured = measured_offer(workload)
     every = (*((measured,) if measured else ()), *offers)
     one = demand(workload, asked.utilization, asked.images_per_file)
@@ -709,6 +722,7 @@ def make_plan(
         levers=levers(workload, asked, every, supplies),
         ledger=_ledger(workload, asked, every[0] if every else None, found),
         acceptance=_acceptance(workload, asked, found),
+        pace=pace_of(workload.accelerator, images_per_s or {}),
         refused=_in_order({**_beside(workload, in_step), **refused}),
         notes=workload.notes,
     )
@@ -790,6 +804,8 @@ def _ledger(
         ("other_s", workload.other_s),
         ("utilization", _asked(asked.utilization, given=asked.utilization_given, option="utilization")),
         ("requests_per_file", workload.requests_per_file if asked.images_per_file == 1 else None),
+        ("batch_size", workload.prefetch.batch_size if workload.prefetch else None),
+        ("batches_ahead", workload.prefetch.factor if workload.prefetch else None),
         (
             "request_bytes",
             known(REQUEST_BYTES, "B", "assumed", f"{REQUEST_BYTES // 1024} KiB, the read-ahead of most Linux systems"),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from loaderprobe.analyze.effects import NORMAL, interval
+from loaderprobe.analyze.forecast.advice import OF_A_BENCHMARK
 from loaderprobe.analyze.lock_step import Batches, batches_of
 from loaderprobe.analyze.rank_bandwidth import UNFAIR, has_ended
 from loaderprobe.analyze.verdict.rates import NS, rates_by_round, step_images, worker_cost
@@ -477,6 +478,20 @@ def nearest_to_imagenet(mean_sizes: Mapping[str, float]) -> str:
     return min(mean_sizes, key=lambda label: abs(math.log(max(mean_sizes[label], 1.0) / IMAGENET_BYTES)))
 
 
+RECIPE = "a100-amp"
+"""Whose published rate of a training stands beside the pace of a storage benchmark."""
+
+
+def pace_of(accelerator: str, images_per_s: Mapping[str, float]) -> Remark | None:
+    """That a rate is the pace of a storage benchmark, with that of a training beside it; None for other rates."""
+    if not accelerator.startswith(OF_A_BENCHMARK) or RECIPE not in images_per_s:
+        return None
+    facts: dict[str, float | str] = {
+        "accelerator": accelerator, "recipe": RECIPE, "recipe_images_per_s": images_per_s[RECIPE],
+    }  # fmt: skip
+    return Remark(code="pace_of_a_benchmark", facts=facts)
+
+
 def cold_and_fastest(rows: Sequence[ConfigurationRow]) -> ConfigurationRow:
     """The configuration to plan from: the fastest training, cold if there is one."""
     return max(rows, key=lambda row: (row.config.cache != "warm", row.images_per_s.value if row.images_per_s else 0.0))
@@ -630,7 +645,9 @@ def _prefetch(config: RunConfig) -> Prefetch:
     size = IMAGE_VALUES * (1 if loader.tensor == "uint8" else 4)
     return Prefetch(
         batch_size=known(config.compute.batch_size, "images", "given", run),
-        factor=known(ahead, "", "given", run) if ahead else known(USUAL_AHEAD, "", "assumed", "default of workers"),
+        factor=known(ahead, "batches", "given", run)
+        if ahead
+        else known(USUAL_AHEAD, "batches", "assumed", "default of workers"),
         image_bytes=known(size, "B", "given", run) if loader.name == "torch" and not loader.gpu_decode else None,
     )
 

@@ -128,7 +128,7 @@ def test_a_core_that_is_freed_at_the_same_rate_is_a_note() -> None:
     (note,) = one_thread_notes(serial([USUAL, pair(101.0, 81.0)]))
     words = remark_words(note)
     assert "2 cores busy for 100 images/s, and 1 for 101 images/s" in words
-    assert "Training runs at 80.0 and 81.0 images/s" in words
+    assert "In those rounds training ran at 80.0 and 81.0 images/s" in words
     assert one_thread_notes(serial([USUAL, pair(60.0, 55.0)])) == ()
     assert one_thread_notes(serial([USUAL])) == ()
 
