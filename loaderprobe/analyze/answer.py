@@ -10,7 +10,7 @@ from loaderprobe.analyze.effects import differ
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import Answer, AnswerCode, ConfigurationRow, Limited, NextStep, Report, StorageSupply
 from loaderprobe.records.resources import JUDGED, RESOURCE, SPEEDUPS
-from loaderprobe.records.verdict import Advice, Knee, ReasonCode, Speedup
+from loaderprobe.records.verdict import WORTH, Advice, Knee, ReasonCode, Speedup
 from loaderprobe.units import join_words, significant
 
 Rows = Sequence[ConfigurationRow]
@@ -197,6 +197,7 @@ def _how_sure(rows: Rows) -> list[Answer]:
     rates = [row.images_per_s for _, row in led if row.images_per_s]
     bands = [(each.high - each.low) / 2 / each.value for each in rates]
     facts: dict[str, float | str] = {
+        "level": _level([speedup for speedup, _ in led], rounds, of=len(seen)),
         "of": len(seen),
         "measured": sum(speedup.how == "measured" for speedup, _ in led),
         "low_rounds": min(rounds),
@@ -215,6 +216,15 @@ def _how_sure(rows: Rows) -> list[Answer]:
     ]
     facts |= {"low_decoding": min(decoding), "high_decoding": max(decoding)} if decoding else {}
     return [Answer(code="how_sure", configurations=_keys([row for _, row in led]), facts=facts)]
+
+
+def _level(leading: Sequence[Speedup], rounds: Sequence[int], *, of: int) -> str:
+    """high: each configuration has its cause, measured more than once, far beyond noise. low: few have, or barely."""
+    least = min(speedup.low for speedup in leading)
+    if len(leading) < of / 2 or least < WORTH:
+        return "low"
+    measured_twice = all(speedup.how == "measured" for speedup in leading) and min(rounds) > 1
+    return "high" if measured_twice and len(leading) == of and least >= LITTLE else "medium"
 
 
 def _limits(rows: Rows) -> tuple[Limited, ...]:
@@ -337,8 +347,8 @@ def _storage_does_not_limit(report: Report, cold: Rows) -> Answer:
             for names, some in following.items()
         ),
         parts=(
-            *_at_most(gains),
             *_beside_ceiling(report, cold, "reads_far_below_ceiling"),
+            *_at_most(gains),
         ),
     )
 
@@ -465,7 +475,7 @@ def _more_cores(report: Report, rows: Rows) -> list[NextStep]:
         "cores_available": report.summary.environment.cores_available,
     }  # fmt: skip
     gains = [
-        f"{row.config.resolution} {significant(before)} → {significant(before * free.value)} "
+        f"{row.config.resolution}, {_loaded(row)} {significant(before)} → at most {significant(before * free.value)} "
         f"({significant(before * free.low)} to {significant(before * free.high)})"
         for row in full
         if row.images_per_s and (before := row.images_per_s.value) and (free := speedup_of(row, "preprocessing"))
@@ -478,6 +488,11 @@ def _more_cores(report: Report, rows: Rows) -> list[NextStep]:
     return [NextStep(remark=Remark(code="more_cores", facts=facts), configurations=keys)]
 
 
+def _loaded(row: ConfigurationRow) -> str:
+    workers = row.config.loader.workers
+    return f"{workers} worker{'s' * (workers > 1)}" if workers else "serial"
+
+
 def _not_known(report: Report) -> Iterable[Remark]:
     """What does not follow from this run."""
     if not report.summary.environment.gpus:
@@ -486,3 +501,5 @@ def _not_known(report: Report) -> Iterable[Remark]:
         yield Remark(code="own_images")
     if not any(row.config.nodes > 1 for row in measured(report.summary.configurations)):
         yield Remark(code="several_machines")
+    if any(each.supply and each.supply.at_least for each in report.summary.needs):
+        yield Remark(code="storage_ceiling")

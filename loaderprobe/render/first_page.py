@@ -295,17 +295,15 @@ def _how_sure(report: Report, answer: Answer, rows: Sequence[ConfigurationRow]) 
     bands = _ends(significant(100 * facts[name], 2) for name in ("low_band", "high_band"))
     least = next(row for row in rows if row.key == answer.configurations[0])
     which = f"; the least sure is {joint_label([least], rows)}" if led > 1 else ""
-    ends = _ends(significant(facts[name], 2) for name in ("low", "high"))
-    noise = f" ({ends} within noise)" if " to " in ends else ""
-    if facts["low_rounds"] == 1:
-        noise = " (one round, so its noise is not known)"
+    low = f", at least {significant(facts['low'], 2)} within noise" if facts["low_rounds"] > 1 else ""
+    noise = low or " (one round, so its noise is not known)"
     cause = RESOURCE[str(answer.facts["resource"])]
     limits = {name for each in report.summary.answer for limit in each.limits for name in limit.resources}
     parts = f" {_in_preprocessing(facts)}" if "preprocessing" in limits else ""
-    spread = " ".join([f"Rates there: ±{bands} %.", *_beside(report)])
+    spread = " ".join([f"Their rates are good to ±{bands} %.", *_beside(report)])
     return (
-        f"How sure: one cause leads in {led} of {counted(int(facts['of']), 'configuration')}, {how} in {rounds} "
-        f"round{'s' * (rounds != '1')}{which}: {significant(facts['speedup'])} times as fast "
+        f"How sure: {answer.facts['level']}. One cause leads in {led} of {counted(int(facts['of']), 'configuration')}, "
+        f"{how} in {rounds} round{'s' * (rounds != '1')}{which}: {significant(facts['speedup'])} times as fast "
         f"{cause.if_free or f'if {NOUNS[cause.name]} were free'}{noise}. {spread}{parts}"
     )
 
@@ -315,7 +313,7 @@ def _in_preprocessing(facts: Mapping[str, float]) -> str:
     if "low_decoding" not in facts:
         return "Preprocessing is decoding and augmentation together."
     share = _ends(percent(facts[name]).removesuffix(" %") for name in ("low_decoding", "high_decoding"))
-    return f"Preprocessing: decoding takes {share} % of the CPU time (timed apart), augmentation the rest."
+    return f"Preprocessing is {share} % decoding, by CPU time timed apart."
 
 
 def _ends(shown: Iterable[str]) -> str:
@@ -324,9 +322,9 @@ def _ends(shown: Iterable[str]) -> str:
 
 
 def _parts(answer: Answer) -> str:
-    """What stands after the limits, each part with what separates it."""
-    before = {"training_reaches": ": ", "if_storage_were_free": ": "}
-    return "".join(f"{before.get(each.code, '; ')}{remark_words(each)}" for each in answer.parts)
+    """What stands after the limits."""
+    said = "; ".join(map(remark_words, answer.parts))
+    return f": {said}" if said else ""
 
 
 def _nouns(found: Limited) -> str:
@@ -504,7 +502,7 @@ def _needs(some: Sequence[Outlook], cores: float) -> Section:
     pace = f" {remark_words(first.pace)}." if first.pace else ""
     head = ("data", *(f"{count} x" for count in counts), "storage here", "feeds", "cores each")
     planned = any(each.planned for each in some)
-    more = f"{PLANNED}: for loaderprobe plan, as nearest to ImageNet" if planned else ""
+    more = f"{PLANNED}: default of loaderprobe plan, nearest to ImageNet" if planned else ""
     note = (
         f"And they open {opens} files a second. Needs are without headroom; feeds: accelerators, with "
         f"{percent(first.use)} of the storage's rate in use. cores each: estimated; {cores:g} here."
@@ -514,7 +512,12 @@ def _needs(some: Sequence[Outlook], cores: float) -> Section:
         title=f"What {named(first.accelerator, join_words(counts))} need at {percent(first.utilization)} of "
         f"{rate(first.images_per_s)} images/s, cold{f' ({first.source})' if first.specified else ''}",
         parts=(
-            Table(head=head, lines=tuple(map(_line, some)), right=frozenset(range(1, len(head)))),
+            # What a plan takes stands first: on a phone each line is a card.
+            Table(
+                head=head,
+                lines=tuple(map(_line, sorted(some, key=lambda each: not each.planned))),
+                right=frozenset(range(1, len(head))),
+            ),
             Paragraph(text=note, tone="quiet"),
         ),
         under=True,
@@ -569,7 +572,7 @@ class ToDo:
 
 
 def first_screen(report: Report) -> Iterator[Section]:
-    """What limits, how sure that is, what to change next, what accelerators need; then the maps.
+    """What limits, how sure that is and what is not known, what to change next, what accelerators need; then the maps.
 
     What only a CPU shows comes after that, where anything else trained.
     """
@@ -582,12 +585,12 @@ def first_screen(report: Report) -> Iterator[Section]:
         (of_cpu if later else said).append(Paragraph(text=text, strong=not later and each.code != "how_sure"))
     undone = [] if report.summary.run.complete else [Paragraph(text=not_complete(report), tone="warning")]
     counted = Paragraph(text=" ".join((counts(report), *skipped_files(report))), tone="quiet")
-    yield Section(parts=(*said, *undone))
+    missing = [Paragraph(text=unknown(report))] if report.summary.not_known else []
+    yield Section(parts=(*said, *missing, *undone))
     changes = [part for number, each in enumerate(to_dos(report), 1) for part in _change(each, number)]
     yield Section(title="Do next", parts=tuple(changes), under=True)
     yield from need_sections(report)
-    missing = [Paragraph(text=unknown(report), tone="quiet")] if report.summary.not_known else []
-    yield Section(parts=(*missing, *of_cpu, counted), under=True)
+    yield Section(parts=(*of_cpu, counted), under=True)
     best = [_best_lines(report, group) for group in found]
     for group, lines in zip(found, best, strict=True):
         table = [Table(head=BEST_HEAD, lines=lines, right=BEST_RIGHT)] if lines else []

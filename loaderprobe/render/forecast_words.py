@@ -109,10 +109,11 @@ def advice_words(advice: Sequence[Advice], names: Sequence[str] = ()) -> str:
         return action
     if 1 < len(advice) <= _MOST_NAMED and len(names) == len(advice):
         rates = [
-            f"{name} {rate(each.before.value)} → {rate(each.after.value)} ({_range(each)})"
+            f"{name} {rate(each.before.value)} → {rate(each.after.value)} ({_range(each)}), "
+            f"{significant(each.speedup)}x"
             for name, each in zip(names, advice, strict=True)
         ]
-        return f"{action}: {', '.join(rates)} images/s{_then(advice)}"
+        return f"{action}: images/s of {'; '.join(rates)}{_then(advice)}"
     return f"{action}: {forecast_words(advice)}"
 
 

@@ -512,7 +512,7 @@ def _sections(plan: PlanReport) -> Iterator[Section]:
     first = tuple(Paragraph(text=sentence, strong=True) for sentence in words.answer(plan))
     emulated = [Paragraph(text=_emulated_words(plan), tone="warning")]
     yield Section(
-        parts=(*first, test, Command(text=delivery_command(plan)), *(emulated if plan.acceptance.compute else []))
+        parts=(*first, *(emulated if plan.acceptance.compute else []), test, Command(text=delivery_command(plan)))
     )
     yield Section(title=f"What {plan.asked.accelerators:,} accelerators need", name="needs", parts=(_needs(plan),))
     yield Section(title="What storage gives", name="supplies", parts=tuple(_supplies(plan)))
@@ -540,8 +540,9 @@ def _emulated_words(plan: PlanReport) -> str:
     if plan.pace is None or read is None:
         return said
     recipe, as_fast = (plan.pace.facts[name] for name in ("recipe", "recipe_images_per_s"))
-    need = format_rate(read.at_utilization.value * float(as_fast) / rate.value)
-    return f"{said} {remark_words(plan.pace)}. With {recipe} the need is {need}."
+    need = read.at_utilization.value * float(as_fast) / rate.value
+    buy = f"{format_rate(need)}, and {format_rate(need / plan.asked.use)} to buy"
+    return f"{said} {remark_words(plan.pace)}. With {recipe} the need is {buy}."
 
 
 def _needs(plan: PlanReport) -> Table:
@@ -714,7 +715,7 @@ def _promises(plan: PlanReport) -> Iterator[tuple[str, str]]:
     if test.files_per_s is not None:
         yield "one node, opens after --drop-caches", f">= {grouped(test.files_per_s)}/s"
     if any(need.name == "listing" for need in plan.needs):
-        yield "all folders listed, all nodes at once", f"<= {format_duration(asked.listing_s)}"
+        yield "all folders listed, all nodes at once", f"<= {format_duration(asked.listing_s * asked.use)}"
     for name, what in (("capacity", "capacity"), ("checkpoint", "one node writes a checkpoint")):
         need = next((each for each in plan.needs if each.name == name), None)
         if need is not None and need.to_buy is not None:
@@ -747,9 +748,13 @@ def _method(plan: PlanReport) -> Iterator[Part]:
         f"{format_duration(asked.listing_s)} together ({'given' if asked.listing_given else 'assumed'}; --listing)"
     )
     yield Item(
-        text="±: 95 %, from measured inputs only, for the whole row. Label: of a figure's weakest input, from measured "
-        "over given and published to assumed"
+        text="±, where shown: 95 %, from measured inputs only, for the whole row. Label: of the weakest input, u and r "
+        "aside, from measured over given and published to assumed"
     )
+    read = plan.need("read_bytes")
+    assert read and read.node
+    bits = format_rate(8 * read.node.value / asked.use).replace("B/s", "b/s")
+    yield Item(text=f"Network of a node: {bits} for its reads, with that headroom. Capacity: of one copy of this set")
 
 
 def _source(quantity: Quantity) -> str:

@@ -416,8 +416,16 @@ def _if_all_fits(plan: PlanReport) -> str:
     curve = next((each.cold for each in plan.curves.epochs if each.nodes == plan.asked.nodes), ())
     if held is None or len(curve) < _LATER:
         return "; --cache page:1TB counts one"
-    cold = f"{percent(curve[1])} of epoch 2 and {percent(curve[_LATER - 1])} of epoch {_LATER}"
-    return f". With all {amount(held)} in the memory of each node, {cold} would: --cache page:{_size(held)} counts that"
+    read = plan.need("read_bytes")
+    assert read
+    cold = [
+        f"{percent(curve[epoch - 1])} in epoch {epoch} ({format_rate(curve[epoch - 1] * read.at_utilization.value)})"
+        for epoch in (2, _LATER)
+    ]
+    return (
+        f". Where the memory of each node holds all {amount(held)}, storage is read for {join_words(cold)}: "
+        f"--cache page:{_size(held)}"
+    )
 
 
 def _size(held: Quantity) -> str:

@@ -424,8 +424,8 @@ _ON_THIS_MACHINE = {
 }
 """What was found of what can be measured here."""
 _ALONE_GAVE = (
-    "alone it gave {least}{alone_bytes_per_s}, {times} times the {read_bytes_per_s} that training read "
-    "({of}, the nearest to it)"
+    "alone it gave {least}{alone_bytes_per_s}, {times} times the {read_bytes_per_s} that training read in the tightest "
+    "case ({of})"
 )
 _OF_THE_ANSWER = {
     "training_reaches": "at best it reaches {reached} % of the accelerator's {alone}",
@@ -438,7 +438,10 @@ _OF_THE_ANSWER = {
     "reads_take_time": f"{_ALONE_GAVE}: the time that a read takes, not bandwidth",
     "measure_longer": "measure longer: no configuration is conclusive yet",
     "train_on_emulated": "No GPU trained here. An emulated accelerator shows what this input would feed",
-    "more_cores": "more cores:{gains} {one} takes {needed} (estimated), {more}; this machine has {cores_available}",
+    "more_cores": (
+        "more cores:{gains} to keep {one} busy takes {needed} cores (estimated), {more}; this machine has "
+        "{cores_available}"
+    ),
     "pace_of_a_benchmark": (
         "{accelerator} is the pace of a storage benchmark, not how fast that GPU trains: {recipe} trains {rate} "
         "images/s. Your rate: loaderprobe plan --kind IMAGES_PER_S"
@@ -446,6 +449,7 @@ _OF_THE_ANSWER = {
     "real_gpu": "a real GPU",
     "own_images": "your own images",
     "several_machines": "several machines on one storage",
+    "storage_ceiling": "the most that the storage here gives",
 }
 """What the answer says beside the limits, what to do next, and what does not follow."""
 _OF_ABLATIONS = {
@@ -643,14 +647,14 @@ def _needed_cores(facts: Facts) -> dict[str, str]:
     def of(count: int) -> str:
         # From the figure that is shown of one, so that a reader who multiplies finds the same.
         shown = (float(significant(float(facts[name]), 2)) for name in ("low_cores", "high_cores"))
-        ends = (f"{float(significant(count * each)):g}" for each in shown)
+        ends = (f"{count * each:.0f}" for each in shown)
         return " to ".join(dict.fromkeys(ends))
 
     one = (significant(float(facts[name]), 2) for name in ("low_cores", "high_cores"))
     by_size = " by the size of the images" if facts["data_sets"] != 1 else ""
-    then = f", then {BOTTLENECKS[str(facts['then'])].noun} is the limit" if "then" in facts else ""
+    then = f", where {BOTTLENECKS[str(facts['then'])].noun} is the limit" if "then" in facts else ""
     return {
-        "gains": f" {facts['gains']} images/s at most{then};" if "gains" in facts else "",
+        "gains": f" {facts['gains']} images/s{then};" if "gains" in facts else "",
         "one": named(str(facts["accelerator"])),
         "needed": f"{' to '.join(dict.fromkeys(one))}{by_size}",
         "more": f"8 take {of(8)} and 64 take {of(64)}",

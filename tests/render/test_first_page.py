@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from loaderprobe.records.report import Report
 from loaderprobe.render.document import Paragraph, cell_text
 from loaderprobe.render.first_page import PLANNED, answers, first_screen, need_sections
-from tests.examples.reports import example_report, example_row
+from tests.examples.reports import example_report, example_row, with_changes
 
 
 def _sure(report: Report) -> str:
@@ -22,6 +23,20 @@ def test_the_least_sure_is_named_by_what_sets_it_apart_on_its_device() -> None:
     beside = example_row(compute="cpu", emulated=False, batch_size=4)
     said = _sure(example_report([*rows, beside]))
     assert "the least sure is 1024x768, " in said and "batch" not in said
+
+
+@pytest.mark.parametrize(
+    ("changes", "level"),
+    [({}, "high"), ({"complete_rounds": 1}, "medium"), ({"how": "estimated"}, "medium"), ({"low": 1.02}, "low")],
+)
+def test_how_sure_is_one_word_by_a_rule(changes: dict[str, Any], level: str) -> None:
+    """Every configuration, measured more than once, far beyond noise; less than that is less sure."""
+    row = example_row(complete_rounds=changes.get("complete_rounds", 3))
+    assert row.verdict and row.verdict.speedups.storage
+    speedup = {name: value for name, value in changes.items() if name != "complete_rounds"}
+    storage = replace(row.verdict.speedups.storage, **{"how": "measured", **speedup})
+    report = example_report([with_changes(row, speedups=replace(row.verdict.speedups, storage=storage))])
+    assert _sure(report).startswith(f"How sure: {level}. ")
 
 
 @pytest.mark.parametrize(
@@ -42,7 +57,7 @@ def _by_preprocessing(**changes: Any) -> Report:
 def test_decoding_stands_apart_where_it_was_timed() -> None:
     """Preprocessing is removed as a whole; a share of CPU time says which part of it to change."""
     assert _sure(_by_preprocessing(decoding_cpu_fraction=0.7)).endswith(
-        "Preprocessing: decoding takes 70 % of the CPU time (timed apart), augmentation the rest."
+        "Preprocessing is 70 % decoding, by CPU time timed apart."
     )
     assert _sure(_by_preprocessing(decoding_cpu_fraction=None)).endswith("decoding and augmentation together.")
 
@@ -65,8 +80,8 @@ def test_what_only_a_cpu_shows_comes_after_the_needs_of_accelerators() -> None:
 
 
 def test_the_data_set_that_a_plan_takes_is_marked() -> None:
-    """One of several, with what the mark means below."""
+    """It stands first, as a phone shows little more; what the mark means is below."""
     (section,) = need_sections(example_report())
     table, note = section.parts
-    assert [cell_text(line[0]).endswith(PLANNED) for line in table.lines] == [False, True, False]  # type: ignore[union-attr]  # a table
-    assert "*: for loaderprobe plan, as nearest to ImageNet." in note.text  # type: ignore[union-attr]  # a paragraph
+    assert [cell_text(line[0]).endswith(PLANNED) for line in table.lines] == [True, False, False]  # type: ignore[union-attr]  # a table
+    assert "*: default of loaderprobe plan, nearest to ImageNet." in note.text  # type: ignore[union-attr]  # a paragraph
