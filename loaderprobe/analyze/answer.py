@@ -475,7 +475,7 @@ def _more_cores(report: Report, rows: Rows) -> list[NextStep]:
         "cores_available": report.summary.environment.cores_available,
     }  # fmt: skip
     gains = [
-        f"{row.config.resolution}, {_loaded(row)} {significant(before)} → at most {significant(before * free.value)} "
+        f"{row.config.resolution}, {_loaded(row)} {significant(before)} → {significant(before * free.value)} "
         f"({significant(before * free.low)} to {significant(before * free.high)})"
         for row in full
         if row.images_per_s and (before := row.images_per_s.value) and (free := speedup_of(row, "preprocessing"))

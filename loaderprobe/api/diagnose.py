@@ -240,8 +240,8 @@ def _storage_alone(judged: Verdict, ceiling: StorageCeiling | None, readers: int
     if phase is None or phase.cache != "cold" or not read:
         return ()
     facts: dict[str, float | str] = {
-        "alone_bytes_per_s": phase.bw_bytes, "readers": readers, "read_bytes_per_s": read,
-        "share": read / phase.bw_bytes, "least": "at least " if phase.at_least else "",
+        "alone_bytes_per_s": phase.moved_bytes_per_s, "readers": readers, "read_bytes_per_s": read,
+        "share": read / phase.moved_bytes_per_s, "least": "at least " if phase.at_least else "",
     }  # fmt: skip
     return (Remark(code="storage_alone", facts=facts),)
 

@@ -152,6 +152,11 @@ class BandwidthPhase:
     """Reason to number of files that could not be read to their end."""
     notes: tuple[Remark, ...] = ()
 
+    @property
+    def moved_bytes_per_s(self) -> float:
+        """What the storage itself gave, read-ahead included; what readers got where that was not counted."""
+        return self.bw_bytes * self.storage_bytes / self.io_bytes if self.storage_bytes else self.bw_bytes
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataPhase:

@@ -693,6 +693,9 @@ def _to_do(report: Report, step: NextStep) -> ToDo:
     rows = {row.key: row for row in group.rows}
     names = [joint_label([rows[key]], group.rows) for key in step.configurations]
     text = advice_words(step.advice, names)
+    others = [row for row in best_of(report, group.rows) if row.key in rows and row.key not in step.configurations]
+    if others:
+        text = f"{text}; no sure gain for {joint_label(others, group.rows)}"
     command = again_with(report.summary.run.command, step.command)
     return ToDo(text=text, command=command, labels="" if names[-1] in text else labels_of(step, group) + ranks)
 

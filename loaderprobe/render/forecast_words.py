@@ -113,12 +113,16 @@ def advice_words(advice: Sequence[Advice], names: Sequence[str] = ()) -> str:
             f"{significant(each.speedup)}x"
             for name, each in zip(names, advice, strict=True)
         ]
-        return f"{action}: images/s of {'; '.join(rates)}{_then(advice)}"
+        return f"{action}: images/s of {'; '.join(rates)}{_how(advice)}{_then(advice)}"
     return f"{action}: {forecast_words(advice)}"
 
 
 def _range(advice: Advice) -> str:
     return f"{rate(advice.after.low)} to {rate(advice.after.high)}"
+
+
+def _how(advice: Sequence[Advice]) -> str:
+    return ", measured" if all(each.how == "measured" for each in advice) else ", estimated"
 
 
 def _then(advice: Sequence[Advice]) -> str:
@@ -133,7 +137,7 @@ def forecast_words(advice: Sequence[Advice], sample: str = "images") -> str:
     A model that can say little says so: `205 → about 391 images/s (211 to 530), 1x to 2.6x`.
     """
     first = advice[0]
-    tried = ", measured" if all(each.how == "measured" for each in advice) else ""
+    tried = _how(advice)
     then = _then(advice)
     if len(advice) > 1:
         ends = [f"{significant(find(each.speedup for each in advice), 2)}x" for find in (min, max)]

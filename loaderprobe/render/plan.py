@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
@@ -694,6 +695,9 @@ def _test(plan: PlanReport) -> Iterator[Part]:
     if any(need.name == "listing" for need in plan.needs):
         yield Item(subject="Listing", text=f"on {'each node at once' if test.nodes > 1 else 'the node'}, just mounted")
         yield Command(text=f"time seq {node} | xargs -P {node} -I_ find PATH >/dev/null")
+    write = plan.asked.checkpoint
+    yield Item(subject="A checkpoint", text="from one node, until it is on the storage")
+    yield Command(text=f"dd if=/dev/zero of=PATH/checkpoint bs=1M count={math.ceil(write.bytes / 2**20)} conv=fsync")
     if test.compute and test.workers:
         ranks = f" --ranks {node}" if node > 1 else ""
         yield Item(

@@ -281,9 +281,9 @@ def _still_rising(ladder: Sequence[BandwidthPhase]) -> bool:
 
 def _read_rate(phase: BandwidthPhase) -> Quantity:
     """What the storage delivered, read-ahead included."""
-    factor = phase.storage_bytes / phase.io_bytes if phase.storage_bytes and phase.io_bytes else 1.0
+    factor = phase.moved_bytes_per_s / phase.bw_bytes
     source = f"{phase.readers} readers of whole files"
-    return known(phase.bw_bytes * factor, "B/s", "measured", source, half=_half(phase) * factor)
+    return known(phase.moved_bytes_per_s, "B/s", "measured", source, half=_half(phase) * factor)
 
 
 def _half(phase: BandwidthPhase) -> float:

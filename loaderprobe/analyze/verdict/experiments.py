@@ -735,13 +735,17 @@ def _above_ceiling(
     measurement: Measurement, judged: Sequence[Segment], rates: Sequence[Mapping[int, float]],
     ceiling: StorageCeiling | None,
 ) -> tuple[float, float] | None:  # fmt: skip
-    """Cold files cannot come faster than the storage delivers: then memory served a part of them."""
+    """Cold files cannot come faster than the storage moves bytes: then memory served a part of them.
+
+    Its ceiling includes what is read ahead: random blocks waste some of that, and a stream of the same files does not.
+    """
     phase, _ = ceiling_phase(measurement, ceiling, measurement.config.readers)
     size = bytes_per_image(measurement, judged)
     fastest = max((median(list(each.values())) for each in rates if each), default=0.0)
     if phase is None or size is None or measurement.config.cache == "warm" or files_were(measurement) != "cold":
         return None
-    return (fastest * size, phase.bw_bytes) if fastest * size > MOST_OF_CEILING * phase.bw_bytes else None
+    most = phase.moved_bytes_per_s
+    return (fastest * size, most) if fastest * size > MOST_OF_CEILING * most else None
 
 
 def _at_most(rates: Mapping[int, float], loader: Mapping[int, float], most: float) -> dict[int, float]:
@@ -785,14 +789,16 @@ def _limits(
     phase, _ = ceiling_phase(measurement, ceiling, measurement.config.readers)
     images = sum(s.steps * s.batch_size for s in made if s.delivered_bytes)
     bytes_per_image = sum(s.delivered_bytes or 0 for s in made) / images if images else 0.0
+    most = phase.bw_bytes if phase else math.inf
     cost = worker_cost(measurement.worker_batches, made)
     if not images and cost is not None:
         bytes_per_image = cost.read_bytes / cost.images
+        most = phase.moved_bytes_per_s if phase else math.inf
     return Limits(
         workers=workers,
         cores=measurement.cores_available,
         parent_s=overhead_s / step_images(measurement),
-        storage_images_per_s=phase.bw_bytes / bytes_per_image if phase and bytes_per_image else math.inf,
+        storage_images_per_s=most / bytes_per_image if bytes_per_image else math.inf,
     )
 
 

@@ -657,7 +657,7 @@ def disk_use(
         cold_fraction=None if cold is None else min(1.0, cold),  # what is read ahead is in the amplification
         amplification=cold if cold is not None and cold >= COLD_AT_LEAST else None,
         other_bytes_per_s=None if own is None or all_moved is None else max(0, all_moved - own) / seconds,
-        ceiling_bytes_per_s=None if phase is None else phase.bw_bytes * (phase.storage_bytes or 0) / phase.io_bytes,
+        ceiling_bytes_per_s=None if phase is None else phase.moved_bytes_per_s,
         readers=readers,
         unavailable=unavailable,
     )
