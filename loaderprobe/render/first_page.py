@@ -510,7 +510,7 @@ def _needs(some: Sequence[Outlook], cores: float) -> Section:
     )
     return Section(
         title=f"What {named(first.accelerator, join_words(counts))} need at {percent(first.utilization)} of "
-        f"{rate(first.images_per_s)} images/s, cold{f' ({first.source})' if first.specified else ''}",
+        f"{rate(first.images_per_s)} images/s, cold{' (specified)' if first.specified else ''}",
         parts=(
             # What a plan takes stands first: on a phone each line is a card.
             Table(

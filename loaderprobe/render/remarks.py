@@ -439,8 +439,7 @@ _OF_THE_ANSWER = {
     "measure_longer": "measure longer: no configuration is conclusive yet",
     "train_on_emulated": "No GPU trained here. An emulated accelerator shows what this input would feed",
     "more_cores": (
-        "more cores:{gains} to keep {one} busy there takes {needed} cores (estimated), {more}; this machine has "
-        "{cores_available}"
+        "more cores:{gains} {one} needs {needed} there (estimated), {more}; this machine has {cores_available}"
     ),
     "pace_of_a_benchmark": (
         "{accelerator} is the pace of a storage benchmark, not how fast that GPU trains: {recipe} trains {rate} "
@@ -652,12 +651,12 @@ def _needed_cores(facts: Facts) -> dict[str, str]:
 
     one = (significant(float(facts[name]), 2) for name in ("low_cores", "high_cores"))
     by_size = " by the size of the images" if facts["data_sets"] != 1 else ""
-    then = f", then {BOTTLENECKS[str(facts['then'])].noun} limits so many workers" if "then" in facts else ""
+    then = f", then {BOTTLENECKS[str(facts['then'])].noun} limits these workers" if "then" in facts else ""
     return {
-        "gains": f" {facts['gains']} images/s if preprocessing took no time{then};" if "gains" in facts else "",
+        "gains": f" {facts['gains']} images/s with preprocessing free{then};" if "gains" in facts else "",
         "one": named(str(facts["accelerator"])),
         "needed": f"{' to '.join(dict.fromkeys(one))}{by_size}",
-        "more": f"8 take {of(8)} and 64 take {of(64)}",
+        "more": f"8 need {of(8)} and 64 need {of(64)}",
     }
 
 

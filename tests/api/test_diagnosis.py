@@ -183,8 +183,9 @@ def test_what_the_storage_gives_alone_is_printed_and_heeded() -> None:
     ceiling = replace(kind, phases=(replace(example_phase(2, 2e9), cache="cold"),))
     found, slow = (conclude(raw, verdict(raw, each), SEEN, True, ceiling=each) for each in (ceiling, kind))
     (note,) = [each for each in found.notes if each.code == "storage_alone"]
-    assert note.facts["alone_bytes_per_s"] == 2e9 and note.facts["readers"] == 2
-    assert "the storage alone delivers 2.00 GB/s to 2 readers" in " ".join(str(found).split())
+    # With what is read ahead beside it, as what is read here has it, too.
+    assert note.facts["alone_bytes_per_s"] == pytest.approx(2.04e9) and note.facts["readers"] == 2
+    assert "the storage alone delivers 2.04 GB/s to 2 readers" in " ".join(str(found).split())
     assert "faster_storage" in {each.action.code for each in slow.advice}
     assert "faster_storage" not in {each.action.code for each in found.advice}
 
