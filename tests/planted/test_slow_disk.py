@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import mmap
 import os
 import select
@@ -110,20 +111,24 @@ def test_think_time_is_free_on_a_token_bucket_and_lost_on_a_single_server(
 ) -> None:
     """A lone reader that pauses 3 ms after each file needs its bytes over the rate; on a single server the pauses too.
 
-    A busy machine only adds time: one of two tries counts.
+    A busy machine only adds time: one of four tries counts.
     """
     for disk, lost in ((token_bucket_disk, 0.0), (single_server_disk, 1.0)):
-        assert any(_reads_as_slowly(disk, lost=lost) for _ in range(2))
+        assert any(_reads_as_slowly(disk, lost=lost) for _ in range(4))
 
 
 def test_latency_is_the_same_for_one_reader_and_for_sixteen(latency_disk: SlowDisk) -> None:
     """Files of one request each take the latency, through the page cache too, and sixteen at once no longer.
 
-    A busy machine only adds time: the shortest of three tries counts.
+    A busy machine only adds time: the shortest try counts, of as many as it takes, and of eight at most.
     """
     files = _files(latency_disk.folder)
     for readers, some in ((1, files[:20]), (16, files)):
-        each_s = min(statistics.mean(_seconds_each(some, readers)) for _ in range(3))
+        each_s = math.inf
+        for _ in range(8):
+            each_s = min(each_s, statistics.mean(_seconds_each(some, readers)))
+            if each_s <= 1.3 * LATENCY_S:
+                break
         assert 0.95 <= each_s / LATENCY_S <= 1.3
 
 
