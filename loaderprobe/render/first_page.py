@@ -702,9 +702,9 @@ def _to_do(report: Report, step: NextStep) -> ToDo:
 
 def again_with(command: str, option: str) -> str:
     """The sweep's command with another option, for a directory of its own; what is no option is a command itself."""
-    words = shlex.split(command)
-    if not option.startswith("--") or words[:2] != ["loaderprobe", "sweep"]:
+    if not option.startswith("--") or not command.startswith("loaderprobe sweep"):
         return option
+    words = shlex.split(command)
     named = {place + step for place, word in enumerate(words) if word in ("--out", "--resume") for step in (0, 1)}
     return f"{shlex.join(word for place, word in enumerate(words) if place not in named)} {option}"
 

@@ -456,7 +456,10 @@ def _readers_words(plan: PlanReport) -> str:
 
 NOT_COVERED = (
     ("Writes", "logs and staging, and several checkpoints at once"),
-    ("Metadata", "calls besides opening and listing: ImageFolder makes none that reaches storage, others may"),
+    (
+        "Metadata",
+        "calls besides opening and listing: ImageFolder asks only for the size of open files, others may ask more",
+    ),
     ("Memory of processes", "what training and each worker import comes on top of the batches"),
     ("Others", "other jobs on the same storage, failures, rebuilds: the unused share of a limit is for them"),
     ("Several clients", "what was measured was measured from one machine"),

@@ -220,7 +220,7 @@ LEVER: dict[LeverName, str] = {
 PLENTY = 10
 """A storage that feeds so many times what is planned gets no figure in the answer."""
 _LATER = 10
-"""An epoch by which caches have filled on most clusters."""
+"""Beside the second epoch: how far caches have filled by then depends on the nodes."""
 RANGE_FROM = 0.01
 """A range narrower than this share of its figure is not shown."""
 

@@ -9,7 +9,7 @@ import pytest
 
 from loaderprobe.records.report import Report
 from loaderprobe.render.document import Paragraph, cell_text
-from loaderprobe.render.first_page import PLANNED, answers, first_screen, need_sections
+from loaderprobe.render.first_page import PLANNED, again_with, answers, first_screen, need_sections
 from tests.examples.reports import example_report, example_row, with_changes
 
 
@@ -85,3 +85,17 @@ def test_the_data_set_that_a_plan_takes_is_marked() -> None:
     table, note = section.parts
     assert [cell_text(line[0]).endswith(PLANNED) for line in table.lines] == [True, False, False]  # type: ignore[union-attr]  # a table
     assert "*: default of loaderprobe plan, nearest to ImageNet." in note.text  # type: ignore[union-attr]  # a paragraph
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "typed"),
+    [
+        ("loaderprobe sweep --out runs/1 --seed 2", "--tensor uint8", "loaderprobe sweep --seed 2 --tensor uint8"),
+        ("loaderprobe sweep 'my images'", "--tensor uint8", "loaderprobe sweep 'my images' --tensor uint8"),
+        ("python train's.py", "--tensor uint8", "--tensor uint8"),
+        ("loaderprobe sweep", "find /data -type f", "find /data -type f"),
+    ],
+)  # fmt: skip
+def test_a_change_to_try_is_typed_whole(command: str, option: str, typed: str) -> None:
+    """For a run of its own; a command that is no sweep is left alone."""
+    assert again_with(command, option) == typed

@@ -192,8 +192,8 @@ def _held(workload: PlanWorkload, utilization: float) -> dict[NeedName, Quantity
     busy = negative(workload.cpu_s), negative(workload.other_s)
     made: dict[NeedName, Quantity] = {}
     if queue is not None and queue.image_bytes is not None:
-        begun = replace(scaled(queue.factor, 1.0, ""), value=queue.factor.value + 1, low=0, high=0)
-        begun = replace(begun, low=begun.value, high=begun.value)
+        batches = queue.factor.value + 1
+        begun = replace(queue.factor, value=batches, low=batches, high=batches)
         held = [count, begun, queue.batch_size, queue.image_bytes]
         made["batch_memory"] = product(held, "B", "W (P + 1) B bytes of an image as a tensor")
     read_time = total([each_s, *busy], "s", "W / (G u) - cpu - other")
