@@ -23,7 +23,7 @@ BIG = 200_000
 
 
 class Keeping(Numbers):
-    """Makes each sample once, with 4 ms of CPU time."""
+    """Makes each sample once, with 40 ms of CPU time: a kept one is faster even where the host takes half the time."""
 
     def __init__(self, count: int) -> None:
         super().__init__(count)
@@ -31,7 +31,7 @@ class Keeping(Numbers):
 
     def __getitem__(self, index: int) -> Any:
         if index not in self.kept:
-            end_s = time.thread_time() + 0.004
+            end_s = time.thread_time() + 0.04
             while time.thread_time() < end_s:
                 pass
             self.kept[index] = super().__getitem__(index)
@@ -65,7 +65,7 @@ def test_a_data_set_that_keeps_its_samples_is_judged_on_new_ones(judge: Judge, w
     found = judge(loader, lambda batch: None, modes=("warm",))
     assert found.measurement.access == "fresh"
     assert found.first_epoch_images_per_s is not None
-    assert found.first_epoch_images_per_s < 260 * max(workers, 1)
+    assert found.first_epoch_images_per_s < 26 * max(workers, 1)
     assert found.later_epochs_images_per_s is not None
     assert found.later_epochs_images_per_s > 2 * found.first_epoch_images_per_s
     assert any("in the first epoch" in note for note in all_said(found.notes))
