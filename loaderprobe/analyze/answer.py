@@ -25,7 +25,7 @@ MOST_ADVICE = 2
 """Changes worth making, of a configuration."""
 WANT_OF_TIME: tuple[ReasonCode, ...] = (
     "no_complete_round", "one_round_does_not_fit", "rounds_differ", "estimate_not_measured", "within_noise",
-    "slower_without", "interval_too_wide", "lead_within_spread", "rounds_disturbed",
+    "slower_without", "interval_too_wide", "lead_within_spread", "ranges_meet", "rounds_disturbed",
 )  # fmt: skip
 """Reasons for which more rounds may be the remedy."""
 _FIGURES = {"factor": 2, "share": 2}

@@ -76,6 +76,8 @@ ReasonCode = Literal[
     "slower_without",
     "interval_too_wide",
     "lead_within_spread",
+    "limit_not_known",
+    "ranges_meet",
     "rounds_disturbed",
     "cores_shared",
 ]

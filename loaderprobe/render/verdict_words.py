@@ -249,6 +249,21 @@ def _lead_within_spread(facts: Facts) -> str:
     return f"{within}. If one were free, they are {_factors(facts)}"
 
 
+def _limit_not_known(facts: Facts) -> str:
+    first, second = facts.text("resource"), facts.text("second")
+    most, other = facts.number(f"{first}_speedup"), facts.number(f"{second}_speedup")
+    gain = f"if {NOUN[first]} were free, it would be {most}x at most (estimated)"
+    held = f"{gain}, and 1x if {NOUN[second]} is at its limit, which is not known"
+    return f"{held}. If {NOUN[second]} were free, {other}x{_ESTIMATED[facts.how(f'{second}_how')]}"
+
+
+def _ranges_meet(facts: Facts) -> str:
+    first, second = NOUN[facts.text("resource")], NOUN[facts.text("second")]
+    least, most = facts.number("least"), facts.number("most")
+    between = f"by the samples of what workers wait for {first} may be worth only {least}x, and {second} {most}x"
+    return f"{between}. If one were free, they are {_factors(facts)}"
+
+
 def _slower_without(facts: Facts) -> str:
     what = "the loader" if facts.alone or facts.text("activity") == "loader_only" else "training"
     share = facts.share("rate_share")
@@ -322,6 +337,8 @@ REASONS: dict[ReasonCode, Callable[[Facts], str]] = {
         f"{facts.sample}s/s, too wide for a verdict"
     ),
     "lead_within_spread": _lead_within_spread,
+    "limit_not_known": _limit_not_known,
+    "ranges_meet": _ranges_meet,
     "cores_shared": lambda facts: (
         f"training keeps {facts.number('own_cores', '{:.2g}'.format)} of {facts.number('cores', '{:.2g}'.format)} "
         "cores busy. Workers may hold up its steps, so compute alone may be faster than it looks from training"

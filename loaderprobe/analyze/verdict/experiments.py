@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from loaderprobe.analyze.effects import CLEAR_LEAD, FAR_LEAD, of_rounds
+from loaderprobe.analyze.effects import CLEAR_LEAD, FAR_LEAD, OPEN_LEAD, of_rounds
 from loaderprobe.analyze.ranks import SlowHost, host_names, slow_host
 from loaderprobe.analyze.verdict.rates import (
     BY_TIMES,
@@ -610,8 +610,9 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
     among = among_ranks(measurement, seen.loader, seen.loops)
     ratios = _all_ratios(seen, known, trained, among)
     how |= {name: "measured" for name in ratios if name not in how}
+    # A ceiling of whole files limits the estimate; one of large blocks says nothing of small reads.
     unlimited = math.isinf(seen.limits.storage_images_per_s) or measurement.access != "files"
-    asked = base == "baseline" and measurement.storage_kind != "memory" and unlimited
+    asked = base == "baseline" and measurement.storage_kind != "memory" and unlimited and not _storage_has_spare(seen)
     return Experiments(
         **values(seen),
         base=base,
@@ -746,6 +747,19 @@ def _above_ceiling(
         return None
     most = phase.moved_bytes_per_s
     return (fastest * size, most) if fastest * size > MOST_OF_CEILING * most else None
+
+
+def _storage_has_spare(seen: Seen) -> bool:
+    """True where the storage is known not to be at its limit while the loader runs as asked.
+
+    At its limit a worker waits for it at all times, unless it reads ahead of them. What reads ahead makes large reads,
+    and moves as many bytes as the ceiling. So both must be far away.
+    """
+    if seen.cost is None or not seen.cost.wall_s or not seen.loader:
+        return False
+    waiting = max(1, seen.limits.workers) * seen.cost.waited_at_most_s("storage") / seen.cost.wall_s
+    fastest = max(seen.loader.values())
+    return OPEN_LEAD * waiting <= 1 and OPEN_LEAD * fastest <= seen.limits.storage_images_per_s < math.inf
 
 
 def _at_most(rates: Mapping[int, float], loader: Mapping[int, float], most: float) -> dict[int, float]:

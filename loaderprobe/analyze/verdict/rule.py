@@ -173,10 +173,17 @@ def _alike(found: Experiments, names: tuple[str, ...]) -> dict[str, float | str]
 
 
 def _why_alike(found: Experiments, names: tuple[str, ...]) -> Reason:
-    """Speed-ups within 15 % of each other; or the first leads by more, but by less than the rounds differ."""
-    facts = _alike(found, names)
-    lead = _lead_over(found, names[0], names[1])
-    if lead and lead.pairs > 1 and lead.log > math.log(_least_lead(found, names[0], names[1])):
+    """Speed-ups within 15 % of each other; or why a first that leads by more is not clear of the second."""
+    facts, (first, second) = _alike(found, names), names[:2]
+    lead = _lead_over(found, first, second)
+    if lead is None or lead.log <= math.log(_least_lead(found, first, second)):
+        return _reason("speedups_alike", **facts)
+    if _may_be_held(found, first, second):
+        return _reason("limit_not_known", **facts, resource=first, second=second)
+    least, most = _ends(found, first, second)
+    if lead.exceeds() and least < CLEAR_LEAD * max(1.0, most):
+        return _reason("ranges_meet", **facts, resource=first, second=second, least=least, most=most)
+    if lead.pairs > 1:
         return _reason("lead_within_spread", **facts, lead=math.exp(lead.log), spread=math.expm1(lead.spread))
     return _reason("speedups_alike", **facts)
 
@@ -380,18 +387,28 @@ def _why_inconclusive(found: Experiments, prediction_error: float | None, tolera
 
 def is_clear(found: Experiments, top: str, second: str) -> bool:
     """True when the lead of one speed-up over the other, round by round, is large and beyond noise."""
-    ratios = found.ratios[second]
-    # One of three rounds or more may be an outlier.
-    largest = sorted(ratios.values())[-2 if len(ratios) >= ENOUGH_ROUNDS else -1 :][0] if ratios else 1.0
-    if top in found.at_most and second in ("storage", "network") and largest >= CLEAR_LEAD:
-        # Were the storage at its limit, the workers would wait as they do, and the estimate would be of no speed-up.
+    if _may_be_held(found, top, second):
         return False
-    least, _ = found.ranges.get(top, (found.speedups[top].value, 0.0))
-    _, most = found.ranges.get(second, (0.0, found.speedups[second].value))
+    least, most = _ends(found, top, second)
     if least < CLEAR_LEAD * max(1.0, most):
         return False
     lead = _lead_over(found, top, second)
     return lead is not None and lead.exceeds(_least_lead(found, top, second))
+
+
+def _ends(found: Experiments, top: str, second: str) -> tuple[float, float]:
+    """The least that one speed-up can be, and the most that the other can, by the samples of what workers wait for."""
+    least, _ = found.ranges.get(top, (found.speedups[top].value, 0.0))
+    _, most = found.ranges.get(second, (0.0, found.speedups[second].value))
+    return least, most
+
+
+def _may_be_held(found: Experiments, top: str, second: str) -> bool:
+    """True where an estimate may be of no speed-up: at its limit, storage or network makes workers wait as they do."""
+    ratios = found.ratios[second]
+    # One of three rounds or more may be an outlier.
+    largest = sorted(ratios.values())[-2 if len(ratios) >= ENOUGH_ROUNDS else -1 :][0] if ratios else 1.0
+    return top in found.at_most and second in ("storage", "network") and largest >= CLEAR_LEAD
 
 
 def _least_lead(found: Experiments, top: str, second: str) -> float:

@@ -99,6 +99,20 @@ def without_step(measurement: Measurement) -> Measurement:
     return replace(measurement, compute=replace(measurement.compute, name=NO_STEP))
 
 
+def in_parts(ceiling: float, blocked_s: float = 0.004) -> Mapping[str, Any]:
+    """Two workers that read small parts of large files, from a storage that moves so many times as many bytes."""
+    moves = ceiling * 100 * FILE_BYTES
+    return {
+        "measurement": run(
+            alike(baseline=100, warm=125),
+            Cost(cpu_s=0.016, blocked_s=blocked_s),
+            workers=2,
+            facts={"access": "parts", "modes": ("baseline", "warm")},
+        ),
+        "ceiling": StorageCeiling(data=FILES.fingerprint, phases=(example_phase(2, moves),)),
+    }
+
+
 ABLATIONS = {
     "storage": Row(
         pipeline(times(3, 1.2)), STORAGE, speedups={"storage": 3, "preprocessing": 1.2},
@@ -151,7 +165,7 @@ ABLATIONS = {
     ),
     "a serial loader has no transport": Row(
         run(alike(baseline=100), Cost(cpu_s=0.006, blocked_s=0.002), workers=0),
-        f"{EITHER} lead_within_spread preprocessing storage",
+        f"{EITHER} limit_not_known preprocessing storage",
         speedups={"transport": 1, "storage": 10 / 8, "preprocessing": 10 / 4}, how={"transport": "measured"},
     ),
     "warm files have no storage": Row(
@@ -214,7 +228,14 @@ ESTIMATES = {
         BUSY, f"{INPUT} estimate_not_measured", speedups={"preprocessing": 1},
         ceiling=StorageCeiling(data=FILES.fingerprint, phases=(example_phase(2, 200.0 * FILE_BYTES),)),
     ),
-    "without a ceiling both": Row(BUSY, f"{EITHER} lead_within_spread preprocessing storage"),
+    "without a ceiling both": Row(BUSY, f"{EITHER} limit_not_known preprocessing storage"),
+    "parts of files from a storage with more to give": Row(
+        **in_parts(4.0), truth=PREPROCESSING, speedups={"storage": 1.25, "preprocessing": 4},
+    ),
+    "one that may be at its limit": Row(**in_parts(1.3), truth=f"{EITHER} speedups_alike preprocessing storage"),
+    "workers of which one waits at all times": Row(
+        **in_parts(4.0, blocked_s=0.009), truth=f"{EITHER} limit_not_known preprocessing storage",
+    ),
     "transport, which can be measured": Row(
         run(alike(baseline=2 / 0.0061), Cost(cpu_s=0.006, blocked_s=0.0001, collate_s=0.0055)),
         f"{INPUT} estimate_not_measured", more=True,
@@ -373,7 +394,7 @@ WAITS = {
         for kind, cause in (("network", "network"), ("lock", "lock"), ("sleep", "wait"), ("pipe", "wait"))
     },
     "a lock, and sleep that may hold it": Row(
-        looks("lock", "lock", "lock", "sleep", "running"), f"{EITHER} lead_within_spread lock wait",
+        looks("lock", "lock", "lock", "sleep", "running"), f"{EITHER} ranges_meet lock wait",
     ),
     "a lock alone": Row(looks("lock", "running"), "input lock largest_speedup"),
     "threads that compute": Row(pooled(), PREPROCESSING),
