@@ -250,7 +250,7 @@ def _lead_within_spread(facts: Facts) -> str:
 
 
 def _limit_not_known(facts: Facts) -> str:
-    first, second = facts.text("resource"), facts.text("second")
+    first, second = facts.bounds[0].candidates[:2]
     most, other = facts.number(f"{first}_speedup"), facts.number(f"{second}_speedup")
     gain = f"if {NOUN[first]} were free, it would be {most}x at most (estimated)"
     held = f"{gain}, and 1x if {NOUN[second]} is at its limit, which is not known"
@@ -258,10 +258,10 @@ def _limit_not_known(facts: Facts) -> str:
 
 
 def _ranges_meet(facts: Facts) -> str:
-    first, second = NOUN[facts.text("resource")], NOUN[facts.text("second")]
+    first, second = (NOUN[name] for name in facts.bounds[0].candidates[:2])
     least, most = facts.number("least"), facts.number("most")
-    between = f"by the samples of what workers wait for {first} may be worth only {least}x, and {second} {most}x"
-    return f"{between}. If one were free, they are {_factors(facts)}"
+    between = f"if {first} were free, it may be only {least}x, and if {second} were free as much as {most}x"
+    return f"{between}, by the samples of what workers wait for. Their middle values are {_factors(facts)}"
 
 
 def _slower_without(facts: Facts) -> str:

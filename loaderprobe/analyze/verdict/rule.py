@@ -179,10 +179,10 @@ def _why_alike(found: Experiments, names: tuple[str, ...]) -> Reason:
     if lead is None or lead.log <= math.log(_least_lead(found, first, second)):
         return _reason("speedups_alike", **facts)
     if _may_be_held(found, first, second):
-        return _reason("limit_not_known", **facts, resource=first, second=second)
+        return _reason("limit_not_known", **facts)
     least, most = _ends(found, first, second)
     if lead.exceeds() and least < CLEAR_LEAD * max(1.0, most):
-        return _reason("ranges_meet", **facts, resource=first, second=second, least=least, most=most)
+        return _reason("ranges_meet", **facts, least=least, most=most)
     if lead.pairs > 1:
         return _reason("lead_within_spread", **facts, lead=math.exp(lead.log), spread=math.expm1(lead.spread))
     return _reason("speedups_alike", **facts)
