@@ -190,6 +190,8 @@ def serve(folder: Path) -> None:
     sys.stdin.read()
 
 
+LOCK = ".lock"
+"""Ends the name of a file beside the data that is locked, and no data."""
 HELD_S = 0.15
 FREE_S = 0.00015
 """Spun, since a sleep takes longer: enough for those who wait to wake up, too short for a second batch."""
@@ -241,7 +243,7 @@ def lock_of(kind: str, scratch: Path) -> Iterator[Any]:
             holder.terminate()
             holder.join()
     else:
-        path = scratch / f"{os.getpid()}.lock"
+        path = scratch / f"{os.getpid()}{LOCK}"
         path.touch()
         command = child("beside", "lock", path)
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:

@@ -47,7 +47,7 @@ from typing import Any, Literal
 from loaderprobe.stats import median
 from loaderprobe.store.codec import encode
 from loaderprobe.system.limits import cores_available
-from scripts.benches.beside import served
+from scripts.benches.beside import LOCK, served
 from scripts.benches.harness import LATENCY_S, Plant, Progress, part_of, photographs, planted, ran, wanted
 from scripts.benches.loaders import (
     DISKS,
@@ -118,7 +118,8 @@ def files_in(folder: Path | None) -> list[Path]:
 
 def files_of(row: Row, place: Place) -> list[Path]:
     """Those of its own set, and of the large copy."""
-    return [*files_in(place.folder), *files_in(place.large)] if row.on_files else []
+    found = [*files_in(place.folder), *files_in(place.large)] if row.on_files else []
+    return [file for file in found if file.suffix != LOCK]
 
 
 def sample_bytes(row: Row, place: Place) -> float:

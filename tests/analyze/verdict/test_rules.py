@@ -16,6 +16,7 @@ from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.analyze.verdict.rates import Loop
 from loaderprobe.analyze.verdict.rule import misfits_of
+from loaderprobe.analyze.verdict.validity import NEARLY_WARM
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.verdict import WORTH
 from tests.analyze.rank_runs import rank_run
@@ -108,7 +109,7 @@ def test_slower_storage_never_lowers_its_speedup(
 
 @given(
     seconds, seconds, st.integers(1, 8), st.sampled_from(["warm", "cached_samples", "no_transport"]),
-    st.floats(0.06, 0.79), st.floats(50, 1e4),
+    st.floats(NEARLY_WARM + 0.01, 0.79), st.floats(50, 1e4),
 )  # fmt: skip
 def test_an_invalid_mode_never_yields_a_firm_word_that_needs_it(
     cpu_s: float, blocked_s: float, workers: int, mode: str, share: float, compute: float

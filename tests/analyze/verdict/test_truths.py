@@ -276,6 +276,15 @@ def below_ceiling(mb_per_s: float, wasted: float = 0.02) -> Mapping[str, Any]:
     }
 
 
+def again_with(cpu_s: float, cold: float = 0.0) -> Measurement:
+    """Mapped files of 100 kB a sample, whose cold samples take 0.7 ms of CPU time, and warm ones so much."""
+    costs = {"warm": Cost(cpu_s=cpu_s, cold=cold)}
+    return run(
+        alike(baseline=90, warm=600), Cost(cpu_s=0.0007, blocked_s=0.02), costs,
+        facts={"access": "parts", "modes": ("baseline", "warm")},
+    )  # fmt: skip
+
+
 def uncounted(warm_ms: float, **rates: Any) -> Measurement:
     """Without counted bytes: 6 ms of waiting an image, and so much with warm files."""
     costs = {"warm": Cost(cpu_s=0.002, blocked_s=warm_ms / 1e3), "cached_samples": Cost(cpu_s=0, blocked_s=0.0001)}
@@ -305,6 +314,14 @@ COLD = {
         for access in ("parts", "fresh", "none")
     },
     "warm files beside cold ones": Row(partly("parts", 1.2, alike(baseline=90, warm=600)), STORAGE),
+    "page faults of cold files are no work that warm ones lack": Row(again_with(0.0004), STORAGE),
+    "warm files with a few bytes from storage": Row(again_with(0.0007, cold=0.07), STORAGE),
+    "with more": Row(
+        again_with(0.0007, cold=0.12), f"{INPUT} ablation_missing", missing={"storage": "bytes_from_storage"},
+    ),
+    "samples that were kept": Row(
+        again_with(0.0001), f"{INPUT} ablation_missing", missing={"storage": "kept_samples_show_nothing"},
+    ),
     "above what storage gives": Row(
         truth=f"{INPUT} above_ceiling", facts={"samples_bytes_per_s": 9e6, "ceiling_bytes_per_s": 7.14e6},
         **below_ceiling(7),
@@ -393,6 +410,10 @@ WAITS = {
         )
         for kind, cause in (("network", "network"), ("lock", "lock"), ("sleep", "wait"), ("pipe", "wait"))
     },
+    "the least of waiting over the most of an estimate": Row(
+        looks("network", cost=Cost(cpu_s=0.0078, blocked_s=0.0125, cold=0.0)), "input network largest_speedup",
+        speedups={"network": 20.3 / 7.8, "preprocessing": 16 / 9}, how={"network": "estimated"},
+    ),
     "a lock, and sleep that may hold it": Row(
         looks("lock", "lock", "lock", "sleep", "running"), f"{EITHER} ranges_meet lock wait",
     ),
