@@ -412,7 +412,7 @@ def _may_be_held(found: Experiments, top: str, second: str) -> bool:
 
 
 def _least_lead(found: Experiments, top: str, second: str) -> float:
-    """The factor that one speed-up must lead another by: less where its least is held against the other's most."""
+    """The factor that one speed-up must lead another by: less where its least was compared with the other's most."""
     if top in found.ranges and second in found.at_most:
         return CLEAR_LEAD
     estimated = "estimated" in (found.speedups[top].how, found.speedups[second].how)
