@@ -19,6 +19,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import chdir
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -55,6 +56,8 @@ _LONG = 400
 _PARTS = re.compile(r"(<(style|script)\b[^>]*>)(.*?)(</\2>)", re.DOTALL)
 _CREATED = re.compile(r'^(  "created_utc": ")[^"]+', re.MULTILINE)
 """When a result of `COMMANDS` was made: other every time."""
+MADE_AT = datetime(2026, 11, 23, 12, tzinfo=UTC)
+"""When each plan of `COMMANDS` is made: on one day, whenever that is shown."""
 _ENVIRONMENT = {"COLUMNS": "80", "TERM": "dumb", "NO_COLOR": "1", "TZ": "UTC", "LC_ALL": "C.UTF-8"}
 
 
@@ -167,7 +170,8 @@ def shown(name: str) -> str:
 
 def _printed(command: Sequence[str]) -> str:
     """What it prints, in the folder of the results; with its exit code and its error where it is not 0."""
-    with chdir(RUNS), patch.dict(os.environ, _ENVIRONMENT):
+    at_a_moment = patch("loaderprobe.cli.commands.utc_now", return_value=MADE_AT)
+    with chdir(RUNS), patch.dict(os.environ, _ENVIRONMENT), at_a_moment:
         done = CliRunner().invoke(app, list(command))
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception

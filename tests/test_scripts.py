@@ -146,23 +146,24 @@ def test_setup_refuses_what_it_does_not_have(arguments: list[str]) -> None:
     assert "scripts/setup dev" in done.stderr
 
 
-FAKE_PARTS = {"scripts/setup": "exit 0", "scripts/lint": "exit $LINT", ".venv/bin/python": "exit $TESTS"}
+PARTS_OF_CI = ("scripts/lint", "scripts/test", "scripts/golden")
 
 
-@pytest.mark.parametrize(("lint", "tests", "code"), [(0, 0, 0), (1, 0, 1), (0, 1, 1), (1, 5, 5), (0, 5, 5)])
-def test_a_failed_part_fails_the_whole(tmp_path: Path, lint: int, tests: int, code: int) -> None:
-    """Of lint and pytest, where 5 says that no test was chosen: both ran, whatever came first."""
-    for name, body in FAKE_PARTS.items():
+@pytest.mark.parametrize("failing", [None, *PARTS_OF_CI])
+def test_a_failed_part_fails_the_whole(tmp_path: Path, failing: str | None) -> None:
+    """CI runs lint, the tests, and the goldens on another day, and ends with the code of the first that fails."""
+    fakes = {name: f"exit {5 if name == failing else 0}" for name in PARTS_OF_CI} | {"bin/faketime": 'shift; exec "$@"'}
+    for name, body in fakes.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(f"#!/bin/sh\necho {name} >> calls\n{body}\n")
+        (tmp_path / name).write_text(f"#!/bin/sh\necho {name} >> '{tmp_path}/calls'\n{body}\n")
         (tmp_path / name).chmod(0o755)
-    (tmp_path / "tests").mkdir()
-    shutil.copy(ROOT / "scripts" / "test", tmp_path / "scripts")
-    environment = {**os.environ, "LINT": str(lint), "TESTS": str(tests)}
-    done = subprocess.run([tmp_path / "scripts" / "test"], env=environment, check=False, capture_output=True)
-    assert done.returncode == code
-    calls = (tmp_path / "calls").read_text().split()
-    assert (calls.count("scripts/lint"), calls.count(".venv/bin/python")) == (1, 1)
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci")
+    environment = {**os.environ, "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(["bash", tmp_path / ".ci" / "run"], env=environment, check=False, capture_output=True)
+    assert done.returncode == (5 if failing else 0)
+    ran = [name for name in (tmp_path / "calls").read_text().split() if name in PARTS_OF_CI]
+    assert ran == list(PARTS_OF_CI[: PARTS_OF_CI.index(failing) + 1 if failing else None])
 
 
 def test_scripts_can_be_run() -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 OTHERS, SINGLY = Path(__file__).parent, Path(__file__)
-"""`OTHERS` is held, shared, by all that is not alone, scripts/lint too. `SINGLY` is held by tests that are alone:
+"""`OTHERS` is held, shared, by all that is not alone. `SINGLY` is held by tests that are alone:
 exclusively by one that runs by itself, else shared."""
 
 

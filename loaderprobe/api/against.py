@@ -7,7 +7,6 @@ import secrets
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,6 +37,7 @@ from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store.results import write_result
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.system.environment import describe_environment
+from loaderprobe.system.host import utc_timestamp
 from loaderprobe.units import join_words
 
 # What a sweep against a run is asked for, and the two runs that are made of it: A as the run was, B with changes.
@@ -240,7 +240,7 @@ def start_against(request: AgainstRequest) -> tuple[RunDirectory, RunDirectory]:
             turns=Turns(pair=pair, side=name, changes=request.changes, against=str(request.against.path)),
         )  # fmt: skip
         record = RunRecord(
-            created_utc=datetime.now(UTC).isoformat(timespec="seconds"), spec=spec,
+            created_utc=utc_timestamp(), spec=spec,
             environment=describe_environment([Path(each.root) for each in files]),
         )  # fmt: skip
         return RunDirectory.create(request.out / name.lower(), record, files)

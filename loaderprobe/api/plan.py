@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from math import ceil
 from pathlib import Path
 
@@ -56,6 +56,7 @@ from loaderprobe.render.writers import document_page
 from loaderprobe.storage.catalogue import catalogue, entry_named, published
 from loaderprobe.store.results import read_bandwidth, read_result, schema_in
 from loaderprobe.store.run_directory import RunDirectory
+from loaderprobe.system.host import utc_now
 from loaderprobe.units import join_words, parse_bytes
 
 # What a plan is made from: the configuration of a sweep that fits, a result of `run`, or one of `bandwidth`.
@@ -283,6 +284,7 @@ def plan(
     checkpoint: str | None = None,
     listing: float | str | None = None,
     simulate_ranks: int | str | None = None,
+    now: datetime | None = None,
 ) -> Plan:
     """Plan storage for `accelerators` from a sweep, a result of `run`, `bandwidth` or `trace`, or the path of one.
 
@@ -294,11 +296,12 @@ def plan(
     what was measured of it. `checkpoint` is what training writes, and each how many seconds: `205MB:600`.
     `listing` (60) is the seconds in which all processes may list the files before the first step.
     `simulate_ranks` replays the run's batches for that many ranks that take each step
-    together, at several prefetch factors.
+    together, at several prefetch factors. `now` is when the plan is made, in UTC, against which published figures may
+    be stale; without it, this moment.
 
     Raises BadValue for what cannot be planned from, and for impossible values; MissingPart for a broken plug-in.
     """
-    today = datetime.now(UTC)
+    now = utc_now() if now is None else now
     asked = Asked(
         accelerators=_grown(accelerators, growth),
         utilization=UTILIZATION if utilization is None else values.share(utilization, "--utilization"),
@@ -317,18 +320,18 @@ def plan(
         simulate_ranks=None
         if simulate_ranks is None
         else values.count(simulate_ranks, "--simulate-ranks", most=MOST_ACCELERATORS),
-        today=today.date().isoformat(),
+        today=now.date().isoformat(),
     )
-    offers = offers_of([storage] if isinstance(storage, str) else list(storage), today.date())
+    offers = offers_of([storage] if isinstance(storage, str) else list(storage), now.date())
     file_bytes = None if mean_size is None else values.size(mean_size, "--mean-size")
     found = find(run, data, None if kind is None else str(kind), file_bytes)
     workload = found.workload.changed(
         images=None if images is None else values.count(images, "--images", most=values.MOST), file_bytes=file_bytes
     )
     _check_cache(asked.cache, workload.images is None)
-    made = Made(loaderprobe=__version__, created_utc=today.isoformat(timespec="seconds"))
+    made = Made(loaderprobe=__version__, created_utc=now.isoformat(timespec="seconds"))
     offers = [*([found.by_ranks] if found.by_ranks else []), *offers]
-    return Plan.of(make_plan(workload, asked, offers, found.source, made, _rulers(today.date()), RATES))
+    return Plan.of(make_plan(workload, asked, offers, found.source, made, _rulers(now.date()), RATES))
 
 
 def _grown(accelerators: int | str, growth: float | str) -> int:
@@ -394,9 +397,12 @@ def report_page(run: Run) -> str:
 
 
 def default_plan(run: Run) -> Plan | Remark:
-    """The plan for the run's fastest accelerator, or why there is none."""
+    """The plan for the run's fastest accelerator, or why there is none; of the day on which the run began.
+
+    So a stored run has the same page whenever it is shown.
+    """
     try:
-        found = plan(run, accelerators=PLANNED_FOR)
+        found = plan(run, accelerators=PLANNED_FOR, now=datetime.fromisoformat(run.report().summary.run.created_utc))
         if found.source.accelerator == "cpu":
             return Remark(code="only_a_cpu")
     except LoaderprobeError as error:

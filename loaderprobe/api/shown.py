@@ -8,7 +8,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -21,6 +20,7 @@ from loaderprobe.records import values
 from loaderprobe.records.environment import Origin
 from loaderprobe.render.document import Document, Exhibit
 from loaderprobe.store.results import REPORT, RESULT, create_result, read_result
+from loaderprobe.system.host import local_now, utc_timestamp
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -186,11 +186,11 @@ def origin_now(command: str, *paths: Path) -> Origin:
     """This machine and this moment, with the storage under `paths`."""
     from loaderprobe.system.environment import describe_environment
 
-    created = datetime.now(UTC).isoformat(timespec="seconds")
+    created = utc_timestamp()
     return Origin(created_utc=created, command=command, environment=describe_environment(paths))
 
 
 def usual_out(kind: str = "") -> Path:
     """A new directory for a run, named by the time, and by its kind where it is no sweep."""
-    name = datetime.now().strftime("%Y%m%d-%H%M%S")
+    name = local_now().strftime("%Y%m%d-%H%M%S")
     return Path("loaderprobe-runs") / (f"{name}-{kind}" if kind else name)

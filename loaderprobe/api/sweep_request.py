@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from loaderprobe.records.options import SWEEP, check, of_python
 from loaderprobe.records.ranks import Layout, Node
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.system.environment import describe_environment, list_gpus
+from loaderprobe.system.host import utc_timestamp
 from loaderprobe.system.limits import cores_available
 from loaderprobe.units import Resolution, format_resolution, parse_resolution
 
@@ -306,7 +306,7 @@ def start_sweep(request: SweepRequest, *, processes: int, on_data: OnStage, lead
     if lead:
         lead.admit(configs, files)
     record = RunRecord(
-        created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
+        created_utc=utc_timestamp(),
         spec=replace(request.spec, configs=configs),
         environment=describe_environment([Path(file_set.root) for file_set in files]),
     )

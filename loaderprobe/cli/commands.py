@@ -7,7 +7,6 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
-from datetime import UTC, datetime
 from importlib.resources import files as resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -38,6 +37,7 @@ from loaderprobe.errors import (
 )
 from loaderprobe.records import options
 from loaderprobe.store.codec import write_atomically
+from loaderprobe.system.host import utc_now
 from loaderprobe.units import format_bytes, join_words
 
 if TYPE_CHECKING:
@@ -389,7 +389,7 @@ def plan(call: Invocation, *, run: Path | None, catalogue: bool, schema: bool, *
     else:
         from loaderprobe.api.plan import plan as verb
 
-        found = verb(run, **asked)
+        found = verb(run, now=utc_now(), **asked)
         if call.html is not None:
             call.write_page(found, "Plan")
         else:
@@ -405,7 +405,7 @@ def _catalogue(call: Invocation) -> str:
     entries = catalogue()
     if call.json:
         return catalogue_json(entries)
-    page = catalogue_document(entries, datetime.now(UTC).date())
+    page = catalogue_document(entries, utc_now().date())
     width, color = width_and_color()
     return document_markdown(page) if call.md else document_text(page, width=width, color=color)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from loaderprobe.loaders.state import held
+from loaderprobe.system.host import home_folder
 from loaderprobe.system.mapped import may_hold_data
 
 # The files that a data set opens, from Python's audit events in the process that loads.
@@ -156,7 +157,7 @@ def holds_more_than_data(folder: str) -> bool:
 
     `folder` is a real path. What lies in such a folder may still be named by itself.
     """
-    home = os.path.realpath(os.path.expanduser("~"))  # noqa: PTH111
+    home = home_folder()
     return (
         len(Path(folder).parts) <= LEAST_DEPTH
         or os.path.dirname(folder) in HOMES  # noqa: PTH120

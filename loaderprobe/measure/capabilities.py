@@ -22,6 +22,7 @@ from loaderprobe.records.remark import Remark, reported
 from loaderprobe.samplers.nvml import NvmlSampler
 from loaderprobe.system.device import locate, read_sectors
 from loaderprobe.system.environment import list_gpus
+from loaderprobe.system.host import cores_total
 from loaderprobe.system.limits import cores_available, free_shared_memory_bytes
 from loaderprobe.system.others import OthersMeter
 from loaderprobe.system.pagecache import LinuxPageCache, why_unknown
@@ -143,7 +144,7 @@ def _run_delay() -> Capability:
 
 def _cores() -> Capability:
     cores = cores_available()
-    why = Remark(code="cores", facts={"cores": cores, "all": os.cpu_count() or cores})
+    why = Remark(code="cores", facts={"cores": cores, "all": cores_total()})
     return Capability(name="cores", state="yes", why=(why,))
 
 

@@ -18,7 +18,6 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Protocol, Self, TypeVar
@@ -35,6 +34,7 @@ from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.ranks import Place, ReadTogether
 from loaderprobe.store.codec import decode, encode, write_atomically
+from loaderprobe.system.host import utc_timestamp
 from loaderprobe.system.process import ask_where, child_environment, die_with_parent, signal_name
 
 # The reason and the next step for a failed child, as sentences.
@@ -373,7 +373,7 @@ def run_order(
     order: Order, type_: type[R], *, clock: Clock, time_limit_s: float, on_event: Callable[[Event], None], start: Start
 ) -> R | RunFailure:
     """The same for any order; `type_` is the record that it asks for."""
-    started_utc, started_ns = datetime.now(UTC).isoformat(timespec="seconds"), clock.now_ns()
+    started_utc, started_ns = utc_timestamp(), clock.now_ns()
     with tempfile.TemporaryDirectory(prefix="loaderprobe-") as scratch:
         order_path, result_path, log_path = (Path(scratch) / name for name in ("order.json", "result.json", "log.txt"))
         order_path.write_bytes(encode("order", order))

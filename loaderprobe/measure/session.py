@@ -9,7 +9,6 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from itertools import repeat
 from math import lcm
 from typing import Any, Protocol, Self
@@ -63,6 +62,7 @@ from loaderprobe.records.measurement import (
 )
 from loaderprobe.records.remark import Remark, each_once
 from loaderprobe.records.waits import WaitSamples
+from loaderprobe.system.host import utc_timestamp
 
 # What a session measures with.
 
@@ -264,7 +264,7 @@ class Recorder:
 
     def begin(self, now_ns: int) -> None:
         """The loader is asked for its first batch."""
-        self._started_utc = datetime.now(UTC).isoformat(timespec="seconds")
+        self._started_utc = utc_timestamp()
         self._started_ns = now_ns
 
     def got_first_batch(self, now_ns: int) -> None:

@@ -7,7 +7,6 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from functools import partial
 from math import inf
 from typing import Any
@@ -25,6 +24,7 @@ from loaderprobe.records.measurement import Measurement, Mode, RunFailure, Segme
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.studies import Epoch, EpochsMeasured, Prefilled
 from loaderprobe.store.run_directory import STUDIES, RunDirectory
+from loaderprobe.system.host import utc_timestamp
 
 # Whole epochs: the first with cold files, the others with what the page cache kept of those before.
 #
@@ -84,7 +84,7 @@ class EpochsStudy:
 
     def run(self) -> EpochsMeasured:
         """All epochs."""
-        started_utc = datetime.now(UTC).isoformat(timespec="seconds")
+        started_utc = utc_timestamp()
         loader, compute, clock = self.parts.loader, self.parts.compute, self.parts.clock
         self.on_stage("first batch", 0, self.epochs)
         batches = loader.batches()
@@ -272,7 +272,7 @@ def _refused(spec: SweepSpec, task: StudyTask) -> Remark | None:
 
 def without(study: Study, config: RunConfig, files: FileSet, why: Remark) -> Prefilled | EpochsMeasured:
     """A study that was not made, and why."""
-    started_utc = datetime.now(UTC).isoformat(timespec="seconds")
+    started_utc = utc_timestamp()
     if study == "prefilled":
         return Prefilled(config=config, started_utc=started_utc, reason=why)
     return EpochsMeasured(
@@ -316,7 +316,7 @@ class PrefilledStudy:
 
     def run(self) -> Prefilled:
         """Before, prefilled, after; or the reason why not."""
-        started_utc = datetime.now(UTC).isoformat(timespec="seconds")
+        started_utc = utc_timestamp()
         why = self._impossible()
         if why is not None:
             return Prefilled(config=self.config, started_utc=started_utc, reason=why)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from math import inf
 from typing import TypeVar
 
@@ -17,6 +16,7 @@ from loaderprobe.protocols import Clock, NextRound
 from loaderprobe.records.config import RunConfig, StudyPlan, SweepPlan, SweepSpec
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store.run_directory import RunDirectory
+from loaderprobe.system.host import utc_timestamp
 
 # The plan of a sweep, made before it begins: what it measures, and how long it takes.
 
@@ -292,6 +292,6 @@ def _without_files(config: RunConfig, error: DamagedRun) -> RunFailure:
         exit_code=None,
         signal=None,
         log=(),
-        started_utc=datetime.now(UTC).isoformat(timespec="seconds"),
+        started_utc=utc_timestamp(),
         wall_s=0.0,
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -31,6 +30,7 @@ from loaderprobe.storage.metadata import MetadataSettings, files_of, run_metadat
 from loaderprobe.storage.phase import PhaseSettings, run_phase
 from loaderprobe.storage.processes import ProcessEngine, processes_for
 from loaderprobe.storage.reader import ReadEngine, Supply, ThreadEngine, why_not_direct
+from loaderprobe.system.host import utc_timestamp
 from loaderprobe.system.limits import cores_available
 from loaderprobe.system.pagecache import why_unknown
 
@@ -296,7 +296,7 @@ def _probe(
         **place_of(request.path, sample, location),
         loaderprobe=version("loaderprobe"),
         fio=fio,
-        created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
+        created_utc=utc_timestamp(),
         kernel=platform.release(),
         cores_available=probe.cores,
         scratch=request.scratch_bytes is not None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -11,6 +10,7 @@ from pathlib import Path
 from loaderprobe.records.environment import Environment, Gpu
 from loaderprobe.records.remark import Remark
 from loaderprobe.system.device import locate
+from loaderprobe.system.host import cores_total
 from loaderprobe.system.limits import cores_available, cpu_model, memory_bytes, shared_memory_bytes
 
 
@@ -24,7 +24,7 @@ def describe_environment(paths: Sequence[Path]) -> Environment:
         torchvision=_version("torchvision"),
         kernel=platform.release(),
         cpu_model=cpu_model(),
-        cores_total=os.cpu_count() or 1,
+        cores_total=cores_total(),
         cores_available=cores_available(),
         memory_bytes=memory_bytes(),
         shared_memory_bytes=shared_memory_bytes(),

@@ -10,6 +10,8 @@ import resource
 from contextlib import suppress
 from pathlib import Path
 
+from loaderprobe.system.host import cores_allowed
+
 # Memory of this process, now and at most, and what the machine has left, in bytes.
 
 SELF = Path("/proc/self")
@@ -134,7 +136,7 @@ def _left(directory: Path) -> int | None:
 
 def cores_available(root: Path = ROOT, membership: Path = MEMBERSHIP) -> float:
     """Cores within CPU affinity and the smallest cgroup quota (v1 or v2) of this process and its parents."""
-    cores = float(len(os.sched_getaffinity(0)))
+    cores = float(len(cores_allowed()))
     quotas = [quota for each in cgroup_directories("cpu", root, membership) if (quota := _quota(each)) is not None]
     return min([cores, *quotas])
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from loaderprobe.records.measurement import Missing, Others
 from loaderprobe.records.remark import Remark
+from loaderprobe.system.host import cores_allowed, cores_total
 
 PROC = Path("/proc")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -79,7 +80,7 @@ class OthersMeter:
         delays = before.run_delay_ns, after.run_delay_ns
         return Others(
             span_ns=after.now_ns - before.now_ns,
-            cores=len(self._cores) or os.cpu_count() or 1,
+            cores=len(self._cores) or cores_total(),
             cpu_ns=max(0, after.busy - before.busy - own) * TICK_NS,
             own_cpu_ns=max(0, own) * TICK_NS,
             own_read_bytes=_read_bytes(before.tree, after.tree),
@@ -100,11 +101,11 @@ class OthersMeter:
 
         Of the topmost ancestor in sight that may run on fewer, since a rank may be bound to some of them.
         """
-        everywhere = os.cpu_count() or 1
-        found: frozenset[int] = frozenset(os.sched_getaffinity(0))
+        everywhere = cores_total()
+        found: frozenset[int] = frozenset(cores_allowed())
         for pid in self._ancestors():
             try:
-                allowed = frozenset(os.sched_getaffinity(pid))
+                allowed = frozenset(cores_allowed(pid))
             except OSError:
                 break
             if not found <= allowed or len(allowed) >= everywhere:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,23 @@ def test_a_run_in_memory_and_its_path_are_planned_alike(run: RunDirectory) -> No
     """`load` first, or not."""
     by_path, by_run = (loaderprobe.plan(each) for each in (run.path, loaderprobe.load(run.path)))
     assert replace(by_path, created_utc="") == replace(by_run, created_utc="")
+
+
+def test_a_plan_is_of_the_day_that_it_is_given(run: RunDirectory) -> None:
+    """Published figures are stale a year after they were read, and the plan has its own date."""
+    early, late = (
+        loaderprobe.plan(run.path, storage="fsx-lustre-250:24TiB", now=datetime(year, 2, 28, tzinfo=UTC))
+        for year in (2027, 2037)
+    )
+    assert [each.created_utc[:10] for each in (early, late)] == ["2027-02-28", "2037-02-28"]
+    assert [each.stale for plan in (early, late) for each in plan.supplies if each.stale] == [True]
+
+
+def test_a_stored_run_has_the_same_page_on_every_day(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its plan is of the day on which it began."""
+    page = loaderprobe.load(run.path).html()
+    monkeypatch.setattr("loaderprobe.api.plan.utc_now", lambda: datetime(2037, 1, 1, tzinfo=UTC))
+    assert loaderprobe.load(run.path).html() == page
 
 
 def test_another_accelerator_replaces_the_rate_and_its_steps_are_unknown(run: RunDirectory) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import zlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -26,6 +25,7 @@ from loaderprobe.records.remark import Remark, each_once
 from loaderprobe.stats import median
 from loaderprobe.storage.by_ranks import RankReader, read_step
 from loaderprobe.store.codec import decode, encode
+from loaderprobe.system.host import cores_allowed, host_name
 from loaderprobe.system.limits import cores_available
 from loaderprobe.system.others import OthersMeter
 from loaderprobe.system.pagecache import LinuxPageCache
@@ -56,7 +56,7 @@ def meeting_s(group: Group, clock: Clock) -> float:
 
 def processes_of_ranks(group: Group) -> tuple[int, ...]:
     """The processes that are the ranks of this host. All ranks call it at the same time."""
-    host = socket.gethostname()
+    host = host_name()
     given = group.gathered(msgspec.json.encode((host, os.getpid())))
     listed = msgspec.json.encode([msgspec.json.decode(each, type=tuple[str, int]) for each in given])
     ranks = msgspec.json.decode(group.broadcast(listed), type=list[tuple[str, int]])
@@ -95,9 +95,9 @@ class Gathering:
         """Send what this rank measured to rank 0."""
         own = RankMeasurement(
             rank=self._group.rank,
-            host=socket.gethostname(),
+            host=host_name(),
             cores=cores_available(),
-            affinity=tuple(sorted(os.sched_getaffinity(0))),
+            affinity=cores_allowed(),
             measurement=measurement,
             node=self._node,
             device=self._device,
@@ -231,7 +231,7 @@ class RankChild:
 
 def cores_of(group: Group, node: int) -> float:
     """For this rank: what it may run on, shared evenly by the ranks that may run on the same."""
-    own = node, socket.gethostname(), sorted(os.sched_getaffinity(0))
+    own = node, host_name(), list(cores_allowed())
     given = group.gathered(msgspec.json.encode(own))
     sharing = [given.count(each) for each in given]
     agreed = msgspec.json.decode(group.broadcast(msgspec.json.encode(sharing)), type=list[int])

@@ -10,12 +10,10 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import TypeVar
@@ -42,6 +40,7 @@ from loaderprobe.records.ranks import (
     Turn,
 )
 from loaderprobe.system.environment import list_gpus
+from loaderprobe.system.host import host_name, utc_timestamp
 from loaderprobe.system.launcher import address_towards, interface_of, launched
 from loaderprobe.system.limits import allow_open_files, connections_of, cores_available
 from loaderprobe.system.process import ask_where, die_with_parent, runs
@@ -603,7 +602,7 @@ class Lead:
         Raises LostRank when a process has gone.
         """
         self._refuse_lost()
-        started_utc, begin_ns = datetime.now(UTC).isoformat(timespec="seconds"), clock.now_ns()
+        started_utc, begin_ns = utc_timestamp(), clock.now_ns()
         put(self._seat.store, "order", order)
         turn = Turn(
             kind="measure", ranks=order.config.ranks, nodes=order.config.nodes, time_limit_s=time_limit_s,
@@ -711,7 +710,7 @@ def comes(here: Launched) -> Seat:
         # torchrun's agent may be killed, and with it goes the store.
         die_with_parent(os.getppid())
     _allow_connections(here)
-    host = socket.gethostname()
+    host = host_name()
     seen = SeatSeen(
         rank=here.rank,
         host=host,
@@ -810,7 +809,7 @@ def most_ranks(configs: Sequence[RunConfig]) -> int:
 
 def this_node(ranks: int) -> tuple[Node, ...]:
     """This machine, with as many processes as are going to be started."""
-    return (Node(host=socket.gethostname(), seats=tuple(range(ranks)), gpus=len(list_gpus()[0])),)
+    return (Node(host=host_name(), seats=tuple(range(ranks)), gpus=len(list_gpus()[0])),)
 
 
 @contextmanager
@@ -827,7 +826,7 @@ def on_this_machine(ranks: int, forkserver: MakeForkServer) -> Iterator[Lead]:
             hint="start the command instead of the program: torchrun ... -m loaderprobe sweep --ranks 1,2",
         )
     check_crowd(ranks, cores_available())
-    host, gpus = socket.gethostname(), _gpus()
+    host, gpus = host_name(), _gpus()
     first = Launched(rank=0, size=ranks, node=host, address=LOOPBACK, port=0, agent_store=False)
     _allow_connections(first)
     # As many threads for each rank, whatever its configuration, and the loopback device to meet by.
