@@ -81,7 +81,6 @@ def _bandwidth() -> Variants:
         "notes of several phases": replace(usual, phases=several),
         "a note of all": replace(usual, notes=(snow,)),
         "NFS": _on(usual, notes=(Remark(code="nfs"),)),
-        "fio": replace(usual, fio="fio-3.33"),
         "dropped caches": replace(usual, drop_caches=True),
         "too few files": replace(
             usual,

@@ -163,7 +163,7 @@ _LADDER: Facts = {
     "best_readers": 16.0, "best_bytes_per_s": 104e6, "before_readers": 4.0, "before_bytes_per_s": 60e6,
     "after_readers": 8.0, "after_bytes_per_s": 50e6,
 }  # fmt: skip
-_KIND: Facts = {"readers": 32.0, "rise": 4.91, "paced": 1.0, "because": "fio_cannot_pause"}
+_KIND: Facts = {"readers": 32.0, "rise": 4.91, "paced": 1.0, "because": "no_single_reader"}
 
 
 def _sample(name: str) -> Any:

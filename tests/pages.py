@@ -10,7 +10,7 @@ from loaderprobe.render.bandwidth import bandwidth_document
 from loaderprobe.render.plan import plan_document, plan_exhibits, with_plan
 from loaderprobe.render.rows import csv_text
 from loaderprobe.render.sweep import report_columns, sweep_document, sweep_exhibits
-from loaderprobe.render.writers import document_html, document_markdown, document_page, document_text
+from loaderprobe.render.writers import document_markdown, document_page, document_text
 
 
 def terminal_report(report: Report, *, width: int = 80, color: bool = False) -> str:
@@ -23,10 +23,6 @@ def markdown_report(report: Report) -> str:
 
 def html_report(report: Report) -> str:
     return document_page(sweep_document(report), sweep_exhibits(report), made_by="")
-
-
-def notebook_report(report: Report) -> str:
-    return document_html(sweep_document(report))
 
 
 def planned_report(report: Report, plan: PlanReport | Remark, command: str = "") -> str:
@@ -43,7 +39,3 @@ def plan_page(plan: PlanReport) -> str:
 
 def bandwidth_text(report: BandwidthReport, width: int = 80, color: bool = False) -> str:
     return document_text(bandwidth_document(report), width=width, color=color)
-
-
-def bandwidth_html(report: BandwidthReport) -> str:
-    return document_html(bandwidth_document(report))

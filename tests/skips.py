@@ -17,7 +17,6 @@ REMEDIES: tuple[tuple[str, str], ...] = (
     (r"mfusepy is not installed", ".venv/bin/pip install mfusepy, which scripts/setup dev does"),
     (r"/dev/fuse|fusermount|fuse: |FUSE|mount failed", "docker run --privileged --device /dev/fuse, or modprobe fuse"),
     (r"no \w+ disk can be planted", AS_ROOT),
-    (r"fio is not installed", "apt-get install fio"),
     (r"djpeg is not installed", "apt-get install libjpeg-turbo-progs"),
     (r"C compiler", "apt-get install gcc"),
     (r"scripts/bench libraries", "scripts/bench libraries"),

@@ -39,9 +39,9 @@ def test_every_reason_in_the_tests_has_a_command() -> None:
 
 def test_equal_reasons_are_one_line_with_their_count() -> None:
     """The most frequent first, each with its command below."""
-    lines = summary(["fio is not installed", LIBFUSE, LIBFUSE])
+    lines = summary(["djpeg is not installed", LIBFUSE, LIBFUSE])
     assert lines[0].startswith("   2 no latency disk") and "fuse3" in lines[-3]
-    assert lines[-2:] == ["   1 fio is not installed", "     to run: apt-get install fio"]
+    assert lines[-2:] == ["   1 djpeg is not installed", "     to run: apt-get install libjpeg-turbo-progs"]
 
 
 def test_a_bare_machine_gets_the_name_of_its_library() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from loaderprobe.analyze.bandwidth import UNPACED, feeds, judge_bandwidth
 from loaderprobe.analyze.rank_bandwidth import ranks_limit
@@ -59,7 +59,6 @@ def bandwidth(
     readers: str | int | Iterable[int] = "auto",
     seconds: float = 3.0,
     scratch: str | int | None = None,
-    engine: Literal["loaderprobe", "fio"] = "loaderprobe",
     drop_caches: bool = False,
     seed: int = 0,
     progress: OnStage | None = None,
@@ -73,7 +72,7 @@ def bandwidth(
     `progress(stage, done, total)` hears what is being read. Ctrl-C ends it with what is there, `interrupted`.
 
     Raises BadValue for a path that cannot be probed and for values that cannot be; MissingPart for files that may
-    not be read, caches that may not be dropped, and fio where it is not installed; NoSpace for too large a scratch.
+    not be read, and caches that may not be dropped; NoSpace for too large a scratch.
     """
     check(BANDWIDTH, locals())
     request = ProbeRequest(
@@ -82,7 +81,6 @@ def bandwidth(
         seconds=seconds,
         scratch_bytes=parse_bytes(str(scratch)) if scratch else None,
         seed=seed,
-        fio=engine == "fio",
         drop_all=drop_all_caches if drop_caches else None,
         metadata=True,
     )
@@ -195,7 +193,6 @@ def bandwidth_of_ranks(lead: Lead | None, asked: RankProbe, on_phase: OnPhase) -
     found = RankBandwidth(
         **place_of(asked.path, sample, location),
         loaderprobe=environment.loaderprobe,
-        fio=None,
         created_utc=origin.created_utc,
         kernel=environment.kernel,
         cores_available=environment.cores_available,

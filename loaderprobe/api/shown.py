@@ -53,7 +53,7 @@ def parquet(table: DataFrame) -> bytes:
 
 
 class Shown(ABC):
-    """`print` shows all of it, the prompt one line, a notebook a table."""
+    """`print` shows all of it, the prompt one line, a notebook the page."""
 
     __slots__ = ()
 
@@ -92,9 +92,9 @@ class Shown(ABC):
         return document_page(self.document(), self.exhibits(), made_by=self.made_by())
 
     def _repr_html_(self) -> str:
-        from loaderprobe.render.writers import document_html
+        from loaderprobe.render.writers import document_page
 
-        return document_html(self.document())
+        return document_page(self.document(), self.exhibits(), made_by=self.made_by(), inline=True)
 
     def __str__(self) -> str:
         return self.text()

@@ -187,10 +187,7 @@ def bandwidth(call: Invocation, *, path: Path, ranks: str | None, join: Launcher
     call.check()
     here = launched_here(join, several=ranks is not None)
     if here is not None or ranks is not None:
-        alone = {
-            "--scratch": asked["scratch"] is not None, "--engine fio": asked["engine"] == "fio",
-            "--drop-caches": asked["drop_caches"],
-        }  # fmt: skip
+        alone = {"--scratch": asked["scratch"] is not None, "--drop-caches": asked["drop_caches"]}
         if given := next((name for name, given in alone.items() if given), None):
             raise BadValue(f"{given} is of one process only", hint=f"leave {given} out, or --ranks")
         from loaderprobe.api.bandwidth import READERS, RankProbe

@@ -80,7 +80,7 @@ PhaseName = Literal["files", "direct", "sequential", "paced"]
 direct: the same past the page cache (O_DIRECT). sequential: large reads in a row, as data sheets quote.
 paced: one reader that pauses after each file, to tell kinds of device apart."""
 
-Engine = Literal["threads", "processes", "fio"]
+Engine = Literal["threads", "processes"]
 CacheLabel = Literal["cold", "warm", "mixed", "unproved"]
 MetadataOperation = Literal["open", "stat"]
 """open: open and close, without a read. stat: ask for size and times by name."""
@@ -129,7 +129,7 @@ class BandwidthPhase:
     clat_ns: Latency
     """One read call."""
     file_ns: Latency | None
-    """Open, read to the end, close; None where the engine does not tell."""
+    """Open, read to the end, close; None where that is not timed."""
     storage_bytes: int | None
     """What this process read from storage; None where the file system does not account reads."""
     cold_fraction: float | None
@@ -196,8 +196,6 @@ class BandwidthMeasurement:
     schema: str = BANDWIDTH_SCHEMA
     schema_version: int = SCHEMA_VERSION
     loaderprobe: str
-    fio: str | None
-    """Version of fio when it did the reading."""
     created_utc: str
     kernel: str
     cores_available: float

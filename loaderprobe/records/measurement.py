@@ -223,7 +223,11 @@ trained on. alone: a rank takes batches without waiting for the others, for a ti
 
 
 COLD_AT_LEAST = 0.8
-"""Share of the bytes delivered that must have come from storage for reads to count as cold: less is partly warm."""
+"""Share of the bytes delivered that must have come from storage for a segment to count as cold: less is partly warm."""
+CEILING_COLD_AT_LEAST = 0.9
+"""The same share for a phase of the bandwidth probe. Reads of segments are compared with its rate, and a ceiling that
+memory helped is too high: a tenth from memory raises it by up to 11 %, a fifth by up to 25 %, and a segment within
+15 % of it counts as near. A segment of which a fifth came from memory still shows what its storage costs."""
 LEAST_BYTES = 512
 """Of storage an image, below which a data set does not read its samples from there."""
 WARM_AT_MOST = 0.05

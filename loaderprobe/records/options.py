@@ -342,10 +342,6 @@ BANDWIDTH = (
         help="Length of each phase; up to five times that until its rate is known within 5 %.",
     ),
     Option(
-        "engine", Literal["loaderprobe", "fio"], "loaderprobe", MEASURING,
-        "Program that reads. fio must be installed; it runs all phases except the paced one.",
-    ),
-    Option(
         "drop_caches", bool, False, MEASURING,
         "Empty all caches of the machine before each pass (root), also those of others. Only then are opens/s cold.",
     ),

@@ -18,6 +18,7 @@ from loaderprobe.records.bandwidth import (
     RankBandwidthReport,
     RanksPhase,
 )
+from loaderprobe.records.measurement import CEILING_COLD_AT_LEAST
 from loaderprobe.render.document import Cell, Document, Item, Paragraph, Part, Section, Table, items
 from loaderprobe.render.figures import evidence_words
 from loaderprobe.render.plan_words import at_utilization, fed, grouped, in_use, limited_by
@@ -547,7 +548,7 @@ def legend(report: BandwidthReport, phases: Sequence[BandwidthPhase]) -> str:
     if any(phase.at_least for phase in phases):
         parts.append(">=: at least, as the probe's own CPU use may be the limit")
     if any(phase.cold_fraction is not None for phase in phases):
-        parts.append("cache: share of the bytes that came from storage, cold from 90 %")
+        parts.append(f"cache: share of the bytes that came from storage, cold from {percent(CEILING_COLD_AT_LEAST)}")
     if any(phase.cache == "unproved" for phase in phases):
         parts.append("unproved: not counted, so cached files cannot be ruled out")
     return "; ".join(parts) + "."
@@ -623,8 +624,6 @@ def _method(report: BandwidthReport) -> Notes:
         notes.append(
             ("Caches", "those of the whole machine were dropped before each reading, of other programs as well")
         )
-    if report.fio:
-        notes.append(("Reader", f"{report.fio} did the reading"))
     best = report.best
     if best and not in_memory(report, best):
         notes += _judged(report, best)

@@ -1,8 +1,8 @@
 """What every result becomes before it is shown: a title, and sections of texts, tables and what proves them.
 
-Each result has one function that makes its Document. Four writers show any Document and know nothing else: `terminal`,
-`markdown`, `html` and `notebook`. A page has charts beside it, by the name of the section that they belong to: only a
-page has a place for them, so they are drawn only for one.
+Each result has one function that makes its Document. Three writers show any Document and know nothing else: a terminal,
+Markdown, and HTML, as a page or inside a notebook. A page has charts beside it, by the name of the section that they
+belong to: only a page has a place for them, so they are drawn only for one.
 
 A tone is the name of a colour: a cause, or `quiet`, `strong`, `warning`, `good`. No writer needs it to be understood.
 """

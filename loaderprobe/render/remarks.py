@@ -332,7 +332,6 @@ _NO_PHASE = {
     "files_vanished": "the files have vanished",
     "no_large_file": "there is no file of 64 MB or more to read sequentially; --scratch 1GB makes one",
     "no_single_reader": "it is compared with concurrency 1, which --readers left out",
-    "fio_cannot_pause": "fio cannot pause in proportion to what it has read; leave out --engine fio",
     "ceiling_failed": "measuring the ceiling failed: {error}",
     "kind_failed": "the kind of storage was not found out: {error}",
     "files_empty": "the files are empty",

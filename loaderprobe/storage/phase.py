@@ -12,7 +12,7 @@ import numpy as np
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.records.bandwidth import BandwidthPhase, CacheLabel, Latency, PhaseName
 from loaderprobe.records.environment import StorageLocation
-from loaderprobe.records.measurement import WARM_AT_MOST
+from loaderprobe.records.measurement import CEILING_COLD_AT_LEAST, WARM_AT_MOST
 from loaderprobe.records.remark import Remark
 from loaderprobe.stats import half_width_in_time, median
 from loaderprobe.storage.files import Piece
@@ -20,8 +20,6 @@ from loaderprobe.storage.reader import Column, ReadEngine, Reading, ReadOrder, S
 from loaderprobe.system.device import reads_from_storage
 from loaderprobe.system.process import read_process
 
-COLD_AT_LEAST = 0.9
-"""Share of its bytes that must have come from storage: of a ceiling, memory must serve less than of a verdict."""
 SETTLED_AT = 0.05
 """A phase ends when half its 95 % interval is within this share of the rate."""
 BUSY_SHARE = 0.7
@@ -175,9 +173,6 @@ def _order(settings: PhaseSettings, total: Total) -> ReadOrder:
     In shorter runs the moments at which a throttled device grants reads would outweigh its rate.
     """
     seconds = max(settings.seconds - total.seconds, settings.seconds / 2)
-    if settings.engine.least_s > 1:
-        # An engine with one figure per run of reads: as long as possible, since the device's saved credit is in it.
-        seconds = settings.seconds
     return ReadOrder(
         readers=settings.readers,
         seconds=max(seconds, settings.engine.least_s),
@@ -263,7 +258,7 @@ def cache_label(storage_bytes: int | None, delivered_bytes: int) -> CacheLabel:
     if storage_bytes is None or delivered_bytes == 0:
         return "unproved"
     share = storage_bytes / delivered_bytes
-    return "cold" if share >= COLD_AT_LEAST else "warm" if share < WARM_AT_MOST else "mixed"
+    return "cold" if share >= CEILING_COLD_AT_LEAST else "warm" if share < WARM_AT_MOST else "mixed"
 
 
 def latency(values_ns: Column) -> Latency:

@@ -25,11 +25,10 @@ from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.remark import Remark
 from loaderprobe.storage.files import BLOCK_BYTES, Sample, as_text, locate_pieces, path_text, sample_files, scratch_file
-from loaderprobe.storage.fio import FioEngine, fio_version
 from loaderprobe.storage.metadata import MetadataSettings, files_of, run_metadata, steps_of
 from loaderprobe.storage.phase import PhaseSettings, run_phase
 from loaderprobe.storage.processes import ProcessEngine, processes_for
-from loaderprobe.storage.reader import ReadEngine, Supply, ThreadEngine, why_not_direct
+from loaderprobe.storage.reader import Supply, ThreadEngine, why_not_direct
 from loaderprobe.system.host import utc_timestamp
 from loaderprobe.system.limits import cores_available
 from loaderprobe.system.pagecache import why_unknown
@@ -67,7 +66,6 @@ class ProbeRequest:
     """Length of a phase; up to five times that while its rate has not settled."""
     scratch_bytes: int | None = None
     seed: int = 0
-    fio: bool = False
     drop_all: Callable[[], None] | None = None
     """Empties all caches of the machine; None drops exactly the files read."""
     limit_bytes: int = LIMIT_BYTES
@@ -169,7 +167,6 @@ class Probe:
     sample: Sample
     location: StorageLocation
     supply: Supply
-    engine: ReadEngine
     cores: float
     clock: Clock
 
@@ -193,8 +190,6 @@ class Probe:
             return Remark(code="no_large_file")
         if name == "paced" and not step.pause_s_per_byte:
             return Remark(code="no_single_reader")
-        if name == "paced" and isinstance(self.engine, FioEngine):
-            return Remark(code="fio_cannot_pause")
         return None
 
     def _reads(self, step: Reads) -> BandwidthPhase:
@@ -206,7 +201,7 @@ class Probe:
             self.supply.spoil()
         settings = PhaseSettings(
             name=step.name,
-            engine=self.engine,
+            engine=ThreadEngine(),
             supply=replace(self.supply, sample=in_a_row, seed=0, shuffled=False) if in_a_row else self.supply,
             location=self.location,
             cores_available=self.cores,
@@ -217,7 +212,7 @@ class Probe:
             pause_s_per_byte=step.pause_s_per_byte,
         )
         found = run_phase(settings)
-        if found.engine == "threads" and step.name != "paced" and self._threads_may_limit(found):
+        if step.name != "paced" and self._threads_may_limit(found):
             processes = run_phase(replace(settings, engine=ProcessEngine(processes_for(self.cores))))
             found = max(found, processes, key=lambda phase: phase.bw_bytes)
         return found
@@ -253,7 +248,7 @@ def probe_bandwidth(
     """Run all phases on a random sample of the files under a path. Writes nothing except a requested scratch file.
 
     KeyboardInterrupt keeps the finished phases, if any. Raises BadValue when there is nothing to read, MissingPart
-    without read permission or fio, NoSpace for a scratch file that does not fit.
+    without read permission, NoSpace for a scratch file that does not fit.
     """
     if request.scratch_bytes is not None:
         with scratch_file(request.path, request.scratch_bytes, request.seed) as sample:
@@ -265,13 +260,11 @@ def probe_bandwidth(
 def _probe(
     request: ProbeRequest, sample: Sample, cache: PageCache, on_phase: OnPhase, clock: Clock
 ) -> BandwidthMeasurement:
-    fio = fio_version() if request.fio else None
     supply = Supply(sample, cache, seed=request.seed, drop_all=request.drop_all)
     location = as_text(locate_pieces(request.path, sample.pieces))
     probe = Probe(
-        request=request, sample=sample, location=location, supply=supply,
-        engine=FioEngine() if request.fio else ThreadEngine(), cores=cores_available(), clock=clock,
-    )  # fmt: skip
+        request=request, sample=sample, location=location, supply=supply, cores=cores_available(), clock=clock
+    )
     policy = ProbePolicy(readers=request.readers, metadata=request.metadata, files=len(files_of(sample)))
     begun: list[BandwidthPhase] = []
 
@@ -295,7 +288,6 @@ def _probe(
     return BandwidthMeasurement(
         **place_of(request.path, sample, location),
         loaderprobe=version("loaderprobe"),
-        fio=fio,
         created_utc=utc_timestamp(),
         kernel=platform.release(),
         cores_available=probe.cores,

@@ -137,7 +137,7 @@ def decoded(line: bytes, type_: type[T]) -> T:
 
 
 class ReadEngine(Protocol):
-    """An engine that reads pieces: threads, processes, or fio."""
+    """An engine that reads pieces: threads, processes or ranks."""
 
     name: Engine
     least_s: float

@@ -20,19 +20,18 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from loaderprobe.records.bandwidth import PhaseName
 from loaderprobe.stats import median
 from loaderprobe.storage.files import sample_files
-from loaderprobe.storage.fio import FioEngine, fio_version
 from loaderprobe.storage.phase import PhaseSettings, run_phase
-from loaderprobe.storage.reader import ReadEngine, Supply, ThreadEngine
+from loaderprobe.storage.reader import ReadOrder, Supply, ThreadEngine
 from loaderprobe.system.device import locate
 from loaderprobe.system.limits import cores_available
 from loaderprobe.system.pagecache import LinuxPageCache
+from scripts.benches.fio import fio_rate, fio_version
 from scripts.benches.harness import LATENCY_S, Plant, alternated, answer, child, parser, planted, spread
 from tests.planted.files import files_of_one_request, random_files
 
@@ -72,10 +71,18 @@ def compare(folder: Path, rounds: int, seconds: float) -> dict[str, list[tuple[f
 
 def in_turn(settings: PhaseSettings, number: int) -> tuple[float, float]:
     """(probe, fio) in bytes/s of one round."""
-    engines: dict[str, type[ReadEngine]] = {"fio": FioEngine, "probe": ThreadEngine}
-    runs = {name: partial(run_phase, replace(settings, engine=engine())) for name, engine in engines.items()}
-    rates = {name: phase.bw_bytes for name, phase in alternated(runs, number).items()}
+    rates = alternated({"fio": lambda: by_fio(settings), "probe": lambda: run_phase(settings).bw_bytes}, number)
     return rates["probe"], rates["fio"]
+
+
+def by_fio(settings: PhaseSettings) -> float:
+    """Bytes/s that fio gets from the same pieces, evicted before."""
+    supply = settings.supply
+    supply.spoil()
+    order = ReadOrder(readers=settings.readers, seconds=settings.seconds, direct=settings.direct)
+    rate = fio_rate(supply.ahead(1), order)
+    supply.spoil()
+    return rate
 
 
 def show(disk: str, found: dict[str, list[tuple[float, float]]]) -> None:

@@ -98,8 +98,8 @@ def test_ladder_and_pauses_show_the_kind(ladder: dict[int, float], paced: float,
 
 def test_no_kind_without_its_phases() -> None:
     """Where the paced phase was left out, the kind is unknown, with the phase's reason."""
-    found = judged(FLAT, missing=(Missing(name="paced", reason=Remark(code="fio_cannot_pause")),)).kind
-    assert found.kind == "unknown" and "fio cannot pause" in said(found)
+    found = judged(FLAT, missing=(Missing(name="paced", reason=Remark(code="no_single_reader")),)).kind
+    assert found.kind == "unknown" and "concurrency 1" in said(found)
 
 
 def test_no_kind_from_memory() -> None:

@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
-from html.parser import HTMLParser
 from typing import Any
 
 import pytest
@@ -31,20 +30,6 @@ def _found(data: DataFound = SEEN, with_step: bool = True, **changes: Any) -> Di
     """Of workers that mostly wait for a slow disk."""
     raw = replace(measured(Truth(bytes_per_s=20e6, cpu_s=0.0038, compute=900.0), 2), **changes)
     return conclude(raw, verdict(raw), data, with_step)
-
-
-class _Checker(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: set[str] = set()
-
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
-        self.open.append(tag)
-        self.tags.add(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
 
 
 def test_it_says_what_limits_and_by_how_much() -> None:
@@ -112,18 +97,6 @@ def test_colours_reach_a_terminal_that_has_them() -> None:
     Console(file=out, width=80, force_terminal=True, color_system="standard", _environ={}).print(_found())
     assert "\x1b[1;31mInput-bound by storage" in out.getvalue()
     assert "\x1b" not in str(_found())
-
-
-def test_it_shows_itself_in_a_notebook() -> None:
-    """One piece of HTML that is whole, needs no other file, runs nothing, and acts on nothing from outside."""
-    found = replace(_found(), notes=(quoted("<script>alert(1)</script>"),))
-    page = found._repr_html_()
-    checker = _Checker()
-    checker.feed(page)
-    assert not checker.open
-    assert checker.tags <= {"div", "b", "pre", "table", "tr", "th", "td"}
-    assert "&lt;script&gt;" in page
-    assert "http" not in page
 
 
 def test_samples_are_called_so_everywhere() -> None:

@@ -189,16 +189,6 @@ def test_json_has_the_names_of_fio(tmp_path: Path, loaderprobe: Run) -> None:
     assert {feed["accelerator"] for feed in found["feeds"]} >= {"mlperf-h100", "mlperf-a100"}
 
 
-@pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
-def test_fio_makes_the_same_phases(tmp_path: Path, loaderprobe: Run) -> None:
-    """One flag has fio read the same files; what it cannot do is missing with a reason."""
-    done = loaderprobe("bandwidth", _images(tmp_path / "data"), "--engine", "fio", "--readers", "1", *QUICK[2:])
-    found = json.loads(done.stdout)
-    assert done.returncode == 0, done.stderr
-    assert found["fio"].startswith("fio-") and found["phases"][0]["engine"] == "fio"
-    assert "pause" in next(part["reason"] for part in found["missing"] if part["name"] == "paced")
-
-
 def test_ctrl_c_shows_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """An interrupted probe prints the ladder so far, and the exit code says that it was interrupted."""
     interrupted = replace(example_bandwidth(), interrupted=True)

@@ -113,7 +113,6 @@ def example_bandwidth() -> BandwidthReport:
     """A ladder of 1 to 32 readers that saturates, with one phase that the probe itself bounds."""
     return BandwidthReport(
         loaderprobe="0.1.0",
-        fio=None,
         created_utc="2026-11-21T07:00:00+00:00",
         kernel="6.8.0",
         cores_available=16.0,

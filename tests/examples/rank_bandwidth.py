@@ -45,7 +45,7 @@ def example_rank_bandwidth(*phases: RanksPhase, **changes: Any) -> RankBandwidth
     hosts = tuple(dict.fromkeys(each.host for phase in phases for each in phase.by_rank))
     environment = ORIGIN.environment
     found = RankBandwidthReport(
-        loaderprobe=environment.loaderprobe, fio=None, created_utc=ORIGIN.created_utc, kernel=environment.kernel,
+        loaderprobe=environment.loaderprobe, created_utc=ORIGIN.created_utc, kernel=environment.kernel,
         cores_available=environment.cores_available, path="/data", location=example_location("/data"), files_found=800,
         files_used=400, mean_size_bytes=105_000.0, images=True, scratch=False, drop_caches=False, interrupted=False,
         phases=phases, limit=ranks_limit(phases), kind=UNPACED, feeds=(), origin=ORIGIN, hosts=hosts,

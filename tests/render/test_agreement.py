@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from html import escape, unescape
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,12 @@ import loaderprobe
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import Interval
 from loaderprobe.render.document import cell_text
-from loaderprobe.render.first_page import BEST_HEAD, answers
+from loaderprobe.render.first_page import BEST_HEAD
 from loaderprobe.render.groups import read_words
 from loaderprobe.render.panels import per_image, rate_exhibits, read_exhibits
 from loaderprobe.render.wording import megabytes_per_s
 from loaderprobe.units import format_rate, significant
 from tests.examples.reports import best_lines, example_report, example_row
-from tests.pages import notebook_report
 from tests.stored import full_run
 
 
@@ -115,12 +114,6 @@ def test_training_above_compute_alone_is_no_share_of_it() -> None:
     speed = Interval(value=0.398, low=0.3, high=0.5)
     (exhibit,) = rate_exhibits(example_report([example_row(images_per_s=speed, rates_images_per_s=rates)]))
     assert "0.398 images/s" in exhibit.figures[0][0]
-
-
-def test_a_notebook_begins_with_the_answer() -> None:
-    """In the words of the first page."""
-    for answer in answers(example_report()):
-        assert escape(answer) in notebook_report(example_report())
 
 
 # One quantity has one name and one figure, whatever shows it: what is stored, in every format (`scripts/golden`).

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from loaderprobe.render.document import Cell, Command, Document, Exhibit, Fold, Item, Paragraph, Section, Table, further
-from loaderprobe.render.writers import document_html, document_markdown, document_page, document_text
+from loaderprobe.render.writers import document_markdown, document_page, document_text
 from tests.render.test_html import EVIL, Page
 
 MAP = Table(
@@ -70,12 +70,18 @@ def test_a_page_has_all_of_it() -> None:
     assert [round(float(width)) for width in re.findall(r"width:([\d.]+)%\"></span>", rest)] == [25, 100]
 
 
-def test_a_notebook_has_what_is_further_behind_a_click() -> None:
-    """As one piece that is whole."""
-    html = document_html(PAGE)
-    Page(html)
-    assert re.search(r"<details><summary>Data</summary>.*where it lies.*</details>", html)
-    assert "the proof" not in html
+def test_a_notebook_has_the_page_in_one_element() -> None:
+    """Its styles hold in that element only, so that they change nothing else of the notebook; nothing runs."""
+    html, whole = (document_page(PAGE, DRAWN, made_by="me", inline=inline) for inline in (True, False))
+    part, page = Page(html), Page(whole)
+    outside = {"html", "head", "body", "meta", "title"}
+    assert html.startswith('<div class="loaderprobe"') and not {*outside, "script", "iframe"} & {*part.tags}
+    assert part.tags[2:] == [tag for tag in page.tags if tag not in (*outside, "style")]
+    style, _, text = html.partition("</style>")
+    assert text.partition("</footer>")[0].strip() == whole.partition("<body>")[2].partition("</footer>")[0].strip()
+    rules = style.partition(".loaderprobe.loaderprobe.loaderprobe {")[2]
+    assert rules.count("{") == rules.count("}") - 1 and rules.rstrip().endswith("}")
+    assert not re.search(r"(^|[\s,}])(:root|body) *\{", rules)
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
@@ -101,7 +107,7 @@ def test_text_from_outside_acts_in_no_writer() -> None:
         Fold(subject=EVIL, verdict=Cell(text=EVIL, tone="storage"), text=EVIL, parts=()),
     )  # fmt: skip
     evil = Document(title=EVIL, sections=(Section(title=EVIL, parts=(*parts, *further(parts[:4]))),))
-    for html in (document_page(evil, {}, made_by=EVIL), document_html(evil)):
+    for html in (document_page(evil, {}, made_by=EVIL, inline=inline) for inline in (True, False)):
         page = Page(html)
         assert "script" not in page.tags and EVIL in page.text
     assert "<script>" not in document_markdown(evil).replace(f"```\n{EVIL}\n```", "")
