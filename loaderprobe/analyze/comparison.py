@@ -239,8 +239,6 @@ def _fails(name: GateName, row: Compared) -> bool:
     return row.verdict_changed
 
 
-# Two sweeps: configurations that differ in nothing but where their data are.
-
 # Whether two results may be compared: the fields in which they differ, beyond those that were meant to.
 
 GROUPS: dict[str, Group] = {

@@ -353,8 +353,6 @@ def _by_latency(pieces: Ranges, stretches: Ranges, latency_ns: int) -> tuple[Ran
     return tuple(short), tuple(long)
 
 
-# What the GPU's counters say of training alone: only readings inside end-to-end segments count.
-
 # What pairs of events on the device say of its steps: how long each took, and how long it had nothing to do before.
 #
 # An event before a step is passed at once while the device has work queued; when its input is late, the time since
@@ -549,8 +547,6 @@ def why_no_counters(measurement: Measurement, found: Figures) -> dict[str, Remar
     }
     return {at: reason for at, reason in reasons.items() if reason} | ended
 
-
-# What a profiler window may be believed: its figures, or why there are none, and what no verdict may rest on.
 
 # How full the kernels of a window made the device, estimated from their grids.
 #

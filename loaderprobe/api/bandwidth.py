@@ -38,8 +38,6 @@ from loaderprobe.system.limits import cores_available
 from loaderprobe.system.pagecache import LinuxPageCache, drop_all_caches
 from loaderprobe.units import parse_bytes
 
-"""Images/s by the name of an accelerator."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Bandwidth(ShownRecord, BandwidthReport):

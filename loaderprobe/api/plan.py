@@ -23,7 +23,7 @@ from loaderprobe.analyze.plan.workload import (
     workload_of_run,
     workload_of_trace,
 )
-from loaderprobe.api import values as values
+from loaderprobe.api import values
 from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.api.load import Run, damaged_ceiling, load_any, type_of
 from loaderprobe.api.shown import Documented, ShownRecord

@@ -69,9 +69,6 @@ def _data_file(event: tuple[Any, int]) -> tuple[str, int] | None:
 OPENED = OpenedFiles()
 
 
-# The files behind a worker's first batches, and how the training process gets them.
-
-
 # The files that a data set names: paths among its attributes, and the files in folders among them.
 #
 # Not every text that names a file is meant to: a tokenizer's vocabulary holds `//`, `./` and `../`. Texts of dots and

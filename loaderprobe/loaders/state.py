@@ -146,7 +146,9 @@ def _closed_over(function: types.FunctionType) -> Iterator[Any]:
 # A copy of an iterable data set, for loaders without workers: iterating the original would advance it.
 
 MOST_BYTES = 64 * 2**20
-"""Most bytes of tensors and arrays that are copied; a larger data set is iterated itself."""
+"""Most bytes of tensors and arrays that are copied; a larger data set is iterated itself.
+
+And most of shared memory that is restored: of more, the smallest pieces, because counters are small."""
 
 
 def copied_iterable(dataset: Any) -> Any:
@@ -229,7 +231,6 @@ def _restorer(each: Any) -> Restore:
 # A copy of a loader has its own workers, but shared memory is the same in all of them: an epoch counter in
 # `multiprocessing.Value`, in a shared tensor or in a `SharedMemory` block advances for the user as well.
 
-"""Most shared memory that is restored; of more, the smallest pieces, because counters are small."""
 # How /proc names shared memory that is no file of the user's: blocks by name, and anonymous ones.
 NO_FILE = ("/dev/shm/", "/dev/zero", "/memfd:", "/SYSV")
 CDATA = ctypes.Structure.__mro__[1]

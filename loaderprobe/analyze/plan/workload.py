@@ -313,8 +313,6 @@ def _notes(phase: BandwidthPhase) -> tuple[Remark, ...]:
     return tuple(found)
 
 
-# A workload from a recording of a training: the rate of an accelerator whose input costs nothing, and no files.
-
 # A workload from a bandwidth result: the files and the storage, but no accelerator and no worker.
 
 WIDE = 0.25

@@ -6,7 +6,7 @@ worker that reads from storage waits for it.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -450,14 +450,6 @@ def shared_devices(measurement: Measurement, segment: Segment) -> bool:
 def disturbed(measurement: Measurement) -> tuple[Segment, ...]:
     """The segments that others disturbed, in their order."""
     return tuple(each for each in measurement.segments if is_disturbed(measurement, each))
-
-
-def disturbed_rounds(measurement: Measurement) -> Mapping[int, Sequence[Segment]]:
-    """By round, its disturbed segments; rounds without one are not in it."""
-    found: defaultdict[int, list[Segment]] = defaultdict(list)
-    for segment in disturbed(measurement):
-        found[segment.round].append(segment)
-    return found
 
 
 def like(first: Segment, second: Segment) -> bool:

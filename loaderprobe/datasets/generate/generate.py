@@ -46,8 +46,6 @@ from loaderprobe.store.run_directory import lock_directory
 from loaderprobe.system.process import die_with_parent
 from loaderprobe.units import Resolution, format_bytes, format_resolution
 
-# The complete files of a set that is being generated: a line is written only after they are on the disk.
-
 # Make written data durable on one file system, not on the whole machine.
 
 

@@ -11,7 +11,6 @@ from loaderprobe.analyze.verdict.validity import (
     counted,
     disturbance_notes,
     disturbed,
-    disturbed_rounds,
     like,
     pressing_share,
 )
@@ -66,13 +65,6 @@ def test_cores_that_may_not_be_used_are_no_loss() -> None:
     assert pressing_share(seen(taken, cores_available=2.0), seen(taken).segments[0]) == 0.0
     taken = others(0.9, cores=8)
     assert pressing_share(seen(taken, cores_available=2.0), seen(taken).segments[0]) == pytest.approx(0.6)
-
-
-def test_disturbed_rounds_have_their_segments() -> None:
-    """Rounds in which nothing disturbed are left out."""
-    found = seen(others(), others(), others(), others(0.4), others(0.3))
-    rounds = disturbed_rounds(found)
-    assert {number: list(each) for number, each in rounds.items()} == {1: [found.segments[3], found.segments[4]]}
 
 
 @pytest.mark.parametrize(("more", "is_so"), [(0, False), (5 * 10**6, False), (20 * 10**6, True)])
