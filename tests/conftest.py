@@ -7,7 +7,6 @@ import gc
 import multiprocessing
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -28,6 +27,7 @@ from loaderprobe.testing import example_config
 from tests.planted.fixtures import latency_disk, plant_disk, single_server_disk, token_bucket_disk
 from tests.skips import summary
 from tests.turns import Turns
+from tests.warm import Warm
 
 __all__ = ["latency_disk", "plant_disk", "single_server_disk", "token_bucket_disk"]  # fixtures
 
@@ -156,9 +156,14 @@ def fork_server() -> Iterator[ForkServer]:
 
 @pytest.fixture
 def short_sweeps(fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """See `shorten_sweeps`."""
+    shorten_sweeps(monkeypatch, fork_server)
+
+
+def shorten_sweeps(patch: pytest.MonkeyPatch, server: ForkServer) -> None:
     """A sweep in this process has no forkserver of its own, and reads for a moment to find the storage's ceiling."""
-    monkeypatch.setattr("loaderprobe.measure.ceilings.CEILING_S", 0.02)
-    monkeypatch.setattr("loaderprobe.api.sweep.forkserver", lambda: nullcontext(fork_server))
+    patch.setattr("loaderprobe.measure.ceilings.CEILING_S", 0.02)
+    patch.setattr("loaderprobe.api.sweep.forkserver", lambda: nullcontext(server))
 
 
 @pytest.fixture(scope="session")
@@ -180,12 +185,19 @@ def measure_real(fork_server: ForkServer) -> MeasureReal:
     return measure
 
 
+@pytest.fixture(scope="session")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Python that has imported torch; each command that it is given is a fork (tests/warm.py)."""
+    with Warm(tmp_path_factory.mktemp("python")) as warm:
+        yield str(warm.python)
+
+
 @pytest.fixture
-def loaderprobe() -> Run:
+def loaderprobe(python: str) -> Run:
     """Runs the command line in a process of its own, from the top of the project."""
 
     def run(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "loaderprobe", *map(str, arguments)]
+        command = [python, "-m", "loaderprobe", *map(str, arguments)]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, **options)  # type: ignore[call-overload,no-any-return]  # options go straight through
 
     return run

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from pathlib import Path
 
 import msgspec
@@ -11,8 +10,8 @@ import torch
 import torch.distributed as dist
 
 from tests.examples.ranks import STEPS, train
+from tests.warm import in_two_ranks
 
-LONGEST_S = 60.0
 WAYS = {
     "refuses": "begun before",
     "batch_sizes": "the loader of rank 1 has another batch size than that of rank 0",
@@ -42,16 +41,10 @@ def trains(rank: int, scratch: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> list[Told]:
+def told(tmp_path_factory: pytest.TempPathFactory, python: str) -> list[Told]:
     """By the two ranks."""
     scratch = tmp_path_factory.mktemp("ranks")
-    context = multiprocessing.get_context("forkserver")
-    ranks = [context.Process(target=trains, args=(rank, scratch)) for rank in range(2)]
-    for rank in ranks:
-        rank.start()
-    for rank in ranks:
-        rank.join(LONGEST_S)
-        assert rank.exitcode == 0
+    in_two_ranks(python, trains, scratch)
     return [msgspec.json.decode((scratch / f"rank-{rank}.json").read_bytes(), type=Told) for rank in range(2)]
 
 

@@ -91,11 +91,11 @@ TROUBLE: dict[str, tuple[Callable[[Path], Path], int, str]] = {
 
 
 @pytest.fixture(scope="module")
-def refused(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str, str]]:
+def refused(tmp_path_factory: pytest.TempPathFactory, python: str) -> dict[str, tuple[int, str, str]]:
     """Exit code and output of each trouble, from one process, which may not hang."""
     asked = [[str(make(tmp_path_factory.mktemp("trouble"))), *QUICK] for make, _, _ in TROUBLE.values()]
     done = subprocess.run(
-        [sys.executable, "-c", INVOKE_EACH, json.dumps(asked)],
+        [python, "-c", INVOKE_EACH, json.dumps(asked)],
         capture_output=True, text=True, check=True, timeout=LONGEST_S,
     )  # fmt: skip
     return dict(zip(TROUBLE, json.loads(done.stdout), strict=True))

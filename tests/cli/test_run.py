@@ -20,15 +20,17 @@ from tests.examples import fastai_load
 ROOT = Path(__file__).parent.parent.parent
 
 
-def run(out: Path, *command: str, options: tuple[str, ...] = ("--budget", "0.5")) -> subprocess.CompletedProcess[str]:
-    """The command, in a process of its own, below a shell script."""
-    words = [sys.executable, "-m", "loaderprobe", "run", "--out", str(out / "found"), *options, "--", *command]
+def run(
+    python: str, out: Path, *command: str, options: tuple[str, ...] = ("--budget", "0.5")
+) -> subprocess.CompletedProcess[str]:
+    """The command, measured by `python`."""
+    words = [python, "-m", "loaderprobe", "run", "--out", str(out / "found"), *options, "--", *command]
     return subprocess.run(
         words, capture_output=True, text=True, check=False, cwd=out, env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
 
 
-def test_a_script_is_measured_below_a_shell(tmp_path: Path) -> None:
+def test_a_script_is_measured_below_a_shell(tmp_path: Path, python: str) -> None:
     """The verdict is printed and kept. Its loader has iterators of its own: nothing of torch's loader runs before."""
     script = tmp_path / "train.py"
     script.write_text(
@@ -36,7 +38,7 @@ def test_a_script_is_measured_below_a_shell(tmp_path: Path) -> None:
         "from tests.examples.training import Costly, Training\n"
         "over(Stateful(Costly(), 8, shuffle=True))(Training(Path('.')))\n"
     )
-    done = run(tmp_path, "sh", "-c", f"{sys.executable} {script}")
+    done = run(python, tmp_path, "sh", "-c", f"{python} {script}")
     assert done.returncode == 0, done.stderr
     assert "measuring loader 0 (Costly, batch size 8, serial)" in done.stderr and "thrown away" in done.stderr
     assert "Report: found/report.html" in done.stdout
@@ -46,7 +48,7 @@ def test_a_script_is_measured_below_a_shell(tmp_path: Path) -> None:
     assert shown.splitlines()[0] in done.stdout
 
 
-def test_spawned_workers_inherit_the_environment_and_are_left_alone(tmp_path: Path) -> None:
+def test_spawned_workers_inherit_the_environment_and_are_left_alone(tmp_path: Path, python: str) -> None:
     """The script is watched, and only it speaks."""
     script = tmp_path / "train.py"
     script.write_text(
@@ -57,13 +59,13 @@ def test_spawned_workers_inherit_the_environment_and_are_left_alone(tmp_path: Pa
         "    for batch in DataLoader(Costly(), 8, num_workers=1, multiprocessing_context='spawn'):\n"
         "        training.step(batch)\n"
     )
-    done = run(tmp_path, sys.executable, str(script), options=("--watch",))
+    done = run(python, tmp_path, python, str(script), options=("--watch",))
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "found" / "result.json").read_text())["loader"] == "Costly"
     assert "no verdict" not in done.stderr
 
 
-def test_a_learner_of_fastai_is_watched_and_draws_the_same_random_numbers(tmp_path: Path) -> None:
+def test_a_learner_of_fastai_is_watched_and_draws_the_same_random_numbers(tmp_path: Path, python: str) -> None:
     """Its loader is no torch DataLoader; loaderprobe is attached by the first loop over it, in the middle of a run."""
     (tmp_path / "fastai" / "data").mkdir(parents=True)
     (tmp_path / "fastai" / "data" / "load.py").write_text(Path(fastai_load.__file__).read_text())
@@ -74,7 +76,7 @@ def test_a_learner_of_fastai_is_watched_and_draws_the_same_random_numbers(tmp_pa
         "training, loader = Training(Path('.')), DataLoader(Costly(), 8)\nrandom.seed(1)\n"
         "for batch in loader:\n    training.step(batch)\nprint('drawn', random.random())\n"
     )
-    done = run(tmp_path, sys.executable, str(script), options=("--watch",))
+    done = run(python, tmp_path, sys.executable, str(script), options=("--watch",))
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "found" / "result.json").read_text())["loader"] == "FastaiItems"
     assert f"drawn {random.Random(1).random()}\n" in done.stdout
@@ -125,10 +127,10 @@ torch.save(model.state_dict(), "model.pt")
 """
 
 
-def test_a_script_without_a_loader_is_seen_from_outside(tmp_path: Path) -> None:
+def test_a_script_without_a_loader_is_seen_from_outside(tmp_path: Path, python: str) -> None:
     """As nanoGPT is: batches come from a mapped file. It trains on and saves; where its time goes is estimated."""
     (tmp_path / "train.py").write_text(NO_LOADER)
-    done = run(tmp_path, "train.py", "260")
+    done = run(python, tmp_path, python, "train.py", "260")
     assert done.returncode == 2, done.stderr
     said = " ".join(done.stderr.split())
     assert "100 backward passes without a new batch of a torch DataLoader" in said
@@ -157,28 +159,28 @@ print("calls:", len(calls))
 
 
 @pytest.mark.parametrize("when", ["attached first", "replaced first"])
-def test_what_a_script_puts_in_place_of_torch_stays(when: str, tmp_path: Path) -> None:
+def test_what_a_script_puts_in_place_of_torch_stays(when: str, tmp_path: Path, python: str) -> None:
     """Its own backward is called once for each pass, before and after loaderprobe is attached."""
     (tmp_path / "train.py").write_text(OWN_BACKWARD)
-    done = run(tmp_path, sys.executable, "train.py", when)
+    done = run(python, tmp_path, python, "train.py", when)
     assert "calls: 4" in done.stdout, done.stderr
 
 
-def test_a_script_that_fails_by_itself_gives_that_as_the_reason(tmp_path: Path) -> None:
+def test_a_script_that_fails_by_itself_gives_that_as_the_reason(tmp_path: Path, python: str) -> None:
     """Not a loader that would have to be chosen."""
     script = tmp_path / "train.py"
     script.write_text(
         "from pathlib import Path\nfrom tests.examples.training import Training\n"
         "training = Training(Path('.'))\nnext(iter(training.loader))\nraise KeyError('planted')\n"
     )
-    done = run(tmp_path, str(script))
+    done = run(python, tmp_path, python, str(script))
     assert done.returncode == 1
     said = " ".join(done.stderr.split())
     assert "no verdict: the script ended with an error of its own: KeyError: 'planted'" in said
     assert "--loader" not in done.stderr
 
 
-def test_processes_that_train_without_a_group_are_not_measured(tmp_path: Path) -> None:
+def test_processes_that_train_without_a_group_are_not_measured(tmp_path: Path, python: str) -> None:
     """Each finds that the other trains, and goes on to its end."""
     script = tmp_path / "train.py"
     script.write_text(
@@ -198,7 +200,7 @@ def test_processes_that_train_without_a_group_are_not_measured(tmp_path: Path) -
         "[each.start() for each in all]\n"
         "[each.join() for each in all]\n"
     )
-    done = run(tmp_path, str(script))
+    done = run(python, tmp_path, python, str(script))
     assert done.returncode == 2, done.stderr
     said = " ".join(done.stderr.split())
     assert said.count("2 processes of the command train at the same time, not joined by torch.distributed") >= 2
@@ -218,22 +220,23 @@ def test_another_fastai_is_imported_as_ever(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == ("1 False\n", "")
 
 
-def test_the_exit_code_is_that_of_the_command(tmp_path: Path) -> None:
-    """Where that is not 0."""
-    done = run(tmp_path, sys.executable, "-c", "raise SystemExit(7)")
+def test_the_exit_code_is_that_of_the_command(tmp_path: Path, python: str) -> None:
+    """Where that is not 0; a script is a command, too."""
+    (tmp_path / "ends.py").write_text("raise SystemExit(7)\n")
+    done = run(python, tmp_path, "ends.py")
     assert done.returncode == 7 and "no verdict" in done.stderr
 
 
-def test_a_command_without_a_loader_says_so(tmp_path: Path) -> None:
+def test_a_command_without_a_loader_says_so(tmp_path: Path, python: str) -> None:
     """And one that cannot be started, or is missing."""
-    done = run(tmp_path, "true")
+    done = run(python, tmp_path, "true")
     assert done.returncode == 2 and "no torch DataLoader was iterated" in done.stderr
-    done = run(tmp_path, "no-such-command-here", options=("--budget", "1"))
+    done = run(python, tmp_path, "no-such-command-here", options=("--budget", "1"))
     assert done.returncode == 3 and "cannot be started" in done.stderr
     assert not (tmp_path / "found").exists()
 
 
-def test_ctrl_c_ends_the_script_and_the_command(tmp_path: Path) -> None:
+def test_ctrl_c_ends_the_script_and_the_command(tmp_path: Path, python: str) -> None:
     """As it would end without loaderprobe."""
-    done = run(tmp_path, sys.executable, "-c", f"import os, signal; os.kill(os.getpid(), {int(signal.SIGINT)})")
+    done = run(python, tmp_path, sys.executable, "-c", f"import os, signal; os.kill(os.getpid(), {int(signal.SIGINT)})")
     assert done.returncode in (130, 1), done.stderr

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 from loaderprobe.records.ranks import RankMeasurement
@@ -11,17 +10,12 @@ from loaderprobe.store.codec import decode
 from tests.cli.test_run import run
 
 
-def torchrun(out: Path, way: str) -> tuple[int, str, str]:
-    """Exit code and output of a training by two ranks."""
-    launcher = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
-    done = run(out, *launcher, "-m", "tests.examples.ranks", way)
-    return done.returncode, done.stdout, done.stderr
-
-
-def test_two_ranks_are_measured_together(tmp_path: Path) -> None:
+def test_two_ranks_are_measured_together(tmp_path: Path, python: str) -> None:
     """In the same steps. Rank 0 speaks, once, and both have ended."""
-    code, stdout, stderr = torchrun(tmp_path, "plain")
-    assert code == 0, stderr
+    launcher = (python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "--no-python")
+    done = run(python, tmp_path, *launcher, python, "-m", "tests.examples.ranks", "plain")
+    stdout, stderr = done.stdout, done.stderr
+    assert done.returncode == 0, stderr
     assert stderr.count("on 2 ranks together") == stderr.count("round 1") == 1
     assert "2 ranks, each serial, 8 a batch" in stdout and "2 ranks, measured together" in stdout
     assert "ended by itself" not in stdout

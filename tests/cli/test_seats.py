@@ -38,19 +38,19 @@ def free_port() -> str:
 
 def torchrun(port: str, rank: int) -> tuple[list[str], dict[str, str]]:
     """Two agents on one host stand for two nodes."""
-    options = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d", "--rdzv-id", "7"]
+    options = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d", "--rdzv-id", "7", "--no-python"]
     meeting = ["--rdzv-endpoint", f"127.0.0.1:{port}", "--local-addr", "127.0.0.1"]
-    return ["-m", "torch.distributed.run", *options, *meeting, "-m"], {}
+    return [sys.executable, "-m", "torch.distributed.run", *options, *meeting], {}
 
 
 def by_variables(port: str, rank: int) -> tuple[list[str], dict[str, str]]:
     """Torch's own variables, as an operator of Kubernetes sets them; for the second process those of srun."""
     bare = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "GROUP_RANK": "0"}
     srun = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2", "SLURM_NODEID": "1", "SLURM_STEP_NODELIST": "127.0.0.1"}
-    return ["-m"], {**(srun if rank else bare), "MASTER_PORT": port}
+    return [], {**(srun if rank else bare), "MASTER_PORT": port}
 
 
-def started(way: Any, place: Path, options: Sequence[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def started(way: Any, python: str, place: Path, options: Sequence[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """(The rows that rank 0 printed, of both processes; the one that is expected)."""
     place.mkdir()
     given = rank_run(alike(warm=186.0, resident=18000.0), cache="warm", workers=2, ranks=2, nodes=2)
@@ -59,10 +59,10 @@ def started(way: Any, place: Path, options: Sequence[str]) -> tuple[list[dict[st
     running = []
     for rank in range(2):
         before, variables = way(port, rank)
-        command = [sys.executable, *before, PROGRAM, str(place / "run"), str(place / "measured.json"), *options]
+        program = [python, "-m", PROGRAM, str(place / "run"), str(place / "measured.json"), *options]
         running.append(
             subprocess.Popen(
-                command, cwd=ROOT, env={**clean, "OMP_NUM_THREADS": "1", **variables}, text=True,
+                [*before, *program], cwd=ROOT, env={**clean, "OMP_NUM_THREADS": "1", **variables}, text=True,
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             )
         )  # fmt: skip
@@ -93,9 +93,11 @@ def without_launchers(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("way", "options"), [(torchrun, ()), (by_variables, ("fails", "slurm"))])
-def test_every_way_to_start_gives_the_same_summary(way: Any, options: Sequence[str], tmp_path: Path) -> None:
+def test_every_way_to_start_gives_the_same_summary(
+    way: Any, options: Sequence[str], tmp_path: Path, python: str
+) -> None:
     """The row of what was measured; where a rank is killed, it is named. One process prints."""
-    (*failed, row), expected = started(way, tmp_path / "way", options)
+    (*failed, row), expected = started(way, python, tmp_path / "way", options)
     assert row == expected and (row["status"], row["ranks"], row["nodes"]) == ("measured", 2, 2)
     if "fails" in options:
         (reason,) = (each["reason"]["sentence"] for each in failed)

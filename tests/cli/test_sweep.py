@@ -17,9 +17,11 @@ import jsonschema
 import pytest
 
 from loaderprobe.api import sweep as verb
+from loaderprobe.measure.runner import ForkServer
 from loaderprobe.records.files import FileSet
 from loaderprobe.store.run_directory import RunDirectory, lock_directory
 from tests.cli.invoke import invoke
+from tests.conftest import shorten_sweeps
 from tests.planted.loaders import without_torch
 
 SMALL = ("--rounds", 1, "--batch-size", 4, "--budget", 40)
@@ -42,14 +44,16 @@ class Swept(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def small_run(tmp_path_factory: pytest.TempPathFactory) -> Swept:
+def small_run(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> Swept:
     """A real sweep over generated data."""
     place = tmp_path_factory.mktemp("sweep")
-    command = [
-        sys.executable, "-m", "loaderprobe", "sweep", "--workers", "1", "--resolutions", "64x48", "--json",
-        "--compute", "emulated:100", "--data-dir", str(place / "data"), "--out", str(place / "run"), *map(str, SMALL),
-    ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    with pytest.MonkeyPatch.context() as patch:
+        shorten_sweeps(patch, fork_server)
+        done = invoke(
+            "sweep", "--workers", 1, "--resolutions", "64x48", "--json", "--compute", "emulated:100",
+            "--data-dir", place / "data", "--out", place / "run", *SMALL,
+        )  # fmt: skip
+    assert done.exit_code == 0, done.stderr
     return Swept(place / "run", json.loads(done.stdout))
 
 

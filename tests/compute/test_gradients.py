@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +12,7 @@ import torch.distributed as dist
 
 from loaderprobe.compute.torch import Gradients
 from loaderprobe.protocols import Peers
+from tests.warm import in_two_ranks
 
 LONGEST_S = 60.0
 
@@ -39,17 +38,10 @@ def exchanges(rank: int, scratch: Path) -> None:
         found.append(float(model.weight.grad[0, 0]))
     gradients.exchange_alone()
     (scratch / f"rank-{rank}.json").write_bytes(msgspec.json.encode(found))
-    os._exit(0)
 
 
-def test_gradients_are_exchanged_unless_that_is_off(tmp_path: Path) -> None:
+def test_gradients_are_exchanged_unless_that_is_off(tmp_path: Path, python: str) -> None:
     """With it, each rank has the mean of both; without, its own."""
-    context = multiprocessing.get_context("forkserver")
-    ranks = [context.Process(target=exchanges, args=(rank, tmp_path)) for rank in range(2)]
-    for rank in ranks:
-        rank.start()
-    for rank in ranks:
-        rank.join(LONGEST_S)
-        assert rank.exitcode == 0
+    in_two_ranks(python, exchanges, tmp_path)
     found = [msgspec.json.decode((tmp_path / f"rank-{rank}.json").read_bytes()) for rank in range(2)]
     assert found == [[1.5, 1.0, 1.5], [1.5, 2.0, 1.5]]
