@@ -19,10 +19,6 @@ ENDS = {
     "import atexit; atexit.register(print, 'end', end='')": (0, "end", ""),
     "import sys, torch; print(sys.argv, input(), end='')": (0, "['-c', 'x'] in", ""),
     "import os; print(os.getcwd(), os.environ['A'], os.getpgrp(), end='')": (0, "{folder} b {group}", ""),
-        0,
-        "{folder} environ({{'A': 'b'}}) {group}",
-        "",
-    ),
 }
 
 
