@@ -300,9 +300,6 @@ def _comparisons() -> Iterator[tuple[str, str]]:
         Gate(name="slower", passed=True, rows=(), blind=1),
         Gate(name="unclear", passed=False, rows=(1,), missing=2),
     )
-    layer = _compared(
-        31.0, subject=Subject(kind="layer", name="conv"), unit="ms", verdict_before=None, verdict_after=None
-    )
     cases: dict[str, tuple[Sequence[Compared], dict[str, Any]]] = {
         "all of it": ([_compared(), _compared(0.8, workers=2), _compared(1.3, workers=3),
                        _compared(workers=4, verdict_after=compute), noisy], {}),
@@ -310,7 +307,6 @@ def _comparisons() -> Iterator[tuple[str, str]]:
         "few pairs": ([replace(noisy, rounds_needed=8)], {"in_turn": True}),
         "nothing changed": ([_compared(), _compared(workers=2)], {}),
         "gates": ([_compared(), _compared(0.8, workers=2)], {"gates": gates}),
-        "layers": ([layer, replace(layer, ratio=None)], {"kind": "layers"}),
     }  # fmt: skip
     for name, (rows, changes) in cases.items():
         found = ComparisonReport(

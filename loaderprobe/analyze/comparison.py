@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
 from typing import Literal, get_args
 
 from loaderprobe.analyze.effects import (
@@ -48,11 +47,9 @@ from loaderprobe.records.config import OPTIONS, Turns
 from loaderprobe.records.diagnosis import Findings
 from loaderprobe.records.environment import Environment, StorageLocation
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.layers import LayersReport
 from loaderprobe.records.measurement import Measurement, base_mode, judged_activity, segments_of
 from loaderprobe.records.report import ConfigurationRow
-from loaderprobe.records.trace import PART_NAMES, PartName, TraceReport
-from loaderprobe.records.verdict import Cause, Interval, ShortVerdict
+from loaderprobe.records.verdict import Interval, ShortVerdict
 from loaderprobe.units import format_bytes, join_words
 
 # Rows of two sides, judged: slower, faster, the same, or unclear and why.
@@ -70,7 +67,7 @@ class SideRow:
 
     @property
     def count(self) -> int:
-        """Rounds or steps, of all runs."""
+        """Rounds, of all runs."""
         return sum(len(each.values) for each in self.readings)
 
     @property
@@ -85,37 +82,34 @@ Pair = tuple[SideRow, SideRow]
 
 
 def compare_rows(
-    pairs: Sequence[Pair], *, matters: float, step: Pair | None = None, averaged: Sequence[int] = ()
+    pairs: Sequence[Pair], *, matters: float, averaged: Sequence[int] = ()
 ) -> tuple[tuple[Compared, ...], Compared | None]:
-    """Every pair as a row, and the whole: the pair `step`, else the mean of the rows, of those in `averaged` if any.
+    """Every pair as a row, and the mean of the rows, of those in `averaged` if any.
 
     `matters` is the size of a change that matters, as a share of the speed of A. A row that fewer runs have than there
     are on its side is compared as what it is: the drift between runs counts, unless its own runs show it.
     """
     effects = [_effect(pair) for pair in pairs]
-    whole = _effect(step) if step else _whole(effects, averaged)
+    whole = _whole(effects, averaged)
     known = [each for each in (*effects, whole) if each is not None]
     adjusted = iter(holm([each.p for each in known]))
     # The first of Holm's steps: what is seen at that level is seen among any others.
     level = ALPHA / max(1, len(known))
     judge = Judge(matters=matters, level=level)
     rows = [judge.row(pair, each, next(adjusted) if each else None) for pair, each in zip(pairs, effects, strict=True)]
-    if step:
-        return tuple(rows), judge.row(step, whole, next(adjusted) if whole else None)
     return tuple(rows), judge.mean(whole, next(adjusted)) if whole else None
 
 
 def _effect(pair: Pair) -> Effect | None:
-    times = pair[0].unit == "ms"
     logs = pair_logs(pair[0].readings, pair[1].readings)
     if len(logs) >= ENOUGH_ROUNDS:
-        found = of_pairs(logs, times=times)
+        found = of_pairs(logs)
         return found if found.error else None
     before, after = (sample(side.readings) for side in pair)
     drift = drift_of((len(pair[0].readings), len(pair[1].readings)))
     if before is None or after is None or drift + before.variance + after.variance == 0:
         return None
-    return unpaired(before, after, times=times, drift=drift)
+    return unpaired(before, after, drift=drift)
 
 
 def _whole(effects: Sequence[Effect | None], averaged: Sequence[int]) -> Effect | None:
@@ -138,7 +132,7 @@ class Judge:
         before, after = pair
         word, reason = self._word(found, p)
         return Compared(
-            subject=_subject(before.subject, after.subject),
+            subject=before.subject,
             unit=before.unit,
             before=before.figure,
             after=after.figure,
@@ -186,18 +180,10 @@ class Judge:
         return None if found is None else found.rounds_needed(self._size, self.level)
 
 
-def _subject(before: Subject, after: Subject) -> Subject:
-    if before.classes == after.classes:
-        return before
-    return replace(before, classes=(before.classes[0], after.classes[1]))
-
-
 # What was asked to hold of a comparison.
 
-STEPS = ("layers", "trace")
-"""Kinds of results whose whole step must be clear."""
 WHOLE = -1
-"""Stands for the mean of all rows, or the whole step."""
+"""Stands for the mean of all rows."""
 
 
 def judge_gates(
@@ -206,9 +192,8 @@ def judge_gates(
 ) -> tuple[Gate, ...]:  # fmt: skip
     """Each gate with the rows that fail it. `missing` are rows of A that B lacks: they are unclear.
 
-    A configuration that B lacks may have failed there: that is no speed that holds. Phases and layers may be others.
-    Where a row is too noisy to show a loss of `matters`, no speed is seen to hold either, unless `allow_unclear`. Of
-    layers that counts for the whole step: a layer of a thousandth of it is always noisy.
+    A configuration that B lacks may have failed there: that is no speed that holds. Phases may be others. Where a row
+    is too noisy to show a loss of `matters`, no speed is seen to hold either, unless `allow_unclear`.
     """
     numbered = [*enumerate(rows), *([(WHOLE, whole)] if whole else [])]
     gates = []
@@ -216,13 +201,14 @@ def judge_gates(
         failing = tuple(place for place, row in numbered if _fails(name, row))
         blind = sum(_blind(row, matters) for row in rows) if name == "slower" else 0
         lacking = missing and (name == "unclear" or (name == "slower" and kind == "sweep"))
-        unseen = name == "slower" and any(
-            _blind(row, matters) for row in ([whole] if kind in STEPS and whole else rows)
-        )
         held = not failing and not lacking
-        too_noisy = held and unseen and not allow_unclear
-        gate = Gate(name=name, passed=held and not too_noisy, rows=failing, blind=blind, missing=missing)
-        gates.append(replace(gate, too_noisy=too_noisy))
+        too_noisy = held and blind > 0 and not allow_unclear
+        gates.append(
+            Gate(
+                name=name, passed=held and not too_noisy, rows=failing, blind=blind, missing=missing,
+                too_noisy=too_noisy,
+            )
+        )  # fmt: skip
     return tuple(gates)
 
 
@@ -454,112 +440,6 @@ def _agreed(verdicts: Iterable[ShortVerdict]) -> ShortVerdict:
     """The one of all runs; inconclusive where theirs differ."""
     found = set(verdicts)
     return found.pop() if len(found) == 1 else ShortVerdict(side="inconclusive", cause="inconclusive")
-
-
-# Two measurements of the layers of a model: layer by layer, part by part, and the whole step.
-
-Key = tuple[str, str, int]
-
-
-def layers_facts(found: LayersReport) -> Facts:
-    """What it was measured on, and of what."""
-    return {
-        **environment_facts(found.origin.environment),
-        "model": found.model,
-        "device": found.device,
-        "batch_size": float(found.batch_size),
-    }
-
-
-def layer_rows(runs: Sequence[LayersReport]) -> dict[Key, SideRow]:
-    """Every part, and every call of a layer, forward and backward together."""
-    rows: dict[Key, list[SideRow]] = {}
-    for run in runs:
-        for row in _timed_rows(run):
-            subject = row.subject
-            rows.setdefault((subject.kind, subject.name, subject.call), []).append(row)
-    return {key: _joined(found) for key, found in rows.items()}
-
-
-def step_row(runs: Sequence[LayersReport]) -> SideRow:
-    """All parts of a step together."""
-    return _joined([_row(Subject(kind="step"), [part.ms.steps for part in run.parts]) for run in runs])
-
-
-def _timed_rows(run: LayersReport) -> Iterator[SideRow]:
-    for part in run.parts:
-        yield _row(Subject(kind="part", name=part.name), [part.ms.steps])
-    for layer in run.layers:
-        subject = Subject(kind="layer", name=layer.name, call=layer.call, classes=(layer.kind, layer.kind))
-        row = _row(subject, [layer.forward.steps, layer.backward.steps])
-        if row.readings[0].values:
-            yield row
-
-
-def _row(subject: Subject, columns: Iterable[Sequence[float]]) -> SideRow:
-    """Milliseconds of each step, summed over columns; steps without any time say nothing."""
-    values = tuple(total for each in zip(*columns, strict=False) if (total := sum(each)) > 0)
-    figure = interval(values or (0.0,))
-    return SideRow(subject=subject, unit="ms", readings=(RunReading(values=values, figure=figure),))
-
-
-def _joined(rows: Sequence[SideRow]) -> SideRow:
-    first = rows[0]
-    return SideRow(subject=first.subject, unit=first.unit, readings=tuple(row.readings[0] for row in rows))
-
-
-# Two results of `trace`: each cause of a step's time, and the whole step with its verdict.
-
-LEAST_SHARE = 0.01
-"""Of a step of A. A cause that takes less on both sides is no row, and less counts as this much in a ratio: of nearly
-nothing, ratios say nothing."""
-
-
-def trace_facts(found: TraceReport) -> Facts:
-    """What was recorded; not the machine that read it."""
-    sizes = {each.batch_size for each in found.ranks}
-    return {
-        "gpus": ", ".join(sorted({each.gpu for each in found.ranks if each.gpu})) or None,
-        "ranks": float(max(len(found.ranks), *(each.world_size or 1 for each in found.ranks))),
-        "batch_size": float(size) if len(sizes) == 1 and (size := next(iter(sizes))) else None,
-    }
-
-
-def trace_rows(before: Sequence[TraceReport], after: Sequence[TraceReport]) -> tuple[tuple[SideRow, SideRow], ...]:
-    """A pair for each cause that takes a share worth a row on either side."""
-    least_ms = LEAST_SHARE * 1e3 * fmean(run.step_s for run in before)
-    pairs = [(_cause(before, name, least_ms), _cause(after, name, least_ms)) for name in PART_NAMES]
-    return tuple(pair for pair in pairs if max(side.figure.value for side in pair) >= least_ms)
-
-
-def _cause(runs: Sequence[TraceReport], name: PartName, least_ms: float) -> SideRow:
-    columns = [[each.steps_parts_s[name] for each in run.ranks] for run in runs]
-    readings = tuple(_steps_reading(ranks, least_ms) for ranks in columns)
-    return SideRow(subject=Subject(kind="cause", name=name), unit="ms", readings=readings)
-
-
-def whole_step(runs: Sequence[TraceReport]) -> SideRow:
-    """The step, with the verdict on which all recordings of the side agree."""
-    return SideRow(
-        subject=Subject(kind="step"),
-        unit="ms",
-        readings=tuple(_steps_reading([each.steps_s for each in run.ranks]) for run in runs),
-        verdict=_agreed(map(_verdict, runs)),
-    )
-
-
-def _steps_reading(ranks: Sequence[Sequence[float]], least_ms: float = 0.0) -> RunReading:
-    """Milliseconds of each step, the mean of all ranks."""
-    steps = [1e3 * fmean(step) for step in zip(*ranks, strict=False)]
-    return RunReading(values=tuple(max(least_ms, each) for each in steps), figure=interval(steps))
-
-
-def _verdict(run: TraceReport) -> ShortVerdict:
-    """In the words of other verdicts."""
-    causes: dict[str, Cause] = {"mixed": "either", "not_known": "inconclusive", "sync": "host"}
-    bound = run.bound
-    cause = causes.get(bound.cause) or bound.cause
-    return ShortVerdict(side=bound.side, cause=cause, candidates=bound.candidates)
 
 
 BESIDE = ("data", "rounds")

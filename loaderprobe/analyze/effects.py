@@ -176,7 +176,7 @@ def of_rounds(ratios: Mapping[int, float], *, how: How = "measured", band: Band 
     """
     logs = [math.log(max(1e-9, ratio)) for ratio in ratios.values()]
     shown = interval(list(ratios.values())) if band == "ratios" else _of_turns(logs)
-    return replace(of_pairs(logs, times=False), rounds=ratios, band=shown, how=how)
+    return replace(of_pairs(logs), rounds=ratios, band=shown, how=how)
 
 
 def _of_turns(logs: Sequence[float]) -> Interval:
@@ -187,11 +187,11 @@ def _of_turns(logs: Sequence[float]) -> Interval:
     return Interval(value=math.exp(middle), low=math.exp(middle - half), high=math.exp(middle + half))
 
 
-def of_pairs(logs: Sequence[float], *, times: bool) -> Effect:
+def of_pairs(logs: Sequence[float]) -> Effect:
     """Student's t over the logarithms of B over A of pairs of rounds: what reaches both alike is not in their ratio."""
     error = standard_error(logs)
     return Effect(
-        log=-mean(logs) if times else mean(logs), error=error, freedom=len(logs) - 1,
+        log=mean(logs), error=error, freedom=len(logs) - 1,
         of_rounds=error**2 * len(logs), pairs=len(logs),
     )  # fmt: skip
 
@@ -213,7 +213,7 @@ class RunReading:
     """What one run says of one row."""
 
     values: tuple[float, ...]
-    """Of rounds or steps."""
+    """Of rounds."""
     figure: Interval
     """Their median, with its 95 % interval; it stands in where the rounds are too few."""
     turns: Turns | None = None
@@ -269,13 +269,13 @@ def _of_figures(figures: Sequence[Interval]) -> SideSample | None:
     )
 
 
-def unpaired(before: SideSample, after: SideSample, *, times: bool, drift: float) -> Effect:
-    """Welch (1947), with the drift between runs as a variance that is known; `times` are slower where they are more."""
+def unpaired(before: SideSample, after: SideSample, *, drift: float) -> Effect:
+    """Welch (1947), with the drift between runs as a variance that is known."""
     variance = before.variance + after.variance
     error = math.sqrt(variance + drift)
     parts = math.fsum(each.variance**2 / each.freedom for each in (before, after))
     return Effect(
-        log=(before.mean - after.mean) if times else (after.mean - before.mean),
+        log=after.mean - before.mean,
         error=error,
         freedom=error**4 / parts if parts else math.inf,
         of_rounds=before.variance * before.count + after.variance * after.count,

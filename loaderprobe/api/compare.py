@@ -26,18 +26,12 @@ from loaderprobe.analyze.comparison import (
     ignored_options,
     in_ladder,
     judge_gates,
-    layer_rows,
-    layers_facts,
     option_differences,
     partners,
     refuse_others,
     row_differences,
     side_row,
-    step_row,
     sweep_notes,
-    trace_facts,
-    trace_rows,
-    whole_step,
 )
 from loaderprobe.analyze.effects import in_turn
 from loaderprobe.api.diagnose import Diagnosis
@@ -58,20 +52,18 @@ from loaderprobe.records.compare import (
 )
 from loaderprobe.records.config import Turns
 from loaderprobe.records.environment import Environment
-from loaderprobe.records.layers import LayersReport
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.trace import TraceReport
 from loaderprobe.render.compare import answers, compare_columns, compare_document, compare_exhibits
 from loaderprobe.render.json import result_json
 from loaderprobe.store.results import read_bandwidth, read_result, schema_in
 
 # The two sides of a comparison: what they are, what they were made with, and their rows.
 
-Result = Run | BandwidthReport | LayersReport | Diagnosis | TraceReport | str | PathLike[str]
+Comparable = Run | BandwidthReport | Diagnosis
+Result = Comparable | str | PathLike[str]
 """What can be compared: a result, or the path of its directory or file."""
 _KINDS: dict[ResultKind, str] = {
-    "sweep": "a sweep", "bandwidth": "a result of bandwidth", "layers": "one of layers", "diagnosis": "one of run",
-    "trace": "one of trace",
+    "sweep": "a sweep", "bandwidth": "a result of bandwidth", "diagnosis": "one of run",
 }  # fmt: skip
 
 
@@ -93,7 +85,7 @@ class Source:
 
 def sources(results: Result | Iterable[Result]) -> list[Source]:
     """One side, of one result or several. Raises BadValue for what cannot be read or compared."""
-    one = isinstance(results, str | PathLike | Run | BandwidthReport | LayersReport | Diagnosis | TraceReport)
+    one = isinstance(results, str | PathLike) or not isinstance(results, Iterable)
     found = [_source(each) for each in cast(Iterable[Result], [results] if one else results)]
     if not found:
         raise BadValue("a side of the comparison has no result", hint="give a run or its directory")
@@ -139,32 +131,21 @@ def _source(result: Result) -> Source:
     if path.is_file() and schema_in(path) == BANDWIDTH_SCHEMA:
         return _of_bandwidth(read_bandwidth(path), str(path))
     loaded: Run | Documented = read_result(path, type_of) if path.is_file() else load_any(path)
-    if isinstance(loaded, Run | BandwidthReport | LayersReport | Diagnosis | TraceReport):
-        return _made(loaded, str(path))
-    taken = "give runs of sweep, JSON of bandwidth, or results of layers, run or trace"
-    raise BadValue(f"{path} holds a result that does not compare", hint=taken)
+    return _made(loaded, str(path))
 
 
-def _made(result: Run | BandwidthReport | LayersReport | Diagnosis | TraceReport, path: str) -> Source:
+def _made(result: Any, path: str) -> Source:
     """Of a result; without a `path`, it is named by what it is of."""
-    kind: ResultKind
     if isinstance(result, Run):
         return _of_run(result)
     if isinstance(result, BandwidthReport):
         return _of_bandwidth(result, path or result.path)
-    shown: Any = result
-    if isinstance(result, LayersReport):
-        kind, name, facts = "layers", result.model, layers_facts(result)
-    elif isinstance(result, TraceReport):
-        kind, name, facts = "trace", result.ranks[0].path, trace_facts(result)
-    else:
-        kind, name, facts = "diagnosis", "a diagnosis", diagnosis_facts(result)
-        shown = Diagnosed(findings=result, measurement=result.measurement)
-    origin = result.origin
-    return Source(
-        kind=kind, path=path or name, created_utc=origin.created_utc, command=origin.command,
-        environment=origin.environment, facts=facts, result=shown,
-    )  # fmt: skip
+    if isinstance(result, Diagnosis):
+        return _of_diagnosis(result, path or "a diagnosis")
+    raise BadValue(
+        f"{path or type(result).__name__} holds a result that does not compare",
+        hint="give two runs of sweep, two results of bandwidth, or two of run or diagnose",
+    )
 
 
 def _of_run(run: Run) -> Source:
@@ -191,6 +172,15 @@ def _of_bandwidth(report: BandwidthReport, path: str) -> Source:
     )  # fmt: skip
 
 
+def _of_diagnosis(found: Diagnosis, path: str) -> Source:
+    origin = found.origin
+    return Source(
+        kind="diagnosis", path=path, created_utc=origin.created_utc, command=origin.command,
+        environment=origin.environment, facts=diagnosis_facts(found),
+        result=Diagnosed(findings=found, measurement=found.measurement),
+    )  # fmt: skip
+
+
 # The rows of two sides that belong together, by the kind of their results.
 
 Key = TypeVar("Key")
@@ -205,16 +195,12 @@ class Matched:
     only_after: tuple[Subject, ...] = ()
     differences: tuple[Difference, ...] = ()
     notes: tuple[CompareNote, ...] = ()
-    step: Pair | None = None
     averaged: tuple[int, ...] = ()
 
 
 def match(kind: ResultKind, before: Sequence[Source], after: Sequence[Source], names: frozenset[str]) -> Matched:
     """The rows of both sides; `names` are those of what may differ."""
-    return {
-        "sweep": _sweeps, "bandwidth": _bandwidths, "layers": _layers, "diagnosis": _diagnoses,
-        "trace": _traces,
-    }[kind](before, after, names)  # fmt: skip
+    return {"sweep": _sweeps, "bandwidth": _bandwidths, "diagnosis": _diagnoses}[kind](before, after, names)
 
 
 def _sweeps(before: Sequence[Source], after: Sequence[Source], names: frozenset[str]) -> Matched:
@@ -237,18 +223,8 @@ def _bandwidths(before: Sequence[Source], after: Sequence[Source], _: frozenset[
     return replace(found, averaged=ladder, notes=(*bandwidth_notes("A", sides[0]), *bandwidth_notes("B", sides[1])))
 
 
-def _layers(before: Sequence[Source], after: Sequence[Source], _: frozenset[str]) -> Matched:
-    one, two = _results(before), _results(after)
-    return replace(_matched(layer_rows(one), layer_rows(two)), step=(step_row(one), step_row(two)))
-
-
 def _diagnoses(before: Sequence[Source], after: Sequence[Source], _: frozenset[str]) -> Matched:
     return Matched(pairs=((diagnosis_row(_results(before)), diagnosis_row(_results(after))),))
-
-
-def _traces(before: Sequence[Source], after: Sequence[Source], _: frozenset[str]) -> Matched:
-    one, two = _results(before), _results(after)
-    return Matched(pairs=trace_rows(one, two), step=(whole_step(one), whole_step(two)))
 
 
 def _results(side: Sequence[Source]) -> list[Any]:
@@ -291,7 +267,7 @@ def compare(
     allow_unclear: bool = False,
     command: str = "loaderprobe.compare(...)",
 ) -> Comparison:
-    """Compare two sweeps, or two results of `bandwidth`, `layers`, `run` or `trace`: results, or their paths.
+    """Compare two sweeps, two results of `bandwidth`, or two of `run` or `diagnose`: results, or their paths.
 
     A side may be several runs of the same thing; from three on, the runs themselves show how they vary. The two runs
     of `sweep_against` are compared in pairs of rounds, and need no `differ`. Of others, `differ`
@@ -300,7 +276,7 @@ def compare(
     a row is too noisy to show such a loss, unless `allow_unclear`. `passed` of the result says whether all gates hold.
 
     Raises NotComparable, with the names of the fields, where the sides differ in anything else; BadValue for results of
-    different kinds.
+    different kinds, or of one that does not compare.
     """
     named = differ.split(",") if isinstance(differ, str) else differ
     names = check_names(name for each in named if (name := each.strip()))
@@ -310,14 +286,14 @@ def compare(
     kind = kind_of(before, after)
     if fail_if_unclear and allow_unclear:
         raise BadValue("rows that are unclear cannot both fail a gate and be allowed", hint="give one of the two")
-    if fail_if_verdict_changes and kind not in ("sweep", "diagnosis", "trace"):
-        raise BadValue(f"results of {kind} have no verdicts", hint="leave --fail-if-verdict-changes out")
+    if fail_if_verdict_changes and kind == "bandwidth":
+        raise BadValue("results of bandwidth have no verdicts", hint="leave --fail-if-verdict-changes out")
     matched = match(kind, before, after, names)
     found = _differences(before, after, matched.differences)
     refuse_others(found, names)
     if not matched.pairs:
         raise NotComparable("A and B have nothing in common to compare", fields=(), hint="measure both alike")
-    rows, whole = compare_rows(matched.pairs, matters=matters, step=matched.step, averaged=matched.averaged)
+    rows, whole = compare_rows(matched.pairs, matters=matters, averaged=matched.averaged)
     wanted = _gates(slower=fail_if_slower is not None, unclear=fail_if_unclear, verdict_changes=fail_if_verdict_changes)
     gates = judge_gates(
         wanted, rows, whole, matters=matters, missing=len(matched.only_before), kind=kind, allow_unclear=allow_unclear,

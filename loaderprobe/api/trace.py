@@ -176,7 +176,7 @@ def _refuse_strangers(ranks: Sequence[TraceRank]) -> None:
 def _strangers(one: TraceRank, two: TraceRank, why: str) -> BadValue:
     return BadValue(
         f"{one.path} and {two.path} are not two ranks of one training: {why}",
-        hint="loaderprobe trace FILE --out A, the other with --out B, then loaderprobe compare A B",
+        hint="give each to loaderprobe trace by itself",
     )
 
 

@@ -1,4 +1,4 @@
-"""Two results of one kind compared: what changed beyond noise, and what was too noisy to say."""
+"""Two results that hold rates with intervals, compared: what changed beyond noise, and what was too noisy to say."""
 
 from __future__ import annotations
 
@@ -13,16 +13,14 @@ COMPARE_SCHEMA = "loaderprobe/compare"
 MATTERS = 0.05
 """A smaller change does not matter, unless asked: what loaderprobe calls a speed-up elsewhere, too."""
 
-ResultKind = Literal["sweep", "bandwidth", "layers", "diagnosis", "trace"]
+ResultKind = Literal["sweep", "bandwidth", "diagnosis"]
 Word = Literal["slower", "faster", "same", "unclear"]
 WordReason = Literal["beyond_noise", "within_size", "too_noisy", "one_of_many", "near_size", "no_spread"]
 """beyond_noise: slower or faster. within_size: the same. Of what is unclear: too_noisy: the interval holds both no
 change and one that matters. one_of_many: such a change is expected by chance among so many rows. near_size: there is
 a change, but whether it matters is open. no_spread: nothing shows how much a side varies."""
-SubjectKind = Literal[
-    "configuration", "phase", "open", "stat", "part", "layer", "step", "cause", "training", "loader", "all"
-]  # fmt: skip
-Unit = Literal["images/s", "samples/s", "bytes/s", "1/s", "ms", ""]
+SubjectKind = Literal["configuration", "phase", "open", "stat", "training", "loader", "all"]
+Unit = Literal["images/s", "samples/s", "bytes/s", "1/s", ""]
 Group = Literal["machine", "software", "storage", "data", "options", "state"]
 GateName = Literal["slower", "unclear", "verdict_changes"]
 NoteCode = Literal["other_reads", "few_rounds", "probe_limited"]
@@ -34,14 +32,10 @@ class Subject:
 
     kind: SubjectKind
     name: str = ""
-    """Of a configuration, its key without the data's root; of a layer, its path; of anything else, its name."""
+    """Of a configuration, its key without the data's root; of anything else, its name."""
     config: RunConfig | None = None
     """As A has it; `data` is the fingerprint of the files' content, without their root."""
     readers: int = 0
-    call: int = 0
-    """Of a layer: 0 for its first call in a step."""
-    classes: tuple[str, str] = ("", "")
-    """Of a layer: its class in A and in B."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +48,7 @@ class Compared:
     """In A; None for the mean of all rows."""
     after: Interval | None
     rounds: tuple[int, int]
-    """Rounds, steps or slices of A and of B that the interval comes from."""
+    """Rounds of A and of B that the interval comes from."""
     pairs: int = 0
     """Pairs of rounds, measured in turn, that the ratio comes from; 0 where the sides were measured apart."""
     ratio: Interval | None
@@ -110,7 +104,7 @@ class Gate:
     name: GateName
     passed: bool
     rows: tuple[int, ...]
-    """The rows for which it does not hold; -1 is the mean of all, or the whole step."""
+    """The rows for which it does not hold; -1 is the mean of all."""
     blind: int = 0
     """Rows that were too noisy to show what is asked."""
     too_noisy: bool = False
@@ -140,7 +134,7 @@ class ComparisonReport:
     after: ComparedSide
     rows: tuple[Compared, ...]
     whole: Compared | None
-    """The geometric mean of all rows; of layers, the whole step. None for a single row."""
+    """The geometric mean of all rows; None for a single row."""
     only_before: tuple[Subject, ...]
     only_after: tuple[Subject, ...]
     differences: tuple[Difference, ...]

@@ -462,7 +462,7 @@ PLAN = (
 COMPARE = (
     Option(
         "results", list[Path], REQUIRED, ARGUMENT, metavar="A B", typed_only=True,
-        help="Two runs of sweep, two files of bandwidth --json, or two results of layers, run or trace.",
+        help="Two runs of sweep, two results of bandwidth, or two of run or diagnose.",
     ),
     Option(
         "others", list[Path], (), SIDES, typed="--with", metavar="B", typed_only=True,

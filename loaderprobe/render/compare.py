@@ -27,26 +27,21 @@ from loaderprobe.records.verdict import Interval, ShortVerdict
 from loaderprobe.render.charts import TONES, Axis, heat_cell, heat_rows, named_rows, shortened
 from loaderprobe.render.document import Document, Exhibit, Item, Paragraph, Part, Section, Table
 from loaderprobe.render.groups import LETTERS, letters_in, limits_in, line_of
-from loaderprobe.render.layers import PART_WORDS
 from loaderprobe.render.rows import as_columns, interval_cells, own_cells
-from loaderprobe.render.trace import PART_WORDS as CAUSE_WORDS
 from loaderprobe.render.wording import MISSING, counted, interval, label, loading, percent, verdict_tone, verdict_words
 from loaderprobe.units import format_bytes, join_words, significant
 
 # How a comparison is said: the names of its rows, changes, and the sentences of its answer.
 
-STEPS: tuple[ResultKind, ...] = ("layers", "trace")
-"""Kinds of results whose whole step is compared, too."""
 NAMED = 3
 """Rows that a sentence names."""
 NOUNS: dict[ResultKind, str] = {
-    "sweep": "configuration", "bandwidth": "phase", "layers": "layer or part", "diagnosis": "loader",
-    "trace": "cause",
+    "sweep": "configuration", "bandwidth": "phase", "diagnosis": "loader",
 }  # fmt: skip
 PHASES: dict[str, str] = {"files": "files", "direct": "direct reads", "sequential": "sequential reads"}
 SCALES: dict[Unit, tuple[float, str]] = {
     "images/s": (1.0, "images/s"), "samples/s": (1.0, "samples/s"),
-    "bytes/s": (1e-6, "MB/s"), "1/s": (1.0, "1/s"), "ms": (1.0, "ms"), "": (1.0, ""),
+    "bytes/s": (1e-6, "MB/s"), "1/s": (1.0, "1/s"), "": (1.0, ""),
 }  # fmt: skip
 THOUSANDS_FROM = 1e4
 """Operations/s."""
@@ -83,19 +78,8 @@ def device_of(subject: Subject) -> str:
 
 
 def _name(subject: Subject, among: Sequence[ConfigurationRow], device: bool) -> str:
-    if subject.kind == "step":
-        return "the whole step"
     if subject.kind in ("training", "loader"):
         return "training" if subject.kind == "training" else "the loader alone"
-    if subject.kind == "cause":
-        return CAUSE_WORDS[subject.name]  # type: ignore[index]  # one of a recording
-    if subject.kind == "part":
-        return f"all of {PART_WORDS.get(subject.name, subject.name)}"  # type: ignore[call-overload]
-    if subject.kind == "layer":
-        before, after = subject.classes
-        kinds = before if before == after else f"{before} → {after}"
-        again = f", call {subject.call + 1}" if subject.call else ""
-        return f"{subject.name or 'outside its layers'} ({kinds}{again})"
     if subject.config is not None:
         return _configuration(stand_in(subject), among, device)
     what = PHASES.get(subject.name, subject.name) if subject.kind == "phase" else f"{subject.kind}s"
@@ -173,41 +157,32 @@ def visible_words(row: Compared) -> str:
 def title(found: ComparisonReport) -> str:
     """The counts of the words."""
     many = counted(len(found.rows), NOUNS[found.kind])
-    if len(found.rows) > 1 and found.kind == "layers":
-        many = f"{len(found.rows)} layers and parts"
     words: tuple[Word, ...] = ("slower", "faster", "same", "unclear")
     counts = [f"{len(rows)} {word}" for word in words if (rows := found.of_word(word))]
     return f"B against A, {many}: {', '.join(counts)}"
 
 
 def answers(found: ComparisonReport) -> list[tuple[str, bool]]:
-    """(sentence, whether it is an answer): verdicts, slower, faster, all together, the rest.
-
-    Of layers and of recordings, the whole step stands first.
-    """
+    """(sentence, whether it is an answer): verdicts, slower, faster, all together, the rest."""
     whole = [_whole(found, found.whole)] if found.whole else []
-    changed = [*_verdicts(found), *_changed(found, "slower"), *_changed(found, "faster")]
-    first = [*whole, *changed] if found.kind in STEPS else [*changed, *whole]
+    first = [*_verdicts(found), *_changed(found, "slower"), *_changed(found, "faster"), *whole]
     rest = [*_unclear(found), *_same(found)]
-    if found.kind in ("sweep", "diagnosis", "trace") and not _verdicts(found):
+    if found.kind != "bandwidth" and not _verdicts(found):
         rest.append("No verdict changed.")
     # A single row that did not change has no answer but the rest.
     return [*((text, True) for text in first), *((text, not first) for text in rest)]
 
 
 def _whole(found: ComparisonReport, row: Compared) -> str:
-    name = "The whole step" if row.subject.kind == "step" else f"All {len(found.rows)} together"
-    if row.subject.kind == "all" and found.kind == "bandwidth":
-        name = "All steps of the ladder together"
-    figures = f", {figure_words(row, row.before)} → {figure_words(row, row.after, unit=True)}" if row.before else ""
+    name = "All steps of the ladder together" if found.kind == "bandwidth" else f"All {len(found.rows)} together"
     only = "only " if row.word == "unclear" else ""
     seen = f"; {only}a change of {visible_words(row)} would have been seen" if row.visible else ""
     said = {"same": "the same", "unclear": "unclear"}.get(row.word, f"{row.word} in B")
-    return f"{name} {'is' if row.before else 'are'} {said}{figures}: {change_words(row.ratio)}{seen}."
+    return f"{name} are {said}: {change_words(row.ratio)}{seen}."
 
 
 def _verdicts(found: ComparisonReport) -> list[str]:
-    changed = [row for row in _judged(found) if row.verdict_changed]
+    changed = [row for row in found.rows if row.verdict_changed]
     if not changed:
         return []
     names = names_of(found, [row.subject for row in changed])
@@ -215,16 +190,10 @@ def _verdicts(found: ComparisonReport) -> list[str]:
     return [f"{counted(len(changed), 'verdict')} changed: {'; '.join(_few(said))}."]
 
 
-def _judged(found: ComparisonReport) -> list[Compared]:
-    """All rows, and the whole, which of recordings has the verdict."""
-    return [*found.rows, *([found.whole] if found.whole else [])]
-
-
 def verdict_change(row: Compared) -> str:
-    """`input: storage → compute`; of recordings `input → host`, as `trace` has it."""
-    sides = (row.verdict_before, row.verdict_after)
-    words = [verdict_words(each) if each else MISSING for each in sides]
-    return " → ".join(each.removeprefix("compute: ") if row.subject.kind == "step" else each for each in words)
+    """`input: storage → compute`."""
+    verdicts = (row.verdict_before, row.verdict_after)
+    return " → ".join(verdict_words(verdict) if verdict else MISSING for verdict in verdicts)
 
 
 def _changed(found: ComparisonReport, word: Word) -> list[str]:
@@ -258,10 +227,9 @@ def settles(found: ComparisonReport, rows: Sequence[Compared]) -> str:
     if found.kind == "sweep":
         runs = f"{runs}, or both measured in turn (sweep --against A)"
     runs = "" if found.pairs else f"{runs}."
-    if found.kind in ("bandwidth", "diagnosis", "trace") or not needed:
+    if found.kind != "sweep" or not needed:
         return runs
-    what = "--rounds" if found.kind == "sweep" else "--steps"
-    return f"With {what} {max(needed)}, {len(needed)} of them would show a change of {size}. {runs}".strip()
+    return f"With --rounds {max(needed)}, {len(needed)} of them would show a change of {size}. {runs}".strip()
 
 
 def _same(found: ComparisonReport) -> list[str]:
@@ -274,9 +242,7 @@ def _same(found: ComparisonReport) -> list[str]:
 
 
 def effect_size(row: Compared) -> float:
-    """By which rows of a word are ordered: milliseconds of a step, else the ratio."""
-    if row.unit == "ms" and row.before and row.after:
-        return abs(row.after.value - row.before.value)
+    """By which rows of a word are ordered."""
     return 0.0 if row.ratio is None else max(row.ratio.value, 1 / row.ratio.value)
 
 
@@ -307,13 +273,12 @@ def gate_words(found: ComparisonReport, gate: Gate) -> tuple[str, str]:
 
 def _too_noisy(found: ComparisonReport, gate: Gate) -> str:
     """Where a gate cannot see what it was asked to hold, what it can see, and what would help."""
-    rows, where = [row for row in found.rows if row.word == "unclear"], f"in {gate.blind} of {len(found.rows)}"
-    if found.kind in STEPS and found.whole:
-        rows, where = [found.whole], "in the whole step"
+    rows = [row for row in found.rows if row.word == "unclear"]
     known = [row.visible for row in rows if row.visible is not None]
     seen = f"; only a loss of {percent(max(known))} would be seen in each" if known else ""
     return (
-        f"too noisy to hold {matters_words(found)} {where}{seen}. {settles(found, rows)} --allow-unclear lets it hold."
+        f"too noisy to hold {matters_words(found)} in {gate.blind} of {len(found.rows)}{seen}. {settles(found, rows)} "
+        "--allow-unclear lets it hold."
     )
 
 
@@ -375,8 +340,6 @@ def _rows(found: ComparisonReport) -> tuple[Part, ...]:
         parts += [Paragraph(text=device)] if several and device else []
         parts.append(_table(found, some))
     notes = [LEGEND]
-    if found.kind == "trace":
-        notes.append("ms: the median of the steps; `trace` shows their mean. A cause under 1 % of a step is no row.")
     if found.pairs:
         notes.append(f"A and B were measured in turn: a change is that of {_pairs(found)} of rounds, without drift.")
     notes += [f"{mark}: {REASONS[reason]}." for reason, mark in MARKS.items() if any(r.reason == reason for r in shown)]
@@ -455,7 +418,7 @@ def _side(name: str, side: ComparedSide) -> tuple[Part, ...]:
 
 
 def compare_columns(found: ComparisonReport) -> dict[str, list[Any]]:
-    """One row a configuration, phase, layer or cause, the whole last; units in the column `unit`."""
+    """One row a configuration or phase, the whole last; units in the column `unit`."""
     rows = [*found.rows, *([found.whole] if found.whole else [])]
     names = names_of(found, [row.subject for row in rows])
     return as_columns([{"name": name, **_columns(row)} for name, row in zip(names, rows, strict=True)])
@@ -513,7 +476,7 @@ def _ratios(found: ComparisonReport) -> str:
     plot = named_rows("B's speed over A's", axis, len(shown))
     plot.beyond(1 - found.matters, 1 / (1 - found.matters))
     for number, (name, (row, ratio)) in enumerate(zip(names, shown, strict=True)):
-        bold, color = row.subject.kind in ("all", "step"), COLORS[row.word]
+        bold, color = row.subject.kind == "all", COLORS[row.word]
         middle = plot.named_row(number, shortened(name, _LONGEST), bold=bold)
         plot.stretch(ratio.low, ratio.high, middle, color, thick=3)
         said = f"{name}: {change_words(ratio)}"

@@ -1,4 +1,4 @@
-"""`compare`: which results may be compared, what matches, and what is said of it."""
+"""`compare`: which results may be compared, what matches, what is said of it, and whether the gates hold."""
 
 from __future__ import annotations
 
@@ -11,95 +11,185 @@ from typing import Any
 import pytest
 
 import loaderprobe
+from loaderprobe.analyze.judge import verdict
+from loaderprobe.api.bandwidth import RankBandwidth
+from loaderprobe.api.diagnose import conclude
 from loaderprobe.api.load import Run
 from loaderprobe.errors import BadValue, NotComparable
+from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.records.config import SweepSpec, with_options
+from loaderprobe.records.diagnosis import DataFound
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import Measurement
+from loaderprobe.render.json import result_json
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.testing import example_environment, example_files, example_location
 from tests.analyze.measured import measured
 from tests.analyze.runs import scaled
 from tests.analyze.scripted import Truth
+from tests.cli.invoke import invoke
+from tests.examples.bandwidth import example_bandwidth, example_operations, example_phase
+from tests.examples.rank_bandwidth import example_rank_bandwidth, example_ranks
+from tests.render.test_html import EVIL, Page
 
+RUNS = Path(__file__).parents[2] / "fixtures" / "runs"
 TRUTH = Truth(compute=1000.0)
+ALIKE = (1, 1, 1)
 
 
 def stored(
     path: Path, *, workers: Sequence[int] = (0, 1, 2), truth: Truth = TRUTH, root: str = "/nowhere",
-    environment: Environment | None = None, files: FileSet | None = None, slower: int = 1, **options: Any,
+    environment: Environment | None = None, files: FileSet | None = None, slower: Sequence[int] = ALIKE,
+    **options: Any,
 ) -> Path:  # fmt: skip
-    """A run of made-up measurements whose rounds are all alike; `slower` is a factor of all times."""
+    """A run of made-up measurements; `slower` are factors of all times, one a round."""
     kept = replace(files or example_files(), root=root)
-    measurements = [scaled(measured(truth, number, **options), slower) for number in workers]
-    measurements = [replace(each, config=with_options(each.config, data=kept.fingerprint)) for each in measurements]
+    measurements = []
+    for found in (measured(truth, number, **options) for number in workers):
+        rounds = [scaled(found, factor).segments for factor in slower]
+        segments = tuple(rounds[segment.round][place] for place, segment in enumerate(found.segments))
+        config = with_options(found.config, data=kept.fingerprint)
+        measurements.append(replace(found, segments=segments, config=config))
     record = RunRecord(
         created_utc="2026-11-21T07:00:00+00:00",
         spec=SweepSpec(configs=tuple(each.config for each in measurements), command=("loaderprobe", "sweep")),
         environment=environment or example_environment(),
     )
     run = RunDirectory.create(path, record, [kept])
-    for each in measurements:
-        run.save(each)
+    for measurement in measurements:
+        run.save(measurement)
     return path
 
 
-def test_the_same_data_on_another_storage_compare(tmp_path: Path) -> None:
-    """Roots differ, files do not: every configuration has its partner, and all are the same."""
-    a, b = stored(tmp_path / "a", root="/ssd"), stored(tmp_path / "b", root="/nfs")
-    found = loaderprobe.compare(a, b)
-    assert [row.subject.config.loader.workers for row in found.rows if row.subject.config] == [0, 1, 2]
-    assert {row.word for row in found.rows} == {"same"} and found.whole and found.whole.word == "same"
-    assert (found.before.roots, found.after.roots) == (("/ssd",), ("/nfs",))
-    assert found.passed and not found.differences
-    assert found.whole.visible == pytest.approx(0.0375, rel=0.02)
-    assert "3 same" in found.headline() and "No verdict changed" in found.text()
-
-
-def test_a_loss_and_a_verdict_that_changed_are_named_first(tmp_path: Path) -> None:
-    """The run itself, half as fast; then one whose storage is slow."""
-    a = stored(tmp_path / "a")
-    found = loaderprobe.compare(loaderprobe.load(a), stored(tmp_path / "b", slower=2), fail_if_slower="5%")
-    assert {row.word for row in found.rows} == {"slower"}
-    assert found.rows[0].ratio and found.rows[0].ratio.value == pytest.approx(0.5, rel=0.01)
-    assert not found.passed and found.gates[0].rows == (0, 1, 2, -1)
-    device = stored(tmp_path / "c", truth=replace(TRUTH, compute=50.0))
-    disk = loaderprobe.compare(device, stored(tmp_path / "d", truth=replace(TRUTH, compute=50.0, bytes_per_s=2e6)))
-    assert [row.verdict_changed for row in disk.rows] == [True] * 3
-    assert {row.verdict_after.cause for row in disk.rows if row.verdict_after} == {"storage"}
-    text = " ".join(disk.text().split())
-    assert text.index("3 verdicts changed: ") < text.index("Slower in B") and "compute → input: storage" in text
-    assert 'stroke="currentColor" stroke-width="2"' in disk.html()
-
-
-def test_several_runs_a_side_show_how_runs_vary(tmp_path: Path, known: Run) -> None:
-    """From three on the drift that is assumed for single runs is gone: equal runs have no interval at all."""
-    slow = loaderprobe.load(stored(tmp_path / "b", slower=2))
-    found = loaderprobe.compare([known] * 3, [slow] * 3)
-    assert len(found.before.paths) == 3 and {row.reason for row in found.rows} == {"no_spread"}
-    assert {row.word for row in loaderprobe.compare(known, slow).rows} == {"slower"}
-
-
-def test_a_configuration_that_one_run_lacks_has_the_drift_of_single_runs(tmp_path: Path, known: Run) -> None:
-    """The others are judged by three runs a side."""
-    counts = {"b": 3, "c": 2}
-    slow, fewer = (
-        loaderprobe.load(stored(tmp_path / name, workers=range(count), slower=2)) for name, count in counts.items()
-    )
-    found = loaderprobe.compare([known] * 3, [slow, slow, fewer])
-    assert [row.reason for row in found.rows] == ["no_spread", "no_spread", "beyond_noise"]
-    ratio = found.rows[2].ratio
-    assert ratio and ratio.high / ratio.low > 1.05
-
-
-OTHER_CPU = replace(example_environment(), cpu_model="another", torch="2.10.0")
+SLOW_DEVICE = replace(TRUTH, compute=50.0)
+MADE: dict[str, dict[str, Any]] = {
+    "a": {"root": "/ssd"},
+    "nfs": {"root": "/nfs"},
+    "slow": {"slower": (2, 2, 2)},
+    "noisy": {"slower": (8, 10, 13)},
+    "other": {"workers": (0, 1, 4)},
+    "more": {"workers": range(5)},
+    "fewer": {"workers": (0, 1), "slower": (2, 2, 2)},
+    "device": {"truth": SLOW_DEVICE},
+    "disk": {"truth": replace(SLOW_DEVICE, bytes_per_s=2e6)},
+}
 
 
 @pytest.fixture(scope="module")
-def known(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with all of MADE."""
+    place = tmp_path_factory.mktemp("runs")
+    for name, made in MADE.items():
+        stored(place / name, **made)
+    return place
+
+
+SLOWER, UNCLEAR = "--fail-if-slower=5%", "--fail-if-unclear"
+VERDICTS = "--fail-if-verdict-changes"
+SEVERAL = ("--with", "slow", "--with", "slow", "--with")
+CASES: list[tuple[tuple[str, ...], int, str, str]] = [
+    (("a", "nfs", SLOWER, UNCLEAR, VERDICTS), 0, "same same same", "No verdict changed."),
+    (("a", "slow"), 0, "slower slower slower", "Slower in B: 3 of 3"),
+    (("a", "slow", SLOWER), 6, "slower slower slower", "--fail-if-slower 5%: failed by "),
+    (("slow", "a", SLOWER), 0, "faster faster faster", "--fail-if-slower 5%: held"),
+    (
+        ("device", "disk", VERDICTS),
+        6,
+        "slower slower slower",
+        "3 verdicts changed: 500x375, serial: compute → ",
+    ),
+    (("noisy", "noisy"), 0, "unclear unclear unclear", "Three runs a side would show more"),
+    (("noisy", "noisy", SLOWER), 6, "unclear unclear unclear", "failed: too noisy to hold 5 % in 3 of 3; only a loss"),
+    (("noisy", "noisy", SLOWER, "--allow-unclear"), 0, "unclear unclear unclear", "held, but 3 of 3 rows were too"),
+    (("noisy", "noisy", UNCLEAR), 6, "unclear unclear unclear", "--fail-if-unclear: failed by "),
+    (("a", "other", SLOWER), 6, "same same", "failed by 1 of A that B lacks or failed to measure"),
+    (("a", "other", UNCLEAR), 6, "same same", "failed by 1 of A that B lacks or failed to measure"),
+    (("a", "other", VERDICTS), 0, "same same", "held, but 1 of A is not in B;"),
+    (("a", "other"), 0, "same same", "only in A: 500x375, 2 workers only in B: 500x375, 4 workers"),
+    (("other", "more", SLOWER), 0, "same same same", "--fail-if-slower 5%: held"),
+    # Three equal runs a side have no spread at all; the row that a run lacks has the drift of single runs.
+    (("a", "a", "a", *SEVERAL, "slow"), 0, "unclear unclear unclear", "nothing shows how much it varies"),
+    (("a", "a", "a", *SEVERAL, "fewer"), 0, "unclear unclear slower", "Slower in B: 1 of 3"),
+]
+
+
+@pytest.mark.parametrize(("typed", "code", "words", "says"), CASES, ids=[" ".join(case[0]) for case in CASES])
+def test_every_row_has_its_word_and_every_gate_its_code(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, typed: tuple[str, ...], code: int, words: str, says: str
+) -> None:
+    """The same in JSON and on the terminal."""
+    monkeypatch.chdir(runs)
+    plain = invoke("compare", *typed, "--json")
+    assert plain.exit_code == code, plain.output
+    found = json.loads(plain.stdout)
+    assert (plain.exit_code, " ".join(row["word"] for row in found["rows"])) == (code, words)
+    assert found["passed"] == (code == 0) == all(gate["passed"] for gate in found["gates"])
+    shown = invoke("compare", *typed)
+    assert shown.exit_code == code and says in " ".join(shown.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("typed", "code", "says"),
+    [
+        (["a"], 2, "two results, but 1"),
+        (["a", "a", "a"], 2, "--with"),
+        (["a", "nowhere"], 2, "nowhere does not exist"),
+        (["a", "a", "--json", "--md"], 2, "exclude each other"),
+        (["a", "a", "--out", "a"], 5, "not empty"),
+        (["a", "a", UNCLEAR, "--allow-unclear"], 2, "give one of the two"),
+        (["a", "a", "--differ", "nonsense"], 2, "names nothing"),
+        (["a", "a", "--fail-if-slower", "80%"], 2, "half as fast"),
+        (["a", "a", "--fail-if-slower", "much"], 2, "much"),
+        (["a", RUNS / "run"], 2, "different kinds do not compare"),
+        ([RUNS / "layers"] * 2, 2, "two runs of sweep, two results of bandwidth, or two of run or diagnose"),
+        ([RUNS / "trace"] * 2, 2, "two runs of sweep, two results of bandwidth, or two of run or diagnose"),
+        ([RUNS / "rank-bandwidth"] * 2 + [VERDICTS], 2, "have no verdicts"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_reason(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, typed: list[str | Path], code: int, says: str
+) -> None:
+    """Before anything is shown."""
+    monkeypatch.chdir(runs)
+    done = invoke("compare", *typed)
+    assert (done.exit_code, done.stdout) == (code, "") and says in " ".join(done.stderr.split())
+
+
+def test_a_comparison_is_kept_and_shown_again(runs: Path, tmp_path: Path) -> None:
+    """Nothing is written unless asked for; every format has the answer, and the page the ratios and both maps."""
+    a, slow, out = runs / "a", runs / "slow", tmp_path / "out"
+    kept = json.loads(invoke("compare", a, slow, "--json", "--out", out).stdout)
+    assert (kept["schema"], kept["schema_version"]) == ("loaderprobe/compare", 1) and kept["answers"]
+    assert json.loads(invoke("report", out, "--json").stdout) == kept
+    found = loaderprobe.Comparison.load(out)
+    frame = found.to_frame()
+    assert list(frame["kind"]) == ["configuration"] * 3 + ["all"] and frame["before"].isna().tolist() == [False] * 3 + [
+        True
+    ]
+    assert invoke("compare", a, slow, "--md").stdout.startswith("# B against A")
+    assert invoke("compare", a, slow, "--html", tmp_path / "page.html").exit_code == 0
+    page = (tmp_path / "page.html").read_text()
+    assert page.count("<svg") == 1 + 2 * 3 and "What limits, in A and in B" in page and "-50 %" in page
+    assert "result that does not compare" in invoke("compare", out, a).stderr
+
+
+def test_a_row_has_its_ratio_and_what_would_have_been_seen(runs: Path) -> None:
+    """Of results as well as of their paths; roots may differ. The map frames a verdict that changed."""
+    found = loaderprobe.compare(loaderprobe.load(runs / "a"), runs / "slow")
+    assert [row.subject.config.loader.workers for row in found.rows if row.subject.config] == [0, 1, 2]
+    assert found.rows[0].ratio and found.rows[0].ratio.value == pytest.approx(0.5, rel=0.01)
+    assert (found.before.roots, found.after.roots) == (("/ssd",), ("/nowhere",)) and not found.differences
+    assert found.whole and found.whole.visible == pytest.approx(0.0375, rel=0.02)
+    assert "framed" in (page := loaderprobe.compare(runs / "device", runs / "disk").html().lower())
+    assert page.count('stroke="currentcolor" stroke-width="2"') == 6
+    many = replace(found, rows=found.rows * 30)
+    assert "70 more are not shown." in many.text() and many.exhibits()["rows"][0].figures[0][1].count("<circle") == 60
+
+
+@pytest.fixture(scope="module")
+def known(runs: Path) -> Run:
     """A run that is judged once."""
-    return loaderprobe.load(stored(tmp_path_factory.mktemp("known") / "run"))
+    return loaderprobe.load(runs / "a")
 
 
 def on(run: Run, **changes: Any) -> Run:
@@ -171,78 +261,76 @@ def test_runs_that_differ_within_a_side_are_named(known: Run) -> None:
     )
 
 
-def test_what_only_one_side_has_is_listed(tmp_path: Path) -> None:
-    """And is unclear to a gate: what is not measured is not as fast."""
-    a, b = stored(tmp_path / "a"), stored(tmp_path / "b", workers=(0, 1, 4))
-    found = loaderprobe.compare(a, b, fail_if_unclear=True)
-    assert len(found.rows) == 2 and [len(each) for each in (found.only_before, found.only_after)] == [1, 1]
-    assert not found.passed and found.gates[0].missing == 1
-    slower = loaderprobe.compare(a, b, fail_if_slower="5%")
-    assert not slower.passed and "failed by 1 of A that B lacks or failed to measure" in " ".join(slower.text().split())
-    assert loaderprobe.compare(b, stored(tmp_path / "c", workers=range(5)), fail_if_slower="5%").passed
-    verdicts = loaderprobe.compare(a, b, fail_if_verdict_changes=True)
-    assert "--fail-if-verdict-changes: held, but 1 of A is not in B;" in " ".join(verdicts.text().split())
-    assert "only in A: 500x375, 2 workers" in found.text() and "only in B: 500x375, 4 workers" in found.text()
+def test_names_from_outside_do_nothing_in_a_page(known: Run) -> None:
+    """A value that differs."""
+    page = Page(loaderprobe.compare(known, on(known, torch=EVIL), differ="torch").html())
+    assert not {"script", "img"} & set(page.tags) and EVIL in page.text
 
 
-def uneven(path: Path) -> Path:
-    """A run whose three rounds take 8, 10 and 13 times as long as they should."""
-    run = RunDirectory.open(stored(path))
-    for config in run.record.spec.configs:
-        found = run.result(config.key)
-        assert isinstance(found, Measurement)
-        rounds = [scaled(found, factor).segments for factor in (8, 10, 13)]
-        segments = tuple(rounds[each.round][place] for place, each in enumerate(found.segments))
-        run.save(replace(found, segments=segments))
-    return path
+def bandwidths(factor: float, **changes: Any) -> BandwidthReport:
+    """A ladder with opens, on a storage that is `factor` times as fast."""
+    phases = tuple(example_phase(readers, factor * 61e6 * readers) for readers in (1, 2, 4))
+    operations = (*example_operations({4: 20e3 * factor}), *example_operations({4: 9e3}, "stat", metadata="warm"))
+    return replace(example_bandwidth(), phases=phases, metadata=operations, **changes)
 
 
-def test_a_gate_that_cannot_see_says_so_and_fails(tmp_path: Path, known: Run) -> None:
-    """Noisy rows do not hold 5 %, unless that is allowed; what would show it is said, and JSON has all of it."""
-    noisy = uneven(tmp_path / "a")
-    found = loaderprobe.compare(noisy, noisy, fail_if_slower="5%")
-    (gate,) = found.gates
-    assert not found.passed and gate.too_noisy and gate.blind == 3 and not found.allow_unclear
+def test_two_storages_compare_step_by_step(tmp_path: Path) -> None:
+    """Each phase at its concurrency, opens too; the mean is that of the ladder. Another storage must be meant."""
+    paths = []
+    nfs = replace(example_location("/nfs"), filesystem="nfs4", devices=(), source="server:/export")
+    for name, report in (("a", bandwidths(1.0)), ("b", bandwidths(1.4, location=nfs, path="/nfs"))):
+        paths.append(tmp_path / f"{name}.json")
+        paths[-1].write_text(result_json(report))
+    with pytest.raises(NotComparable) as caught:
+        loaderprobe.compare(*paths)
+    assert caught.value.fields == ("storage",) and "nfs4 of server:/export" in caught.value.message
+    found = loaderprobe.compare(*paths, differ="storage")
+    assert [(row.subject.kind, row.subject.readers) for row in found.rows] == [
+        ("phase", 1), ("phase", 2), ("phase", 4), ("open", 4),
+    ]  # fmt: skip
+    assert {row.word for row in found.rows} == {"faster"} and found.whole and found.whole.word == "faster"
+    text = found.text()
+    assert "MB/s" in text and "20.0±0.6 k/s" in text and "files, 1 reader " in text
+    assert not loaderprobe.compare(*reversed(paths), differ="storage", fail_if_slower=0.05).passed
+
+
+def test_ranks_compare_with_ranks_only(tmp_path: Path) -> None:
+    """By the readers of all ranks; of steps with as many, the fastest. Readers of one process are another engine."""
+    paths = []
+    for name, factor in (("a", 1.0), ("b", 1.5)):
+        phases = example_ranks(factor * 20e6), example_ranks(*[factor * 20e6] * 2), example_ranks(9e6, readers=4)
+        paths.append(RankBandwidth.of(example_rank_bandwidth(*phases)).save(tmp_path / name).parent)
+    found = loaderprobe.compare(*paths)
+    assert [(row.subject.readers, row.word) for row in found.rows] == [(2, "faster"), (4, "faster")]
+    with pytest.raises(NotComparable) as caught:
+        loaderprobe.compare(bandwidths(1.0), paths[0])
+    assert "engine" in caught.value.fields
+
+
+def diagnosed(path: Path, truth: Truth, **changes: Any) -> loaderprobe.Diagnosis:
+    """What `run` would keep of a script's loader; kept in `path`."""
+    raw = measured(truth, 2)
+    seen = DataFound(hidden=None, size_bytes=1e9, root="")
+    found = replace(conclude(raw, verdict(raw), seen, with_step=True, command="loaderprobe run"), **changes)
+    found.save(path)
+    return found
+
+
+def test_a_diagnosis_is_a_run_of_one_row(tmp_path: Path) -> None:
+    """The rate of training, from its rounds, and the verdict before and after; other workers must be meant."""
+    slow = diagnosed(tmp_path / "a", Truth(bytes_per_s=2e6, compute=900.0))
+    quick = diagnosed(tmp_path / "b", Truth(compute=50.0), files_were=slow.files_were)
+    found = loaderprobe.compare(tmp_path / "a", tmp_path / "b", fail_if_verdict_changes=True)
+    (row,) = found.rows
+    assert (row.subject.kind, row.unit, row.word) == ("training", "images/s", "faster")
+    assert row.rounds == (slow.rounds, quick.rounds) and row.before == slow.images_per_s
+    assert row.verdict_changed and not found.passed
     text = " ".join(found.text().split())
-    assert (
-        "--fail-if-slower 5%: failed: too noisy to hold 5 % in 3 of 3; only a loss of " in text
-        and "--allow-unclear" in text
-    )
-    assert "Three runs a side would show more" in text.partition("too noisy to hold")[2]
-    plain = json.loads(found.json())
-    assert (plain["passed"], plain["allow_unclear"], plain["gates"][0]["too_noisy"]) == (False, False, True)
-    allowed = loaderprobe.compare(noisy, noisy, fail_if_slower="5%", allow_unclear=True)
-    assert allowed.passed and allowed.allow_unclear and allowed.gates[0].blind == 3
-    assert "held, but 3 of 3 rows were too noisy" in " ".join(allowed.text().split())
-    assert loaderprobe.compare(known, known, fail_if_slower="5%").passed
-    with pytest.raises(BadValue, match="both fail a gate and be allowed"):
-        loaderprobe.compare(known, known, fail_if_unclear=True, allow_unclear=True)
-
-
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ({"differ": "nonsense"}, "names nothing"),
-        ({"fail_if_slower": "80%"}, "half as fast"),
-        ({"fail_if_slower": "much"}, "no share|not a number|much"),
-    ],
-)
-def test_impossible_values_are_bad(known: Run, given: dict[str, Any], says: str) -> None:
-    """Before anything is compared."""
-    with pytest.raises(BadValue, match=says):
-        loaderprobe.compare(known, known, **given)
-
-
-def test_a_comparison_is_kept_and_shown_again(tmp_path: Path) -> None:
-    """JSON with its schema, a frame with units, a page with the ratios and both maps; loading gives it back."""
-    found = loaderprobe.compare(stored(tmp_path / "a"), stored(tmp_path / "b", slower=2), fail_if_slower="5%")
-    page = found.save(tmp_path / "out")
-    assert loaderprobe.Comparison.load(tmp_path / "out") == found
-    plain = json.loads(found.json())
-    assert (plain["schema"], plain["schema_version"]) == ("loaderprobe/compare", 1)
-    frame = found.to_frame()
-    assert list(frame["word"]) == ["slower"] * 4 and list(frame["kind"])[-1] == "all"
-    html = page.read_text()
-    assert html.count("<svg") == 1 + 2 * 3 and "What limits, in A and in B" in html and "-50 %" in html
-    assert all(len(line) <= 80 for line in found.text().splitlines())
-    assert found.markdown().startswith("# B against A")
+    assert text.startswith("B against A, 1 loader: 1 faster 1 verdict changed: training: input: storage → compute.")
+    assert loaderprobe.compare(slow, quick).rows == found.rows
+    assert not loaderprobe.compare(quick, slow, fail_if_slower="5%").passed
+    assert "No verdict changed." in loaderprobe.compare(slow, slow).text() and found.html()
+    with pytest.raises(NotComparable, match=r"workers \(A: 2; B: 8\) differs"):
+        loaderprobe.compare(slow, replace(quick, workers=8))
+    with pytest.raises(BadValue, match="Layers holds a result that does not compare"):
+        loaderprobe.compare(slow, loaderprobe.Layers.load(RUNS / "layers"))  # type: ignore[arg-type]  # another result

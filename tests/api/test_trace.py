@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import inspect
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import loaderprobe
 from loaderprobe.api.trace import Trace
-from loaderprobe.errors import BadValue, MissingPart, NotComparable
+from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.records.trace import TraceRank
 from tests.examples.traces import FIXTURES, NEXT, Event, event, ranks, training, written
 
@@ -190,30 +189,6 @@ def test_names_never_reach_a_page_raw(tmp_path: Path) -> None:
         assert "<script" not in page and "<img" not in page
 
 
-def test_two_recordings_compare(tmp_path: Path) -> None:
-    """Cause by cause, the whole step first, with the verdict of each; the machine that read them does not matter."""
-    before, after = (
-        loaderprobe.trace(written(tmp_path / f"{n}.json", training(steps=8, input_ms=n, host_ms=h)))
-        for n, h in ((9, 2), (0.5, 6))
-    )
-    after = replace(after, origin=replace(after.origin, environment=replace(after.origin.environment, cpu_model="x")))
-    found = loaderprobe.compare(before, after)
-    assert {row.subject.name: row.word for row in found.rows} == {
-        "compute": "same", "input": "faster", "launch": "slower",
-    }  # fmt: skip
-    assert found.whole and found.whole.word == "faster" and found.whole.verdict_changed
-    text = " ".join(found.text().split())
-    assert "1 verdict changed: the whole step: input → host" in text
-    assert "the median of the steps; `trace` shows their mean" in text
-    assert "waiting for input" in text and found.html()
-    assert not loaderprobe.compare(before, after, fail_if_verdict_changes=True).passed
-    before.save(tmp_path / "a")
-    assert loaderprobe.compare(tmp_path / "a", after).rows == found.rows
-    other = replace(after, ranks=tuple(replace(each, gpu="Another") for each in after.ranks))
-    with pytest.raises(NotComparable, match="gpus"):
-        loaderprobe.compare(before, other)
-
-
 def test_a_plan_takes_the_rate_without_input(tmp_path: Path) -> None:
     """That is its upper end; without a batch size it is refused."""
     path = written(tmp_path / "t.json", training(input_ms=6))
@@ -292,14 +267,14 @@ def test_batches_loaded_ahead_may_hide_input(
 def test_recordings_that_are_not_of_one_training_are_refused(
     head: dict[str, object], loader: str, says: str, tmp_path: Path
 ) -> None:
-    """Their mean would be of nothing; `compare` is named."""
+    """Their mean would be of nothing."""
     one = written(tmp_path / "a.json", distributedInfo={"rank": 0, "world_size": 2})
     two = written(tmp_path / "b.json", training(loader=loader), **head)
     if "distributedInfo" not in head:
         one = written(tmp_path / "a.json")
     with pytest.raises(BadValue, match=says) as caught:
         loaderprobe.trace([one, two])
-    assert "loaderprobe compare A B" in caught.value.hint
+    assert "by itself" in caught.value.hint
 
 
 def test_that_ranks_wait_alike_is_said_of_ranks_that_communicate(tmp_path: Path) -> None:

@@ -1,19 +1,20 @@
-"""Words of rows, by their interval, the size that matters, and the number of rows."""
+"""Words of rows, by their interval, the size that matters, and the number of rows; gates; what weakens them."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from loaderprobe.analyze.comparison import SideRow, compare_rows, judge_gates
+from loaderprobe.analyze.comparison import MeasuredRow, SideRow, compare_rows, judge_gates, sweep_notes
 from loaderprobe.analyze.effects import RunReading, interval
 from loaderprobe.records.compare import Compared, ResultKind, Subject, Unit
 from loaderprobe.records.config import Turns
-from loaderprobe.records.verdict import ShortVerdict
+from loaderprobe.records.verdict import Interval, ShortVerdict
 
 QUIET = (99.0, 100.0, 101.0)
 NOISY = (70.0, 100.0, 130.0)
@@ -55,12 +56,6 @@ def test_a_word_heeds_both_the_noise_and_the_size(
         assert found.ratio.value == pytest.approx(factor, rel=0.01)
 
 
-def test_milliseconds_are_turned_round() -> None:
-    """What takes less time is faster."""
-    (found,) = judged((row(QUIET, unit="ms"), row(QUIET, factor=0.5, unit="ms")))
-    assert found.word == "faster" and found.ratio and found.ratio.value == pytest.approx(2.0)
-
-
 @pytest.mark.parametrize("runs", [(1, 3), (3, 2)])
 def test_a_row_of_few_runs_drifts(runs: tuple[int, int]) -> None:
     """Rounds of one run or two say nothing of how runs vary, however many other rows have."""
@@ -91,20 +86,6 @@ def test_a_loss_that_no_row_shows_is_seen_in_all_together() -> None:
     assert (gate.passed, gate.rows) == (False, (-1,))
 
 
-def test_gates_name_what_fails_them() -> None:
-    """Rows by their place; what is too noisy is counted; rows that B lacks are unclear."""
-    changed = (row(QUIET), row(QUIET))
-    rows, whole = compare_rows([(row(QUIET), row(QUIET, factor=0.7)), (row(NOISY), row(NOISY)), changed], matters=0.05)
-    slower, unclear, verdicts = judge_gates(
-        ["slower", "unclear", "verdict_changes"], rows, None, matters=0.05, missing=0, kind="sweep"
-    )
-    assert (slower.passed, slower.rows, slower.blind) == (False, (0,), 1)
-    assert (unclear.passed, unclear.rows) == (False, (1,)) and verdicts.passed
-    assert whole is not None
-    (missing,) = judge_gates(["unclear"], rows[2:], None, matters=0.05, missing=2, kind="layers")
-    assert (missing.passed, missing.missing, missing.rows) == (False, 2, ())
-
-
 @pytest.mark.parametrize(
     ("values", "factor", "allowed", "passed", "too_noisy"),
     [
@@ -131,15 +112,6 @@ def test_a_gate_that_cannot_see_a_loss_does_not_hold(
     assert not lost.passed and not lost.too_noisy
 
 
-def test_a_noisy_layer_is_no_noisy_step() -> None:
-    """Of layers, the whole step must be clear: some layer always takes too little time to be."""
-    rows = judged((row(NOISY, unit="ms"), row(NOISY, unit="ms")), (row(QUIET, unit="ms"), row(QUIET, unit="ms")))
-    whole, noisy = rows[1], rows[0]
-    for step, passed in ((whole, True), (noisy, False)):
-        (gate,) = judge_gates(["slower"], rows, step, matters=0.05, missing=0, kind="layers")
-        assert (gate.passed, gate.blind) == (passed, 1)
-
-
 def test_two_default_sweeps_of_steady_rows_show_a_loss_of_a_tenth() -> None:
     """Of 100 pairs of three rounds that vary by 1.5 % and drift as runs do: 80 and more, and at most 5 without it."""
     draw = random.Random(5)
@@ -155,9 +127,9 @@ def test_two_default_sweeps_of_steady_rows_show_a_loss_of_a_tenth() -> None:
     assert sum(word(1.0) == "slower" for _ in range(100)) <= 5
 
 
-@pytest.mark.parametrize(("kind", "holds"), [("sweep", False), ("bandwidth", True), ("layers", True)])
+@pytest.mark.parametrize(("kind", "holds"), [("sweep", False), ("bandwidth", True)])
 def test_a_configuration_that_b_lacks_is_not_as_fast(kind: ResultKind, holds: bool) -> None:
-    """It may have failed; layers and phases may be others. Verdicts are compared where there are two."""
+    """It may have failed; phases may be others. Verdicts are compared where there are two."""
     rows, _ = compare_rows([(row(QUIET), row(QUIET))], matters=0.05)
     slower, verdicts = judge_gates(["slower", "verdict_changes"], rows, None, matters=0.05, missing=1, kind=kind)
     assert (slower.passed, slower.missing) == (holds, 1) and verdicts.passed
@@ -219,3 +191,28 @@ def test_rounds_in_turn_are_compared_as_pairs() -> None:
         replace(each, readings=(replace(each.readings[0], values=each.readings[0].values[:2]),)) for each in (a, b)
     ]
     assert judged((short[0], short[1]))[0].pairs == 0, "two pairs have no useful spread"
+
+
+def run(rounds: int, spread: float = 0.1) -> MeasuredRow:
+    """Of so many rounds; its steps vary by `spread`."""
+    figure = Interval(value=100.0, low=100.0 * (1 - spread), high=100.0 * (1 + spread))
+    reading = RunReading(values=tuple(100.0 + number for number in range(rounds)), figure=figure)
+    return cast(MeasuredRow, SimpleNamespace(reading=reading, row=SimpleNamespace(verdict=None)))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "sides"),
+    [
+        ([run(1)], [run(3)], ["A"]),
+        ([run(2)], [run(1)], ["A", "B"]),
+        ([run(1), run(1), run(1)], [run(2), run(2)], []),
+        ([run(1, spread=0.0)], [run(2)], []),
+        ([run(3)], [run(2, spread=0.0)], []),
+    ],
+)
+def test_steps_stand_in_only_where_rows_were_compared_by_them(
+    before: list[MeasuredRow], after: list[MeasuredRow], sides: list[str]
+) -> None:
+    """Several runs have rounds enough together; where steps do not vary either, nothing stands in, and rows say so."""
+    notes = sweep_notes([(before, after)])
+    assert [each.side for each in notes] == sides and all(each.code == "few_rounds" for each in notes)

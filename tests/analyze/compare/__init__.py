@@ -1,1 +1,0 @@
-"""Comparisons: statistics, words, gates."""
