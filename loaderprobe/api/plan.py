@@ -402,9 +402,17 @@ def default_plan(run: Run) -> Plan | Remark:
     So a stored run has the same page whenever it is shown.
     """
     try:
-        found = plan(run, accelerators=PLANNED_FOR, now=datetime.fromisoformat(run.report().summary.run.created_utc))
+        found = plan(run, accelerators=PLANNED_FOR, now=_began(run))
         if found.source.accelerator == "cpu":
             return Remark(code="only_a_cpu")
     except LoaderprobeError as error:
         return reported(error.message)
     return found
+
+
+def _began(run: Run) -> datetime:
+    text = run.report().summary.run.created_utc
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError as error:
+        raise BadValue(f"{text!r}, when the run began, is no date", hint="measure it again") from error

@@ -94,7 +94,7 @@ class Axis:
         if self.marks is not None:
             return self.marks
         if self.shares:
-            return tuple((value, percent(value) if value else "0 %") for value in (0.0, 0.25, 0.5, 0.75, 1.0))
+            return tuple((value, percent(value)) for value in (0.0, 0.25, 0.5, 0.75, 1.0))
         values = _log_ticks(self.low, self.high, self.base) if self.base else ticks(self.high)
         return tuple((value, self._figure(value)) for value in values)
 

@@ -182,7 +182,7 @@ def footer(found: Findings) -> str:
     """How long it was measured, and what that took."""
     parts = [f"Measured in {format_duration(found.wall_s)}, {counted(found.rounds, 'round')}."]
     if found.instrument_cpu_fraction is not None:
-        parts.append(f"Recording took {found.instrument_cpu_fraction:.2%} of the loader's CPU time.")
+        parts.append(f"Recording took {percent(found.instrument_cpu_fraction)} of the loader's CPU time.")
     parts.append("Speed-ups are compared round by round, so they may differ from the ratio of two rates.")
     if any("est." in line.speedup for line in rates(found)):
         parts.append("est.: estimated from the workers' times, not measured.")

@@ -719,7 +719,7 @@ def nvml_words(status: float) -> str:
 
 
 def fact(name: str, value: float | str) -> str:
-    """`15%` of a share, `20.3 MB/s`, `1.86 ms`; a word is itself, a count without a decimal point."""
+    """`15 %` of a share, `20.3 MB/s`, `1.86 ms`; a word is itself, a count without a decimal point."""
     if isinstance(value, str):
         return value
     return next((shown(value) for ends, shown in _BY_END if name.endswith(ends)), f"{value:.10g}")
@@ -745,8 +745,7 @@ _BY_END: tuple[tuple[str | tuple[str, ...], Callable[[float], str]], ...] = (
     ("read_ahead_bytes", read_ahead_words),
     ("_per_s", significant),
     ("bytes", format_bytes),
-    ("exact_share", "{:.1%}".format),
-    (("share", "most", "idle_by_gaps", "idle_by_rates"), "{:.0%}".format),
+    (("share", "most", "idle_by_gaps", "idle_by_rates"), percent),
     (("cold_s", "warm_s"), _milliseconds),
     (("clock_s", "most_s"), _microseconds),
     (("file_s", "meeting_s", "paused_s", "within_s", "take_s", "timeout_s"), format_duration),

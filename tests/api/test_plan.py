@@ -84,6 +84,14 @@ def test_a_stored_run_has_the_same_page_on_every_day(run: RunDirectory, monkeypa
     assert loaderprobe.load(run.path).html() == page
 
 
+def test_a_run_that_began_on_no_date_has_a_page_without_a_plan(run: RunDirectory) -> None:
+    """With the reason: a file that was edited, or written by something else."""
+    record = run.path / "run.json"
+    began = loaderprobe.load(run.path).report().summary.run.created_utc
+    record.write_text(record.read_text().replace(began, "yesterday"))
+    assert "when the run began, is no date" in loaderprobe.load(run.path).html()
+
+
 def test_another_accelerator_replaces_the_rate_and_its_steps_are_unknown(run: RunDirectory) -> None:
     """By name or by images/s; late steps of the measured one say nothing of it."""
     plan = loaderprobe.plan(run.path, kind="mlperf-h100")

@@ -35,7 +35,7 @@ def test_an_unknown_machine_has_no_next_step(monkeypatch: pytest.MonkeyPatch) ->
     assert (found.state, found.next_step) == ("limited", None)
 
 
-@pytest.mark.parametrize(("seen", "words"), [(True, "they take 19% of 2 cores now"), (False, "counts no CPU time")])
+@pytest.mark.parametrize(("seen", "words"), [(True, "they take 19 % of 2 cores now"), (False, "counts no CPU time")])
 def test_what_others_take_now_is_said(monkeypatch: pytest.MonkeyPatch, *, seen: bool, words: str) -> None:
     """Or why it cannot be seen."""
     taken = Others(span_ns=10**9, cores=2, cpu_ns=380_000_000, own_cpu_ns=0, steal_ns=0)

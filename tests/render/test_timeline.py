@@ -139,7 +139,7 @@ def test_three_of_many_are_drawn_and_all_are_in_the_table() -> None:
 def test_a_refused_window_shows_its_reason_and_nothing_else() -> None:
     """No timeline, no table; the same where records were left out, which is said beside the figures."""
     page = Page(html_report(with_windows(timelines.starved(plain_ns=MS))))
-    assert "refused above 5%" in page.text
+    assert "refused above 5.0 %" in page.text
     assert not any(value.startswith("GPU timeline of") for _, value in page.attributes)
     rejected = (Rejected(reason="no_stamp", count=3),)
     kept = html_report(with_windows(timelines.starved(rejected=rejected)))

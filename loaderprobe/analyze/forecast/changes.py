@@ -209,7 +209,8 @@ def cached(fit: Fit, share: float) -> Forecast:
     The range holds the range of that model. All of the files is the rate with warm files, where that was measured.
     """
     hits = page_cache_hits(share)
-    to = f"{share:.0%} of the files" + (f", {hits.low:.0%} to {hits.high:.0%} hits" if hits.low < hits.high else "")
+    hit = f", {100 * hits.low:.0f} to {100 * hits.high:.0f} % hits" if hits.low < hits.high else ""
+    to = f"{100 * share:.0f} % of the files{hit}"
     made = [_answered(fit, "page_cache_share", to, each) for each in (hits.low, hits.value, hits.high)]
     rates = [each.images_per_s for each in made if each.images_per_s]
     if len(rates) < len(made):
@@ -220,7 +221,7 @@ def cached(fit: Fit, share: float) -> Forecast:
 
 def pinned(fit: Fit, share: float) -> Forecast:
     """With this share of the files always in memory (locked, or as a copy in tmpfs): it is the share of hits."""
-    return _answered(fit, "pinned_share", f"{share:.0%} of the files", share)
+    return _answered(fit, "pinned_share", f"{100 * share:.0f} % of the files", share)
 
 
 def accelerator(fit: Fit, images_per_s: float, name: str = "") -> Forecast:

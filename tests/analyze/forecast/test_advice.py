@@ -72,7 +72,7 @@ def test_parts_that_do_not_make_the_whole_carry_no_advice() -> None:
     found = replace(found, end_to_end={n: each / 2 for n, each in found.predicted.items()})
     (forecast,) = recommend(measurement, found, Surroundings()).forecasts
     assert forecast.refused
-    words = "training ran at 50% of its prediction, outside the noise band"
+    words = "training ran at 50 % of its prediction, outside the noise band"
     assert remark_words(forecast.refused) == words
     assert advise(measurement, found) == ()
 
@@ -131,7 +131,7 @@ def test_a_rate_that_is_predicted_is_not_called_measured_and_has_a_range() -> No
     (memory,) = (each for each in made.advice if each.action.code == "files_in_memory")
     assert memory.how == "estimated" and "measured" not in advice_words([memory])
     assert memory.after.low < 0.97 * memory.after.value and memory.after.high > 1.03 * memory.after.value
-    (cached,) = (each for each in made.forecasts if each.changed == "page_cache_share" and each.to.startswith("100%"))
+    (cached,) = (each for each in made.forecasts if each.changed == "page_cache_share" and each.to.startswith("100 %"))
     assert cached.how == "estimated"
     seen = recommend(measured(SLOW_DISK, 4), replace(found, seen_without=frozenset({"storage"})), around)
     (memory,) = (each for each in seen.advice if each.action.code == "files_in_memory")

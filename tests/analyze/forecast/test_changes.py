@@ -156,7 +156,7 @@ def test_half_of_the_files_is_half_of_the_hits_only_where_they_are_pinned(truth:
     assert rate(pinned(found, 0.5)) == pytest.approx(half)
     assert rate(page) == pytest.approx(value) and value < half
     assert page.images_per_s and page.images_per_s.low < low and high < page.images_per_s.high
-    assert (page.changed, page.to) == ("page_cache_share", "50% of the files, 15% to 41% hits")
+    assert (page.changed, page.to) == ("page_cache_share", "50 % of the files, 15 to 41 % hits")
     assert rate(cached(found, 1.0)) == rate(pinned(found, 1.0))
 
 
