@@ -235,7 +235,8 @@ def ended(error: BaseException | None) -> int:
     frames = error.__traceback__
     while frames and frames.tb_frame.f_code.co_filename == __file__:
         frames = frames.tb_next
-    sys.excepthook(type(error), error.with_traceback(frames), frames)
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error.with_traceback(frames), frames
+    sys.excepthook(type(error), error, frames)
     return -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
 
 
