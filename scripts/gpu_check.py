@@ -1,207 +1,297 @@
-"""What only a GPU can tell: each section in a process of its own, results in OUT/results.json after each.
+"""What only a GPU can show: a table of checks, each in a process of its own; results in OUT/results.json.
 
-Writes OUT/results.json, OUT/pytest.log, OUT/trace.json.gz and two run directories: OUT/timelines (three
-configurations with their profiler windows) and OUT/run (a sweep); with --pack, each as one .tar.gz.
-Exit codes: 0 all as it must be, 3 no GPU or a part is missing, 4 some sections failed, or found what must not be.
+Exit codes: 0 all as it must be, 3 no GPU or a part is missing, 4 a check failed or found what must not be.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
-import importlib.util
 import json
-import os
-import signal
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 import traceback
-import zipfile
+from collections.abc import Callable, Iterator
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch.profiler import ProfilerActivity
+
+import loaderprobe
+from loaderprobe.analyze.gpu import attribute, intersect, merge, overhead_of, total, use_of, why_refused
+from loaderprobe.compute.kineto import DeviceLimits
+from loaderprobe.compute.profile import Device, Stage, record_window
+from loaderprobe.compute.torch import CudaCompute
+from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.segments import Pace, train
+from loaderprobe.render.remarks import remark_words
+from loaderprobe.samplers import sampling
+from loaderprobe.testing import example_arguments
+
 MISSING, FAILED = 3, 4
-NEEDED = ("torch", "torchvision", "numpy", "PIL", "msgspec", "filelock", "psutil", "xxhash", "pynvml")
-PACKAGES = {"PIL": "pillow", "pynvml": "nvidia-ml-py"}
-# Section: where its function is, and the most seconds it may take.
-SECTIONS: dict[str, tuple[str, float]] = {
-    "identity": ("gpu_check_facts:identity", 60),
-    "gpm": ("gpu_check_facts:gpm", 60),
-    "sessions": ("gpu_check_facts:sessions", 90),
-    "tests": ("gpu_check:tests", 120),
-    "planted-none": ("gpu_check_planted:none", 45),
-    "planted-sleep": ("gpu_check_planted:sleep", 45),
-    "planted-pageable": ("gpu_check_planted:pageable", 45),
-    "planted-item": ("gpu_check_planted:item", 45),
-    "planted-tiny": ("gpu_check_planted:tiny", 45),
-    "ceilings": ("gpu_check_rates:ceilings", 90),
-    "overhead": ("gpu_check_rates:overhead", 75),
-    "trace": ("gpu_check_facts:trace", 45),
-    "timelines": ("gpu_check_rates:timelines", 100),
-    "sweep": ("gpu_check_rates:sweep", 600),
-}
-# What the last section leaves for writing down.
-LEAVE_S = 10.0
+LIMIT_S = 150.0
+"""Of one check."""
+STEPS, WARM_UP, SIZE = 30, 3, 64
+BUSY, IDLE = 0.9, 0.1
+"""Shares of time: a GPU that trains, and one that does nothing."""
+SAMPLED_S = 3.0
+SPUN_CYCLES = 20_000_000
+TINY_KERNELS = 3000
+COPIED = 1024
+"""Images that come over for each step on 16."""
+ROUNDS, ROUND_BATCHES = 6, 60
+LEAST_RATIO = 0.99
+"""The instrument may cost 1 % of images/s."""
+
+Found = dict[str, Any]
+"""What a check saw; `met` is whether that is as it must be."""
+Feed = Callable[[int], Iterator[Any]]
 
 
-def refuse(what: str, why: str, next_step: str) -> int:
-    print(f"gpu_check: {what}: {why}; {next_step}", file=sys.stderr)
-    return MISSING
+def trainer(batch_size: int = SIZE, **options: Any) -> tuple[Any, Any]:
+    """A model that trains on the GPU, warmed up, and a batch that stays there."""
+    compute = CudaCompute(example_arguments(SystemClock(), compute="cuda", batch_size=batch_size, **options))
+    batch = compute.copy((torch.randn(batch_size, 3, 224, 224), torch.randint(0, 1000, (batch_size,))))
+    for _ in range(10):
+        compute.step(batch)
+    compute.finish()
+    return compute, batch
 
 
-def unpack(wheels: Path | None, place: Path) -> None:
-    """A package that the machine lacks may be carried as a wheel: unpacked, it is a folder to import from."""
-    if wheels is None:
-        return
-    for wheel in sorted(wheels.glob("*.whl")):
-        with zipfile.ZipFile(wheel) as packed:
-            packed.extractall(place)
-    sys.path.insert(1, str(place))
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(place), os.environ.get("PYTHONPATH")]))
+def sampled(uuid: str, work: Callable[[], object]) -> Found:
+    """The mean of each counter of the GPU while this works, and the reason of each that is missing."""
+    with sampling(SystemClock(), (), lambda: (), uuid) as thread:
+        end_s = time.monotonic() + SAMPLED_S
+        while time.monotonic() < end_s:
+            work()
+    series, missing = thread.collected()
+    means = {each.name: sum(each.values) / len(each.values) for each in series if each.name.startswith("gpu_")}
+    return {**means, "missing": {each.name: remark_words(each.reason) for each in missing}}
 
 
-def trouble() -> int:
-    """0 where everything can run; else the exit code, and the reason is printed."""
-    gone = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-    if gone:
-        names = " ".join(PACKAGES.get(name, name) for name in gone)
-        return refuse(
-            f"{sys.executable} lacks {names}", "the product imports them",
-            f"install them, or bring their wheels along (pip download --no-deps -d DIR {names}) and add --wheels DIR",
-        )  # fmt: skip
-    import torch
-
-    if not torch.cuda.is_available():
-        return refuse(
-            "no GPU", f"torch {torch.__version__} sees no CUDA device",
-            "run it where `nvidia-smi` shows a GPU, with a torch built for CUDA; everything else is in scripts/test",
-        )  # fmt: skip
-    return 0
-
-
-def tests(out: Path, seconds: float) -> dict[str, Any]:
-    """The tests marked gpu."""
-    if importlib.util.find_spec("pytest") is None:
-        return {"skipped": "this python3 has no pytest", "met": False}
-    command = [sys.executable, "-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider", "-v", "tests/compute"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
-    (out / "pytest.log").write_text(done.stdout + done.stderr)
-    return {"exit_code": done.returncode, "last_lines": done.stdout.splitlines()[-8:]}
-
-
-def run_section(name: str, out: Path, seconds: float, result: Path) -> int:
-    """In the process of one section."""
-    module, function = SECTIONS[name][0].split(":")
-    try:
-        found = getattr(importlib.import_module(module), function)(out, seconds)
-    except Exception as error:  # noqa: BLE001  # what goes wrong in one section is a result, too
-        traceback.print_exc()
-        result.write_text(json.dumps({"failed": f"{type(error).__name__}: {error}"}))
-        return 1
-    result.write_text(json.dumps(found))
-    return 0
-
-
-def in_process(name: str, out: Path, seconds: float) -> dict[str, Any]:
-    """One section in a process group of its own: its status, and what it found."""
-    begin = time.monotonic()
-    with tempfile.TemporaryDirectory() as place:
-        result = Path(place) / "result.json"
-        command = [sys.executable, __file__, "--out", str(out), "--section", name, "--result", str(result)]
-        process = subprocess.Popen([*command, "--seconds", str(seconds)], start_new_session=True)
-        status = "done"
-        try:
-            process.wait(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            status = "stopped"
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        found = json.loads(result.read_text()) if result.exists() else {"failed": f"exit code {process.returncode}"}
-    if "failed" in found and status == "done":
-        status = "failed"
-    return {"status": status, "seconds": round(time.monotonic() - begin, 1), "found": found}
-
-
-def machine() -> dict[str, Any]:
-    import torch
-
-    properties = torch.cuda.get_device_properties(0)
+def windowed(compute: Any, step: Callable[[Any], None], feed: Feed = lambda count: repeat(None, count)) -> Found:
+    """A profiler window of these steps, read as the product reads it."""
+    limits = DeviceLimits.of(torch.cuda.get_device_properties(0))
+    device = Device(name="GPU", index=0, limits=limits, backward_threads=lambda: compute._trainer.backward_threads)
+    stage = Stage(step=step, synchronize=torch.cuda.synchronize, activities=(ProfilerActivity.CUDA,))
+    timeline = record_window(feed, stage, device, steps=STEPS, warm_up=WARM_UP, batch_size=SIZE)
+    compute.finish()
+    gaps, use, refused = attribute(timeline).gaps_of(STEPS), use_of(timeline), why_refused(timeline)
+    shares = {"input": gaps.share("input", "loader"), "copy": gaps.share("copy"), "host": gaps.share("launch", "sync")}
+    records = list(zip(timeline.records.kind, timeline.records.begin_ns, timeline.records.end_ns, strict=True))
+    copies, kernels = (merge((b, e) for kind, b, e in records if kind == name) for name in ("h2d", "kernel"))
     return {
-        "python": sys.version.split()[0],
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda,
-        "gpu": properties.name,
-        "capability": [properties.major, properties.minor],
-        "sm_count": properties.multi_processor_count,
-        "cores": len(os.sched_getaffinity(0)),
-        "user_id": os.geteuid(),
-    }
+        "named": "busy" if use.training_busy > BUSY else max(shares, key=lambda name: shares[name]),
+        "busy": use.training_busy, "shares": shares, "refused": refused and refused.code,
+        "sm_efficiency": use.sm_efficiency_estimated, "occupancy": use.occupancy_estimated,
+        "overhead": overhead_of(timeline), "launches": timeline.launches,
+        "launches_without_record": timeline.launches_without_record,
+        "copies_beside_kernels": total(intersect(copies, kernels)) / total(copies) if copies else None,
+    }  # fmt: skip
 
 
-def packed(run: Path) -> None:
-    """The run directory as one file beside it."""
-    if run.is_dir():
-        with tarfile.open(run.with_suffix(".tar.gz"), "w:gz") as archive:
-            archive.add(run, arcname=run.name)
-        for path in sorted(run.rglob("*"), reverse=True):
-            path.rmdir() if path.is_dir() else path.unlink()
-        run.rmdir()
+def named(cause: str, found: Found, *more: bool) -> Found:
+    return {**found, "planted": cause, "met": found["named"] == cause and found["refused"] is None and all(more)}
 
 
-def check(out: Path, seconds: float, wanted: list[str]) -> int:
-    end = time.monotonic() + seconds
-    results: dict[str, Any] = {"schema": "loaderprobe/gpu-check", "schema_version": 1, "machine": machine()}
-    sections: dict[str, Any] = results.setdefault("sections", {})
-    for name in wanted:
-        left = end - time.monotonic() - LEAVE_S
-        limit = min(SECTIONS[name][1], left)
-        if limit < 10:
-            sections[name] = {"status": "skipped", "reason": f"{max(left, 0):.0f} s were left"}
-        else:
-            print(f"gpu_check: {name}, {left:.0f} s left", file=sys.stderr, flush=True)
-            sections[name] = in_process(name, out, limit)
-        (out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
-        print(f"{name:18} {sections[name]['status']:8} {json.dumps(sections[name].get('found'))[:300]}", flush=True)
-    bad = [name for name, each in sections.items() if not as_it_must_be(each)]
-    print(f"gpu_check: results in {out / 'results.json'}" + (f"; not as it must be: {', '.join(bad)}" if bad else ""))
-    return FAILED if bad else 0
+def counters() -> Found:
+    """NVML, and GPM on Hopper and newer, read a GPU that trains as busy, and an idle one as idle."""
+    compute, batch = trainer()
+
+    def steps() -> None:
+        for _ in range(5):
+            compute.step(batch)
+        compute.finish()
+
+    training, idle = sampled(compute.uuid(), steps), sampled(compute.uuid(), lambda: time.sleep(0.1))
+    met = training.get("gpu_utilization", 0.0) > BUSY and idle.get("gpu_utilization", 1.0) < IDLE
+    if "gpu_sm_utilization" in training:
+        met &= training["gpu_sm_utilization"] > 0.5 and idle["gpu_sm_utilization"] < IDLE
+        met &= IDLE < training["gpu_sm_occupancy"] <= 1.0
+    return {"training": training, "idle": idle, "met": met}
 
 
-def as_it_must_be(section: dict[str, Any]) -> bool:
-    """Done, and what it found is within its limit, where it has one."""
-    found = section.get("found", {})
-    return section["status"] == "done" and not found.get("exit_code") and found.get("met", True) is True
+def one_block() -> Found:
+    """A kernel of one block keeps the GPU busy and one SM of all: NVML, GPM and the kernel's grid say so."""
+    compute, _ = trainer()
+    one_sm = 1 / torch.cuda.get_device_properties(0).multi_processor_count
+
+    def spin(_: object = None) -> None:
+        torch.cuda._sleep(SPUN_CYCLES)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+
+    def spin_and_wait() -> None:
+        spin()
+        torch.cuda.synchronize()
+
+    seen, window = sampled(compute.uuid(), spin_and_wait), windowed(compute, spin)
+    estimated = window["sm_efficiency"]
+    met = window["busy"] > BUSY and estimated is not None and abs(estimated / one_sm - 1) < IDLE
+    met = (
+        met and seen.get("gpu_utilization", 0.0) > BUSY and seen.get("gpu_sm_utilization", 0.0) < max(3 * one_sm, 0.05)
+    )
+    return {"one_sm": one_sm, "sampled": seen, "window": window, "met": met}
+
+
+def resident() -> Found:
+    """Nothing is planted: the GPU is busy, every kernel has an occupancy, the window is not refused."""
+    compute, batch = trainer()
+    found = windowed(compute, lambda _: compute.step(batch))
+    return named("busy", found, found["launches"] > 100 * STEPS, found["occupancy"] is not None)
+
+
+def starved() -> Found:
+    """A loader that sleeps for twice the time of a step is called input."""
+    compute, batch = trainer()
+    begin_s = time.monotonic()
+    for _ in range(10):
+        compute.step(batch)
+    compute.finish()
+    step_s = (time.monotonic() - begin_s) / 10
+
+    def feed(count: int) -> Iterator[None]:
+        for _ in range(count):
+            time.sleep(2 * step_s)
+            yield None
+
+    return named("input", windowed(compute, lambda _: compute.step(batch), feed))
+
+
+def pageable() -> Found:
+    """Copies of many images from pageable memory are called copy."""
+    compute, batch = trainer(16)
+    images = torch.randn(COPIED, 3, 224, 224), torch.randint(0, 1000, (COPIED,))
+
+    def step(_: object) -> None:
+        compute.copy(images)
+        compute.step(batch)
+
+    return named("copy", windowed(compute, step))
+
+
+def overlap() -> Found:
+    """Copies of pinned batches on a stream of their own run beside kernels, and no time goes to them."""
+    compute, _ = trainer(side_stream=True)
+    images = torch.randn(SIZE, 3, 224, 224).pin_memory(), torch.randint(0, 1000, (SIZE,)).pin_memory()
+    found = windowed(compute, lambda given: compute.step(compute.copy(given)), lambda count: repeat(images, count))
+    return named("busy", found, (found["copies_beside_kernels"] or 0.0) > 0.8)
+
+
+def item() -> Found:
+    """A figure that is read in every small step is called host: launches begin on an empty GPU."""
+    compute, batch = trainer(8)
+    figure = torch.ones(1, device="cuda")
+
+    def step(_: object) -> None:
+        compute.step(batch)
+        figure.add_(1).item()
+
+    return named("host", windowed(compute, step))
+
+
+def tiny() -> Found:
+    """Kernels that are shorter than their own launch are called host."""
+    compute, _ = trainer(8)
+    figure = torch.ones(1, device="cuda")
+
+    def step(_: object) -> None:
+        for _ in range(TINY_KERNELS):
+            figure.add_(1)
+
+    return named("host", windowed(compute, step))
+
+
+def overhead() -> Found:
+    """The measured loop reaches 99 % of the images/s of a bare one, in turn, over a resident batch."""
+    compute, batch = trainer()
+    clock, pace = SystemClock(), Pace(min_batches=ROUND_BATCHES, max_batches=ROUND_BATCHES)
+
+    def bare_s() -> float:
+        begin_s = time.monotonic()
+        for _ in range(ROUND_BATCHES):
+            compute._trainer.train_step(batch)
+        torch.cuda.synchronize()
+        return time.monotonic() - begin_s
+
+    def measured_s() -> float:
+        with sampling(clock, (), lambda: (), compute.uuid()):
+            begin_s = time.monotonic()
+            train(repeat(batch), compute, clock, pace)
+            return time.monotonic() - begin_s
+
+    ratios = sorted([bare_s() / measured_s() for _ in range(1 + ROUNDS)][1:])
+    return {"measured_over_bare": ratios, "met": ratios[ROUNDS // 2] >= LEAST_RATIO}
+
+
+def marked() -> Found:
+    """The tests that are marked gpu pass."""
+    command = [sys.executable, "-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider", "-q", "tests/compute"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return {"last_lines": (done.stdout + done.stderr).splitlines()[-8:], "met": done.returncode == 0}
+
+
+def sweep() -> Found:
+    """A sweep of warm files, serial, with 2 and with 16 workers, ends with a profiler window for each."""
+    with tempfile.TemporaryDirectory() as place:
+        run = loaderprobe.sweep(
+            data_dir=place, resolutions="256x256", workers=(2, 16), compute="cuda", cache="warm", rounds=1,
+            decoder="torchvision", out=Path(place, "run"),
+        )  # fmt: skip
+        rows = json.loads(run.json())["configurations"]
+    met = bool(rows) and all(row["status"] == "measured" and row["gpu_window"] for row in rows)
+    return {"configurations": rows, "met": met}
+
+
+ALL = (counters, one_block, resident, starved, pageable, overlap, item, tiny, overhead, marked, sweep)
+CHECKS: dict[str, Callable[[], Found]] = {check.__name__: check for check in ALL}
+"""Each says in its docstring what it proves."""
+
+
+def in_process(name: str) -> Found:
+    """One check, which ends with its process."""
+    with tempfile.TemporaryDirectory() as place:
+        out = Path(place, "found.json")
+        try:
+            subprocess.run([sys.executable, __file__, "--check", name, "--out", str(out)], check=False, timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            return {"met": False, "failed": f"took more than {LIMIT_S:g} s"}
+        found: Found = json.loads(out.read_text()) if out.exists() else {"met": False, "failed": "its process died"}
+        return found
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    table = "\n".join(f"{name:10} {check.__doc__}" for name, check in CHECKS.items())
+    parser = argparse.ArgumentParser(
+        description=f"{__doc__}\n{table}", formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, default=Path("gpu-check"), help="where results are written")
-    parser.add_argument("--seconds", type=float, default=520.0, help="for everything")
-    parser.add_argument("--only", help="sections, with commas")
-    parser.add_argument("--wheels", type=Path, help="a folder of wheels of packages that this python3 lacks")
-    parser.add_argument("--pack", action="store_true", help="the run directory as one file")
-    parser.add_argument("--section", choices=SECTIONS, help=argparse.SUPPRESS)
-    parser.add_argument("--result", type=Path, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.section:
-        return run_section(asked.section, asked.out, asked.seconds, asked.result)
-    wanted = asked.only.split(",") if asked.only else list(SECTIONS)
-    if unknown := [name for name in wanted if name not in SECTIONS]:
-        parser.error(f"no such section: {', '.join(unknown)}; there are {', '.join(SECTIONS)}")
-    with tempfile.TemporaryDirectory() as place:
-        unpack(asked.wheels, Path(place))
-        if code := trouble():
-            return code
-        out: Path = asked.out.absolute()
-        out.mkdir(parents=True, exist_ok=True)
-        code = check(out, asked.seconds, wanted)
-        if asked.pack:
-            packed(out / "run")
-            packed(out / "timelines")
-    return code
+    parser.add_argument("--only", default=",".join(CHECKS), help="checks, with commas")
+    parser.add_argument("--check", choices=CHECKS, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    wanted = chosen.only.split(",")
+    if unknown := [name for name in wanted if name not in CHECKS]:
+        parser.error(f"no such check: {', '.join(unknown)}; there are {', '.join(CHECKS)}")
+    if not torch.cuda.is_available():
+        why = f"no GPU: torch {torch.__version__} sees no CUDA device; run it where `nvidia-smi` shows one"
+        print(f"gpu_check: {why}", file=sys.stderr)
+        return MISSING
+    if chosen.check:
+        try:
+            found = CHECKS[chosen.check]()
+        except Exception as error:  # noqa: BLE001  # what goes wrong in a check is its result
+            traceback.print_exc()
+            found = {"met": False, "failed": f"{type(error).__name__}: {error}"}
+        chosen.out.write_text(json.dumps(found))
+        return 0
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    results: dict[str, Found] = {}
+    for name in wanted:
+        results[name] = in_process(name)
+        (chosen.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+        print(f"{'yes' if results[name]['met'] else 'NO':3} {name:10} {CHECKS[name].__doc__}", flush=True)
+    return 0 if all(found["met"] for found in results.values()) else FAILED
 
 
 if __name__ == "__main__":

@@ -8,10 +8,12 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+import torch
 
 from scripts.benches.forecast import MODULES
 from scripts.benches.score import Row, Said
@@ -164,6 +166,17 @@ def test_a_failed_part_fails_the_whole(tmp_path: Path, failing: str | None) -> N
     assert done.returncode == (5 if failing else 0)
     ran = [name for name in (tmp_path / "calls").read_text().split() if name in PARTS_OF_CI]
     assert ran == list(PARTS_OF_CI[: PARTS_OF_CI.index(failing) + 1 if failing else None])
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_the_check_of_gpus_is_refused_without_one(tmp_path: Path) -> None:
+    """With exit code 3 and what is missing, before anything is written."""
+    command = [sys.executable, str(ROOT / "scripts" / "gpu_check.py"), "--out", str(tmp_path / "out")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "no GPU" in done.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_scripts_can_be_run() -> None:
