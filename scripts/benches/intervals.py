@@ -1,11 +1,10 @@
 """Does the interval of a rate hold what a long loop runs at, and is it as narrow as it can be?
 
-Rows are made up (devices that are steady or jitter; CPU work whose rounds drift by 0 to 8 %, with steps that depend on
-each other, and pauses; disks that grant reads in slices), and cut from long plain loops that are measured now or were
-kept (`--loops`): so many rounds of a usual segment, against the rate of the whole loop. Each row is repeated. For each
-kind of row: how many intervals hold the rate, and their width over that of the narrowest that would hold it 95 times of
-100, taken from the same errors. A child prints the time stamps of every step of one loop: emulated devices, CPU work,
-decoding, cold reads.
+Rows are cut from long plain loops that are measured now or were kept (`--loops`): so many rounds of a usual segment,
+against the rate of the whole loop, from many places in it. For each kind of row: how many intervals hold the rate, and
+their width over that of the narrowest that would hold it 95 times of 100, taken from the same errors. A child prints
+the time stamps of every step of one loop: emulated devices, CPU work, decoding, cold reads; some beside neighbours that
+come and go. Eleven loops of 40 s each.
 
 Ends with code 1 when fewer than 92 or more than 99 of 100 hold it over all rows, or when intervals are more than 1.5
 times as wide as need be at the median over the rows. Rows of a device that is exact have no errors, and no such ratio.
@@ -16,14 +15,14 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import math
 import os
 import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -59,19 +58,17 @@ ALONE_S = 1.5
 LEAST, MOST, WIDE = 0.92, 0.99, 1.5
 NARROWEST = 1e-3
 """Errors below this are those of a clock, and no scale for a width."""
-Draw = random.Random
-Made = tuple[float, Measurement]
-"""The rate of a long loop, and a short measurement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One pipeline, measured so often in so many rounds."""
+    """One loop, measured in so many rounds from many places in it."""
 
     kind: str
     rounds: int
-    makes: Callable[[], Made]
-    repeats: int
+    images_per_s: float
+    """Of the whole loop."""
+    measurements: tuple[Measurement, ...]
 
 
 def pace_of(workers: int) -> Pace:
@@ -89,7 +86,7 @@ def measured(
     return replace(BLANK[workers], segments=(*segments, *loader), compute=compute)
 
 
-BLANK = {number: run(alike(1, baseline=100), Cost(), workers=number) for number in (0, 1, 2, 4, 8)}
+BLANK = {number: run(alike(1, baseline=100), Cost(), workers=number) for number in (0, 2)}
 
 
 def segment_of(number: int, stamps: Sequence[float], finished: Sequence[float] = ()) -> Segment:
@@ -108,93 +105,6 @@ def cut(stamps: Sequence[float], pace: Pace, begin: int = 0) -> list[float]:
         if pace.enough(steps, stamps[begin + steps] - stamps[begin]):
             return list(stamps[begin : begin + steps + 1])
     return []
-
-
-def device(draw: Draw, rate: float, rounds: int, jitter: float) -> Made:
-    """A device that never waits, fed by one worker: the first steps of a segment find batches ready."""
-    segments = []
-    for number in range(rounds):
-        times = [BATCH / rate * draw.lognormvariate(-(jitter**2) / 2, jitter) for _ in range(64)]
-        finished = list(itertools.accumulate(times))
-        host = cut([0.0, 0.005, 0.01, *(each + draw.uniform(0, 0.002) for each in finished)], pace_of(1))
-        segments.append(segment_of(number, host, finished[: len(host) - 1]))
-    # A jitter is that of a device without a specified rate.
-    found = measured(segments, 1, rate)
-    return rate, found if not jitter else replace(found, compute=replace(found.compute, specified_images_per_s=None))
-
-
-def cpu(
-    draw: Draw, rounds: int, *, drift: float, spread: float, correlation: float, workers: int, pauses: float
-) -> Made:
-    """Workers whose batches vary, each like the one before it, and all with the round; some pause for 0.3 s."""
-    step_s, crew = 0.08, max(workers, 1)
-
-    def stretch() -> list[float]:
-        free, noise, ready = [draw.uniform(0, step_s * crew) for _ in range(crew)], 0.0, [0.0]
-        speed = draw.gauss(0, drift)
-        for batch in itertools.count():
-            noise = correlation * noise + math.sqrt(1 - correlation**2) * draw.gauss(0, 1)
-            took_s = step_s * crew * math.exp(spread * noise - spread**2 / 2 + speed)
-            free[batch % crew] += took_s + (0.3 if draw.random() < pauses else 0.0)
-            ready.append(max(ready[-1], free[batch % crew]))
-            if batch > crew and (found := cut(ready, pace_of(crew), crew)):
-                return found
-        raise AssertionError
-
-    truth = BATCH / (step_s * math.exp(drift**2 / 2) + pauses * 0.3 / crew)
-    trained = [segment_of(number, stretch()) for number in range(rounds)]
-    loader = [replace(segment_of(number, stretch()), activity="loader_only") for number in range(rounds)]
-    return truth, measured(trained, workers, None, loader)
-
-
-def slices(draw: Draw, rounds: int, *, slice_s: float, spread: float, workers: int) -> Made:
-    """A disk that grants bytes in slices of time; batches differ in size."""
-    step_s, segments = 0.12, []
-    for number in range(rounds):
-        sizes = (draw.lognormvariate(-(spread**2) / 2, spread) for _ in range(200))
-        phase = draw.random()
-        granted = [math.ceil(each * step_s / slice_s + phase) * slice_s for each in itertools.accumulate(sizes)]
-        segments.append(segment_of(number, cut(granted, pace_of(workers).for_blocked_workers(), workers)))
-    return BATCH / step_s, measured(segments, workers, None)
-
-
-def made_up(repeats: int) -> Iterator[Row]:
-    """Rows whose truth is known."""
-    for place, (kind, rounds, make) in enumerate(_made_up()):
-        draw = Draw(place)
-        yield Row(kind=kind, rounds=rounds, makes=lambda make=make, draw=draw: make(draw), repeats=repeats)  # type: ignore[misc]
-
-
-def _made_up() -> Iterator[tuple[str, int, Callable[[Draw], Made]]]:
-    every = (1, 2, 3, 6)
-    for rate, n in itertools.product((75.0, 400.0, 900.0), every):
-        yield "device, steady", n, lambda draw, r=rate, n=n: device(draw, r, n, 0.0)  # type: ignore[misc]
-    for drift, spread, correlation, workers, n in itertools.product(
-        (0.02, 0.05, 0.08), (0.05, 0.15), (0.0, 0.5), (0, 2, 4), every
-    ):
-        yield (
-            f"CPU, drift of {drift:.0%}",
-            n,
-            lambda draw, d=drift, s=spread, c=correlation, w=workers, n=n: cpu(  # type: ignore[misc]
-                draw, n, drift=d, spread=s, correlation=c, workers=w, pauses=0.0
-            ),
-        )
-    for drift, workers, n in itertools.product((0.02, 0.05), (0, 2, 4), every):
-        yield (
-            "CPU, with pauses",
-            n,
-            lambda draw, d=drift, w=workers, n=n: cpu(  # type: ignore[misc]
-                draw, n, drift=d, spread=0.08, correlation=0.2, workers=w, pauses=0.01
-            ),
-        )
-    for slice_s, spread, workers, n in itertools.product((0.1, 0.25), (0.03, 0.1), (1, 2, 4), every):
-        yield (
-            f"disk, slices of {slice_s:g} s",
-            n,
-            lambda draw, t=slice_s, s=spread, w=workers, n=n: slices(  # type: ignore[misc]
-                draw, n, slice_s=t, spread=s, workers=w
-            ),
-        )
 
 
 def kept(name: str, loop: dict[str, Any]) -> Iterator[Row]:
@@ -219,16 +129,16 @@ def kept(name: str, loop: dict[str, Any]) -> Iterator[Row]:
 
     for rounds in (1, 2, 3, 6):
         apart_s = APART_S if rounds < 6 else APART_S / 2
-        made: list[Made] = []
+        made: list[Measurement] = []
         for begin_s in itertools.count(0, 0.75):
             segments = [at(begin_s + apart_s * number, number) for number in range(rounds)]
             alone = [at(begin_s + apart_s * number + ALONE_S, number) for number in range(rounds)]
             if None in (*segments, *alone):
                 break
             loader = [replace(each, activity="loader_only", finished_ns=()) for each in alone if each]
-            made.append((truth, measured([each for each in segments if each], workers, loop["specified"], loader)))
+            made.append(measured([each for each in segments if each], workers, loop["specified"], loader))
         if made:
-            yield Row(kind=f"loop: {name}", rounds=rounds, makes=iter(made).__next__, repeats=len(made))
+            yield Row(kind=name, rounds=rounds, images_per_s=truth, measurements=tuple(made))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,21 +153,17 @@ class Score:
     """Median half width, as a share of the rate."""
     narrowest: float
     """The half width that 95 % of the errors are within."""
-    errors: tuple[float, ...]
-    halves: tuple[float, ...]
 
 
 def score(row: Row) -> Score:
-    """Repeats a row."""
     errors, halves = [], []
-    for _ in range(row.repeats):
-        truth, found = row.makes()
-        interval = rate_interval(found, segments_of(found, "baseline", "training"))
-        errors.append(abs(interval.value / truth - 1))
-        halves.append((interval.high - interval.value) / truth)
+    for measurement in row.measurements:
+        interval = rate_interval(measurement, segments_of(measurement, "baseline", "training"))
+        errors.append(abs(interval.value / row.images_per_s - 1))
+        halves.append((interval.high - interval.value) / row.images_per_s)
     return Score(
         kind=row.kind, rounds=row.rounds, covered=mean([float(e <= h) for e, h in zip(errors, halves, strict=True)]),
-        half=median(halves), narrowest=quantile(errors, 0.95), errors=tuple(errors), halves=tuple(halves),
+        half=median(halves), narrowest=quantile(errors, 0.95),
     )  # fmt: skip
 
 
@@ -270,10 +176,8 @@ def shown(name: str, scores: Sequence[Score]) -> str:
     return f"{name:36}{len(scores):5}{100 * covered:9.1f} %{half:10.2f} %{narrowest:10.2f} %{times}"
 
 
-def loops_in(folder: Path | None, seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
+def loops_in(folder: Path, seconds: float) -> Iterator[tuple[str, dict[str, Any]]]:
     """The loops that are kept there, by name; those that are not are measured first."""
-    if folder is None:
-        return
     folder.mkdir(parents=True, exist_ok=True)
     for name in (*KINDS, *(f"{kind}+neighbours" for kind in BESIDE)):
         path = folder / f"{name}.json"
@@ -363,9 +267,8 @@ def stamps(kind: str, folder: Path, seconds: float) -> dict[str, Any]:
 
 def main() -> int:
     options = parser(__doc__)
-    options.add_argument("--loops", type=Path, help="folder of long loops; what is not there is measured into it")
+    options.add_argument("--loops", type=Path, help="keep the long loops there; what is there is not measured again")
     options.add_argument("--seconds", type=float, default=40.0, help="of each loop that is measured")
-    options.add_argument("--repeats", type=int, default=40, help="of each made-up row")
     options.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     asked = options.parse_args()
     if asked.child:
@@ -373,10 +276,9 @@ def main() -> int:
         with neighbours() if kind.endswith("+neighbours") else nullcontext():
             print(json.dumps(stamps(kind.removesuffix("+neighbours"), Path(folder), asked.seconds)))
         return 0
-    rows = [*made_up(asked.repeats)]
-    for name, loop in loops_in(asked.loops, asked.seconds):
-        rows += kept(name, loop)
-    scores = [score(row) for row in rows]
+    with tempfile.TemporaryDirectory(prefix="loaderprobe-loops-") as scratch:
+        loops = loops_in(asked.loops or Path(scratch), asked.seconds)
+        scores = [score(row) for name, loop in loops for row in kept(name, loop)]
     print(f"{'':36} rows    covered    ± median  narrowest   times")
     for kind in dict.fromkeys(each.kind for each in scores):
         for rounds in sorted({each.rounds for each in scores if each.kind == kind}):

@@ -1,4 +1,4 @@
-"""What the instrument itself costs: the measured loop, the sampler of waits, meetings of ranks, a report on many.
+"""What the instrument itself costs: the measured loop, and the sampler of waits.
 
 `loop`: two loaders over the same warm files run in turn, in rounds: a plain DataLoader in a bare loop, and ours with
 its fetch log, samplers and stamps. CPU time is that of this process and its workers, all threads, as the scheduler
@@ -7,59 +7,40 @@ counts it in ns; beside the ratio of the two stands what the instrument takes ar
 `waits`: a DataLoader whose workers compute all the time, and another whose workers wait most of it, with the sampler of
 their waits and without it in turn: CPU time of the sampler over wall time, a share of one core; per look at one worker;
 and the workers' batches per CPU second with the sampler over those without.
-
-`ranks`: real processes over gloo on this host. Each group trains on one batch that costs nothing; its rate, by the
-device's own timeline, must be 99.5 % of the one that is specified. A meeting is one all-reduce of one number.
-
-`report`: a thousand made-up ranks, one of them slow. Reading the run and rendering it takes at most 5 s of CPU, a rank
-is at most 4096 bytes, and the slow one is named.
 """
 
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
-from itertools import product, repeat
 from pathlib import Path
-from queue import Queue
 from types import SimpleNamespace
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch.utils.data import DataLoader, Dataset, default_collate
 
-import loaderprobe
 from loaderprobe.compute.emulated import EmulatedCompute
 from loaderprobe.datasets.folder import generated_set
-from loaderprobe.loaders.ranks import joined_at
 from loaderprobe.loaders.torch import ImageFiles, InOrder, TorchLoader
 from loaderprobe.loaders.worker_probe import FetchLog, WorkerProbe
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.ranks.crew import Crew, PaceAhead
 from loaderprobe.measure.segments import Pace, train
-from loaderprobe.protocols import ComputeArguments, Peers
-from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig, SweepSpec
+from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Missing
-from loaderprobe.records.ranks import Place
 from loaderprobe.records.waits import WAIT_KINDS, WaitSamples
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.samplers import sampling
 from loaderprobe.samplers.recorded import PERIOD_S
 from loaderprobe.samplers.waits import RATE_HZ, WaitsSampler
-from loaderprobe.stats import median, quantile
-from loaderprobe.store.run_directory import RunDirectory, RunRecord
-from loaderprobe.testing import example_arguments, example_config, example_environment
+from loaderprobe.stats import median
+from loaderprobe.testing import example_arguments
 from scripts.benches.harness import alternated, cpu_ns, parser, photographs, spread
-from tests.analyze.rank_runs import rank_run
-from tests.analyze.runs import FILES, Cost, alike
 
 ACCELERATOR = "emulated:100000"
 
@@ -199,80 +180,6 @@ def show_waits(name: str, work: Work, workers: int, rounds: int, seconds: float)
     )
 
 
-LEAST = 0.995
-MEETINGS = 2000
-
-
-def one(place: Place, rate: float, batch_size: int, seconds: float, told: Queue[tuple[float, list[float]]]) -> None:
-    """One rank; rank 0 reports (images/s of one rank, seconds of each meeting)."""
-    clock, at = SystemClock(), joined_at(place)
-    config = example_config(compute=f"emulated:{rate:g}", batch_size=batch_size)
-    peers = Peers(group=at.device, local_rank=place.local_rank, cores=1.0, store=at.store, timeout_s=place.timeout_s)
-    compute = EmulatedCompute(ComputeArguments(spec=config.compute, loader=config.loader, clock=clock, peers=peers))
-    took = []
-    for _ in range(MEETINGS):
-        begin_ns = clock.now_ns()
-        at.group.most(0)
-        took.append((clock.now_ns() - begin_ns) / 1e9)
-    pace = PaceAhead.of(Pace(min_s=seconds, max_s=seconds), Crew(at.group).agree)
-    batch = SimpleNamespace(shape=(batch_size,)), None
-    ends = train(repeat(batch), compute, clock, pace).finished_ns
-    if place.rank == 0:
-        told.put((batch_size * (len(ends) - 1) * 1e9 / (ends[-1] - ends[0]), took))
-    at.group.most(0)
-    told.close()  # type: ignore[attr-defined]  # it is that of another process
-    told.join_thread()  # type: ignore[attr-defined]
-    os._exit(0)
-
-
-def group(size: int, port: int, rate: float, batch_size: int, seconds: float) -> tuple[float, list[float]]:
-    """All ranks of a group, to their ends."""
-    context = multiprocessing.get_context("forkserver")
-    told: Any = context.Queue()
-    places = [
-        Place(
-            rank=rank, size=size, node=0, local_rank=rank, local_size=size, address="127.0.0.1", port=port,
-            prefix=f"group-{size}-{rate:g}",
-        )
-        for rank in range(size)
-    ]  # fmt: skip
-    ranks = [context.Process(target=one, args=(place, rate, batch_size, seconds, told)) for place in places]
-    for each in ranks:
-        each.start()
-    found: tuple[float, list[float]] = told.get(timeout=120)
-    for each in ranks:
-        each.join()
-    return found
-
-
-SLOW, MIDDLE = 37.0, 114.0
-"""Images/s of a rank by itself."""
-MOST_BYTES = 4096
-MOST_CPU_S = 5.0
-
-
-def keep(path: Path, ranks: int, slowest: int) -> float:
-    """Bytes that are kept of a rank, that of the whole configuration shared among them."""
-    rates: dict[str, Any] = {name: rate * ranks / 2 for name, rate in SLEEPING.items()}
-    alone = [SLOW if rank == slowest else MIDDLE + rank % 7 for rank in range(ranks)]
-    measured = rank_run(
-        alike(**rates), Cost(), ranks=ranks, compute=1e5 * ranks, alone=alone, workers=2,
-        without={slowest: 229.0 * ranks / 2, 0: 72.0 * ranks / 2}, no_exchange=1e5 * ranks, exchange=2e5 * ranks,
-    )  # fmt: skip
-    record = RunRecord(
-        created_utc="2026-11-21T07:00:00+00:00",
-        spec=SweepSpec(configs=(measured.config,), command=("loaderprobe", "sweep")),
-        environment=example_environment(),
-    )
-    RunDirectory.create(path, record, [FILES]).save(measured)
-    kept = [each.stat().st_size for each in (path / "measurements").rglob("*.json")]
-    return sum(kept) / ranks
-
-
-SLEEPING = {"training": 88.0, "baseline": 86.0, "warm": 90.0, "cached_samples": 868.0, "no_transport": 88.0}
-"""Images/s of two ranks, of which one sleeps while it preprocesses."""
-
-
 def measure_loop(asked: argparse.Namespace) -> bool:
     with tempfile.TemporaryDirectory() as place:
         files = generated_set(photographs(Path(place), "500x375", 256), sample=256, seed=0)
@@ -291,38 +198,7 @@ def measure_waits(asked: argparse.Namespace) -> bool:
     return True
 
 
-def measure_ranks(asked: argparse.Namespace) -> bool:
-    multiprocessing.set_forkserver_preload(["loaderprobe.loaders.ranks"])
-    store: Any = dist.TCPStore(  # type: ignore[attr-defined]  # torch does not list it
-        "127.0.0.1", 0, None, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=60)
-    )
-    worst = 1.0
-    print("ranks  specified, images/s  reached  share    a meeting: median, 95 %, ms")
-    for rate, size in product(map(float, asked.rates.split(",")), map(int, asked.ranks.split(","))):
-        reached, took = group(size, store.port, rate, asked.batch_size, asked.seconds or 3.0)
-        worst = min(worst, reached / rate)
-        cost = f"{1e3 * median(took):.3f}  {1e3 * quantile(took, 0.95):.3f}"
-        print(f"{size:5}  {size * rate:19,.0f}  {size * reached:7,.1f}  {reached / rate:.4f}  {cost}", flush=True)
-    return worst >= LEAST
-
-
-def measure_report(asked: argparse.Namespace) -> bool:
-    """Measures nothing: makes, keeps, reads and renders."""
-    ranks, slowest = asked.reported, asked.reported // 2
-    with tempfile.TemporaryDirectory(prefix="loaderprobe-ranks-") as scratch:
-        path = Path(scratch, "run")
-        each_bytes = keep(path, ranks, slowest)
-        begun_s = time.process_time()
-        run = loaderprobe.load(path)
-        text, html = run.text(), run.html()
-        cpu_s = time.process_time() - begun_s
-    named = f"slowest rank {slowest} " in text and f"{slowest} (slowest)" in html
-    print(f"{ranks} ranks: {each_bytes:.0f} bytes each, {cpu_s:.2f} s of CPU, HTML of {len(html) / 1e3:.0f} kB")
-    print(f"slow rank named: {'yes' if named else 'no'}")
-    return each_bytes <= MOST_BYTES and cpu_s <= MOST_CPU_S and named
-
-
-PARTS = {"loop": measure_loop, "waits": measure_waits, "ranks": measure_ranks, "report": measure_report}
+PARTS = {"loop": measure_loop, "waits": measure_waits}
 
 
 def main() -> int:
@@ -331,11 +207,8 @@ def main() -> int:
     options.add_argument("--rounds", type=int, help="24 of loop, 10 of waits")
     options.add_argument("--batches", type=int, default=24, help="of a round of loop (%(default)s)")
     options.add_argument("--batch-size", type=int, default=32)
-    options.add_argument("--seconds", type=float, help="5 of a round of waits, 3 of a group of ranks")
+    options.add_argument("--seconds", type=float, help="of a round of waits; 5")
     options.add_argument("--workers", type=int, default=2, help="of waits")
-    options.add_argument("--ranks", default="1,2,4", help="sizes of groups")
-    options.add_argument("--rates", default="400,4000", help="images/s of each device of ranks, specified")
-    options.add_argument("--reported", type=int, default=1024, help="ranks of report")
     asked = options.parse_args()
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     good = [PARTS[name](asked) for name in asked.only.split(",")]

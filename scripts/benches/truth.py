@@ -7,10 +7,6 @@ Where a plain loop with one resource after the other removed is the truth, `scor
 --said lists the words that it changes. Measurements that are kept become goldens (`scripts/golden`). Ends with code 1
 when a firm word or side was wrong, too few of the clear rows got the right firm word, the mean regret is too large, a
 row could not be measured, or there is another fault.
-
-The scripts of `scripts` are put into the folder of --scripts, under these names:
-
-{sources}
 """
 
 from __future__ import annotations
@@ -26,7 +22,7 @@ from typing import Any, Protocol, cast
 from scripts.benches.harness import parser_of_kept, raw_results
 from scripts.benches.score import Marks, Row, changed, report
 
-FAMILIES = ("verdict", "waits", "scripts", "ranks", "sweeps")
+FAMILIES = ("verdict", "waits", "ranks", "sweeps")
 HERE = Path(__file__).parent
 
 
@@ -47,12 +43,10 @@ def family_of(name: str) -> Family:
 
 
 def _described(doc: str) -> str:
-    """With the first line of each family's docstring, and where scripts come from."""
+    """With the first line of each family's docstring."""
     trees = [ast.parse((HERE / f"truth_{name}.py").read_text()) for name in FAMILIES]
     lines = [(ast.get_docstring(tree) or "").splitlines()[0] for tree in trees]
-    from scripts.benches.scripts_rows import sources
-
-    return doc.format(families="\n".join(lines), sources=sources())
+    return doc.format(families="\n".join(lines))
 
 
 def options() -> argparse.Namespace:
@@ -63,17 +57,11 @@ def options() -> argparse.Namespace:
     found.add_argument("--said", type=Path, help="keep the words in this file, or list what differs from those in it")
     found.add_argument("--truth", type=Path, help="do not run the plain loops again that were kept in this folder")
     found.add_argument("--rounds", type=int, help="of the truth; 3")
-    found.add_argument("--repeats", type=int, help="of each row; with --noise 3, by hand 2, else 1")
+    found.add_argument("--repeats", type=int, help="of each row; with --noise 3, else 1")
     found.add_argument("--budget", type=float, help="seconds of a driver; 0 measures the truth of `waits` alone, once")
     found.add_argument("--noise", action="store_true", help="beside neighbours that come and go (verdict)")
     found.add_argument("--neighbours", help="which of core,cores,disk,memory; all of them")
     found.add_argument("--read-ahead", default="", help="only disks that read so many kB ahead: 128,2560,8192 (waits)")
-    found.add_argument("--scripts", type=Path, help="the folder with the scripts")
-    found.add_argument("--data", type=Path, help="keep what scripts read in this folder, for the next time")
-    found.add_argument("--parts", help="some of truth,run,watch,saves (scripts); with --keep, others stay as they are")
-    found.add_argument("--ways", help="of the truth of scripts; without some of them it is not clear")
-    found.add_argument("--seconds", type=float, help="of each rate by hand; 8")
-    found.add_argument("--pairs", type=int, help="of runs without and with --watch; 4")
     found.add_argument("--child", help=argparse.SUPPRESS)
     return found.parse_args()
 
