@@ -170,7 +170,7 @@ def shown(name: str) -> str:
 
 def _printed(command: Sequence[str]) -> str:
     """What it prints, in the folder of the results; with its exit code and its error where it is not 0."""
-    at_a_moment = patch("loaderprobe.cli.commands.utc_now", return_value=MADE_AT)
+    at_a_moment = patch("loaderprobe.system.host.utc_now", return_value=MADE_AT)
     with chdir(RUNS), patch.dict(os.environ, _ENVIRONMENT), at_a_moment:
         done = CliRunner().invoke(app, list(command))
     if done.exception is not None and not isinstance(done.exception, SystemExit):

@@ -56,7 +56,6 @@ from loaderprobe.render.writers import document_page
 from loaderprobe.storage.catalogue import catalogue, entry_named, published
 from loaderprobe.store.results import read_bandwidth, read_result, schema_in
 from loaderprobe.store.run_directory import RunDirectory
-from loaderprobe.system.host import utc_now
 from loaderprobe.units import join_words, parse_bytes
 
 # What a plan is made from: the configuration of a sweep that fits, a result of `run`, or one of `bandwidth`.
@@ -301,7 +300,10 @@ def plan(
 
     Raises BadValue for what cannot be planned from, and for impossible values; MissingPart for a broken plug-in.
     """
-    now = utc_now() if now is None else now
+    if now is None:
+        from loaderprobe.system.host import utc_now
+
+        now = utc_now()
     asked = Asked(
         accelerators=_grown(accelerators, growth),
         utilization=UTILIZATION if utilization is None else values.share(utilization, "--utilization"),

@@ -20,7 +20,6 @@ from loaderprobe.records import values
 from loaderprobe.records.environment import Origin
 from loaderprobe.render.document import Document, Exhibit
 from loaderprobe.store.results import REPORT, RESULT, create_result, read_result
-from loaderprobe.system.host import local_now, utc_timestamp
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -185,6 +184,7 @@ def schema_of(type_: type[Any]) -> str:
 def origin_now(command: str, *paths: Path) -> Origin:
     """This machine and this moment, with the storage under `paths`."""
     from loaderprobe.system.environment import describe_environment
+    from loaderprobe.system.host import utc_timestamp
 
     created = utc_timestamp()
     return Origin(created_utc=created, command=command, environment=describe_environment(paths))
@@ -192,5 +192,7 @@ def origin_now(command: str, *paths: Path) -> Origin:
 
 def usual_out(kind: str = "") -> Path:
     """A new directory for a run, named by the time, and by its kind where it is no sweep."""
+    from loaderprobe.system.host import local_now
+
     name = local_now().strftime("%Y%m%d-%H%M%S")
     return Path("loaderprobe-runs") / (f"{name}-{kind}" if kind else name)

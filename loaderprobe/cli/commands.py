@@ -37,7 +37,6 @@ from loaderprobe.errors import (
 )
 from loaderprobe.records import options
 from loaderprobe.store.codec import write_atomically
-from loaderprobe.system.host import utc_now
 from loaderprobe.units import format_bytes, join_words
 
 if TYPE_CHECKING:
@@ -385,6 +384,7 @@ def plan(call: Invocation, *, run: Path | None, catalogue: bool, schema: bool, *
         raise BadValue("no run is given", hint="loaderprobe plan loaderprobe-runs/DATE-TIME")
     else:
         from loaderprobe.api.plan import plan as verb
+        from loaderprobe.system.host import utc_now
 
         found = verb(run, now=utc_now(), **asked)
         if call.html is not None:
@@ -398,6 +398,7 @@ def _catalogue(call: Invocation) -> str:
     from loaderprobe.render.plan import catalogue_document, catalogue_json
     from loaderprobe.render.writers import document_markdown, document_text
     from loaderprobe.storage.catalogue import catalogue
+    from loaderprobe.system.host import utc_now
 
     entries = catalogue()
     if call.json:

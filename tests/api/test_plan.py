@@ -80,7 +80,7 @@ def test_a_plan_is_of_the_day_that_it_is_given(run: RunDirectory) -> None:
 def test_a_stored_run_has_the_same_page_on_every_day(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its plan is of the day on which it began."""
     page = loaderprobe.load(run.path).html()
-    monkeypatch.setattr("loaderprobe.api.plan.utc_now", lambda: datetime(2037, 1, 1, tzinfo=UTC))
+    monkeypatch.setattr("loaderprobe.system.host.utc_now", lambda: datetime(2037, 1, 1, tzinfo=UTC))
     assert loaderprobe.load(run.path).html() == page
 
 

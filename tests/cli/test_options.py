@@ -51,7 +51,7 @@ VERBS: dict[str, tuple[Callable[..., Any], Sequence[Option]]] = {
     "tune workers": (tune_workers.tuned_images, options.TUNE_WORKERS),
     "tune batch-size": (batch_size.named_batch_size, options.TUNE_BATCH_SIZE),
 }
-UNTYPED = {"devices": ["seed"], "tune batch-size": ["images"]}
+UNTYPED = {"devices": ["seed"], "plan": ["now"], "tune batch-size": ["images"]}
 """Arguments of verbs that no command has."""
 IGNORED = {
     "--workers": "1", "--no-serial": None, "--resolutions": "64x48", "--compute": "cpu", "--cache": "warm",

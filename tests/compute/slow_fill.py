@@ -33,7 +33,7 @@ def peak_bytes() -> int:
 
 def main() -> None:
     """Prints JSON."""
-    model, images, labels = net(), torch.randn(4, 3, 80, 80), torch.arange(4)
+    model, images, labels = net(), torch.randn(4, 3, 104, 104), torch.arange(4)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     for _ in range(3):
         optimizer.zero_grad()

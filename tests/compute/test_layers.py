@@ -201,7 +201,7 @@ def test_ranges_hold_their_medians(found: loaderprobe.Layers) -> None:
 
 
 def test_many_operators_take_no_more_memory_than_training() -> None:
-    """Of a model that assigns 6,084 elements in a loop; the layer and its line are named. Records of it take 0.6 GB."""
+    """Of a model that assigns 10,404 elements in a loop; the layer and its line are named. Records of it take 1 GB."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.compute.slow_fill"], capture_output=True, text=True, check=False, timeout=600
     )
@@ -209,7 +209,7 @@ def test_many_operators_take_no_more_memory_than_training() -> None:
     said = json.loads(done.stdout)
     assert said["measured"] - said["trained"] < 200e6
     found = json.loads(said["result"])
-    assert 24_000 < found["unlisted"] < 25_000
+    assert found["unlisted"] > compute_layers.MOST_OPERATORS
     step, layer, line = found["drill"]
     assert (step["level"], layer["level"], layer["name"], line["level"]) == ("step", "layer", "1", "line")
     assert line["name"].startswith("slow_fill.py:") and line["text"].endswith("# the slow line")
