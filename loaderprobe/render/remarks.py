@@ -381,8 +381,6 @@ _NO_FORECAST = {
     "files_from_memory": "the files came from memory, so nothing is known of the storage",
     "files_as_found": "the files were read as found, so the share of storage is not known",
     "more_than_cores": "only {cores} cores were measured",
-    "no_file_size": "the size of the files is not known",
-    "no_rate_of_batch_size": "the rate of the device at this batch size was not measured",
     "no_cpu_time": "its CPU time was not measured",
     "serial_loader": "the serial loader fetches nothing ahead",
     "batch_times_unknown": "too few batches were recorded to know how their times vary",

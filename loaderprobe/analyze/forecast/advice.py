@@ -379,7 +379,6 @@ def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings)
         *(_alternative(fitted, each) for each in measurement.alternatives if each.name != "decoded"),
         *accelerators(fitted, around.accelerators, found),
     )
-    also = examples(fitted, config.compute.batch_size, measurement.compute.specified_images_per_s)
     before = _measured(point)
     considered = one_accelerator(made)
     worth = [
@@ -391,7 +390,7 @@ def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings)
         and not (option.forecast.changed == "disk_speed" and _has_reserve(measurement, point, around.storage))
     ]
     return Recommendation(
-        forecasts=(*(option.forecast for option in made), *also),
+        forecasts=(*(option.forecast for option in made), *examples(fitted)),
         advice=(*sorted(worth, key=lambda each: -each.speedup), *_wasted(point, made, worth, before)),
     )
 

@@ -14,13 +14,13 @@ from itertools import takewhile
 
 from loaderprobe.analyze.caches import page_cache_hits
 from loaderprobe.analyze.effects import REPEAT
-from loaderprobe.analyze.forecast.fit import NEAR, DeviceModel, Fit, Point, ServiceTimes, Storage, fit, scheduled_rate
+from loaderprobe.analyze.forecast.fit import NEAR, Fit, Point, ServiceTimes, Storage, fit, scheduled_rate
 from loaderprobe.analyze.verdict.rates import Loop
 from loaderprobe.records.measurement import Alternative
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Bottleneck, Changed, Forecast, How, Interval, Knee
 from loaderprobe.stats import median
-from loaderprobe.units import format_duration, format_rate, significant
+from loaderprobe.units import significant
 
 # The outcome of one change to a measured configuration: the rate of training, its range, and its bottleneck.
 
@@ -134,9 +134,6 @@ DISAGREE = 1.3
 MOST_WORKERS_A_CORE = 2
 # Batch times that tell how they vary.
 ENOUGH_BATCHES = 12
-# Storage that is asked about as an example: a cloud volume, and an object store.
-VOLUME_BYTES_PER_S, VOLUME_LATENCY_S = 250e6, 1e-3
-OBJECT_LATENCY_S = 0.02
 
 
 def workers(fit: Fit, count: int) -> Forecast:
@@ -164,13 +161,6 @@ def unchanged(fit: Fit, changed: Changed, to: str) -> Forecast:
     return replace(found, images_per_s=rate, how="measured" if lasts else "estimated", refused=None)
 
 
-def cores(fit: Fit, count: float) -> Forecast:
-    """With more cores of the same kind, and no more workers than there are."""
-    factor = count / fit.anchor.cores
-    change = _change(fit, "cores", f"{count:g}")
-    return _forecast(fit, replace(change, alter=lambda service: replace(service, cores=service.cores * factor)))
-
-
 def disk(fit: Fit, factor: float) -> Forecast:
     """On storage of the same kind, `factor` times as fast."""
     to = f"{significant(factor)} times as fast"
@@ -178,29 +168,6 @@ def disk(fit: Fit, factor: float) -> Forecast:
         return refused("disk_speed", to, fit.anchor.unproved)
     change = _change(fit, "disk_speed", to)
     return _forecast(fit, replace(change, alter=lambda service: service.with_disk(factor), loader=_at_most_warm(fit)))
-
-
-def other_disk(fit: Fit, kind: DeviceModel, *, bytes_per_s: float, latency_s: float) -> Forecast:
-    """On storage of another kind, with the bandwidth and the latency of a file that it is known for."""
-    rate = "" if math.isinf(bytes_per_s) else f"{format_rate(bytes_per_s)}, "
-    to = f"{kind}, {rate}{format_duration(latency_s)} a file"
-    if fit.anchor.unproved:
-        return refused("disk", to, fit.anchor.unproved)
-    if not fit.anchor.bytes_per_image and kind != "latency":
-        return refused("disk", to, Remark(code="no_file_size"))
-
-    def moved(service: ServiceTimes) -> ServiceTimes:
-        return replace(
-            service,
-            model=kind,
-            latency_s=latency_s / fit.anchor.ranks,
-            transfer_s=fit.anchor.bytes_per_image / bytes_per_s / fit.anchor.ranks,
-            bytes_per_image=fit.anchor.bytes_per_image,
-            bytes_per_s=bytes_per_s,
-            unproved_bytes_per_s=math.inf,
-        )
-
-    return _forecast(fit, replace(_change(fit, "disk", to), alter=moved, loader=_at_most_warm(fit)))
 
 
 def cached(fit: Fit, share: float) -> Forecast:
@@ -231,27 +198,9 @@ def accelerator(fit: Fit, images_per_s: float, name: str = "") -> Forecast:
     return _forecast(fit, replace(change, compute=images_per_s, synchronous=synchronous))
 
 
-def batch_size(fit: Fit, count: int, compute: float | None) -> Forecast:
-    """With another batch size on each rank; `compute`: images/s at that size, None when that is not known."""
-    if compute is None:
-        return refused("batch_size", str(count), Remark(code="no_rate_of_batch_size"))
-    change = replace(_change(fit, "batch_size", str(count)), batch_size=count * fit.anchor.ranks, compute=compute)
-    return _forecast(fit, change)
-
-
-def examples(fit: Fit, batch: int, given: float | None) -> list[Forecast]:
-    """Changes that are forecast but never advised: other batch sizes, other storage."""
-    others = [batch_size(fit, count, given) for count in (batch // 2, batch * 2) if count]
-    if not fit.anchor.from_storage:
-        return others
-    return [
-        *others,
-        disk(fit, 2.0),
-        cached(fit, 0.5),
-        pinned(fit, 0.5),
-        other_disk(fit, "token_bucket", bytes_per_s=VOLUME_BYTES_PER_S, latency_s=VOLUME_LATENCY_S),
-        other_disk(fit, "latency", bytes_per_s=math.inf, latency_s=OBJECT_LATENCY_S),
-    ]
+def examples(fit: Fit) -> list[Forecast]:
+    """Changes that are forecast but never advised: storage twice as fast, and memory for half of the files."""
+    return [disk(fit, 2.0), cached(fit, 0.5), pinned(fit, 0.5)] if fit.anchor.from_storage else []
 
 
 def alternative(fit: Fit, measured: Alternative) -> Forecast:

@@ -258,7 +258,7 @@ def test_files_that_were_read_as_found_say_nothing_about_storage() -> None:
     """What came from memory is unknown, so neither disks nor caches are forecast; workers are."""
     found = advised(replace(measured(SLOW_DISK, 1, cache="as-found"), storage_counts_reads=False), SLOW_DISK)
     refused = {each.changed for each in found.forecasts if each.refused and each.refused.code == "files_as_found"}
-    assert refused == {"page_cache_share", "pinned_share", "disk_speed", "disk"}
+    assert refused == {"page_cache_share", "pinned_share", "disk_speed"}
     assert not any(each.action.code in ("files_in_memory", "files_pinned") for each in found.advice)
 
 

@@ -13,11 +13,8 @@ from loaderprobe.analyze.caches import page_cache_hits
 from loaderprobe.analyze.forecast.changes import (
     accelerator,
     alternative,
-    batch_size,
     cached,
-    cores,
     disk,
-    other_disk,
     pinned,
     prefetch,
     unchanged,
@@ -67,12 +64,6 @@ def test_a_faster_disk_follows_the_law_of_the_kind(truth: Truth, factor: float) 
     assert rate(disk(truth.fit(1, 4, anchor=4), factor)) == pytest.approx(faster.training(4), rel=1e-6)
 
 
-def test_another_kind_of_disk_takes_its_own_law() -> None:
-    """From a token bucket to an object store: the bandwidth goes, the latency of a file comes."""
-    moved = other_disk(TOKEN_BUCKET.fit(1, 2, anchor=2), "latency", bytes_per_s=1e9, latency_s=0.02)
-    assert rate(moved) == pytest.approx(2 / (0.004 + 0.02))
-
-
 def test_the_serial_loader_counts_as_one_worker() -> None:
     """Without workers, one image after the other; and a synchronised step comes on top."""
     truth = Truth(synchronous=True, compute=500.0)
@@ -87,7 +78,7 @@ def test_the_serial_loader_counts_as_one_worker() -> None:
 def test_at_the_measured_point_forecasts_are_what_was_measured(
     truth: Truth, count: int, cpu_s: float, latency_s: float, compute: float, synchronous: bool, noise: float
 ) -> None:
-    """Whatever the noise, no change is no change: in workers, disk, cache, accelerator, cores and decoder."""
+    """Whatever the noise, no change is no change: in workers, disk, cache, accelerator and decoder."""
     truth = replace(truth, cpu_s=cpu_s, latency_s=latency_s, compute=compute, synchronous=synchronous)
     exact = truth.point(count)
     point = replace(exact, loader=exact.loader * noise)
@@ -97,8 +88,7 @@ def test_at_the_measured_point_forecasts_are_what_was_measured(
     same = Alternative(name="torchvision", cpu_s=0.003, usual_cpu_s=0.003)
     for made in (
         unchanged(found, "workers", ""), disk(found, 1.0), cached(found, 0.0), pinned(found, 0.0),
-        accelerator(found, point.compute), cores(found, point.cores), alternative(found, same),
-        batch_size(found, 16, point.compute),
+        accelerator(found, point.compute), alternative(found, same),
     ):  # fmt: skip
         assert rate(made) == pytest.approx(point.training, rel=1e-6)
 
@@ -119,15 +109,6 @@ def test_a_faster_disk_never_lowers_a_forecast(
     slow, fast = disk(found, factor), disk(found, factor * more)
     if slow.images_per_s and fast.images_per_s:
         assert fast.images_per_s.value >= slow.images_per_s.value * (1 - 1e-9)
-
-
-@given(st.sampled_from(KINDS), st.integers(0, 8), st.floats(1.0, 64.0), st.floats(1.0, 10.0), st.booleans())
-def test_more_cores_never_lower_a_forecast(
-    truth: Truth, count: int, before: float, more: float, synchronous: bool
-) -> None:
-    """Where the cores are the limit they help, elsewhere they change nothing."""
-    found = replace(truth, synchronous=synchronous, cores=1.5).fit(1, count, anchor=count)
-    assert rate(cores(found, before * more)) >= rate(cores(found, before)) * (1 - 1e-9)
 
 
 def test_caching_everything_is_the_measured_rate() -> None:
@@ -186,7 +167,6 @@ def test_a_loader_that_ran_slower_beside_compute_does_not_slow_compute() -> None
     """Trained 10 % below its parts by the loader: a slow accelerator still limits at its own rate, workers keep it."""
     found = TOKEN_BUCKET.fit(1, 2, anchor=1, training=180.0)
     assert rate(accelerator(found, 50.0)) == pytest.approx(50.0)
-    assert rate(cores(found, 32.0)) == pytest.approx(180.0)
     assert rate(workers(found, 2)) == pytest.approx(360.0)
 
 
@@ -264,13 +244,6 @@ def test_what_came_from_memory_says_nothing_about_disks() -> None:
     found = Truth().fit(1, 2, anchor=1, from_storage=False, unproved=Remark(code="files_from_memory"))
     assert code(disk(found, 2.0)) == code(cached(found, 1.0)) == "files_from_memory"
     assert workers(found, 4).refused is None
-
-
-def test_a_batch_size_needs_the_device_at_that_size() -> None:
-    """Without its rate it is refused; with it, the smaller of loader and device."""
-    found = TOKEN_BUCKET.fit(1, anchor=1)
-    assert code(batch_size(found, 32, None)) == "no_rate_of_batch_size"
-    assert rate(batch_size(found, 32, 150.0)) == pytest.approx(150.0)
 
 
 def test_a_loader_that_no_law_describes_gets_no_forecast() -> None:
