@@ -29,7 +29,6 @@ from threading import Thread
 from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
-import cv2
 import numpy as np
 import torch
 import torchvision
@@ -185,18 +184,6 @@ class NativeFiles(PythonFiles):
         image = torchvision.io.decode_jpeg(data, mode=torchvision.io.ImageReadMode.RGB)
         augmented: torch.Tensor = _AUGMENT_TENSOR(image)
         return augmented
-
-
-class CvFiles(NativeFiles):
-    """cv2.imread, which reads and decodes in one call."""
-
-    def read(self, index: int) -> Any:
-        return super().read(index) if self.work.without == "preprocessing" else cv2.imread(self.files[index])
-
-    def decode(self, data: Any) -> torch.Tensor:
-        rgb = cv2.cvtColor(data, cv2.COLOR_BGR2RGB)
-        image: torch.Tensor = _AUGMENT_TENSOR(torch.from_numpy(rgb).permute(2, 0, 1))
-        return image
 
 
 class LazyFiles(PythonFiles):
@@ -360,16 +347,6 @@ class Hdf5(Pixels, Opened):
         return self.handle[index]
 
 
-class Hdf5Each(Pixels, Samples):
-    """Opened for each sample, as many do against trouble with fork."""
-
-    def read(self, index: int) -> Any:
-        import h5py
-
-        with h5py.File(self.folder / "pixels.h5", "r") as file:
-            return file["pixels"][index]
-
-
 class Arrow(Opened):
     """A table mapped into memory, as Hugging Face's data sets are."""
 
@@ -388,18 +365,6 @@ class Sqlite(Opened):
 
     def read(self, index: int) -> Any:
         return self.handle.execute("select image from samples where id = ?", (index,)).fetchone()[0]
-
-
-class Zarr(Pixels, Opened):
-    """One chunk a sample, a file each; zarr reads with threads of its own."""
-
-    def open(self) -> Any:
-        import zarr
-
-        return zarr.open_array(str(self.folder / "pixels.zarr"), mode="r")
-
-    def read(self, index: int) -> Any:
-        return self.handle[index]
 
 
 class TarShards(Finish, IterableDataset[Sample]):
@@ -509,44 +474,14 @@ TIMEOUT_S = 30.0
 
 
 class Remote(Samples):
-    """Objects by GET, over one connection in each worker that stays open."""
+    """Objects by GET, with the headers of a client of an object store, over a connection in each worker that stays."""
 
-    how = "10ms"
-
-    def __init__(self, folder: Path, work: Work, url: str) -> None:
+    def __init__(self, folder: Path, work: Work, url: str, how: str) -> None:
         super().__init__(folder, work)
         self.keys = [f"bucket/train/{file.name}" for file in photographs_in(folder)]
         self.url = url
-        self._client: Any = None
-
-    @property
-    def side(self) -> str:
-        return "fast" if self.work.without == "network" else self.how
-
-
-class HttpRequests(Remote):
-    """requests, as most write it."""
-
-    def read(self, index: int) -> Any:
-        import requests
-
-        if self._client is None:
-            self._client = requests.Session()
-        answer = self._client.get(f"{self.url}/{self.side}/{self.keys[index]}", timeout=TIMEOUT_S)
-        answer.raise_for_status()
-        return answer.content
-
-
-class SlowHttp(HttpRequests):
-    """The same, from far away."""
-
-    how = "40ms"
-
-
-class S3(Remote):
-    """As a client of an object store does it, with its headers; latency."""
-
-    how = "20ms"
+        self.side = "fast" if work.without == "network" else how
+        self._client: http.client.HTTPConnection | None = None
 
     def read(self, index: int) -> Any:
         if self._client is None:
@@ -554,12 +489,6 @@ class S3(Remote):
         headers = {"x-amz-content-sha256": "UNSIGNED-PAYLOAD", "x-amz-date": time.strftime("%Y%m%dT%H%M%SZ")}
         self._client.request("GET", f"/{self.side}/{self.keys[index]}", headers=headers)
         return self._client.getresponse().read()
-
-
-class S3Narrow(S3):
-    """The same, with a bandwidth that all connections share."""
-
-    how = "6MB"
 
 
 Access = Literal["file", "stream", "random", "none"]
@@ -588,7 +517,6 @@ class Reader:
 READERS = {
     "python": Reader(PythonFiles),
     "native": Reader(NativeFiles),
-    "cv2": Reader(CvFiles, library="cv2"),
     "lazy": Reader(LazyFiles),
     "mmap": Reader(MappedFiles),
     "pool": Reader(PooledFiles),
@@ -599,19 +527,17 @@ READERS = {
     "memmap": Reader(BigMap, "npy", access="random"),
     "lmdb": Reader(Lmdb, "lmdb", "lmdb", access="random"),
     "hdf5": Reader(Hdf5, "hdf5", "h5py", access="random"),
-    "hdf5each": Reader(Hdf5Each, "hdf5", "h5py", access="random"),
     "arrow": Reader(Arrow, "arrow", "pyarrow", access="random"),
     "sqlite": Reader(Sqlite, "sqlite", access="random"),
-    "zarr": Reader(Zarr, "zarr", "zarr"),
     "tar": Reader(TarShards, "shards", iterable=True, access="stream"),
     "webdataset": Reader(webdataset_of, "shards", "webdataset", iterable=True, access="stream"),
     "webloader": Reader(webdataset_of, "shards", "webdataset", iterable=True, access="stream", loader=web_loader),
     "parquet": Reader(Parquet, "parquet", "pyarrow", iterable=True, access="stream"),
     "text": Reader(Texts, "tokens"),
-    "http": Reader(HttpRequests, library="requests", remote=True),
-    "httpfar": Reader(SlowHttp, library="requests", remote=True),
-    "s3": Reader(S3, remote=True),
-    "s3narrow": Reader(S3Narrow, remote=True),
+    "http": Reader(partial(Remote, how="10ms"), remote=True),
+    "httpfar": Reader(partial(Remote, how="40ms"), remote=True),
+    "s3": Reader(partial(Remote, how="20ms"), remote=True),
+    "s3narrow": Reader(partial(Remote, how="6MB"), remote=True),
     "imagefolder": Reader(FolderFiles),
     "made": Reader(Made, "nothing", access="none"),
     "resized": Reader(ResizedFiles),
@@ -676,20 +602,6 @@ def _write_sqlite(photographs: Sequence[Path], folder: Path) -> None:
     database.close()
 
 
-def _write_zarr(photographs: Sequence[Path], folder: Path) -> None:
-    import zarr
-
-    count = len(photographs)
-    array = zarr.create_array(
-        store=str(folder / "pixels.zarr"),
-        shape=(count, SIDE, SIDE, 3),
-        chunks=(1, SIDE, SIDE, 3),
-        dtype="uint8",
-        compressors=None,
-    )
-    array[:] = _pixels(count)
-
-
 def _write_shards(photographs: Sequence[Path], folder: Path) -> None:
     for shard in range(SHARDS):
         with tarfile.open(folder / f"{shard:03}.tar", "w") as opened:
@@ -729,7 +641,6 @@ WRITERS: dict[str, Callable[[Sequence[Path], Path], None]] = {
     "arrow": _write_arrow,
     "parquet": _write_parquet,
     "sqlite": _write_sqlite,
-    "zarr": _write_zarr,
     "shards": _write_shards,
     "tiny": _write_tiny,
     "tokens": _write_tokens,
@@ -894,17 +805,14 @@ bucket16 python     2 spawn
 bucket16 python     2 forkserver
 bucket16 python     2 replacement
 bucket16 native     2
-bucket16 cv2        2
 bucket16 lazy       2
 bucket16 mmap       2
 bucket16 lmdb       2
 bucket16 hdf5       2
-bucket16 hdf5each   2
 bucket16 arrow      2
 bucket16 tar        2
 bucket16 webdataset 2
 bucket16 sqlite     2
-bucket16 zarr       2
 bucket16 cached     2
 bucket16 python     2 sleep=20
 bucket16 lmdb       2 sleep=150
@@ -922,7 +830,6 @@ bucket6  ahead      1
 bucket6  python     0 sleep=50
 bucket20 python     1 burn=25
 bucket20 native     2 burn=25
-bucket20 cv2        4 burn=25
 bucket20 lmdb       2 burn=25
 bucket20 arrow      1 burn=25
 bucket20 tar        2 burn=25

@@ -75,8 +75,6 @@ class Row:
     """Of the plain loop."""
     said: Mapping[str, Said | None] = field(default_factory=dict)
     """By driver; None where it failed."""
-    rivals: Mapping[str, Said] = field(default_factory=dict)
-    """What simpler rules say, which are not judged."""
     details: tuple[str, ...] = ()
     trouble: str = ""
     """Why what was measured is not what it was to be; empty when it was."""
@@ -197,8 +195,6 @@ def report(rows: Sequence[Row], marks: Marks, everything: bool) -> bool:
     print(_confusion(found) + "\n")
     drivers = dict.fromkeys(driver for _, driver, _, _ in found if driver)
     good = [_summary(name, [(row, row.said[name]) for row in rows if name in row.said], marks) for name in drivers]
-    for name in dict.fromkeys(name for row in rows for name in row.rivals):
-        _summary(name, [(row, row.rivals[name]) for row in rows if name in row.rivals], Marks())
     errors = [error for row, _, said, _ in found if (error := row.rate_error(said)) is not None]
     near, trouble = sum(abs(error) <= RATE_WITHIN for error in errors), sum(bool(row.trouble) for row in rows)
     print(
@@ -231,7 +227,7 @@ def _confusion(found: Sequence[tuple[Row, str, Said | None, Outcome]]) -> str:
 
 
 def _summary(name: str, said: Sequence[tuple[Row, Said | None]], marks: Marks) -> bool:
-    """One line for a driver or a rival; True where it reaches the marks, and no firm word is wrong."""
+    """One line for a driver; True where it reaches the marks, and no firm word is wrong."""
     counts = Counter(row.outcome(each) for row, each in said)
     clear = [(row, each) for row, each in said if row.clear]
     right = sum(row.outcome(each) == "right" for row, each in clear) / len(clear) if clear else 0.0

@@ -57,7 +57,6 @@ from loaderprobe.records.measurement import (
     segment_seconds,
     segments_of,
 )
-from loaderprobe.records.verdict import Verdict
 from loaderprobe.stats import median
 from loaderprobe.store.codec import decode, encode, write_atomically
 from scripts.benches.beside import KINDS, neighbour, set_paused
@@ -72,7 +71,6 @@ ROUNDS = 3
 REPEATS_BESIDE_NOISE = 3
 RESOURCES = ("storage", "preprocessing", "transport", "compute")
 WITHOUT: dict[str, Mode] = {"storage": "warm", "preprocessing": "cached_samples", "transport": "no_transport"}
-WAIT_THRESHOLD = 0.2
 WAITED_LESS = 0.33
 """Warm files are waited for less than this share of the time that cold ones are."""
 
@@ -455,7 +453,6 @@ def judged(name: str, own: Measurement, truth: Measurement) -> Row:
     )
     return Row(
         name=name, logs=logs, images_per_s=rate, said={"verdict": said},
-        rivals={rule: judge(own, truth, found) for rule, judge in RIVALS.items()},
         details=(
             f"verdict  {gains}  prediction_error {'-' if error is None else f'{error:+.2f}'}",
             f"{rounds} rounds, {seconds:.1f} s of timed segments; {bound.reason.code} {bound.reason.facts}",
@@ -513,60 +510,3 @@ def _trouble(measured: Measurement, training: Sequence[Segment], base: Mode) -> 
         if warm_s > WAITED_LESS * cold_s:
             found.append(f"workers waited {cold_s * 1e3:.1f} ms an image cold and {warm_s * 1e3:.1f} ms warm")
     return ", ".join(found)
-
-
-def _smallest_ceiling(own: Measurement, truth: Measurement, _: Verdict) -> Said:
-    """`min(G, P, F)`: the parts in isolation, and the slowest is the cause."""
-    ceilings = {
-        "compute": [own.compute.specified_images_per_s or math.inf],
-        "preprocessing": _loader_only(truth, "warm"),
-        "storage": _loader_only(truth, "cached_samples"),
-    }
-    if not all(ceilings.values()):
-        return Said(cause="inconclusive")
-    return Said(cause=min(ceilings, key=lambda name: median(ceilings[name])))
-
-
-def _loader_only(measured: Measurement, mode: Mode) -> list[float]:
-    return [images_per_s(s, measured.config.loader.workers) for s in segments_of(measured, mode, "loader_only")]
-
-
-def _stages(own: Measurement) -> dict[str, float]:
-    """Seconds an image takes in each stage, N workers at once; and in the device."""
-    base: Mode = "warm" if own.config.cache == "warm" else "baseline"
-    loader_only = segments_of(own, base, "loader_only")
-    cost = worker_cost(own.worker_batches, loader_only)
-    assert cost
-    workers = max(1, own.config.loader.workers)
-    numbers = {number for s in loader_only for number in range(s.first_batch, s.first_batch + s.steps)}
-    records = own.worker_batches
-    collate = zip(records.batch, records.collate_ns, strict=True)
-    collate_s = sum(ns for number, ns in collate if number in numbers) / 1e9 / cost.images
-    return {
-        "storage": cost.blocked_s / cost.images / workers,
-        "preprocessing": max(0.0, cost.cpu_s / cost.images - collate_s) / workers,
-        "transport": collate_s / workers,
-        "compute": 1 / own.compute.specified_images_per_s if own.compute.specified_images_per_s else 0.0,
-    }
-
-
-def _largest_stage(own: Measurement, _: Measurement, __: Verdict) -> Said:
-    """The stage that takes longest."""
-    stages = _stages(own)
-    return Said(cause=max(stages, key=lambda name: stages[name]))
-
-
-def _wait_threshold(own: Measurement, _: Measurement, found: Verdict) -> Said:
-    """Input-bound when 20 % of the time is spent waiting for it, by what workers then spend more time on."""
-    if found.input_wait_fraction <= WAIT_THRESHOLD:
-        return Said(cause="compute")
-    stages = _stages(own)
-    slow = stages["storage"] > stages["preprocessing"] + stages["transport"]
-    return Said(cause="storage" if slow else "preprocessing")
-
-
-RIVALS: dict[str, Callable[[Measurement, Measurement, Verdict], Said]] = {
-    "min(G, P, F)": _smallest_ceiling,
-    "largest stage": _largest_stage,
-    "20 % wait": _wait_threshold,
-}
