@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
+
+Name = TypeVar("Name", bound=str)
 
 
 def mean(values: Sequence[float]) -> float:
@@ -104,6 +107,11 @@ def quantile(values: Sequence[float], share: float) -> float:
     below = math.floor(position)
     above = min(below + 1, len(ordered) - 1)
     return ordered[below] + (position - below) * (ordered[above] - ordered[below])
+
+
+def lowest(values: Mapping[Name, float]) -> Name:
+    """The name of the lowest value; the first of those within a billionth of it, in which versions of Python differ."""
+    return min(values, key=lambda name: float(f"{values[name]:.9g}"))
 
 
 def student_tails(t: float, freedom: float) -> float:

@@ -9,6 +9,11 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from loaderprobe.system.device import locate
 
 OTHER_FOLDER = "TMPDIR=/a/folder/on/ext4 scripts/test (a real disk; not overlay, tmpfs or NFS)"
 AS_ROOT = "sudo -E scripts/test, in a container with --privileged"
@@ -34,6 +39,13 @@ REMEDIES: tuple[tuple[str, str], ...] = (
 MOST_CHARACTERS = 160
 """Of a reason; longer ones are cut."""
 WIDTH = 118
+
+
+def needs_cold_reads(folder: Path) -> None:
+    """Skips a test where what is written to this folder stays in memory, or where reads of it are not counted."""
+    location = locate(folder)
+    if not location.counts_reads or (location.layers or (location.kind,))[0] != "block":
+        pytest.skip("the temporary directory is not on a block device, whose pages can be dropped")
 
 
 def remedy(reason: str) -> str | None:

@@ -80,3 +80,9 @@ def test_tails_of_t_are_a_probability(freedom: float, t: float) -> None:
     found = stats.student_tails(t, freedom)
     assert 0.0 <= found <= 1.0 and stats.student_tails(0.0, freedom) == pytest.approx(1.0)
     assert stats.student_tails(1.1 * t, freedom) <= found + 1e-12
+
+
+def test_the_lowest_is_the_same_whatever_the_last_digits_are() -> None:
+    """Values that differ by rounding alone are alike: the first is named."""
+    assert stats.lowest({"disk": 0.1 + 0.2, "cores": 0.3}) == stats.lowest({"disk": 0.3, "cores": 0.1 + 0.2}) == "disk"
+    assert stats.lowest({"disk": 0.31, "cores": 0.3}) == "cores"

@@ -17,6 +17,7 @@ from loaderprobe.storage.by_ranks import RankReader, read_step
 from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.testing import FakeGroup, example_config
 from tests.examples.rank_bandwidth import example_rank_bandwidth, example_ranks
+from tests.skips import needs_cold_reads
 
 TWO_NODES = (Node(host="a", seats=(0, 1), gpus=0), Node(host="b", seats=(2, 3), gpus=0))
 
@@ -70,6 +71,7 @@ def read(lead: Any, probe: RankProbe) -> RankBandwidth:
 
 def test_one_rank_reads_and_reports(tmp_path: Path) -> None:
     """Real files, whole, each within the agreed time; the report can be loaded from its JSON."""
+    needs_cold_reads(tmp_path)
     for number in range(64):
         tmp_path.joinpath(f"{number}.jpg").write_bytes(b"x" * 50_000)
     found = read(LeadOfOne(), RankProbe(path=tmp_path, readers=2, seconds=0.2))

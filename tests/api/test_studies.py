@@ -19,7 +19,7 @@ from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.studies import Epoch, EpochsMeasured, Prefilled
 from loaderprobe.store.run_directory import RunDirectory
-from loaderprobe.system.device import locate
+from tests.skips import needs_cold_reads
 from tests.stored import MEASUREMENTS, plain_run
 
 IMAGES, BATCH_SIZE = 96, 4
@@ -47,8 +47,7 @@ def test_the_second_epoch_of_a_small_set_is_warm(photographs: FileSet, tmp_path:
     assert found.memory_bytes is not None and found.memory_bytes > found.set_bytes > sum(
         photographs.size_bytes[:IMAGES]
     )
-    if not locate(photographs.folder).counts_reads:
-        pytest.skip("the file system of the temporary directory does not count reads")
+    needs_cold_reads(photographs.folder)
     first, second = (each.storage_bytes for each in found.epochs)
     assert first is not None and second is not None
     assert first >= 0.9 * found.epochs[0].delivered_bytes and second < 0.05 * found.epochs[1].delivered_bytes

@@ -14,6 +14,7 @@ from loaderprobe.loaders import worker_probe
 from loaderprobe.loaders.worker_probe import EvictAhead, FetchLog
 from loaderprobe.system.mapped import Evicted
 from loaderprobe.system.pagecache import LinuxPageCache
+from tests.skips import needs_cold_reads
 
 SIZE = 1 << 20
 
@@ -33,12 +34,11 @@ class Mapped:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Iterator[Mapped]:
+    needs_cold_reads(tmp_path)
     path = tmp_path / "samples.bin"
     path.write_bytes(os.urandom(SIZE))
     found = Mapped(path)
     LinuxPageCache().evict([path])
-    if LinuxPageCache().resident([path]) != 0.0:
-        pytest.skip("this file system keeps pages, or does not tell")
     yield found
     found.pages.close()
     found.file.close()

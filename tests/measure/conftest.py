@@ -11,9 +11,9 @@ import pytest
 from loaderprobe.measure import segments
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.system.device import locate
 from loaderprobe.testing import FakePageCache, Service
 from tests.measure.scripted import FEW_STEPS, measured_alone
+from tests.skips import needs_cold_reads
 
 Measure = Callable[..., Measurement]
 
@@ -39,7 +39,5 @@ def measure_fake() -> Measure:
 @pytest.fixture(scope="session")
 def on_disk(photographs: FileSet) -> FileSet:
     """The photographs, where reads are counted."""
-    location = locate(Path(photographs.root))
-    if not location.counts_reads:
-        pytest.skip(f"the temporary directory is on {location.filesystem}, whose reads are not counted")
+    needs_cold_reads(Path(photographs.root))
     return photographs

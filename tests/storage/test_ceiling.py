@@ -16,6 +16,7 @@ from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import LinuxPageCache
 from tests.examples.bandwidth import example_phase
 from tests.said import said
+from tests.skips import needs_cold_reads
 
 
 def _files(folder: Path) -> FileSet:
@@ -38,8 +39,7 @@ def _why(missing: Remark | None) -> str:
 
 def test_each_concurrency_is_measured_once(folder: Path) -> None:
     """A phase that is known is not measured again; another number of readers adds one."""
-    if not locate(folder).counts_reads:
-        pytest.skip("reads are not counted here")
+    needs_cold_reads(folder)
     files = _files(folder)
     first = _raise(None, files, 2)
     assert first.data == files.fingerprint and [phase.readers for phase in first.phases] == [2]

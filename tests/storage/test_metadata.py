@@ -21,9 +21,9 @@ from loaderprobe.storage.metadata import (
     run_metadata,
 )
 from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
-from loaderprobe.system.device import locate
 from loaderprobe.testing import FakeClock, FakePageCache, example_location
 from tests.said import said
+from tests.skips import needs_cold_reads
 
 BLOCK = example_location("/data")
 
@@ -100,8 +100,7 @@ def test_slow_drops_end_a_phase(sample: Sample, longest_s: float, drops: int) ->
 
 def test_a_drop_that_drops_nothing_is_called_warm(folder: Path) -> None:
     """Names that stay in memory after a drop, as of files that another program holds, are not passed off as cold."""
-    if not locate(folder).counts_reads:
-        pytest.skip("reads are not counted here")
+    needs_cold_reads(folder)
     measured = _probe(folder, drop_all=lambda: None)
     assert {phase.metadata for phase in measured.metadata} == {"warm"}
     assert all(phase.drops for phase in measured.metadata)

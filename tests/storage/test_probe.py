@@ -27,6 +27,7 @@ from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.testing import FakeClock, FakePageCache, example_location
 from tests.examples.bandwidth import example_operations, example_phase
 from tests.said import all_said, said
+from tests.skips import needs_cold_reads
 
 
 def _probe(path: Path, cache: PageCache | None = None, **changes: object) -> BandwidthMeasurement:
@@ -51,6 +52,7 @@ def test_the_label_comes_from_bytes() -> None:
 
 def test_a_cold_ladder(folder: Path) -> None:
     """After each eviction the files come from storage, and the bytes prove it."""
+    needs_cold_reads(folder)
     measured = _counted(_probe(folder))
     assert [phase.readers for phase in measured.ladder] == [1, 2]
     assert all(phase.cache == "cold" and phase.resident_before == 0.0 for phase in measured.ladder)
@@ -74,6 +76,7 @@ def test_a_warm_ladder_is_called_warm(folder: Path) -> None:
 
 def test_half_warm_is_called_mixed(folder: Path) -> None:
     """A set of which every second file cannot be evicted is mixed, neither cold nor warm."""
+    needs_cold_reads(folder)
 
     class HalfStubborn(LinuxPageCache):
         def evict(self, paths: Sequence[Path]) -> None:
@@ -123,6 +126,7 @@ def test_what_was_left_out_has_a_reason(folder: Path) -> None:
 
 def test_few_files_end_the_ladder(folder: Path) -> None:
     """Twenty files cannot occupy eight readers: an automatic ladder ends before, and says so."""
+    needs_cold_reads(folder)
     measured = _probe(folder, readers=None)
     assert max(phase.readers for phase in measured.ladder) <= 4
     if len(measured.ladder) == 3:
@@ -230,6 +234,7 @@ def test_links_lead_to_the_storage_they_point_to(tmp_path: Path) -> None:
 
 def test_reading_in_a_row_spoils_the_cold(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where O_DIRECT is refused, the phase in a row fills the cache: the phase after it evicts again."""
+    needs_cold_reads(folder)
     monkeypatch.setattr(probe_module, "why_not_direct", lambda _: reported("refused here"))
     measured = _counted(_probe(folder, readers=(1,), scratch_bytes=8 << 20, seconds=0.01))
     paced = measured.phase("paced")
@@ -271,6 +276,7 @@ def test_small_sets_are_not_read_for_ever(folder: Path) -> None:
 
 def test_other_reads_are_what_the_device_read_beyond_ours(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The device's count less our own is what others read meanwhile."""
+    needs_cold_reads(folder)
     readings = iter(range(0, 10**12, 10**9))
     monkeypatch.setattr(phase_module, "reads_from_storage", lambda _: next(readings))
     monkeypatch.setattr(phase_module, "own_reads", lambda: 0)

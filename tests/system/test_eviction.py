@@ -9,15 +9,14 @@ from pathlib import Path
 import pytest
 
 from loaderprobe.system import pagecache
-from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import OVERLAY, LinuxPageCache
+from tests.skips import needs_cold_reads
 
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> Path:
     """A file whose pages have not been written back."""
-    if locate(tmp_path).kind != "block":
-        pytest.skip("the temporary directory is not on a block device, whose pages can be dropped")
+    needs_cold_reads(tmp_path)
     path = tmp_path / "fresh"
     path.write_bytes(os.urandom(500_000))
     return path

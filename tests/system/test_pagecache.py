@@ -7,16 +7,15 @@ from typing import Any
 import pytest
 
 from loaderprobe.errors import MissingPart
-from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import LinuxPageCache, drop_all_caches, why_unknown
 from tests.said import said
+from tests.skips import needs_cold_reads
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[Path]:
     """Files on a file system whose page cache can be emptied."""
-    if locate(tmp_path).kind != "block":
-        pytest.skip("the temporary directory is not on a block device, whose pages can be dropped")
+    needs_cold_reads(tmp_path)
     paths = [tmp_path / str(number) for number in range(20)]
     for path in paths:
         path.write_bytes(os.urandom(50_000))
@@ -89,8 +88,7 @@ def test_a_file_that_cannot_be_opened_ends_nothing(files: list[Path], monkeypatc
 
 def test_freshly_written_files_are_evicted(tmp_path: Path) -> None:
     """Files written a moment ago, as by the generator, can be read cold."""
-    if locate(tmp_path).kind != "block":
-        pytest.skip("the temporary directory is not on a block device, whose pages can be dropped")
+    needs_cold_reads(tmp_path)
     path = tmp_path / "fresh"
     path.write_bytes(os.urandom(500_000))
     cache = LinuxPageCache()

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from loaderprobe.system import pagecache
-from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import (
     PAGE_BYTES,
     SAMPLED_PAGES,
@@ -22,6 +21,7 @@ from loaderprobe.system.pagecache import (
     why_unknown,
 )
 from tests.said import said
+from tests.skips import needs_cold_reads
 from tests.system.real_kernel import ask_kernel
 
 PAGES = 64
@@ -30,8 +30,7 @@ PAGES = 64
 @pytest.fixture
 def files(public_directory: Path) -> list[Path]:
     """Files of one user, which others may read, on a file system whose page cache can be emptied."""
-    if locate(public_directory).kind != "block":
-        pytest.skip("the temporary directory is not on a block device, whose pages can be dropped")
+    needs_cold_reads(public_directory)
     paths = [public_directory / f"{number:03}" for number in range(20)]
     for path in paths:
         path.write_bytes(os.urandom(PAGES * PAGE_BYTES))

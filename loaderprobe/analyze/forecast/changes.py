@@ -19,7 +19,7 @@ from loaderprobe.analyze.verdict.rates import Loop
 from loaderprobe.records.measurement import Alternative
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Bottleneck, Changed, Forecast, How, Interval, Knee
-from loaderprobe.stats import median
+from loaderprobe.stats import lowest, median
 from loaderprobe.units import significant
 
 # The outcome of one change to a measured configuration: the rate of training, its range, and its bottleneck.
@@ -88,7 +88,7 @@ def outcome_of(fit: Fit, change: Change, service: ServiceTimes, loader: float) -
         value=value,
         low=min(low, value * (1 - margin)),
         high=max(high, value * (1 + margin)),
-        bottleneck=min(terms, key=lambda name: terms[name]),
+        bottleneck=lowest(terms),
         rising=by_law["workers"] <= min(*by_law.values(), terms["compute"]) and not service.crowded(change.workers),
     )
 
@@ -121,7 +121,7 @@ def _terms(change: Change, service: ServiceTimes, loader: float, parent_s: float
     if change.synchronous and change.workers:
         terms["compute"] = 1 / (1 / change.compute + parent_s)
     by_law = service.terms(change.workers)
-    tightest = min(by_law, key=lambda term: by_law[term])
+    tightest = lowest(by_law)
     for term, rate in by_law.items():
         name = service.bottleneck(term, change.workers)
         terms[name] = min(terms.get(name, math.inf), loader if term == tightest else rate)

@@ -25,7 +25,7 @@ from loaderprobe.records.bandwidth import BandwidthPhase, KindOfDevice, StorageC
 from loaderprobe.records.measurement import COLD_AT_LEAST, Measurement, Mode, Segment, segment_seconds, segments_of
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Bottleneck
-from loaderprobe.stats import mean, median
+from loaderprobe.stats import lowest, mean, median
 
 # What one image costs each resource, and the models that make rates of it.
 #
@@ -216,7 +216,8 @@ class ServiceTimes:
         """The resource behind a term: of a worker's time that which takes most of it, with the queue for it."""
         if term != "workers":
             return term
-        return self.crowded(workers) or ("storage" if self.storage_s > self.cpu_s + self.other_s else "preprocessing")
+        free_of: dict[Bottleneck, float] = {"preprocessing": self.storage_s, "storage": self.cpu_s + self.other_s}
+        return self.crowded(workers) or lowest(free_of)
 
     def slower(self, factor: float) -> ServiceTimes:
         """With all of a worker's times `factor` times as long."""
@@ -656,7 +657,7 @@ def _cpu_s(points: Sequence[Point], anchor: Point) -> float:
 def _anchored(model: ServiceTimes, anchor: Point) -> ServiceTimes | None:
     rate = anchor.loader
     terms = model.terms(anchor.workers)
-    bottleneck: Term = min(terms, key=lambda term: terms[term])
+    bottleneck: Term = lowest(terms)
     if not 1 / MISFIT <= rate / terms[bottleneck] <= MISFIT:
         return None
     workers = max(anchor.workers, 1)
