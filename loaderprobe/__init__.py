@@ -5,7 +5,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from loaderprobe.api.against import sweep_against
     from loaderprobe.api.bandwidth import Bandwidth, bandwidth
     from loaderprobe.api.batch_size import BatchSize, tune_batch_size
     from loaderprobe.api.compare import Comparison, compare
@@ -50,7 +49,6 @@ __all__ = [
     "plan",
     "resume",
     "sweep",
-    "sweep_against",
     "trace",
     "tune_batch_size",
     "tune_workers",
@@ -81,7 +79,6 @@ _MODULES = {
     "plan": "api.plan",
     "resume": "api.sweep",
     "sweep": "api.sweep",
-    "sweep_against": "api.against",
     "trace": "api.trace",
     "tune_batch_size": "api.batch_size",
     "tune_workers": "api.tune_workers",

@@ -411,8 +411,6 @@ class Judging:
     next_round: NextRound
     further_round: NextRound
     """The same in time that other configurations leave."""
-    round_in_turn: NextRound
-    """The same of a configuration that is measured in turn with another."""
     deciding: Callable[[Measurement, Round], Round]
     """What of a round decides, where there is no time for all of it."""
     as_one: Callable[[Sequence[RankMeasurement]], Measurement]

@@ -294,8 +294,6 @@ def _comparisons() -> Iterator[tuple[str, str]]:
                         environment=None, roots=("/data",))  # fmt: skip
     compute = ShortVerdict(side="compute", cause="compute")
     noisy = _compared(1.0, workers=8, word="unclear", reason="too_noisy", visible=0.3, rounds_needed=8)
-    longer = example_config(workers=4, rounds=8, compute="emulated:1000")
-    slower = _compared(0.8, subject=Subject(kind="configuration", config=longer), pairs=6)
     gates = (
         Gate(name="slower", passed=True, rows=(), blind=1),
         Gate(name="unclear", passed=False, rows=(1,), missing=2),
@@ -303,8 +301,6 @@ def _comparisons() -> Iterator[tuple[str, str]]:
     cases: dict[str, tuple[Sequence[Compared], dict[str, Any]]] = {
         "all of it": ([_compared(), _compared(0.8, workers=2), _compared(1.3, workers=3),
                        _compared(workers=4, verdict_after=compute), noisy], {}),
-        "in turn": ([slower, replace(noisy, pairs=4)], {}),
-        "few pairs": ([replace(noisy, rounds_needed=8)], {"in_turn": True}),
         "nothing changed": ([_compared(), _compared(workers=2)], {}),
         "gates": ([_compared(), _compared(0.8, workers=2)], {"gates": gates}),
     }  # fmt: skip

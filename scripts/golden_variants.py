@@ -13,7 +13,7 @@ from typing import Any
 from loaderprobe.analyze.answer import answered
 from loaderprobe.analyze.bandwidth import feeds, judge_bandwidth
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport, DeviceKind, RankBandwidthReport
-from loaderprobe.records.config import PlanInTurn, StudyPlan, SweepPlan
+from loaderprobe.records.config import StudyPlan, SweepPlan
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.plan import LockStep, PrefetchCost
 from loaderprobe.records.remark import Remark
@@ -25,7 +25,7 @@ from loaderprobe.render.first_page import first_screen
 from loaderprobe.render.forecast_words import forecast_words
 from loaderprobe.render.plan_words import lock_step_parts
 from loaderprobe.render.sweep import sweep_document
-from loaderprobe.render.sweep_plan_words import in_turn_words, sweep_plan_words
+from loaderprobe.render.sweep_plan_words import sweep_plan_words
 from loaderprobe.render.writers import document_text
 from tests.examples.bandwidth import (
     example_bandwidth,
@@ -349,15 +349,6 @@ def _sweep_plans() -> Variants:
         plan = SweepPlan(configurations=count, expected_s=60.0, least_s=24.0, budget_s=None, thorough=False, rounds=3,
                          beside=studies)  # fmt: skip
         yield f"a plan of {count}, and of studies", "\n".join(sweep_plan_words(plan))
-    usual = {"configurations": 2, "pairs": 12, "rounds": 6, "expected_s": 120.0, "least_s": 78.0, "budget_s": None}
-    turns: Mapping[str, dict[str, Any]] = {
-        "no budget": {},
-        "enough": {"budget_s": 1000.0},
-        "too little": {"budget_s": 30.0},
-        "all there": {"pairs": 0},
-    }
-    for name, changes in turns.items():
-        yield f"a plan in turn, {name}", "\n".join(in_turn_words(PlanInTurn(**{**usual, **changes})))
 
 
 # Ranks in step.

@@ -13,15 +13,12 @@ from typing import Literal, get_args
 
 from loaderprobe.analyze.effects import (
     ALPHA,
-    ENOUGH_ROUNDS,
     Effect,
     RunReading,
     drift_of,
     holm,
     interval,
     mean_effect,
-    of_pairs,
-    pair_logs,
     sample,
     too_few_rounds,
     unpaired,
@@ -43,11 +40,11 @@ from loaderprobe.records.compare import (
     Word,
     WordReason,
 )
-from loaderprobe.records.config import OPTIONS, Turns
+from loaderprobe.records.config import OPTIONS
 from loaderprobe.records.diagnosis import Findings
 from loaderprobe.records.environment import Environment, StorageLocation
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import Measurement, base_mode, judged_activity, segments_of
+from loaderprobe.records.measurement import Measurement, base_mode, judged_activity
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Interval, ShortVerdict
 from loaderprobe.units import format_bytes, join_words
@@ -101,10 +98,6 @@ def compare_rows(
 
 
 def _effect(pair: Pair) -> Effect | None:
-    logs = pair_logs(pair[0].readings, pair[1].readings)
-    if len(logs) >= ENOUGH_ROUNDS:
-        found = of_pairs(logs)
-        return found if found.error else None
     before, after = (sample(side.readings) for side in pair)
     drift = drift_of((len(pair[0].readings), len(pair[1].readings)))
     if before is None or after is None or drift + before.variance + after.variance == 0:
@@ -137,7 +130,6 @@ class Judge:
             before=before.figure,
             after=after.figure,
             rounds=(before.count, after.count),
-            pairs=found.pairs if found else 0,
             ratio=found.ratio if found else None,
             p=p,
             visible=self._visible(found),
@@ -152,7 +144,7 @@ class Judge:
         """The mean of all rows."""
         word, reason = self._word(found, p)
         return Compared(
-            subject=Subject(kind="all"), unit="", before=None, after=None, rounds=(0, 0), pairs=found.pairs,
+            subject=Subject(kind="all"), unit="", before=None, after=None, rounds=(0, 0),
             ratio=found.ratio, p=p, visible=self._visible(found), rounds_needed=None, word=word, reason=reason,
         )  # fmt: skip
 
@@ -405,9 +397,13 @@ class Diagnosed:
     @property
     def reading(self) -> RunReading:
         """Images/s, or samples/s, of its rounds that count."""
-        found = counted(self.measurement)
-        rates = rates_by_round(found, base_mode(found), judged_activity(found))
-        return RunReading(values=tuple(rates.values()), figure=self.findings.images_per_s)
+        return _reading_of(self.measurement, self.findings.images_per_s)
+
+
+def _reading_of(measurement: Measurement, figure: Interval) -> RunReading:
+    found = counted(measurement)
+    rates = rates_by_round(found, base_mode(found), judged_activity(found))
+    return RunReading(values=tuple(rates.values()), figure=figure)
 
 
 def diagnosis_facts(found: Findings) -> Facts:
@@ -457,22 +453,12 @@ class MeasuredRow:
     row: ConfigurationRow
     measurement: Measurement
     files: FileSet
-    turns: Turns | None = None
-    """Of its run."""
 
     @property
     def reading(self) -> RunReading:
-        """Images/s of its rounds that count; of all, where they were measured in turn."""
+        """Images/s of its rounds that count."""
         assert self.row.verdict is not None
-        # Rounds that two runs measured in turn are compared in pairs: none may be missing on one side.
-        found = self.measurement if self.turns else counted(self.measurement)
-        judged = base_mode(found), judged_activity(found)
-        return RunReading(
-            values=tuple(rates_by_round(found, *judged).values()),
-            figure=self.row.verdict.images_per_s,
-            turns=self.turns,
-            at_s=tuple(segment.begin_ns[0] / 1e9 for segment in segments_of(found, *judged)),
-        )
+        return _reading_of(self.measurement, self.row.verdict.images_per_s)
 
 
 Run = Sequence[MeasuredRow]

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from loaderprobe.records.config import Turns
 from loaderprobe.records.verdict import How, Interval, Speedup
 from loaderprobe.stats import (
     Noise,
@@ -49,8 +48,6 @@ REPEAT = 0.03
 NORMAL = 1.96
 OF_SLICES = 5
 """Degrees of freedom of an interval of one round or two: of six to eleven batch means, or of a rate."""
-APART_S = 600.0
-"""Rounds that are further apart are no pair."""
 ENOUGH_RUNS = 3
 """From so many on the runs themselves show how they vary."""
 TRIED_ROUNDS = (3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
@@ -132,8 +129,7 @@ class Effect:
         """Rounds a side with which an effect of that size would be seen; None where the drift hides it."""
         for rounds in TRIED_ROUNDS:
             error = math.sqrt(self.of_rounds / rounds + self.drift)
-            samples = 1.0 if self.pairs else 2.0
-            freedom = samples * (rounds - 1) if not self.drift else _freedom(error, self.of_rounds / rounds, rounds)
+            freedom = 2.0 * (rounds - 1) if not self.drift else _freedom(error, self.of_rounds / rounds, rounds)
             if student_quantile(alpha, freedom) * error <= smallest:
                 return rounds
         return None
@@ -216,10 +212,6 @@ class RunReading:
     """Of rounds."""
     figure: Interval
     """Their median, with its 95 % interval; it stands in where the rounds are too few."""
-    turns: Turns | None = None
-    """Of a run that was measured in turn with another."""
-    at_s: tuple[float, ...] = ()
-    """When each value was measured; on a clock that both runs of a pair share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,23 +275,6 @@ def unpaired(before: SideSample, after: SideSample, *, drift: float) -> Effect:
     )
 
 
-def pair_logs(before: Sequence[RunReading], after: Sequence[RunReading]) -> list[float]:
-    """The logarithms of B over A, of rounds that were measured in turn; none of runs that were not.
-
-    A round that waited long for its partner has none: a machine drifts in minutes.
-    """
-    if len(before) != 1 or len(after) != 1 or not in_turn(before[0].turns, after[0].turns):
-        return []
-    (one,), (other,) = before, after
-    rounds = zip(one.values, one.at_s, other.values, other.at_s, strict=False)
-    return [math.log(b / a) for a, a_s, b, b_s in rounds if abs(a_s - b_s) <= APART_S and min(a, b) > 0]
-
-
-def in_turn(before: Turns | None, after: Turns | None) -> bool:
-    """True for the two runs that were measured in turn with each other."""
-    return bool(before and after and before.pair == after.pair and before.side != after.side)
-
-
 def mean_effect(effects: Sequence[Effect]) -> Effect:
     """The geometric mean of the ratios of all rows. Drift is of the runs, so rows do not average it out."""
     count = len(effects)
@@ -314,7 +289,6 @@ def mean_effect(effects: Sequence[Effect]) -> Effect:
         freedom=error**4 / parts if parts else math.inf,
         of_rounds=math.fsum(each.of_rounds for each in effects) / count**2,
         drift=drift,
-        pairs=min(each.pairs for each in effects),
     )
 
 

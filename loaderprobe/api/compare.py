@@ -33,7 +33,6 @@ from loaderprobe.analyze.comparison import (
     side_row,
     sweep_notes,
 )
-from loaderprobe.analyze.effects import in_turn
 from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.api.load import Run, load_any, type_of
 from loaderprobe.api.shown import Documented, origin_now
@@ -50,7 +49,6 @@ from loaderprobe.records.compare import (
     ResultKind,
     Subject,
 )
-from loaderprobe.records.config import Turns
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.render.compare import answers, compare_columns, compare_document, compare_exhibits
@@ -80,7 +78,6 @@ class Source:
     roots: tuple[str, ...] = ()
     result: Any
     """What its kind is matched by: of a sweep `MeasuredRow`s, of a diagnosis `Diagnosed`, else its report."""
-    turns: Turns | None = None
 
 
 def sources(results: Result | Iterable[Result]) -> list[Source]:
@@ -110,18 +107,6 @@ def kind_of(before: Sequence[Source], after: Sequence[Source]) -> ResultKind:
         said = ", ".join(f"{path} is {_KINDS[kind]}" for kind, path in kinds.items())
         raise BadValue(f"results of different kinds do not compare: {said}", hint="give two of one kind")
     return before[0].kind
-
-
-def meant_to_differ(before: Sequence[Source], after: Sequence[Source]) -> frozenset[str]:
-    """What runs that were measured in turn say of themselves: the options that were changed, and where the data are."""
-    if not taken_in_turn(before, after):
-        return frozenset()
-    return frozenset({"storage", "state", *(before[0].turns.changes if before[0].turns else ())})
-
-
-def taken_in_turn(before: Sequence[Source], after: Sequence[Source]) -> bool:
-    """True for the two runs that `sweep --against` has measured."""
-    return len(before) == len(after) == 1 and in_turn(before[0].turns, after[0].turns)
 
 
 def _source(result: Result) -> Source:
@@ -154,14 +139,14 @@ def _of_run(run: Run) -> Source:
     for row in run.report().summary.configurations:
         measurement = run.directory.result(row.key)
         if row.verdict is not None and isinstance(measurement, Measurement):
-            files, turns = run.directory.files(row.config.data), record.spec.turns
-            found.append(MeasuredRow(row=row, measurement=measurement, files=files, turns=turns))
+            files = run.directory.files(row.config.data)
+            found.append(MeasuredRow(row=row, measurement=measurement, files=files))
     if not found:
         raise BadValue(f"{run.path} holds no measured configuration", hint=f"loaderprobe sweep --resume {run.path}")
     return Source(
         kind="sweep", path=str(run.path), created_utc=record.created_utc, command=" ".join(record.spec.command),
         environment=record.environment, facts=environment_facts(record.environment),
-        roots=tuple(dict.fromkeys(each.files.root for each in found)), result=tuple(found), turns=record.spec.turns,
+        roots=tuple(dict.fromkeys(each.files.root for each in found)), result=tuple(found),
     )  # fmt: skip
 
 
@@ -269,11 +254,10 @@ def compare(
 ) -> Comparison:
     """Compare two sweeps, two results of `bandwidth`, or two of `run` or `diagnose`: results, or their paths.
 
-    A side may be several runs of the same thing; from three on, the runs themselves show how they vary. The two runs
-    of `sweep_against` are compared in pairs of rounds, and need no `differ`. Of others, `differ`
-    names what was meant to differ: `machine`, `software`, `storage`, `data`, `options`, `state`, or single fields such
-    as `torch`. `fail_if_slower` is a gate, and the size of a change that matters (5 % without it). It fails, too, where
-    a row is too noisy to show such a loss, unless `allow_unclear`. `passed` of the result says whether all gates hold.
+    A side may be several runs of the same thing; from three on, the runs themselves show how they vary. `differ` names
+    what was meant to differ: `machine`, `software`, `storage`, `data`, `options`, `state`, or single fields such as
+    `torch`. `fail_if_slower` is a gate, and the size of a change that matters (5 % without it). It fails, too, where a
+    row is too noisy to show such a loss, unless `allow_unclear`. `passed` of the result says whether all gates hold.
 
     Raises NotComparable, with the names of the fields, where the sides differ in anything else; BadValue for results of
     different kinds, or of one that does not compare.
@@ -282,7 +266,6 @@ def compare(
     names = check_names(name for each in named if (name := each.strip()))
     matters = MATTERS if fail_if_slower is None else _size(fail_if_slower)
     before, after = sources(a), sources(b)
-    names |= meant_to_differ(before, after)
     kind = kind_of(before, after)
     if fail_if_unclear and allow_unclear:
         raise BadValue("rows that are unclear cannot both fail a gate and be allowed", hint="give one of the two")
@@ -312,7 +295,6 @@ def compare(
         gates=gates,
         allow_unclear=allow_unclear,
         notes=matched.notes,
-        in_turn=taken_in_turn(before, after),
     )
 
 

@@ -95,19 +95,6 @@ def studies_of(run: RunDirectory) -> tuple[Studies, tuple[DamagedFile, ...]]:
     return made, tuple(damaged)
 
 
-def open_to_resume(path: Path) -> RunDirectory:
-    """A run to be completed. Raises BadValue when `path` is none, or was measured in turn with another run."""
-    in_turn = (path / "a" / "run.json").is_file()
-    run = None if in_turn else RunDirectory.open(path)
-    if run is None or run.record.spec.turns:
-        both = path if run is None else path.parent
-        said = "holds two runs that were" if run is None else "was"
-        raise BadValue(
-            f"{path} {said} measured in turn, and they go on together", hint=f"loaderprobe sweep --resume {both}"
-        )
-    return run
-
-
 def file_sets(run: RunDirectory) -> tuple[FileSet, ...]:
     """Those of a run that can be read."""
     return beside_results(run, list(dict.fromkeys(config.data for config in run.record.spec.configs))).files

@@ -12,7 +12,7 @@ from loaderprobe.analyze.policy import (
     training_rate,
 )
 from loaderprobe.analyze.ranks import as_one, differing, same_samples
-from loaderprobe.analyze.verdict.rounds import deciding, further_round, next_round, round_in_turn
+from loaderprobe.analyze.verdict.rounds import deciding, further_round, next_round
 from loaderprobe.protocols import Judging, Words
 from loaderprobe.render import attachment_words
 from loaderprobe.render.attachment_words import differs
@@ -22,7 +22,6 @@ from loaderprobe.render.watch import not_kept, watched_line
 JUDGING = Judging(
     next_round=next_round,
     further_round=further_round,
-    round_in_turn=round_in_turn,
     deciding=deciding,
     as_one=as_one,
     bound=bound_of,

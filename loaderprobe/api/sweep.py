@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from loaderprobe.api.child import forkserver
-from loaderprobe.api.load import Run, judge_run, open_to_resume
+from loaderprobe.api.load import Run, judge_run
 from loaderprobe.api.plan import save_report
 from loaderprobe.api.policy import JUDGING
 from loaderprobe.api.sweep_request import check_request, check_seconds, request_of, start_sweep
@@ -91,7 +91,7 @@ def resume(run: PathLike, *, budget_s: float | None = None, progress: OnStage | 
     `budget_s` is a new budget for that. Raises BadValue for what is no time.
     """
     check_seconds("budget", budget_s)
-    directory = open_to_resume(Path(run))
+    directory = RunDirectory.open(Path(run))
     if budget_s is not None:
         directory.set_budget(budget_s)
     return _measured(directory, progress or unheard)

@@ -5,18 +5,16 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loaderprobe.cli.border import Invocation, command, command_line, counting, ended, report_error, say, show, sweeping
+from loaderprobe.cli.border import Invocation, command, counting, ended, report_error, say, show, sweeping
 from loaderprobe.cli.seats import in_ranks, launched_here
 from loaderprobe.errors import BadValue, LostRank
 from loaderprobe.records.options import SWEEP, Launcher
 from loaderprobe.units import format_bytes, parse_list
 
 if TYPE_CHECKING:
-    from loaderprobe.api.against import Sides
     from loaderprobe.measure.ranks.launch import Lead
     from loaderprobe.measure.sweep import OnProgress
     from loaderprobe.store.run_directory import RunDirectory
@@ -26,28 +24,18 @@ BESIDE_RESUME = frozenset({"resume", "budget_s", "join", "json", "quiet"})
 
 
 @command(SWEEP)
-def sweep(call: Invocation, *, against: Path | None, resume: Path | None, join: Launcher | None, **asked: Any) -> int:
+def sweep(call: Invocation, *, resume: Path | None, join: Launcher | None, **asked: Any) -> int:
     """Measure whether training is compute-bound or input-bound, and which part of the input limits it.
 
     Trains a model on generated data sets, or on DATA, with the serial loader and with each number of workers.
     Each verdict comes from an experiment.
     """
-    from loaderprobe.api.against import sides_in
     from loaderprobe.api.sweep_request import check_seconds
 
     here, budget_s = launched_here(join, several=asked["ranks"] is not None), asked["budget_s"]
     if resume is not None:
         _refuse_ignored(call)
         check_seconds("budget", budget_s)
-        if here is None and (sides := sides_in(resume)):
-            if budget_s is not None:
-                for side in sides:
-                    side.set_budget(budget_s)
-            return resume_against(call, sides)
-    elif against is not None:
-        if here:
-            raise BadValue("--against measures in one process", hint="start it without a launcher")
-        return sweep_against(call, against, asked)
 
     def measured(lead: Lead | None) -> int:
         run = begin_sweep(call, asked, lead) if resume is None else open_sweep(resume, lead, budget_s)
@@ -71,9 +59,10 @@ def _refuse_ignored(call: Invocation) -> None:
 
 def open_sweep(resume: Path, lead: Lead | None, budget_s: float | None) -> RunDirectory:
     """A run to be completed, once the processes of a launcher are enough for it; with another budget, if given."""
-    from loaderprobe.api.load import file_sets, foreign_modules, open_to_resume
+    from loaderprobe.api.load import file_sets, foreign_modules
+    from loaderprobe.store.run_directory import RunDirectory
 
-    run = open_to_resume(resume)
+    run = RunDirectory.open(resume)
     if lead:
         lead.admit(run.record.spec.configs, file_sets(run))
     if budget_s is not None:
@@ -154,70 +143,3 @@ def _measured(call: Invocation, planned: Callable[[], Iterable[str]], measure: C
     except KeyboardInterrupt:
         return False
     return True
-
-
-# `loaderprobe sweep --against RUN`: A as RUN was, B with the options that the command line changes, in turn.
-
-BOTH = frozenset({"against", "data", "rounds", "thorough", "budget_s", "time_limit_s", "out", "json", "quiet"})
-"""Options that say how both sides are measured; all others are what B has instead."""
-
-
-def sweep_against(call: Invocation, run: Path, asked: Mapping[str, Any]) -> int:
-    """Measure both sides, show the comparison, and keep it with both runs.
-
-    Raises BadValue for an option without effect here.
-    """
-    from loaderprobe.api.against import PAIRS, against_request, start_against
-    from loaderprobe.records.config import OPTIONS
-    from loaderprobe.render.sweep_plan_words import against_words
-
-    changes = {option: call.typed[option.name] for option in call.options if option.name in call.typed.keys() - BOTH}
-    if alien := next((each for each in changes if each.name not in OPTIONS or each.name == "seed"), None):
-        raise BadValue(
-            f"{alien.said} has no effect beside --against: A is measured as RUN was",
-            hint=f"leave {alien.said} out; B differs in options of loader and device, or in DATA, a copy",
-        )
-    request = against_request(
-        run, asked["data"], rounds=call.typed.get("rounds", PAIRS), budget_s=asked["budget_s"],
-        time_limit_s=asked["time_limit_s"], thorough=asked["thorough"], out=asked["out"],
-        changes={option.name: value for option, value in changes.items()}, command=(command_line(),),
-    )  # fmt: skip
-    if not call.silent:
-        for sentence in against_words(
-            str(request.against.path), request.pairs, request.changes,
-            roots=[files.root for files in request.files], moved=request.moved, left_out=request.left_out,
-            since=request.since(),
-        ):  # fmt: skip
-            say(sentence)
-    return resume_against(call, start_against(request))
-
-
-def resume_against(call: Invocation, sides: Sides) -> int:
-    """Measure the pairs that are left, and show what both runs then say."""
-    from loaderprobe.api.against import compared, failures, keep, measure_sides, plan_sides
-    from loaderprobe.api.load import foreign_modules
-    from loaderprobe.render.sweep_plan_words import in_turn_words
-    from loaderprobe.render.wording import counted
-
-    out = sides[0].path.parent
-    say_imports(out, dict.fromkeys(module for side in sides for module in foreign_modules(side)))
-    whole = _measured(call, lambda: in_turn_words(plan_sides(sides)), lambda heard: measure_sides(sides, heard))
-    failed = failures(sides)
-    for name, failure in failed:
-        say(f"{name} failed: {failure.config.title()}: {failure.reason}", style="red")
-    found = None
-    with suppress(BadValue):  # a side without a measured configuration: why is said above
-        found = compared(sides, " ".join(sides[0].record.spec.command))
-    if found is not None:
-        # Shown before it is saved: a full disk must not hide what was measured.
-        call.show(found)
-        page = keep(sides, found)
-        if not call.json:
-            show(f"\nReport: {page}")
-            show(f"Gates: loaderprobe compare {sides[0].path} {sides[1].path} --fail-if-slower 5%")
-    left = plan_sides(sides).pairs
-    if not whole:
-        _say_resume("interrupted; the finished pairs are kept", out)
-    elif left:
-        _say_resume(f"{counted(left, 'pair')} of rounds left", out)
-    return ended(interrupted=not whole, failed=bool(failed) or found is None)

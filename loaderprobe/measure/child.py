@@ -15,7 +15,6 @@ from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.own.function import measure_own
 from loaderprobe.measure.ranks.child import RankChild, measure_devices, read_rank
 from loaderprobe.measure.runner import Order, serve
-from loaderprobe.measure.segments import Pace, pace_for
 from loaderprobe.measure.session import UNSEEN, OnStage, Parts, Recorder, Session
 from loaderprobe.measure.studies import EpochsStudy, PrefilledStudy, in_epochs
 from loaderprobe.plugins import resolve
@@ -56,8 +55,7 @@ def measure(order: Order, scratch: Path, on_stage: OnStage, judging: Judging) ->
         # What belongs to a whole node is read by its first rank.
         seen = (location.devices, gpu) if place is None or place.local_rank == 0 else ((), None)
         samplers = stack.enter_context(sampling(clock, seen[0], loader.workers, seen[1]))
-        further = judging.further_round if order.earlier else judging.next_round
-        decide = judging.round_in_turn if order.in_turn else further
+        decide = judging.further_round if order.earlier else judging.next_round
         # The forkserver, by whose other children nothing else is done.
         own = (os.getppid(),)
         parts = join_parts(loader, compute, clock, LinuxPageCache(), location, looking.samples, judging, decide, own)
@@ -67,7 +65,6 @@ def measure(order: Order, scratch: Path, on_stage: OnStage, judging: Judging) ->
             parts=rank.joined(parts, gpu or "") if rank else parts,
             on_stage=on_stage,
             budget_s=_left_s(order, clock),
-            turn=_turn(order),
             thorough=order.thorough,
         )
         session.run()
@@ -93,15 +90,9 @@ def _alternatives(order: Order, files: FileSet, on_stage: OnStage) -> tuple[Alte
     return alternatives(order.config, files) if order.place is None or order.place.rank == 0 else ()
 
 
-def _turn(order: Order) -> Pace | None:
-    """The pace of a round in turn; None where the verdict asks for rounds."""
-    workers = order.config.loader.workers
-    return pace_for(workers=workers, rounds=1, budget_s=order.budget_s) if order.in_turn else None
-
-
 def _left_s(order: Order, clock: Clock) -> float | None:
-    """Seconds left for the session; None where all is measured that is asked for, as in a round in turn."""
-    if order.budget_s is None or order.in_turn:
+    """Seconds left for the session; None where all is measured that is asked for."""
+    if order.budget_s is None:
         return None
     return order.budget_s - (clock.now_ns() - order.begin_ns) / 1e9
 

@@ -102,8 +102,6 @@ class Order:
     """None for the configuration itself."""
     epochs: int = 0
     """Of the study of epochs."""
-    in_turn: bool = False
-    """One round, which trains in any case; then it is the turn of another configuration."""
     place: Place | None = None
     """Of the child among the ranks of its configuration; None for one that has no other."""
     own: OwnLoader | None = None

@@ -395,8 +395,6 @@ class Session:
     """Batches before the same are repeated; 0 where the files give it."""
     held: tuple[Any, ...] = ()
     """Batches for steps without the loader; if empty, the first batch."""
-    turn: Pace | None = None
-    """The pace of the one round that is asked for; None for as many as the verdict needs."""
     period: int | None = None
     """Batches that an update of the model takes, where the step is the loop of a script; None for any other step."""
     more_s: float | None = field(init=False, default=None)
@@ -444,7 +442,7 @@ class Session:
         before, segments = self.parts.crew.agree(self.recorder.rounds_before), self.recorder.segments
         shuffle = random.Random(self.config.seed + before)
         with suppress(_SpentError):  # it ends with the rounds that there are
-            for number in range(1 if self.turn else MOST_ROUNDS - before):
+            for number in range(MOST_ROUNDS - before):
                 plan = self._affordable(self._plan(number))
                 if not plan or (number and not self._new_batches_for(plan)):
                     return
@@ -606,7 +604,7 @@ class Session:
 
     def _shorter(self, plan: list[Part]) -> list[Part]:
         """The part of a round that decides; all ranks measure all of it."""
-        if self.config.ranks > 1 or self.turn or self.thorough:
+        if self.config.ranks > 1 or self.thorough:
             return []
         asked = tuple((each.mode, each.activity) for each in plan)
         return [Part(*each) for each in self.parts.deciding(self.measurement((), ()), asked)]
@@ -622,8 +620,7 @@ class Session:
         # Further rounds are no slower than those before, which took no more than this.
         limits = (self.budget_s, earlier.wall_s if earlier else None)
         budget_s = min((each for each in limits if each is not None), default=None)
-        usual = pace_for(workers=self.config.loader.workers, rounds=self.config.rounds, budget_s=budget_s)
-        pace = self.turn or usual
+        pace = pace_for(workers=self.config.loader.workers, rounds=self.config.rounds, budget_s=budget_s)
         self._pace = replace(pace, multiple=lcm(pace.multiple, self.period or 1))
         usual_s = OVERHEAD * self._pace.max_s
         self._durations = Durations.of(earlier) if earlier else Durations(usual_s=usual_s)

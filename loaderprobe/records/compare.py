@@ -49,8 +49,6 @@ class Compared:
     after: Interval | None
     rounds: tuple[int, int]
     """Rounds of A and of B that the interval comes from."""
-    pairs: int = 0
-    """Pairs of rounds, measured in turn, that the ratio comes from; 0 where the sides were measured apart."""
     ratio: Interval | None
     """The speed of B over that of A, with its 95 % interval; None where nothing shows how much a side varies."""
     p: float | None
@@ -143,8 +141,6 @@ class ComparisonReport:
     allow_unclear: bool = False
     """Gates hold where rows are too noisy to show what is asked."""
     notes: tuple[CompareNote, ...]
-    in_turn: bool = False
-    """A and B were measured in turn with each other; `pairs` says whether there are enough rounds to compare so."""
     schema: str = COMPARE_SCHEMA
     schema_version: int = SCHEMA_VERSION
 
@@ -152,11 +148,6 @@ class ComparisonReport:
     def passed(self) -> bool:
         """True when every gate holds."""
         return all(gate.passed for gate in self.gates)
-
-    @property
-    def pairs(self) -> int:
-        """The fewest pairs of rounds of a row, where the sides were measured in turn; else 0."""
-        return min((row.pairs for row in self.rows if row.pairs), default=0)
 
     def of_word(self, word: Word) -> tuple[Compared, ...]:
         """The rows with this word."""

@@ -216,19 +216,6 @@ def _unusual(spec: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turns:
-    """Of a run that was measured in turn with another one: A B, then B A, round by round."""
-
-    pair: str
-    """The same for both, and for no other run."""
-    side: Literal["A", "B"]
-    changes: tuple[str, ...]
-    """The options in which B differs from A."""
-    against: str
-    """The run whose configurations these are."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SweepSpec:
     """What one sweep measures: the product of its axes, and how long it may take."""
 
@@ -243,8 +230,6 @@ class SweepSpec:
     """Whole epochs that are trained beside the verdict, the first one cold."""
     command: tuple[str, ...] = field(default=())
     """The command line, for the report."""
-    turns: Turns | None = None
-    """None for a run that was measured by itself."""
 
 
 # The options of a configuration in a row: each under the one name that it has in files, tables and calls.
@@ -331,8 +316,6 @@ def refuse_options(loader: LoaderSpec, compute: ComputeSpec, why: str) -> None:
 
 Study = Literal["prefilled", "epochs"]
 """Measured beside the verdicts: training from a full buffer, and whole epochs."""
-FEWEST_PAIRS = 3
-"""Pairs of rounds with which two runs measured in turn are compared as pairs."""
 
 
 def asks_for(spec: SweepSpec) -> dict[Study, list[RunConfig]]:
@@ -395,25 +378,3 @@ class SweepPlan:
         if self.budget_s is None or self.budget_s >= self.least_s:
             return self.configurations
         return int(self.configurations * self.budget_s / self.least_s)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanInTurn:
-    """What is still to be measured of both sides of a sweep against a run."""
-
-    configurations: int
-    pairs: int
-    """Of rounds, of all configurations together."""
-    rounds: int
-    """Pairs of each configuration in the end."""
-    expected_s: float
-    least_s: float
-    """That all pairs take, if segments are as short as they may be."""
-    budget_s: float | None
-
-    @property
-    def fitting(self) -> int:
-        """Pairs of each configuration that the budget has time for."""
-        if self.budget_s is None or self.budget_s >= self.least_s:
-            return self.rounds
-        return int(self.rounds * self.budget_s / self.least_s)

@@ -233,7 +233,7 @@ SWEEP = (
     Option(
         "rounds", int, 3, MEASURING, least=1,
         help="Rounds of a configuration; fewer where one is enough, up to twice as many where the verdict stays "
-        "unclear or the rate is known to no better than 10 %. With --against: pairs of rounds, 8 by default.",
+        "unclear or the rate is known to no better than 10 %.",
     ),
     Option(
         "thorough", bool, False, MEASURING,
@@ -242,10 +242,6 @@ SWEEP = (
     Option(
         "epochs", int, 0, MEASURING, least=0,
         help="Also train this many whole epochs, the first one cold: rate of each, and share read from storage.",
-    ),
-    Option(
-        "against", Path, None, MEASURING, metavar="RUN", typed_only=True,
-        help="Measure RUN again, in turn with the same configurations changed by the other options, and compare both.",
     ),
     Option(
         "budget_s", float, None, MEASURING, typed="--budget", usual="17 a configuration, 40 with a GPU",

@@ -21,7 +21,7 @@ from loaderprobe.records.compare import (
     Word,
     WordReason,
 )
-from loaderprobe.records.config import FEWEST_PAIRS, OPTIONS
+from loaderprobe.records.config import OPTIONS
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Interval, ShortVerdict
 from loaderprobe.render.charts import TONES, Axis, heat_cell, heat_rows, named_rows, shortened
@@ -56,12 +56,6 @@ REASONS: dict[WordReason, str] = {
 GATES: dict[GateName, str] = {
     "slower": "--fail-if-slower", "unclear": "--fail-if-unclear", "verdict_changes": "--fail-if-verdict-changes",
 }  # fmt: skip
-
-
-FEW_PAIRS = (
-    f"Fewer than {FEWEST_PAIRS} pairs of rounds are compared as two runs apart: complete them with sweep --resume, or "
-    "ask for more with --rounds."
-)
 
 
 def names_of(found: ComparisonReport, subjects: Sequence[Subject], *, device: bool = True) -> list[str]:
@@ -219,17 +213,12 @@ def _unclear(found: ComparisonReport) -> list[str]:
 
 def settles(found: ComparisonReport, rows: Sequence[Compared]) -> str:
     """What would make unclear rows clear."""
-    if found.in_turn and not found.pairs:
-        return FEW_PAIRS
     needed = [row.rounds_needed for row in rows if row.rounds_needed is not None]
     size = matters_words(found)
-    runs = "Three runs a side would show more (A1 A2 A3 --with B1 --with B2 --with B3)"
-    if found.kind == "sweep":
-        runs = f"{runs}, or both measured in turn (sweep --against A)"
-    runs = "" if found.pairs else f"{runs}."
+    runs = "Three runs a side, begun in turn, would show more (A1 A2 A3 --with B1 --with B2 --with B3)."
     if found.kind != "sweep" or not needed:
         return runs
-    return f"With --rounds {max(needed)}, {len(needed)} of them would show a change of {size}. {runs}".strip()
+    return f"With --rounds {max(needed)}, {len(needed)} of them would show a change of {size}. {runs}"
 
 
 def _same(found: ComparisonReport) -> list[str]:
@@ -340,19 +329,11 @@ def _rows(found: ComparisonReport) -> tuple[Part, ...]:
         parts += [Paragraph(text=device)] if several and device else []
         parts.append(_table(found, some))
     notes = [LEGEND]
-    if found.pairs:
-        notes.append(f"A and B were measured in turn: a change is that of {_pairs(found)} of rounds, without drift.")
     notes += [f"{mark}: {REASONS[reason]}." for reason, mark in MARKS.items() if any(r.reason == reason for r in shown)]
     same = len(found.rows) - len(rows)
     notes += [f"{same} more are the same."] if same else []
     notes += [f"{len(rows) - SHOWN} more are not shown."] if len(rows) > SHOWN else []
     return (*parts, Paragraph(text=" ".join(notes)))
-
-
-def _pairs(found: ComparisonReport) -> str:
-    """`6 pairs`, `4 to 6 pairs`; rows with too few are compared as if measured apart."""
-    ends = dict.fromkeys((found.pairs, max(row.pairs for row in found.rows)))
-    return f"{' to '.join(map(str, ends))} pairs"
 
 
 def ordered(found: ComparisonReport) -> list[Compared]:
@@ -435,7 +416,7 @@ def _columns(row: Compared) -> dict[str, Any]:
         **own_cells(row, "p", "visible"),
         "rounds_before": row.rounds[0],
         "rounds_after": row.rounds[1],
-        **own_cells(row, "pairs", "word", "reason"),
+        **own_cells(row, "word", "reason"),
         "cause_before": row.verdict_before.cause if row.verdict_before else None,
         "cause_after": row.verdict_after.cause if row.verdict_after else None,
         "verdict_changed": row.verdict_changed,

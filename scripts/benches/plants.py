@@ -1,4 +1,4 @@
-"""What benches plant into sweeps: loaders that are late or slow, and a model of which most is gradients."""
+"""What benches plant into sweeps: loaders that are late, and a model of which most is gradients."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import socket
 import time
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -43,24 +42,3 @@ def wide(num_classes: int) -> nn.Module:
     return nn.Sequential(
         nn.AdaptiveAvgPool2d(16), nn.Flatten(), nn.Linear(3 * 16 * 16, 8192), nn.ReLU(), nn.Linear(8192, num_classes)
     )
-
-
-TWICE = 9
-"""One image in so many is made twice."""
-
-
-class TwiceMade(ImageFiles):
-    """Some images are made twice."""
-
-    def __getitem__(self, k: int) -> Any:
-        if k % TWICE == 0:
-            super().__getitem__(k)
-        return super().__getitem__(k)
-
-
-class Slower(TorchLoader):
-    """torch's loader with a tenth less speed, where its workers limit."""
-
-    def __init__(self, config: RunConfig, files: FileSet, scratch: Path) -> None:
-        super().__init__(config, files, scratch)
-        self._loader.dataset.__class__ = TwiceMade

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 from loaderprobe.analyze.comparison import MeasuredRow, SideRow, compare_rows, judge_gates, sweep_notes
 from loaderprobe.analyze.effects import RunReading, interval
 from loaderprobe.records.compare import Compared, ResultKind, Subject, Unit
-from loaderprobe.records.config import Turns
 from loaderprobe.records.verdict import Interval, ShortVerdict
 
 QUIET = (99.0, 100.0, 101.0)
@@ -169,28 +167,6 @@ def test_null_sweeps_rarely_fail_and_planted_losses_mostly_do() -> None:
 
     assert sum(failed(1.0) for _ in range(100)) <= 5
     assert sum(failed(0.9) for _ in range(100)) >= 90
-
-
-def test_rounds_in_turn_are_compared_as_pairs() -> None:
-    """Rounds that differ by a factor, but in each pair by 8 to 12 %: clear in pairs, and lost in the noise else."""
-    values = (50.0, 100.0, 150.0, 60.0)
-
-    def turned(side: Any, factors: Sequence[float]) -> SideRow:
-        made = row([value * factor for value, factor in zip(values, factors, strict=True)])
-        turns = Turns(pair="x", side=side, changes=(), against="RUN")
-        readings = tuple(replace(each, turns=turns, at_s=(0.0, 1.0, 2.0, 3.0)) for each in made.readings)
-        return replace(made, readings=readings)
-
-    a, b = turned("A", (1.0,) * 4), turned("B", (0.92, 0.90, 0.88, 0.90))
-    (found,) = judged((a, b))
-    assert (found.word, found.pairs) == ("slower", 4)
-    assert found.ratio and found.ratio.value == pytest.approx(0.90, abs=0.001)
-    (apart,) = judged((row(a.readings[0].values), row(b.readings[0].values)))
-    assert (apart.word, apart.reason, apart.pairs) == ("unclear", "too_noisy", 0)
-    short = [
-        replace(each, readings=(replace(each.readings[0], values=each.readings[0].values[:2]),)) for each in (a, b)
-    ]
-    assert judged((short[0], short[1]))[0].pairs == 0, "two pairs have no useful spread"
 
 
 def run(rounds: int, spread: float = 0.1) -> MeasuredRow:

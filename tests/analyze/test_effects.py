@@ -8,7 +8,6 @@ import random
 import pytest
 
 from loaderprobe.analyze.effects import (
-    APART_S,
     REPEAT,
     SWING,
     Effect,
@@ -18,11 +17,9 @@ from loaderprobe.analyze.effects import (
     mean_effect,
     of_pairs,
     of_rounds,
-    pair_logs,
     sample,
     unpaired,
 )
-from loaderprobe.records.config import Turns
 from loaderprobe.records.verdict import Interval, Speedup
 
 FLAT = Interval(value=1.0, low=1.0, high=1.0)
@@ -125,13 +122,6 @@ def test_null_pairs_are_as_rare_as_they_should_be() -> None:
     assert 0.03 < sum(p <= 0.05 for p in chances) / 2000 < 0.07
 
 
-def in_turn(side: str, *values: float, at_s: tuple[float, ...] | None = None, pair: str = "x") -> RunReading:
-    """One run of a pair; a round takes a minute."""
-    turns = Turns(pair=pair, side=side, changes=(), against="RUN")  # type: ignore[arg-type]  # A or B
-    times = at_s or tuple(60.0 * number for number in range(len(values)))
-    return RunReading(values=values, figure=FLAT, turns=turns, at_s=times)
-
-
 def test_pairs_give_students_t() -> None:
     """Differences 1, 2, 3, 4: mean 2.5, t = 3.873 with 3 degrees of freedom, p = 0.0305, by tables."""
     one = of_pairs([1.0, 2.0, 3.0, 4.0])
@@ -140,33 +130,7 @@ def test_pairs_give_students_t() -> None:
     assert one.half() == pytest.approx(3.182 * one.error, rel=1e-3)
 
 
-def test_drift_that_reaches_both_rounds_of_a_pair_is_in_no_ratio() -> None:
-    """A machine that gets slower by a tenth with each pair, and a B that is 3 % slower: pairs see just that."""
-    slower = [0.9**number for number in range(6)]
-    a = in_turn("A", *slower)
-    logs = pair_logs([a], [in_turn("B", *(0.97 * each for each in slower))])
-    assert logs == pytest.approx([math.log(0.97)] * 6)
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "count"),
-    [
-        ([in_turn("A", 1, 2, 3)], [in_turn("B", 1, 2, 3, 4)], 3),
-        ([in_turn("B", 1, 2, 3)], [in_turn("A", 1, 2, 3)], 3),
-        ([in_turn("A", 1, 2)], [in_turn("B", 1, 2, at_s=(0.0, 61.0 + APART_S))], 1),
-        ([in_turn("A", 1, 0)], [in_turn("B", 1, 2)], 1),
-        ([in_turn("A", 1, 2)], [in_turn("A", 1, 2)], 0),
-        ([in_turn("A", 1, 2)], [in_turn("B", 1, 2, pair="y")], 0),
-        ([in_turn("A", 1, 2)] * 2, [in_turn("B", 1, 2)] * 2, 0),
-        ([reading(1, 2)], [reading(1, 2)], 0),
-    ],
-)
-def test_only_rounds_in_turn_are_pairs(before: list[RunReading], after: list[RunReading], count: int) -> None:
-    """Of the two sides of one pair of runs, minutes apart; a round without a partner or a rate is in none."""
-    assert len(pair_logs(before, after)) == count
-
-
-def test_null_pairs_in_turn_are_as_rare_as_they_should_be() -> None:
+def test_pairs_on_a_machine_that_drifts_are_as_rare_as_they_should_be() -> None:
     """Of 2,000 sixfold pairs on a machine that drifts tenfold its noise, about 5 % have p of 5 % or less."""
     draw, found = random.Random(7), []
     for _ in range(2000):
@@ -176,8 +140,7 @@ def test_null_pairs_in_turn_are_as_rare_as_they_should_be() -> None:
             drift += draw.gauss(0, 0.2)
             for side in sides:
                 side.append(math.exp(drift + draw.gauss(0, 0.02)))
-        logs = pair_logs([in_turn("A", *sides[0])], [in_turn("B", *sides[1])])
-        found.append(of_pairs(logs).p <= 0.05)
+        found.append(of_rounds({number: b / a for number, (a, b) in enumerate(zip(*sides, strict=True))}).p <= 0.05)
     assert 0.03 < sum(found) / 2000 < 0.07
 
 

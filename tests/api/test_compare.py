@@ -98,7 +98,7 @@ CASES: list[tuple[tuple[str, ...], int, str, str]] = [
         "slower slower slower",
         "3 verdicts changed: 500x375, serial: compute → ",
     ),
-    (("noisy", "noisy"), 0, "unclear unclear unclear", "Three runs a side would show more"),
+    (("noisy", "noisy"), 0, "unclear unclear unclear", "Three runs a side, begun in turn, would show more"),
     (("noisy", "noisy", SLOWER), 6, "unclear unclear unclear", "failed: too noisy to hold 5 % in 3 of 3; only a loss"),
     (("noisy", "noisy", SLOWER, "--allow-unclear"), 0, "unclear unclear unclear", "held, but 3 of 3 rows were too"),
     (("noisy", "noisy", UNCLEAR), 6, "unclear unclear unclear", "--fail-if-unclear: failed by "),

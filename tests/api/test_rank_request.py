@@ -11,7 +11,6 @@ import pytest
 import loaderprobe
 from loaderprobe.api import sweep as verb
 from loaderprobe.api import sweep_request
-from loaderprobe.api.against import against_request, as_value
 from loaderprobe.api.sweep_request import (
     SweepRequest,
     check_devices,
@@ -26,8 +25,6 @@ from loaderprobe.records.config import ComputeSpec, SweepSpec
 from loaderprobe.records.ranks import Layout, Node
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.testing import example_config, example_environment, example_files
-from tests.analyze.rank_runs import rank_run
-from tests.analyze.runs import FILES, alike
 
 NODES = (Node(host="a", seats=(0, 1), gpus=2), Node(host="b", seats=(2, 3), gpus=1))
 
@@ -124,21 +121,6 @@ def test_far_more_ranks_than_cores_are_refused_before_any_data_is_generated(
     no_server: Any = lambda variables: pytest.fail("a process was started")  # noqa: E731
     with pytest.raises(BadValue, match="17 ranks"), launch.on_this_machine(17, no_server):
         pass
-
-
-def test_a_run_of_ranks_is_not_measured_in_turn(tmp_path: Path) -> None:
-    """And ranks are no option in which B can differ."""
-    given = rank_run(alike(baseline=186.0), workers=2)
-    spec = SweepSpec(configs=(given.config,))
-    run = RunDirectory.create(tmp_path / "run", replace(run_of(tmp_path / "other", 2).record, spec=spec), [FILES])
-    run.save(given)
-    with pytest.raises(BadValue, match="several ranks are not measured in turn"):
-        against_request(
-            run.path, None, rounds=2, budget_s=None, time_limit_s=9.0, thorough=False, out=None,
-            changes={"tensor": "uint8"}, command=(),
-        )  # fmt: skip
-    with pytest.raises(BadValue, match="ranks is no option"):
-        as_value("ranks", "2")
 
 
 def test_nodes_meet_by_the_way_from_one_to_another(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,7 +59,7 @@ IGNORED = {
     "--tensor": "uint8", "--precision": "fp32", "--memory-format": "contiguous", "--compile": None,
     "--no-pin-memory": None, "--side-stream": None, "--gpu-decode": None, "--loader": "torch", "--rounds": "1",
     "--images": "99", "--epochs": "2", "--thorough": None, "--time-limit": "60",
-    "--data-dir": "data", "--ranks": "1", "--out": "run", "--seed": "1", "--against": "run",
+    "--data-dir": "data", "--ranks": "1", "--out": "run", "--seed": "1",
 }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from loaderprobe.analyze.effects import CLEAR_LEAD, ENOUGH_ROUNDS, FAR_LEAD, OPEN_LEAD
 from loaderprobe.analyze.verdict.experiments import Experiments, possible_modes, run_experiments
@@ -413,16 +413,3 @@ def _ambiguous(found: Experiments) -> bool:
     names = contenders(found)
     unclear = len(names) > 1 or (len(names) == 1 and not beyond_noise(found, names[0]))
     return unclear and not found.missing and all(found.how[name] == "measured" for name in names)
-
-
-# What one round measures of a configuration that is measured in turn with another: training, in every round.
-
-
-def round_in_turn(measurement: Measurement, *, thorough: bool) -> Round:
-    """What the verdict asks for in its usual rounds, and then training alone, whose rates are compared in pairs."""
-    trained = base_mode(measurement), judged_activity(measurement)
-    if len({each.round for each in measurement.segments}) >= ENOUGH_ROUNDS:
-        return (trained,)
-    config = replace(measurement.config, rounds=min(measurement.config.rounds, ENOUGH_ROUNDS))
-    asked = next_round(replace(measurement, config=config), thorough=thorough)
-    return asked if trained in asked else (*asked, trained)
