@@ -7,7 +7,7 @@ and in one, that are found; and how often a loss as large as the row says is vis
 5 of 100 null pairs fail, at least 90 of 100 losses of 10 % in all are found with the most rounds, and losses of the
 visible size are seen about half of the time.
 
-`drift`: for some minutes one core decodes a picture again and again; images per second of CPU time show how the speed
+`drift`: for some minutes one core keeps decoding a picture; images per second of CPU time show how the speed
 of the machine drifts. Null runs are then laid over the recording, with the times of a sweep's rounds, from every place
 on: two runs one after the other, and several runs a side, begun in turn (A B B A). It prints what they differ by, what
 `compare` says would have been seen, and how often it sees a change where there is none; of runs begun in turn, in at

@@ -136,7 +136,7 @@ def test_a_row_reaches_the_command_line_python_the_request_and_the_label(monkeyp
     monkeypatch.setattr(wording, "OPTIONS", {each.name: each for each in _walk(ShufflingConfig)})
     asked: dict[str, Any] = {}
 
-    def sweep(call: Invocation, *, against: Any, resume: Any, join: Any, **given: Any) -> int:
+    def sweep(call: Invocation, *, resume: Any, join: Any, **given: Any) -> int:
         """Measure."""
         asked.update(given)
         return 0
