@@ -13,7 +13,7 @@ from itertools import pairwise
 from loaderprobe.analyze.verdict.rates import NS
 from loaderprobe.records.measurement import Measurement, Segment, Series, Timeline, communicates, segment_seconds
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.verdict import DeviceUse, GapCause, Gaps, GpuWindow, TimelineView
+from loaderprobe.records.verdict import TIME_PARTS, DeviceUse, Gaps, GpuWindow, TimelineView, TimePart
 from loaderprobe.stats import mean, quantile
 
 # Why a GPU was idle: every gap between its kernels goes to what held up the kernel that ended it.
@@ -35,16 +35,11 @@ Ranges = tuple[tuple[int, int], ...]
 def merge(ranges: Iterable[tuple[int, int]]) -> Ranges:
     """The union of any ranges, in any order; empty and reversed ones hold no time."""
     out: list[tuple[int, int]] = []
-    begin = end = None
-    for low, high in sorted(each for each in ranges if each[0] < each[1]):
-        if end is None or begin is None or low > end:
-            if end is not None and begin is not None:
-                out.append((begin, end))
-            begin, end = low, high
-        elif high > end:
-            end = high
-    if end is not None and begin is not None:
-        out.append((begin, end))
+    for low, high in sorted(span for span in ranges if span[0] < span[1]):
+        if out and low <= out[-1][1]:
+            out[-1] = (out[-1][0], max(high, out[-1][1]))
+        else:
+            out.append((low, high))
     return tuple(out)
 
 
@@ -131,15 +126,14 @@ STAGING_FACTOR = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribution:
-    """A window as ranges on the timeline's clock: `busy` and `gaps` by cause do not overlap, and fill it.
+    """A window as ranges on the timeline's clock: its `parts` do not overlap, and fill it.
 
-    Exposed communication is among the gaps, as `communication`.
+    Communication is only what is exposed.
     """
 
     begin_ns: int
     end_ns: int
-    busy: Ranges
-    gaps: dict[GapCause, Ranges]
+    parts: dict[TimePart, Ranges]
     copies: Ranges
     """From the host, hidden behind kernels or not."""
     waits: Ranges
@@ -152,9 +146,8 @@ class Attribution:
         return Gaps(
             steps=steps,
             window_ns=self.end_ns - self.begin_ns,
-            busy_ns=total(self.busy),
             pageable_ns=total(self.pageable),
-            **{f"{cause}_ns": total(ranges) for cause, ranges in self.gaps.items()},
+            **{f"{part}_ns": total(ranges) for part, ranges in self.parts.items()},
         )
 
 
@@ -195,8 +188,8 @@ def attribute(
     return Attribution(
         begin_ns=timeline.begin_ns,
         end_ns=timeline.end_ns,
-        busy=busy,
-        gaps={
+        parts={
+            "compute": busy,
             "communication": exposed,
             "input": input_wait,
             "copy": copying,
@@ -204,7 +197,7 @@ def attribute(
             "sync": blocked,
             "launch": subtract(host, split.unknown),
             "device": short,
-            "other": merge([*long, *intersect(host, split.unknown)]),
+            "unknown": merge([*long, *intersect(host, split.unknown)]),
         },
         copies=copies,
         waits=waits,
@@ -807,8 +800,30 @@ def timeline_view(timeline: Timeline, found: Attribution) -> TimelineView:
         step_begin_ns=tuple(
             at - found.begin_ns for at in timeline.step_begin_ns if found.begin_ns <= at < found.end_ns
         ),
-        busy=moved(found.busy),
-        gaps={cause: moved(ranges) for cause, ranges in found.gaps.items()},
+        parts={part: moved(ranges) for part, ranges in found.parts.items()},
         waits=moved(found.waits),
         copies=moved(found.copies),
+    )
+
+
+def coarse(view: TimelineView, count: int) -> TimelineView:
+    """The view in so many columns of equal time, each of the part that took most of it: small, however long it is."""
+    edges = [round(number * view.window_ns / count) for number in range(count + 1)]
+    shares = {part: columns(view.parts.get(part, ()), 0, view.window_ns, count) for part in TIME_PARTS}
+    largest = [max(TIME_PARTS, key=lambda part: shares[part][number]) for number in range(count)]
+
+    def rounded(ranges: Ranges) -> Ranges:
+        scale = count / view.window_ns
+        return merge((edges[int(low * scale)], edges[min(count, int(high * scale) + 1)]) for low, high in ranges)
+
+    return TimelineView(
+        window_ns=view.window_ns,
+        step_begin_ns=view.step_begin_ns,
+        parts={
+            part: merge(edge for edge, name in zip(pairwise(edges), largest, strict=True) if name == part)
+            for part in TIME_PARTS
+            if part in largest
+        },
+        waits=rounded(view.waits),
+        copies=rounded(view.copies),
     )

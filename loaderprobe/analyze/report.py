@@ -150,8 +150,7 @@ def _view(segment: Segment, specified_images_per_s: float | None) -> TimelineVie
     return TimelineView(
         window_ns=window_ns,
         step_begin_ns=tuple(at - origin_ns for at in begin_ns),
-        busy=_moved(busy, origin_ns),
-        gaps={"input": _moved(idle, origin_ns)},
+        parts={"compute": _moved(busy, origin_ns), "input": _moved(idle, origin_ns)},
         waits=_moved(waits, origin_ns),
         copies=_moved(copies, origin_ns),
     )

@@ -5,36 +5,20 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from itertools import pairwise
 from statistics import fmean, median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from loaderprobe.analyze.gpu import Attribution, Ranges, columns, merge, overlap
+from loaderprobe.analyze.gpu import Attribution, Ranges, merge, overlap
+from loaderprobe.analyze.verdict.rule import LEAST_IDLE
 from loaderprobe.records.measurement import Timeline
-from loaderprobe.records.trace import (
-    COLUMNS,
-    FREE,
-    PART_NAMES,
-    Free,
-    FreeName,
-    HostSpan,
-    HostSpans,
-    MarkName,
-    Named,
-    PartName,
-    StepSpans,
-    Strip,
-    TraceBound,
-    TraceCause,
-    TraceRank,
-)
-from loaderprobe.records.verdict import GAP_CAUSES, Gaps, Side
+from loaderprobe.records.resources import RESOURCES
+from loaderprobe.records.trace import Free, HostSpan, HostSpans, MarkName, Named, StepSpans, TraceRank
+from loaderprobe.records.verdict import TIME_PARTS, DeviceUse, Gaps, TimePart
 
-SIDES: tuple[FreeName, ...] = ("input", "host", "communication")
-LEAST = 0.10
-"""A side that takes less of the time limits nothing."""
-CLEAR = 1.5
-"""By what factor the largest side leads the next."""
+FREED = {row.name: row.gaps for row in sorted(RESOURCES, key=lambda row: row.name != "input") if row.gaps}
+"""By resource, the gaps that go if it costs nothing: all of the input first. `copy` is a part of it."""
 FEW_STEPS = 3
 AHEAD = 32
 """Fewer steps without a wait may have been fed by batches loaded ahead: 8 workers x prefetch_factor 2, twice."""
@@ -124,68 +108,35 @@ def _marks(spans: HostSpans, last_ns: int) -> tuple[MarkName, list[tuple[int, in
     return "none", [], None
 
 
-def parts_of(gaps: Gaps) -> dict[PartName, int]:
-    """Nanoseconds of the window by part."""
-    parts: dict[PartName, int] = {"compute": gaps.busy_ns}
-    for cause in GAP_CAUSES:
-        parts["unknown" if cause == "other" else cause] = gaps.of(cause)
-    return {name: parts[name] for name in PART_NAMES}
-
-
-def parts_of_steps(found: Attribution, steps: Sequence[tuple[int, int]]) -> dict[PartName, tuple[float, ...]]:
+def parts_of_steps(found: Attribution, steps: Sequence[tuple[int, int]]) -> dict[TimePart, tuple[float, ...]]:
     """Seconds of each step by part."""
-    ranges = _ranges(found)
-    return {name: tuple(overlap(ranges[name], begin, end) / 1e9 for begin, end in steps) for name in PART_NAMES}
+    return {
+        part: tuple(overlap(ranges, begin, end) / 1e9 for begin, end in steps) for part, ranges in found.parts.items()
+    }
 
 
-def _ranges(found: Attribution) -> dict[PartName, Ranges]:
-    ranges: dict[PartName, Ranges] = {"compute": found.busy, "unknown": found.gaps.get("other", ())}
-    ranges |= {cause: held for cause, held in found.gaps.items() if cause != "other"}
-    return {name: ranges.get(name, ()) for name in PART_NAMES}
-
-
-def fed_steps(parts: Mapping[PartName, Sequence[float]]) -> int:
+def fed_steps(parts: Mapping[TimePart, Sequence[float]]) -> int:
     """How many first steps did not wait for input, if more than ever follow each other later; 0 otherwise.
 
     A full queue of the workers fed them, perhaps. All of them where no step waits.
     """
     runs = [0]
-    for wait_s, *others_s in zip(parts["input"], *(parts[name] for name in PART_NAMES if name != "input"), strict=True):
-        if wait_s > LEAST * (wait_s + sum(others_s)):
+    for wait_s, *whole_s in zip(parts["input"], *parts.values(), strict=True):
+        if wait_s > LEAST_IDLE * sum(whole_s):
             runs.append(0)
         else:
             runs[-1] += 1
     return runs[0] if runs[0] > max((1, *runs[1:])) else 0
 
 
-def free_of(shares: Mapping[PartName, float], step_s: float) -> tuple[Free, ...]:
+def free_of(gaps: Gaps) -> tuple[Free, ...]:
     """How long a step takes at least without each of its sides; those that take nothing are left out."""
-    lost = {name: sum(shares[part] for part in parts) for name, parts in FREE.items()}
+    lost = {name: gaps.share(*freed) for name, freed in FREED.items()}
     return tuple(
-        Free(name=name, step_s=step_s * (1 - share), speedup=1 / (1 - share))
+        Free(name=name, step_s=gaps.step_s * (1 - share), speedup=1 / (1 - share))
         for name, share in lost.items()
         if 0 < share < 1
     )
-
-
-def judged(shares: Mapping[PartName, float]) -> TraceBound:
-    """The estimated verdict from the shares of a window."""
-    sides = {name: sum(shares[part] for part in FREE[name]) for name in SIDES}
-    first, second, *_ = sorted(sides, key=lambda name: -sides[name])
-    if shares["device"] + shares["unknown"] > max(LEAST, sides[first]):
-        return TraceBound(side="inconclusive", cause="not_known")
-    if sides[first] < LEAST:
-        return TraceBound(side="compute", cause="compute")
-    if sides[first] < CLEAR * sides[second]:
-        of_input = {side == "input" for side in (first, second)}
-        side: Side = "balanced" if len(of_input) > 1 else "compute"
-        return TraceBound(side=side, cause="mixed", candidates=(first, second))
-    cause: TraceCause = first
-    if first == "input":
-        cause = "copy" if shares["copy"] > shares["input"] + shares["loader"] else "input"
-    elif first == "host":
-        cause = "sync" if shares["sync"] > shares["launch"] else "host"
-    return TraceBound(side="input" if first == "input" else "compute", cause=cause)
 
 
 def blocking_calls(timeline: Timeline, sync: Ranges, steps: int) -> tuple[Named, ...]:
@@ -244,44 +195,32 @@ def without_launch(timeline: Timeline) -> int:
     return sum(kind == "kernel" and here and number not in issued for kind, number, here in rows)
 
 
-def strip_of(found: Attribution, steps: Sequence[tuple[int, int]]) -> Strip:
-    """The window in columns, each of what took most of it."""
-    begin, window = found.begin_ns, max(1, found.end_ns - found.begin_ns)
-    shares = {name: columns(ranges, begin, window, COLUMNS) for name, ranges in _ranges(found).items()}
-    most = [
-        PART_NAMES[max(range(len(PART_NAMES)), key=column.__getitem__)] for column in zip(*shares.values(), strict=True)
-    ]
-    runs: list[tuple[PartName, int]] = []
-    for name in most:
-        if runs and runs[-1][0] == name:
-            runs[-1] = (name, runs[-1][1] + 1)
-        else:
-            runs.append((name, 1))
-    scale = COLUMNS / window
-    edges = ((int((low - begin) * scale), int((high - begin) * scale) + 1) for low, high in found.waits)
-    return Strip(
-        window_s=window / 1e9,
-        parts=tuple(name for name, _ in runs),
-        columns=tuple(length for _, length in runs),
-        steps=tuple(round((at - begin) * scale, 2) for at, _ in steps),
-        waits=tuple((low, min(high, COLUMNS)) for low, high in merge(edges)),
-    )
+def mean_gaps(ranks: Sequence[TraceRank]) -> Gaps:
+    """The mean step of all ranks, over as many steps as the shortest recording has."""
+    steps = min(rank.steps for rank in ranks)
+    names = [field.name for field in fields(Gaps) if field.name not in ("steps", "window_ns")]
+    means = {name: round(steps * fmean(getattr(rank.gaps, name) / rank.steps for rank in ranks)) for name in names}
+    return Gaps(steps=steps, window_ns=sum(means[f"{part}_ns"] for part in TIME_PARTS), **means)
 
 
-def mean_parts(ranks: Sequence[TraceRank]) -> dict[PartName, float]:
-    """Seconds a step, the mean of all ranks."""
-    return {name: fmean(each.parts_s[name] for each in ranks) for name in PART_NAMES}
+def mean_use(ranks: Sequence[TraceRank]) -> DeviceUse:
+    """The mean of all ranks; None where one of them has no estimate."""
+    values = {field.name: [getattr(rank.use, field.name) for rank in ranks] for field in fields(DeviceUse)}
+    means: dict[str, Any] = {name: None if None in known else fmean(known) for name, known in values.items()}
+    return DeviceUse(**means)
 
 
 def free_of_ranks(ranks: Sequence[TraceRank]) -> tuple[Free, ...]:
     """The same of ranks in step: the slowest without it, and the least exchange, since the rest of it is waiting."""
-    step_s, exchange_s = fmean(each.step_s for each in ranks), min(each.parts_s["communication"] for each in ranks)
+    if len(ranks) == 1:
+        return ranks[0].free
+    step_s, exchange_s = fmean(rank.step_s for rank in ranks), min(rank.gaps.seconds("communication") for rank in ranks)
     found = []
-    for name, parts in FREE.items():
-        kept = [part for part in PART_NAMES if part not in (*parts, "communication")]
-        least_s = max(sum(each.parts_s[part] for part in kept) for each in ranks)
+    for name, freed in FREED.items():
+        kept = [part for part in TIME_PARTS if part not in (*freed, "communication")]
+        least_s = max(rank.gaps.seconds(*kept) for rank in ranks)
         least_s += 0 if name == "communication" else exchange_s
-        if any(each.parts_s[part] for each in ranks for part in parts) and 0 < least_s < step_s:
+        if any(rank.gaps.seconds(*freed) for rank in ranks) and 0 < least_s < step_s:
             found.append(Free(name=name, step_s=least_s, speedup=step_s / least_s))
     return tuple(found)
 
@@ -291,7 +230,7 @@ def waited_for(ranks: Sequence[TraceRank]) -> int | None:
 
     None where they wait alike, or one of them never communicates.
     """
-    times = [each.parts_s["communication"] for each in ranks]
+    times = [rank.gaps.seconds("communication") for rank in ranks]
     if len(ranks) < 2 or not min(times) or max(times) - min(times) < WAIT_DIFFERS * max(each.step_s for each in ranks):
         return None
     return times.index(min(times))

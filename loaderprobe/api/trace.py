@@ -10,11 +10,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from loaderprobe.analyze.gpu import attribute, syncs_per_step, use_of
+from loaderprobe.analyze.gpu import attribute, coarse, syncs_per_step, timeline_view, use_of
 from loaderprobe.analyze.trace import (
     AHEAD,
     FEW_STEPS,
-    LEAST,
+    FREED,
     VARY,
     HostCall,
     TracedWork,
@@ -23,16 +23,15 @@ from loaderprobe.analyze.trace import (
     free_of,
     free_of_ranks,
     held_up,
-    judged,
     loader_spans,
-    mean_parts,
-    parts_of,
+    mean_gaps,
+    mean_use,
     parts_of_steps,
     step_spans,
-    strip_of,
     waited_for,
     without_launch,
 )
+from loaderprobe.analyze.verdict.rule import LEAST_IDLE, judged_by_gaps
 from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.values import PathLike
 from loaderprobe.compute.kineto import KERNEL_LAUNCH, DeviceLimits, RawEvent, Window, convert
@@ -42,12 +41,15 @@ from loaderprobe.records import values
 from loaderprobe.records.measurement import Timeline
 from loaderprobe.records.options import TRACE, check
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.trace import FREE, PART_NAMES, PartName, StepSpans, TraceBound, TraceRank, TraceReport, Unread
+from loaderprobe.records.trace import StepSpans, TraceRank, TraceReport, Unread
+from loaderprobe.records.verdict import Gaps, GapVerdict, TimePart
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.trace import bound_sentence, trace_columns, trace_document, trace_exhibits
 
 ENDINGS = (".json", ".json.gz")
 MOST_FILES = 4096
+COLUMNS_A_STEP, MOST_COLUMNS = 200, 4000
+"""Of the timeline that is kept of a recording."""
 COPY_AGAIN = "copy it again, or record again: the training may have ended while the file was written"
 Progress = Callable[[str, int, int], None]
 """Called with (what is read, bytes of the file that are read, its size)."""
@@ -96,32 +98,18 @@ def trace(
         raise trouble
     _refuse_strangers(ranks)
     ranks.sort(key=lambda each: (each.rank is None, each.rank or 0, each.path))
-    parts_s = mean_parts(ranks)
-    step_s = sum(parts_s.values())
-    shares = {name: seconds / step_s for name, seconds in parts_s.items()}
+    gaps = mean_gaps(ranks)
     return Trace(
         origin=origin_now(command),
-        bound=_bound(shares),
-        shares=shares,
-        parts_s=parts_s,
-        free=free_of_ranks(ranks) if len(ranks) > 1 else ranks[0].free,
-        busy_fraction=fmean(each.busy_fraction for each in ranks),
-        sm_efficiency=_mean_of([each.sm_efficiency for each in ranks]),
-        occupancy=_mean_of([each.occupancy for each in ranks]),
-        occupancy_coverage=fmean(each.occupancy_coverage for each in ranks),
-        steps=min(each.steps for each in ranks),
-        step_s=step_s,
+        bound=_bound(gaps),
+        gaps=gaps,
+        use=mean_use(ranks),
+        free=free_of_ranks(ranks),
         ranks=tuple(ranks),
         waited_for=waited_for(ranks),
         notes=_worded(_notes_of_all(ranks)),
         unread=tuple(unread),
     )
-
-
-def _mean_of(values: Sequence[float | None]) -> float | None:
-    """The mean; None where one is missing."""
-    known = [each for each in values if each is not None]
-    return fmean(known) if len(known) == len(values) else None
 
 
 def _paths(given: Sequence[PathLike]) -> list[Path]:
@@ -147,8 +135,8 @@ def _silent(text: str, done: int, total: int) -> None:
     """Shows no progress."""
 
 
-def _bound(shares: Mapping[PartName, float]) -> TraceBound:
-    bound = judged(shares)
+def _bound(gaps: Gaps) -> GapVerdict:
+    bound = judged_by_gaps(gaps)
     return replace(bound, sentence=bound_sentence(bound))
 
 
@@ -214,12 +202,9 @@ def _read(found: Recording, device: int, batch_size: int | None) -> TraceRank:
     seen = attribute(timeline)
     count = len(steps.steps)
     gaps, use = seen.gaps_of(count), use_of(timeline)
-    window_s, step_s = gaps.window_ns / 1e9, gaps.window_ns / 1e9 / count
-    shares = {name: ns / gaps.window_ns for name, ns in parts_of(gaps).items()}
     waits = loader_spans(found.spans)
     ranks = found.head.get("distributedInfo")
-    own_waits = seen.waits
-    each_s = parts_of_steps(seen, steps.steps)
+    steps_parts_s = parts_of_steps(seen, steps.steps)
     gpu = _gpu(found, device)
     return TraceRank(
         path=str(found.path),
@@ -229,32 +214,25 @@ def _read(found: Recording, device: int, batch_size: int | None) -> TraceRank:
         device=device,
         amd=_amd(found),
         marked=steps.marked,
-        steps=count,
-        step_s=step_s,
         steps_s=tuple((end - begin) / 1e9 for begin, end in steps.steps),
-        bound=_bound(shares),
-        shares=shares,
-        parts_s={name: share * window_s / count for name, share in shares.items()},
-        steps_parts_s=each_s,
-        free=free_of(shares, step_s),
-        busy_fraction=use.kernel_busy,
-        sm_efficiency=use.sm_efficiency_estimated,
-        occupancy=use.occupancy_estimated,
-        occupancy_coverage=use.occupancy_coverage,
+        bound=_bound(gaps),
+        gaps=gaps,
+        steps_parts_s=steps_parts_s,
+        free=free_of(gaps),
+        use=use,
         loader=Counter(each.name for each in waits).most_common(1)[0][0] if waits else "",
-        wait_s=sum(end - begin for begin, end in own_waits) / count / 1e9 if waits else None,
+        wait_s=sum(end - begin for begin, end in seen.waits) / count / 1e9 if waits else None,
         syncs=syncs_per_step(timeline, own=0),
-        blocking=blocking_calls(timeline, seen.gaps["sync"], count),
-        held=held_up(seen.gaps["launch"], found.spans.long, steps.thread, count),
-        pageable_s=gaps.pageable_ns / count / 1e9,
+        blocking=blocking_calls(timeline, seen.parts["sync"], count),
+        held=held_up(seen.parts["launch"], found.spans.long, steps.thread, count),
         batch_size=batch_size or found.batch_size,
         notes=_worded(
             (
-                *_notes(found, timeline, steps, shares["launch"], use.occupancy_estimated is None),
-                *(_fed(each_s) if waits and "SingleProcess" not in waits[0].name else ()),
+                *_notes(found, timeline, steps, gaps.share("launch"), use.occupancy_estimated is None),
+                *(_fed(steps_parts_s) if waits and "SingleProcess" not in waits[0].name else ()),
             )
         ),
-        strip=strip_of(seen, steps.steps),
+        view=coarse(timeline_view(timeline, seen), min(MOST_COLUMNS, COLUMNS_A_STEP * count)),
     )
 
 
@@ -315,7 +293,7 @@ def _notes(
         "no_step_marks": (steps.marked == "none", {}),
         "few_steps": (steps.marked != "none" and count < FEW_STEPS, {"steps": count}),
         "first_steps_left_out": (steps.left_out > 0, {"steps": float(steps.left_out)}),
-        "host_slowed_by_profiler": (launch > LEAST, {}),
+        "host_slowed_by_profiler": (launch > LEAST_IDLE, {}),
         "occupancy_not_known": (no_occupancy and not _amd(found), {}),
         "occupancy_of_nvidia": (no_occupancy and _amd(found), {}),
         "steps_vary": (any(abs(each - mean) > VARY * mean for each in times), {}),
@@ -331,13 +309,13 @@ def _notes(
         yield Remark(code="records_rejected", facts={"records": float(each.count), "because": each.reason})
 
 
-def _fed(parts_s: Mapping[PartName, Sequence[float]]) -> Iterable[Remark]:
+def _fed(parts_s: Mapping[TimePart, Sequence[float]]) -> Iterable[Remark]:
     """That batches loaded ahead may hide a wait for input."""
     fed, count = fed_steps(parts_s), len(parts_s["input"])
-    lost, whole = (sum(sum(parts_s[name][fed:]) for name in names) for names in (FREE["input"], PART_NAMES))
+    lost, whole = (sum(sum(parts_s[name][fed:]) for name in names) for names in (FREED["input"], parts_s))
     if fed == count and count < AHEAD:
         yield Remark(code="perhaps_fed", facts={"steps": float(count)})
-    elif 0 < fed < count and LEAST * whole < lost < whole:
+    elif 0 < fed < count and LEAST_IDLE * whole < lost < whole:
         yield Remark(
             code="first_steps_fed", facts={"steps": float(fed), "next": fed + 1.0, "input_share": lost / whole}
         )
@@ -347,7 +325,7 @@ def _notes_of_all(ranks: Sequence[TraceRank]) -> Iterable[Remark]:
     """What no recording shows, and what is missing of the group."""
     yield Remark(code="workers_not_recorded")
     world = max(each.world_size or 1 for each in ranks)
-    if len(ranks) < world and any(each.parts_s["communication"] for each in ranks):
+    if len(ranks) < world and any(rank.gaps.communication_ns for rank in ranks):
         yield Remark(code="ranks_missing", facts={"given": float(len(ranks)), "ranks": float(world)})
 
 

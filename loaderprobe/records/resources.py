@@ -30,7 +30,7 @@ class Resource:
 
     name: str
     """In verdicts, options and JSON."""
-    side: Literal["input", "compute"]
+    side: Literal["input", "compute", "inconclusive"]
     """Of a verdict that names it alone."""
     known_by: KnownBy
     """What shows it. loader: rates of the loader without it, by ablation or else estimated. compute: the loader alone
@@ -41,11 +41,11 @@ class Resource:
     waits: tuple[WaitKind, ...] = ()
     """Kinds of waiting of workers that are for it: their share of the time estimates it."""
     gaps: tuple[GapCause, ...] = ()
-    """Kinds of gaps of the device that show it."""
+    """Gaps of the device that show it, and that go if it costs nothing."""
     part_of: str = ""
     """The resource whose speed-up is also this one's."""
     is_cause: bool = True
-    """False for a loss that is reported beside the cause, never as one."""
+    """False for what stands beside the cause, and is none in a sweep's verdict: a loss, a part of a timeline."""
     remedy: str = ""
     """Code of the advice that is given by its own speed-up, said by `render/forecast_words.py`; that of others is
     forecast."""
@@ -78,6 +78,8 @@ class Resource:
     """On charts of what workers wait for; without it the name."""
     wait: str = ""
     """What a worker waits for, where the noun says too little."""
+    moment: str = ""
+    """On timelines of a GPU: what it does, or why it is idle."""
 
 
 RESOURCES: tuple[Resource, ...] = (
@@ -102,7 +104,7 @@ RESOURCES: tuple[Resource, ...] = (
     ),
     Resource(
         name="compute", side="compute", known_by="compute",
-        letter="C", color="#009E73", style="green", noun="compute",
+        letter="C", color="#009E73", style="green", noun="compute", moment="kernels of the training",
     ),
     Resource(
         name="network", side="input", known_by="loader", waits=("network",), remedy="requests_in_flight",
@@ -110,7 +112,7 @@ RESOURCES: tuple[Resource, ...] = (
     ),
     Resource(
         name="lock", side="input", known_by="loader", waits=("lock",), remedy="shorter_lock",
-        letter="L", color="#CC79A7", style="bold magenta", noun="a lock", plural="locks",
+        letter="L", color="#666633", ink="#FFFFFF", style="bold magenta", noun="a lock", plural="locks",
         wait="a lock that one worker holds at a time",
     ),
     Resource(
@@ -120,11 +122,12 @@ RESOURCES: tuple[Resource, ...] = (
     ),
     Resource(
         name="copy", side="input", known_by="gaps", gaps=("copy",),
-        letter="P", color="#CC79A7", style="bold magenta", noun="copies to the device",
+        letter="P", color="#88CCEE", style="bold magenta", noun="copies to the device", moment="copies to the GPU",
     ),
     Resource(
         name="host", side="compute", known_by="gaps", gaps=("launch", "sync"),
-        letter="H", color="#CC79A7", style="bold magenta", noun="the host",
+        letter="H", color="#332288", ink="#FFFFFF", style="bold magenta", noun="the host",
+        moment="the host launched late",
     ),
     Resource(
         name="imbalance", side="input", known_by="ranks", remedy="slow_rank",
@@ -143,14 +146,36 @@ RESOURCES: tuple[Resource, ...] = (
     ),
     Resource(
         name="communication", side="compute", known_by="gaps", gaps=("communication",),
-        letter="E", color="#004D40", style="bold green", noun="communication between GPUs",
+        letter="E", color="#663333", ink="#FFFFFF", style="bold green", noun="communication between GPUs",
+        moment="communication alone",
+    ),
+    Resource(
+        name="input", side="input", known_by="gaps", gaps=("input", "copy", "loader"), is_cause=False,
+        letter="I", color="#CC3311", ink="#FFFFFF", noun="input", moment="waiting for input",
+    ),
+    Resource(
+        name="loader", side="input", known_by="gaps", is_cause=False,
+        letter="K", color="#DDCC77", noun="the loader's own kernels", moment="the loader's own kernels",
+    ),
+    Resource(
+        name="sync", side="compute", known_by="gaps", is_cause=False,
+        letter="Y", color="#AA4499", ink="#FFFFFF", noun="the host", moment="the host waited for the GPU",
+    ),
+    Resource(
+        name="device", side="inconclusive", known_by="gaps", is_cause=False,
+        letter="A", color="#BBBBBB", noun="the GPU's own latency", moment="the GPU's own latency",
+    ),
+    Resource(
+        name="unknown", side="inconclusive", known_by="gaps", is_cause=False,
+        letter="U", color="#E5E5E5", noun="something not known", moment="not known",
     ),
 )  # fmt: skip
 """The order is that of speed-ups in the JSON.
 
 imbalance: the input of one rank, or of the ranks of one host, for which the others wait. gradients: their exchange
 between ranks, measured by leaving it out. communication: any exchange with other GPUs, and waiting for them in it,
-while the GPU does nothing else; seen in one profiler window or recorded trace. wait: sleeping, a pipe, memory."""
+while the GPU does nothing else; seen in one profiler window or recorded trace. wait: sleeping, a pipe, memory. input:
+all of it, in a recorded trace, which holds nothing of the loader's workers."""
 
 RESOURCE = {each.name: each for each in RESOURCES}
 
@@ -177,9 +202,12 @@ WAITED = _names(each for each in RESOURCES if each.waits)
 """What workers are seen to wait for."""
 ONLY_WAITED = tuple(name for name in WAITED if name not in ABLATIONS)
 AMONG_RANKS = _names(each for each in RESOURCES if each.known_by == "ranks")
-WITHIN_COMPUTE = _names(each for each in RESOURCES if each.side == "compute" and each.known_by != "compute")
+WITHIN_COMPUTE = tuple(name for name in CAUSES if RESOURCE[name].side == "compute" and name != "compute")
 IN_STEP = _names(each for each in RESOURCES if each.side == "compute" and each.name in SPEEDUPS)
 """Of the speed-ups those on the side of compute."""
-IN_GAPS = _names(each for each in RESOURCES if each.gaps)
+MOMENTS = {(*each.gaps, each.name)[0]: each for each in RESOURCES if each.moment}
+"""The row of each part of a device's time (`TimePart`); `launch` is the host's."""
+IN_GAPS = tuple(name for name in CAUSES if RESOURCE[name].gaps)
+"""Causes that only gaps of the device show."""
 JUDGED = (*INPUTS, *IN_STEP)
 """Those of which the largest speed-up is the cause."""

@@ -5,32 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.environment import SCHEMA_VERSION, Origin
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.verdict import Side
+from loaderprobe.records.verdict import DeviceUse, Gaps, GapVerdict, TimelineView, TimePart
 
 TRACE_SCHEMA = "loaderprobe/trace"
 
-TraceCause = Literal["input", "copy", "host", "sync", "communication", "compute", "mixed", "not_known"]
-"""What limits training. host: launching. sync: the host waits for the GPU. mixed: two sides take about as much."""
-PartName = Literal["compute", "communication", "input", "copy", "loader", "sync", "launch", "device", "unknown"]
-"""To what each moment of a recording goes. communication: nothing but it ran. device: the hardware's own latency."""
-PART_NAMES: tuple[PartName, ...] = (
-    "compute", "communication", "input", "copy", "loader", "sync", "launch", "device", "unknown",
-)  # fmt: skip
-FreeName = Literal["input", "copy", "host", "communication"]
-FREE: dict[FreeName, tuple[PartName, ...]] = {
-    "input": ("input", "copy", "loader"),
-    "copy": ("copy",),
-    "host": ("launch", "sync"),
-    "communication": ("communication",),
-}
-"""What goes if something costs nothing. Of these, `copy` is a part of `input`; the other three are sides."""
 MarkName = Literal["profiler_steps", "batches", "optimizer_steps", "none"]
 """What separates the steps of a recording."""
-COLUMNS = 1000
-"""Of a strip."""
 
 
 class HostSpan(NamedTuple):
@@ -86,42 +68,38 @@ class Named:
 class Free:
     """How long a step takes at least if something cost nothing; `input` is with copies and the loader's kernels."""
 
-    name: FreeName
+    name: str
+    """A resource that gaps show."""
     step_s: float
     speedup: float
     """At most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TraceBound:
-    """The estimated verdict."""
+class Recorded:
+    """What one recording shows, or the mean of several. Times are seconds a step."""
 
-    side: Side
-    cause: TraceCause
-    how: Literal["estimated"] = "estimated"
-    candidates: tuple[FreeName, ...] = ()
-    """With cause `mixed`: the sides, the largest first."""
-    sentence: str = field(default="", compare=False)
-    """In words; `render` adds it where the result leaves the program."""
+    bound: GapVerdict
+    gaps: Gaps
+    use: DeviceUse
+    free: tuple[Free, ...]
+    notes: tuple[Remark, ...] = ()
+    """Doubts, and what was left out."""
 
+    @property
+    def steps(self) -> int:
+        """Of several recordings the fewest."""
+        return self.gaps.steps
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Strip:
-    """A recording as columns of equal time: runs of what took most of each."""
-
-    window_s: float
-    parts: tuple[PartName, ...]
-    columns: tuple[int, ...]
-    """How many columns each part goes on for; they sum to `COLUMNS`."""
-    steps: tuple[float, ...]
-    """Where steps begin, in columns."""
-    waits: tuple[tuple[int, int], ...]
-    """Columns (first, end) in which the training thread asked its loader for a batch."""
+    @property
+    def step_s(self) -> float:
+        """The mean of all steps."""
+        return self.gaps.step_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TraceRank:
-    """One recording. Times are seconds a step, the mean of all steps; shares are of the window."""
+class TraceRank(Recorded):
+    """One recording."""
 
     path: str
     rank: int | None
@@ -131,26 +109,10 @@ class TraceRank:
     device: int
     amd: bool
     marked: MarkName
-    steps: int
-    step_s: float
     steps_s: tuple[float, ...]
     """Of each step, in order, from mark to mark; without marks, the one window."""
-    bound: TraceBound
-    shares: dict[PartName, float]
-    """They sum to 1."""
-    parts_s: dict[PartName, float]
-    """They sum to `step_s`."""
-    steps_parts_s: dict[PartName, tuple[float, ...]]
+    steps_parts_s: dict[TimePart, tuple[float, ...]]
     """Of each step; they sum to its `steps_s`."""
-    free: tuple[Free, ...]
-    busy_fraction: float
-    """Share of the window with a kernel of any kind."""
-    sm_efficiency: float | None
-    """Estimated mean share of SMs with a block, over the window."""
-    occupancy: float | None
-    """Estimated mean share of an SM's warps that are active, over the kernels' time."""
-    occupancy_coverage: float
-    """Share of the kernels' time for which it could be computed."""
     loader: str
     """What asked for batches, by its span; empty without one."""
     wait_s: float | None
@@ -161,17 +123,10 @@ class TraceRank:
     """Calls that blocked the host while the GPU was idle."""
     held: tuple[Named, ...]
     """Functions, or operators, that held the host up while the GPU was idle."""
-    pageable_s: float
-    """The part of the copies that came from pageable memory."""
     batch_size: int | None
     """Images a step, by the shape of the first convolution or as given."""
-    notes: tuple[Remark, ...]
-    """Doubts, and what was left out."""
-    strip: Strip
-
-    def __post_init__(self) -> None:
-        if abs(sum(self.shares.values()) - 1) > 1e-9 or not self.steps > 0:
-            raise LoaderprobeError(f"the shares of a recording sum to {sum(self.shares.values())}, not to 1")
+    view: TimelineView
+    """In columns of equal time, each of the part that took most of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,25 +138,13 @@ class Unread:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TraceReport:
+class TraceReport(Recorded):
     """What limits the training in some recordings. The figures of the whole are means over its ranks."""
 
     schema: str = TRACE_SCHEMA
     schema_version: int = SCHEMA_VERSION
     origin: Origin
-    bound: TraceBound
-    shares: dict[PartName, float]
-    parts_s: dict[PartName, float]
-    free: tuple[Free, ...]
-    busy_fraction: float
-    sm_efficiency: float | None
-    occupancy: float | None
-    occupancy_coverage: float
-    steps: int
-    """The fewest of a rank."""
-    step_s: float
     ranks: tuple[TraceRank, ...]
     waited_for: int | None
     """Place in `ranks` of the one that the others wait for; None for a single one, and where they wait alike."""
-    notes: tuple[Remark, ...] = ()
     unread: tuple[Unread, ...] = ()

@@ -32,6 +32,20 @@ _OTHER_ACTIONS = (
 )  # fmt: skip
 
 Side = Literal["compute", "input", "balanced", "inconclusive"]
+GapCause = Literal["communication", "input", "copy", "loader", "sync", "launch", "device", "unknown"]
+"""Why the device did not train: communication (it did nothing but exchange data with other GPUs, or wait for them to),
+input (the training thread was inside `next()`), copy (a batch came over from the host), loader (the device made
+batches), sync (the host waited for the device before it went on), launch (the host was busy with something else, or
+inside the call that issued the next kernel), device (the hardware's own latency), unknown (nothing of this, or not on
+record)."""
+GAP_CAUSES: tuple[GapCause, ...] = (
+    "communication", "input", "copy", "loader", "sync", "launch", "device", "unknown",
+)  # fmt: skip
+TimePart = Literal["compute"] | GapCause
+"""What a moment of the device goes to."""
+TIME_PARTS: tuple[TimePart, ...] = ("compute", *GAP_CAUSES)
+GapSide = Literal["input", "copy", "host", "communication"]
+"""A resource that gaps show. `copy` is a part of `input`."""
 if TYPE_CHECKING:
     Cause = str
     EvidenceCode = str
@@ -207,6 +221,19 @@ class ShortVerdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GapVerdict(ShortVerdict):
+    """What the gaps of a device alone say of the limit: always estimated."""
+
+    cause: GapSide | Literal["compute", "either", "inconclusive"]
+    """either: several sides take about as much. inconclusive: what the device waits for is not on record."""
+    how: Literal["estimated"] = "estimated"
+    gap: GapCause | None = None
+    """What takes most of the cause's share: the host launches late, or waits for the device (sync)."""
+    sentence: str = field(default="", compare=False)
+    """In words; `render` adds it where the result leaves the program."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Judged(ShortVerdict):
     """A verdict with its reason: of a configuration (`Bound`), or of a user's own loader (`Findings`)."""
 
@@ -378,16 +405,6 @@ class Knee:
 
 # What follows from a profiler window: how busy the device was, and why it was not.
 
-GapCause = Literal["communication", "input", "copy", "loader", "sync", "launch", "device", "other"]
-"""Why the device did not train: communication (it did nothing but exchange data with other GPUs, or wait for them to),
-input (the training thread was inside `next()`), copy (a batch came over from the host), loader (the device made
-batches), sync (the host waited for the device before it went on), launch (the host was busy with something else, or
-inside the call that issued the next kernel), device (the hardware's own latency), other (nothing of this, or not
-known)."""
-GAP_CAUSES: tuple[GapCause, ...] = (
-    "communication", "input", "copy", "loader", "sync", "launch", "device", "other",
-)  # fmt: skip
-
 Stretches = tuple[tuple[int, int], ...]
 """Half-open ranges of nanoseconds, sorted and apart."""
 
@@ -401,34 +418,43 @@ class Gaps:
 
     steps: int
     window_ns: int
-    busy_ns: int
+    compute_ns: int
     """Kernels of training but for communication, fills, and copies within the device or back from it; the union over
     streams."""
     communication_ns: int
-    """Exposed: kernels of NCCL or RCCL while nothing of `busy_ns` ran."""
+    """Exposed: kernels of NCCL or RCCL while nothing of `compute_ns` ran."""
     input_ns: int
     copy_ns: int
     loader_ns: int
     sync_ns: int
     launch_ns: int
     device_ns: int
-    other_ns: int
+    unknown_ns: int
     pageable_ns: int
     """The part of `copy_ns` that came from pageable memory."""
 
     def __post_init__(self) -> None:
-        parts = self.busy_ns + sum(self.of(cause) for cause in GAP_CAUSES)
+        parts = sum(self.of(part) for part in TIME_PARTS)
         if parts != self.window_ns:
             raise LoaderprobeError(f"the parts of a GPU window sum to {parts} ns, not to its {self.window_ns}")
 
-    def of(self, cause: GapCause) -> int:
-        """Nanoseconds of one cause."""
-        nanoseconds: int = getattr(self, f"{cause}_ns")
+    def of(self, part: TimePart) -> int:
+        """Nanoseconds of one part."""
+        nanoseconds: int = getattr(self, f"{part}_ns")
         return nanoseconds
 
-    def share(self, *causes: GapCause) -> float:
-        """Of the window, by these causes together."""
-        return sum(self.of(cause) for cause in causes) / self.window_ns
+    def share(self, *parts: TimePart) -> float:
+        """Of the window, by these parts together."""
+        return sum(self.of(part) for part in parts) / self.window_ns
+
+    def seconds(self, *parts: TimePart) -> float:
+        """Of a step, by these parts together."""
+        return sum(self.of(part) for part in parts) / self.steps / 1e9
+
+    @property
+    def step_s(self) -> float:
+        """The mean of all steps."""
+        return self.window_ns / self.steps / 1e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -474,8 +500,8 @@ class TimelineView:
 
     window_ns: int
     step_begin_ns: tuple[int, ...]
-    busy: Stretches
-    gaps: dict[GapCause, Stretches] = field(default_factory=dict)
+    parts: dict[TimePart, Stretches]
+    """They do not overlap; where none is, nothing is known."""
     waits: Stretches
     """The training thread inside `next()`, hidden behind kernels or not."""
     copies: Stretches

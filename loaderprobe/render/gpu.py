@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from loaderprobe.analyze.gpu import columns, overlap, within
 from loaderprobe.records.config import alike_but_for
 from loaderprobe.records.report import ConfigurationRow, Report
-from loaderprobe.records.verdict import GAP_CAUSES, GapCause, Gaps, Stretches, TimelineView
-from loaderprobe.render.charts import Shade, svg_page, svg_text, ticks
+from loaderprobe.records.resources import MOMENTS, Resource
+from loaderprobe.records.verdict import GAP_CAUSES, TIME_PARTS, Gaps, Stretches, TimelineView, TimePart
+from loaderprobe.render.charts import svg_page, svg_text, ticks
 from loaderprobe.render.document import Exhibit, Item, Shown, Table
 from loaderprobe.render.groups import RowGroup, detail_of, line_of
 from loaderprobe.render.remarks import REJECTED, remark_words
 from loaderprobe.render.wording import MISSING, counted, label, loading, percent, variation
 from loaderprobe.units import significant
 
-# The timeline of a GPU as SVG: kernels, and the gaps between them in the colour and letter of their cause.
+# The timeline of a GPU as SVG: kernels, and the gaps between them, in the colours and letters of the resources.
 #
 # Each column is one stretch of time, filled from the bottom by the share of it that kernels ran, and
 # above by the shares of the causes. Where a stretch is shorter than any kernel or gap, columns are full of one colour,
@@ -33,22 +34,6 @@ _LEAST_LETTER = 12
 _INK, _RULE = "currentColor", "#9AA0A6"
 
 
-# The colours of Okabe and Ito (2008).
-KERNELS = Shade(letter="", name="kernels of the training", color="#0072B2", ink="#FFFFFF")
-SHADES: dict[GapCause, Shade] = {
-    "communication": Shade(
-        letter="N", name="idle: nothing but communication between GPUs", color="#000000", ink="#FFFFFF"
-    ),
-    "input": Shade(letter="I", name="idle: waiting for input", color="#D55E00", ink="#FFFFFF"),
-    "copy": Shade(letter="C", name="idle: copy to the device", color="#CC79A7", ink="#000000"),
-    "loader": Shade(letter="L", name="idle: the loader's own kernels", color="#E69F00", ink="#000000"),
-    "sync": Shade(letter="S", name="idle: host synchronised", color="#F0E442", ink="#000000"),
-    "launch": Shade(letter="H", name="idle: host busy, launching late", color="#009E73", ink="#FFFFFF"),
-    "device": Shade(letter="D", name="idle: the device's own latency", color="#56B4E9", ink="#000000"),
-    "other": Shade(letter="O", name="idle: other", color="#9A9A9A", ink="#000000"),
-}
-
-
 def common_length_ns(views: Sequence[TimelineView]) -> int:
     """The stretch of time to show of each: a step of the slowest and a little more, if all have about as much."""
     slowest = max(view.window_ns / max(1, len(view.step_begin_ns)) for view in views)
@@ -60,7 +45,7 @@ def typical_begin_ns(view: TimelineView, length_ns: int) -> int:
     """The begin of a step from which on the time is spent most as in the whole window."""
 
     def shares(begin_ns: int, span_ns: int) -> list[float]:
-        return [overlap(part, begin_ns, begin_ns + span_ns) / span_ns for part in _parts(view).values()]
+        return [overlap(ranges, begin_ns, begin_ns + span_ns) / span_ns for ranges in view.parts.values()]
 
     whole = shares(0, view.window_ns)
     last = view.window_ns - length_ns
@@ -72,7 +57,9 @@ def typical_begin_ns(view: TimelineView, length_ns: int) -> int:
 def timeline_chart(view: TimelineView, title: str, length_ns: int, of: str = "GPU") -> str:
     """SVG of a typical stretch of `length_ns`; blank where the window was over sooner. `of` names what was busy."""
     begin_ns = typical_begin_ns(view, length_ns)
-    filled = {name: columns(part, begin_ns, length_ns, _COLUMNS) for name, part in _parts(view).items()}
+    filled = {
+        part: columns(view.parts[part], begin_ns, length_ns, _COLUMNS) for part in TIME_PARTS if part in view.parts
+    }
     known = min(_COLUMNS, round(_COLUMNS * (view.window_ns - begin_ns) / length_ns))
     drawn = [
         # With a frame, for colours that are near to that of the page.
@@ -88,16 +75,11 @@ def timeline_chart(view: TimelineView, title: str, length_ns: int, of: str = "GP
     return svg_page(title, HEIGHT, drawn)
 
 
-def _parts(view: TimelineView) -> dict[str, Stretches]:
-    return {"busy": view.busy} | {cause: view.gaps.get(cause, ()) for cause in GAP_CAUSES}
-
-
-def _bars(filled: Mapping[str, Sequence[float]]) -> list[str]:
+def _bars(filled: Mapping[TimePart, Sequence[float]]) -> list[str]:
     """One path for each part, stacked upon those before, and letters where they fit."""
     floor = [float(_FLOOR)] * _COLUMNS
     out, letters = [], []
     for name, shares in filled.items():
-        shade = KERNELS if name == "busy" else SHADES[name]  # type: ignore[index]  # the other names are the causes
         top = [low - share * (_FLOOR - _TOP) for low, share in zip(floor, shares, strict=True)]
         boxes = [(round(low * 2) / 2, round(high * 2) / 2) for low, high in zip(floor, top, strict=True)]
         runs = [(edges, [number for number, _ in group]) for edges, group in groupby(enumerate(boxes), lambda e: e[1])]
@@ -107,17 +89,15 @@ def _bars(filled: Mapping[str, Sequence[float]]) -> list[str]:
             if low > high
         )
         if path:
-            out.append(f'<path class="{name}" shape-rendering="crispEdges" fill="{shade.color}" d="{path}"/>')
-        letters += _letters(shade, boxes)
+            out.append(f'<path class="{name}" shape-rendering="crispEdges" fill="{MOMENTS[name].color}" d="{path}"/>')
+        letters += _letters(MOMENTS[name], boxes)
         floor = top
     return out + letters
 
 
-def _letters(shade: Shade, boxes: Sequence[tuple[float, float]]) -> list[str]:
-    """The letter of a cause, in the middle of each area that it fits into."""
+def _letters(shown: Resource, boxes: Sequence[tuple[float, float]]) -> list[str]:
+    """The letter, in the middle of each area that it fits into."""
     out: list[str] = []
-    if not shade.letter:
-        return out
     roomy = groupby(range(_COLUMNS), lambda number: boxes[number][0] - boxes[number][1] >= _LEAST_LETTER)
     for fits, group in roomy:
         numbers = list(group)
@@ -125,7 +105,7 @@ def _letters(shade: Shade, boxes: Sequence[tuple[float, float]]) -> list[str]:
             middle = numbers[len(numbers) // 2]
             low, high = boxes[middle]
             y = (low + high) / 2 + 4
-            out.append(svg_text(_LEFT + middle, y, shade.letter, anchor="middle", bold=True, fill=shade.ink))
+            out.append(svg_text(_LEFT + middle, y, shown.letter, anchor="middle", bold=True, fill=shown.ink))
     return out
 
 
@@ -206,12 +186,13 @@ def window_exhibits(report: Report, group: RowGroup) -> Iterator[Exhibit]:
                     (f"GPU timeline of {title}", timeline_chart(view, title, length_ns))
                     for title, (_, view) in zip(titles, drawn, strict=True)
                 ),
-                legend=_legend(KERNELS, *SHADES.values()),
+                legend=legend_of(TIME_PARTS),
             )
 
 
-def _legend(*shades: Shade) -> tuple[tuple[str, str, str, str], ...]:
-    return tuple((each.letter, each.name, each.color, each.ink) for each in shades)
+def legend_of(parts: Iterable[TimePart]) -> tuple[tuple[str, str, str, str], ...]:
+    """What the colours of a timeline stand for, as `Exhibit` has it."""
+    return tuple((row.letter, row.moment, row.color, row.ink) for row in (MOMENTS[part] for part in parts))
 
 
 def _profiled(group: RowGroup) -> dict[str, list[ConfigurationRow]]:
@@ -258,7 +239,8 @@ def _name(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
 
 
 def _table(caption: str, rows: Sequence[ConfigurationRow]) -> Table:
-    lines = [("busy: kernels of the training", tuple(_use(row, "training_busy") for row in rows))]
+    trains = MOMENTS["compute"]
+    lines = [(f"busy: {trains.moment} ({trains.letter})", tuple(_use(row, "training_busy") for row in rows))]
     if any(w.use and w.use.kernel_busy > w.use.training_busy for row in rows if (w := row.gpu_window)):
         lines.append(("busy: any kernel", tuple(_use(row, "kernel_busy") for row in rows)))
     lines.append(("SM efficiency, estimated", tuple(_use(row, "sm_efficiency_estimated") for row in rows)))
@@ -268,7 +250,7 @@ def _table(caption: str, rows: Sequence[ConfigurationRow]) -> Table:
             lines.append((words, tuple(_measured(row, name) for row in rows)))
     all_gaps = [row.gpu_window.gaps for row in rows if row.gpu_window and row.gpu_window.gaps]
     lines += [
-        (f"{SHADES[cause].name} ({SHADES[cause].letter})", tuple(_idle(gaps, gaps.of(cause)) for gaps in all_gaps))
+        (f"idle: {MOMENTS[cause].moment} ({MOMENTS[cause].letter})", tuple(_idle(g, g.of(cause)) for g in all_gaps))
         for cause in GAP_CAUSES
         if any(gaps.of(cause) for gaps in all_gaps)
     ]
@@ -335,7 +317,7 @@ def idle_words(row: ConfigurationRow) -> str:
         return ""
     gaps, use = window.gaps, window.use
     # Below half a percent a share is not worth a word here; the table has it.
-    shares = [(SHADES[cause].name.removeprefix("idle: "), gaps.share(cause)) for cause in GAP_CAUSES]
+    shares = [(MOMENTS[cause].moment, gaps.share(cause)) for cause in GAP_CAUSES]
     idle = ", ".join(f"{percent(share)} {name}" for name, share in shares if share >= 0.005)
     estimates = [
         f"{words} {percent(value)} estimated"
@@ -375,8 +357,8 @@ def _steps(name: str, group: RowGroup, drawn: Sequence[tuple[ConfigurationRow, T
     length_ns = common_length_ns([view for _, view in drawn])
     titles = [f"{name}, {loading(row)}: trains {percent(_busy(view))}" for row, view in drawn]
     marked = " (emulated accelerator)" if group.emulated else ""
+    trains = MOMENTS["compute"]
     emulated = " A step on an emulated accelerator lasts as long as its specified rate says." if group.emulated else ""
-    training = Shade(letter="", name="training step", color=KERNELS.color, ink=KERNELS.ink)
     return Exhibit(
         title=f"{group.title}: {name}",
         text="No profiler ran: a stretch of the last round with the serial loader, few and many workers." + emulated,
@@ -384,7 +366,7 @@ def _steps(name: str, group: RowGroup, drawn: Sequence[tuple[ConfigurationRow, T
             (f"Timeline of the steps of {title}{marked}", timeline_chart(view, title, length_ns, of="step"))
             for title, (_, view) in zip(titles, drawn, strict=True)
         ),
-        legend=_legend(training, SHADES["input"]),
+        legend=((trains.letter, "training step", trains.color, trains.ink), *legend_of(["input"])),
         table=Table(
             head=("workers", "training", "waiting for input", "ms a step"),
             lines=tuple(_step_line(row, view) for row, view in drawn),
@@ -394,10 +376,10 @@ def _steps(name: str, group: RowGroup, drawn: Sequence[tuple[ConfigurationRow, T
 
 
 def _step_line(row: ConfigurationRow, view: TimelineView) -> tuple[str, ...]:
-    waiting = sum(end - begin for begin, end in view.gaps["input"]) / view.window_ns
+    waiting = sum(end - begin for begin, end in view.parts["input"]) / view.window_ns
     step_ms = view.window_ns / max(1, len(view.step_begin_ns)) / 1e6
     return str(row.config.loader.workers or "serial"), percent(_busy(view)), percent(waiting), significant(step_ms)
 
 
 def _busy(view: TimelineView) -> float:
-    return sum(end - begin for begin, end in view.busy) / view.window_ns
+    return sum(end - begin for begin, end in view.parts["compute"]) / view.window_ns

@@ -16,8 +16,7 @@ from loaderprobe.records.config import OPTIONS, options_of
 from loaderprobe.records.environment import SCHEMA_VERSION, Capability
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import SUMMARY_SCHEMA, ConfigurationRow, Report, Summary
-from loaderprobe.records.trace import TraceBound
-from loaderprobe.records.verdict import Advice, Bound, Evidence, Forecast, Knee, Verdict
+from loaderprobe.records.verdict import Advice, Bound, Evidence, Forecast, GapVerdict, Knee, Verdict
 from loaderprobe.render.bandwidth import kind_words, limit_words
 from loaderprobe.render.capability_words import why_words
 from loaderprobe.render.figures import evidence_words
@@ -39,7 +38,7 @@ _WORDS: dict[type, Callable[[Any], str]] = {
     Forecast: lambda forecast: remark_words(forecast.refused) if forecast.refused else "",
     Knee: lambda knee: knee_words([knee]),
     Limit: limit_words,
-    TraceBound: bound_sentence,
+    GapVerdict: bound_sentence,
     Remark: remark_words,
 }
 """What makes the `sentence` of a record."""

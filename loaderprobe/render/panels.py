@@ -47,14 +47,17 @@ from loaderprobe.render.wording import (
 )
 from loaderprobe.units import format_bytes, join_words, significant
 
+
+def _shade(resource: str, name: str) -> Shade:
+    row = RESOURCE[resource]
+    return Shade(letter=row.letter, name=name, color=row.color, ink=row.ink)
+
+
 PARTS = (
-    Shade(letter="D", name="decoding and augmentation (CPU)", color="#E69F00", ink="#000000"),
+    _shade("preprocessing", "decoding and augmentation (CPU)"),
     Shade(letter="Q", name="ready, no core free", color="#56B4E9", ink="#000000"),
-    *(
-        Shade(letter=each.letter, name=f"waiting: {each.kinds or each.name}", color=each.color, ink=each.ink)
-        for each in (RESOURCE[name] for name in WAITED)
-    ),
-    Shade(letter="U", name="waiting, not attributed", color="#D9D9D9", ink="#000000"),
+    *(_shade(name, f"waiting: {RESOURCE[name].kinds or name}") for name in WAITED),
+    _shade("unknown", "waiting, not attributed"),
     Shade(letter="O", name="other: sending, waiting to send", color="#F0E442", ink="#000000"),
 )
 """Where the time of one image in a worker goes."""

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from html import escape
+from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from loaderprobe.records.trace import (
-    COLUMNS,
-    FREE,
-    PART_NAMES,
-    FreeName,
-    MarkName,
-    Named,
-    PartName,
-    Strip,
-    TraceBound,
-    TraceCause,
-    TraceRank,
-    TraceReport,
-)
-from loaderprobe.records.verdict import GapCause
-from loaderprobe.render.charts import Shade
+from loaderprobe.analyze.trace import FREED
+from loaderprobe.records.resources import MOMENTS
+from loaderprobe.records.trace import MarkName, Named, TraceRank, TraceReport
+from loaderprobe.records.verdict import TIME_PARTS, GapVerdict, TimePart
 from loaderprobe.render.document import Command, Document, Exhibit, Item, Paragraph, Part, Section, Table
-from loaderprobe.render.gpu import KERNELS, SHADES
+from loaderprobe.render.gpu import common_length_ns, legend_of, timeline_chart
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.rows import as_columns, own_cells
 from loaderprobe.render.wording import counted, first_upper, percent, times_as_fast, visible
@@ -32,24 +19,11 @@ from loaderprobe.units import join_words, significant
 
 BAR = 20
 SHOWN_RANKS = 32
-"""Strips and rows of a table: of more ranks, those that communicate least and most."""
+"""Timelines and rows of a table: of more ranks, those that communicate least and most."""
 LONGEST_NAME = 60
 WORTH_A_WORD = 0.02
 """Of a step."""
-PART_WORDS: dict[PartName, str] = {
-    "compute": "kernels, copies on the GPU",
-    "communication": "communication alone",
-    "input": "waiting for input",
-    "copy": "copies to the GPU",
-    "loader": "the loader's own kernels",
-    "sync": "the host waited for the GPU",
-    "launch": "the host launched late",
-    "device": "the GPU's own latency",
-    "unknown": "not known",
-}
-FREE_WORDS: dict[FreeName, str] = {
-    "input": "input and copies", "copy": "copies", "host": "the host", "communication": "communication",
-}  # fmt: skip
+FREE_WORDS = {"input": "input and copies", "copy": "copies", "host": "the host", "communication": "communication"}
 _MARKED: dict[MarkName, str] = {
     "profiler_steps": "marks of the profiler",
     "batches": "batches asked for",
@@ -63,7 +37,7 @@ _HEADINGS = {
     "sync": "limited by the host, which waits for the GPU",
     "communication": "limited by communication",
     "compute": "compute-bound",
-    "not_known": "the limit is not known",
+    "inconclusive": "the limit is not known",
 }
 _SENTENCES = {
     "input": "The GPU waits for input.",
@@ -72,12 +46,8 @@ _SENTENCES = {
     "sync": "The host stops to wait for the GPU, and then the GPU waits for the host.",
     "communication": "The GPU exchanges data with other ranks, or waits for them, and does nothing else.",
     "compute": "The GPU runs kernels of the training nearly all of the time.",
-    "not_known": "What the GPU waits for is not on record.",
+    "inconclusive": "What the GPU waits for is not on record.",
 }
-_SIDE: dict[TraceCause, tuple[FreeName, ...]] = {
-    "input": ("input",), "copy": ("input",), "host": ("host",), "sync": ("host",),
-    "communication": ("communication",),
-}  # fmt: skip
 _ADVICE: dict[str, str] = {
     "host": "less work for the host: torch.compile, CUDA graphs, a fused optimizer, larger batches",
     "sync": "fewer waits for the GPU: no .item() or print of a loss in each step",
@@ -86,7 +56,7 @@ _ADVICE: dict[str, str] = {
 }
 _FREES = {"cudaFree": "PYTORCH_NO_CUDA_MEMORY_CACHING", "hipFree": "PYTORCH_NO_HIP_MEMORY_CACHING"}
 ESTIMATED = "Everything here is estimated from a recording. Under a profiler the host is slower than without one."
-LETTERS = "Letters in brackets name the areas of the strips over time (--html)."
+LETTERS = "Letters in brackets name the areas of the timelines (--html)."
 NOT_SPLIT = (
     "A recording holds nothing of the loader's workers, so input is not split into storage, preprocessing and "
     "transport. What splits it, where the training runs:"
@@ -98,19 +68,24 @@ SPAN = (
 )
 
 
-def bound_sentence(bound: TraceBound) -> str:
+def _cause(bound: GapVerdict) -> str:
+    """`sync` of a host that mostly waits for the GPU; else the cause."""
+    return "sync" if bound.gap == "sync" else bound.cause
+
+
+def bound_sentence(bound: GapVerdict) -> str:
     """The verdict in a sentence, without figures."""
-    if bound.cause == "mixed":
+    if bound.cause == "either":
         return f"{_names(bound)} take about as much of a step.".capitalize()
-    return _SENTENCES[bound.cause]
+    return _SENTENCES[_cause(bound)]
 
 
-def bound_heading(bound: TraceBound) -> str:
+def bound_heading(bound: GapVerdict) -> str:
     """`input-bound (estimated)`."""
-    return f"{_HEADINGS.get(bound.cause) or f'limited by {_names(bound)} alike'} (estimated)"
+    return f"{_HEADINGS.get(_cause(bound)) or f'limited by {_names(bound)} alike'} (estimated)"
 
 
-def _names(bound: TraceBound) -> str:
+def _names(bound: GapVerdict) -> str:
     return join_words([FREE_WORDS[name].removesuffix(" and copies") for name in bound.candidates])
 
 
@@ -138,28 +113,34 @@ def trace_columns(found: TraceReport) -> dict[str, list[Any]]:
 
 
 def trace_exhibits(found: TraceReport) -> dict[str, tuple[Exhibit, ...]]:
-    """The strips, in the section of the times."""
+    """A typical stretch of each rank, and all of a single one, in the section of the times."""
     shown = _shown(found)
-    parts = [name for name in PART_NAMES if any(name in each.strip.parts for each in shown)]
+    length_ns = common_length_ns([rank.view for rank in shown])
+    figures = [(f"{_name(rank)}: {bound_heading(rank.bound)}", rank, length_ns) for rank in shown]
+    if len(shown) == 1 and length_ns < shown[0].view.window_ns:
+        figures.append((f"all of it: {counted(found.steps, 'step')}", shown[0], shown[0].view.window_ns))
     more = len(found.ranks) - len(shown)
-    note = f" {more} others are left out." if more else ""
-    strips = Exhibit(
+    timelines = Exhibit(
         title="Over time",
-        text="Each column has the colour of what took most of its time. Ticks above are begins of steps; marks below, "
-        f"the training thread inside next().{note}",
-        figures=(("What the GPU did over time", _strips(shown, parts)),),
-        wide=True,
+        text=f"A typical stretch{', and all of the recording' if len(figures) > len(shown) else ''}. Ticks above are "
+        "begins of steps. The thin rows show the training thread inside next() and copies to the GPU: what of them "
+        f"overlaps with kernels costs nothing.{f' {more} other ranks are left out.' if more else ''}",
+        figures=tuple(
+            (f"GPU timeline of {title}", timeline_chart(rank.view, title, span_ns)) for title, rank, span_ns in figures
+        ),
+        legend=legend_of(part for part in TIME_PARTS if any(part in rank.view.parts for rank in shown)),
     )
-    return {"time": (strips,)}
+    return {"time": (timelines,)}
 
 
 def _answer(found: TraceReport) -> Iterator[Part]:
     if found.waited_for is not None:
         slow = found.ranks[found.waited_for]
-        others = max(each.parts_s["communication"] for each in found.ranks) - slow.parts_s["communication"]
+        least_s = slow.gaps.seconds("communication")
+        more_s = max(rank.gaps.seconds("communication") for rank in found.ranks) - least_s
         yield Paragraph(
-            text=f"The others wait for {_name(slow)}: it spends {_ms(slow.parts_s['communication'])} ms a step in "
-            f"communication alone, another up to {_ms(others)} ms more. By itself it is {bound_heading(slow.bound)}.",
+            text=f"The others wait for {_name(slow)}: it spends {_ms(least_s)} ms a step in communication alone, "
+            f"another up to {_ms(more_s)} ms more. By itself it is {bound_heading(slow.bound)}.",
             strong=True,
         )
     yield Paragraph(text=f"{bound_sentence(found.bound)} {_figures(found)}".strip(), strong=True)
@@ -180,42 +161,43 @@ def _span(found: TraceReport) -> str:
 
 def _use(found: TraceReport) -> str:
     """`GPU busy 56 %, SM efficiency 55 %, occupancy 49 %`; of the latter the share of the kernels that it covers."""
-    some = found.occupancy is not None and found.occupancy_coverage <= 0.995
-    coverage = f" (of {percent(found.occupancy_coverage)} of the kernels' time)" if some else ""
+    use = found.use
+    some = use.occupancy_estimated is not None and use.occupancy_coverage <= 0.995
+    coverage = f" (of {percent(use.occupancy_coverage)} of the kernels' time)" if some else ""
     return (
-        f"GPU busy {percent(found.busy_fraction)}, SM efficiency {percent(found.sm_efficiency)}, occupancy "
-        f"{percent(found.occupancy)}{coverage}"
+        f"GPU busy {percent(use.kernel_busy)}, SM efficiency {percent(use.sm_efficiency_estimated)}, occupancy "
+        f"{percent(use.occupancy_estimated)}{coverage}"
     )
 
 
 def _figures(found: TraceReport) -> str:
     """The share of what limits, and how much faster a step would be at most."""
-    names = found.bound.candidates or _SIDE.get(found.bound.cause, ())
+    # Copies limit as a part of the input.
+    names = ["input" if name == "copy" else name for name in found.bound.candidates or (found.bound.cause,)]
     said = []
     step = "the step of the slowest rank" if len(found.ranks) > 1 else "a step"
     for free in (each for name in names for each in found.free if each.name == name):
         take = "take" if free.name == "input" else "takes"
-        share = sum(found.shares[part] for part in FREE[free.name])
+        share = found.gaps.share(*FREED[free.name])
         said.append(
             f"{first_upper(FREE_WORDS[free.name])} {take} {percent(share)} of a step (estimated). Without, {step} "
             f"would take {_ms(free.step_s)} ms instead of {_ms(found.step_s)}: "
             f"{times_as_fast(free.speedup, 'at most ')}."
         )
     if found.bound.cause == "compute":
-        said.append(f"Kernels run {percent(found.busy_fraction)} of the time (estimated).")
+        said.append(f"Kernels run {percent(found.use.kernel_busy)} of the time (estimated).")
     return " ".join(said)
 
 
 def _parts(found: TraceReport) -> Table:
-    most = max(found.shares.values())
+    shares = {part: found.gaps.share(part) for part in TIME_PARTS if found.gaps.of(part)}
     lines = [
         (
-            PART_WORDS[name] + (f" ({shade.letter})" if (shade := _shade(name)).letter else ""),
-            _ms(found.parts_s[name]),
-            f"{100 * found.shares[name]:4.1f} % {'█' * round(BAR * found.shares[name] / most)}",
+            f"{MOMENTS[part].moment} ({MOMENTS[part].letter})",
+            _ms(found.gaps.seconds(part)),
+            f"{100 * share:4.1f} % {'█' * round(BAR * share / max(shares.values()))}",
         )
-        for name in PART_NAMES
-        if found.shares[name] > 0
+        for part, share in shares.items()
     ]
     lines.append(("a step", _ms(found.step_s), " 100 %"))
     return Table(head=("", "ms a step", "share"), lines=tuple(lines), right=frozenset({1}))
@@ -259,7 +241,7 @@ def _host(found: TraceReport) -> Iterator[Part]:
     if rank.wait_s:
         yield Item(
             subject=f"Inside next() of {_loader(rank)}{whose}",
-            text=f"{_ms(rank.wait_s)} ms a step, of which the GPU was idle for {_ms(rank.parts_s['input'])} ms.",
+            text=f"{_ms(rank.wait_s)} ms a step, of which the GPU was idle for {_ms(rank.gaps.seconds('input'))} ms.",
         )
 
 
@@ -288,7 +270,7 @@ def _shown(found: TraceReport) -> tuple[TraceRank, ...]:
     """The ranks that are listed."""
     if len(found.ranks) <= SHOWN_RANKS:
         return found.ranks
-    ordered = sorted(found.ranks, key=lambda each: each.parts_s["communication"])
+    ordered = sorted(found.ranks, key=lambda rank: rank.gaps.communication_ns / rank.steps)
     half = SHOWN_RANKS // 2
     kept = {id(each) for each in (*ordered[:half], *ordered[-half:])}
     return tuple(each for each in found.ranks if id(each) in kept)
@@ -301,31 +283,24 @@ def _ranks(found: TraceReport) -> Iterator[Part]:
         (
             f"{_name(each)}, {_short(PurePath(each.path).name)}" if _name(each) in twice else _name(each),
             _ms(each.step_s),
-            _in_table(each.bound),
-            *(f"{100 * sum(each.shares[part] for part in parts):.0f} %" for parts in _COLUMN_PARTS.values()),
+            _cause(each.bound),
+            *(f"{100 * each.gaps.share(*gaps):.0f} %" for gaps in _COLUMN_GAPS.values()),
         )
         for each in _shown(found)
     )
     yield Table(
-        head=("rank", "ms a step", "limit", *_COLUMN_PARTS), lines=lines, right=frozenset({1, 3, 4, 5, 6}),
+        head=("rank", "ms a step", "limit", *_COLUMN_GAPS), lines=lines, right=frozenset({1, 3, 4, 5, 6}),
     )  # fmt: skip
     more = len(found.ranks) - len(lines)
     if more:
         yield Paragraph(text=f"{more} ranks are left out: those that communicate least and most are shown.")
-    if found.waited_for is None and all(each.parts_s["communication"] for each in found.ranks):
+    if found.waited_for is None and all(rank.gaps.communication_ns for rank in found.ranks):
         yield Paragraph(text="All ranks spend about as much time in communication: none waits for another for long.")
 
 
-_COLUMN_PARTS: Mapping[str, tuple[PartName, ...]] = {
-    "compute": ("compute",),
-    "comm.": ("communication",),
-    "input": ("input", "copy", "loader"),
-    "host": ("launch", "sync"),
-}
-
-
-def _in_table(bound: TraceBound) -> str:
-    return "not known" if bound.cause == "not_known" else bound.cause
+_COLUMN_GAPS: Mapping[str, tuple[TimePart, ...]] = {
+    "compute": ("compute",), "comm.": FREED["communication"], "input": FREED["input"], "host": FREED["host"],
+}  # fmt: skip
 
 
 def _doubts(found: TraceReport) -> Iterator[Part]:
@@ -355,7 +330,7 @@ def _next(found: TraceReport) -> Iterator[Part]:
     """What to change or to run, by the cause."""
     rank = found.ranks[found.waited_for or 0]
     bound = found.bound if found.waited_for is None else rank.bound
-    sides = bound.candidates if bound.cause == "mixed" else (bound.cause,)
+    sides = bound.candidates or (_cause(bound),)
     if {"input", "copy"} & {*sides} and "SingleProcess" in rank.loader:
         yield Paragraph(
             text="The training loads its batches itself (num_workers=0): try DataLoader(num_workers=4) first."
@@ -373,9 +348,10 @@ def _next(found: TraceReport) -> Iterator[Part]:
             hidden = any(note.code in ("perhaps_fed", "first_steps_fed") for each in found.ranks for note in each.notes)
             gain = " A faster loader gains little." if side == "compute" and not hidden else ""
             yield Paragraph(text=f"{first_upper(_ADVICE[side])}.{gain}")
-    if rank.pageable_s > WORTH_A_WORD * rank.step_s:
+    pageable_s = rank.gaps.pageable_ns / rank.steps / 1e9
+    if pageable_s > WORTH_A_WORD * rank.step_s:
         yield Paragraph(
-            text=f"Pinned memory: copies from pageable memory take {_ms(rank.pageable_s)} ms a step. "
+            text=f"Pinned memory: copies from pageable memory take {_ms(pageable_s)} ms a step. "
             "DataLoader(pin_memory=True) and .to(device, non_blocking=True) hide them."
         )
     if not all(each.loader for each in found.ranks):
@@ -411,76 +387,15 @@ def _row(rank: TraceRank) -> dict[str, Any]:
         **own_cells(rank, "path", "rank", "gpu", "device", "steps"),
         "marked": _MARKED[rank.marked],
         "step_s": rank.step_s,
-        **own_cells(rank.bound, "side", "cause", "how"),
-        **{f"{name}_s": rank.parts_s[name] for name in PART_NAMES},
-        **own_cells(rank, "busy_fraction", "sm_efficiency", "occupancy", "occupancy_coverage", "wait_s", "syncs"),
+        **own_cells(rank.bound, "side", "cause", "gap", "how"),
+        **{f"{part}_s": rank.gaps.seconds(part) for part in TIME_PARTS},
+        "busy_fraction": rank.use.kernel_busy,
+        "sm_efficiency": rank.use.sm_efficiency_estimated,
+        "occupancy": rank.use.occupancy_estimated,
+        "occupancy_coverage": rank.use.occupancy_coverage,
+        **own_cells(rank, "wait_s", "syncs"),
     }
 
 
 def _ms(seconds: float) -> str:
     return significant(seconds * 1e3)
-
-
-def _shade(name: PartName) -> Shade:
-    if name == "compute":
-        return KERNELS
-    cause: GapCause = "other" if name == "unknown" else name
-    return SHADES[cause]
-
-
-def _legend(parts: Sequence[PartName]) -> str:
-    items = "".join(
-        f'<li><span class="swatch" style="background:{_shade(name).color};color:{_shade(name).ink}">'
-        f"{_shade(name).letter}</span>{PART_WORDS[name]}</li>"
-        for name in parts
-    )
-    return f'<ul class="legend">{items}</ul>'
-
-
-def _strips(ranks: Sequence[TraceRank], parts: Sequence[PartName]) -> str:
-    """The legend over a strip for each rank."""
-    return f'<div class="chart">{_legend(parts)}{"".join(map(_strip, ranks))}</div>'
-
-
-def _strip(rank: TraceRank) -> str:
-    """The name of the rank, and its columns as SVG that is as wide as the page, on a phone as on a screen."""
-    strip = rank.strip
-    label = f"{_name(rank)}: {_ms(strip.window_s)} ms, {counted(rank.steps, 'step')}, {bound_heading(rank.bound)}"
-    return (
-        f'<figcaption style="margin:8px 0 4px">{escape(visible(label))}</figcaption>'
-        '<div style="position:relative">'
-        f'<svg viewBox="0 0 {COLUMNS} 44" preserveAspectRatio="none" role="img" aria-label="{escape(visible(label))}" '
-        'style="width:100%;max-width:none;min-width:0;height:44px" shape-rendering="crispEdges">'
-        f"{''.join(_drawn(strip))}</svg>{''.join(_letters(strip))}</div>"
-    )
-
-
-def _drawn(strip: Strip) -> Iterator[str]:
-    # A frame, for colours that are near to that of the page.
-    yield f'<path style="fill:#9AA0A6" d="M0 6h{COLUMNS}v30H0z"/>'
-    paths: dict[PartName, list[str]] = {}
-    at = 0
-    for name, length in zip(strip.parts, strip.columns, strict=True):
-        paths.setdefault(name, []).append(f"M{at} 7h{length}v28h-{length}z")
-        at += length
-    for name, path in paths.items():
-        yield f'<path style="fill:{_shade(name).color}" d="{"".join(path)}"/>'
-    if len(strip.steps) <= COLUMNS // 4:
-        yield f'<path fill="currentColor" d="{"".join(f"M{at:g} 0h2v5h-2z" for at in strip.steps)}"/>'
-    waits = "".join(f"M{low} 38h{max(1, high - low)}v6h-{max(1, high - low)}z" for low, high in strip.waits)
-    if waits:
-        yield f'<path fill="currentColor" d="{waits}"/>'
-
-
-def _letters(strip: Strip) -> Iterator[str]:
-    """The letter of a cause over each area that it fits into."""
-    at = 0
-    for name, length in zip(strip.parts, strip.columns, strict=True):
-        shade = _shade(name)
-        if length >= COLUMNS // 25 and shade.letter:
-            left = 100 * (at + length / 2) / COLUMNS
-            yield (
-                f'<span aria-hidden="true" style="position:absolute;top:11px;left:{left:.1f}%;'
-                f'transform:translateX(-50%);color:{shade.ink};font-size:12px;font-weight:600">{shade.letter}</span>'
-            )
-        at += length

@@ -3,50 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from loaderprobe.analyze.trace import HostCall, TracedWork, free_of, held_up, judged, step_spans
-from loaderprobe.records.trace import PART_NAMES, HostSpan, HostSpans, Named, PartName, TraceBound
+from loaderprobe.analyze.trace import HostCall, TracedWork, free_of, held_up, step_spans
+from loaderprobe.records.trace import HostSpan, HostSpans, Named
+from loaderprobe.records.verdict import TIME_PARTS, Gaps
 
 MS = 1_000_000
 
 
-def shares(**given: float) -> dict[PartName, float]:
-    """The rest is compute."""
-    found: dict[PartName, float] = {name: given.get(name, 0.0) for name in PART_NAMES}
-    return found | {"compute": 1 - sum(found.values())}
-
-
-@pytest.mark.parametrize(
-    ("given", "side", "cause"),
-    [
-        ({"input": 0.34, "launch": 0.09}, "input", "input"),
-        ({"copy": 0.2, "input": 0.1}, "input", "copy"),
-        ({"loader": 0.2, "copy": 0.15}, "input", "input"),
-        ({"launch": 0.2, "input": 0.05}, "compute", "host"),
-        ({"launch": 0.2, "sync": 0.3}, "compute", "sync"),
-        ({"communication": 0.3, "launch": 0.1}, "compute", "communication"),
-        ({"launch": 0.09, "input": 0.09}, "compute", "compute"),
-        ({"launch": 0.2, "input": 0.18}, "balanced", "mixed"),
-        ({"launch": 0.2, "communication": 0.18}, "compute", "mixed"),
-        ({"unknown": 0.5, "launch": 0.4}, "inconclusive", "not_known"),
-        ({"device": 0.09, "launch": 0.05}, "compute", "compute"),
-    ],
-)
-def test_the_largest_side_is_the_verdict(given: dict[str, float], side: str, cause: str) -> None:
-    """From 10 % of a step on, and if it clearly leads; what is not known outweighs a smaller side."""
-    found = judged(shares(**given))
-    assert (found.side, found.cause, found.how) == (side, cause, "estimated")
-    assert bool(found.candidates) == (cause == "mixed")
-
-
 def test_a_step_without_a_side_is_a_bound() -> None:
     """Input with copies and the loader's kernels, copies alone, the host, communication; nothing that takes nothing."""
-    found = {each.name: each for each in free_of(shares(input=0.2, copy=0.05, launch=0.25), 0.2)}
+    parts = dict.fromkeys([f"{part}_ns" for part in TIME_PARTS], 0)
+    parts |= {"compute_ns": 100, "input_ns": 40, "copy_ns": 10, "launch_ns": 50}
+    found = {each.name: each for each in free_of(Gaps(steps=2, window_ns=200, pageable_ns=0, **parts))}
     assert found.keys() == {"input", "copy", "host"}
-    assert (found["input"].step_s, found["input"].speedup) == pytest.approx((0.15, 4 / 3))
+    assert (found["input"].step_s, found["input"].speedup) == pytest.approx((75e-9, 4 / 3))
     assert found["copy"].speedup == pytest.approx(1 / 0.95)
 
 
@@ -129,9 +102,3 @@ def test_many_functions_at_once_take_little_time() -> None:
     functions = [span(f"f{n}", n * 1e-3, 1e6 + n) for n in range(20_000)]
     gaps = tuple((n * 20 * MS, n * 20 * MS + 10 * MS) for n in range(1, 200))
     assert sum(each.seconds for each in held_up(gaps, functions, 1, 1)) <= 0.01 * 199
-
-
-def test_a_verdict_is_always_estimated() -> None:
-    """There is no other way to make one."""
-    made: dict[str, Any] = {"side": "input", "cause": "input"}
-    assert TraceBound(**made).how == "estimated"

@@ -12,11 +12,13 @@ import loaderprobe
 from loaderprobe.api.trace import Trace
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.records.trace import TraceRank
+from loaderprobe.records.verdict import TIME_PARTS
 from tests.examples.traces import FIXTURES, NEXT, Event, event, ranks, training, written
 
 
 def ms(found: Trace | TraceRank) -> dict[str, float]:
-    return {name: round(1e3 * seconds, 2) for name, seconds in found.parts_s.items() if seconds > 2e-5}
+    times = {part: found.gaps.seconds(part) for part in TIME_PARTS}
+    return {part: round(1e3 * seconds, 2) for part, seconds in times.items() if seconds > 2e-5}
 
 
 @pytest.mark.parametrize(
@@ -27,7 +29,7 @@ def ms(found: Trace | TraceRank) -> dict[str, float]:
         ("hta_diff_control", "communication", 0.813, "profiler_steps"),
         ("param_resnet", "input", 0.44, "batches"),
         ("tl_h100_nsfw", "host", 0.157, "profiler_steps"),
-        ("tl_mi300_ddp_resnet18", "sync", 0.069, "optimizer_steps"),
+        ("tl_mi300_ddp_resnet18", "host", 0.069, "optimizer_steps"),
     ],
 )
 def test_real_recordings_have_their_cause(name: str, cause: str, busy: float, marked: str) -> None:
@@ -35,11 +37,10 @@ def test_real_recordings_have_their_cause(name: str, cause: str, busy: float, ma
     found = loaderprobe.trace(FIXTURES / f"{name}.json.gz")
     (rank,) = found.ranks
     assert (found.bound.cause, rank.marked) == (cause, marked)
-    assert found.busy_fraction == pytest.approx(busy, abs=0.01)
-    assert sum(found.shares.values()) == pytest.approx(1, abs=1e-12)
-    assert sum(found.parts_s.values()) == pytest.approx(found.step_s, rel=1e-9)
-    assert sum(rank.strip.columns) == 1000
-    assert (found.occupancy is None) == (name in ("v100_2101_w4", "tl_mi300_ddp_resnet18"))
+    assert (found.bound.gap == "sync") == (name == "tl_mi300_ddp_resnet18")
+    assert found.use.kernel_busy == pytest.approx(busy, abs=0.01)
+    assert sum(high - low for ranges in rank.view.parts.values() for low, high in ranges) == rank.view.window_ns
+    assert (found.use.occupancy_estimated is None) == (name in ("v100_2101_w4", "tl_mi300_ddp_resnet18"))
 
 
 def test_parts_of_a_step_are_known(tmp_path: Path) -> None:
@@ -50,8 +51,8 @@ def test_parts_of_a_step_are_known(tmp_path: Path) -> None:
     assert (found.bound.cause, found.bound.side) == ("input", "input")
     assert found.steps == 4 and found.step_s == pytest.approx(0.02, rel=0.02)
     free = {each.name: each for each in found.free}
-    assert free["input"].step_s == pytest.approx(found.step_s - found.parts_s["input"])
-    assert found.ranks[0].wait_s == pytest.approx(0.006) and found.occupancy == pytest.approx(1)
+    assert free["input"].step_s == pytest.approx(found.step_s - found.gaps.seconds("input"))
+    assert found.ranks[0].wait_s == pytest.approx(0.006) and found.use.occupancy_estimated == pytest.approx(1)
     assert "at most" in found.text() and "estimated" in found.text()
 
 
@@ -67,7 +68,7 @@ def test_without_spans_of_a_loader_it_says_so(tmp_path: Path) -> None:
     events = training(input_ms=6, loader="")
     found = loaderprobe.trace(written(tmp_path / "t.json", events))
     assert "no_loader_spans" in [note.code for note in found.ranks[0].notes]
-    assert (found.parts_s["input"], found.bound.cause) == (0, "host")
+    assert (found.gaps.input_ns, found.bound.cause) == (0, "host")
     text = " ".join(found.text().split())
     assert "input cannot be separated from the host" in text and "--annotation load" in text
     events = training(input_ms=6, loader="load")
@@ -102,15 +103,21 @@ def test_calls_that_block_are_named(tmp_path: Path) -> None:
         events.append(event("cuda_runtime", "cudaFree", end + 3000 * number, 2900, correlation=900 + number))
     found = loaderprobe.trace(written(tmp_path / "t.json", events))
     (call,) = found.ranks[0].blocking
-    assert (call.name, found.bound.cause) == ("cudaFree", "sync") and call.count == pytest.approx(1, abs=0.3)
+    assert (call.name, found.bound.cause, found.bound.gap) == (
+        "cudaFree",
+        "host",
+        "sync",
+    ) and call.count == pytest.approx(1, abs=0.3)
 
 
 def test_the_others_wait_for_the_rank_that_communicates_least(tmp_path: Path) -> None:
     """A folder of ranks: a row each, in their order, and the one to look at."""
     found = loaderprobe.trace(ranks(tmp_path / "r"))
     assert [each.rank for each in found.ranks] == [0, 1, 2] and found.waited_for == 2
-    assert [each.parts_s["communication"] for each in found.ranks] == pytest.approx([0.004, 0.004, 0.001], abs=2e-5)
-    assert found.parts_s["communication"] == pytest.approx(0.003, abs=2e-5)
+    assert [rank.gaps.seconds("communication") for rank in found.ranks] == pytest.approx(
+        [0.004, 0.004, 0.001], abs=2e-5
+    )
+    assert found.gaps.seconds("communication") == pytest.approx(0.003, abs=2e-5)
     free = {each.name: each.step_s for each in found.free}
     assert free["communication"] == pytest.approx(0.013, abs=2e-5)
     assert "ranks_missing" in [note.code for note in loaderprobe.trace(tmp_path / "r" / "host_0.pt.trace.json").notes]
@@ -163,7 +170,7 @@ def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_result_is_kept_and_shown_again(tmp_path: Path) -> None:
-    """With its strips; in a notebook, too."""
+    """With its timelines; in a notebook, too."""
     found = loaderprobe.trace(ranks(tmp_path / "r"))
     page = found.save(tmp_path / "out")
     again = Trace.load(tmp_path / "out")

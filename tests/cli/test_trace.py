@@ -8,10 +8,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from loaderprobe.records.verdict import TIME_PARTS
 from tests.cli.invoke import invoke
 from tests.examples.traces import FIXTURES, event, ranks, training, written
-
-PART_NAMES = {"compute", "communication", "input", "copy", "loader", "sync", "launch", "device", "unknown"}
 
 
 def test_a_recording_in_every_format(tmp_path: Path) -> None:
@@ -25,8 +24,8 @@ def test_a_recording_in_every_format(tmp_path: Path) -> None:
     assert found["schema"] == "loaderprobe/trace"
     assert (found["bound"]["side"], found["bound"]["cause"], found["bound"]["how"]) == ("input", "input", "estimated")
     for each in (found, *found["ranks"]):
-        assert each["shares"].keys() == PART_NAMES and sum(each["shares"].values()) == pytest.approx(1)
-        assert {"busy_fraction", "sm_efficiency", "occupancy", "steps", "step_s"} <= each.keys()
+        assert sum(each["gaps"][f"{part}_ns"] for part in TIME_PARTS) == each["gaps"]["window_ns"]
+        assert each["use"].keys() > {"kernel_busy", "occupancy_estimated"} and each["gaps"]["steps"] == 2
     jsonschema.validate(found, json.loads(invoke("report", out, "--schema").stdout))
     assert invoke("report", out, "--format", "md").stdout.startswith("# Tesla V100")
     assert invoke("report", out, "--format", "csv").stdout == (out / "trace.csv").read_text()
@@ -36,7 +35,7 @@ def test_a_recording_in_every_format(tmp_path: Path) -> None:
 def test_json_alone_is_printed(tmp_path: Path) -> None:
     """Progress goes to standard error."""
     done = invoke("trace", written(tmp_path / "t.json"), "--json")
-    assert json.loads(done.stdout)["steps"] == 4 and done.exit_code == 0
+    assert json.loads(done.stdout)["gaps"]["steps"] == 4 and done.exit_code == 0
 
 
 def test_a_page_is_written_where_it_is_asked_for(tmp_path: Path) -> None:

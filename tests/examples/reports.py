@@ -163,8 +163,7 @@ def _steps() -> TimelineView:
     return TimelineView(
         window_ns=40_000_000,
         step_begin_ns=begins,
-        busy=tuple((at + 6_000_000, at + 10_000_000) for at in begins),
-        gaps={"input": waits},
+        parts={"compute": tuple((at + 6_000_000, at + 10_000_000) for at in begins), "input": waits},
         waits=waits,
         copies=(),
     )

@@ -20,7 +20,10 @@ from loaderprobe.records.verdict import (
     Cause,
     Evidence,
     EvidenceCode,
+    GapCause,
     Gaps,
+    GapSide,
+    GapVerdict,
     GpuWindow,
     How,
     Reason,
@@ -260,6 +263,32 @@ def inconclusive(found: Experiments, reason: Reason, evidence: tuple[Evidence, .
     return Bound(side=side, cause="inconclusive", candidates=(), reason=reason, evidence=evidence)
 
 
+# Sides of a device's idle time: the input with copies and the loader's own kernels, the host, other GPUs.
+SIDES_OF_GAPS: tuple[GapSide, ...] = ("input", "host", "communication")
+
+
+def judged_by_gaps(gaps: Gaps) -> GapVerdict:
+    """The side that takes most of the device's idle time, if it clearly leads the others and what is not known.
+
+    Of a profiler window and of a recorded trace alike.
+    """
+    sides = {side: gaps.share(*RESOURCE[side].gaps) for side in SIDES_OF_GAPS}
+    largest = max(sides.values())
+    if gaps.share("device", "unknown") > max(LEAST_IDLE, largest):
+        return GapVerdict(side="inconclusive", cause="inconclusive")
+    if largest < LEAST_IDLE:
+        return GapVerdict(side="compute", cause="compute")
+    alike = [side for side in sorted(sides, key=lambda side: -sides[side]) if OPEN_LEAD * sides[side] > largest]
+    # Copies are a part of the input: its name where they clearly lead the rest of it.
+    copied = gaps.share("copy") >= OPEN_LEAD * gaps.share("input", "loader")
+    names: tuple[GapSide, ...] = tuple("copy" if side == "input" and copied else side for side in alike)
+    if len(alike) > 1:
+        side: Side = "balanced" if "input" in alike else "compute"
+        return GapVerdict(side=side, cause="either", candidates=names)
+    gap: GapCause = max(RESOURCE[names[0]].gaps, key=gaps.of)
+    return GapVerdict(side=RESOURCE[alike[0]].side, cause=names[0], gap=gap)
+
+
 def with_gaps(judgement: Bound, window: GpuWindow | None) -> Bound:
     """The judgement by rates, unless the device's gaps show a cause that no rate can see.
 
@@ -271,19 +300,17 @@ def with_gaps(judgement: Bound, window: GpuWindow | None) -> Bound:
         return judgement
     if window is None or window.gaps is None or window.doubts:
         return judgement
-    gaps = window.gaps
-    waiting = gaps.share("input", "loader")
-    idle = {name: gaps.share(*RESOURCE[name].gaps) for name in IN_GAPS}
-    cause = max(idle, key=lambda name: idle[name])
-    largest = max(waiting * OPEN_LEAD, idle[cause], gaps.share("device", "other"))
-    if idle[cause] < largest or largest <= LEAST_IDLE:
+    gaps, seen = window.gaps, judged_by_gaps(window.gaps)
+    idle = {cause: gaps.share(*RESOURCE[cause].gaps) for cause in seen.candidates or (seen.cause,) if cause in RESOURCE}
+    cause = max(idle, key=lambda name: idle[name], default="")
+    if not idle or not idle.keys() <= {*IN_GAPS} or idle[cause] < LEAST_IDLE:
         return judgement
     evidence = evidence_of(
         [
-            ("gpu_window.gaps.copy_ns", idle["copy"], LEAST_IDLE),
+            ("gpu_window.gaps.copy_ns", gaps.share("copy"), LEAST_IDLE),
             ("gpu_window.gaps.launch_ns", gaps.share("launch"), LEAST_IDLE),
             ("gpu_window.gaps.sync_ns", gaps.share("sync"), LEAST_IDLE),
-            ("gpu_window.gaps.waiting", waiting, None),
+            ("gpu_window.gaps.waiting", gaps.share("input", "loader"), None),
             ("gpu_window.gaps.communication_ns", gaps.share("communication") or None, LEAST_IDLE),
         ]
     )
