@@ -555,8 +555,6 @@ LEAST_COVERAGE = 0.9
 class _Kernel:
     begin_ns: int
     end_ns: int
-    training: bool
-    """Not made by the loader, and not communication."""
     occupancy: float | None
     blocks_per_sm: float | None
 
@@ -570,11 +568,13 @@ def use_of(timeline: Timeline) -> DeviceUse:
 
     The window must not be empty.
     """
-    kernels = _kernels(timeline)
+    kernels, kind = _kernels(timeline), timeline.records.kind
+    exchanges, trains = _exchanges(timeline), _is_training(timeline)
     window_ns = timeline.end_ns - timeline.begin_ns
+    training = _on_device(timeline, lambda i: kind[i] == "kernel" and trains(i) and not exchanges(i))
     return DeviceUse(
-        training_busy=_union_ns([each for each in kernels if each.training]) / window_ns,
-        kernel_busy=_union_ns(kernels) / window_ns,
+        training_busy=total(training) / window_ns,
+        kernel_busy=total(_on_device(timeline, lambda i: kind[i] == "kernel")) / window_ns,
         sm_efficiency_estimated=_sm_efficiency(kernels, window_ns),
         occupancy_estimated=_occupancy(kernels),
         occupancy_coverage=_coverage(kernels, [each for each in kernels if each.occupancy is not None]),
@@ -584,12 +584,10 @@ def use_of(timeline: Timeline) -> DeviceUse:
 def _kernels(timeline: Timeline) -> list[_Kernel]:
     """The kernels, cut to the window."""
     records = timeline.records
-    exchanges = [communicates(name) for name in timeline.names]
     rows = (
         _Kernel(
             begin_ns=max(records.begin_ns[i], timeline.begin_ns),
             end_ns=min(records.end_ns[i], timeline.end_ns),
-            training=not records.loader[i] and not exchanges[records.name[i]],
             occupancy=records.occupancy[i],
             blocks_per_sm=records.blocks_per_sm[i],
         )
@@ -597,10 +595,6 @@ def _kernels(timeline: Timeline) -> list[_Kernel]:
         if kind == "kernel"
     )
     return [each for each in rows if each.length_ns > 0]
-
-
-def _union_ns(kernels: Sequence[_Kernel]) -> int:
-    return total(merge((each.begin_ns, each.end_ns) for each in kernels))
 
 
 def _coverage(kernels: Sequence[_Kernel], known: Sequence[_Kernel]) -> float:

@@ -9,7 +9,7 @@ from loaderprobe.analyze.gpu import columns, overlap, within
 from loaderprobe.records.config import alike_but_for
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.resources import MOMENTS, Resource
-from loaderprobe.records.verdict import GAP_CAUSES, TIME_PARTS, Gaps, Stretches, TimelineView, TimePart
+from loaderprobe.records.verdict import GAP_CAUSES, TIME_PARTS, DeviceUse, Gaps, Stretches, TimelineView, TimePart
 from loaderprobe.render.charts import svg_page, svg_text, ticks
 from loaderprobe.render.document import Exhibit, Item, Shown, Table
 from loaderprobe.render.groups import RowGroup, detail_of, line_of
@@ -239,12 +239,12 @@ def _name(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
 
 
 def _table(caption: str, rows: Sequence[ConfigurationRow]) -> Table:
-    trains = MOMENTS["compute"]
-    lines = [(f"busy: {trains.moment} ({trains.letter})", tuple(_use(row, "training_busy") for row in rows))]
-    if any(w.use and w.use.kernel_busy > w.use.training_busy for row in rows if (w := row.gpu_window)):
-        lines.append(("busy: any kernel", tuple(_use(row, "kernel_busy") for row in rows)))
-    lines.append(("SM efficiency, estimated", tuple(_use(row, "sm_efficiency_estimated") for row in rows)))
-    lines.append(("occupancy, estimated", tuple(_occupancy(row) for row in rows)))
+    trains, uses = MOMENTS["compute"], [w.use for row in rows if (w := row.gpu_window) and w.use]
+    lines = [(f"busy: {trains.moment} ({trains.letter})", tuple(percent(use.training_busy) for use in uses))]
+    if any(use.kernel_busy > use.training_busy for use in uses):
+        lines.append(("busy: any kernel", tuple(percent(use.kernel_busy) for use in uses)))
+    lines.append(("SM efficiency, estimated", tuple(percent(use.sm_efficiency_estimated) for use in uses)))
+    lines.append(("occupancy, estimated", tuple(map(occupancy_words, uses))))
     for name, words in MEASURED.items():
         if any(name in counters(row) for row in rows):
             lines.append((words, tuple(_measured(row, name) for row in rows)))
@@ -270,17 +270,12 @@ def counters(row: ConfigurationRow) -> dict[str, float | str]:
     return row.verdict.gpu if row.verdict else {}
 
 
-def _use(row: ConfigurationRow, name: str) -> str:
-    use = row.gpu_window.use if row.gpu_window else None
-    return percent(getattr(use, name)) if use else MISSING
-
-
-def _occupancy(row: ConfigurationRow) -> str:
+def occupancy_words(use: DeviceUse) -> str:
     """With the share of the kernels' time that it covers, where that is not all of it."""
-    use = row.gpu_window.use if row.gpu_window else None
-    if use is None or use.occupancy_estimated is None or use.occupancy_coverage > 0.995:
-        return _use(row, "occupancy_estimated")
-    return f"{percent(use.occupancy_estimated)} (of {percent(use.occupancy_coverage)} of the kernels' time)"
+    some = use.occupancy_estimated is not None and use.occupancy_coverage <= 0.995
+    return percent(use.occupancy_estimated) + (
+        f" (of {percent(use.occupancy_coverage)} of the kernels' time)" if some else ""
+    )
 
 
 def _measured(row: ConfigurationRow, name: str) -> str:

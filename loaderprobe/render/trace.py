@@ -1,4 +1,4 @@
-"""Recordings as a page: the estimated verdict, ms a step by cause, a strip of time for each rank, and what to do."""
+"""Recordings as a page: the estimated verdict, ms a step by cause, a timeline of each rank, and what to do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from loaderprobe.records.resources import MOMENTS
 from loaderprobe.records.trace import MarkName, Named, TraceRank, TraceReport
 from loaderprobe.records.verdict import TIME_PARTS, GapVerdict, TimePart
 from loaderprobe.render.document import Command, Document, Exhibit, Item, Paragraph, Part, Section, Table
-from loaderprobe.render.gpu import common_length_ns, legend_of, timeline_chart
+from loaderprobe.render.gpu import common_length_ns, legend_of, occupancy_words, timeline_chart
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.rows import as_columns, own_cells
 from loaderprobe.render.wording import counted, first_upper, percent, times_as_fast, visible
@@ -160,13 +160,11 @@ def _span(found: TraceReport) -> str:
 
 
 def _use(found: TraceReport) -> str:
-    """`GPU busy 56 %, SM efficiency 55 %, occupancy 49 %`; of the latter the share of the kernels that it covers."""
+    """`GPU busy 56 %, SM efficiency 55 %, occupancy 49 %`."""
     use = found.use
-    some = use.occupancy_estimated is not None and use.occupancy_coverage <= 0.995
-    coverage = f" (of {percent(use.occupancy_coverage)} of the kernels' time)" if some else ""
     return (
         f"GPU busy {percent(use.kernel_busy)}, SM efficiency {percent(use.sm_efficiency_estimated)}, occupancy "
-        f"{percent(use.occupancy_estimated)}{coverage}"
+        f"{occupancy_words(use)}"
     )
 
 

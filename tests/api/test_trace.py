@@ -347,13 +347,6 @@ def test_advice_fits_what_is_on_record(tmp_path: Path) -> None:
     assert ".item()" not in text and "registers" not in text
 
 
-def test_short_gaps_and_letters_are_explained() -> None:
-    """Where they stand."""
-    text = " ".join(loaderprobe.trace(FIXTURES / "v100_2106_w0_a.json.gz").text().split())
-    assert "Many short gaps (under 2 ms): 15.3 ms a step: small kernels, launched one by one." in text
-    assert "Letters in brackets name" in text
-
-
 def test_of_several_ranks_bounds_are_of_the_slowest(tmp_path: Path) -> None:
     """As they do not follow from the shares, which are means; of one recording they do."""
     text = " ".join(loaderprobe.trace(ranks(tmp_path / "r")).text().split())

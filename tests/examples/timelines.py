@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Self
 
 from loaderprobe.records.measurement import DeviceKind, DeviceRecords, HostCalls, Timeline
 
@@ -20,7 +20,7 @@ class TimelineScript:
     """Collects what a device and the training thread did, and makes a `Timeline` of it.
 
     Times count from the begin of the window in units of `unit_ns`, microseconds unless said otherwise. `issued` is
-    when the host began the call for the work; None leaves no record of that.
+    when the host began the call for the work; None leaves no record of that. Calls can be chained.
     """
 
     unit_ns: int = 1_000
@@ -36,7 +36,7 @@ class TimelineScript:
         self, begin: int, end: int, issued: int | None = None, *, loader: bool = False, stream: int = 7,
         graph: int | None = None, occupancy: float | None = 0.5, blocks_per_sm: float | None = 4.0,
         returned: int | None = None, exchange: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> Self:  # fmt: skip
         """A kernel. `graph` is the correlation that those of one CUDA graph share.
 
         Its call ends at `returned`, by default 1 unit after its begin. `exchange` is with other GPUs.
@@ -46,11 +46,12 @@ class TimelineScript:
         self._add("kernel", name, begin, end, stream, number, loader, occupancy, blocks_per_sm)
         if issued is not None:
             self._call("launch", "cudaLaunchKernel", issued, issued + 1 if returned is None else returned, number)
+        return self
 
     def copy(
         self, begin: int, end: int, issued: int | None = None, *, kind: DeviceKind = "h2d", pageable: bool = False,
         blocked_until: int | None = None, stream: int = 7,
-    ) -> None:  # fmt: skip
+    ) -> Self:  # fmt: skip
         """A copy or fill; until `blocked_until` its call held up the host, as one from pageable memory does."""
         number = self._number()
         self._add(kind, _NAMES.get(kind, _PAGEABLE if pageable else _PINNED), begin, end, stream, number)
@@ -58,18 +59,22 @@ class TimelineScript:
             self._call("launch", "cudaMemcpyAsync", issued, blocked_until or issued + 1, number)
         if issued is not None and blocked_until is not None:
             self._call("sync", "cudaMemcpyAsync", issued, blocked_until, number)
+        return self
 
-    def sync(self, begin: int, end: int, *, training: bool = True) -> None:
+    def sync(self, begin: int, end: int, *, training: bool = True) -> Self:
         """The host waits for the device; if not `training`, a thread of the loader."""
         self._call("sync", "cudaStreamSynchronize", begin, end, self._number(), training=training)
+        return self
 
-    def wait(self, begin: int, end: int) -> None:
+    def wait(self, begin: int, end: int) -> Self:
         """The training thread is inside `next()`."""
         self._waits.append((self._at(begin), self._at(end)))
+        return self
 
-    def step(self, begin: int) -> None:
+    def step(self, begin: int) -> Self:
         """A step begins."""
         self._steps.append(self._at(begin))
+        return self
 
     def build(self, end: int, **changes: Any) -> Timeline:
         """The window up to `end`: complete, and free to record, unless `changes` replace fields."""

@@ -186,47 +186,11 @@ def test_parts_that_do_not_sum_are_an_error() -> None:
         replace(whole, sync_ns=whole.sync_ns + 1)
 
 
-def test_a_wait_counts_until_the_next_kernel_was_issued() -> None:
-    """What the training thread does after the call cannot have held up the kernel. The call itself is the host's."""
-    script = TimelineScript(unit_ns=1)
-    script.kernel(0, 100, 0)
-    script.wait(120, 190)
-    script.kernel(200, 300, 150, returned=165)
-    gaps = split(script.build(300))
-    assert (gaps.launch_ns, gaps.input_ns, gaps.unknown_ns) == (20 + 15, 30, 35)
-
-
-def test_a_copy_is_named_before_the_wait_that_covers_it() -> None:
-    """Some loaders copy inside next(): the copy is separate from waiting."""
-    script = TimelineScript(unit_ns=1)
-    script.wait(0, 90)
-    script.copy(50, 80, 40)
-    script.kernel(100, 200, 95)
-    gaps = split(script.build(200))
-    assert (gaps.input_ns, gaps.copy_ns, gaps.launch_ns, gaps.device_ns) == (60, 30, 6, 4)
-
-
 def test_pageable_copies_are_known_by_their_name() -> None:
     """The staging that the host was blocked for belongs to the copy, and all of it is marked as pageable."""
     pageable, pinned = split(timelines.copied_pageable()), split(timelines.starved())
     assert pageable.pageable_ns == pageable.copy_ns == timelines.STEPS * 20_000_000
     assert pinned.pageable_ns == 0 < pinned.copy_ns
-
-
-def test_a_sync_of_another_thread_is_no_cause() -> None:
-    """Only the training thread's waiting for the device can hold up its launches."""
-    script = TimelineScript(unit_ns=1)
-    script.sync(0, 40)
-    script.sync(40, 80, training=False)
-    script.kernel(100, 200, 100)
-    gaps = split(script.build(200))
-    # From 40 to the launch at 100 the training thread, let go, has not launched anything yet.
-    assert (gaps.sync_ns, gaps.launch_ns) == (100, 0)
-    script = TimelineScript(unit_ns=1)
-    script.sync(40, 80, training=False)
-    script.kernel(100, 200, 100)
-    gaps = split(script.build(200))
-    assert (gaps.sync_ns, gaps.launch_ns) == (0, 100)
 
 
 def test_a_figure_read_in_every_step_is_a_sync() -> None:
@@ -239,25 +203,6 @@ def test_a_figure_read_in_every_step_is_a_sync() -> None:
     gaps = split(script.build(4000), 20_000)
     assert gaps.share("sync") == pytest.approx((3 * 290 + 200) / 4000, abs=0.01)
     assert gaps.share("launch") == pytest.approx((90 + 4 * 1) / 4000, abs=0.0001)
-
-
-def test_without_a_record_of_the_call_the_rest_is_not_known() -> None:
-    """Waits still count, but whether the host was late is unknown."""
-    script = TimelineScript(unit_ns=1)
-    script.wait(0, 30)
-    script.kernel(100, 200)
-    gaps = split(script.build(200))
-    assert (gaps.input_ns, gaps.launch_ns, gaps.unknown_ns) == (30, 0, 70)
-
-
-def test_kernels_of_the_loader_are_not_training() -> None:
-    """Decoding on the GPU is input, shown apart from waiting for it."""
-    script = TimelineScript(unit_ns=1)
-    script.wait(0, 100)
-    script.kernel(20, 60, 10, loader=True, stream=13)
-    script.kernel(100, 200, 99)
-    gaps = split(script.build(200))
-    assert (gaps.compute_ns, gaps.loader_ns, gaps.input_ns, gaps.launch_ns) == (100, 40, 59, 1)
 
 
 def test_inside_a_graph_the_host_is_never_to_blame() -> None:
@@ -300,12 +245,40 @@ def test_a_copy_that_waits_for_older_work_is_a_sync(until: int, cause: Any) -> N
     assert gaps.copy_ns >= 2_000_000
 
 
-def test_communication_counts_where_nothing_else_runs() -> None:
-    """Beside other kernels it costs nothing. What ends a gap may be its kernel, too."""
-    script = TimelineScript(unit_ns=1)
-    script.kernel(10, 200, 1)
-    script.kernel(150, 1000, 100, exchange=True, stream=20)
-    script.kernel(1100, 1200, 1099, exchange=True, stream=20)
-    gaps = split(script.build(1200))
-    assert (gaps.compute_ns, gaps.communication_ns) == (190, 800 + 100)
-    assert (gaps.launch_ns, gaps.unknown_ns, gaps.device_ns) == (1 + 1 + 99 + 1, 8, 0)
+SPLITS: dict[str, tuple[TimelineScript, dict[str, int]]] = {
+    "a wait counts until the next kernel was issued; the call is the host's": (
+        TimelineScript(unit_ns=1).kernel(0, 100, 0).wait(120, 190).kernel(200, 300, 150, returned=165),
+        {"compute": 200, "launch": 20 + 15, "input": 30, "unknown": 35},
+    ),
+    "a copy goes before the wait that covers it": (
+        TimelineScript(unit_ns=1).wait(0, 90).copy(50, 80, 40).kernel(100, 200, 95),
+        {"compute": 100, "input": 60, "copy": 30, "launch": 6, "device": 4},
+    ),
+    "a thread that was blocked has launched nothing since": (
+        TimelineScript(unit_ns=1).sync(0, 40).sync(40, 80, training=False).kernel(100, 200, 100),
+        {"compute": 100, "sync": 100},
+    ),
+    "a sync of another thread is no cause": (
+        TimelineScript(unit_ns=1).sync(40, 80, training=False).kernel(100, 200, 100),
+        {"compute": 100, "launch": 100},
+    ),
+    "without a record of the call the rest is not known": (
+        TimelineScript(unit_ns=1).wait(0, 30).kernel(100, 200),
+        {"compute": 100, "input": 30, "unknown": 70},
+    ),
+    "kernels of the loader are input, apart from waiting for it": (
+        TimelineScript(unit_ns=1).wait(0, 100).kernel(20, 60, 10, loader=True, stream=13).kernel(100, 200, 99),
+        {"compute": 100, "loader": 40, "input": 59, "launch": 1},
+    ),
+    "communication counts where nothing else runs, and may end a gap": (
+        TimelineScript(unit_ns=1).kernel(10, 200, 1).kernel(150, 1000, 100, exchange=True, stream=20)
+        .kernel(1100, 1200, 1099, exchange=True, stream=20),
+        {"compute": 190, "communication": 800 + 100, "launch": 1 + 1 + 99 + 1, "unknown": 8},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("script", "expected"), SPLITS.values(), ids=SPLITS.keys())
+def test_a_gap_goes_to_what_held_up_the_kernel_after_it(script: TimelineScript, expected: dict[str, int]) -> None:
+    """Nanosecond for nanosecond: a rule each."""
+    assert parts(split(script.build(sum(expected.values())))) == expected
