@@ -26,7 +26,7 @@ from loaderprobe.records.devices import (
 )
 from loaderprobe.records.environment import Origin
 from loaderprobe.records.measurement import Measurement, RunFailure
-from loaderprobe.records.plan import CacheAsked
+from loaderprobe.records.plan import CacheAsked, CheckpointAsked
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.report import Report
 from loaderprobe.records.studies import EpochFigures
@@ -46,7 +46,6 @@ from tests.examples.plan import (
     MADE,
     SOURCE,
     example_asked,
-    example_batches,
     example_plan,
     example_storage,
     example_workload,
@@ -320,16 +319,15 @@ def _plans() -> Iterator[tuple[str, str]]:
         asked=replace(example_asked(), cache=CacheAsked(kind="page", bytes=75e9), nic_bytes_per_s=12.5e9)
     )
     stale = replace(full.supplies[1], label="published", stale=True, read_on="2025-01-01", source="a page")
-    few = replace(example_batches(), series=((0.2,) * 12,))
-    in_step = replace(example_asked(8), simulate_ranks=64)
-    nothing: dict[str, Any] = {"cpu_s": None, "wait_s": None, "storage": None, "stalls": None, "images": None}
+    nothing: dict[str, Any] = {"cpu_s": None, "wait_s": None, "storage": None, "images": None}
     cases = {
         "full": full,
         "one accelerator": example_plan(asked=example_asked(1)),
         "nothing measured": example_plan(example_workload(**nothing)),
         "at least": example_plan(example_workload(storage=example_storage(at_least=True))),
-        "in step": example_plan(example_workload(batches=example_batches()), in_step),
-        "in step, refused": example_plan(example_workload(batches=few), in_step),
+        "with checkpoints": example_plan(
+            asked=replace(example_asked(8), checkpoint=CheckpointAsked(bytes=2e9, every_s=1800))
+        ),
         "stale": replace(full, supplies=(stale,)),
         "enough": make_plan(example_workload(1.0), example_asked(2), [], SOURCE, MADE),
     }

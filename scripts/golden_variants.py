@@ -6,7 +6,7 @@ Of made-up results in 200 columns, so that a paragraph is a line. Kept as fixtur
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from typing import Any
 
@@ -15,15 +15,13 @@ from loaderprobe.analyze.bandwidth import feeds, judge_bandwidth
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport, DeviceKind, RankBandwidthReport
 from loaderprobe.records.config import StudyPlan, SweepPlan
 from loaderprobe.records.measurement import Missing
-from loaderprobe.records.plan import LockStep, PrefetchCost
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import Bottleneck, Bound, Cause, Interval, Reason, Side, Speedup
 from loaderprobe.render.bandwidth import bandwidth_document
-from loaderprobe.render.document import Document, Section
+from loaderprobe.render.document import Document
 from loaderprobe.render.first_page import first_screen
 from loaderprobe.render.forecast_words import forecast_words
-from loaderprobe.render.plan_words import lock_step_parts
 from loaderprobe.render.sweep import sweep_document
 from loaderprobe.render.sweep_plan_words import sweep_plan_words
 from loaderprobe.render.writers import document_text
@@ -351,45 +349,9 @@ def _sweep_plans() -> Variants:
         yield f"a plan of {count}, and of studies", "\n".join(sweep_plan_words(plan))
 
 
-# Ranks in step.
-
-
-def _cost(factor: int, value: float, spread: float = 0.05) -> PrefetchCost:
-    interval = Interval(value=value, low=max(1.0, value - spread), high=value + spread)
-    return PrefetchCost(prefetch_factor=factor, alone_s=0.1, step_s=0.1 * value, cost=interval)
-
-
-def _lock_step() -> Variants:
-    usual = LockStep(
-        asked=1024, ranks=1024, measured_ranks=4, batches=2000, mean_s=0.1, longest_s=0.4, workers=2,
-        prefetch_factor=2, compute_s=0.02, costs=(_cost(2, 1.5), _cost(4, 1.3), _cost(8, 1.2)), advised=8,
-        correlation=0.04,
-    )  # fmt: skip
-    cases: Mapping[str, dict[str, Any]] = {
-        "at least": {"ranks": 400, "batches": 400},
-        "nothing lost": {"costs": (_cost(2, 1.0, 0.0),), "advised": None},
-        "serial": {"workers": 0, "prefetch_factor": 0, "costs": (_cost(0, 4.0),), "advised": None},
-        "storage is never idle": {"saturated": True, "costs": ()},
-        "one rank": {"asked": 1, "ranks": 1, "costs": (_cost(2, 1.0, 0.0),), "advised": None},
-        "correlated": {"correlation": 0.6},
-        "correlation unknown": {"correlation": None},
-        "a slow host": {"slow_host": "b"},
-        "a slow rank": {"slow_rank": 3},
-        "as measured": {"measured_cost": 1.2, "replayed_cost": 1.18},
-        "not as measured": {"measured_cost": 1.23, "replayed_cost": 1.02},
-    }
-
-    def page(**changes: Any) -> Document:
-        parts = tuple(lock_step_parts(replace(usual, **changes)))
-        return Document(title="", sections=(Section(title="In step", parts=parts),))
-
-    yield "ranks in step", document_text(page(), width=_WIDTH).strip()
-    yield from ((f"ranks in step, {name}", _changed(page(), page(**changes))) for name, changes in cases.items())
-
-
 def variants() -> str:
     """Each under its name."""
     every: tuple[Callable[[], Variants], ...] = (
-        _bandwidth, _opens, _rank_bandwidth, _judged_again, _sweeps, _first_pages, _advice, _sweep_plans, _lock_step,
+        _bandwidth, _opens, _rank_bandwidth, _judged_again, _sweeps, _first_pages, _advice, _sweep_plans,
     )  # fmt: skip
     return "".join(f"{'=' * 80}\n{name}\n\n{text.rstrip()}\n" for each in every for name, text in each())

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from loaderprobe import __version__
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.plan.plan import Made, Offer, catalogue_offer, given_offer, make_plan, rank_offer
+from loaderprobe.analyze.plan.plan import Made, Offer, catalogue_offer, given_offer, make_plan
 from loaderprobe.analyze.plan.workload import (
     IMAGENET_BYTES,
     PlanWorkload,
@@ -31,17 +31,15 @@ from loaderprobe.api.values import PathLike
 from loaderprobe.compute.emulated import parse_rate
 from loaderprobe.errors import BadValue, DamagedRun, LoaderprobeError
 from loaderprobe.records.bandwidth import BandwidthReport, StorageCeiling
-from loaderprobe.records.config import RATES, RunConfig
+from loaderprobe.records.config import RATES
 from loaderprobe.records.diagnosis import WatchReport
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.plan import (
-    LISTING_S,
     USE,
     UTILIZATION,
     Asked,
     CacheAsked,
     CatalogueEntry,
-    CheckpointAsked,
     PlanReport,
     PlanSource,
     Quantity,
@@ -53,7 +51,7 @@ from loaderprobe.render.json import summary_json
 from loaderprobe.render.plan import need_columns, plan_document, plan_exhibits, with_plan
 from loaderprobe.render.plan_words import answer
 from loaderprobe.render.writers import document_page
-from loaderprobe.storage.catalogue import catalogue, entry_named, published
+from loaderprobe.storage.catalogue import catalogue, entry_named
 from loaderprobe.store.results import read_bandwidth, read_result, schema_in
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.units import join_words, parse_bytes
@@ -75,8 +73,6 @@ class PlanBasis:
 
     workload: PlanWorkload
     source: PlanSource
-    by_ranks: Offer | None = None
-    """What the ranks of the run read from storage."""
 
 
 def find(
@@ -194,15 +190,7 @@ def _of_sweep(run: Run, data: str | None, kind: str | None) -> PlanBasis:
         kind="sweep", path=str(run.path), data=files.root, other_data=others, accelerator=workload.accelerator,
         configuration=row.config.title(),
     )  # fmt: skip
-    alike = [each for each in rows if _of_one_rank(each) == _of_one_rank(row)]
-    by_ranks = rank_offer(alike, workload.storage.read_bytes_per_s.value if workload.storage else None)
-    if isinstance(by_ranks, Remark):
-        return PlanBasis(workload=workload.refusing("rank_storage", by_ranks), source=source)
-    return PlanBasis(workload=workload, source=source, by_ranks=by_ranks)
-
-
-def _of_one_rank(row: ConfigurationRow) -> RunConfig:
-    return replace(row.config, ranks=1, nodes=1)
+    return PlanBasis(workload=workload, source=source)
 
 
 def _choose_data(run: Run, rows: Sequence[ConfigurationRow], data: str | None) -> tuple[str, tuple[str, ...]]:
@@ -248,7 +236,7 @@ MOST_ACCELERATORS = 1e7
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Plan(ShownRecord, PlanReport):
-    """The storage plan: needs, supplies, epochs, levers, its inputs, the acceptance test. Shows itself."""
+    """The storage plan: needs, supplies, caches, its inputs, the acceptance test. Shows itself."""
 
     document = plan_document
     columns = need_columns
@@ -278,11 +266,8 @@ def plan(
     data: str | None = None,
     images: float | str | None = None,
     mean_size: float | str | None = None,
-    epochs: int | str = 90,
     growth: float | str = 1,
     checkpoint: str | None = None,
-    listing: float | str | None = None,
-    simulate_ranks: int | str | None = None,
     now: datetime | None = None,
 ) -> Plan:
     """Plan storage for `accelerators` from a sweep, a result of `run`, `bandwidth` or `trace`, or the path of one.
@@ -292,11 +277,9 @@ def plan(
     that one dares to use. `storage` names entries of the catalogue with their size (`fsx-lustre-250:24TiB`) or
     gives figures (`5GB/s,60kopens/s,2ms,1.5GB/s/client`). `cache` is of one node: `page:1TB`, `pinned:1TB`.
     `layout` is `folder` or `shards:IMAGES`. `data` chooses a data set of the run; `images` and `mean_size` replace
-    what was measured of it. `checkpoint` is what training writes, and each how many seconds: `205MB:600`.
-    `listing` (60) is the seconds in which all processes may list the files before the first step.
-    `simulate_ranks` replays the run's batches for that many ranks that take each step
-    together, at several prefetch factors. `now` is when the plan is made, in UTC, against which published figures may
-    be stale; without it, this moment.
+    what was measured of it. `growth` multiplies the accelerators. `checkpoint` is what training writes, and each how
+    many seconds: `205MB:600`. `now` is when the plan is made, in UTC, against which published figures may be stale;
+    without it, this moment.
 
     Raises BadValue for what cannot be planned from, and for impossible values; MissingPart for a broken plug-in.
     """
@@ -313,16 +296,9 @@ def plan(
         per_node=values.count(per_node, "--per-node", most=MOST_ACCELERATORS),
         nic_bytes_per_s=None if nic is None else values.byte_rate(nic, "--nic"),
         images_per_file=values.layout(layout),
-        epochs=values.count(epochs, "--epochs", most=100_000),
         growth=values.factor(growth, "--growth"),
         cache=values.cache(cache),
-        checkpoint=CheckpointAsked() if checkpoint is None else values.checkpoint(checkpoint),
-        listing_s=LISTING_S if listing is None else values.seconds(listing, "--listing"),
-        listing_given=listing is not None,
-        simulate_ranks=None
-        if simulate_ranks is None
-        else values.count(simulate_ranks, "--simulate-ranks", most=MOST_ACCELERATORS),
-        today=now.date().isoformat(),
+        checkpoint=None if checkpoint is None else values.checkpoint(checkpoint),
     )
     offers = offers_of([storage] if isinstance(storage, str) else list(storage), now.date())
     file_bytes = None if mean_size is None else values.size(mean_size, "--mean-size")
@@ -332,8 +308,7 @@ def plan(
     )
     _check_cache(asked.cache, workload.images is None)
     made = Made(loaderprobe=__version__, created_utc=now.isoformat(timespec="seconds"))
-    offers = [*([found.by_ranks] if found.by_ranks else []), *offers]
-    return Plan.of(make_plan(workload, asked, offers, found.source, made, _rulers(now.date()), RATES))
+    return Plan.of(make_plan(workload, asked, offers, found.source, made, RATES))
 
 
 def _grown(accelerators: int | str, growth: float | str) -> int:
@@ -346,13 +321,6 @@ def offers_of(texts: list[str], today: date) -> list[Offer]:
     """The storages that `--storage` names. Raises BadValue."""
     entries = catalogue() if any(not each[:1].isdigit() for each in texts) else ()
     return [_offer(each.strip(), entries, today) for each in texts]
-
-
-def _rulers(today: date) -> list[Offer]:
-    """What NVIDIA asks of storage for one unit of a DGX SuperPOD."""
-    entry = next(each for each in published() if each.name == "superpod")
-    offers = {tier.name: catalogue_offer(entry, f"{entry.name}-{tier.name}", 1.0, today) for tier in entry.tiers}
-    return [replace(offer, name=f"SuperPOD {tier}", limits=offer.limits[:1]) for tier, offer in offers.items()]
 
 
 def _offer(text: str, entries: tuple[CatalogueEntry, ...], today: date) -> Offer:

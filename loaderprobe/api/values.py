@@ -143,15 +143,7 @@ def checkpoint(text: str) -> CheckpointAsked:
     every_s = _float(every) if colon else 0.0
     if not 0 < every_s <= MOST:
         raise BadValue(f"--checkpoint {text} is no SIZE:SECONDS", hint="write --checkpoint 205MB:600")
-    return CheckpointAsked(bytes=size(bytes_, "--checkpoint"), every_s=every_s, given=True)
-
-
-def seconds(value: str | float, option: str) -> float:
-    """Seconds above 0, from `60`. Raises BadValue."""
-    found = _float(str(value))
-    if not 0 < found <= MOST:
-        raise BadValue(f"{option} {value} is no number of seconds", hint=f"write {option} 60")
-    return found
+    return CheckpointAsked(bytes=size(bytes_, "--checkpoint"), every_s=every_s)
 
 
 def storage_figures(text: str) -> dict[str, float]:

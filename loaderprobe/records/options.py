@@ -406,7 +406,6 @@ PLAN = (
     Option("images", str, None, DATA, "Images in the set, such as 1.28M.", usual="as found by the run"),
     Option("mean_size", str, None, DATA, "Mean size of a file, such as 115kB.", usual="as measured"),
     Option("layout", str, "folder", DATA, "folder: one image in a file. shards:1251: 1251 images in a file."),
-    Option("epochs", int, 90, DATA, "Epochs that a training takes."),
     Option("accelerators", int, 8, COMPUTE, "Accelerators to feed.", typed="--accelerators -n"),
     Option(
         "kind", str, None, COMPUTE, usual="the run's fastest",
@@ -418,11 +417,6 @@ PLAN = (
     ),
     Option("per_node", int, 8, COMPUTE, "Accelerators in a node."),
     Option("growth", float, 1.0, COMPUTE, "Factor by which the number of accelerators will grow."),
-    Option(
-        "simulate_ranks", int, None, COMPUTE, usual="as many as accelerators, where the run has ranks",
-        help="Replay the run's batches for this many ranks that take each step together: what waiting for the slowest "
-        "costs, by prefetch factor.",
-    ),
     Option(
         "storage", list[str], (), STORAGE, usual="what the run measured",
         help="A storage to compare: a name of the catalogue with its size (fsx-lustre-250:24TiB), or figures "
@@ -439,12 +433,8 @@ PLAN = (
         "none.",
     ),
     Option(
-        "checkpoint", str, None, STORAGE, usual="205MB:600, ResNet-50 each 10 min",
-        help="What training writes, and each how many seconds: SIZE:SECONDS. It stands still for 1 % of them.",
-    ),
-    Option(
-        "listing", str, None, STORAGE, "Seconds that all processes may take to list the files before the first step.",
-        usual="60, an assumption",
+        "checkpoint", str, None, STORAGE, usual="not planned for",
+        help="What training writes, and each how many seconds: 205MB:600. It stands still for 1 % of them.",
     ),
     Option(
         "catalogue", bool, False, STORAGE, "List the storage kinds with sources.", typed_only=True

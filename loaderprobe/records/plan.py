@@ -9,159 +9,44 @@ from datetime import date
 from typing import Literal
 
 from loaderprobe.errors import BadValue
-from loaderprobe.records.environment import SCHEMA_VERSION
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Interval
 
-# Curves beside a storage plan: the measured ladder, and what caches do in general.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RampStep:
-    """One step of the measured ladder."""
-
-    readers: int
-    files_per_s: float
-    bytes_per_s: float
-    """Delivered to the readers."""
-    p50_s: float | None
-    """Median time of one file; None where files were not timed one by one."""
-    p99_s: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeEpochs:
-    """The share of reads that reach storage in epoch 1, 2, ..., where each node's cache holds the whole set."""
-
-    nodes: int
-    cold: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheHits:
-    """What a node's cache that holds this share of the set answers in the end."""
-
-    share: float
-    lru: float
-    """Where the least recently used files leave it."""
-    page: Interval
-    """The kernel's page cache, by what was measured of it."""
-    pinned: float
-    """Where a fixed part of the files stays."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheCurves:
-    """Caches in general, for the nodes of this plan: no figure of a run is in them."""
-
-    epochs: tuple[NodeEpochs, ...]
-    sizes: tuple[CacheHits, ...]
-
-
-# Why a part of a storage plan is not made.
-
-PlanPart = Literal[
-    "measured_storage", "rank_storage", "cold_opens", "workers", "cores", "reads_in_flight", "stragglers", "lock_step"
-]  # fmt: skip
-"""What a plan may have to leave out, in the order in which that is said."""
-# What it costs ranks to take each step together: a replay of measured batches for more ranks.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrefetchCost:
-    """The same ranks with one prefetch factor."""
-
-    prefetch_factor: int
-    """0 for the serial loader."""
-    alone_s: float
-    """Mean step of a rank that waits for no other."""
-    step_s: float
-    """Mean step of all ranks together."""
-    cost: Interval
-    """`step_s` over `alone_s`, with a range that holds 90 %, by bootstrap over the measured batches."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LockStep:
-    """What waiting for each other costs so many ranks, at several prefetch factors."""
-
-    asked: int
-    """Ranks that are asked for."""
-    ranks: int
-    """Ranks that were replayed: no more than batches were measured. Of more the cost is at least that."""
-    measured_ranks: int
-    """Ranks that the batches were measured on."""
-    batches: int
-    mean_s: float
-    """Of one batch in its worker."""
-    longest_s: float
-    workers: int
-    """Of one rank."""
-    prefetch_factor: int
-    """As measured."""
-    compute_s: float
-    """A step of the accelerator."""
-    costs: tuple[PrefetchCost, ...]
-    """By prefetch factor; empty where storage is saturated."""
-    advised: int | None = None
-    """The smallest prefetch factor that is within 2 % of the best, where that gains at least 5 %."""
-    correlation: float | None = None
-    """Between ranks, of the times of batches at the same place; None for one rank."""
-    slow_rank: int | None = None
-    """A rank whose input was found to be slower: it is replayed once, with batches of its own."""
-    slow_host: str = ""
-    """A host whose ranks were found to be slower: they are replayed once, with batches of their own."""
-    saturated: bool = False
-    """True where the measured ranks took all that a shared storage gives: it is never idle, so waiting costs
-    nothing there."""
-    measured_cost: float | None = None
-    """Over one rank alone, without compute, as the measured ranks showed it."""
-    replayed_cost: float | None = None
-    """The same by the replay."""
-
-    @property
-    def at_least(self) -> bool:
-        """True when more ranks are asked for than batches can show."""
-        return self.asked > self.ranks
-
-    def at(self, prefetch_factor: int) -> PrefetchCost | None:
-        """The cost with this prefetch factor."""
-        return next((each for each in self.costs if each.prefetch_factor == prefetch_factor), None)
-
-
 PLAN_SCHEMA = "loaderprobe/plan"
+# History of the plan as JSON, which no other file holds:
+# 1  2026-11  first version
+# 2  2026-11  inputs by name; one figure of caches; no replay of ranks, stragglers, curves, scenarios, listing
+PLAN_VERSION = 2
 
+PlanPart = Literal["measured_storage", "cold_opens", "workers", "cores", "reads_in_flight"]
+"""What a plan may have to leave out, in the order in which that is said."""
 Label = Literal["measured", "given", "published", "assumed", "derived"]
 """measured: in this run. given: an option, or the rate of an emulated accelerator. published: the catalogue.
 assumed: a default. derived: by a formula from others."""
 WEAKNESS: tuple[Label, ...] = ("measured", "given", "published", "assumed")
 """From the strongest label to the weakest."""
 NeedName = Literal[
-    "read_bytes", "opens", "requests", "reads_in_flight", "listing", "capacity", "checkpoint", "workers", "cores",
-    "batch_memory", "read_time", "stall",
+    "read_bytes", "opens", "requests", "reads_in_flight", "read_time", "capacity", "checkpoint", "workers", "cores"
 ]  # fmt: skip
-"""listing: entries of folders when training starts. batch_memory: of the batches that workers have made or are making.
-read_time: what one read may take on average, with that number of workers. stall: the longest single delay that full
-queues hide."""
+"""read_time: what one read may take on average, with that number of workers. checkpoint: bytes/s written."""
+InputName = Literal[
+    "rate", "file_bytes", "amplification", "images", "cpu_s", "wait_s", "other_s", "utilization", "use",
+]  # fmt: skip
+"""Images/s of one accelerator alone, bytes of a file, storage bytes over bytes asked for, images in the set; CPU time,
+wait for a file and other time of a worker for one image; the two shares."""
 SupplyResource = Literal["bandwidth", "opens", "requests", "client", "nic"]
 """client: what one node gets from this storage. nic: what its network carries."""
-LeverName = Literal["shards", "cache", "half_size", "utilization"]
 UTILIZATION = 0.9
 """Share of their rate that accelerators shall reach, unless another is asked for: the bar of MLPerf Storage."""
 USE = 0.8
 """Share of a storage's limit to be used, unless another is asked for: an assumption."""
-LISTING_S = 60.0
-"""For listing the files, unless another time is asked for: an assumption."""
 CacheKind = Literal["none", "page", "pinned"]
 """page: the kernel's page cache decides what stays. pinned: a fixed part of the files stays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantity(Interval):
-    """A figure with its unit and where it comes from.
-
-    Its range is from the intervals of measured inputs only; an assumption has scenarios instead.
-    """
+    """A figure with its unit and where it comes from. Its range is from the intervals of measured inputs only."""
 
     unit: str
     label: Label
@@ -181,14 +66,11 @@ class CacheAsked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointAsked:
-    """What training writes: so many bytes, so often; it stands still for a share of that time at most."""
+    """What training writes: so many bytes, so often; it stands still for `share` of that time at most."""
 
-    bytes: float = 205e6
-    """Weights and momentum of ResNet-50 in float32: 25.6 million, 8 bytes each."""
-    every_s: float = 600.0
+    bytes: float
+    every_s: float
     share: float = 0.01
-    given: bool = False
-    """False when these are the defaults."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,23 +88,21 @@ class Asked:
     nic_bytes_per_s: float | None = None
     images_per_file: int = 1
     """1: a folder of images; more: shards."""
-    epochs: int = 1
     growth: float = 1.0
+    """A factor that is in `accelerators`."""
     cache: CacheAsked = CacheAsked()
-    checkpoint: CheckpointAsked = CheckpointAsked()
-    listing_s: float = LISTING_S
-    """All processes may take so long to list the files before the first step."""
-    listing_given: bool = False
-    """False when `listing_s` is the default."""
-    simulate_ranks: int | None = None
-    """Ranks to replay in lock-step; None: as many as accelerators, where the run has ranks."""
-    today: str = ""
-    """ISO 8601; against which the catalogue may be stale."""
+    checkpoint: CheckpointAsked | None = None
+    """None: not planned for."""
 
     @property
     def nodes(self) -> int:
         """Machines that hold the accelerators."""
         return -(-self.accelerators // self.per_node)
+
+    @property
+    def of_node(self) -> int:
+        """Accelerators of a full node."""
+        return min(self.per_node, self.accelerators)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,7 +122,7 @@ class PlanSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """What all accelerators together need of one resource while files are cold."""
+    """What all accelerators together need of one resource while files are cold; of workers and cores, one of them."""
 
     name: NeedName
     at_utilization: Quantity
@@ -272,6 +152,18 @@ class SupplyLimit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CacheSize:
+    """The cache of a node that lets a storage feed all accelerators, once it has filled."""
+
+    hits: float
+    """Share of reads that must come from the cache."""
+    pinned_bytes: float | None
+    """None when the size of the set is not known."""
+    page_bytes: float | None
+    """The same for the kernel's page cache, at the fewest hits that it gives."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanSupply:
     """A storage: its limits, the one that is reached first first."""
 
@@ -288,99 +180,31 @@ class PlanSupply:
     at_least: bool
     reads_in_flight: Quantity | None
     """An accelerator, for this storage's time of a read; None where that is not known."""
+    cache: CacheSize | None = None
+    """None where it is enough, and where it may be."""
     notes: tuple[Remark, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EpochShare:
-    """The share of reads that reach the shared storage in one epoch: what caches do not hold."""
+class CacheEpoch:
+    """What the caches of all nodes answer in one epoch."""
 
     epoch: int
-    cold_low: float
-    cold_high: float
+    hits: float
+    """Share of reads; of the page cache at least that."""
+    read_bytes_per_s: float
+    """What all accelerators then need from the shared storage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochPlan:
-    """Epochs and caches."""
+    """How long an epoch takes, and what the cache that was asked for leaves to storage."""
 
     seconds: Quantity | None
     """Of one epoch at the wanted utilization; None when the number of images is not known."""
     cache_share: float | None
     """Of the set in the cache of one node, at most 1; None without a cache or a known set."""
-    shares: tuple[EpochShare, ...]
-    sets_read: tuple[float, float] | None
-    """How many times the set is read from shared storage over all epochs, at least and at most."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stragglers:
-    """What waiting for the slowest of all ranks costs, as shares of a step."""
-
-    ranks: int
-    steps: int
-    """From how many measured steps."""
-    longest_s: float
-    alone: float
-    """Share that one accelerator waits: the least, when all ranks wait together."""
-    independent: float
-    """Share when ranks wait independently of each other: the most."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SupplyFeeds:
-    """What a storage feeds after a change."""
-
-    supply: str
-    feeds: float | None
-    first_limit: SupplyResource | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheSize:
-    """The cache that lets a storage feed all accelerators from the second epoch on."""
-
-    supply: str
-    hits: float
-    """Share of reads that must come from the cache."""
-    pinned_bytes: float | None
-    """A node; None when the size of the set is not known."""
-    page_bytes: float | None
-    """The same for the kernel's page cache, at the fewest hits that it may give."""
-    page_bytes_low: float | None
-    """At the most hits."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lever:
-    """A change, and what it does to the need and to each storage."""
-
-    name: LeverName
-    to: float
-    """Images a shard, bytes a file, utilization; 0 for the cache."""
-    read_bytes: Quantity
-    opens: Quantity
-    feeds: tuple[SupplyFeeds, ...]
-    caches: tuple[CacheSize, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
-    """Another value of an assumption, and what would have to be bought then."""
-
-    value: float
-    read_bytes_to_buy: float
-    feeds: float | None
-    """By the first storage."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerEntry:
-    """A figure that the plan is made from."""
-
-    name: str
-    quantity: Quantity
-    scenarios: tuple[Scenario, ...] = ()
+    cached: tuple[CacheEpoch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -404,24 +228,16 @@ class PlanReport:
     """The whole plan."""
 
     schema: str = PLAN_SCHEMA
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = PLAN_VERSION
     loaderprobe: str
     created_utc: str
     source: PlanSource
     asked: Asked
     needs: tuple[Need, ...]
     supplies: tuple[PlanSupply, ...]
-    rulers: tuple[PlanSupply, ...]
-    """Reference designs beside the need: nothing that is on offer."""
-    ramp: tuple[RampStep, ...]
-    """The ladder of the measured storage, by readers; empty where none counts."""
     epochs: EpochPlan
-    curves: CacheCurves
-    stragglers: Stragglers | None
-    lock_step: LockStep | None = None
-    """None where it is refused, and where neither the run has ranks nor any were asked for."""
-    levers: tuple[Lever, ...]
-    ledger: tuple[LedgerEntry, ...]
+    inputs: dict[InputName, Quantity]
+    """All that the plan is computed from, each with its label."""
     acceptance: Acceptance
     pace: Remark | None = None
     """That the rate is the pace of a storage benchmark; None for that of a training."""

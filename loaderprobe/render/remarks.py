@@ -144,9 +144,6 @@ _OF_A_MEASUREMENT = {
     "others_read": "other processes read {bytes_per_s} from it meanwhile",
     "rate_unsettled": "the rate had not settled",
     "bytes_as_read": "bytes an image are what storage gave for it; --layout shards:IMAGES counts the opens of shards",
-    "ranks_at_least": (
-        "{ranks} ranks in step did not reach its limit, so it gives at least that: {next} ranks may show more"
-    ),
     "clients_at_least": (
         "{clients} readers did not reach its limit, so it gives at least that: {next} readers may show more"
     ),
@@ -346,7 +343,6 @@ _NO_PLAN = {
     "ladder_from_memory": "a step of its ladder came from memory, at least partly",
     "reads_unproved": "its reads cannot be proved to have come from storage",
     "reads_not_cold": "its reads were {files}, not cold",
-    "ranks_not_storage": "storage did not limit the {ranks} ranks, so their {bytes_per_s} are no rate of it",
     "opens_not_measured": "opens/s were not measured",
     "opens_from_memory": ("names and inodes were in memory: only bandwidth --drop-caches (root) measures opens/s cold"),
     "opens_unproved": "names and inodes were dropped, but nothing counts whether they came from storage again",
@@ -356,21 +352,8 @@ _NO_PLAN = {
     "file_wait_unknown": "how long a worker waits for a file on storage that keeps up is not known",
     "ranks_do_not_pause": "ranks read without pauses",
     "bandwidth_without_workers": "a bandwidth result has no worker: plan from a sweep",
-    "bandwidth_without_steps": "a bandwidth result has no training steps",
-    "steps_of_ranks": "the steps measured are those of several ranks, which wait for the slowest already",
-    "steps_of_another": "the steps of this accelerator were not measured",
-    "steps_not_recorded": "no single steps were measured",
-    "too_few_steps": "{steps} measured steps are too few: {least} are needed",
-    "fewer_steps_than_ranks": "{steps} measured steps cannot show how late the latest of {ranks} ranks is",
-    "batches_not_timed": "the loader left no record of how long each batch took",
-    "too_few_batches": "{batches} measured batches are too few: {least} are needed",
-    "bandwidth_without_batches": "a bandwidth result has no batches: plan from a sweep",
     "trace_without_workers": "a recording holds nothing of the loader's workers: plan from a sweep",
     "trace_without_storage": "a recording holds nothing of a storage",
-    "accelerator_waited": (
-        "the measured accelerator waited {share} of its time, so its loader or storage did not keep up; "
-        "single late steps do not show"
-    ),
     "only_a_cpu": "training ran on a CPU only, so no accelerator's rate is known",
 }
 """Why a part of a storage plan is not made."""

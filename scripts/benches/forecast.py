@@ -4,7 +4,6 @@ workers  what `tune workers` chooses, against an exhaustive search, on loaders w
 disks    more and fewer workers, other accelerators, faster disks, on planted disks; some 11 minutes, as root
 caches   hits of the page cache in shuffled epochs in little memory; some 4 minutes, as root
 epochs   what stays cold of a set that fits into memory, fits half and does not; some 3 minutes, as root
-ranks    the cost of lock-step, of ranks with loaders whose batches sleep; some 5 minutes, on an idle machine
 plan     what a plan says of accelerators that then train at once on a slow disk; some 5 minutes, as root
 buffer   by how much a full buffer flatters a short benchmark; some 2 minutes
 
@@ -28,7 +27,6 @@ MODULES = {
     "disks": "forecast_disks",
     "caches": "forecast_memory",
     "epochs": "forecast_memory",
-    "ranks": "forecast_ranks",
     "plan": "forecast_plan",
     "buffer": "forecast_loaders",
 }
@@ -45,7 +43,6 @@ def options() -> argparse.Namespace:
     found.add_argument("kind", choices=MODULES)
     found.add_argument("--only", default="", help="rows whose name contains this, or one of these: cpu,lock")
     found.add_argument("--rounds", type=int, help="of each row; turns of workers, visits of disks; 3, 3, 2")
-    found.add_argument("--steps", type=int, default=200, help="of each row of ranks (%(default)s)")
     found.add_argument("--images", type=int, help="in the set of caches (4000), of epochs (5000)")
     found.add_argument("--workers", type=int, help="of buffer (8) and epochs (2)")
     found.add_argument("--factors", help="prefetch factors, with commas: of workers (2,4,8) and buffer (2)")

@@ -3,9 +3,9 @@
 `caches`: photographs on a loop device are read whole, epoch after epoch, by processes in a memory cgroup that has
 memory for a share c of them. Hits are 1 - bytes that the device served / bytes of the files, in whole pages, so that
 what the kernel reads ahead counts. c is what the cgroup held in fact, seen twice a second. Shuffled: each epoch in an
-order of its own. With M nodes, one node: each epoch a random part of 1/M of the files. Same order: what a loader
-without shuffling does. loader: a DataLoader whose workers read the files. The hits of shuffled epochs must lie in the
-range of the law (`page_cache_hits`), to what orders of 4000 files differ by.
+order of its own. Same order: what a loader without shuffling does. loader: a DataLoader whose workers read the files.
+The hits of shuffled epochs must lie in the range of the law (`page_cache_hits`), to what orders of 4000 files differ
+by.
 
 `epochs`: the process of `loaderprobe sweep --epochs` trains on photographs for three epochs, with an emulated
 accelerator, in a memory cgroup that leaves all, half or a fifth of them beside the processes. The fit must be the
@@ -52,7 +52,6 @@ READERS = 4
 WORKERS, BATCH_SIZE = 2, 32
 SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
 EPOCHS = 6
-NODES = (2, 8)
 WARM_UP = 32
 """Files that are read before."""
 LOOK_S = 0.5
@@ -68,16 +67,10 @@ class Row:
     order: str = "shuffled"
     reader: str = "plain"
     share: float
-    nodes: int = 1
-
-    @property
-    def epochs(self) -> int:
-        """Enough for a cache that many nodes fill slowly."""
-        return EPOCHS if self.nodes == 1 else 4 * self.nodes + 1
 
     @property
     def name(self) -> str:
-        return f"{self.order}, {self.reader}, {self.nodes} node{'s' if self.nodes > 1 else ''}, c = {self.share:g}"
+        return f"{self.order}, {self.reader}, c = {self.share:g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +85,8 @@ class Seen:
 
     @property
     def later(self) -> float:
-        """Hits from epoch 3 on; with several nodes, once these have filled their caches."""
-        return mean(self.hits[2 * self.row.nodes :])
+        """Hits from epoch 3 on."""
+        return mean(self.hits[2:])
 
 
 def read_plain(folder: Path) -> Callable[[Sequence[int]], None]:
@@ -162,10 +155,10 @@ def orders(row: Row, count: int, seed: int) -> Iterator[list[int]]:
     chance = random.Random(seed)
     numbers = list(range(count))
     chance.shuffle(numbers)
-    for _ in range(row.epochs):
+    for _ in range(EPOCHS):
         if row.order == "shuffled":
             chance.shuffle(numbers)
-        yield numbers[: count // row.nodes]
+        yield list(numbers)
 
 
 def _answered(process: subprocess.Popen[str], word: str) -> None:
@@ -237,12 +230,11 @@ def measure_row(place: SmallMemory, folder: Path, row: Row, seed: int) -> Seen:
             hits.append(1 - (place.read_bytes() - before) / sum(sizes[number] for number in numbers))
         place.lift()
         process.stdin.close()
-    return Seen(row=row, held=mean(held[row.nodes :]), hits=tuple(hits))
+    return Seen(row=row, held=mean(held[1:]), hits=tuple(hits))
 
 
 ROWS = (
     *(Row(share=share) for share in SHARES),
-    *(Row(share=share, nodes=nodes) for nodes in NODES for share in (0.3, 0.5, 0.7)),
     *(Row(share=share, order="same order") for share in (0.5, 0.9)),
     Row(share=0.5, reader="loader"),
 )
@@ -256,7 +248,7 @@ def load_caches(folder: Path, _: Any) -> list[Compared]:
         found = [each for each in seen if each.row == row]
         held, spoken = mean([each.held for each in found]), row.order == "shuffled"
         later = [each.later for each in found]
-        law = {"epoch 2": page_cache_hits(held, row.nodes, 2), "later": page_cache_hits(held, row.nodes)}
+        law = {"epoch 2": page_cache_hits(held, 2), "later": page_cache_hits(held)}
         hits = {"epoch 2": [mean([each.hits[1] for each in found])], "later": [min(later), max(later)]}
         for epoch, (low, high) in {name: (each.low - NOISE, each.high + NOISE) for name, each in law.items()}.items():
             off = spoken and not (low <= min(hits[epoch]) and max(hits[epoch]) <= high)
@@ -269,7 +261,7 @@ def load_caches(folder: Path, _: Any) -> list[Compared]:
                     high=high if spoken else None,
                     measured=mean(hits[epoch]),
                     wrong="outside the law" * off,
-                    note=f"held {held:.3f}; LRU {lru_hits(held, row.nodes):.3f}, pinned {pinned_hits(held):.3f}",
+                    note=f"held {held:.3f}; LRU {lru_hits(held):.3f}, pinned {pinned_hits(held):.3f}",
                 )
             )
     return rows
@@ -327,7 +319,7 @@ def load_epochs(folder: Path, _: Any) -> list[Compared]:
         found = decode("epochs", path.read_bytes(), EpochsMeasured, str(path))
         seen = epochs_of(found, None)
         share = min(1.0, (found.memory_bytes or 0) / found.set_bytes)
-        most, least = 1 - lru_hits(share, 1), 1 - pinned_hits(share)
+        most, least = 1 - lru_hits(share), 1 - pinned_hits(share)
         last = seen.epochs[-1].cold_fraction
         off = last is None or not least - OFF <= last <= most + OFF
         told = ", ".join(f"{each.images_per_s:.0f}/s {each.cold_fraction or 0:.0%} cold" for each in seen.epochs)

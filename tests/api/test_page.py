@@ -45,23 +45,22 @@ def test_a_generated_set_is_planned_as_imagenet(generated: Run) -> None:
     found = default_plan(generated)
     assert isinstance(found, Plan)
     for each in (found, plan(generated)):
-        (images,) = [entry.quantity for entry in each.ledger if entry.name == "images"]
+        images = each.inputs["images"]
         assert (images.value, images.label) == (IMAGENET_IMAGES, "assumed")
         assert "ImageNet" in images.source and "generated" in images.source
     assert "as in ImageNet" in report_page(generated)
 
 
 def test_what_is_given_says_by_which_option(generated: Run) -> None:
-    """Other images than ImageNet's, of another size: the ledger names the options."""
+    """Other images than ImageNet's, of another size: the inputs name the options."""
     found = plan(generated, images="5M", mean_size="200kB")
-    ledger = {entry.name: (entry.quantity.label, entry.quantity.source) for entry in found.ledger}
-    assert ledger["images"] == ("given", "images")
-    assert ("given", "mean_size") in ledger.values()
+    for option, quantity in (("images", found.inputs["images"]), ("mean_size", found.inputs["file_bytes"])):
+        assert (quantity.label, quantity.source) == ("given", option)
 
 
 def test_files_that_were_found_are_planned_as_many_as_they_are(run: Run) -> None:
     """Nothing stands in for them."""
-    (images,) = [entry.quantity for entry in plan(run).ledger if entry.name == "images"]
+    images = plan(run).inputs["images"]
     assert (images.label, images.source) == ("measured", "files found")
 
 

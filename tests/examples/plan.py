@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from loaderprobe.analyze.lock_step import Batches
 from loaderprobe.analyze.plan.plan import Made, given_offer, make_plan
-from loaderprobe.analyze.plan.workload import MeasuredStorage, PlanWorkload, Prefetch, Stalls, known, requests
-from loaderprobe.records.plan import Asked, CacheAsked, PlanReport, PlanSource, RampStep
+from loaderprobe.analyze.plan.workload import MeasuredStorage, PlanWorkload, known, requests
+from loaderprobe.records.plan import Asked, CacheAsked, PlanReport, PlanSource
 
 H100 = 400 / 0.224
 SOURCE = PlanSource(
@@ -19,7 +18,7 @@ MADE = Made(loaderprobe="0.1.0", created_utc="2026-11-22T10:00:00+00:00")
 
 
 def example_workload(images_per_s: float = H100, file_bytes: float = 115_000.0, **changes: Any) -> PlanWorkload:
-    """Measured on storage of 920 MB/s; steps that are late by 0, 1, ... 99 ms."""
+    """Measured on storage of 920 MB/s."""
     workload = PlanWorkload(
         accelerator="mlperf-h100",
         compute="emulated:mlperf-h100",
@@ -31,12 +30,6 @@ def example_workload(images_per_s: float = H100, file_bytes: float = 115_000.0, 
         cpu_s=known(0.0025, "s", "measured", "run"),
         other_s=known(0.0001, "s", "measured", "run"),
         wait_s=known(0.0004, "s", "measured", "run", half=0.0001),
-        prefetch=Prefetch(
-            batch_size=known(400, "images", "given", "as in the run"),
-            factor=known(2, "batches", "given", "as in the run"),
-            image_bytes=known(602_112, "B", "given", "as in the run"),
-        ),
-        stalls=Stalls(step_s=0.224, late_s=tuple(number / 4000 for number in range(100))),
         storage=example_storage(),
     )
     return replace(workload, **changes)
@@ -56,17 +49,11 @@ def example_storage(bytes_per_s: float = 0.92e9, **changes: Any) -> MeasuredStor
     return replace(storage, **changes)
 
 
-def example_batches() -> Batches:
-    """200 batches of 400 images, one in ten of which takes twice as long, in the one worker of one rank."""
-    times = tuple(0.4 if number % 10 == 3 else 0.2 for number in range(200))
-    return Batches(series=(times,), images=400, workers=1, prefetch_factor=2)
-
-
 def example_asked(accelerators: int = 64, **changes: Any) -> Asked:
     """At 90 % utilization and 80 % use, eight accelerators a node."""
     asked = Asked(
         accelerators=accelerators, utilization=0.9, use=0.8, use_given=False, per_node=8, nic_bytes_per_s=None,
-        images_per_file=1, epochs=90, growth=1.0, cache=CacheAsked(), today="2026-11-22",
+        images_per_file=1, growth=1.0, cache=CacheAsked(),
     )  # fmt: skip
     return replace(asked, **changes)
 
@@ -77,16 +64,7 @@ def example_plan(workload: PlanWorkload | None = None, asked: Asked | None = Non
     return make_plan(workload or example_workload(), asked or example_asked(), [offer], SOURCE, MADE)
 
 
-RAMP = (
-    RampStep(readers=1, files_per_s=1000.0, bytes_per_s=115e6, p50_s=0.001, p99_s=0.004),
-    RampStep(readers=4, files_per_s=4000.0, bytes_per_s=460e6, p50_s=0.001, p99_s=0.005),
-    RampStep(readers=16, files_per_s=8000.0, bytes_per_s=920e6, p50_s=0.0018, p99_s=0.02),
-)
-
-
 def whole_plan(**asked: Any) -> PlanReport:
-    """With a ladder, a storage of three limits, and a ruler."""
+    """Beside a storage of three limits."""
     offer = given_offer("6GB/s,24kopens/s,2ms", {"bandwidth": 6e9, "opens": 24_000.0, "client": 50e9})
-    ruler = given_offer("SuperPOD good", {"bandwidth": 15e9})
-    workload = example_workload(storage=example_storage(ramp=RAMP))
-    return make_plan(workload, example_asked(**asked), [offer], SOURCE, MADE, [ruler])
+    return make_plan(example_workload(), example_asked(**asked), [offer], SOURCE, MADE)

@@ -71,7 +71,7 @@ def test_a_set_that_fits_half_is_hit_as_the_law_says() -> None:
     found = trained(Small(500), share=0.5, epochs=4)
     assert found.fit == "fits in part"
     for each in found.epochs[1:]:
-        assert each.cold_fraction == pytest.approx(1 - lru_hits(0.5, 1), abs=0.05)
+        assert each.cold_fraction == pytest.approx(1 - lru_hits(0.5), abs=0.05)
 
 
 def test_a_set_that_does_not_fit_stays_cold() -> None:

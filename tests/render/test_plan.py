@@ -24,7 +24,7 @@ from tests.examples.plan import (
 )
 
 FULL = example_plan(asked=replace(example_asked(), cache=CacheAsked(kind="page", bytes=75e9), nic_bytes_per_s=12.5e9))
-BARE = example_plan(example_workload(cpu_s=None, wait_s=None, storage=None, stalls=None, images=None))
+BARE = example_plan(example_workload(cpu_s=None, wait_s=None, storage=None, images=None))
 PLANS = {"full": FULL, "bare": BARE, "one": example_plan(asked=example_asked(1))}
 
 
@@ -69,7 +69,7 @@ def test_json_is_valid_and_comes_back(name: str) -> None:
         (("schema_version",), 99),
         (("needs", 0, "at_utilization", "label"), "guessed"),
         (("supplies", 0, "first_limit"), "luck"),
-        (("ledger", 0, "quantity", "value"), "many"),
+        (("inputs", "rate", "value"), "many"),
     ],
 )
 def test_a_wrong_plan_is_refused(where: tuple[str | int, ...], value: object) -> None:

@@ -11,11 +11,9 @@ from loaderprobe.analyze.plan.plan import make_plan
 from loaderprobe.records.remark import reported
 from tests.examples.plan import (
     MADE,
-    RAMP,
     SOURCE,
     example_asked,
     example_plan,
-    example_storage,
     example_workload,
     whole_plan,
 )
@@ -24,26 +22,14 @@ from tests.pages import plan_page, planned_report
 from tests.render.test_html import EVIL, Page
 from tests.said import quoted
 
-
-def drawn(html: str) -> dict[str, str]:
-    """Charts by their labels."""
-    return dict(
-        re.findall(r'<figure class="chart" role="group" aria-label="([^"]*)">\s*(<svg.*?</svg>)', html, re.DOTALL)
-    )
-
-
 ODD = {
     "one": whole_plan(accelerators=1),
     "ten million": whole_plan(accelerators=10**7, per_node=1),
     "enough": make_plan(example_workload(1.0), example_asked(2), [], SOURCE, MADE),
     "shards": whole_plan(images_per_file=1251),
     "no storage": make_plan(example_workload(storage=None, cpu_s=None, wait_s=None), example_asked(), [], SOURCE, MADE),
-    "no images": example_plan(example_workload(images=None, stalls=None)),
-    "untimed": make_plan(
-        example_workload(storage=example_storage(ramp=tuple(replace(s, p50_s=None, p99_s=None) for s in RAMP))),
-        example_asked(), [], SOURCE, MADE,
-    ),
-}  # fmt: skip
+    "no images": example_plan(example_workload(images=None)),
+}
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -51,11 +37,8 @@ def test_odd_plans_are_pages_too(name: str) -> None:
     """What is not known is left out; what remains is drawn."""
     html = plan_page(ODD[name])
     assert not re.search(r"\b(None|nan|NaN|inf|Infinity)\b", Page(html).text)
-    charts = drawn(html)
-    assert "Read bandwidth against accelerators" in charts and "Hits against the size of a cache" in charts
-    assert ("The need over what may be used of each limit" in charts) == (name != "no storage")
-    assert ("Files/s against readers" in charts) == (name in ("one", "ten million", "untimed"))
-    assert ("Time of a file against readers" in charts) == (name in ("one", "ten million", "shards"))
+    for label in ("Read bandwidth against accelerators", "Files opened against accelerators"):
+        assert re.search(rf'aria-label="{label}">\s*<svg', html)
 
 
 def test_text_from_outside_is_escaped() -> None:

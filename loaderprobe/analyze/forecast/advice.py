@@ -9,8 +9,6 @@ import math
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import Literal
 
 from loaderprobe.analyze.caches import page_cache_hits
 from loaderprobe.analyze.forecast.changes import (
@@ -27,9 +25,8 @@ from loaderprobe.analyze.forecast.changes import (
     worker_forecasts,
 )  # fmt: skip
 from loaderprobe.analyze.forecast.fit import Fit, Point, Storage, batch_seconds, fit, point_of
-from loaderprobe.analyze.lock_step import Batches, lock_step, rank_images
 from loaderprobe.analyze.verdict.experiments import Experiments, run_experiments
-from loaderprobe.analyze.verdict.rates import NS, rate_interval
+from loaderprobe.analyze.verdict.rates import rate_interval
 from loaderprobe.analyze.verdict.rounds import on_one_thread
 from loaderprobe.analyze.verdict.rule import (
     contenders,
@@ -42,7 +39,6 @@ from loaderprobe.analyze.verdict.rule import (
 from loaderprobe.analyze.verdict.validity import counted
 from loaderprobe.records.config import PUBLISHED_MODEL, ComputeSpec, alike_but_for
 from loaderprobe.records.measurement import Alternative, Measurement, judged_activity, segments_of
-from loaderprobe.records.plan import LockStep, PrefetchCost
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import INPUTS, RESOURCE
 from loaderprobe.records.verdict import WORTH, Action, ActionCode, Advice, Forecast, Interval, Knee
@@ -179,8 +175,6 @@ def _remedies_advice(found: Experiments, name: str, action: Action, most: float)
 
 # Of batches that vary, a buffer of so many keeps most ranks from waiting for the slowest.
 DEEP = 8
-OFF = 0.15
-"""A replay that is further than this from what ranks were measured to lose says nothing of what prefetching gains."""
 
 
 def rank_remedies(measurement: Measurement, found: Experiments) -> tuple[Advice, ...]:
@@ -204,50 +198,10 @@ def rank_remedies(measurement: Measurement, found: Experiments) -> tuple[Advice,
         return (_rank_remedies_advice(found, "slow_host", facts, speedups_among(found)["imbalance"].value),)
     loader = measurement.config.loader
     if straggles(found) and loader.workers and loader.prefetch_factor < DEEP:
-        return _rank_remedies_prefetch(measurement, found)
-    return ()
-
-
-def _rank_remedies_prefetch(measurement: Measurement, found: Experiments) -> tuple[Advice, ...]:
-    """What a replay of the measured batches says that it gains; without one, at most all that is lost."""
-    lost = found.among.speedups()["straggler"].value
-    replayed = _replayed(measurement, found, lost)
-    if replayed is None:
+        # Of what they lose by waiting for each other, at most all.
+        lost = found.among.speedups()["straggler"].value
         return (_rank_remedies_advice(found, "prefetch", {"batches": DEEP}, lost, command=f"prefetch_factor={DEEP}"),)
-    deeper = None if replayed.advised is None else replayed.at(replayed.advised)
-    now = replayed.at(replayed.prefetch_factor)
-    if deeper is None or now is None:
-        return ()
-    factor, gain = deeper.prefetch_factor, min(lost, now.step_s / deeper.step_s)
-    # All factors are replayed on the same resampled batches: low ends belong together, and high ones.
-    ends = [gain, *(_step_s(now, end) / _step_s(deeper, end) for end in ("low", "high"))]
-    speedup = Interval(value=gain, low=max(1.0, min(ends)), high=min(lost, max(ends)))
-    return (_advised(found, Action(code="prefetch", facts={"batches": factor}), speedup, f"prefetch_factor={factor}"),)
-
-
-def _step_s(cost: PrefetchCost, end: Literal["low", "high"]) -> float:
-    """Of a step of all ranks, at an end of its range."""
-    return cost.alone_s * (cost.cost.low if end == "low" else cost.cost.high)
-
-
-def _replayed(measurement: Measurement, found: Experiments, lost: float) -> LockStep | None:
-    """The ranks' own batches at several prefetch factors; None where that does not show what they lost."""
-    series = tuple(tuple(each / NS for each in seen.service_ns) for seen in measurement.by_rank)
-    if not all(series) or not found.compute:
-        return None
-    loader = measurement.config.loader
-    batches = Batches(
-        series=series, by_rank=True, images=rank_images(measurement), workers=loader.workers,
-        prefetch_factor=loader.prefetch_factor, ranks=measurement.ranks, measured_cost=lost,
-    )  # fmt: skip
-    priced = _price(batches, found.batch_size / found.compute, measurement.ranks)
-    if isinstance(priced, Remark) or priced.replayed_cost is None or abs(priced.replayed_cost / lost - 1) > OFF:
-        return None
-    return priced
-
-
-# A verdict is made several times of one measurement.
-_price = lru_cache(maxsize=32)(lock_step)
+    return ()
 
 
 def _rank_remedies_advice(

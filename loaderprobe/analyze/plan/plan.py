@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Literal, get_args
+from typing import get_args
 
-from loaderprobe.analyze.caches import lru_hits, page_cache_hits, page_cache_share_for, pinned_hits
-from loaderprobe.analyze.lock_step import lock_step
+from loaderprobe.analyze.caches import lru_share_for, page_cache_hits, pinned_hits, seen_before
 from loaderprobe.analyze.plan.workload import (
     REQUEST_BYTES,
     PlanWorkload,
-    Stalls,
     assumed_too,
     known,
     negative,
@@ -22,48 +20,34 @@ from loaderprobe.analyze.plan.workload import (
     scaled,
     total,
 )
-from loaderprobe.analyze.rank_bandwidth import TWO_DOUBLINGS
-from loaderprobe.analyze.verdict.validity import NEAR_CEILING
 from loaderprobe.errors import BadValue
-from loaderprobe.records.bandwidth import RISING
 from loaderprobe.records.plan import (
     Acceptance,
     Asked,
-    CacheCurves,
-    CacheHits,
+    CacheEpoch,
     CacheSize,
     CatalogueEntry,
     EpochPlan,
-    EpochShare,
+    InputName,
     Label,
-    LedgerEntry,
-    Lever,
-    LeverName,
     LimitName,
-    LockStep,
     Need,
     NeedName,
-    NodeEpochs,
     PlanPart,
     PlanReport,
     PlanSource,
     PlanSupply,
     Quantity,
-    Scenario,
-    Stragglers,
-    SupplyFeeds,
     SupplyLimit,
     SupplyResource,
 )
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.report import ConfigurationRow
-from loaderprobe.records.verdict import Verdict
-from loaderprobe.units import join_words, significant
+from loaderprobe.units import significant
 
 # What accelerators need of storage, workers and cores.
 #
 # G images/s of one accelerator alone, u its wanted utilization, s bytes of a file, a storage bytes over bytes asked
-# for, f files opened an image, h share of reads that caches answer. N accelerators need N times that.
+# for, f files opened an image. N accelerators need N times that.
 
 BUSY_CORES = 0.85
 """Cores that workers keep busier than this make them wait for each other."""
@@ -73,9 +57,8 @@ TRAINING_CORES = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """Of one accelerator at one utilization, with a share of reads answered by caches."""
+    """Of one accelerator at one utilization, while files are cold."""
 
-    images_per_s: Quantity
     read_bytes: Quantity
     """Bytes/s from storage."""
     opens: Quantity
@@ -84,58 +67,50 @@ class Demand:
     def times(self, accelerators: float) -> Demand:
         """Of so many accelerators together."""
         return Demand(
-            images_per_s=scaled(self.images_per_s, accelerators, f"N {self.images_per_s.formula}"),
             read_bytes=scaled(self.read_bytes, accelerators, f"N {self.read_bytes.formula}"),
             opens=scaled(self.opens, accelerators, f"N {self.opens.formula}"),
             requests=scaled(self.requests, accelerators, f"N {self.requests.formula}"),
         )
 
 
-def demand(workload: PlanWorkload, utilization: float, images_per_file: int = 1, hits: float = 0.0) -> Demand:
+def demand(workload: PlanWorkload, utilization: float, images_per_file: int = 1) -> Demand:
     """What one accelerator needs."""
-    images = product([workload.rate], "images/s", "G u", factor=utilization)
-    cold = 1 - hits
-    missed = " (1-h)" if hits else ""
-    read = product(
-        [workload.rate, workload.file_bytes, workload.amplification],
-        "B/s",
-        f"G u s a{missed}",
-        factor=utilization * cold,
-    )
-    opens = product([workload.rate], "1/s", f"G u f{missed}", factor=utilization * cold / images_per_file)
+    read = product([workload.rate, workload.file_bytes, workload.amplification], "B/s", "G u s a", factor=utilization)
+    opens = product([workload.rate], "1/s", "G u f", factor=utilization / images_per_file)
+    limit = f"{REQUEST_BYTES // 1024} KiB"
     if images_per_file == 1:
-        requests = product(
-            [workload.rate, workload.requests_per_file],
-            "1/s",
-            f"G u ceil(s / {REQUEST_BYTES // 1024} KiB){missed}",
-            factor=utilization * cold,
-        )
+        asked = [workload.rate, workload.requests_per_file]
+        requests = product(asked, "1/s", f"G u ceil(s / {limit})", factor=utilization)
     else:
-        requests = assumed_too(
-            scaled(replace(read, unit="1/s"), 1 / REQUEST_BYTES, f"{read.formula} / {REQUEST_BYTES // 1024} KiB")
-        )
-    return Demand(images_per_s=images, read_bytes=read, opens=opens, requests=requests)
+        requests = assumed_too(scaled(replace(read, unit="1/s"), 1 / REQUEST_BYTES, f"{read.formula} / {limit}"))
+    return Demand(read_bytes=read, opens=opens, requests=requests)
 
 
 def needs(workload: PlanWorkload, asked: Asked) -> tuple[tuple[Need, ...], dict[PlanPart, Remark]]:
     """What all accelerators need, and what cannot be said."""
     made = [*_from_storage(workload, asked), *_kept(workload, asked)]
-    node = min(asked.per_node, asked.accelerators)
     refused: dict[PlanPart, Remark] = {}
-    for name, per_accelerator in _PER_ACCELERATOR.items():
-        wanted, most = per_accelerator(workload, asked.utilization), per_accelerator(workload, 1.0)
-        if isinstance(wanted, Remark):
-            refused[name] = wanted
-        elif isinstance(most, Quantity):
-            if name == "workers":
-                wanted, most = _whole(wanted), _whole(most)
-            of_node = scaled(wanted, node, f"A {wanted.formula}")
-            made.append(Need(name=name, at_utilization=wanted, at_most=most, to_buy=None, node=of_node))
-    made += _by_workers(workload, asked.utilization, node)
     if not any(need.name == "reads_in_flight" for need in made):
         code: str = "read_not_timed" if asked.images_per_file == 1 else "read_in_shard_not_timed"
         refused["reads_in_flight"] = Remark(code=code)
+    workers, most = _whole_workers(workload, asked.utilization), _whole_workers(workload, 1.0)
+    if isinstance(workers, Remark):
+        refused["workers"] = workers
+    elif isinstance(most, Quantity):
+        made += _read_time(workload, asked.utilization, workers, most)
+        made.append(_of_each("workers", workers, most, asked))
+    cores, at_most = cores_of(workload, asked.utilization), cores_of(workload, 1.0)
+    if isinstance(cores, Remark):
+        refused["cores"] = cores
+    elif isinstance(at_most, Quantity):
+        made.append(_of_each("cores", cores, at_most, asked))
     return tuple(made), refused
+
+
+def _of_each(name: NeedName, wanted: Quantity, most: Quantity, asked: Asked) -> Need:
+    """A need of one accelerator, in its host."""
+    node = scaled(wanted, asked.of_node, f"A {wanted.formula}")
+    return Need(name=name, at_utilization=wanted, at_most=most, to_buy=None, node=node)
 
 
 def workers_of(workload: PlanWorkload, utilization: float) -> Quantity | Remark:
@@ -156,52 +131,27 @@ def cores_of(workload: PlanWorkload, utilization: float) -> Quantity | Remark:
     return total([workers, training], "cores", f"G u cpu / {BUSY_CORES:g} + 1")
 
 
-_PER_ACCELERATOR: dict[Literal["workers", "cores"], Callable[[PlanWorkload, float], Quantity | Remark]] = {
-    "workers": workers_of,
-    "cores": cores_of,
-}
-
-
-def _whole(found: Quantity) -> Quantity:
+def _whole_workers(workload: PlanWorkload, utilization: float) -> Quantity | Remark:
     """Rounded up, as workers are whole."""
-    ends = (float(math.ceil(each)) for each in (found.value, found.low, found.high))
-    value, low, high = ends
+    found = workers_of(workload, utilization)
+    if isinstance(found, Remark):
+        return found
+    value, low, high = (float(math.ceil(end)) for end in (found.value, found.low, found.high))
     return replace(found, value=value, low=low, high=high, formula=f"ceil({found.formula})")
 
 
-def _by_workers(workload: PlanWorkload, utilization: float, node: int) -> Iterator[Need]:
-    """What the workers of one accelerator hold in memory, and how slow and how late a read may be with so many.
-
-    Nothing where their number is not known. P batches are requested ahead, a worker, and one more is being made.
-    """
-    wanted, most = _held(workload, utilization), _held(workload, 1.0)
-    for name, quantity in wanted.items():
-        if name not in most:
-            continue
-        of_node = scaled(quantity, node, f"A {quantity.formula}") if name == "batch_memory" else None
-        yield Need(name=name, at_utilization=quantity, at_most=most[name], to_buy=None, node=of_node)
-
-
-def _held(workload: PlanWorkload, utilization: float) -> dict[NeedName, Quantity]:
-    found, queue = workers_of(workload, utilization), workload.prefetch
-    if isinstance(found, Remark) or workload.cpu_s is None or workload.other_s is None:
-        return {}
-    count = _whole(found)
-    count = replace(count, low=count.value, high=count.value)
-    each_s = product([count], "s", "", over=[workload.rate], factor=1 / utilization)
+def _read_time(workload: PlanWorkload, utilization: float, workers: Quantity, most: Quantity) -> Iterator[Need]:
+    """What a read may take on average, so that so many workers are enough."""
+    if workload.cpu_s is None or workload.other_s is None:
+        return
     busy = negative(workload.cpu_s), negative(workload.other_s)
-    made: dict[NeedName, Quantity] = {}
-    if queue is not None and queue.image_bytes is not None:
-        batches = queue.factor.value + 1
-        begun = replace(queue.factor, value=batches, low=batches, high=batches)
-        held = [count, begun, queue.batch_size, queue.image_bytes]
-        made["batch_memory"] = product(held, "B", "W (P + 1) B bytes of an image as a tensor")
-    read_time = total([each_s, *busy], "s", "W / (G u) - cpu - other")
-    made |= {"read_time": read_time} if read_time.value > 0 else {}
-    if queue is not None:
-        ahead = [count, queue.factor, queue.batch_size]
-        made["stall"] = product(ahead, "s", "W P B / (G u)", over=[workload.rate], factor=1 / utilization)
-    return made
+    times: list[Quantity] = []
+    for count, share in ((workers, utilization), (most, 1.0)):
+        exact = replace(count, low=count.value, high=count.value)
+        image_s = product([exact], "s", "", over=[workload.rate], factor=1 / share)
+        times.append(total([image_s, *busy], "s", "W / (G u) - cpu - other"))
+    if times[0].value > 0:
+        yield Need(name="read_time", at_utilization=times[0], at_most=times[1], to_buy=None, node=None)
 
 
 def in_flight(opens: Quantity, file_s: Quantity) -> Quantity:
@@ -210,68 +160,47 @@ def in_flight(opens: Quantity, file_s: Quantity) -> Quantity:
     return replace(found, low=opens.value * file_s.low, high=opens.value * file_s.high)
 
 
-def _from_storage(workload: PlanWorkload, asked: Asked) -> list[Need]:
+def _from_storage(workload: PlanWorkload, asked: Asked) -> Iterator[Need]:
     mean = demand(workload, asked.utilization, asked.images_per_file)
     most = demand(workload, 1.0, asked.images_per_file)
-    count, node = asked.accelerators, min(asked.per_node, asked.accelerators)
-    made = [
-        _need(name, one, full, asked, node)
-        for name, one, full in (
-            ("read_bytes", mean.read_bytes, most.read_bytes),
-            ("opens", mean.opens, most.opens),
-            ("requests", mean.requests, most.requests),
-        )
-    ]
+    yield _need("read_bytes", mean.read_bytes, most.read_bytes, asked)
+    yield _need("opens", mean.opens, most.opens, asked)
+    yield _need("requests", mean.requests, most.requests, asked)
     storage = workload.storage
     if storage is not None and asked.images_per_file == 1 and workload.same_files:
-        flying = [in_flight(each.times(count).opens, storage.file_s) for each in (mean, most)]
-        of_node = in_flight(mean.times(node).opens, storage.file_s)
-        made.append(
-            Need(name="reads_in_flight", at_utilization=flying[0], at_most=flying[1], to_buy=None, node=of_node)
-        )
-    return made
+        wanted, at_most = (in_flight(one.times(asked.accelerators).opens, storage.file_s) for one in (mean, most))
+        node = in_flight(mean.times(asked.of_node).opens, storage.file_s)
+        yield Need(name="reads_in_flight", at_utilization=wanted, at_most=at_most, to_buy=None, node=node)
 
 
-def _kept(workload: PlanWorkload, asked: Asked) -> list[Need]:
-    """What storage must list when training starts and hold, and how fast it must take a checkpoint."""
-    made = []
+def _kept(workload: PlanWorkload, asked: Asked) -> Iterator[Need]:
+    """What storage must hold, and how fast it must take a checkpoint that was asked for."""
     if workload.images is not None:
-        made.append(_listing(workload.images, asked))
-        held = product([workload.images, workload.file_bytes], "B", "images s")
-        made.append(_bought("capacity", held, asked))
+        yield _bought("capacity", product([workload.images, workload.file_bytes], "B", "images s"), asked)
     write = asked.checkpoint
-    rate = known(
-        write.bytes / (write.every_s * write.share), "B/s", "given" if write.given else "assumed", "checkpoint"
-    )
-    return [*made, _bought("checkpoint", rate, asked)]
-
-
-def _listing(images: Quantity, asked: Asked) -> Need:
-    """Each accelerator's process lists the folders once, before its first step; its workers do not."""
-    time = known(asked.listing_s, "s", "given" if asked.listing_given else "assumed", "listing")
-    one = product([images], "1/s", "images f / listing time", over=[time], factor=1 / asked.images_per_file)
-    need = _bought("listing", scaled(one, asked.accelerators, f"N {one.formula}"), asked)
-    node = min(asked.per_node, asked.accelerators)
-    return replace(need, node=scaled(one, node, f"A {one.formula}"))
+    if write is not None:
+        rate = known(write.bytes / (write.every_s * write.share), "B/s", "given", "checkpoint")
+        yield _bought("checkpoint", rate, asked)
 
 
 def _bought(name: NeedName, need: Quantity, asked: Asked) -> Need:
     """A need that does not depend on how well accelerators are used."""
+    return Need(name=name, at_utilization=need, at_most=need, to_buy=_to_buy(need, asked), node=None)
+
+
+def _to_buy(need: Quantity, asked: Asked) -> Quantity:
     to_buy = scaled(need, 1 / asked.use, f"{need.formula or need.source} / r")
-    buy = to_buy if asked.use_given else assumed_too(to_buy)
-    return Need(name=name, at_utilization=need, at_most=need, to_buy=buy, node=None)
+    return to_buy if asked.use_given else assumed_too(to_buy)
 
 
-def _need(name: str, one: Quantity, full: Quantity, asked: Asked, node: int) -> Need:
-    named: NeedName = "read_bytes" if name == "read_bytes" else "opens" if name == "opens" else "requests"
+def _need(name: NeedName, one: Quantity, full: Quantity, asked: Asked) -> Need:
     at_utilization = scaled(one, asked.accelerators, f"N {one.formula}")
-    to_buy = scaled(at_utilization, 1 / asked.use, f"{at_utilization.formula} / r")
     return Need(
-        name=named,
+        name=name,
         at_utilization=at_utilization,
         at_most=scaled(full, asked.accelerators, f"N {full.formula}, u = 1"),
-        to_buy=to_buy if asked.use_given else assumed_too(to_buy),
-        node=scaled(one, node, f"A {one.formula}"),
+        to_buy=_to_buy(at_utilization, asked),
+        node=scaled(one, asked.of_node, f"A {one.formula}"),
     )
 
 
@@ -330,11 +259,6 @@ def measured_offer(workload: PlanWorkload) -> Offer | None:
     )
 
 
-def judge_supplies(offers: Iterable[Offer], one: Demand, asked: Asked) -> tuple[PlanSupply, ...]:
-    """Every storage against the need of one accelerator."""
-    return tuple(judge_supply(offer, one, asked) for offer in offers)
-
-
 def judge_supply(offer: Offer, one: Demand, asked: Asked) -> PlanSupply:
     """One storage; the limit that is reached first stands first."""
     offered = list(offer.limits)
@@ -381,59 +305,6 @@ def _limit(offered: OfferLimit, one: Demand, asked: Asked) -> SupplyLimit:
     )
 
 
-# Changes that lower the need: shards, caches, fewer bytes, a lower utilization; and what each storage feeds then.
-
-SHARD_IMAGES = 1251
-"""Images a shard of MLPerf Storage's ResNet-50."""
-LESS_UTILIZATION = 0.1
-LEAST_UTILIZATION = 0.5
-_LEAST_HITS = 1e-9
-
-
-def levers(
-    workload: PlanWorkload, asked: Asked, offers: Sequence[Offer], supplies: Sequence[PlanSupply]
-) -> tuple[Lever, ...]:
-    """Every change that applies."""
-    made: list[Lever] = []
-    if asked.images_per_file == 1:
-        sharded = replace(asked, images_per_file=SHARD_IMAGES)
-        made.append(_lever("shards", SHARD_IMAGES, workload, sharded, offers))
-    caches = tuple(size for supply in supplies if (size := _cache_for(supply, workload, asked)))
-    if caches:
-        now = demand(workload, asked.utilization, asked.images_per_file)
-        made.append(_of("cache", 0.0, now, asked, (), caches))
-    half = workload.file_bytes.value / 2
-    made.append(_lever("half_size", half, workload.changed(file_bytes=half), asked, offers))
-    lower = asked.utilization - LESS_UTILIZATION
-    if lower >= LEAST_UTILIZATION:
-        made.append(_lever("utilization", lower, workload, replace(asked, utilization=lower), offers))
-    return tuple(made)
-
-
-def _lever(name: LeverName, to: float, workload: PlanWorkload, asked: Asked, offers: Sequence[Offer]) -> Lever:
-    one = demand(workload, asked.utilization, asked.images_per_file)
-    feeds = tuple(
-        SupplyFeeds(supply=each.name, feeds=each.feeds, first_limit=each.first_limit)
-        for each in judge_supplies(offers, one, asked)
-    )
-    return _of(name, to, one, asked, feeds, ())
-
-
-def _of(
-    name: LeverName, to: float, one: Demand, asked: Asked, feeds: tuple[SupplyFeeds, ...],
-    caches: tuple[CacheSize, ...],
-) -> Lever:  # fmt: skip
-    count = asked.accelerators
-    return Lever(
-        name=name,
-        to=to,
-        read_bytes=scaled(one.read_bytes, count, f"N {one.read_bytes.formula}"),
-        opens=scaled(one.opens, count, f"N {one.opens.formula}"),
-        feeds=feeds,
-        caches=caches,
-    )
-
-
 def _cache_for(supply: PlanSupply, workload: PlanWorkload, asked: Asked) -> CacheSize | None:
     """The hits that let this storage feed all accelerators, and the cache of a node that gives them.
 
@@ -442,16 +313,11 @@ def _cache_for(supply: PlanSupply, workload: PlanWorkload, asked: Asked) -> Cach
     if supply.feeds is None or supply.at_least or supply.feeds >= asked.accelerators:
         return None
     hits = 1 - supply.feeds / asked.accelerators
-    if hits < _LEAST_HITS:
-        return None
     set_bytes = None if workload.images is None else workload.images.value * workload.file_bytes.value
-    page = page_cache_share_for(hits, asked.nodes)
     return CacheSize(
-        supply=supply.name,
         hits=hits,
         pinned_bytes=None if set_bytes is None else hits * set_bytes,
-        page_bytes=None if set_bytes is None else page.high * set_bytes,
-        page_bytes_low=None if set_bytes is None else page.low * set_bytes,
+        page_bytes=None if set_bytes is None else lru_share_for(hits) * set_bytes,
     )
 
 
@@ -552,131 +418,10 @@ def _checked_size(entry: CatalogueEntry, name: str, size: float | None, least: f
     return size
 
 
-# What ranks read from storage in step, as a storage: a ceiling, or at least that; refused where it shows nothing.
-#
-# A rate that a decoder or a core limited is no supply: it counts only where it beats what else was measured.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rung:
-    ranks: int
-    bytes_per_s: float
-    """From storage, of all ranks together."""
-    by_storage: bool
-    """True where storage limited them."""
-
-
-def rank_offer(rows: Sequence[ConfigurationRow], known_bytes_per_s: float | None = None) -> Offer | Remark | None:
-    """Of configurations that differ in their ranks only; `known_bytes_per_s` is what else was measured of the storage.
-
-    None for one number of ranks, or where files were not cold; the reason where something else limited the ranks and
-    no more is learned from them.
-    """
-    rungs = sorted(
-        (rung for row in rows if row.verdict and (rung := _rung(row.config.ranks, row.verdict))),
-        key=lambda each: each.ranks,
-    )
-    if len({each.ranks for each in rungs}) < 2:
-        return None
-    last = rungs[-1]
-    if not last.by_storage and (known_bytes_per_s is None or last.bytes_per_s <= known_bytes_per_s):
-        return Remark(code="ranks_not_storage", facts={"ranks": last.ranks, "bytes_per_s": last.bytes_per_s})
-    early = max((each for each in rungs if each.ranks * TWO_DOUBLINGS <= last.ranks), key=_ranks, default=None)
-    ended = early is not None and last.bytes_per_s < RISING * early.bytes_per_s and last.by_storage
-    tried = join_words([str(each) for each in sorted({each.ranks for each in rungs})])
-    source = f"{tried} ranks that load in step"
-    facts: dict[str, float | str] = {"ranks": last.ranks, "next": 2 * last.ranks}
-    return Offer(
-        name=f"by {last.ranks} ranks of this run",
-        label="measured",
-        source=source,
-        limits=(
-            OfferLimit(
-                resource="bandwidth",
-                quantity=known(last.bytes_per_s, "B/s", "measured", source),
-                at_least=not ended,
-            ),
-        ),
-        notes=() if ended else (Remark(code="ranks_at_least", facts=facts),),
-    )
-
-
-def _ranks(rung: _Rung) -> int:
-    return rung.ranks
-
-
-def _rung(ranks: int, verdict: Verdict) -> _Rung | None:
-    rate, size = verdict.rates_images_per_s.loader, verdict.bytes_per_image
-    if not rate or not size or verdict.files_were != "cold":
-        return None
-    near = (verdict.disk_ceiling_fraction or 0.0) >= NEAR_CEILING or verdict.bound.cause == "storage"
-    return _Rung(ranks=ranks, bytes_per_s=rate * size * (verdict.read_amplification or 1.0), by_storage=near)
-
-
-# What caches do in general, for the nodes of a plan: cold reads by epoch, and hits by the size of a cache.
-
-CURVE_EPOCHS = 20
-CURVE_SHARES = tuple(number / 20 for number in range(21))
-OTHER_NODES = 8
-"""Beside a plan of one node."""
-
-
-def cache_curves(nodes: int) -> CacheCurves:
-    """What a cache of the whole set leaves to storage by epoch, on one node and on these; hits by a cache's size."""
-    shown = sorted({1, nodes if nodes > 1 else OTHER_NODES})
-    return CacheCurves(
-        epochs=tuple(
-            NodeEpochs(nodes=each, cold=tuple(1 - lru_hits(1.0, each, epoch) for epoch in range(1, CURVE_EPOCHS + 1)))
-            for each in shown
-        ),
-        sizes=tuple(
-            CacheHits(
-                share=share,
-                lru=lru_hits(share, nodes),
-                page=page_cache_hits(share, nodes),
-                pinned=pinned_hits(share),
-            )
-            for share in CURVE_SHARES
-        ),
-    )
-
-
-# What waiting for the slowest of N ranks costs, from the late steps of one.
-#
-# All ranks wait for the slowest of them at every step. Where they wait together, a step is as late as one rank's; where
-# they wait independently, it is as late as the largest of N. Published records of single ranks lie between the two.
-
-LEAST_STEPS = 30
-
-
-def expected_most(values: Sequence[float], ranks: int) -> float:
-    """The mean of the largest of `ranks` values drawn from these, each drawn independently."""
-    ordered, count = sorted(values), len(values)
-    below = [(place / count) ** ranks for place in range(count + 1)]
-    return math.fsum(value * (below[place + 1] - below[place]) for place, value in enumerate(ordered))
-
-
-def stragglers(stalls: Stalls, ranks: int, utilization: float) -> Stragglers | Remark:
-    """The range of what N ranks wait, or why it cannot be said."""
-    late, steps = stalls.late_s, len(stalls.late_s)
-    if steps < LEAST_STEPS:
-        return Remark(code="too_few_steps", facts={"steps": steps, "least": LEAST_STEPS})
-    if ranks > steps:
-        return Remark(code="fewer_steps_than_ranks", facts={"steps": steps, "ranks": ranks})
-    mean, most = math.fsum(late) / steps, expected_most(late, ranks)
-    alone = mean / (stalls.step_s + mean)
-    if alone > 1 - utilization:
-        return Remark(code="accelerator_waited", facts={"share": alone})
-    return Stragglers(
-        ranks=ranks, steps=steps, longest_s=max(late), alone=alone, independent=most / (stalls.step_s + most)
-    )
-
-
-SHOWN_EPOCHS = (1, 2, 3, 5, 10, 20, 50)
-USES = (0.7, 0.9)
-"""Other shares of a limit that one may dare to use."""
+SHOWN_EPOCHS = (2, 3, 10)
+"""The first epoch reads all from storage."""
 READERS = 8
-"""A node, for the acceptance test, where nothing says how many it needs."""
+"""An accelerator, for the acceptance test, where nothing says how many it needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -689,137 +434,80 @@ class Made:
 
 def make_plan(
     workload: PlanWorkload, asked: Asked, offers: Sequence[Offer], source: PlanSource, made: Made,
-    rulers: Sequence[Offer] = (), images_per_s: Mapping[str, float] | None = None,
+    images_per_s: Mapping[str, float] | None = None,
 ) -> PlanReport:  # fmt: skip
-    """The plan. `offers` are beside the storage that the run measured; `rulers` are only compared with the need.
+    """The plan. `offers` are beside the storage that the run measured.
 
     `images_per_s` has the rates of known accelerators, one of which stands beside the pace of a storage benchmark.
     """
     measured = measured_offer(workload)
-    every = (*((measured,) if measured else ()), *offers)
     one = demand(workload, asked.utilization, asked.images_per_file)
-    supplies = judge_supplies(every, one, asked)
-    found, refused = needs(workload, asked)
-    late = _stragglers(workload, asked)
-    if isinstance(late, Remark):
-        refused["stragglers"] = late
-    in_step = _lock_step(workload, asked)
-    if isinstance(in_step, Remark):
-        refused["lock_step"] = in_step
+    supplies = [judge_supply(offer, one, asked) for offer in (*((measured,) if measured else ()), *offers)]
+    found, lacking = needs(workload, asked)
+    refused = {**workload.refused, **lacking}
     return PlanReport(
         loaderprobe=made.loaderprobe,
         created_utc=made.created_utc,
         source=source,
         asked=asked,
         needs=found,
-        supplies=supplies,
-        rulers=judge_supplies(rulers, one, asked),
-        ramp=workload.storage.ramp if workload.storage else (),
+        supplies=tuple(replace(supply, cache=_cache_for(supply, workload, asked)) for supply in supplies),
         epochs=epoch_plan(workload, asked),
-        curves=cache_curves(asked.nodes),
-        stragglers=None if isinstance(late, Remark) else late,
-        lock_step=None if isinstance(in_step, Remark) else in_step,
-        levers=levers(workload, asked, every, supplies),
-        ledger=_ledger(workload, asked, every[0] if every else None, found),
+        inputs=_inputs(workload, asked),
         acceptance=_acceptance(workload, asked, found),
         pace=pace_of(workload.accelerator, images_per_s or {}),
-        refused=_in_order({**_beside(workload, in_step), **refused}),
+        refused={part: refused[part] for part in get_args(PlanPart) if part in refused},
         notes=workload.notes,
     )
-
-
-def _in_order(refused: Mapping[PlanPart, Remark]) -> dict[PlanPart, Remark]:
-    return {part: refused[part] for part in get_args(PlanPart) if part in refused}
-
-
-def _stragglers(workload: PlanWorkload, asked: Asked) -> Stragglers | Remark:
-    if workload.stalls is None:
-        return workload.refused.get("stragglers", Remark(code="steps_not_recorded"))
-    return stragglers(workload.stalls, asked.accelerators, asked.utilization)
-
-
-def _lock_step(workload: PlanWorkload, asked: Asked) -> LockStep | Remark | None:
-    """What waiting for each other costs as many ranks as are planned for or asked for; None where that is no matter."""
-    batches = workload.batches
-    if asked.simulate_ranks is None and (batches is None or batches.ranks == 1):
-        return None
-    if batches is None:
-        return workload.refused.get("lock_step", Remark(code="batches_not_timed"))
-    ranks = asked.simulate_ranks or asked.accelerators
-    return lock_step(batches, batches.images / workload.rate.value, ranks)
-
-
-def _beside(workload: PlanWorkload, in_step: LockStep | Remark | None) -> Mapping[PlanPart, Remark]:
-    """What the workload lacks; without the cost of lock-step where that is no matter."""
-    if in_step is not None:
-        return workload.refused
-    return {part: why for part, why in workload.refused.items() if part != "lock_step"}
 
 
 def epoch_plan(workload: PlanWorkload, asked: Asked) -> EpochPlan:
     """How long an epoch takes, and what of it reaches the shared storage."""
     if workload.images is None:
-        return EpochPlan(seconds=None, cache_share=None, shares=(), sets_read=None)
+        return EpochPlan(seconds=None, cache_share=None)
     seconds = product(
         [workload.images], "s", "images / (N G u)", factor=1 / (asked.accelerators * asked.utilization),
         over=[workload.rate],
     )  # fmt: skip
     if asked.cache.kind == "none":
-        return EpochPlan(seconds=seconds, cache_share=None, shares=(), sets_read=None)
+        return EpochPlan(seconds=seconds, cache_share=None)
     share = min(1.0, asked.cache.bytes / (workload.images.value * workload.file_bytes.value))
-    shown = sorted({epoch for epoch in (*SHOWN_EPOCHS, asked.epochs) if epoch <= asked.epochs})
-    epochs = [_epoch_share(asked, share, epoch) for epoch in shown]
+    cold = demand(workload, asked.utilization, asked.images_per_file).times(asked.accelerators).read_bytes.value
+    hits = {epoch: cache_hits(asked, share, epoch) for epoch in SHOWN_EPOCHS}
     return EpochPlan(
         seconds=seconds,
         cache_share=share,
-        shares=tuple(epochs),
-        sets_read=_sets_read(asked, share),
-    )
-
-
-def _epoch_share(asked: Asked, share: float, epoch: int) -> EpochShare:
-    if asked.cache.kind == "pinned":
-        cold = 1 - (pinned_hits(share) if epoch > 1 else 0.0)
-        return EpochShare(epoch=epoch, cold_low=cold, cold_high=cold)
-    hits = page_cache_hits(share, asked.nodes, epoch)
-    return EpochShare(epoch=epoch, cold_low=1 - hits.high, cold_high=1 - hits.low)
-
-
-def _sets_read(asked: Asked, share: float) -> tuple[float, float]:
-    shares = [_epoch_share(asked, share, epoch) for epoch in range(1, asked.epochs + 1)]
-    return math.fsum(each.cold_low for each in shares), math.fsum(each.cold_high for each in shares)
-
-
-def _ledger(
-    workload: PlanWorkload, asked: Asked, first: Offer | None, found: Sequence[Need]
-) -> tuple[LedgerEntry, ...]:
-    """All inputs of the plan: first what the run shows, then what was given, then what is assumed."""
-    entries: list[tuple[str, Quantity | None]] = [
-        ("rate", workload.rate),
-        ("file_bytes", workload.file_bytes),
-        ("amplification", workload.amplification),
-        ("images", workload.images),
-        ("cpu_s", workload.cpu_s),
-        ("wait_s", workload.wait_s),
-        ("other_s", workload.other_s),
-        ("utilization", _asked(asked.utilization, given=asked.utilization_given, option="utilization")),
-        ("requests_per_file", workload.requests_per_file if asked.images_per_file == 1 else None),
-        ("batch_size", workload.prefetch.batch_size if workload.prefetch else None),
-        ("batches_ahead", workload.prefetch.factor if workload.prefetch else None),
-        (
-            "request_bytes",
-            known(REQUEST_BYTES, "B", "assumed", f"{REQUEST_BYTES // 1024} KiB, the read-ahead of most Linux systems"),
+        cached=tuple(
+            CacheEpoch(epoch=epoch, hits=answered, read_bytes_per_s=(1 - answered) * cold)
+            for epoch, answered in hits.items()
         ),
-    ]
-    if workload.cpu_s is not None:
-        entries.append(("busy_cores", known(BUSY_CORES, "", "assumed", "busier cores make workers wait")))
-        entries.append(("training_cores", known(TRAINING_CORES, "cores", "assumed", "one training thread")))
-    use = _asked(asked.use, given=asked.use_given, option="use")
-    scenarios = tuple(_scenario(value, workload, asked, first) for value in USES if value != asked.use)
-    return (
-        *(LedgerEntry(name=name, quantity=quantity) for name, quantity in entries if quantity is not None),
-        LedgerEntry(name="use", quantity=use, scenarios=scenarios),
     )
+
+
+def cache_hits(asked: Asked, share: float, epoch: int) -> float:
+    """Share of reads that the caches of all nodes answer, each of which holds up to `share` of the set.
+
+    Of the page cache at least that: it has no more than the node has seen before, and of that what stays.
+    """
+    if asked.cache.kind == "pinned":
+        return pinned_hits(share)
+    return min(page_cache_hits(share, epoch).low, seen_before(asked.nodes, epoch))
+
+
+def _inputs(workload: PlanWorkload, asked: Asked) -> dict[InputName, Quantity]:
+    """First what the run shows, then what was given or is assumed."""
+    inputs: dict[InputName, Quantity | None] = {
+        "rate": workload.rate,
+        "file_bytes": workload.file_bytes,
+        "amplification": workload.amplification,
+        "images": workload.images,
+        "cpu_s": workload.cpu_s,
+        "wait_s": workload.wait_s,
+        "other_s": workload.other_s,
+        "utilization": _asked(asked.utilization, given=asked.utilization_given, option="utilization"),
+        "use": _asked(asked.use, given=asked.use_given, option="use"),
+    }
+    return {name: quantity for name, quantity in inputs.items() if quantity is not None}
 
 
 def _asked(share: float, *, given: bool, option: str) -> Quantity:
@@ -827,19 +515,9 @@ def _asked(share: float, *, given: bool, option: str) -> Quantity:
     return known(share, "", "given", option) if given else known(share, "", "assumed", "default")
 
 
-def _scenario(use: float, workload: PlanWorkload, asked: Asked, first: Offer | None) -> Scenario:
-    daring = replace(asked, use=use)
-    one = demand(workload, asked.utilization, asked.images_per_file)
-    return Scenario(
-        value=use,
-        read_bytes_to_buy=asked.accelerators * one.read_bytes.value / use,
-        feeds=judge_supply(first, one, daring).feeds if first else None,
-    )
-
-
 def _acceptance(workload: PlanWorkload, asked: Asked, found: Sequence[Need]) -> Acceptance:
     """What one node must read, all nodes at once, with the headroom that is bought."""
-    node = min(asked.per_node, asked.accelerators)
+    node = asked.of_node
     images_per_s = node * workload.rate.value * asked.utilization / asked.use
     workers = workers_of(workload, asked.utilization)
     flying = next((need.node for need in found if need.name == "reads_in_flight"), None)

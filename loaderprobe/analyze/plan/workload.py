@@ -6,13 +6,11 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 
 from loaderprobe.analyze.effects import NORMAL, interval
 from loaderprobe.analyze.forecast.advice import OF_A_BENCHMARK
-from loaderprobe.analyze.lock_step import Batches, batches_of
 from loaderprobe.analyze.rank_bandwidth import UNFAIR, has_ended
-from loaderprobe.analyze.verdict.rates import NS, rates_by_round, step_images, worker_cost
+from loaderprobe.analyze.verdict.rates import rates_by_round, worker_cost
 from loaderprobe.analyze.verdict.validity import NEAR_CEILING
 from loaderprobe.errors import BadValue
 from loaderprobe.records import values
@@ -26,10 +24,9 @@ from loaderprobe.records.bandwidth import (
     StorageCeiling,
     fastest,
 )
-from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import Measurement, base_mode, segments_of
-from loaderprobe.records.plan import WEAKNESS, Label, PlanPart, Quantity, RampStep
+from loaderprobe.records.measurement import NO_STEP, Measurement, base_mode, segments_of
+from loaderprobe.records.plan import WEAKNESS, Label, PlanPart, Quantity
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.trace import TraceRank, TraceReport
@@ -104,10 +101,6 @@ def _derived(value: float, half: float, unit: str, formula: str, inputs: Sequenc
     )  # fmt: skip
 
 
-IMAGE_VALUES = 3 * 224 * 224
-"""Of an image that a loader of our own sends."""
-USUAL_AHEAD = 2
-"""Batches that torch's workers request ahead unless set otherwise."""
 REQUEST_BYTES = 128 * 1024
 """What the kernel's read-ahead asks storage for at a time (read_ahead_kb of most Linux systems)."""
 
@@ -129,16 +122,6 @@ class MeasuredStorage:
     """Of cold names and inodes; None where that was not measured: reads open files whose inodes are in memory."""
     opens_at_least: bool = False
     notes: tuple[Remark, ...] = ()
-    ramp: tuple[RampStep, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stalls:
-    """Single steps of one accelerator: how much later each ended than compute alone would have ended it."""
-
-    step_s: float
-    """Of compute alone."""
-    late_s: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,17 +135,6 @@ class FilesRead:
     """Storage bytes over bytes asked for."""
     images: Quantity | None
     """In the whole data set; None where it was not counted."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prefetch:
-    """What the loader of one accelerator has under way."""
-
-    batch_size: Quantity
-    factor: Quantity
-    """Batches requested ahead, a worker."""
-    image_bytes: Quantity | None
-    """Of one image as the tensor that a worker sends; None where that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,19 +152,11 @@ class PlanWorkload(FilesRead):
     """Time of a worker that is neither CPU nor storage."""
     wait_s: Quantity | None = None
     """Waiting for one image's file in a worker."""
-    prefetch: Prefetch | None = None
-    stalls: Stalls | None = None
-    batches: Batches | None = None
-    """Of the loader, one by one."""
     storage: MeasuredStorage | None = None
     same_files: bool = True
     """False when the planned files have another size than those the storage was measured with."""
     refused: Mapping[PlanPart, Remark] = field(default_factory=dict)
     notes: tuple[Remark, ...] = ()
-
-    def refusing(self, part: PlanPart, why: Remark) -> PlanWorkload:
-        """The same, with a part of the plan refused."""
-        return replace(self, refused={**self.refused, part: why})
 
     def changed(self, *, images: float | None = None, file_bytes: float | None = None) -> PlanWorkload:
         """The same on another data set, as options give it."""
@@ -254,22 +218,7 @@ def best_of(ladder: Sequence[BandwidthPhase], file_bytes: float) -> MeasuredStor
         file_s=_file_s(first, best),
         readers=best.readers,
         at_least=best.at_least or _still_rising(ladder),
-        ramp=tuple(_step(phase) for phase in sorted(ladder, key=lambda phase: phase.readers)),
         notes=_notes(best),
-    )
-
-
-def _step(phase: BandwidthPhase) -> RampStep:
-    def percentile(key: str) -> float | None:
-        found = phase.file_ns.percentile.get(key) if phase.file_ns else None
-        return None if found is None else found / 1e9
-
-    return RampStep(
-        readers=phase.readers,
-        files_per_s=phase.files_per_s,
-        bytes_per_s=phase.bw_bytes,
-        p50_s=percentile("50.000000"),
-        p99_s=percentile("99.000000"),
     )
 
 
@@ -324,12 +273,7 @@ def workload_of_bandwidth(found: BandwidthMeasurement, accelerator: str, rate: Q
     """What the probe read, for accelerators of this name and rate. Raises BadValue where files are not images."""
     _check_files(found)
     storage = _storage(found)
-    refused: dict[PlanPart, Remark] = {
-        "workers": _NO_WORKERS,
-        "cores": _NO_WORKERS,
-        "stragglers": Remark(code="bandwidth_without_steps"),
-        "lock_step": Remark(code="bandwidth_without_batches"),
-    }
+    refused: dict[PlanPart, Remark] = {"workers": _NO_WORKERS, "cores": _NO_WORKERS}
     opens = cold_opens(found)
     if isinstance(storage, Remark):
         refused["measured_storage"] = storage
@@ -417,7 +361,7 @@ def _amplification(found: BandwidthMeasurement) -> Quantity:
     best = found.best
     if best is None or best.amplification is None:
         return known(1.0, "x", "assumed", "bytes from storage were not counted")
-    return known(best.amplification, "x", "measured", "storage bytes over bytes delivered")
+    return known(best.amplification, "x", "measured", "counted by the probe")
 
 
 # Of a bandwidth result of ranks: readers of the storage are counted, in whichever rank they are.
@@ -537,12 +481,6 @@ def measured_workload(
     cpu_s, other_s, wait_s = (None, None, None) if isinstance(times, Remark) else times
     if cpu_s is not None and wait_s is None:
         refused["workers"] = Remark(code="file_wait_unknown")
-    stalls = _stalls(measurement, rate.value)
-    if other:
-        refused["stragglers"] = Remark(code="steps_of_another")
-    batches = batches_of(measurement, verdict)
-    if isinstance(batches, Remark):
-        refused["lock_step"] = batches
     emulated = measurement.compute.specified_images_per_s is not None
     found = PlanWorkload(
         accelerator=other[0] if other else measurement.config.compute.name.removeprefix("emulated:"),
@@ -552,33 +490,21 @@ def measured_workload(
         cpu_s=cpu_s,
         other_s=other_s,
         wait_s=wait_s,
-        prefetch=_prefetch(measurement.config),
-        stalls=None if other else stalls,
-        batches=None if isinstance(batches, Remark) else batches,
         storage=own,
         refused=refused,
     )
-    return found if measurement.ranks == 1 else _of_one_rank(found, measurement.ranks, own=other is None)
-
-
-def _of_one_rank(together: PlanWorkload, ranks: int, *, own: bool) -> PlanWorkload:
-    """From rates of all ranks. `own`: of the device that they trained on."""
-    if not own:
-        return together
-    return replace(
-        together,
-        rate=scaled(together.rate, 1 / ranks, f"rate of all / {ranks} ranks"),
-        stalls=None,
-        refused={**together.refused, "stragglers": Remark(code="steps_of_ranks")},
-    )
+    if measurement.ranks == 1 or other:
+        return found
+    ranks = measurement.ranks
+    return replace(found, rate=scaled(found.rate, 1 / ranks, f"rate of all / {ranks} ranks"))
 
 
 def _rate(measurement: Measurement, verdict: Verdict) -> Quantity:
-    compute = measurement.compute
-    if compute.specified_images_per_s is not None:
+    compute, stepless = measurement.compute, measurement.compute.name == NO_STEP
+    if compute.specified_images_per_s is not None and not stepless:
         return known(compute.specified_images_per_s, "images/s", "given", compute.source or "emulated accelerator")
     rounds = [rate for rate in rates_by_round(measurement, "resident", "training").values() if math.isfinite(rate)]
-    if not rounds or verdict.rates_images_per_s.compute is None:
+    if stepless or not rounds or verdict.rates_images_per_s.compute is None:
         raise BadValue(
             "the rate of compute alone was not measured in this configuration",
             hint="name an accelerator: --kind mlperf-h100",
@@ -602,7 +528,7 @@ def amplification_of(verdict: Verdict) -> Quantity:
     """Bytes from storage over bytes of the files; 1 is assumed where they were not counted."""
     if verdict.read_amplification is None:
         return known(1.0, "x", "assumed", "bytes from storage were not counted")
-    return known(verdict.read_amplification, "x", "measured", "storage bytes over bytes delivered")
+    return known(verdict.read_amplification, "x", "measured", "counted in the run")
 
 
 def _worker_times(
@@ -612,7 +538,7 @@ def _worker_times(
     times, loader = verdict.worker_time, verdict.rates_images_per_s.loader
     if times is None or not loader:
         return Remark(code="no_worker_times")
-    source = measurement.config.title()
+    source = "workers of the run"
     spent = max(measurement.config.loader.workers, 1) * measurement.ranks / loader
     other = max(0.0, spent - times.cpu_s - times.blocked_s - times.run_delay_s)
     return (
@@ -634,33 +560,6 @@ def _wait(measurement: Measurement, verdict: Verdict, storage: MeasuredStorage |
         return None
     middle, half = (max(seen) + min(seen)) / 2, (max(seen) - min(seen)) / 2
     return known(middle, "s", "measured", "one file at low load", half=half)
-
-
-def _prefetch(config: RunConfig) -> Prefetch:
-    """As in the run; of the serial loader as much ahead as workers usually have."""
-    loader, run = config.loader, "as in the run"
-    ahead = loader.prefetch_factor
-    size = IMAGE_VALUES * (1 if loader.tensor == "uint8" else 4)
-    return Prefetch(
-        batch_size=known(config.compute.batch_size, "images", "given", run),
-        factor=known(ahead, "batches", "given", run)
-        if ahead
-        else known(USUAL_AHEAD, "batches", "assumed", "default of workers"),
-        image_bytes=known(size, "B", "given", run) if loader.name == "torch" and not loader.gpu_decode else None,
-    )
-
-
-def _stalls(measurement: Measurement, images_per_s: float) -> Stalls | None:
-    """From the end of one step to the end of the next, beyond the time of compute alone."""
-    late: list[float] = []
-    step_s = step_images(measurement) / images_per_s
-    for segment in segments_of(measurement, "baseline", "training"):
-        late += [max(0.0, spent - step_s) for spent in _between(segment.finished_ns)]
-    return Stalls(step_s=step_s, late_s=tuple(late)) if late else None
-
-
-def _between(finished_ns: Sequence[int]) -> list[float]:
-    return [(after - before) / NS for before, after in pairwise(finished_ns)]
 
 
 # A workload from a result of `run`: bytes an image follow from the batches, since no list of files is kept.
@@ -722,12 +621,8 @@ def _why(measurement: Measurement, verdict: Verdict) -> str:
 
 _NO_WORKERS_ON_RECORD, _NO_STORAGE = Remark(code="trace_without_workers"), Remark(code="trace_without_storage")
 _REFUSED: dict[PlanPart, Remark] = {
-    "measured_storage": _NO_STORAGE,
-    "workers": _NO_WORKERS_ON_RECORD,
-    "cores": _NO_WORKERS_ON_RECORD,
-    "stragglers": _NO_WORKERS_ON_RECORD,
-    "lock_step": _NO_WORKERS_ON_RECORD,
-}
+    "measured_storage": _NO_STORAGE, "workers": _NO_WORKERS_ON_RECORD, "cores": _NO_WORKERS_ON_RECORD,
+}  # fmt: skip
 
 
 def workload_of_trace(

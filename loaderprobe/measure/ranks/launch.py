@@ -273,8 +273,7 @@ def check_crowd(ranks: int, cores: float) -> None:
         raise BadValue(
             f"{ranks} ranks on this machine would share {cores:g} core{'' if cores == 1 else 's'}, and show what that "
             "costs, not what training on as many machines does",
-            hint=f"ask for {most} at most here, or start on several nodes; a forecast for {ranks} is: loaderprobe plan "
-            f"RUN --simulate-ranks {ranks}",
+            hint=f"ask for {most} at most here, or start on several nodes",
         )
 
 

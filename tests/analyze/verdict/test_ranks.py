@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.lock_step import Batches, batches_of
 from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.records.verdict import Verdict
 from tests.analyze.rank_runs import rank_run
 from tests.analyze.runs import BATCH
-from tests.analyze.verdict.test_truths import ALIKE, DISK, LIMITED, SLEEPING, SLOW, hosts
+from tests.analyze.verdict.test_truths import ALIKE, DISK, LIMITED, SLEEPING, SLOW
 
 
 def judged(*arguments: Any, **changes: Any) -> Verdict:
@@ -51,11 +50,3 @@ def test_the_rank_with_warm_files_is_named() -> None:
     """It hides in the bytes of all."""
     facts = judged(LIMITED, DISK, cold=(1.0, 0.5), **ALIKE).unavailable["speedups.storage"].facts
     assert (facts["rank"], facts["share"]) == ("1", 0.5)
-
-
-def test_batches_of_a_slow_host_are_kept_apart() -> None:
-    """For a forecast to more ranks."""
-    slow = hosts(114.0, 114.0, 37.0, 38.0)
-    found = batches_of(slow, verdict(slow))
-    assert isinstance(found, Batches)
-    assert found.slow_ranks == {2, 3} and found.slow_host == "node1" and len(found.usual) == 2

@@ -1,1 +1,0 @@
-"""The replay of ranks in lock-step."""
