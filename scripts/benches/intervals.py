@@ -17,13 +17,11 @@ import itertools
 import json
 import os
 import random
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -44,7 +42,8 @@ from loaderprobe.protocols import ComputeArguments
 from loaderprobe.records.config import ComputeSpec, LoaderSpec
 from loaderprobe.records.measurement import ComputeInfo, Measurement, Segment, segments_of
 from loaderprobe.stats import mean, quantile
-from scripts.benches.harness import answer, child, parser, photographs
+from scripts.benches.beside import neighbour
+from scripts.benches.harness import Plant, answer, child, parser, photographs
 from tests.analyze.runs import Cost, alike, run, segment
 
 BATCH = 32
@@ -221,22 +220,6 @@ class Samples(Dataset[Any]):
         return torch.from_numpy(np.array(self.change(Image.open(path).convert("RGB"))))
 
 
-@contextmanager
-def neighbours() -> Iterator[None]:
-    """A busy process that comes and goes, 0.2 to 5 s each."""
-    code = (
-        "import random, time\nd = random.Random(5)\nwhile True:\n"
-        "    e = time.monotonic() + d.uniform(0.2, 5)\n    while time.monotonic() < e: pass\n"
-        "    time.sleep(d.uniform(0.2, 5))\n"
-    )
-    process = subprocess.Popen([sys.executable, "-c", code])
-    try:
-        yield
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-
-
 def stamps(kind: str, folder: Path, seconds: float) -> dict[str, Any]:
     """Of one loop: `begin_ns`, `closed_ns`, `finished_ns`, its workers, the specified rate of an emulated device."""
     torch.set_num_threads(1)
@@ -273,7 +256,8 @@ def main() -> int:
     asked = options.parse_args()
     if asked.child:
         kind, folder = asked.child
-        with neighbours() if kind.endswith("+neighbours") else nullcontext():
+        place = Plant(folder=Path(folder))
+        with neighbour(place, place.folder, kind, ["core"]) if kind.endswith("+neighbours") else nullcontext():
             print(json.dumps(stamps(kind.removesuffix("+neighbours"), Path(folder), asked.seconds)))
         return 0
     with tempfile.TemporaryDirectory(prefix="loaderprobe-loops-") as scratch:
