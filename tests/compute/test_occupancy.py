@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from loaderprobe.compute.kineto import DeviceLimits, blocks_per_sm, occupancy
+from tests.examples.traces import FIXTURES
 
 HOPPER = DeviceLimits(sm_count=132)
 
@@ -95,3 +98,15 @@ def test_limits_come_from_the_device() -> None:
         sm_count=128, threads_per_sm=1536, shared_bytes_per_sm=102400, blocks_per_sm=24
     )
     assert DeviceLimits.of(SimpleNamespace(multi_processor_count=128)) is None
+
+
+@pytest.mark.parametrize("name", ["v100_2106_w0_a", "hta_diff_control", "param_resnet", "tl_h100_nsfw"])
+def test_occupancy_is_that_of_the_profiler(name: str) -> None:
+    """Within its rounding for every kernel for which it gives one: capabilities 7.0, 7.5, 8.0 and 9.0."""
+    whole = json.loads(gzip.decompress((FIXTURES / f"{name}.json.gz").read_bytes()))
+    limits = DeviceLimits.recorded(whole["deviceProperties"][0])
+    kernels = [each["args"] for each in whole["traceEvents"] if each.get("cat") in ("Kernel", "kernel")]
+    given = [kernel for kernel in kernels if kernel["est. achieved occupancy %"]]
+    assert len(given) > 50
+    for kernel in given:
+        assert occupancy(kernel, limits) == pytest.approx(kernel["est. achieved occupancy %"] / 100, abs=0.0101), kernel
