@@ -44,7 +44,8 @@ SWING = 0.25
 
 ALPHA = 0.05
 REPEAT = 0.03
-"""Half the 95 % interval of the ratio of two runs of the same thing, minutes apart: a machine drifts between runs."""
+"""Half the 95 % interval of the ratio of two runs of the same thing, minutes apart: a machine drifts between runs.
+Where other work ran beside them it was 18 % (`scripts/bench compare --only drift`)."""
 NORMAL = 1.96
 OF_SLICES = 5
 """Degrees of freedom of an interval of one round or two: of six to eleven batch means, or of a rate."""
