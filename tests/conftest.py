@@ -24,12 +24,12 @@ from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store import run_directory
 from loaderprobe.testing import example_config
-from tests.planted.fixtures import latency_disk, plant_disk, single_server_disk, token_bucket_disk
+from tests.planted.fixtures import plant_disk
 from tests.skips import summary
 from tests.turns import Turns
 from tests.warm import Warm
 
-__all__ = ["latency_disk", "plant_disk", "single_server_disk", "token_bucket_disk"]  # fixtures
+__all__ = ["plant_disk"]  # a fixture
 
 # Workers that come from a forkserver then need not import it each.
 multiprocessing.set_forkserver_preload(["torch"])
@@ -37,11 +37,10 @@ multiprocessing.set_forkserver_preload(["torch"])
 HERE = Path(__file__).parent
 TURNS = pytest.StashKey[Turns]()
 LONGEST = (
-    "storage/test_planted_sweep.py", "api/test_first_epochs.py", "storage/test_planted.py", "planted/test_slow_disk.py",
-    "cli/test_sweep.py", "libraries/test_files.py", "api/test_variants.py", "libraries/test_streams.py",
-    "cli/test_run.py", "measure/test_forkserver.py", "cli/test_run_ranks.py", "api/test_wrappers.py",
-    "cli/test_seats.py", "measure/test_rank_session.py", "compute/test_gradients.py", "test_installed.py",
-    "api/test_devices.py", "cli/test_bandwidth.py",
+    "storage/test_planted.py", "api/test_first_epochs.py", "cli/test_sweep.py", "libraries/test_files.py",
+    "api/test_variants.py", "libraries/test_streams.py", "cli/test_run.py", "measure/test_forkserver.py",
+    "cli/test_run_ranks.py", "api/test_wrappers.py", "cli/test_seats.py", "measure/test_rank_session.py",
+    "compute/test_gradients.py", "test_installed.py", "api/test_devices.py", "cli/test_bandwidth.py",
 )  # fmt: skip
 """They begin first, files of tests that are alone among the last.
 

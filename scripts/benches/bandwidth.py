@@ -7,7 +7,10 @@ probe over fio, with their range.
 
 `kinds`: three disks are planted (token bucket and single server at 20 MB/s, latency at 10 ms a request), and probed in
 turn with a folder on the machine's own disk, which is throttled in none of these ways. It prints the kind that each
-was given, and the range of the two figures that decide; another kind than was planted is wrong.
+was given, and the range of the two figures that decide; another kind than was planted is wrong, and so is another limit
+than that of this kind.
+
+`names`: opens and stats on a disk that was just mounted again are cold by the count of its device; later, warm.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import sys
 import tempfile
 from collections import Counter, defaultdict
@@ -23,10 +27,12 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
+from loaderprobe.measure.clock import SystemClock
 from loaderprobe.records.bandwidth import PhaseName
 from loaderprobe.stats import median
 from loaderprobe.storage.files import sample_files
 from loaderprobe.storage.phase import PhaseSettings, run_phase
+from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
 from loaderprobe.storage.reader import ReadOrder, Supply, ThreadEngine
 from loaderprobe.system.device import locate
 from loaderprobe.system.limits import cores_available
@@ -108,10 +114,13 @@ def report(commands: dict[str, list[str]], rounds: int) -> bool:
         words = ", ".join(f"{word} {count} of {rounds}" for word, count in called[kind].most_common())
         columns = [f"{min(column):.2f} to {max(column):.2f}" for column in zip(*figures[kind], strict=True)]
         print(f"{kind:10} {words:34} {columns[0]:>20} {columns[1]:>20}  {dict(limits[kind])}")
-    return all(set(called[kind]) == {kind} for kind in commands)
+    return all(
+        set(called[kind]) == {kind} and set(limits[kind]) <= {LIMITS.get(kind, *limits[kind])} for kind in commands
+    )
 
 
 FILES, PROBED_FILES, RATE = 2000, 1500, 20e6
+LIMITS = {"token_bucket": "bandwidth", "single_server": "bandwidth", "latency": "latency"}
 
 
 def compare_with_fio(chosen: argparse.Namespace) -> bool:
@@ -156,7 +165,30 @@ def name_kinds(chosen: argparse.Namespace) -> bool:
         return report(commands, chosen.rounds or 20)
 
 
-PARTS = {"fio": compare_with_fio, "kinds": name_kinds}
+def cold_names(_: argparse.Namespace) -> bool:
+    with tempfile.TemporaryDirectory(prefix="loaderprobe-names-") as scratch, ExitStack() as undo:
+        place = planted(
+            undo, "names", "token_bucket", RATE, fill=random_files, scratch=Path(scratch), ways=("blkio", "io.max")
+        )
+        if place is None:
+            return True
+        (device,) = locate(place.folder).devices
+        undo.callback(os.close, os.open(f"/dev/{device}", os.O_RDONLY))  # without a user it would be freed
+
+        def mount_again() -> None:
+            subprocess.run(["umount", place.folder], check=True)
+            subprocess.run(["mount", "-o", "noatime", f"/dev/{device}", place.folder], check=True)
+
+        found = []
+        for drop_all in (mount_again, None):
+            request = ProbeRequest(path=place.folder, readers=(4,), seconds=0.3, metadata=True, drop_all=drop_all)
+            measured = probe_bandwidth(request, cache=LinuxPageCache(), on_phase=lambda *_: None, clock=SystemClock())
+            found.append([(phase.metadata, bool(phase.storage_bytes)) for phase in measured.metadata])
+        print(f"just mounted, and later (state, whether its device was read): {found}")
+        return found == [[("cold", True)] * 2, [("warm", False)] * 2]
+
+
+PARTS = {"fio": compare_with_fio, "kinds": name_kinds, "names": cold_names}
 
 
 def main() -> int:

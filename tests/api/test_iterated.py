@@ -20,8 +20,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 BUDGET_S = 0.5
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "workers"), [(kind, number % 2) for number, kind in enumerate(KINDS)])
 def test_a_loader_of_any_kind_is_measured(kind: str, workers: int, tmp_path: Path) -> None:
     """By a copy that has its workers and batches; the loop is ended."""
     with loaderprobe.attached(budget_s=BUDGET_S) as found:
@@ -40,8 +39,7 @@ def test_an_iterator_that_was_kept_before_is_heard(tmp_path: Path) -> None:
     assert found.diagnosis is not None, found.reason
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "workers"), [(kind, 1 - number % 2) for number, kind in enumerate(KINDS)])
 def test_a_script_that_is_not_measured_sees_its_own_batches(
     kind: str, workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

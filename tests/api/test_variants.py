@@ -27,8 +27,9 @@ def _files_seen(found: Diagnosis) -> bool:
     return found.measurement.access == "files" and found.cache == "cold"
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("form", ["tuple", "dict", "nested", "namedtuple", "alone"])
+@pytest.mark.parametrize(
+    ("form", "workers"), [("tuple", 0), ("dict", 2), ("nested", 0), ("namedtuple", 2), ("alone", 0)]
+)
 def test_batches_of_any_form(judge: Judge, paths: list[str], form: str, workers: int) -> None:
     """Counted by their first tensor, their files learned."""
     taken: list[Any] = []
@@ -42,8 +43,9 @@ def test_batches_of_any_form(judge: Judge, paths: list[str], form: str, workers:
     )
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-@pytest.mark.parametrize("options", [{"batch_size": 4}, {"batch_size": None, "sampler": samples.Pairs(64, 4)}])
+@pytest.mark.parametrize(
+    ("options", "workers"), [({"batch_size": 4}, 1), ({"batch_size": None, "sampler": samples.Pairs(64, 4)}, 0)]
+)
 def test_batches_that_a_data_set_finishes(judge: Judge, options: dict[str, Any], workers: int) -> None:
     """Are counted by their indices: its tuple has two items, of four samples."""
     data = samples.Finished() if options["batch_size"] else samples.ByLists()
@@ -52,10 +54,9 @@ def test_batches_that_a_data_set_finishes(judge: Judge, options: dict[str, Any],
     assert set(found.measurement.worker_batches.images) == {4}
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_samples_in_memory_are_no_cold_files(judge: Judge, paths: list[str], workers: int) -> None:
+def test_samples_in_memory_are_no_cold_files(judge: Judge, paths: list[str]) -> None:
     """Although files lie where the data set says that it came from."""
-    found = judge(DataLoader(samples.InMemory(str(Path(paths[0]).parent)), batch_size=4, num_workers=workers))
+    found = judge(DataLoader(samples.InMemory(str(Path(paths[0]).parent)), batch_size=4, num_workers=1))
     assert (found.measurement.access, found.cache) == ("none", "as-found")
     assert "4 a batch, no files read" in str(found)
 
@@ -126,8 +127,7 @@ def test_warm_files_can_be_judged(judge: Judge, paths: list[str]) -> None:
     assert {segment.mode for segment in found.measurement.segments} == {"warm"}
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("batch_size", [4, None])
+@pytest.mark.parametrize(("batch_size", "workers"), [(4, 2), (None, 0)])
 def test_an_iterable_is_shared_by_its_workers(
     judge: Judge, paths: list[str], workers: int, batch_size: int | None
 ) -> None:
@@ -171,10 +171,9 @@ def test_batches_that_differ_in_length_are_said_to(judge: Judge, paths: list[str
     assert set(found.measurement.worker_batches.images) == {4}
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_samples_that_are_not_collated(judge: Judge, paths: list[str], workers: int) -> None:
+def test_samples_that_are_not_collated(judge: Judge, paths: list[str]) -> None:
     """With batch_size=None an image and its label are one sample."""
-    found = judge(DataLoader(RawImages(paths), batch_size=None, num_workers=workers))
+    found = judge(DataLoader(RawImages(paths), batch_size=None))
     assert (found.batch_size, found.sample) == (1, "samples")
 
 
@@ -187,10 +186,9 @@ def test_worker_init_fn_is_called_in_every_worker(judge: Judge, paths: list[str]
     assert loader.worker_init_fn is init
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_collate_fn_may_empty_its_samples(judge: Judge, paths: list[str], workers: int) -> None:
+def test_a_collate_fn_may_empty_its_samples(judge: Judge, paths: list[str]) -> None:
     """Samples that stand in for others that are not made are whole each time."""
-    loader = DataLoader(RawImages(paths, "dict"), batch_size=4, num_workers=workers, collate_fn=samples.taking_apart)
+    loader = DataLoader(RawImages(paths, "dict"), batch_size=4, num_workers=2, collate_fn=samples.taking_apart)
     assert judge(loader, modes=("cached_samples", "no_transport")).sample == "images"
 
 
@@ -202,10 +200,9 @@ def test_a_step_may_empty_its_batches(judge: Judge, paths: list[str]) -> None:
     assert found.ceilings.compute is not None
 
 
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
-def test_workers_of_other_start_methods(judge: Judge, photos: list[str], method: str) -> None:
+def test_workers_of_another_start_method(judge: Judge, photos: list[str]) -> None:
     """Everything that a worker needs reaches it by pickling."""
-    loader = DataLoader(samples.Cropped(photos), batch_size=2, num_workers=1, multiprocessing_context=method)
+    loader = DataLoader(samples.Cropped(photos), batch_size=2, num_workers=1, multiprocessing_context="forkserver")
     found = judge(loader, modes=("warm", "cached_samples", "no_transport"))
     assert {segment.mode for segment in found.measurement.segments} == {
         "baseline",
@@ -228,11 +225,10 @@ def test_data_sets_that_make_samples_in_one_go(judge: Judge, paths: list[str]) -
     assert _files_seen(judge(DataLoader(samples.InOneGo(paths), batch_size=4, num_workers=1)))
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_sub_class_keeps_what_it_does(judge: Judge, paths: list[str], workers: int) -> None:
+def test_a_sub_class_keeps_what_it_does(judge: Judge, paths: list[str]) -> None:
     """Its own __iter__ works on what it yields, so it is given nothing but batches, and as many as it wants."""
     seen: list[Any] = []
-    loader = samples.Moving(RawImages(paths), batch_size=4, num_workers=workers)
+    loader = samples.Moving(RawImages(paths), batch_size=4, num_workers=1)
     found = judge(loader, seen.append, modes=("cached_samples", "no_transport"))
     assert "no_transport" not in found.measurement.modes
     assert seen[0][0][1, 0, 0, 0] % 8 == 2.0

@@ -65,8 +65,7 @@ def test_the_sampler_of_a_wrapped_loader_keeps_its_epoch(judge: Judge, paths: li
     assert sampler.epoch == 5
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize(("workers", "at_once"), [(0, True), (2, False)])
 def test_a_loader_that_keeps_one_iterator_is_measured(judge: Judge, workers: int, at_once: bool) -> None:
     """With an iterator of its own; the user's goes on where it was, in the midst of an epoch and after it."""
     loader = wrappers.ManyEpochs(Numbers(), batch_size=4, num_workers=workers, at_once=at_once)
@@ -88,9 +87,9 @@ def test_a_loader_that_iterates_in_init_is_measured(judge: Judge) -> None:
     assert _labels(loader)[0] == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_shared_epoch_counter_is_put_back(judge: Judge, workers: int) -> None:
+def test_a_shared_epoch_counter_is_put_back(judge: Judge) -> None:
     """The samples are those that would have come without a diagnosis."""
+    workers = 2
     without, with_one = (
         DataLoader(wrappers.Counting(), batch_size=4, num_workers=workers, multiprocessing_context="fork")
         for _ in range(2)

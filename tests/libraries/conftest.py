@@ -41,13 +41,6 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.write_line("| " + " | ".join(row) + " |")
 
 
-@pytest.fixture(autouse=True)
-def _left_open() -> Iterator[None]:
-    """Files that a library leaves open warn in its own test, not in a later one."""
-    yield
-    gc.collect()
-
-
 @pytest.fixture(scope="session")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """64 JPEG files."""
@@ -80,8 +73,9 @@ def epochs(loader: Any, between: Callable[[Any], Any]) -> Iterator[list[Any]]:
 
 
 @pytest.fixture
-def tried(judge: Judge) -> Tried:
+def tried(judge: Judge) -> Iterator[Tried]:
     """Diagnoses the loader that `make` gives before each of two epochs, and holds it against one left alone."""
+    count = len(ROWS)
 
     def run(make: Callable[[], Any], library: str, how: str) -> Diagnosis:
         found: list[Diagnosis] = []
@@ -101,7 +95,9 @@ def tried(judge: Judge) -> Tried:
         ROWS.append((library, version(library) if library else "", how, *row(found[0])))
         return found[0]
 
-    return run
+    yield run
+    if len(ROWS) > count:
+        gc.collect()  # files that a library leaves open warn in its own test, not in a later one
 
 
 def row(found: Diagnosis) -> Row:

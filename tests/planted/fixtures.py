@@ -7,11 +7,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.planted.files import files_of_one_request, random_files
+from tests.planted.files import random_files
 from tests.planted.slow_disk import CannotPlant, SlowDisk, slow_disk
-
-BYTES_PER_S = 20e6
-LATENCY_S = 0.010
 
 PlantDisk = Callable[..., SlowDisk]
 
@@ -29,21 +26,3 @@ def plant_disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlantDisk]:
                 pytest.skip(str(error))
 
         yield plant
-
-
-@pytest.fixture(scope="session")
-def token_bucket_disk(plant_disk: PlantDisk) -> SlowDisk:
-    """20 MB/s, where idle time is credit: a block device wherever one can be had."""
-    return plant_disk(kind="token_bucket", bytes_per_s=BYTES_PER_S)
-
-
-@pytest.fixture(scope="session")
-def single_server_disk(plant_disk: PlantDisk) -> SlowDisk:
-    """20 MB/s, where idle time is lost."""
-    return plant_disk(kind="single_server", bytes_per_s=BYTES_PER_S)
-
-
-@pytest.fixture(scope="session")
-def latency_disk(plant_disk: PlantDisk) -> SlowDisk:
-    """10 ms a request, and one request a file, however many readers there are."""
-    return plant_disk(kind="latency", latency_s=LATENCY_S, fill=files_of_one_request)
