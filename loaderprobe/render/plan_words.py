@@ -53,7 +53,7 @@ INPUT: dict[InputName, str] = {
     "cpu_s": "CPU time of an image",
     "wait_s": "wait for a file",
     "other_s": "other time of a worker",
-    "utilization": "utilization",
+    "utilization": "wanted utilization",
     "use": "use of a limit",
 }
 PLENTY = 10
