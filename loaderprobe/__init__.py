@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from loaderprobe.api.bandwidth import Bandwidth, bandwidth
     from loaderprobe.api.batch_size import BatchSize, tune_batch_size
     from loaderprobe.api.compare import Comparison, compare
-    from loaderprobe.api.devices import Devices, devices
     from loaderprobe.api.diagnose import Diagnosis, diagnose
     from loaderprobe.api.doctor import Capabilities, doctor
     from loaderprobe.api.generate import DataSets, generate
@@ -28,7 +27,6 @@ __all__ = [
     "Capabilities",
     "Comparison",
     "DataSets",
-    "Devices",
     "Diagnosis",
     "Layers",
     "LoaderprobeError",
@@ -40,7 +38,6 @@ __all__ = [
     "attached",
     "bandwidth",
     "compare",
-    "devices",
     "diagnose",
     "doctor",
     "generate",
@@ -59,7 +56,6 @@ _MODULES = {
     "Capabilities": "api.doctor",
     "Comparison": "api.compare",
     "DataSets": "api.generate",
-    "Devices": "api.devices",
     "Diagnosis": "api.diagnose",
     "Layers": "api.layers",
     "LoaderprobeError": "errors",
@@ -70,7 +66,6 @@ _MODULES = {
     "attached": "api.run",
     "bandwidth": "api.bandwidth",
     "compare": "api.compare",
-    "devices": "api.devices",
     "diagnose": "api.diagnose",
     "doctor": "api.doctor",
     "generate": "api.generate",

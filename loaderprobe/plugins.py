@@ -26,9 +26,9 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "emulated-sync": "loaderprobe.compute.emulated:SynchronousCompute",
     },
     "model": {
-        "lenet5": "loaderprobe.compute.models:lenet5",
-        "lstm": "loaderprobe.compute.models:lstm",
         "mlp": "loaderprobe.compute.models:mlp",
+        "convnet": "loaderprobe.compute.models:lenet5",
+        "lenet5": "loaderprobe.compute.models:lenet5",
         **{name: f"torchvision.models:{name}" for name in ("resnet18", "resnet50", "resnet152", "vgg16")},
     },
 }

@@ -16,14 +16,6 @@ from loaderprobe.analyze.tune.batch_size import Throughput, by_size, limit_at, t
 from loaderprobe.measure.batch_size import search
 from loaderprobe.records.batch_size import BatchSizeReport, BatchSizeStop, StopCode, StrategyName
 from loaderprobe.records.compare import Compared, ComparedSide, ComparisonReport, Gate, Subject
-from loaderprobe.records.devices import (
-    DeviceGain,
-    Placement,
-    PlacementVerdict,
-    StepParts,
-    Workload,
-    WorkloadVerdict,
-)
 from loaderprobe.records.environment import Origin
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.plan import CacheAsked, CheckpointAsked
@@ -34,7 +26,6 @@ from loaderprobe.records.tune_workers import WorkersReport, WorkersRow, WorkersS
 from loaderprobe.records.verdict import Interval, ShortVerdict
 from loaderprobe.render.batch_size import batch_size_document
 from loaderprobe.render.compare import compare_document
-from loaderprobe.render.devices import answer
 from loaderprobe.render.plan import plan_document
 from loaderprobe.render.tune_workers import tuning_document
 from loaderprobe.render.writers import document_text
@@ -240,36 +231,7 @@ def _batch_sizes() -> Iterator[tuple[str, str]]:
         yield f"tune batch-size, {code}, {strategy}", text.partition("\n\nSizes that were tried")[0]
 
 
-# Devices, comparisons.
-
-
-def _placed(ranks: int, epoch_s: float, cause: Any, candidates: Any = ()) -> PlacementVerdict:
-    gains = tuple(
-        DeviceGain(name=name, speedup=_around(2.0, 0), by_round=(2.0,)) for name in ("gradients", "input", "batch")
-    )
-    return PlacementVerdict(
-        placement=Placement(device="cuda", ranks=ranks), step_ms=_around(10, 0), epoch_s=_around(epoch_s, 0),
-        samples_per_s=_around(100, 0), speedup=None, efficiency=None, parts=StepParts(exchange=4, input=2, compute=4),
-        cause=cause, candidates=candidates, gains=gains,
-    )  # fmt: skip
-
-
-def _devices() -> Iterator[tuple[str, str]]:
-    workload = Workload(model="net", data="images", shape=(3, 8, 8), batch_size=8, samples=80)
-    wild = replace(_placed(2, 5, "inconclusive"), epoch_s=Interval(value=4.8, low=0.0, high=21.0))
-    cases = [
-        *((_placed(2, 20, cause), False) for cause in ("gradients", "input", "batch", "compute", "inconclusive")),
-        (_placed(2, 20, "either", ("gradients", "input")), False),
-        (_placed(2, 10.1, "compute"), True), (_placed(2, 5, "compute"), False), (wild, True),
-    ]  # fmt: skip
-    for two, close in cases:
-        one = _placed(1, 10, "compute")
-        fastest, other = (one, two) if two.epoch_s.value > 10 else (two, one)
-        found = WorkloadVerdict(
-            workload=workload, placements=(one, two), fastest=fastest.placement,
-            close=(other.placement,) if close else (),
-        )  # fmt: skip
-        yield f"devices, {two.cause}, {two.epoch_s.value:g} s", answer(found)
+# Comparisons.
 
 
 def _compared(ratio: float = 1.0, *, workers: int = 1, **changes: Any) -> Compared:
@@ -342,7 +304,7 @@ def _refused_plans() -> Iterator[tuple[str, str]]:
 
 def pages() -> str:
     """Each under its name, in 80 columns."""
-    every = (_ranks, _studies, _tuned_workers, _batch_sizes, _devices, _comparisons, _plans, _refused_plans)
+    every = (_ranks, _studies, _tuned_workers, _batch_sizes, _comparisons, _plans, _refused_plans)
     return "".join(f"{'=' * 80}\n{name}\n\n{text.rstrip()}\n" for each in every for name, text in each())
 
 

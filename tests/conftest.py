@@ -40,7 +40,7 @@ LONGEST = (
     "storage/test_planted.py", "api/test_first_epochs.py", "cli/test_sweep.py", "libraries/test_files.py",
     "api/test_variants.py", "libraries/test_streams.py", "cli/test_run.py", "measure/test_forkserver.py",
     "cli/test_run_ranks.py", "api/test_wrappers.py", "cli/test_seats.py", "measure/test_rank_session.py",
-    "compute/test_gradients.py", "test_installed.py", "api/test_devices.py", "cli/test_bandwidth.py",
+    "compute/test_gradients.py", "test_installed.py", "cli/test_bandwidth.py",
 )  # fmt: skip
 """They begin first, files of tests that are alone among the last.
 

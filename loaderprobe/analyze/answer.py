@@ -1,16 +1,16 @@
-"""The first screen as data: what limits where, what more ranks gain, whether storage limits, and what to do next."""
+"""The first screen as data: what limits where, what devices and ranks gain, whether storage limits, what to do next."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import ceil
 
-from loaderprobe.analyze.effects import differ
+from loaderprobe.analyze.effects import of_intervals
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.report import Answer, AnswerCode, ConfigurationRow, Limited, NextStep, Report, StorageSupply
+from loaderprobe.records.report import Answer, ConfigurationRow, Limited, NextStep, Report, Scaling, StorageSupply
 from loaderprobe.records.resources import JUDGED, RESOURCE, SPEEDUPS
-from loaderprobe.records.verdict import WORTH, Advice, Knee, ReasonCode, Speedup
+from loaderprobe.records.verdict import WORTH, Advice, Interval, Knee, ReasonCode, Speedup
 from loaderprobe.units import join_words, significant
 
 Rows = Sequence[ConfigurationRow]
@@ -40,7 +40,11 @@ def answered(report: Report) -> Report:
     return replace(
         report,
         summary=replace(
-            report.summary, answer=_answers(report), next=_next_steps(report), not_known=tuple(_not_known(report))
+            report.summary,
+            answer=_answers(report),
+            scaling=tuple(_scaling(report)),
+            next=_next_steps(report),
+            not_known=tuple(_not_known(report)),
         ),
     )
 
@@ -49,11 +53,12 @@ def answered(report: Report) -> Report:
 
 
 def by_device(rows: Rows) -> tuple[tuple[ConfigurationRow, ...], ...]:
-    """By device, cache state and ranks, so that figures compare; in the order of the report, CPUs last."""
+    """By model, device, cache state and ranks, so that figures compare; in the order of the report, CPUs last."""
     found: dict[Hashable, list[ConfigurationRow]] = {}
     for row in rows:
         config = row.config
-        found.setdefault((config.compute.name, config.cache, config.ranks, config.nodes), []).append(row)
+        trained = config.compute.model, config.compute.name
+        found.setdefault((*trained, config.cache, config.ranks, config.nodes), []).append(row)
     # A CPU that trains shows least: it stands last.
     return tuple(tuple(some) for some in sorted(found.values(), key=on_cpu))
 
@@ -141,19 +146,18 @@ def _keys(rows: Rows) -> tuple[str, ...]:
     return tuple(row.key for row in rows)
 
 
-# What limits on each device, what more ranks gain, and whether storage limits.
+# What limits on each device, what devices and ranks gain, and whether storage limits.
 
 
 def _answers(report: Report) -> tuple[Answer, ...]:
-    """Accelerators, ranks, storage, and then what a CPU trained beside them."""
+    """Accelerators, storage, and then what a CPU trained beside them."""
     rows = report.summary.configurations
     devices = [(on_cpu(some), found) for some in by_device(rows) if (found := _on_device(report, some))]
     storage = [_of_storage(report)] if any(map(firm, rows)) else []
     first = [found for cpu, found in devices if not cpu]
     rest = [found for cpu, found in devices if cpu]
-    more = _of_ranks(report)
     sure = _how_sure([row for some in by_device(rows) if on_cpu(some) is not bool(first) for row in some])
-    return (*first, *more, *storage, *sure, *rest) if first else (*rest, *more, *storage, *sure)
+    return (*first, *storage, *sure, *rest) if first else (*rest, *storage, *sure)
 
 
 def _on_device(report: Report, rows: Rows) -> Answer | None:
@@ -278,21 +282,53 @@ def _full_cores(report: Report, rows: Rows) -> list[Remark]:
     return [Remark(code="cores_full_from", facts=facts)]
 
 
-def _of_ranks(report: Report) -> list[Answer]:
-    """From the fewest ranks to the most, of one data set on one device, with the workers that are enough for each."""
-    lines: dict[Hashable, list[ConfigurationRow]] = {}
-    for rows in by_device(report.summary.configurations):
-        for row in best_of(report, rows):
-            lines.setdefault((row.config.compute.name, row.config.cache, row.config.resolution), []).append(row)
-    some = [sorted(rows, key=lambda row: (row.config.ranks, row.config.nodes)) for rows in lines.values()]
-    return [_gain(rows) for rows in some if len(rows) > 1]
+def _scaling(report: Report) -> Iterator[Scaling]:
+    """Rows of one data set and cache state side by side: each device with every number of ranks, model after model."""
+    alike: dict[Hashable, list[ConfigurationRow]] = {}
+    places = {row.key: place for place, row in enumerate(report.summary.configurations)}
+    for row in sorted(best_of(report, report.summary.configurations), key=lambda row: places[row.key]):
+        alike.setdefault((row.config.resolution, row.config.cache), []).append(row)
+    for rows in alike.values():
+        yield from _scaled(rows)
 
 
-def _gain(rows: Rows) -> Answer:
-    first, last = rows[0].images_per_s, rows[-1].images_per_s
-    assert first and last
-    code: AnswerCode = "ranks_differ" if differ(first, last) else "ranks_alike"
-    return Answer(code=code, configurations=_keys(rows), facts={"speedup": last.value / first.value})
+def _scaled(rows: Rows) -> Iterator[Scaling]:
+    """A specified rate compares with no other: an emulated device is here with several numbers of ranks only."""
+    lines: dict[tuple[str, str], list[ConfigurationRow]] = {}
+    for row in rows:
+        lines.setdefault((row.config.compute.model, row.config.compute.name), []).append(row)
+    for line in lines.values():
+        line.sort(key=lambda row: (row.config.ranks, row.config.nodes))
+    trained = [line[0] for line in lines.values() if not line[0].emulated]
+    on_cpus = {row.config.compute.model: row for row in trained if on_cpu([row])}
+    for first, *more in lines.values():
+        real = first in trained
+        cpu = on_cpus.get(first.config.compute.model) if real and not on_cpu([first]) else None
+        if more or (real and len(trained) > 1):
+            yield from (_gain(row, first, cpu) for row in (first, *more))
+
+
+def _gain(row: ConfigurationRow, first: ConfigurationRow, cpu: ConfigurationRow | None) -> Scaling:
+    speedup = None if row is first else _over(row, first)
+    times = _hardware(row) / _hardware(first)
+    return Scaling(
+        configuration=row.key,
+        speedup=speedup,
+        efficiency=speedup.value / times if speedup else None,
+        over_cpu=_over(row, cpu) if cpu else None,
+    )
+
+
+def _over(row: ConfigurationRow, other: ConfigurationRow) -> Interval | None:
+    """By what factor a row is faster; None of rates that are too noisy to be compared."""
+    rates = row.images_per_s, other.images_per_s
+    assert rates[0] and rates[1]
+    return None if rates[0].too_wide or rates[1].too_wide else of_intervals(rates[0], rates[1])
+
+
+def _hardware(row: ConfigurationRow) -> int:
+    """GPUs; of CPUs the nodes, whose cores ranks share."""
+    return row.config.nodes if on_cpu([row]) else row.config.ranks
 
 
 def _of_storage(report: Report) -> Answer:
@@ -466,7 +502,9 @@ def _more_cores(report: Report, rows: Rows) -> list[NextStep]:
     """For the best configurations that keep all cores busy: what they gain at most, and how many cores that takes."""
     full = [row for row in best_of(report, rows) if row.bound and row.bound.cause == "cpu"]
     data = [row.config.resolution for row in full]
-    mine = [each for each in report.summary.needs if each.compute == rows[0].config.compute.name and each.data in data]
+    spec = rows[0].config.compute
+    own = [each for each in report.summary.needs if (each.compute, each.model) == (spec.name, spec.model)]
+    mine = [each for each in own if each.data in data]
     cores = [each.cores for each in mine if each.cores is not None]
     if not cores:
         return []

@@ -282,14 +282,16 @@ def outlooks(
 ) -> tuple[Outlook, ...]:
     """One for each data set and accelerator; for a CPU only where the run has nothing else, and then of `REFERENCE`."""
     by_fingerprint = {each.fingerprint: each for each in files}
-    together: dict[tuple[str, str], list[ConfigurationRow]] = {}
+    together: dict[tuple[str, str, str], list[ConfigurationRow]] = {}
     judged = [row for row in rows if row.verdict and row.config.compute.kind != NO_STEP]
     devices = [row for row in judged if row.config.compute.kind != "cpu"]
     for row in devices or judged:
-        together.setdefault((row.config.data, row.config.compute.name), []).append(row)
+        # The rate of a reference does not depend on what was trained here.
+        model = row.config.compute.model if devices else ""
+        together.setdefault((row.config.data, row.config.compute.name, model), []).append(row)
     other = None if devices else _reference(accelerators)
     found = []
-    for (data, _), some in together.items():
+    for (data, _, _), some in together.items():
         fewest = min(row.config.ranks for row in some)
         row = cold_and_fastest([row for row in some if row.config.ranks == fewest])
         if data in by_fingerprint and (devices or other):
@@ -325,6 +327,7 @@ def _outlook(
     return Outlook(
         data=row.config.resolution,
         compute=row.config.compute.name,
+        model=row.config.compute.model,
         accelerator=workload.accelerator if specified else measurement.compute.device,
         images_per_s=workload.rate.value,
         source=workload.rate.source,

@@ -249,7 +249,6 @@ def load(run: PathLike) -> Run:
 RESULTS = {
     "loaderprobe/batch-size": "batch_size:BatchSize",
     "loaderprobe/compare": "compare:Comparison",
-    "loaderprobe/devices": "devices:Devices",
     "loaderprobe/diagnosis": "diagnose:Diagnosis",
     "loaderprobe/layers": "layers:Layers",
     "loaderprobe/rank-bandwidth": "bandwidth:RankBandwidth",

@@ -48,7 +48,7 @@ def sweep(
     tensor: TensorType = "float32",
     compute: str | Iterable[str] = "auto",
     batch_size: int | None = None,
-    model: str = "resnet50",
+    model: str | Iterable[str] = "resnet50",
     precision: Precision = "auto",
     memory_format: MemoryFormat = "channels_last",
     compile: bool = False,
@@ -65,7 +65,7 @@ def sweep(
     out: PathLike | None = None,
     progress: OnStage | None = None,
 ) -> Run:
-    """Measure every combination of data set, worker count, device and cache state, and say what limits each.
+    """Measure every combination of data set, workers, device, model and cache state, and say what limits each.
 
     `data` is a folder of images; without it, data sets of `resolutions` are generated under `data_dir`. The options
     are those of `loaderprobe sweep`, which `--help` explains: `serial=False` is `--no-serial`, `pin_memory=False` is

@@ -184,7 +184,7 @@ def request_of(*, command: tuple[str, ...] = (), nodes: Sequence[Node] | None = 
             name=asked["loader"],
             **own(LoaderSpec),
         ),
-        computes=compute_specs(compute_names(asked["compute"]), **own(ComputeSpec)),
+        computes=compute_specs(compute_names(asked["compute"]), listed(asked["model"], str), **own(ComputeSpec)),
         caches=listed(asked["cache"], parse_cache),
         ranks=tuple(dict.fromkeys(spread(layout, nodes) for layout in layouts_of(asked["ranks"], nodes))),
         spec=SweepSpec(configs=(), command=command, **own(SweepSpec)),
@@ -232,15 +232,18 @@ def prefetch_factors(value: str | int | Iterable[int]) -> tuple[int, ...]:
     return found
 
 
-def compute_specs(names: Iterable[str], *, batch_size: int | None, **options: Any) -> tuple[ComputeSpec, ...]:
-    """One for each device; without a batch size, as many images as keep it busy."""
+def compute_specs(
+    names: Iterable[str], models: Iterable[str], *, batch_size: int | None, **options: Any
+) -> tuple[ComputeSpec, ...]:
+    """One for each model and device; without a batch size, as many images as keep the device busy."""
     return tuple(
         ComputeSpec(
             name=name,
             batch_size=batch_size or DEFAULT_BATCH_SIZE.get(name.partition(":")[0], USUAL_BATCH_SIZE),
+            model=model,
             **options,
         )
-        for name in names
+        for model, name in product(models, names)
     )
 
 

@@ -117,7 +117,7 @@ def tuned_images(
     names = compute_names(compute)
     if len(names) != 1:
         raise BadValue(f"{compute} names {len(names)} devices", hint="use one")
-    (spec,) = compute_specs(names, batch_size=batch_size, model=model)
+    (spec,) = compute_specs(names, (model,), batch_size=batch_size)
     check_parts(LoaderSpec(workers=0, prefetch_factor=0), spec)
     sample = min(MOST_IMAGES, SAMPLE_BATCHES * spec.batch_size)
     files = image_files(data, sample=sample, progress=lambda stage, *_: progress(stage, 0, round(budget_s)))

@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from loaderprobe import __version__
 from loaderprobe.cli import commands
+from loaderprobe.cli.border import report_error
 from loaderprobe.cli.sweep import sweep
+from loaderprobe.errors import BadValue
 
 QUESTION = (
     "Is this training compute-bound or input-bound, which part of the input limits it, and what would change that?"
 )
 
+RETIRED = {
+    "devices": "loaderprobe sweep --model mlp,convnet --compute cpu,cuda --ranks 1,2",
+}
+"""Commands that went: what answers their question now."""
+
+
+class Commands(TyperGroup):
+    """The commands; one that went says what came in its place."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Exits with code 2 for a command that went, and as usual for a name that is none."""
+        if instead := RETIRED.get(args[0]):
+            error = BadValue(f"'{args[0]}' is no command any more", hint=f"{instead}; see loaderprobe explain changes")
+            raise typer.Exit(report_error(error))
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
+    cls=Commands,
     help=QUESTION,
     epilog="Your own DataLoader: loaderprobe explain diagnose.",
     no_args_is_help=True,
@@ -24,7 +45,7 @@ app = typer.Typer(
 )
 COMMANDS = (
     sweep, commands.run, commands.diagnose, commands.trace, commands.bandwidth, commands.generate, commands.report,
-    commands.plan, commands.compare, commands.layers, commands.devices, commands.doctor, commands.explain,
+    commands.plan, commands.compare, commands.layers, commands.doctor, commands.explain,
 )  # fmt: skip
 for each in COMMANDS:
     app.command()(each)

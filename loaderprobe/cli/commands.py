@@ -42,7 +42,6 @@ from loaderprobe.units import format_bytes, join_words
 if TYPE_CHECKING:
     from loaderprobe.api.bandwidth import RankProbe
     from loaderprobe.api.batch_size import BatchSize
-    from loaderprobe.api.devices import Devices
     from loaderprobe.api.diagnose import Diagnosis
     from loaderprobe.api.layers import Layers
     from loaderprobe.api.load import Run
@@ -463,28 +462,6 @@ def _check_data(asked: dict[str, Any]) -> None:
     if asked["data"] is not None and asked["image_size"] != options.IMAGE_SIZE.default:
         size = options.IMAGE_SIZE.default
         raise BadValue(f"images of DATA are cropped to {size} pixels", hint="leave --image-size out")
-
-
-@command(options.DEVICES)
-def devices(call: Invocation, *, article: bool, **asked: Any) -> int:
-    """Compare devices for a model: the CPU, a GPU, several. Says which is fastest, and why more are not faster.
-
-    Trains on samples in memory, in processes of its own on each device (DistributedDataParallel for several). Then
-    without gradient exchange, without input, and with a larger batch: what helps is the reason.
-    """
-    if article and "model" in call.typed:
-        raise BadValue("--article and --model exclude each other", hint="use one of them")
-
-    def measure() -> Devices:
-        from loaderprobe.api.devices import devices as verb
-        from loaderprobe.records.devices import ARTICLE
-
-        models = {"model": ARTICLE} if article else {}
-        with counting(call.silent) as on_count:
-            return verb(**{**asked, **models}, progress=on_count, command=command_line())
-
-    found = call.show_and_keep(measure, "devices")
-    return ended(interrupted=found.interrupted, failed=bool(found.failed))
 
 
 @command(options.TUNE_BATCH_SIZE)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-import torch
 from torch import nn
 
 SIDE = 32
 """Images are averaged, or repeated, to so many pixels a side; those of CIFAR's size stay as they are."""
 HIDDEN = 1000
-UNITS = 128
 
 
 def lenet5(*, num_classes: int) -> nn.Module:
@@ -47,25 +45,3 @@ def mlp(*, num_classes: int) -> nn.Module:
             fc3=nn.Linear(HIDDEN, num_classes),
         )
     )
-
-
-class Rows(nn.Module):
-    """An LSTM that reads an image row by row, and a linear layer on its last state."""
-
-    def __init__(self, num_classes: int) -> None:
-        super().__init__()
-        self.size = nn.AdaptiveAvgPool2d(SIDE)
-        self.lstm = nn.LSTM(3 * SIDE, UNITS, batch_first=True)
-        self.last = nn.Linear(UNITS, num_classes)
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """N x 3 x H x W to N x classes."""
-        rows = self.size(images).transpose(1, 2).flatten(2)
-        _, (state, _) = self.lstm(rows)
-        logits: torch.Tensor = self.last(state[-1])
-        return logits
-
-
-def lstm(*, num_classes: int) -> nn.Module:
-    """An LSTM of 128 units over the 32 rows of an image."""
-    return Rows(num_classes)

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import copy
-import math
 import platform
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
-from torch.utils.data import Dataset
 
 from loaderprobe.compute.profile import thread_numbers
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.protocols import MakeModel
 from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN, ComputeSpec, Precision
-from loaderprobe.records.devices import ARTICLE, Workload
 
 LEARNING_RATE = 0.1
 MOMENTUM = 0.9
@@ -38,9 +32,9 @@ def precision_on(device: torch.device, asked: Precision) -> Precision:
     return "bf16" if device.type == "cuda" else "fp32"
 
 
-def checked_model(name: str, make_model: MakeModel, classes: int = CLASSES) -> Any:
+def checked_model(name: str, make_model: MakeModel) -> Any:
     """A classifier. Raises BadValue for what cannot train."""
-    model = make_model(num_classes=classes)
+    model = make_model(num_classes=CLASSES)
     if not isinstance(model, torch.nn.Module):
         raise BadValue(f"the model '{name}' is {type(model).__name__}, not a torch.nn.Module", hint=GUIDE)
     if not any(each.requires_grad for each in model.parameters()):
@@ -49,11 +43,37 @@ def checked_model(name: str, make_model: MakeModel, classes: int = CLASSES) -> A
 
 
 def _published_model() -> MakeModel:
-    # Ranks of `devices` with another model do without torchvision, which takes 2 s in each of them.
+    # Ranks with another model do without torchvision, which takes 2 s in each of them.
     from torchvision.models import resnet50
 
     made: MakeModel = resnet50
     return made
+
+
+def autocast_on(device: torch.device, dtype: torch.dtype | None) -> AbstractContextManager[Any]:
+    """Autocast to a type; none without one."""
+    return torch.autocast(device.type, dtype=dtype or torch.bfloat16, enabled=dtype is not None)
+
+
+def train_step(
+    forward: Callable[[], Any], loss_of: Callable[[Any], Any], optimizer: torch.optim.Optimizer,
+    scaler: torch.amp.GradScaler, autocast: AbstractContextManager[Any],
+    part: Callable[[Any], AbstractContextManager[None]] = lambda name: nullcontext(),
+    in_backward: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> None:  # fmt: skip
+    """One step; `part` is around each part of it, by its name. A scaler that is not enabled changes nothing."""
+    with part("zero_grad"):
+        optimizer.zero_grad(set_to_none=True)
+    with autocast:
+        with part("forward"):
+            given = forward()
+        with part("loss"):
+            loss = loss_of(given)
+    with part("backward"), in_backward():
+        scaler.scale(loss).backward()
+    with part("optimizer"):
+        scaler.step(optimizer)
+        scaler.update()
 
 
 class Trainer:
@@ -109,15 +129,10 @@ class Trainer:
     def train_step(self, batch: Any) -> None:
         """One step. The loss stays on the device: reading it would wait for the GPU."""
         images, labels = batch
-        dtype = AUTOCAST.get(self.precision)
-        with torch.autocast(self.device.type, dtype=dtype or torch.bfloat16, enabled=dtype is not None):
-            loss = self._loss(self._logits(images), labels)
-        if not self.backward_threads:
-            loss.register_hook(self._note_thread)
-        self._scaler.scale(loss).backward()
-        self._scaler.step(self._optimizer)
-        self._scaler.update()
-        self._optimizer.zero_grad(set_to_none=True)
+        train_step(
+            lambda: self._logits(images), lambda logits: self._noted(self._loss(logits, labels)), self._optimizer,
+            self._scaler, autocast_on(self.device, AUTOCAST.get(self.precision)),
+        )  # fmt: skip
 
     def _logits(self, images: torch.Tensor) -> torch.Tensor:
         """What the model gives for images, N x 1000. Raises BadValue for anything else."""
@@ -138,6 +153,11 @@ class Trainer:
         compiled = ", torch.compile" if self.spec.compile else ""
         model = MODEL_NAMES.get(self.spec.model, self.spec.model)
         return f"{model} training steps, {how[self.precision]}, {layout}{compiled}, SGD with momentum"
+
+    def _noted(self, loss: Any) -> Any:
+        if not self.backward_threads:
+            loss.register_hook(self._note_thread)
+        return loss
 
     def _note_thread(self, gradient: torch.Tensor) -> None:
         self.backward_threads = thread_numbers()
@@ -250,24 +270,18 @@ class ModelCopy:
         self.device = trainable(model)[0].device
         self.model = copy.deepcopy(model).train()
         self.optimizer = torch.optim.SGD(trainable(self.model), lr=learning_rate, momentum=MOMENTUM)
-        self._loss, self._bf16 = loss, bf16
+        self._loss, self._dtype = loss, torch.bfloat16 if bf16 else None
+        self._scaler = torch.amp.GradScaler(self.device.type, enabled=False)
 
     def step(
         self, batch: Any, part: Callable[[Any], AbstractContextManager[None]],
         in_backward: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:  # fmt: skip
         """One step on a batch that is on the device; `part` is around each part of it, by its name."""
-        with part("zero_grad"):
-            self.optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self._bf16):
-            with part("forward"):
-                given = called(self.model, batch)
-            with part("loss"):
-                loss = self._loss(given, batch)
-        with part("backward"), in_backward():
-            loss.backward()
-        with part("optimizer"):
-            self.optimizer.step()
+        train_step(
+            lambda: called(self.model, batch), lambda given: self._loss(given, batch), self.optimizer, self._scaler,
+            autocast_on(self.device, self._dtype), part, in_backward,
+        )  # fmt: skip
 
     def wait(self) -> None:
         """For all that the device has to do."""
@@ -295,100 +309,3 @@ def model_on(device: str, name: str, make_model: MakeModel) -> torch.nn.Module:
 def random_images(batch_size: int, image_size: int) -> tuple[torch.Tensor, torch.Tensor]:
     """(images N x 3 x S x S, labels N) in memory."""
     return torch.randn(batch_size, 3, image_size, image_size), torch.randint(CLASSES, (batch_size,))
-
-
-# What models are trained on to compare devices: samples in memory, as the article of 2019 had them.
-#
-# A few thousand samples stand for an epoch of tens of thousands: they are taken in turn, each is indexed and put into
-# its batch as one of a whole set would be.
-
-HELD = 2048
-"""Samples in memory: more bytes than the caches of a CPU hold."""
-TEN = 10
-"""Classes of MNIST and of CIFAR-10."""
-HIDDEN = 1000
-UNITS = 128
-
-Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-"""Of (what the model gives, the targets)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Training:
-    """A model, its samples and its loss."""
-
-    model: nn.Module
-    samples: Dataset[tuple[torch.Tensor, Any]]
-    loss: Loss
-
-
-class Held(Dataset[tuple[torch.Tensor, Any]]):
-    """`count` samples, of which a few are in memory."""
-
-    def __init__(self, inputs: torch.Tensor, targets: Any, count: int) -> None:
-        self._inputs, self._targets, self._count = inputs, targets, count
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, Any]:
-        place = index % len(self._inputs)
-        return self._inputs[place], self._targets[place]
-
-
-class NextValue(nn.Module):
-    """An LSTM that reads a sequence, and a linear layer that gives its next value."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lstm = nn.LSTM(1, UNITS, batch_first=True)
-        self.last = nn.Linear(UNITS, 1)
-
-    def forward(self, sequences: torch.Tensor) -> torch.Tensor:
-        """N x steps x 1 to N x 1."""
-        _, (state, _) = self.lstm(sequences)
-        value: torch.Tensor = self.last(state[-1])
-        return value
-
-
-def training_of(workload: Workload, make_model: MakeModel, seed: int) -> Training:
-    """The model of a workload and its samples, the same in every process.
-
-    `make_model` is asked for models of images alone. Raises BadValue for what cannot train.
-    """
-    torch.manual_seed(seed)
-    if workload.data == "sine":
-        return Training(model=NextValue(), samples=_sines(workload), loss=nn.functional.mse_loss)
-    classes = TEN if workload.model in ARTICLE else CLASSES
-    model = perceptron() if workload.data == "mnist" else checked_model(workload.model, make_model, classes)
-    held = min(HELD, workload.samples)
-    labels: list[int] = torch.randint(classes, (held,)).tolist()
-    images = Held(torch.rand(held, *workload.shape), labels, workload.samples)
-    return Training(model=model, samples=images, loss=nn.functional.cross_entropy)
-
-
-def gpu_count() -> int:
-    """GPUs that torch can use."""
-    return torch.cuda.device_count()
-
-
-def perceptron() -> nn.Module:
-    """Two hidden layers of 1,000 units on images of 28 x 28, as in Chainer's example of MNIST."""
-    return nn.Sequential(
-        OrderedDict(
-            flatten=nn.Flatten(),
-            fc1=nn.Linear(28 * 28, HIDDEN),
-            relu1=nn.ReLU(inplace=True),
-            fc2=nn.Linear(HIDDEN, HIDDEN),
-            relu2=nn.ReLU(inplace=True),
-            fc3=nn.Linear(HIDDEN, TEN),
-        )
-    )
-
-
-def _sines(workload: Workload) -> Held:
-    """Stretches of waves of many lengths, and the value that follows each."""
-    held, steps = min(HELD, workload.samples), workload.shape[0]
-    phase, length = torch.rand(held, 1) * 2 * math.pi, 10 + 40 * torch.rand(held, 1)
-    waves = torch.sin(phase + 2 * math.pi * torch.arange(steps + 1) / length).unsqueeze(2)
-    return Held(waves[:, :-1].contiguous(), waves[:, -1].contiguous(), workload.samples)

@@ -13,7 +13,7 @@ from typing import Any
 from loaderprobe.measure.assembly import alternatives, join_parts, make_compute, make_loader
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.own.function import measure_own
-from loaderprobe.measure.ranks.child import RankChild, measure_devices, read_rank
+from loaderprobe.measure.ranks.child import RankChild, read_rank
 from loaderprobe.measure.runner import Order, serve
 from loaderprobe.measure.session import UNSEEN, OnStage, Parts, Recorder, Session
 from loaderprobe.measure.studies import EpochsStudy, PrefilledStudy, in_epochs
@@ -139,10 +139,6 @@ def main(link_fd: int, parent: int, judging: Judging) -> None:
             return measure_own(order, on_stage, judging)
         if order.read:
             return read_rank(order, on_stage)
-        if order.devices:
-            if order.place is not None and order.config.compute.kind == "cuda":
-                _see_own_gpu(order.config.compute, order.place)
-            return measure_devices(order, on_stage)
         return (study if order.study else measure)(order, scratch, on_stage, judging)
 
     with suppress(Exception):  # whatever it is, the child that needs it meets it too, and says so

@@ -28,7 +28,6 @@ from loaderprobe.errors import LoaderprobeError, LostRank
 from loaderprobe.measure.session import OnStage
 from loaderprobe.protocols import Clock
 from loaderprobe.records.config import RunConfig, Study
-from loaderprobe.records.devices import DeviceWork
 from loaderprobe.records.diagnosis import OwnLoader
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
@@ -108,24 +107,12 @@ class Order:
     """What makes the user's own loader, which is measured instead; `files` then holds its module."""
     read: ReadTogether | None = None
     """What is read by all ranks at once, and nothing else."""
-    devices: DeviceWork | None = None
-    """What is trained on a device, or on several, from samples in memory."""
 
     @property
     def result(self) -> str:
         """The kind of the record that it asks for."""
-        others = {"own-loader": self.own, "read": self.read, "devices": self.devices}
+        others = {"own-loader": self.own, "read": self.read}
         return self.study or next((kind for kind, asked in others.items() if asked), "measurement")
-
-    @property
-    def quiet_s(self) -> float | None:
-        """Seconds without an event until the child is ended; None where only the time limit ends it.
-
-        One of several ranks is silent for longer: those that wait for it are to say so first.
-        """
-        if self.devices is None:
-            return None
-        return self.devices.timeout_s if self.place is None else 2 * self.devices.timeout_s + QUIET_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,8 +323,6 @@ def _begin_life(birth: _Birth, fds: list[int], link: socket.socket, measure: Mea
 LOG_LINES = 40
 STACKS_S = 0.5
 """For a child that hangs to write where it is."""
-QUIET_S = 15.0
-RAISE_TIMEOUT = "raise --timeout if a step takes that long; the log says where it is"
 RAISE_TIME_LIMIT = "raise --time-limit, or check the log for a hang"
 RAISE_BUDGET = "the budget left it no more time: raise --budget, or check the log for a hang"
 END_OF_OUTPUT = None
@@ -377,8 +362,8 @@ def run_order(
         order_path.write_bytes(encode("order", order))
         child = start(order_path, result_path, log_path)
         try:
-            last, waited_s = _follow(child, clock, started_ns, time_limit_s, order.quiet_s, on_event)
-            if waited_s is not None and ask_where(child.pid):
+            last, timed_out = _follow(child, clock, started_ns, time_limit_s, on_event)
+            if timed_out and ask_where(child.pid):
                 with suppress(subprocess.TimeoutExpired):
                     child.wait(STACKS_S)
         finally:
@@ -388,9 +373,7 @@ def run_order(
         log_lines = tuple(log_path.read_text(errors="replace").splitlines()[-LOG_LINES:])
     code = child.wait()
     reason, hint, by_signal = explain_death(code, log_lines)
-    if waited_s is not None and waited_s == order.quiet_s:
-        reason, hint = f"timeout: it got no further for {waited_s:g} s", RAISE_TIMEOUT
-    elif waited_s is not None:
+    if timed_out:
         reason, hint = f"timeout: not finished after {time_limit_s:.0f} s", RAISE_TIME_LIMIT
     elif last.failure:
         reason, hint, by_signal = last.failure, last.hint, None
@@ -416,10 +399,9 @@ def kill_group(child: Child) -> None:
 
 
 def _follow(
-    child: Child, clock: Clock, started_ns: int, limit_s: float, quiet_s: float | None,
-    on_event: Callable[[Event], None],
-) -> tuple[Event, float | None]:  # fmt: skip
-    """Pass on the child's events until it ends: (last event, the limit in seconds that it ran into)."""
+    child: Child, clock: Clock, started_ns: int, limit_s: float, on_event: Callable[[Event], None]
+) -> tuple[Event, bool]:
+    """Pass on the child's events until it ends: (last event, whether it ran into the time limit)."""
     assert child.stdout is not None
     lines: queue.Queue[bytes | None] = queue.Queue()
     threading.Thread(target=_read_lines, args=(child.stdout, lines), daemon=True).start()
@@ -427,11 +409,11 @@ def _follow(
     while True:
         left_s = max(0.0, (deadline_ns - clock.now_ns()) / 1e9)
         try:
-            line = lines.get(timeout=left_s if quiet_s is None else min(left_s, quiet_s))
+            line = lines.get(timeout=left_s)
         except queue.Empty:
-            return last, limit_s if quiet_s is None or left_s < quiet_s else quiet_s
+            return last, True
         if line is END_OF_OUTPUT:
-            return last, None if _ended(child, clock, deadline_ns) else limit_s
+            return last, not _ended(child, clock, deadline_ns)
         last = msgspec.json.decode(line, type=Event)
         on_event(last)
 

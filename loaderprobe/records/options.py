@@ -121,7 +121,9 @@ def label_of(name: str) -> str | tuple[str, str]:
 # What several commands have.
 
 RESOLUTIONS = ("256x256", "500x375", "1024x768")
-MODELS = "resnet18, resnet50, resnet152, vgg16, lenet5, mlp, lstm, or package.module:factory (see explain plug-ins)."
+MODELS = (
+    "mlp, convnet (LeNet-5), resnet18, resnet50, resnet152, vgg16, or package.module:factory (see explain plug-ins)"
+)
 IMAGES_IN = "Folder of images to load. Without it, images in memory."
 USUAL_BATCH = "256 on CUDA, 4 on the CPU"
 
@@ -129,7 +131,7 @@ LOADED_IMAGES = Option("data", Path, None, ARGUMENT, IMAGES_IN)
 LOADING_WORKERS = Option(
     "workers", int, 0, DATA, "Workers that load DATA; 0 is the serial loader.", least=0, most=4096
 )  # fmt: skip
-MODEL = Option("model", str, "resnet50", COMPUTE, MODELS, label="{}")
+MODEL = Option("model", str, "resnet50", COMPUTE, f"{MODELS}.", label="{}")
 DEVICE = Option(
     "device", Literal["auto", "cuda", "cpu"], "auto", COMPUTE, "auto: cuda if present, else cpu.", typed="--compute"
 )
@@ -202,7 +204,7 @@ SWEEP = (
         "by commas.",
     ),
     ANY_BATCH_SIZE,
-    MODEL,
+    replace(MODEL, help=f"{MODELS}; several, separated by commas.", several=True),
     Option(
         "precision", Precision, "auto", COMPUTE, metavar="NAME", label="{} precision",
         help="Precision of training: bf16, fp16, fp32, tf32, or auto (bf16 on CUDA, else fp32).",
@@ -489,27 +491,6 @@ LAYERS = (
     MD,
     JSON,
 )
-
-DEVICES = (
-    replace(
-        MODEL, default="mlp", several=True,
-        help="mlp, lenet5, lstm, resnet152, or any other of images (see explain plug-ins); or several: mlp,lenet5.",
-    ),
-    Option("article", bool, False, COMPUTE, "mlp, lenet5, lstm and resnet152.", typed_only=True),
-    Option(
-        "on", str, None, COMPUTE, "Where to train: cpu, 2xcpu, cuda, 2xcuda; or several: cpu,2xcpu.", several=True,
-        usual="cpu,cuda and all GPUs; without a GPU cpu,2xcpu",
-    ),
-    replace(BATCH_SIZE, help="Samples per batch, of all ranks together.", usual="32 to 128"),
-    Option("samples", int, None, DATA, "Samples of an epoch.", least=1, usual="10000 to 60000"),
-    replace(IMAGE_SIZE, default=None, panel=DATA, usual="32"),
-    Option("steps", int, None, MEASURING, "Steps of a segment.", least=1, most=100_000, usual="about 0.7 s"),
-    Option("rounds", int, 5, MEASURING, "Rounds, each with every experiment.", least=3, most=100),
-    Option(
-        "timeout_s", float, 120.0, MEASURING, "Seconds without a step until it is a hang.", typed="--timeout", least=1
-    ),
-    *KEPT,
-)  # fmt: skip
 
 DOCTOR = (Option("path", Path, Path(), ARGUMENT, "A directory on the storage of the data."),)
 EXPLAIN = (Option("topic", str, None, ARGUMENT, "A topic of the guide. Without it, the topics are listed."),)

@@ -77,8 +77,6 @@ class Turn:
     ranks: int = 0
     nodes: int = 0
     time_limit_s: float = 0.0
-    patience_s: float = 0.0
-    """For which ranks wait for one of them; 0 for a part of the time limit."""
     exit_code: int = 0
     """With `end`: of all processes. A launcher that sees others end well may wait for them for minutes."""
 

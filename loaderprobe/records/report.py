@@ -69,6 +69,8 @@ class Outlook:
     """Label of the data set."""
     compute: str
     """Name of the compute of the configurations that it follows from."""
+    model: str
+    """That they train."""
     accelerator: str
     """Its name, or that of the device that was measured."""
     images_per_s: float
@@ -179,11 +181,11 @@ class ConfigurationRow:
 # The first screen, before it is put into words. Configurations are given by their keys.
 
 AnswerCode = Literal[
-    "limited", "cpu_is_the_limit", "nothing_conclusive", "ranks_differ", "ranks_alike", "storage_not_read",
-    "storage_limits", "storage_not_first", "storage_not_the_limit", "how_sure",
+    "limited", "cpu_is_the_limit", "nothing_conclusive", "storage_not_read", "storage_limits", "storage_not_first",
+    "storage_not_the_limit", "how_sure",
 ]  # fmt: skip
-"""limited, cpu_is_the_limit, nothing_conclusive: of one device, cache state and number of ranks. ranks_alike: no
-difference beyond noise. storage_not_read: files were in memory as asked. storage_not_first: something else is.
+"""limited, cpu_is_the_limit, nothing_conclusive: of one model, device, cache state and number of ranks.
+storage_not_read: files were in memory as asked. storage_not_first: something else is.
 how_sure: how well what limits on a device is known; its configurations are those with one cause, the least sure first.
 """
 
@@ -202,14 +204,14 @@ class Limited:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A sentence of the answer: what limits on a device, what more ranks gain, or whether storage limits."""
+    """A sentence of the answer: what limits on a device, or whether storage limits."""
 
     code: AnswerCode
     configurations: tuple[str, ...]
     """Those that it follows from."""
     facts: dict[str, float | str] = field(default_factory=dict)
     """Rates are images/s. covered: the verdicts on `all` configurations, on all that were `measured`, or only on those
-    that are `conclusive`. speedup: of the most ranks over the fewest. limited, perhaps, conclusive: configurations.
+    that are `conclusive`. limited, perhaps, conclusive: configurations.
     only: the device that storage is answered for, where others were asked for. measured: configurations whose cause
     was removed, not estimated. resource, speedup, low, high: of the cause of the least sure one. bands: half the 95 %
     intervals of rates, as shares."""
@@ -221,6 +223,20 @@ class Answer:
     """Those with numbers of ranks for which nothing is known."""
     sentence: str = field(default="", compare=False)
     """The answer in words; `render` adds it where the summary leaves the program."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaling:
+    """What one model gains on one device, with one number of ranks."""
+
+    configuration: str
+    """Its key: the one with the workers that are enough."""
+    speedup: Interval | None = None
+    """Over the fewest ranks of the same model and device; None for those themselves, and where rates are too noisy."""
+    efficiency: float | None = None
+    """The speed-up over how many times the hardware there is: GPUs, or nodes of CPUs, whose cores ranks share."""
+    over_cpu: Interval | None = None
+    """The speed-up over the fewest ranks of the same model on the CPU; None on the CPU, and without it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,6 +268,8 @@ class Summary:
     """In the order in which it is read."""
     best: tuple[str, ...] = ()
     """Of each data set, on each device, the configuration with the workers that are enough; else the fastest."""
+    scaling: tuple[Scaling, ...] = ()
+    """Where several models, devices or numbers of ranks compare."""
     next: tuple[NextStep, ...] = ()
     needs: tuple[Outlook, ...] = ()
     """What accelerators would ask of the machine, one for each data set and device."""

@@ -8,11 +8,11 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from loaderprobe.analyze.answer import best_of, measured
-from loaderprobe.records.config import RunConfig
+from loaderprobe.records.config import OPTIONS, RunConfig
 from loaderprobe.records.remark import Remark, each_once, subject_of
-from loaderprobe.records.report import Answer, ConfigurationRow, Limited, NextStep, Outlook, Report, Summary
+from loaderprobe.records.report import Answer, ConfigurationRow, Limited, NextStep, Outlook, Report, Scaling, Summary
 from loaderprobe.records.resources import RESOURCE, RESOURCES
-from loaderprobe.records.verdict import Knee
+from loaderprobe.records.verdict import Interval, Knee
 from loaderprobe.render.document import Command, Item, Paragraph, Section, Shown, Table, further
 from loaderprobe.render.figures import reason_words, reasons, words_of
 from loaderprobe.render.forecast_words import advice_words, knee_kind, knee_words
@@ -33,8 +33,8 @@ from loaderprobe.render.remarks import read_ahead_words, remark_words
 from loaderprobe.render.verdict_words import kind_of, sentence
 from loaderprobe.render.wording import (
     MISSING,
+    bound_words,
     counted,
-    differing,
     first_upper,
     interval,
     loading,
@@ -270,7 +270,7 @@ _MOST_CLAUSES = 3
 
 
 def answers(report: Report) -> tuple[str, ...]:
-    """A sentence or two for each device, for each set of ranks, and on storage."""
+    """A sentence or two for each device, and on storage."""
     return tuple(answer_words(report, each) for each in report.summary.answer)
 
 
@@ -281,8 +281,6 @@ def answer_words(report: Report, answer: Answer) -> str:
         return _on_storage(report, answer, rows)
     if answer.code == "how_sure":
         return _how_sure(report, answer, rows)
-    if answer.code.startswith("ranks"):
-        return _on_ranks(answer, sorted(rows, key=lambda row: answer.configurations.index(row.key)))
     return _on_device(report, answer, rows)
 
 
@@ -337,7 +335,8 @@ def _on_device(report: Report, answer: Answer, rows: Sequence[ConfigurationRow])
     group = group_of(found, rows[0].key)
     if answer.code == "cpu_is_the_limit":
         ends = dict.fromkeys(rate(float(answer.facts[name])) for name in ("low_images_per_s", "high_images_per_s"))
-        return f"On this CPU, training itself is the limit, at {' to '.join(ends)} images/s: nothing follows for a GPU."
+        at = f"at {' to '.join(ends)} images/s: nothing follows for a GPU"
+        return f"On {group.short if group.model else 'this CPU'}, training itself is the limit, {at}."
     files = "files as found" if group.cache == "as-found" else f"{group.cache} files"
     several = len({each.cache for each in found if each.compute == group.compute}) > 1
     on = f"On {group.short}{f' with {files}' if several else ''}"
@@ -412,21 +411,6 @@ def _on_storage(report: Report, answer: Answer, rows: Sequence[ConfigurationRow]
     return found
 
 
-def _on_ranks(answer: Answer, rows: Sequence[ConfigurationRow]) -> str:
-    """`With 1 and 2 ranks, 500x375 trains at 205 ±6 and 390 ±9 images/s: with 2, 1.90 times as fast as with 1.`
-
-    Where their loaders differ, each is named.
-    """
-    over_nodes = any(row.config.nodes > 1 for row in rows)
-    names = [_ranks(row.config) if over_nodes else str(row.config.ranks) for row in rows]
-    counts = join_words(names) + ("" if over_nodes else " ranks")
-    rates = join_words([f"{interval(row.images_per_s)}{_loader(row, rows)}" for row in rows])
-    gain = f"with {names[-1]}, {significant(float(answer.facts['speedup']))} times as fast as with {names[0]}"
-    if answer.code == "ranks_alike":
-        gain = f"between {names[0]} and {names[-1]}, no difference beyond noise"
-    return f"With {counts}, {rows[0].config.resolution} trains at {rates} images/s: {gain}."
-
-
 def with_ranks(rows: Sequence[ConfigurationRow]) -> str:
     """`with 1 rank`, `with 1 and 2 ranks`, `with 1 rank and 4 ranks on 2 nodes`."""
     configs = {(row.config.ranks, row.config.nodes): row.config for row in rows}
@@ -434,17 +418,6 @@ def with_ranks(rows: Sequence[ConfigurationRow]) -> str:
     if len(chosen) == 1 or any(config.nodes > 1 for config in chosen):
         return f"with {join_words([_ranks(config) for config in chosen])}"
     return f"with {join_words([str(config.ranks) for config in chosen])} ranks"
-
-
-def _loader(row: ConfigurationRow, rows: Sequence[ConfigurationRow]) -> str:
-    """` (2 workers a rank)`; empty where all rows have the same loader."""
-    said = [] if len({each.config.loader.workers for each in rows}) == 1 else [_scaling_workers(row)]
-    said += [option_words(row.config, name) for name in differing(row, rows) if name not in ("ranks", "nodes")]
-    return f" ({', '.join(said)})" if said else ""
-
-
-def _scaling_workers(row: ConfigurationRow) -> str:
-    return f"{loading(row)} a rank" if row.config.loader.workers and row.config.ranks > 1 else loading(row)
 
 
 def _ranks(config: RunConfig) -> str:
@@ -473,23 +446,76 @@ def knees(report: Report, group: RowGroup) -> list[tuple[str, str]]:
     ]
 
 
+# What each model gains on each device, with each number of ranks, as a table.
+
+SCALING_HEAD = ("model", "on", "workers", "images/s", "speed-up", "efficiency", "over CPU", "limited by")
+SCALING_RIGHT = frozenset(range(2, 7))
+SCALING_NOTE = (
+    "Speed-up: over the fewest ranks of the same device. Efficiency: that over the times as much hardware: GPUs; ranks "
+    "on a CPU share its cores, so on one node it is the speed-up. Each rank trains a whole batch in a step."
+)
+NOISE = " (noise)"
+"""Beside a speed-up whose range holds 1."""
+
+
+def scaling_section(report: Report) -> Section:
+    """A line for each model, device and number of ranks; empty where nothing compares. One model needs no column."""
+    rows = {row.key: row for row in report.summary.configurations}
+    pairs = [(each, rows[each.configuration]) for each in report.summary.scaling]
+    apart = [name for name in ("resolution", "cache") if len({OPTIONS[name].of(row.config) for _, row in pairs}) > 1]
+    lines = [_scaling_line(each, row, apart) for each, row in pairs]
+    columns = [{line[place] for line in lines} for place in range(len(SCALING_HEAD))]
+    shown = [
+        place
+        for place, name in enumerate(SCALING_HEAD)
+        if columns[place] != {MISSING} and (len(columns[place]) > 1 or name not in ("model", "workers"))
+    ]
+    table = Table(
+        head=tuple(SCALING_HEAD[place] for place in shown),
+        lines=tuple(tuple(line[place] for place in shown) for line in lines),
+        right=frozenset(number for number, place in enumerate(shown) if place in SCALING_RIGHT),
+    )
+    parts = (table, Paragraph(text=SCALING_NOTE, tone="quiet")) if lines else ()
+    return Section(title="Models, devices and ranks", parts=parts, under=True)
+
+
+def _scaling_line(scaling: Scaling, row: ConfigurationRow, apart: Sequence[str]) -> tuple[str, ...]:
+    config = row.config
+    over = f" on {counted(config.nodes, 'node')}" if config.nodes > 1 else ""
+    return (
+        ", ".join([config.compute.model, *(str(OPTIONS[name].of(config)) for name in apart)]),
+        f"{f'{config.ranks} x ' if config.ranks > 1 else ''}{config.compute.name}{over}",
+        str(config.loader.workers or "serial"),
+        f"{interval(row.images_per_s)}{TOO_NOISY if row.images_per_s and row.images_per_s.too_wide else ''}",
+        _gained(scaling.speedup),
+        percent(scaling.efficiency),
+        _gained(scaling.over_cpu),
+        bound_words(row),
+    )
+
+
+def _gained(speedup: Interval | None) -> str:
+    return f"{interval(speedup)}{NOISE if speedup and speedup.low <= 1 <= speedup.high else ''}"
+
+
 # What accelerators would ask of storage and cores, beside what this machine has, as a table.
 
 
 def need_sections(report: Report) -> Iterator[Section]:
-    """A table for each kind of accelerator, a line a data set."""
-    found: dict[str, list[Outlook]] = {}
+    """A table for each kind of accelerator and model, a line a data set."""
+    found: dict[tuple[str, str], list[Outlook]] = {}
     for each in report.summary.needs:
-        found.setdefault(each.compute, []).append(each)
-    for some in found.values():
-        yield _needs(some, report.summary.environment.cores_available)
+        found.setdefault((each.compute, each.model), []).append(each)
+    several = len({compute for compute, _ in found}) < len(found)
+    for (_, model), some in found.items():
+        yield _needs(some, report.summary.environment.cores_available, f" of {model}" if several else "")
 
 
 PLANNED = " *"
 """Beside the data set that a plan takes."""
 
 
-def _needs(some: Sequence[Outlook], cores: float) -> Section:
+def _needs(some: Sequence[Outlook], cores: float, trained: str) -> Section:
     first = some[0]
     counts = [str(need.accelerators) for need in first.needs]
     assumed = "" if first.compute != "cpu" else f" No accelerator ran here: the rate of {first.accelerator} is assumed."
@@ -510,7 +536,7 @@ def _needs(some: Sequence[Outlook], cores: float) -> Section:
     )
     return Section(
         title=f"What {named(first.accelerator, join_words(counts))} need at {percent(first.utilization)} of "
-        f"{rate(first.images_per_s)} images/s, cold{' (specified)' if first.specified else ''}",
+        f"{rate(first.images_per_s)} images/s{trained}, cold{' (specified)' if first.specified else ''}",
         parts=(
             # What a plan takes stands first: on a phone each line is a card.
             Table(
@@ -587,6 +613,7 @@ def first_screen(report: Report) -> Iterator[Section]:
     counted = Paragraph(text=" ".join((counts(report), *skipped_files(report))), tone="quiet")
     missing = [Paragraph(text=unknown(report))] if report.summary.not_known else []
     yield Section(parts=(*said, *missing, *undone))
+    yield scaling_section(report)
     changes = [part for number, each in enumerate(to_dos(report), 1) for part in _change(each, number)]
     yield Section(title="Do next", parts=tuple(changes), under=True)
     yield from need_sections(report)

@@ -1,9 +1,9 @@
-"""The rows of a report by device, cache state and number of ranks, with the words for each group."""
+"""The rows of a report by model, device, cache state and number of ranks, with the words for each group."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from loaderprobe.analyze.answer import best_ceiling, by_device, main_speedups, on_cpu, read_rate
 from loaderprobe.records.config import OPTIONS
@@ -30,7 +30,7 @@ from loaderprobe.render.wording import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowGroup:
-    """Configurations that share a device, a cache state and a number of ranks, so that their figures compare."""
+    """Configurations that share a model, a device, a cache state and a number of ranks: their figures compare."""
 
     compute: str
     cache: str
@@ -40,6 +40,8 @@ class RowGroup:
     source: str
     """Where the rate of the device comes from."""
     rows: tuple[ConfigurationRow, ...]
+    model: str = ""
+    """What is trained; empty where the report has one model only."""
 
     @property
     def device(self) -> str:
@@ -57,11 +59,12 @@ class RowGroup:
 
     @property
     def short(self) -> str:
-        """The device within a sentence: `an emulated mlperf-h100`, `this CPU`; `4 ranks, each with this CPU`."""
+        """The device within a sentence: `an emulated mlperf-h100`, `this CPU (mlp)`; `4 ranks, each with this CPU`."""
         config = self.rows[0].config
         ranks, nodes = (option_words(config, name) for name in ("ranks", "nodes"))
         over = f" on {nodes}" if config.nodes > 1 else ""
-        return self._one if config.ranks == 1 else f"{ranks}{over}, each with {self._one}"
+        one = f"{self._one}{f' ({self.model})' if self.model else ''}"
+        return one if config.ranks == 1 else f"{ranks}{over}, each with {one}"
 
     @property
     def _one(self) -> str:
@@ -103,10 +106,10 @@ class RowGroup:
 
     @property
     def common(self) -> list[str]:
-        """The options, in words, that have another value than usual, and the same in all rows."""
+        """The options, in words, that have another value than usual, and the same in all rows; and the model."""
         first = self.rows[0]
-        apart = differing(first, self.rows)
-        return [option_words(first.config, name) for name in unusual(first) if name not in apart]
+        named = {*unusual(first), *(["model"] if self.model else [])}.difference(differing(first, self.rows))
+        return [option_words(first.config, name) for name in OPTIONS if name in named]
 
     @property
     def heading(self) -> str:
@@ -120,7 +123,9 @@ def _is_number(text: str) -> bool:
 
 def groups(report: Report) -> tuple[RowGroup, ...]:
     """The rows as they stand together."""
-    return tuple(_group(report, rows) for rows in by_device(report.summary.configurations))
+    several = len({row.config.compute.model for row in report.summary.configurations}) > 1
+    found = (_group(report, rows) for rows in by_device(report.summary.configurations))
+    return tuple(replace(each, model=each.rows[0].config.compute.model) if several else each for each in found)
 
 
 def _group(report: Report, rows: tuple[ConfigurationRow, ...]) -> RowGroup:

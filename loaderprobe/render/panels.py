@@ -83,13 +83,16 @@ Lines = dict[str, list[ConfigurationRow]]
 def rate_exhibits(report: Report) -> Iterator[Exhibit]:
     """Images/s against workers with 95 % intervals, under the rate of compute alone."""
     found = groups(report)
-    tops = {name: _highest([group for group in found if group.compute == name]) for name in {g.compute for g in found}}
+    of_scale: dict[tuple[str, str], list[RowGroup]] = {}
+    for group in found:
+        of_scale.setdefault((group.compute, group.model), []).append(group)
+    tops = {name: _highest(some) for name, some in of_scale.items()}
     for group in found:
         yield from _drawn(
             group,
             "Bars: images/s with their 95 % intervals, and the letter of what limits. Dashed: compute "
             "alone, beside the fastest of them.",
-            [_rates(name, rows, group, tops[group.compute]) for name, rows in _lines(group).items()],
+            [_rates(name, rows, group, tops[group.compute, group.model]) for name, rows in _lines(group).items()],
         )
 
 

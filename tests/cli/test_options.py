@@ -35,7 +35,7 @@ PANELS = [
 COMMANDS: dict[str, Sequence[Option]] = {
     "sweep": options.SWEEP, "run": options.RUN, "diagnose": options.DIAGNOSE, "trace": options.TRACE,
     "bandwidth": options.BANDWIDTH, "generate": options.GENERATE, "plan": options.PLAN, "compare": options.COMPARE,
-    "layers": options.LAYERS, "devices": options.DEVICES, "tune workers": options.TUNE_WORKERS,
+    "layers": options.LAYERS, "tune workers": options.TUNE_WORKERS,
     "tune batch-size": options.TUNE_BATCH_SIZE,
 }  # fmt: skip
 VERBS: dict[str, tuple[Callable[..., Any], Sequence[Option]]] = {
@@ -45,13 +45,12 @@ VERBS: dict[str, tuple[Callable[..., Any], Sequence[Option]]] = {
     "generate": (loaderprobe.generate, options.GENERATE),
     "plan": (loaderprobe.plan, options.PLAN),
     "compare": (loaderprobe.compare, options.COMPARE),
-    "devices": (loaderprobe.devices, options.DEVICES),
     "doctor": (loaderprobe.doctor, options.DOCTOR),
     "layers": (layers.named_layers, options.LAYERS),
     "tune workers": (tune_workers.tuned_images, options.TUNE_WORKERS),
     "tune batch-size": (batch_size.named_batch_size, options.TUNE_BATCH_SIZE),
 }
-UNTYPED = {"devices": ["seed"], "plan": ["now"], "tune batch-size": ["images"]}
+UNTYPED = {"plan": ["now"], "tune batch-size": ["images"]}
 """Arguments of verbs that no command has."""
 IGNORED = {
     "--workers": "1", "--no-serial": None, "--resolutions": "64x48", "--compute": "cpu", "--cache": "warm",
@@ -70,7 +69,7 @@ def test_options_stand_in_panels(name: str) -> None:
     assert found and found <= set(PANELS), found
     text = CliRunner().invoke(app, [*name.split(), "--help"]).stdout
     places = [text.index(f"─ {panel} ─") for panel in PANELS if panel in found]
-    assert name in ("layers", "devices", "tune batch-size") or places == sorted(places)
+    assert name in ("layers", "tune batch-size") or places == sorted(places)
 
 
 def kinds(annotation: Any) -> set[Any]:

@@ -133,6 +133,7 @@ def outlook_of(row: ConfigurationRow) -> Outlook:
     return Outlook(
         data=row.config.resolution,
         compute=row.config.compute.name,
+        model=row.config.compute.model,
         accelerator=row.config.compute.name.removeprefix("emulated:"),
         images_per_s=rate,
         source=SOURCE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,12 +13,10 @@ import msgspec
 
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.further import joined
-from loaderprobe.measure.ranks.crew import Crew, GroupOfOne
+from loaderprobe.measure.ranks.crew import Crew
 from loaderprobe.measure.runner import Order
 from loaderprobe.measure.session import OnStage, Parts
-from loaderprobe.plugins import resolve
 from loaderprobe.protocols import Clock, Group, Judging, NextRound, Peers, Round
-from loaderprobe.records.devices import DeviceMeasured, PlacementResult
 from loaderprobe.records.measurement import Measurement, base_mode, segment_seconds, segments_of
 from loaderprobe.records.ranks import Place, RankMeasurement, ReadResult
 from loaderprobe.records.remark import Remark, each_once
@@ -130,27 +128,6 @@ def read_rank(order: Order, on_stage: OnStage) -> ReadResult:
     group = joined_with(order.place, on_stage).group
     on_stage("reading", 0, 0)
     return ReadResult(config=order.config, phase=read_step(RankReader(order.read, group, LinuxPageCache())))
-
-
-def measure_devices(order: Order, on_stage: OnStage) -> DeviceMeasured:
-    """Train a model from samples in memory: alone, or as one of several ranks; rank 0 returns what all measured."""
-    from loaderprobe.compute.devices import DeviceSession
-    from loaderprobe.compute.trainer import training_of
-
-    work, place = order.devices, order.place
-    assert work is not None
-    at = None if place is None else joined_with(place, on_stage)
-    group: Group = at.group if at else GroupOfOne()
-    peers = peers_of(at, place, work.threads) if at and place else None
-    training = training_of(work.workload, resolve("model", work.workload.model), work.seed)
-    with named(at) if at else nullcontext():
-        own = DeviceSession(work, training, group, peers, SystemClock(), on_stage).run()
-        given = [msgspec.json.decode(each, type=PlacementResult) for each in group.gathered(msgspec.json.encode(own))]
-        # One that left before all was received would take it along.
-        group.most(0)
-    segments = zip(*(each.segments for each in given), strict=True)
-    together = tuple(replace(each[0], seconds=tuple(rank.seconds[0] for rank in each)) for each in segments)
-    return DeviceMeasured(config=order.config, result=replace(own, segments=together) if given else own)
 
 
 def peers_of(at: AtPlace, place: Place, cores: float) -> Peers:

@@ -25,7 +25,6 @@ from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.runner import Child, Event, ForkServer, OfConfiguration, Order, Start, run_order
 from loaderprobe.protocols import Clock, SharedStore
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
-from loaderprobe.records.devices import DeviceMeasured
 from loaderprobe.records.diagnosis import OwnMeasured
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
@@ -332,10 +331,9 @@ PATIENT_FOR = 4
 """Of the time limit of a configuration, the part that ranks wait for one of them: 150 s unless asked otherwise."""
 PART = 2**20
 """Characters of one value in the store, which takes at most 8 MiB."""
-RECORDS: Mapping[str, type[OwnMeasured | ReadResult | DeviceMeasured | Measurement]] = {
+RECORDS: Mapping[str, type[OwnMeasured | ReadResult | Measurement]] = {
     "own-loader": OwnMeasured,
     "read": ReadResult,
-    "devices": DeviceMeasured,
     "measurement": Measurement,
 }
 """What children of ranks return, by what is asked for."""
@@ -406,9 +404,7 @@ class Seat:
         prefix = f"{self.prefix}/turn/{number}/ranks"
         place = place_of(self.here, turn.ranks, turn.nodes, self.nodes, prefix)
         # A cold first batch, or compiling, may take one rank long.
-        return place and replace(
-            place, timeout_s=turn.patience_s or max(place.timeout_s, turn.time_limit_s / PATIENT_FOR)
-        )
+        return place and replace(place, timeout_s=max(place.timeout_s, turn.time_limit_s / PATIENT_FOR))
 
     def follow(self, start: Start) -> int:
         """Take part in each turn until rank 0 ends them; returns the exit code. Raises LostRank when rank 0 is lost."""
@@ -603,10 +599,7 @@ class Lead:
         self._refuse_lost()
         started_utc, begin_ns = utc_timestamp(), clock.now_ns()
         put(self._seat.store, "order", order)
-        turn = Turn(
-            kind="measure", ranks=order.config.ranks, nodes=order.config.nodes, time_limit_s=time_limit_s,
-            patience_s=order.devices.timeout_s if order.devices else 0.0,
-        )  # fmt: skip
+        turn = Turn(kind="measure", ranks=order.config.ranks, nodes=order.config.nodes, time_limit_s=time_limit_s)
         number = self._begin(turn)
         place = self._seat.place(turn, number)
         assert place is not None, "rank 0 takes part in each configuration"
