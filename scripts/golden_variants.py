@@ -255,6 +255,16 @@ def _first_pages() -> Variants:
         "ranks with other loaders": [
             _little(images_per_s=_rate(381, 2), workers=2), _little(images_per_s=_rate(402, 2), workers=1, ranks=2),
         ],
+        "models on a CPU, one GPU and two": [
+            _little(
+                "compute", "compute", compute=compute, emulated=False, ranks=ranks, model=model,
+                images_per_s=_rate(value, half),
+            )
+            for model, compute, ranks, value, half in (
+                ("mlp", "cpu", 1, 900, 20), ("mlp", "cuda", 1, 2200, 90), ("vgg16", "cpu", 1, 0.41, 0.01),
+                ("vgg16", "cuda", 1, 310, 4), ("mlp", "cuda", 2, 2150, 80), ("vgg16", "cuda", 2, 590, 8),
+            )
+        ],
         "a rate that is noise": [_little(images_per_s=_rate(463, 639), workers=0)],
         "noise beside a sound rate": [
             _little(images_per_s=_rate(463, 639), workers=0), _little(images_per_s=_rate(400, 20), workers=1),

@@ -451,8 +451,9 @@ def knees(report: Report, group: RowGroup) -> list[tuple[str, str]]:
 SCALING_HEAD = ("model", "on", "workers", "images/s", "speed-up", "efficiency", "over CPU", "limited by")
 SCALING_RIGHT = frozenset(range(2, 7))
 SCALING_NOTE = (
-    "Speed-up: over the fewest ranks of the same device. Efficiency: that over the times as much hardware: GPUs; ranks "
-    "on a CPU share its cores, so on one node it is the speed-up. Each rank trains a whole batch in a step."
+    "Speed-up: over the fewest ranks of the same model and device. Efficiency: that, over how many times the "
+    "accelerators there are; ranks on a CPU share its cores, so there it is that over nodes. Each rank trains a whole "
+    "batch in a step."
 )
 NOISE = " (noise)"
 """Beside a speed-up whose range holds 1."""

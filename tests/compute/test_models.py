@@ -130,8 +130,9 @@ def test_the_guides_model_is_installed(tmp_path: Path, monkeypatch: pytest.Monke
     (table,) = (tomllib.loads(text)["project"]["entry-points"] for text in blocks("toml"))
     install(tmp_path, "acme", table, {**modules, "acme/__init__.py": ""})
     monkeypatch.syspath_prepend(str(tmp_path))
-    trainer, before = _trained("tiny")
-    assert not torch.equal(before, trainer.parameters()[0])
+    for name in ("tiny", "acme.models:Rows"):
+        trainer, before = _trained(name)
+        assert not torch.equal(before, trainer.parameters()[0]), name
     assert plugins.foreign_module("model", "tiny") == "acme.models"
 
 

@@ -1,0 +1,75 @@
+"""What models gain on other devices and with more ranks: made-up rates, and what follows from them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.records.verdict import Interval
+from tests.examples.reports import example_report, example_row
+
+Gains = tuple[float | None, float | None, float | None]
+"""Speed-up over fewer ranks, efficiency, speed-up over the CPU."""
+
+
+def _row(rate: float, compute: str = "cuda", half: float = 1.0, **options: Any) -> ConfigurationRow:
+    figure = Interval(value=rate, low=rate - half, high=rate + half)
+    emulated = compute.startswith("emulated")
+    return example_row(images_per_s=figure, compute=compute, emulated=emulated, cache="warm", **options)
+
+
+def _gains(*rows: ConfigurationRow) -> list[Gains]:
+    found = example_report(rows).summary.scaling
+    return [
+        (each.speedup and each.speedup.value, each.efficiency, each.over_cpu and each.over_cpu.value) for each in found
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "gains"),
+    [
+        ([_row(100), _row(180, ranks=2)], [(None, None, None), (1.8, 0.9, None)]),
+        ([_row(180, ranks=2), _row(270, ranks=4)], [(None, None, None), (1.5, 0.75, None)]),
+        ([_row(100, "cpu"), _row(90, "cpu", ranks=2)], [(None, None, None), (0.9, 0.9, None)]),
+        ([_row(100, "cpu"), _row(150, "cpu", ranks=2, nodes=2)], [(None, None, None), (1.5, 0.75, None)]),
+        (
+            [_row(20, "cpu"), _row(100), _row(180, ranks=2)],
+            [(None, None, None), (None, None, 5.0), (1.8, 0.9, 9.0)],
+        ),
+        ([_row(100, half=60), _row(180, ranks=2)], [(None, None, None), (None, None, None)]),
+        ([_row(20, "cpu"), _row(100, "emulated:100")], []),
+        ([_row(20, "cpu"), _row(100, "emulated:100"), _row(150, "emulated:100", ranks=2)],
+         [(None, None, None), (1.5, 0.75, None)]),
+        ([_row(100, workers=1), _row(180, workers=4)], []),
+        ([_row(100), _row(180, resolution="256x256")], []),
+    ],
+    ids=[
+        "two GPUs", "the fewest count", "ranks share cores", "nodes do not", "a CPU beside", "too noisy", "emulated",
+        "emulated ranks", "one configuration a device", "one of a data set",
+    ],
+)  # fmt: skip
+def test_gains_are_over_fewer_ranks_and_over_the_cpu(rows: list[ConfigurationRow], gains: list[Gains]) -> None:
+    """Efficiency is over what there is more of: GPUs, or nodes of CPUs. A specified rate is compared with no other."""
+    assert _gains(*rows) == [pytest.approx(each) for each in gains]
+
+
+def test_each_model_is_compared_with_itself() -> None:
+    """Model after model, in the order asked; each over its own rate on the CPU and on one GPU."""
+    rows = [
+        _row(rate, compute, ranks=ranks, model=model)
+        for ranks, rates in ((1, (100, 50, 4, 40)), (2, (90, 25, 4, 76)))
+        for (model, compute), rate in zip(
+            [("mlp", "cpu"), ("mlp", "cuda"), ("vgg16", "cpu"), ("vgg16", "cuda")], rates, strict=True
+        )
+    ]
+    report = example_report(rows)
+    titles = {row.key: (row.config.compute.model, row.config.compute.name, row.config.ranks) for row in rows}
+    assert [titles[each.configuration] for each in report.summary.scaling] == [
+        (model, compute, ranks) for model in ("mlp", "vgg16") for compute in ("cpu", "cuda") for ranks in (1, 2)
+    ]
+    speedups = [each.speedup.value for each in report.summary.scaling if each.speedup]
+    assert speedups == pytest.approx([0.9, 0.5, 1.0, 1.9])
+    over_cpu = [each.over_cpu.value for each in report.summary.scaling if each.over_cpu]
+    assert over_cpu == pytest.approx([0.5, 0.25, 10.0, 19.0])
