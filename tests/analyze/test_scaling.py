@@ -22,9 +22,11 @@ def _row(rate: float, compute: str = "cuda", half: float = 1.0, **options: Any) 
 
 def _gains(*rows: ConfigurationRow) -> list[Gains]:
     found = example_report(rows).summary.scaling
-    return [
-        (each.speedup and each.speedup.value, each.efficiency, each.over_cpu and each.over_cpu.value) for each in found
-    ]
+    return [(_value(each.speedup), each.efficiency, _value(each.over_cpu)) for each in found]
+
+
+def _value(speedup: Interval | None) -> float | None:
+    return None if speedup is None else speedup.value
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from loaderprobe.cli.app import RETIRED
 from loaderprobe.compute.torch import ROCM
 from loaderprobe.records.files import FileSet
 from loaderprobe.system.environment import list_gpus
@@ -82,6 +83,15 @@ def test_bad_input_is_refused_with_a_message_and_its_code(arguments: tuple[str, 
     assert (done.exit_code, done.stdout) == (code, "")
     assert says in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", RETIRED)
+def test_a_command_that_went_names_what_came_in_its_place(name: str) -> None:
+    """Whatever is typed behind it; and where the guide lists what changed."""
+    result = invoke(name, "--model", "mlp")
+    said = " ".join(result.stderr.split())
+    assert result.exit_code == 2 and f"'{name}' is no command any more" in said
+    assert f"{RETIRED[name]}; see loaderprobe explain changes" in said
 
 
 def test_mistakes_are_found_before_torch_is_imported(tmp_path: Path) -> None:
