@@ -11,8 +11,8 @@ from dataclasses import fields, replace
 from typing import Any
 
 from loaderprobe.analyze.answer import answered
-from loaderprobe.analyze.bandwidth import feeds, judge_bandwidth
-from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport, DeviceKind, RankBandwidthReport
+from loaderprobe.analyze.bandwidth import judge_bandwidth
+from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport, DeviceKind
 from loaderprobe.records.config import StudyPlan, SweepPlan
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.remark import Remark
@@ -31,8 +31,9 @@ from tests.examples.bandwidth import (
     example_latency,
     example_operations,
     example_phase,
+    example_rank_bandwidth,
+    example_ranks,
 )
-from tests.examples.rank_bandwidth import example_rank_bandwidth, example_ranks
 from tests.examples.reports import example_report, example_row, with_changes
 
 Variants = Iterator[tuple[str, str]]
@@ -161,12 +162,12 @@ def _rank_bandwidth() -> Variants:
     slow, rates = example_rank_bandwidth(one, most), {"mlperf-h100": 400 / 0.224}
     short = replace(most, by_rank=tuple(replace(each, seconds=0.1) for each in most.by_rank))
     many = example_ranks(*[1e6 + rank for rank in range(1024)], nodes=128)
-    cases: dict[str, RankBandwidthReport] = {
+    cases: dict[str, BandwidthReport] = {
         "alike": example_rank_bandwidth(one, example_ranks(10.2e6, 10e6), example_ranks(*[5.1e6] * 4)),
         "on four nodes": example_rank_bandwidth(example_ranks(6.9e6, 6.8e6, 6.8e6, 4e6, nodes=4)),
         "for a moment": example_rank_bandwidth(one, short),
-        "until the last is done": example_rank_bandwidth(one, example_ranks(*[5e6] * 4, last_done_bw_bytes=4e6)),
-        "accelerators": replace(slow, feeds=feeds(slow, rates), feeds_in_step=feeds(slow, rates, in_step=True)),
+        "until the last is done": example_rank_bandwidth(one, example_ranks(*[5e6] * 4, runtime=15_000.0)),
+        "accelerators": judge_bandwidth(_measured(slow), rates, slow.origin),
         "many": example_rank_bandwidth(many),
         "a slow host": example_rank_bandwidth(one, example_ranks(7e6, 6.8e6, 4e6, 4.2e6, nodes=2)),
     }
@@ -175,11 +176,14 @@ def _rank_bandwidth() -> Variants:
         yield f"bandwidth of ranks, {name}", _changed(bandwidth_document(slow), bandwidth_document(found))
 
 
+def _measured(report: BandwidthReport) -> BandwidthMeasurement:
+    return BandwidthMeasurement(**{field.name: getattr(report, field.name) for field in fields(BandwidthMeasurement)})
+
+
 def _judged_again() -> Variants:
     """A ladder that is flat, with its accelerators counted."""
     report = replace(example_bandwidth(), phases=(example_phase(1, 60e6), example_phase(8, 59e6)), missing=())
-    measured = BandwidthMeasurement(**{each.name: getattr(report, each.name) for each in fields(BandwidthMeasurement)})
-    judged = judge_bandwidth(measured, {"mlperf-h100": 400 / 0.224})
+    judged = judge_bandwidth(_measured(report), {"mlperf-h100": 400 / 0.224}, report.origin)
     yield "a flat ladder", _changed(bandwidth_document(report), bandwidth_document(judged))
 
 

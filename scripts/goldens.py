@@ -44,7 +44,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "plan.txt": ("plan", "storage", "--accelerators", "64"),
     "plan.md": ("plan", "storage", "--accelerators", "64", "--md"),
     "plan.json": ("plan", "storage", "--accelerators", "64", "--json"),
-    "plan-bandwidth.txt": ("plan", "../bandwidth.json", "--accelerators", "8", "--kind", "mlperf-h100"),
+    "plan-bandwidth.txt": ("plan", "bandwidth", "--accelerators", "8", "--kind", "mlperf-h100"),
     "trace-amd.txt": ("trace", "../traces/tl_mi300_ddp_resnet18.json.gz"),
     "compare-runs.txt": ("compare", "cpu", "causes"),
     "compare-runs.md": ("compare", "cpu", "causes", "--md"),

@@ -26,7 +26,7 @@ from loaderprobe.analyze.effects import (
 from loaderprobe.analyze.verdict.rates import rates_by_round
 from loaderprobe.analyze.verdict.validity import counted
 from loaderprobe.errors import BadValue, NotComparable
-from loaderprobe.records.bandwidth import BandwidthMeasurement, RanksPhase
+from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport
 from loaderprobe.records.compare import (
     Compared,
     CompareNote,
@@ -320,13 +320,14 @@ LADDER = "files"
 PhaseKey = tuple[str, str, int]
 
 
-def bandwidth_facts(found: BandwidthMeasurement) -> Facts:
+def bandwidth_facts(found: BandwidthReport) -> Facts:
     """What the probe ran on, and how."""
-    engines = {"ranks" if isinstance(phase, RanksPhase) else phase.engine for phase in found.phases}
+    engines = {"ranks" if phase.by_rank else phase.engine for phase in found.phases}
+    environment = found.origin.environment
     return {
-        "loaderprobe": found.loaderprobe,
-        "kernel": found.kernel,
-        "cores_available": found.cores_available,
+        "loaderprobe": environment.loaderprobe,
+        "kernel": environment.kernel,
+        "cores_available": environment.cores_available,
         "storage": storage_fact([found.location]),
         "data": f"{found.files_used} files of {format_bytes(found.mean_size_bytes)}",
         "scratch": str(found.scratch),

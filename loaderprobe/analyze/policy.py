@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from loaderprobe.analyze.bandwidth import judge_bandwidth
 from loaderprobe.analyze.effects import CLEAR_LEAD
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.errors import BadValue
-from loaderprobe.records.bandwidth import BandwidthMeasurement, DeviceKind, StorageCeiling
+from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.verdict import WORTH, Bound
 
@@ -63,8 +62,3 @@ def storage_matters(measurement: Measurement, least: float = CLEAR_LEAD) -> bool
     ):
         return True  # however little workers wait: without their work the storage may be at its limit
     return speedup is None or speedup.value >= least or "storage" in (judged.bound.cause, *judged.bound.candidates)
-
-
-def kind_of_storage(measured: BandwidthMeasurement) -> DeviceKind:
-    """What kind of device a bandwidth shows."""
-    return judge_bandwidth(measured, {}).kind

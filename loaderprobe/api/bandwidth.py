@@ -1,54 +1,46 @@
 """`bandwidth`: what the storage under a path delivers to readers of whole files, what limits it, what it feeds.
 
-Also to several processes, or nodes, that read at once.
+To this process, or to several processes or nodes that read at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from loaderprobe.analyze.bandwidth import UNPACED, feeds, judge_bandwidth
-from loaderprobe.analyze.rank_bandwidth import ranks_limit
-from loaderprobe.api.shown import Documented, ShownRecord, origin_now
-from loaderprobe.api.values import PathLike, counts, unheard
+from loaderprobe.analyze.bandwidth import judge_bandwidth
+from loaderprobe.api.shown import Documented, origin_now
+from loaderprobe.api.values import PathLike, counts, listed, unheard
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.ranks.launch import Lead, error_of, on_this_machine, order_without_files, parse_layout, spread
 from loaderprobe.measure.session import OnStage
-from loaderprobe.records.bandwidth import BandwidthReport, RankBandwidthReport, RanksPhase
+from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase, BandwidthReport
 from loaderprobe.records.config import RATES, ComputeSpec
 from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.options import BANDWIDTH, check
-from loaderprobe.records.ranks import Node, ReadResult, ReadTogether
-from loaderprobe.render.bandwidth import (
-    bandwidth_document,
-    bandwidth_headline,
-)
-from loaderprobe.render.rank_bandwidth import rank_bandwidth_columns, rank_bandwidth_exhibits
-from loaderprobe.render.rows import phase_columns
+from loaderprobe.records.ranks import Layout, Node, ReadResult, ReadTogether
+from loaderprobe.render.bandwidth import bandwidth_document, bandwidth_exhibits, bandwidth_headline
+from loaderprobe.render.rows import bandwidth_columns
 from loaderprobe.render.wording import counted
 from loaderprobe.storage.by_ranks import RanksStep, climb
 from loaderprobe.storage.files import Sample, as_text, encoded_pieces, locate_pieces, path_text, sample_files
 from loaderprobe.storage.probe import LIMIT_BYTES, OnPhase, ProbeRequest, place_of, probe_bandwidth
-from loaderprobe.store.results import check_out
 from loaderprobe.system.limits import cores_available
 from loaderprobe.system.pagecache import LinuxPageCache, drop_all_caches
 from loaderprobe.units import parse_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Bandwidth(ShownRecord, BandwidthReport):
+class Bandwidth(Documented, BandwidthReport):
     """The report of a probe, its phases and what follows from them. Shows itself in terminals and notebooks."""
 
+    table_name = "phases.csv"
     headline = bandwidth_headline
     document = bandwidth_document
-
-    def columns(self) -> Mapping[str, Sequence[Any]]:
-        """One row a phase, opens and stats last."""
-        return phase_columns(self.phases, self.metadata)
+    columns = bandwidth_columns
+    exhibits = bandwidth_exhibits
 
 
 def bandwidth(
@@ -57,36 +49,55 @@ def bandwidth(
     readers: str | int | Iterable[int] = "auto",
     seconds: float = 3.0,
     scratch: str | int | None = None,
+    ranks: str | int | Iterable[int] | None = None,
     drop_caches: bool = False,
     seed: int = 0,
+    command: str = "loaderprobe.bandwidth()",
     progress: OnStage | None = None,
+    lead: Lead | None = None,
 ) -> Bandwidth:
     """Read files under `path` at random, cold, at higher and higher concurrency. Writes nothing there.
 
     `readers` are the concurrencies; `auto` doubles them until that gains nothing. A phase takes `seconds`, up to five
     times that until its rate is known. `scratch`, such as `"1GB"`, writes a file of this size, reads that, and
     removes it. `drop_caches` empties all caches of the machine before each reading, where this user may: only then are
-    opens/s and stats/s those of cold names and inodes.
+    opens/s and stats/s those of cold names and inodes. `ranks` are numbers of processes that read at once, each its own
+    share with `readers` readers, 4 for `auto`; of this machine, or those that `lead` has from a launcher.
     `progress(stage, done, total)` hears what is being read. Ctrl-C ends it with what is there, `interrupted`.
 
     Raises BadValue for a path that cannot be probed and for values that cannot be; MissingPart for files that may
-    not be read, and caches that may not be dropped; NoSpace for too large a scratch.
+    not be read, and caches that may not be dropped; NoSpace for too large a scratch; LostRank when a process has gone,
+    and for a rank that failed its error.
     """
     check(BANDWIDTH, locals())
-    request = ProbeRequest(
-        path=Path(path),
-        readers=None if isinstance(readers, str) and readers == "auto" else counts(readers, "--readers"),
-        seconds=seconds,
-        scratch_bytes=parse_bytes(str(scratch)) if scratch else None,
-        seed=seed,
-        drop_all=drop_all_caches if drop_caches else None,
-        metadata=True,
-    )
-    measured = probe_bandwidth(request, cache=LinuxPageCache(), on_phase=progress or unheard, clock=SystemClock())
-    return Bandwidth.of(judge_bandwidth(measured, RATES))
+    heard = progress or unheard
+    asked = None if isinstance(readers, str) and readers == "auto" else counts(readers, "--readers")
+    if lead is None and ranks is None:
+        request = ProbeRequest(
+            path=Path(path),
+            readers=asked,
+            seconds=seconds,
+            scratch_bytes=parse_bytes(str(scratch)) if scratch else None,
+            seed=seed,
+            drop_all=drop_all_caches if drop_caches else None,
+            metadata=True,
+        )
+        measured = probe_bandwidth(request, cache=LinuxPageCache(), on_phase=heard, clock=SystemClock())
+    else:
+        alone = {"--scratch": scratch is not None, "--drop-caches": drop_caches}
+        if name := next((name for name, given in alone.items() if given), None):
+            raise BadValue(f"{name} is of one process only", hint=f"leave {name} out, or --ranks")
+        if asked and len(asked) > 1:
+            raise BadValue("ranks have one number of readers each", hint="--ranks 1,2,4 --readers 4")
+        layouts = None if ranks is None else listed(ranks, parse_layout)
+        probe = RankProbe(
+            path=Path(path), layouts=layouts, readers=asked[0] if asked else READERS, seconds=seconds, seed=seed
+        )
+        measured = read_by_ranks(lead, probe, heard)
+    return Bandwidth.of(judge_bandwidth(measured, RATES, origin_now(command)))
 
 
-# By ranks: each process of a launcher reads its own share.
+# By ranks: each process reads its own share.
 
 READERS = 4
 """Of each rank, unless asked for."""
@@ -97,40 +108,28 @@ LIMIT_S = 2400.0
 """Of one step. A quarter of it a rank may take longer than the others to evict its share, or to read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class RankBandwidth(Documented, RankBandwidthReport):
-    """What ranks got from storage, together and each. Shows itself."""
-
-    table_name = "ladder.csv"
-    headline = bandwidth_headline
-    document = bandwidth_document
-    columns = rank_bandwidth_columns
-    exhibits = rank_bandwidth_exhibits
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankProbe:
-    """What is read, and how."""
+    """What ranks read, and how."""
 
     path: Path
-    ranks: str | None = None
+    layouts: tuple[Layout, ...] | None = None
     """The ladder that is asked for; None for all processes of a launcher, and half as many down to one."""
     readers: int = READERS
     seconds: float = 3.0
     seed: int = 0
-    command: str = ""
-    out: Path | None = None
-    """The directory that the report is going to be kept in."""
 
 
-def ladder_of(ranks: str | None, nodes: Sequence[Node], readers: int) -> tuple[RanksStep, ...]:
-    """The steps that `--ranks` asks for on these nodes; without it, all their processes and half as many down to one.
+def ladder_of(layouts: Sequence[Layout] | None, nodes: Sequence[Node], readers: int) -> tuple[RanksStep, ...]:
+    """The steps of these layouts on these nodes; without any, all their processes and half as many down to one.
 
     Then as many readers as at its end in one rank. Raises BadValue for more than there are.
     """
-    there = sum(len(node.seats) for node in nodes)
-    texts = ranks.split(",") if ranks else [str(each) for each in _doubling(there)]
-    spreads = sorted({spread(parse_layout(text), nodes) for text in texts})
+    most = sum(len(node.seats) for node in nodes)
+    if layouts is None:
+        halves = [2**power for power in range(most.bit_length()) if 2**power < most]
+        layouts = [Layout(ranks=count) for count in (*halves, most)]
+    spreads = sorted({spread(layout, nodes) for layout in layouts})
     steps = [RanksStep(ranks=count, nodes=over, readers=readers) for count, over in spreads]
     last, first = steps[-1], steps[0]
     if first.ranks == 1 and last.ranks > 1:
@@ -138,35 +137,21 @@ def ladder_of(ranks: str | None, nodes: Sequence[Node], readers: int) -> tuple[R
     return tuple(steps)
 
 
-def most_ranks_of(ranks: str) -> int:
-    """That `--ranks` asks for on this machine. Raises BadValue, also for several nodes."""
-    return max(spread(parse_layout(text), None)[0] for text in ranks.split(","))
-
-
-def _doubling(most: int) -> list[int]:
-    return [*(2**power for power in range(most.bit_length()) if 2**power < most), most]
-
-
-def bandwidth_of_ranks(lead: Lead | None, asked: RankProbe, on_phase: OnPhase) -> RankBandwidth:
-    """What the ranks get of each step, which has children of its own. Without a launcher (None) on this machine.
-
-    Raises BadValue for what cannot be read, LostRank when a process has gone; for a rank that failed, its error.
-    """
+def read_by_ranks(lead: Lead | None, asked: RankProbe, on_phase: OnPhase) -> BandwidthMeasurement:
+    """What the ranks get of each step, which has children of its own. Without a launcher (None) on this machine."""
     from loaderprobe.api.child import forkserver
 
     if lead is None:
-        assert asked.ranks is not None
-        with on_this_machine(most_ranks_of(asked.ranks), forkserver) as lead:
-            return bandwidth_of_ranks(lead, asked, on_phase)
-    if asked.out is not None:
-        check_out(asked.out)
+        assert asked.layouts is not None
+        with on_this_machine(max(spread(layout, None)[0] for layout in asked.layouts), forkserver) as lead:
+            return read_by_ranks(lead, asked, on_phase)
     nodes, cores = lead.nodes, cores_available()
-    steps = ladder_of(asked.ranks, nodes, asked.readers)
+    steps = ladder_of(asked.layouts, nodes, asked.readers)
     sample = _sample(asked, steps)
     location = as_text(locate_pieces(asked.path, sample.pieces))
     pieces = encoded_pieces(sample.pieces)
 
-    def read(step: RanksStep) -> RanksPhase:
+    def read(step: RanksStep) -> BandwidthPhase:
         a_node = step.ranks // step.nodes
         on = ((node.host, number) for number, node in enumerate(nodes[: step.nodes]) for _ in range(a_node))
         together = ReadTogether(
@@ -186,26 +171,10 @@ def bandwidth_of_ranks(lead: Lead | None, asked: RankProbe, on_phase: OnPhase) -
         return found.phase
 
     phases, interrupted = climb(steps, read, on_phase, clock=SystemClock())
-    origin = origin_now(asked.command)
-    environment = origin.environment
-    found = RankBandwidth(
-        **place_of(asked.path, sample, location),
-        loaderprobe=environment.loaderprobe,
-        created_utc=origin.created_utc,
-        kernel=environment.kernel,
-        cores_available=environment.cores_available,
-        scratch=False,
-        drop_caches=False,
-        interrupted=interrupted,
-        phases=tuple(phases),
-        limit=ranks_limit(phases),
-        kind=UNPACED,
-        feeds=(),
-        notes=sample.notes,
-        origin=origin,
-        hosts=tuple(node.host for node in nodes),
-    )
-    return replace(found, feeds=feeds(found, RATES), feeds_in_step=feeds(found, RATES, in_step=True))
+    return BandwidthMeasurement(
+        **place_of(asked.path, sample, location), scratch=False, drop_caches=False, interrupted=interrupted,
+        phases=tuple(phases), notes=sample.notes,
+    )  # fmt: skip
 
 
 def _sample(asked: RankProbe, steps: Sequence[RanksStep]) -> Sample:

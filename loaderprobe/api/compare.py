@@ -38,7 +38,7 @@ from loaderprobe.api.load import Run, load_any, type_of
 from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.values import share
 from loaderprobe.errors import BadValue, NotComparable
-from loaderprobe.records.bandwidth import BANDWIDTH_SCHEMA, BandwidthReport
+from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.records.compare import (
     MATTERS,
     ComparedSide,
@@ -53,7 +53,7 @@ from loaderprobe.records.environment import Environment
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.render.compare import answers, compare_columns, compare_document, compare_exhibits
 from loaderprobe.render.json import result_json
-from loaderprobe.store.results import read_bandwidth, read_result, schema_in
+from loaderprobe.store.results import read_result
 
 # The two sides of a comparison: what they are, what they were made with, and their rows.
 
@@ -113,8 +113,6 @@ def _source(result: Result) -> Source:
     if not isinstance(result, str | PathLike):
         return _made(result, "")
     path = Path(result)
-    if path.is_file() and schema_in(path) == BANDWIDTH_SCHEMA:
-        return _of_bandwidth(read_bandwidth(path), str(path))
     loaded: Run | Documented = read_result(path, type_of) if path.is_file() else load_any(path)
     return _made(loaded, str(path))
 
@@ -152,8 +150,8 @@ def _of_run(run: Run) -> Source:
 
 def _of_bandwidth(report: BandwidthReport, path: str) -> Source:
     return Source(
-        kind="bandwidth", path=path, created_utc=report.created_utc, command=f"loaderprobe bandwidth {report.path}",
-        environment=None, facts=bandwidth_facts(report), roots=(report.path,), result=report,
+        kind="bandwidth", path=path, created_utc=report.origin.created_utc, command=report.origin.command,
+        environment=report.origin.environment, facts=bandwidth_facts(report), roots=(report.path,), result=report,
     )  # fmt: skip
 
 

@@ -247,11 +247,11 @@ def load(run: PathLike) -> Run:
 # Whatever a directory holds: a sweep's run, or the result of another command.
 
 RESULTS = {
+    "loaderprobe/bandwidth": "bandwidth:Bandwidth",
     "loaderprobe/batch-size": "batch_size:BatchSize",
     "loaderprobe/compare": "compare:Comparison",
     "loaderprobe/diagnosis": "diagnose:Diagnosis",
     "loaderprobe/layers": "layers:Layers",
-    "loaderprobe/rank-bandwidth": "bandwidth:RankBandwidth",
     "loaderprobe/trace": "trace:Trace",
     "loaderprobe/tune-workers": "tune_workers:WorkersTuning",
     "loaderprobe/watch": "run:Watch",

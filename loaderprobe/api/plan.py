@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from math import ceil
@@ -52,7 +51,7 @@ from loaderprobe.render.plan import need_columns, plan_document, plan_exhibits, 
 from loaderprobe.render.plan_words import answer
 from loaderprobe.render.writers import document_page
 from loaderprobe.storage.catalogue import catalogue, entry_named
-from loaderprobe.store.results import read_bandwidth, read_result, schema_in
+from loaderprobe.store.results import read_result
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.units import join_words, parse_bytes
 
@@ -89,7 +88,7 @@ def find(
     if isinstance(run, TraceReport):
         return _of_trace(run, run.ranks[0].path, data, kind, mean_size)
     path = Path(run)
-    loaded = load_any(path) if path.is_dir() else _in_file(path)
+    loaded: Run | Documented = load_any(path) if path.is_dir() else read_result(path, type_of)
     if isinstance(loaded, BandwidthReport):
         return _of_bandwidth(loaded, str(path), data, kind)
     if isinstance(loaded, Run):
@@ -106,14 +105,6 @@ def find(
     raise BadValue(
         f"{path} holds a result that nothing is planned from", hint="give one of sweep, run, bandwidth or trace"
     )
-
-
-def _in_file(path: Path) -> Documented | BandwidthReport:
-    with suppress(LoaderprobeError):  # what is wrong with the file is said below
-        if type_of(schema_in(path)):
-            found: Documented = read_result(path, type_of)
-            return found
-    return read_bandwidth(path)
 
 
 def accelerator_of(kind: str) -> Accelerator:

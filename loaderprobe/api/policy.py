@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from loaderprobe.analyze.ladder import kind_of
 from loaderprobe.analyze.policy import (
     bound_of,
     is_open,
     is_unsure,
-    kind_of_storage,
     storage_advised,
     storage_matters,
     training_rate,
@@ -30,7 +30,7 @@ JUDGING = Judging(
     is_unsure=is_unsure,
     storage_matters=storage_matters,
     storage_advised=storage_advised,
-    kind_of_storage=kind_of_storage,
+    kind_of_storage=kind_of,
     differing=differing,
     same_samples=same_samples,
     words=Words(note=remark_words, differs=differs, script=attachment_words, watched=watched_line, not_kept=not_kept),

@@ -40,7 +40,6 @@ from loaderprobe.store.codec import write_atomically
 from loaderprobe.units import format_bytes, join_words
 
 if TYPE_CHECKING:
-    from loaderprobe.api.bandwidth import RankProbe
     from loaderprobe.api.batch_size import BatchSize
     from loaderprobe.api.diagnose import Diagnosis
     from loaderprobe.api.layers import Layers
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
     from loaderprobe.measure.ranks.launch import Lead
     from loaderprobe.records.config import CacheState
     from loaderprobe.records.options import Launcher
-    from loaderprobe.records.ranks import Launched
 
 
 # What trains already: a script, a DataLoader, a recording of torch.profiler.
@@ -174,58 +172,29 @@ def trace(call: Invocation, *, files: list[Path], **asked: Any) -> int:
 
 
 @command(options.BANDWIDTH)
-def bandwidth(call: Invocation, *, path: Path, ranks: str | None, join: Launcher | None, **asked: Any) -> int:
+def bandwidth(call: Invocation, *, ranks: str | None, join: Launcher | None, **asked: Any) -> int:
     """Measure what the storage under PATH delivers to a loader: MB/s, opens/s, stats/s.
 
     Reads files in random order, cold, with rising concurrency. Writes nothing under PATH unless --scratch is given.
     File names and inodes stay in memory, so opens/s are labelled warm, unless --drop-caches is given.
     """
-    signal.signal(signal.SIGTERM, _stop)
-    signal.signal(signal.SIGHUP, _stop)
+    # As Ctrl-C: finished phases are kept, and a scratch file is removed. `in_ranks` does so for SIGTERM.
+    signal.signal(signal.SIGHUP, signal.default_int_handler)
     call.check()
-    here = launched_here(join, several=ranks is not None)
-    if here is not None or ranks is not None:
-        alone = {"--scratch": asked["scratch"] is not None, "--drop-caches": asked["drop_caches"]}
-        if given := next((name for name, given in alone.items() if given), None):
-            raise BadValue(f"{given} is of one process only", hint=f"leave {given} out, or --ranks")
-        from loaderprobe.api.bandwidth import READERS, RankProbe
-        from loaderprobe.api.values import counts
-
-        readers = (READERS,) if asked["readers"] == "auto" else counts(asked["readers"], "--readers")
-        if len(readers) != 1:
-            raise BadValue("ranks have one number of readers each", hint="--ranks 1,2,4 --readers 4")
-        probe = RankProbe(
-            path=path, ranks=ranks, readers=readers[0], seconds=asked["seconds"], seed=asked["seed"],
-            command=command_line(), out=call.out,
-        )  # fmt: skip
-        return _by_ranks(call, here, probe)
-    if call.out:
-        raise BadValue("--out is of several ranks", hint="add --ranks 1,2,4; or, without ranks, --json > FILE")
     from loaderprobe.api.bandwidth import bandwidth as verb
 
-    with counting(call.silent) as on_count:
-        found = verb(path, **asked, progress=on_count)
-    call.show(found)
-    return ended(interrupted=found.interrupted, failed=bool(found.failed))
-
-
-def _by_ranks(call: Invocation, here: Launched | None, asked: RankProbe) -> int:
-    """Read in the processes of a launcher, of which this is one; without one (None) in some on this machine."""
-    from loaderprobe.api.bandwidth import bandwidth_of_ranks
-
     def measure(lead: Lead | None) -> int:
+        if call.out is not None:
+            from loaderprobe.store.results import check_out
+
+            check_out(call.out)
         with counting(call.silent) as on_count:
-            found = bandwidth_of_ranks(lead, asked, on_count)
+            found = verb(**asked, ranks=ranks, lead=lead, command=command_line(), progress=on_count)
         call.show(found)
-        call.keep(found, asked.out)
-        return ended(interrupted=found.interrupted)
+        call.keep(found, call.out)
+        return ended(interrupted=found.interrupted, failed=bool(found.failed))
 
-    return in_ranks(here, measure)
-
-
-def _stop(number: int, _: object) -> None:
-    """Treat SIGTERM and SIGHUP like Ctrl-C: finished phases are kept, and a scratch file is removed."""
-    raise KeyboardInterrupt
+    return in_ranks(launched_here(join, several=ranks is not None), measure)
 
 
 NAMED = 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -101,13 +102,40 @@ class Latency:
     percentile: dict[str, float]
 
 
+LONG_ENOUGH_S = 1.0
+"""Of reading, to say of one rank that it is slow: a throttled disk grants its saved credit in the first 0.25 s."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankRead:
+    """What one rank read."""
+
+    rank: int
+    """Among those that read."""
+    node: int
+    host: str
+    bw_bytes: float
+    """While all read."""
+    io_bytes: int
+    """In the whole of its time."""
+    seconds: float
+    """Until it had no more work, or the agreed time was over and its last file read."""
+    storage_bytes: int | None
+    """Of those from storage; None where that is not counted."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BandwidthPhase:
-    """One pattern at one number of readers, over its steady part: the start of each run of reads is left out."""
+    """One pattern at one number of readers, over its steady part: the start of each run of reads is left out.
+
+    Of ranks that read at once after a common start, each its own share, for an agreed time: figures are those of all
+    together, rates while all read, cores those of all nodes; `storage_bytes` is None where a rank counts none.
+    """
 
     name: PhaseName
     engine: Engine
     readers: int
+    """Of all ranks."""
     block_bytes: int | None
     """Size of one read; None when files are read whole."""
     pause_s_per_byte: float
@@ -151,6 +179,52 @@ class BandwidthPhase:
     unread: dict[str, int] = field(default_factory=dict)
     """Reason to number of files that could not be read to their end."""
     notes: tuple[Remark, ...] = ()
+    ranks: int = 1
+    nodes: int = 1
+    by_rank: tuple[RankRead, ...] = ()
+    """Empty where this process alone reads."""
+
+    def __post_init__(self) -> None:
+        rates = (self.bw_bytes, self.bw_low, self.bw_high, self.files_per_s, float(self.io_bytes))
+        if self.readers < 1 or not all(rate >= 0 for rate in rates) or (self.storage_bytes or 0) < 0:
+            raise BadValue(f"a phase of {self.readers} readers has a rate below 0")
+        if self.file_ns is not None and not self.file_ns.mean >= 0:
+            raise BadValue(f"a phase of {self.readers} readers has a time below 0")
+        if self.amplification is not None and not self.amplification > 0:
+            raise BadValue(f"a phase of {self.readers} readers has an amplification of {self.amplification:g}")
+        if not 1 <= self.nodes <= self.ranks or (len(self.by_rank) or 1) != self.ranks:
+            raise BadValue(f"a phase of {self.ranks} ranks on {self.nodes} nodes has figures of {len(self.by_rank)}")
+
+    @property
+    def readers_a_rank(self) -> int:
+        """Of the `readers` of all ranks."""
+        return self.readers // self.ranks
+
+    @property
+    def last_done_bw_bytes(self) -> float:
+        """All bytes over the time of the rank that was last."""
+        return self.io_bytes / (self.runtime / 1e3)
+
+    @property
+    def slowest(self) -> RankRead | None:
+        """The rank that got least while all read; None where this process alone reads."""
+        return min(self.by_rank, key=lambda rank: rank.bw_bytes, default=None)
+
+    @property
+    def long_enough(self) -> bool:
+        """True where the slowest rank read for long enough to be called slow."""
+        return self.slowest is not None and self.slowest.seconds >= LONG_ENOUGH_S
+
+    @property
+    def fairness(self) -> float:
+        """The slowest rank's rate over the fastest's; 1 of one."""
+        rates = [rank.bw_bytes for rank in self.by_rank]
+        return min(rates) / max(rates) if any(rates) else 1.0
+
+    @property
+    def in_step_bw_bytes(self) -> float:
+        """As many times the slowest rank: what ranks get that wait for each other, the others' share unused."""
+        return self.ranks * self.slowest.bw_bytes if self.slowest else self.bw_bytes
 
     @property
     def moved_bytes_per_s(self) -> float:
@@ -188,17 +262,17 @@ class MetadataPhase:
     """True when a pass over the files after a drop took under a second: a device's saved credit and its read-ahead of
     inodes weigh in, and the rate that lasts may be lower."""
 
+    def __post_init__(self) -> None:
+        if self.readers < 1 or self.total_ops < 1 or not (self.ops_per_s > 0 and self.ops_high >= self.ops_per_s):
+            raise BadValue(f"{self.operation}s of {self.readers} readers have no rate")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BandwidthMeasurement:
-    """All phases, the files they read, and where those live."""
+    """All phases, the files they read, and where those live, as rank 0 sees it."""
 
     schema: str = BANDWIDTH_SCHEMA
     schema_version: int = SCHEMA_VERSION
-    loaderprobe: str
-    created_utc: str
-    kernel: str
-    cores_available: float
     path: str
     location: StorageLocation
     files_found: int
@@ -217,15 +291,31 @@ class BandwidthMeasurement:
     """Names of those of them that ended in an error."""
     notes: tuple[Remark, ...] = ()
 
+    def __post_init__(self) -> None:
+        if not (0 <= self.mean_size_bytes < math.inf and self.files_used >= 0 and self.files_found >= 0):
+            raise BadValue("a size or a count is below 0")
+
+    @property
+    def by_ranks(self) -> bool:
+        """True where ranks read, each its own share, and not this process alone."""
+        return any(phase.by_rank for phase in self.phases)
+
+    @property
+    def steps(self) -> tuple[BandwidthPhase, ...]:
+        """The phases in the loader's pattern, as they were read; several ranks and one may have as many readers."""
+        return tuple(phase for phase in self.phases if phase.name == "files")
+
     @property
     def ladder(self) -> tuple[BandwidthPhase, ...]:
-        """The phases in the loader's pattern, by number of readers."""
-        return tuple(sorted((phase for phase in self.phases if phase.name == "files"), key=lambda phase: phase.readers))
+        """The steps by number of readers; of as many the fastest, since one process or node may hold the others up."""
+        best = {phase.readers: phase for phase in sorted(self.steps, key=lambda phase: phase.bw_bytes)}
+        return tuple(best[readers] for readers in sorted(best))
 
     @property
     def best(self) -> BandwidthPhase | None:
-        """The fastest step of the ladder, by `fastest`."""
-        return fastest(self.ladder)
+        """The fastest step, by `fastest`; of ranks, of those with the most on the most nodes."""
+        most = max(((phase.ranks, phase.nodes) for phase in self.steps), default=None)
+        return fastest([phase for phase in self.steps if (phase.ranks, phase.nodes) == most])
 
     @property
     def ladder_cut_short(self) -> bool:
@@ -236,8 +326,7 @@ class BandwidthMeasurement:
     @property
     def from_memory(self) -> bool:
         """True when a step of the ladder did not come from storage alone: then nothing is said about storage."""
-        steps = (phase for phase in self.phases if phase.name == "files")
-        return self.location.in_memory or any(phase.cache in ("warm", "mixed") for phase in steps)
+        return self.location.in_memory or any(phase.cache in ("warm", "mixed") for phase in self.steps)
 
     def operations(self, operation: MetadataOperation) -> tuple[MetadataPhase, ...]:
         """The phases of one operation, by number of readers."""
@@ -283,12 +372,15 @@ class Feed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BandwidthReport(BandwidthMeasurement):
-    """The measurement, and what follows from it."""
+    """The measurement, where it was made, and what follows from it."""
 
+    origin: Origin
     limit: Limit
     kind: DeviceKind
     feeds: tuple[Feed, ...]
     """Empty when the files are no images, and when their reads cannot be proved to have come from storage."""
+    feeds_in_step: tuple[Feed, ...] = ()
+    """`feeds` of ranks by as many times the slowest: what accelerators in step get at least."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,97 +405,3 @@ class StorageCeiling:
     def at(self, readers: int) -> BandwidthPhase | None:
         """The phase with this number of readers."""
         return next((phase for phase in self.phases if phase.readers == readers), None)
-
-
-# What storage delivers to several ranks that read at once, each its own shard.
-
-RANK_BANDWIDTH_SCHEMA = "loaderprobe/rank-bandwidth"
-LONG_ENOUGH_S = 1.0
-"""Of reading, to say of one rank that it is slow: a throttled disk grants its saved credit in the first 0.25 s."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankRead:
-    """What one rank read."""
-
-    rank: int
-    """Among those that read."""
-    node: int
-    host: str
-    bw_bytes: float
-    """While all read."""
-    io_bytes: int
-    """In the whole of its time."""
-    seconds: float
-    """Until it had no more work, or the agreed time was over and its last file read."""
-    storage_bytes: int | None
-    """Of those from storage; None where that is not counted."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RanksPhase(BandwidthPhase):
-    """So many ranks that read at once after a common start, for an agreed time. `bw_bytes` is while all read.
-
-    Figures are those of all ranks together, cores those of all nodes; `storage_bytes` is None where a rank counts none.
-    """
-
-    ranks: int
-    nodes: int
-    last_done_bw_bytes: float
-    """All bytes over the time of the rank that was last."""
-    by_rank: tuple[RankRead, ...]
-
-    @property
-    def readers_a_rank(self) -> int:
-        """Of the `readers` of all ranks."""
-        return self.readers // self.ranks
-
-    @property
-    def slowest(self) -> RankRead:
-        """The rank that got least while all read."""
-        return min(self.by_rank, key=lambda each: each.bw_bytes)
-
-    @property
-    def long_enough(self) -> bool:
-        """True where the slowest rank read for long enough to be called slow."""
-        return self.slowest.seconds >= LONG_ENOUGH_S
-
-    @property
-    def fairness(self) -> float:
-        """The slowest rank's rate over the fastest's."""
-        most = max(each.bw_bytes for each in self.by_rank)
-        return self.slowest.bw_bytes / most if most else 1.0
-
-    @property
-    def in_step_bw_bytes(self) -> float:
-        """As many times the slowest rank: what ranks get that wait for each other, the others' share unused."""
-        return self.ranks * self.slowest.bw_bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankBandwidthReport(BandwidthReport):
-    """The same of ranks that read at once: each step, and each rank of it. The place is as rank 0 sees it."""
-
-    schema: str = RANK_BANDWIDTH_SCHEMA
-    origin: Origin
-    hosts: tuple[str, ...]
-    """One for each node."""
-    phases: tuple[RanksPhase, ...]
-    feeds_in_step: tuple[Feed, ...] = ()
-    """`feeds` by as many times the slowest rank: what accelerators in step get at least."""
-
-    @property
-    def ladder(self) -> tuple[RanksPhase, ...]:
-        """Of steps with as many readers the fastest, since one process or node may hold the others up."""
-        fastest = {phase.readers: phase for phase in sorted(self.phases, key=lambda phase: phase.bw_bytes)}
-        return tuple(fastest[readers] for readers in sorted(fastest))
-
-    @property
-    def best(self) -> RanksPhase | None:
-        """The step with the most ranks."""
-        return most_ranks(self.phases)
-
-
-def most_ranks(phases: Sequence[RanksPhase]) -> RanksPhase | None:
-    """The step with the most ranks, on the most nodes."""
-    return max(phases, key=lambda phase: (phase.ranks, phase.nodes), default=None)

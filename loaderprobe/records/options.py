@@ -326,7 +326,7 @@ BANDWIDTH = (
     ),
     Option("seed", int, 0, DATA, "Seed for the choice and order of the files."),
     replace(
-        RANKS, usual="1; under torchrun, up to all that it started",
+        RANKS, usual="1; under torchrun, up to all that it started", typed_only=False,
         help="Processes that read at once, each its own share, with commas; 4x8: on 4 nodes, 8 on each (explain "
         "ranks).",
     ),
@@ -343,7 +343,7 @@ BANDWIDTH = (
         "drop_caches", bool, False, MEASURING,
         "Empty all caches of the machine before each pass (root), also those of others. Only then are opens/s cold.",
     ),
-    replace(MAY_KEEP, help="With --ranks: new directory for result.json, ladder.csv and report.html."),
+    replace(MAY_KEEP, help="New directory for result.json, phases.csv and report.html."),
     MD,
     replace(JSON, help="Print JSON (fio's names and units) and nothing else."),
     QUIET,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Literal
 
-from loaderprobe.records.bandwidth import RanksPhase
+from loaderprobe.records.bandwidth import BandwidthPhase
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import Measurement
@@ -161,7 +161,7 @@ class ReadResult:
     """What came of one step."""
 
     config: RunConfig
-    phase: RanksPhase | None
+    phase: BandwidthPhase | None
     """On rank 0; None on the others."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 
 from loaderprobe.records.bandwidth import (
     BandwidthPhase,
@@ -15,15 +15,16 @@ from loaderprobe.records.bandwidth import (
     MetadataLabel,
     MetadataPhase,
     PhaseName,
-    RankBandwidthReport,
-    RanksPhase,
+    RankRead,
 )
 from loaderprobe.records.measurement import CEILING_COLD_AT_LEAST
-from loaderprobe.render.document import Cell, Document, Item, Paragraph, Part, Section, Table, items
+from loaderprobe.render.charts import BLUE, GREY, RED, Axis, Plot, rank_chart
+from loaderprobe.render.document import Cell, Document, Exhibit, Item, Paragraph, Part, Section, Table, items
 from loaderprobe.render.figures import evidence_words
 from loaderprobe.render.plan_words import at_utilization, fed, grouped, in_use, limited_by
 from loaderprobe.render.remarks import because_words, fact, read_ahead_words, remark_words
 from loaderprobe.render.wording import MISSING, counted, first_upper, megabytes_per_s, percent, rate
+from loaderprobe.stats import median
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
 # What limits a storage, and what kind of device it is, in words.
@@ -230,19 +231,16 @@ LABELS: dict[MetadataLabel, str] = {
 
 def bandwidth_document(report: BandwidthReport) -> Document:
     """The answer, then what each number of readers gets, and each rank, then what to know of it."""
-    most = report.best if isinstance(report, RankBandwidthReport) else None
-    by_ranks = isinstance(report, RankBandwidthReport)
     return Document(
-        title=f"Storage under {report.path}{', read by ranks' if by_ranks else ''}",
+        title=f"Storage under {report.path}",
         sections=(
             Section(parts=tuple(_answer(report))),
-            Section(title=f"Ladder{' of ranks' if by_ranks else ''}", name="ladder", parts=tuple(_ladder(report))),
-            *_of_ranks(most),
+            Section(title="Ladder", name="ladder", parts=tuple(_ladder(report))),
+            *_of_ranks(report.best),
             Section(title=TITLE, parts=tuple(_operations(report))),
             *(_alone(report, name) for name in _ALONE),
             Section(title="Notes", parts=items(notes(report))),
-            # The page of ranks has more of that at its end.
-            *([] if by_ranks else [Section(parts=(Paragraph(text=made(report), tone="quiet"),))]),
+            Section(parts=(Paragraph(text=made(report), tone="quiet"),)),
         ),
     )
 
@@ -252,7 +250,7 @@ def _answer(report: BandwidthReport) -> Iterator[Part]:
     if report.interrupted:
         yield Paragraph(text=interrupted(report), strong=True, tone="warning")
     yield Paragraph(text=answer(report, best) if best else "No step of the ladder was measured.", strong=True)
-    if isinstance(report, RankBandwidthReport) and (said := in_step(report)):
+    if best and (said := in_step(report, best)):
         yield Paragraph(text=said, strong=True)
     if best and not (in_memory(report, best) and report.limit.by != "memory"):  # else the words would be about memory
         yield Item(subject="Limit", text=limit_words(report.limit))
@@ -265,7 +263,7 @@ def _answer(report: BandwidthReport) -> Iterator[Part]:
 
 
 def _ladder(report: BandwidthReport) -> Iterator[Part]:
-    steps = _steps(report)
+    steps = _rows(report)
     phases = [*steps, *(phase for name in _ALONE if (phase := report.phase(name)))]
     if steps:
         yield _table(report, steps)
@@ -282,9 +280,9 @@ def _alone(report: BandwidthReport, name: PhaseName) -> Section:
     return Section(parts=items((title(name), f"not measured, {reason}") for reason in reasons))
 
 
-def _steps(report: BandwidthReport) -> Sequence[BandwidthPhase]:
+def _rows(report: BandwidthReport) -> Sequence[BandwidthPhase]:
     """All steps; those of ranks in the order of reading, also where others have as many readers."""
-    return report.phases if isinstance(report, RankBandwidthReport) else report.ladder
+    return report.steps if report.by_ranks else report.ladder
 
 
 def _table(report: BandwidthReport, phases: Sequence[BandwidthPhase]) -> Table:
@@ -305,25 +303,25 @@ def _cells(report: BandwidthReport, phase: BandwidthPhase) -> dict[str, str | Ce
     half = (phase.bw_high - phase.bw_bytes) / 1e6
     spread = f"{half_interval(phase.bw_bytes / 1e6, half)}{'' if phase.settled else '*'}" if half > 0 else MISSING
     times = (phase.file_ns or phase.clat_ns).percentile
-    cells: dict[str, str | Cell] = {"ranks": layout(phase)} if isinstance(phase, RanksPhase) else {}
+    cells: dict[str, str | Cell] = {"ranks": layout(phase)} if report.by_ranks else {}
     cells["readers"] = str(phase.readers)
     cells["MB/s"] = Cell(text=rate, tone="strong") if phase == report.best else rate
     cells["±95 %"] = spread if phase.settled else Cell(text=spread, tone="warning")
-    if isinstance(phase, RanksPhase):
+    if report.by_ranks:
         cells["last done"] = megabytes_per_s(phase.last_done_bw_bytes)
         cells["R x slowest"] = megabytes_per_s(phase.in_step_bw_bytes)
         cells["fair"] = f"{phase.fairness:.2f}"
     cells[f"{noun(phase, report)}s/s"] = f"{least}{significant(phase.files_per_s)}"
-    if not isinstance(phase, RanksPhase):
+    if not report.by_ranks:
         cells["p50 ms"] = significant(times["50.000000"] / 1e6)
     cells["p99 ms"] = significant(times["99.000000"] / 1e6)
     cells["cache"] = Cell(text=phase.cache, tone=_TONES[phase.cache])
-    if not isinstance(phase, RanksPhase):
+    if not report.by_ranks:
         cells["cold"] = "" if phase.cold_fraction is None else percent(phase.cold_fraction)
     return cells
 
 
-def _of_ranks(most: RanksPhase | None) -> Iterator[Section]:
+def _of_ranks(most: BandwidthPhase | None) -> Iterator[Section]:
     """Each rank of this step; of many the slowest, the middle and the fastest."""
     if most is None or most.ranks == 1:
         return
@@ -343,7 +341,7 @@ def _of_ranks(most: RanksPhase | None) -> Iterator[Section]:
     )
 
 
-def _of_hosts(most: RanksPhase) -> Iterator[Table]:
+def _of_hosts(most: BandwidthPhase) -> Iterator[Table]:
     """The ranks of each host, where hosts have several; of many hosts the slowest, the middle and the fastest."""
     hosts = dict.fromkeys(each.host for each in most.by_rank)
     if not 1 < len(hosts) < most.ranks:
@@ -413,9 +411,9 @@ def place(report: BandwidthReport) -> str:
 
 def files(report: BandwidthReport) -> str:
     """What was read: `200 of 4094 images, 114 kB on average, read whole in random order`; of ranks, where they are."""
-    shares = ""
-    if isinstance(report, RankBandwidthReport):
-        shares = f"; each rank on {join_words(report.hosts)} reads a share of its own, cold, after a common start"
+    shares, hosts = "", dict.fromkeys(rank.host for phase in report.phases for rank in phase.by_rank)
+    if hosts:
+        shares = f"; each rank on {join_words([*hosts])} reads a share of its own, cold, after a common start"
     noun = "image" if report.images else "file"
     block_bytes = next((phase.block_bytes for phase in report.ladder), None)
     if report.scratch:
@@ -457,10 +455,10 @@ def interrupted(report: BandwidthReport) -> str:
     return f"Interrupted: {how_far}."
 
 
-def in_step(report: RankBandwidthReport) -> str:
+def in_step(report: BandwidthReport, most: BandwidthPhase) -> str:
     """What ranks get that wait for the slowest; empty of one rank."""
-    most = report.best
-    if most is None or most.ranks == 1:
+    slow = most.slowest
+    if slow is None or most.ranks == 1:
         return ""
     said = f"{most.ranks} x the slowest is {megabytes_per_s(most.in_step_bw_bytes)} MB/s."
     if most.last_done_bw_bytes < FAR_APART * most.bw_bytes:
@@ -468,7 +466,6 @@ def in_step(report: RankBandwidthReport) -> str:
     if most.fairness >= NOTICED:
         return f"All ranks get alike: {said}"
     if most.long_enough:
-        slow = most.slowest
         # Of a slow host the limit says more.
         alone = report.limit.code != "slow_host"
         who = f"The slowest, rank {slow.rank} on {slow.host}," if alone else "The slowest rank"
@@ -476,7 +473,7 @@ def in_step(report: RankBandwidthReport) -> str:
     return f"Ranks in step may get less: {said} {feeding_in_step(report.feeds_in_step)}".rstrip()
 
 
-def layout(phase: RanksPhase) -> str:
+def layout(phase: BandwidthPhase) -> str:
     """`4`, or `2x8` of two nodes with eight ranks each."""
     return f"{phase.nodes}x{phase.ranks // phase.nodes}" if phase.nodes > 1 else str(phase.ranks)
 
@@ -518,7 +515,7 @@ def _amount(report: BandwidthReport, best: BandwidthPhase) -> str:
     size = "this size" if best.block_bytes is None else block(best.block_bytes)
     pieces = f"{significant(best.files_per_s)} {noun(best, report)}s/s of {size}"
     ranks = ""
-    if isinstance(best, RanksPhase):
+    if best.by_rank:
         ranks = f" in {counted(best.ranks, 'rank')}" + (f" on {best.nodes} nodes" if best.nodes > 1 else "")
     return f"{least}{_with_interval(best)} and {pieces} with {counted(best.readers, 'reader')}{ranks}"
 
@@ -538,13 +535,13 @@ def legend(report: BandwidthReport, phases: Sequence[BandwidthPhase]) -> str:
     calls = all(phase.file_ns is None for phase in phases)
     timed = "read call" if calls else " or ".join(dict.fromkeys(noun(phase, report) for phase in phases))
     parts = ["MB: 10^6 bytes", "±: 95 % interval"]
-    if isinstance(report, RankBandwidthReport):
+    if report.by_ranks:
         parts += OF_RANKS
     if any(not phase.settled and phase.bw_high > phase.bw_bytes for phase in phases):
         parts.append("*: still wider than asked")
     if any(phase.bw_high <= phase.bw_bytes for phase in phases):
         parts.append(f"{MISSING}: too short for an interval")
-    parts.append(f"{'p99' if isinstance(report, RankBandwidthReport) else 'p50, p99'}: time of one {timed}")
+    parts.append(f"{'p99' if report.by_ranks else 'p50, p99'}: time of one {timed}")
     if any(phase.at_least for phase in phases):
         parts.append(">=: at least, as the probe's own CPU use may be the limit")
     if any(phase.cold_fraction is not None for phase in phases):
@@ -556,9 +553,10 @@ def legend(report: BandwidthReport, phases: Sequence[BandwidthPhase]) -> str:
 
 def made(report: BandwidthReport) -> str:
     """By what, when and where: `loaderprobe 0.1.0, 2026-11-21 07:00 UTC, Linux 6.8.0, 16 cores`."""
-    cores = f"{report.cores_available:g} core{'' if report.cores_available == 1 else 's'}"
-    when = report.created_utc[:16].replace("T", " ")
-    return f"loaderprobe {report.loaderprobe}, {when} UTC, Linux {report.kernel}, {cores}"
+    environment = report.origin.environment
+    cores = f"{environment.cores_available:g} core{'' if environment.cores_available == 1 else 's'}"
+    when = report.origin.created_utc[:16].replace("T", " ")
+    return f"loaderprobe {environment.loaderprobe}, {when} UTC, Linux {environment.kernel}, {cores}"
 
 
 def notes(report: BandwidthReport) -> Notes:
@@ -672,7 +670,7 @@ def _grouped(report: BandwidthReport, facts: Iterable[tuple[BandwidthPhase, str]
 
 def _subject(report: BandwidthReport, phases: Sequence[BandwidthPhase]) -> str:
     """`4 and 8 readers`, `1 to 16 readers` of a whole ladder, `1 reader, past the page cache (O_DIRECT)`."""
-    steps = sorted({phase.readers for phase in _steps(report) if phase in phases})
+    steps = sorted({phase.readers for phase in report.steps if phase in phases})
     subjects = [f"{join_words([str(count) for count in steps])} reader{'' if steps == [1] else 's'}"] if steps else []
     if len(steps) > 2 and len(steps) == len(report.ladder):
         subjects = [f"{steps[0]} to {steps[-1]} readers"]
@@ -754,3 +752,145 @@ def _proof(report: BandwidthReport) -> list[str]:
     found = [f"an operation read {size} B of names and inodes from storage"] if size else []
     found += [f"an operation took {calls} calls to the server, those of the whole mount counted"] if calls else []
     return [f"{fact}, whose own cache cannot be dropped from here" for fact in found]
+
+
+# The charts: rates against readers, of ranks all together and in step, and the rate of each rank.
+
+TALL = 250
+"""Pixels of a chart against readers."""
+BEYOND = 2.0
+"""Over the highest value of a logarithmic axis, and under the lowest, for their names."""
+BESIDE = 1.4
+"""Left of the fewest readers, and right of the most."""
+
+
+def bandwidth_exhibits(report: BandwidthReport) -> dict[str, tuple[Exhibit, ...]]:
+    """By the name of the section of the document that they belong to."""
+    return {"ladder": tuple(_against_readers(report)), "ranks": tuple(_each_rank(report))}
+
+
+def _against_readers(report: BandwidthReport) -> Iterator[Exhibit]:
+    best = report.best
+    if best is None or len(report.steps) < 2:
+        return
+    piece = noun(best, report)
+    what = f"{piece.capitalize()}s/s"
+    text = "Both axes are logarithmic; bars are 95 % intervals."
+    if report.by_ranks:
+        text += (
+            " Solid: all ranks together, while all read. Dashed: as many times the slowest rank, which is what ranks "
+            "in step get if what the others could read beyond it stays unused. Training in step lies between the two."
+        )
+    if len(_alike(report)) < len(report.steps):
+        text += " Grey: as many readers in fewer ranks; far below the solid line, a process or a node is the limit."
+    if piece != "block":
+        text += f" Each {piece} is opened once, so these are opens/s as well."
+    yield Exhibit(
+        title=_title(report, best),
+        text=text,
+        figures=(
+            ("MB/s against readers", _lines(report, "MB/s", lambda _: 1e-6)),
+            (f"{what} against readers", _lines(report, what, lambda phase: phase.files_per_s / phase.bw_bytes)),
+        ),
+    )
+
+
+def _alike(report: BandwidthReport) -> list[BandwidthPhase]:
+    """All steps of one process; of ranks those with as many readers each as the first one, by ranks and nodes."""
+    if not report.by_ranks:
+        return [*report.ladder]
+    alike = [each for each in report.steps if each.readers_a_rank == report.steps[0].readers_a_rank]
+    return sorted(alike, key=lambda each: (each.ranks, each.nodes))
+
+
+def _title(report: BandwidthReport, best: BandwidthPhase) -> str:
+    """What the fastest step gets, of ranks both ways."""
+    if not report.by_ranks:
+        return f"{counted(best.readers, 'reader')} get {megabytes_per_s(best.bw_bytes)} MB/s"
+    together = f"{counted(best.ranks, 'rank')} together get {megabytes_per_s(best.bw_bytes)} MB/s"
+    if best.fairness >= NOTICED:
+        return f"{together}, all alike"
+    return f"{together}; in step they may get as little as {megabytes_per_s(best.in_step_bw_bytes)}"
+
+
+def _lines(report: BandwidthReport, unit: str, scale: Callable[[BandwidthPhase], float]) -> str:
+    """SVG of the ladder; `scale` is one byte/s of a step in the unit."""
+    steps, of_all = _alike(report), " of all ranks" if report.by_ranks else ""
+    others = [each for each in report.steps if each not in steps]
+
+    def rate(phase: BandwidthPhase) -> float:
+        return phase.bw_bytes * scale(phase)
+
+    def in_step(phase: BandwidthPhase) -> float:
+        return phase.in_step_bw_bytes * scale(phase)
+
+    x = [each.readers for each in report.steps]
+    y = [value for each in report.steps for value in (rate(each), in_step(each))]
+    plot = Plot(
+        unit,
+        Axis(name=f"readers{of_all}", low=min(x) / BESIDE, high=max(x) * BESIDE, base=2),
+        Axis(name="", low=min(y) / BEYOND, high=max(y) * BEYOND, base=10),
+        height=TALL,
+    )
+    # Of steps with as many readers, the lines go through the fastest.
+    best = [
+        max((each for each in steps if each.readers == at), key=rate) for at in sorted({*(s.readers for s in steps)})
+    ]
+    plot.spans(((each.readers, each.bw_low * scale(each), each.bw_high * scale(each)) for each in steps), BLUE)
+    plot.line([(each.readers, rate(each)) for each in best], BLUE, width=2.5)
+    plot.dots([(each.readers, rate(each)) for each in steps], BLUE, radius=3.5)
+    if report.by_ranks:
+        plot.line([(each.readers, in_step(each)) for each in best], RED, dash="6 4")
+        plot.dots([(each.readers, in_step(each)) for each in steps], RED, shape="open", radius=3.5)
+    plot.dots([(each.readers, rate(each)) for each in others], GREY, shape="diamond")
+    last = best[-1]
+    together, slowest = rate(last), f"{last.ranks} x slowest"
+    # Of lines that end alike one name, which leaves the place below to others.
+    if not report.by_ranks:
+        plot.name(last.readers, together, significant(together), "above left")
+    elif in_step(last) >= NOTICED * together:
+        plot.name(last.readers, together, f"together, and {slowest}: {significant(together)}", "above left")
+    else:
+        plot.name(last.readers, together, f"together {significant(together)}", "above left")
+        plot.name(last.readers, in_step(last), f"{slowest} {significant(in_step(last))}", "below left")
+    for each in steps:
+        if sum(other.readers == each.readers for other in steps) > 1:
+            plot.name(each.readers, rate(each), layout(each), "right")
+    for each in others:
+        plot.name(each.readers, rate(each), counted(each.ranks, "rank"), "left")
+    return plot.svg()
+
+
+def _each_rank(report: BandwidthReport) -> Iterator[Exhibit]:
+    most = report.best
+    if most is None or most.slowest is None or most.ranks == 1:
+        return
+    slow, fast = most.slowest, max(most.by_rank, key=lambda each: each.bw_bytes)
+    middle = median([each.bw_bytes for each in most.by_rank])
+    host = report.limit.facts["host"] if report.limit.code == "slow_host" else None
+    behind = {rank.rank for rank in most.by_rank if rank.host == host} or {slow.rank}
+    yield Exhibit(
+        title=f"The slowest of {most.ranks:,} ranks gets {100 * most.fairness:.0f} % of the fastest",
+        text=f"Of {layout(most)} ranks that read at once, the slowest is {_named(slow)} with "
+        f"{megabytes_per_s(slow.bw_bytes)} MB/s, the median {megabytes_per_s(middle)}, the fastest {_named(fast)} with "
+        f"{megabytes_per_s(fast.bw_bytes)}. Ranks in step wait for the slowest.",
+        figures=((f"MB/s of each of {most.ranks} ranks", spread_chart(most, behind)),),
+    )
+
+
+def _named(rank: RankRead) -> str:
+    return f"rank {rank.rank} on {rank.host}"
+
+
+def spread_chart(phase: BandwidthPhase, slow: Set[int]) -> str:
+    """SVG of a bar for each rank, in their order, those that are `slow` in red; a line at the median."""
+    rates = [each.bw_bytes / 1e6 for each in phase.by_rank]
+    colors = [RED if rank in slow else BLUE for rank in range(len(rates))]
+    nodes = [each.node for each in phase.by_rank]
+    borders = [rank for rank in range(1, phase.ranks) if nodes[rank] != nodes[rank - 1]]
+    marked = len(borders) == phase.nodes - 1 and phase.ranks > phase.nodes > 1
+    plot = rank_chart("MB/s of each rank", "", rates, colors, axis="marks between nodes" if marked else "")
+    plot.level(median(rates), f"median {significant(median(rates))}")
+    for rank in borders if marked else ():
+        plot.add(f'<path class="axis" d="M{plot.x(rank):.1f} {plot.floor:g}v7"/>')
+    return plot.svg()

@@ -9,7 +9,7 @@ from io import StringIO
 from math import nan
 from typing import Any
 
-from loaderprobe.records.bandwidth import BandwidthPhase, Latency, MetadataPhase
+from loaderprobe.records.bandwidth import BandwidthPhase, BandwidthReport, Latency, MetadataPhase
 from loaderprobe.records.measurement import Measurement, Segment, WorkerBatches
 from loaderprobe.records.verdict import Interval
 from loaderprobe.render.remarks import remark_words
@@ -109,9 +109,9 @@ def batch_rows(measured: Measurement) -> Iterator[Row]:
         )
 
 
-def phase_columns(phases: Sequence[BandwidthPhase], metadata: Sequence[MetadataPhase] = ()) -> dict[str, list[Cell]]:
+def bandwidth_columns(report: BandwidthReport) -> dict[str, list[Cell]]:
     """The phases of a bandwidth probe, a row each, opens and stats last; latencies in ns with their percentiles."""
-    return as_columns([*map(_phase, phases), *map(_phase, metadata)])
+    return as_columns([*map(_phase, report.phases), *map(_phase, report.metadata)])
 
 
 _WITH_UNIT = {
@@ -136,8 +136,17 @@ def _phase(phase: BandwidthPhase | MetadataPhase) -> dict[str, Cell]:
             cells |= {f"{name}_p{float(share):g}_ns": each for share, each in value.percentile.items()}
         elif field.name == "notes":
             cells["notes"] = "; ".join(map(remark_words, value)) or None
-        elif field.name not in ("unread", "clat_ns", "file_ns", "op_ns"):
+        elif field.name not in ("unread", "clat_ns", "file_ns", "op_ns", "by_rank"):
             cells[_WITH_UNIT.get(field.name, field.name)] = value
+    if isinstance(phase, BandwidthPhase) and phase.slowest:
+        cells |= {
+            "readers_a_rank": phase.readers_a_rank,
+            "last_done_bw_bytes_per_s": phase.last_done_bw_bytes,
+            "in_step_bw_bytes_per_s": phase.in_step_bw_bytes,
+            "slowest_rank": phase.slowest.rank,
+            "slowest_host": phase.slowest.host,
+            "fairness": phase.fairness,
+        }
     return cells
 
 

@@ -18,8 +18,7 @@ import numpy as np
 from loaderprobe.errors import BadValue, LoaderprobeError, LostRank
 from loaderprobe.policy import Ask, Fixed, follow
 from loaderprobe.protocols import Clock, Group, PageCache
-from loaderprobe.records import values
-from loaderprobe.records.bandwidth import Engine, RankRead, RanksPhase
+from loaderprobe.records.bandwidth import BandwidthPhase, Engine, RankRead
 from loaderprobe.records.ranks import ReadTogether
 from loaderprobe.storage.files import Piece, Sample, decoded_pieces
 from loaderprobe.storage.phase import MOST_ROUNDS, PhaseSettings, Total, more, own_reads, run_phase
@@ -185,7 +184,7 @@ class RankEngine:
         )
 
 
-def read_step(reader: RankReader) -> RanksPhase | None:
+def read_step(reader: RankReader) -> BandwidthPhase | None:
     """One step: all ranks read until the rate has settled. The phase on rank 0, None on the others.
 
     Raises LostRank when a rank has gone, on rank 0 BadValue where one reads nothing.
@@ -211,21 +210,20 @@ def read_step(reader: RankReader) -> RanksPhase | None:
     finally:
         with suppress(LostRank):
             reader.tell(None)
-    return RanksPhase(
-        **values(found),
+    return replace(
+        found,
         ranks=reader.group.size,
         nodes=nodes,
-        last_done_bw_bytes=found.io_bytes / (found.runtime / 1e3),
         by_rank=tuple(_rank(rank, where, engine.runs) for rank, where in enumerate(asked.places)),
     )
 
 
 def climb(
-    steps: Sequence[RanksStep], read: Callable[[RanksStep], RanksPhase], on_phase: OnPhase, *, clock: Clock
-) -> tuple[list[RanksPhase], bool]:
+    steps: Sequence[RanksStep], read: Callable[[RanksStep], BandwidthPhase], on_phase: OnPhase, *, clock: Clock
+) -> tuple[list[BandwidthPhase], bool]:
     """(the phases of all steps, True when interrupted after the first). `read` measures one."""
 
-    def measure(ask: Ask[RanksStep]) -> RanksPhase:
+    def measure(ask: Ask[RanksStep]) -> BandwidthPhase:
         ranks = ask.what.ranks
         text = f"{ranks} rank{'s' * (ranks > 1)}, {ask.what.readers} readers each"
         on_phase(text, round(ask.done), round(ask.total))

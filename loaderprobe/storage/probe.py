@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,7 +27,6 @@ from loaderprobe.storage.metadata import MetadataSettings, files_of, run_metadat
 from loaderprobe.storage.phase import PhaseSettings, run_phase
 from loaderprobe.storage.processes import ProcessEngine, processes_for
 from loaderprobe.storage.reader import Supply, ThreadEngine, why_not_direct
-from loaderprobe.system.host import utc_timestamp
 from loaderprobe.system.limits import cores_available
 from loaderprobe.system.pagecache import why_unknown
 
@@ -287,10 +284,6 @@ def _probe(
     missing = tuple(each for each in found if isinstance(each, Missing))
     return BandwidthMeasurement(
         **place_of(request.path, sample, location),
-        loaderprobe=version("loaderprobe"),
-        created_utc=utc_timestamp(),
-        kernel=platform.release(),
-        cores_available=probe.cores,
         scratch=request.scratch_bytes is not None,
         drop_caches=request.drop_all is not None,
         interrupted=reason is None,

@@ -1,79 +1,147 @@
-"""What a ladder means, on made-up ladders of known shape."""
+"""What a ladder means, on made-up ladders of known shape: of readers of one process, and of ranks."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 
+import loaderprobe
 from loaderprobe.analyze.bandwidth import judge_bandwidth
-from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase, BandwidthReport
+from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase, BandwidthReport, CacheLabel
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.remark import Remark
-from tests.examples.bandwidth import FILE_BYTES, example_bandwidth, example_operations, example_phase
-from tests.said import said
+from loaderprobe.testing import example_location
+from tests.examples.bandwidth import (
+    FILE_BYTES,
+    ORIGIN,
+    example_bandwidth,
+    example_operations,
+    example_phase,
+    example_rank_bandwidth,
+    example_ranks,
+)
 
 FLAT = {1: 20.1e6, 2: 20.0e6, 4: 20.3e6}
 RISING = {1: 8.8e6, 2: 17.6e6, 4: 34.7e6, 8: 68e6, 16: 104e6}
 LEVELLING = {1: 600e6, 2: 900e6, 4: 1050e6, 8: 1100e6, 16: 1110e6}
+UNEVEN = {1: 392e6, 4: 634e6, 16: 700e6, 32: 600e6, 64: 760e6}
 
 
-def judged(ladder: dict[int, float], *, paced: float | None = None, **changes: Any) -> BandwidthReport:
-    """The report of a ladder of bytes/s by readers; `paced` is the time a file takes after pauses over that without."""
-    phases = [example_phase(readers, rate) for readers, rate in ladder.items()]
-    if paced is not None:
-        alone = FILE_BYTES / ladder[1]
-        resting = example_phase(1, FILE_BYTES / (paced * alone), name="paced", pause_s_per_byte=2 / ladder[1])
-        # Pauses count in the rate, but not in the time a file takes.
-        phases.append(replace(resting, bw_bytes=ladder[1] / 3, files_per_s=ladder[1] / 3 / FILE_BYTES))
-    return judged_phases(*phases, **changes)
+def phases_of(ladder: Mapping[int, float], paced: float | None = None) -> tuple[BandwidthPhase, ...]:
+    """A ladder of bytes/s by readers; `paced` is the time a file takes after pauses over that without."""
+    steps = [example_phase(readers, rate) for readers, rate in ladder.items()]
+    if paced is None:
+        return tuple(steps)
+    alone = FILE_BYTES / ladder[1]
+    resting = example_phase(1, FILE_BYTES / (paced * alone), name="paced", pause_s_per_byte=2 / ladder[1])
+    # Pauses count in the rate, but not in the time a file takes.
+    return (*steps, replace(resting, bw_bytes=ladder[1] / 3, files_per_s=ladder[1] / 3 / FILE_BYTES))
 
 
-def judged_phases(*phases: BandwidthPhase, **changes: Any) -> BandwidthReport:
+def judged(*phases: BandwidthPhase, **changes: Any) -> BandwidthReport:
     example = example_bandwidth()
     known = {field.name: getattr(example, field.name) for field in fields(BandwidthMeasurement)}
     measured = BandwidthMeasurement(**{**known, "phases": phases, "missing": (), "notes": (), **changes})
-    return judge_bandwidth(measured, {"mlperf-h100": 1000.0, "slow": 10.0})
+    return judge_bandwidth(measured, {"mlperf-h100": 1000.0, "slow": 10.0}, ORIGIN)
 
 
 @pytest.mark.parametrize(
-    ("ladder", "by", "knee"),
+    ("ladder", "code", "by", "knee"),
     [
-        (FLAT, "bandwidth", 1),
-        (RISING, "latency", None),
-        ({**RISING, 32: 105e6, 64: 106e6}, "latency", 16),
-        (LEVELLING, "latency then bandwidth", 8),
-        ({1: 600e6, 4: 1000e6, 16: 1200e6}, "unknown", None),
-        ({4: 20e6}, "unknown", None),
-        ({}, "unknown", None),
+        (FLAT, "flat", "bandwidth", 1),
+        (RISING, "rises", "latency", None),
+        ({**RISING, 32: 105e6, 64: 106e6}, "rises", "latency", 16),
+        (LEVELLING, "rises_then_flat", "latency then bandwidth", 8),
+        ({1: 600e6, 4: 1000e6, 16: 1200e6}, "rises_then_flat", "unknown", None),
+        (UNEVEN, "uneven", "unknown", None),
+        ({4: 20e6}, "one_step", "unknown", None),
+        ({}, "no_step", "unknown", None),
     ],
 )
-def test_the_shape_shows_the_limit(ladder: dict[int, float], by: str, knee: int | None) -> None:
+def test_the_shape_shows_the_limit(ladder: dict[int, float], code: str, by: str, knee: int | None) -> None:
     """A flat ladder is bandwidth, one in proportion is latency, one that levels off is both, one step is neither."""
-    limit = judged(ladder).limit
-    assert (limit.by, limit.knee_readers) == (by, knee) and said(limit).endswith(".")
+    limit = judged(*phases_of(ladder)).limit
+    assert (limit.code, limit.by, limit.knee_readers) == (code, by, knee)
 
 
-def test_the_words_are_those_of_storage_people() -> None:
-    """The sentences say bandwidth-limited and latency-limited, with the rate."""
-    assert "Bandwidth-limited" in said(judged(FLAT).limit) and "20.3 MB/s" in said(judged(FLAT).limit)
-    assert "Latency-limited" in said(judged(RISING).limit)
+def test_an_uneven_ladder_names_both_steps() -> None:
+    """Where 32 readers get less than 16, and 64 more again, it is not known where it levels off."""
+    facts = judged(*phases_of(UNEVEN)).limit.facts
+    assert [facts[name] for name in ("before_readers", "after_readers")] == [16, 32]
+    assert [facts[name] for name in ("before_bytes_per_s", "after_bytes_per_s")] == [700e6, 600e6]
 
 
-@pytest.mark.parametrize(("label", "word"), [("warm", "wholly"), ("mixed", "partly")])
-def test_memory_is_no_limit_of_storage(label: str, word: str) -> None:
-    """Files that came from memory tell nothing about the disk, whatever the shape."""
-    phases = [example_phase(readers, 5e9, cache=label) for readers in (1, 2, 4)]
-    limit = judged_phases(*phases).limit
-    assert limit.by == "memory" and word in said(limit)
-    assert judged_phases(*phases).feeds == ()
+ONE, TWO, FOUR = example_ranks(20e6), example_ranks(10.2e6, 10.2e6), example_ranks(*[5.1e6] * 4)
 
 
-def test_a_probe_that_is_the_limit_says_so() -> None:
-    """When the probe's CPU is used up, the storage may be faster."""
-    limit = judged_phases(example_phase(1, 3e9), example_phase(4, 6e9, at_least=True)).limit
-    assert limit.by == "probe"
+def short(phase: BandwidthPhase) -> BandwidthPhase:
+    """The same from 0.1 s of reading."""
+    return replace(phase, by_rank=tuple(replace(rank, seconds=0.1) for rank in phase.by_rank))
+
+
+@pytest.mark.parametrize(
+    ("phases", "code", "by"),
+    [
+        ((ONE, TWO, FOUR), "plateau", "bandwidth"),
+        ((ONE, TWO), "rising", "unknown"),
+        ((ONE, example_ranks(18e6, 18e6), example_ranks(*[15e6] * 4)), "rising", "unknown"),
+        ((FOUR,), "one_step_of_ranks", "unknown"),
+        ((ONE, TWO, example_ranks(6e6, 6e6, 6e6, 3.5e6)), "slow_rank", "rank"),
+        ((ONE, TWO, example_ranks(5.3e6, 5.3e6, 5.3e6, 4.4e6)), "plateau", "bandwidth"),
+        ((ONE, TWO, short(example_ranks(6e6, 6e6, 6e6, 3.5e6))), "too_short", "unknown"),
+        ((ONE, example_ranks(9e6, 8e6, 4e6, 4.5e6, nodes=2)), "slow_host", "host"),
+        ((ONE, example_ranks(*[8e6] * 4, nodes=4), example_ranks(18e6, readers=8)), "process", "process"),
+        ((ONE, TWO, replace(FOUR, at_least=True)), "probe_busy", "probe"),
+        ((ONE, TWO, replace(FOUR, cache="warm")), "from_memory", "memory"),
+    ],
+)
+def test_the_steps_of_ranks_show_the_limit(phases: tuple[BandwidthPhase, ...], code: str, by: str) -> None:
+    """Two doublings without a gain are the storage's; what ranks, hosts and processes hold up is theirs."""
+    report = judged(*phases)
+    assert (report.limit.code, report.limit.by) == (code, by)
+    assert report.kind.facts == {"because": "ranks_do_not_pause"}
+
+
+def test_what_holds_ranks_up_is_named() -> None:
+    """The slowest rank, the host of which all ranks are slow, and as many readers in fewer ranks or on fewer nodes."""
+    slow = judged(ONE, example_ranks(6e6, 6e6, 6e6, 3.5e6)).limit.facts
+    assert (slow["rank"], slow["host"]) == (3, "node0") and slow["share"] == pytest.approx(3.5 / 6)
+    host = judged(ONE, example_ranks(9e6, 8e6, 4e6, 4.5e6, nodes=2)).limit.facts
+    assert (host["host"], host["slow_ranks"], host["host_ranks"]) == ("node1", 2, 2)
+    node, spread = (example_ranks(*[rate] * 8, nodes=nodes) for rate, nodes in ((2e6, 1), (3e6, 8)))
+    process = judged(node, spread).limit
+    assert (process.code, process.facts["fewer_nodes"], process.facts["nodes"]) == ("process", 1, 8)
+
+
+def cached(label: CacheLabel) -> Callable[[BandwidthPhase], BandwidthPhase]:
+    return lambda phase: replace(phase, cache=label)
+
+
+@pytest.mark.parametrize(
+    ("change", "changes", "by", "share"),
+    [
+        (cached("warm"), {}, "memory", "wholly"),
+        (cached("mixed"), {}, "memory", "partly"),
+        (lambda phase: replace(phase, cache="mixed" if phase.readers == 4 else "cold"), {}, "memory", "partly"),
+        (
+            cached("unproved"),
+            {"location": replace(example_location("/data"), kind="memory", devices=())},
+            "memory",
+            "wholly",
+        ),
+        (lambda phase: replace(phase, at_least=phase.readers > 1), {}, "probe", None),
+    ],
+)
+def test_memory_and_a_busy_probe_are_no_limit_of_storage(
+    change: Callable[[BandwidthPhase], BandwidthPhase], changes: dict[str, Any], by: str, share: str | None
+) -> None:
+    """Whatever the shape, one step is enough: no kind of device either, and memory feeds nothing."""
+    report = judged(*map(change, phases_of(FLAT, paced=0.05)), **changes)
+    assert (report.limit.by, report.limit.facts.get("share"), report.kind.kind) == (by, share, "unknown")
+    assert bool(report.feeds) == (by == "probe")
 
 
 @pytest.mark.parametrize(
@@ -91,101 +159,75 @@ def test_a_probe_that_is_the_limit_says_so() -> None:
 )
 def test_ladder_and_pauses_show_the_kind(ladder: dict[int, float], paced: float, kind: str) -> None:
     """Flat and quick after pauses: token bucket. Flat and as slow: single server. In proportion: latency."""
-    found = judged(ladder, paced=paced).kind
+    found = judged(*phases_of(ladder, paced)).kind
     assert found.kind == kind
-    assert [each.value for each in found.evidence] == pytest.approx([ladder[max(ladder)] / ladder[1], paced], rel=1e-6)
+    assert [part.value for part in found.evidence] == pytest.approx([ladder[max(ladder)] / ladder[1], paced], rel=1e-6)
 
 
 def test_no_kind_without_its_phases() -> None:
     """Where the paced phase was left out, the kind is unknown, with the phase's reason."""
-    found = judged(FLAT, missing=(Missing(name="paced", reason=Remark(code="no_single_reader")),)).kind
-    assert found.kind == "unknown" and "concurrency 1" in said(found)
+    found = judged(*phases_of(FLAT), missing=(Missing(name="paced", reason=Remark(code="no_single_reader")),)).kind
+    assert (found.kind, found.facts) == ("unknown", {"because": "no_single_reader"})
 
 
-def test_no_kind_from_memory() -> None:
-    """Reads that came from memory say nothing about the device's kind."""
-    report = judged(FLAT, paced=0.05)
-    phases = tuple(replace(phase, cache="warm") for phase in report.phases)
-    assert judged_phases(*phases).kind.kind == "unknown"
-
-
-def test_one_step_from_memory_spoils_the_shape() -> None:
-    """A ladder of which one step came from memory has no limit and no kind, wherever that step is."""
-    for spoiled in (1, 4):
-        report = judged(FLAT, paced=0.05)
-        phases = [replace(phase, cache="mixed") if phase.readers == spoiled else phase for phase in report.phases]
-        again = judged_phases(*phases)
-        assert (again.limit.by, again.kind.kind, again.feeds) == ("memory", "unknown", ())
-
-
-def test_a_file_system_in_memory_is_no_storage() -> None:
-    """Where nothing is counted because everything is memory, nothing is said of a device."""
-    place = replace(example_bandwidth().location, kind="memory", devices=())
-    phases = [replace(phase, cache="unproved") for phase in judged(FLAT, paced=1.0).phases]
-    report = judged_phases(*phases, location=place)
-    assert (report.limit.by, report.kind.kind, report.feeds) == ("memory", "unknown", ())
-
-
-def test_a_busy_probe_gives_no_kind() -> None:
-    """A ladder that is flat because the probe ran out of cores is no single server."""
-    phases = [replace(phase, at_least=phase.readers > 1) for phase in judged(FLAT, paced=1.0).phases]
-    assert judged_phases(*phases).kind.kind == "unknown"
-
-
-def test_a_noisy_ladder_is_not_surely_flat() -> None:
+@pytest.mark.parametrize("width", [0.0, 0.35])
+def test_a_noisy_ladder_is_not_surely_flat(width: float) -> None:
     """Where the intervals allow a rise, or there are none, no kind is given."""
-    for width in (0.0, 0.35):
-        phases = [
-            replace(phase, bw_low=(1 - width) * phase.bw_bytes, bw_high=(1 + width) * phase.bw_bytes)
-            for phase in judged(FLAT, paced=1.0).phases
-        ]
-        assert judged_phases(*phases).kind.kind == "unknown"
+    phases = (
+        replace(phase, bw_low=(1 - width) * phase.bw_bytes, bw_high=(1 + width) * phase.bw_bytes)
+        for phase in phases_of(FLAT, paced=1.0)
+    )
+    assert judged(*phases).kind.kind == "unknown"
 
 
 def test_a_ladder_that_was_cut_short_has_no_limit() -> None:
-    """More readers might get more: what was measured is flat, but nothing ended the ladder."""
-    assert judged(FLAT, metadata=()).limit.by == judged(FLAT, paced=0.3, interrupted=True).limit.by == "bandwidth"
-    limit = judged(FLAT, interrupted=True, metadata=()).limit
-    assert (limit.by, limit.knee_readers) == ("unknown", None) and "interrupted" in said(limit)
+    """More readers, or more ranks, might get more: what was measured is flat, but nothing ended the ladder."""
+    assert judged(*phases_of(FLAT, paced=0.3), interrupted=True).limit.code == "flat"
+    for phases in (phases_of(FLAT), (ONE, TWO, FOUR)):
+        limit = judged(*phases, interrupted=True, metadata=()).limit
+        assert (limit.code, limit.by, limit.knee_readers) == ("interrupted", "unknown", None)
 
 
 def test_feeds_counts_accelerators() -> None:
     """Four fifths of the images/s of the best step, over nine tenths of those of one; no images feed none."""
-    report = judged({1: 100 * FILE_BYTES, 2: 500 * FILE_BYTES})
+    ladder = phases_of({1: 100 * FILE_BYTES, 2: 500 * FILE_BYTES})
+    report = judged(*ladder)
     counts = {"mlperf-h100": 0.5 * 0.8 / 0.9, "slow": 50.0 * 0.8 / 0.9}
     assert {feed.accelerator: feed.count for feed in report.feeds} == pytest.approx(counts)
     assert {(feed.utilization, feed.use, feed.first_limit) for feed in report.feeds} == {(0.9, 0.8, "bandwidth")}
-    assert judged(FLAT, images=False).feeds == ()
+    blocks = (replace(phase, block_bytes=131_072) for phase in ladder)
+    unproved = (replace(phase, cache="unproved") for phase in ladder)
+    assert judged(*ladder, images=False).feeds == judged(*blocks).feeds == judged(*unproved).feeds == ()
 
 
 def test_opens_give_out_before_bandwidth() -> None:
     """Cold opens/s below the files/s of the ladder end the count; warm ones never do."""
-    ladder: dict[int, float] = {1: 100 * FILE_BYTES, 2: 500 * FILE_BYTES}
-    cold = judged(ladder, metadata=example_operations({1: 90.0, 4: 100.0, 16: 100.0}))
+    ladder = phases_of({1: 100 * FILE_BYTES, 2: 500 * FILE_BYTES})
+    cold = judged(*ladder, metadata=example_operations({1: 90.0, 4: 100.0, 16: 100.0}))
     assert {feed.accelerator: feed.count for feed in cold.feeds}["slow"] == pytest.approx(10 * 0.8 / 0.9)
     assert {feed.first_limit for feed in cold.feeds} == {"opens"}
-    warm = judged(ladder, metadata=example_operations({1: 100.0}, metadata="warm", drops=0))
-    assert warm.feeds == judged(ladder).feeds
+    warm = judged(*ladder, metadata=example_operations({1: 100.0}, metadata="warm", drops=0))
+    assert warm.feeds == judged(*ladder).feeds
 
 
-def test_what_cannot_be_proved_cold_feeds_none() -> None:
-    """As in a plan: where nothing counts what storage delivered, no accelerators are counted."""
-    unproved = [replace(phase, cache="unproved") for phase in judged(FLAT).phases]
-    assert judged_phases(*unproved).feeds == ()
+def test_accelerators_are_counted_together_and_in_step() -> None:
+    """By the code of a plan: as many of what all ranks get, and of four times the slowest."""
+    steps = ONE, example_ranks(6.9e6, 6.8e6, 6.8e6, 4e6)
+    report = judged(*steps)
+    together, in_step = report.feeds[0], report.feeds_in_step[0]
+    (planned,) = loaderprobe.plan(report, kind="1000").supplies
+    assert together.count == pytest.approx(planned.feeds) and together.at_least == planned.at_least
+    assert in_step.count / together.count == pytest.approx(16 / 24.5)
 
 
-def test_an_unsettled_step_is_not_the_best() -> None:
-    """749 ±92 is no better than 736 ±20: the lower end of the interval counts. 1500 ±92 is."""
-    steady = example_phase(8, 736e6, bw_low=716e6, bw_high=756e6)
-    noisy = example_phase(16, 749e6, bw_low=657e6, bw_high=841e6, settled=False)
-    assert judged_phases(steady, noisy).best == steady
-    faster = replace(noisy, bw_bytes=1500e6, bw_low=1408e6, bw_high=1592e6)
-    assert judged_phases(steady, faster).best == faster
-
-
-def test_an_uneven_ladder_is_not_latency_limited_to_its_end() -> None:
-    """Where 32 readers get less than 16, and 64 more again, it is not known where it levels off; both are named."""
-    limit = judged({1: 392e6, 4: 634e6, 16: 700e6, 32: 600e6, 64: 760e6}).limit
-    assert (limit.by, limit.knee_readers) == ("unknown", None)
-    assert "32 readers fewer (600 MB/s) than 16 (700 MB/s)" in said(limit)
-    assert "Latency-limited" not in said(limit)
+@pytest.mark.parametrize(
+    ("phases", "best"),
+    [
+        ((example_phase(8, 736e6, bw_low=716e6), example_phase(16, 749e6, bw_low=657e6, settled=False)), 0),
+        ((example_phase(8, 736e6, bw_low=716e6), example_phase(16, 1500e6, bw_low=1408e6, settled=False)), 1),
+        ((example_ranks(50e6, readers=8), example_ranks(*[10e6] * 4)), 1),
+    ],
+)
+def test_the_best_step_is_the_fastest_for_sure(phases: Sequence[BandwidthPhase], best: int) -> None:
+    """749 ±92 is no better than 736 ±20: the lower end of the interval counts. Of ranks the most of them."""
+    assert example_rank_bandwidth(*phases).best == phases[best]

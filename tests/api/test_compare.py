@@ -12,7 +12,7 @@ import pytest
 
 import loaderprobe
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.api.bandwidth import RankBandwidth
+from loaderprobe.api.bandwidth import Bandwidth
 from loaderprobe.api.diagnose import conclude
 from loaderprobe.api.load import Run
 from loaderprobe.errors import BadValue, NotComparable
@@ -28,8 +28,7 @@ from tests.analyze.measured import measured
 from tests.analyze.runs import scaled
 from tests.analyze.scripted import Truth
 from tests.cli.invoke import invoke
-from tests.examples.bandwidth import example_bandwidth, example_operations, example_phase
-from tests.examples.rank_bandwidth import example_rank_bandwidth, example_ranks
+from tests.examples.bandwidth import example_bandwidth, example_operations, example_phase, example_rank_bandwidth, example_ranks
 from tests.render.test_html import EVIL, Page
 
 RUNS = Path(__file__).parents[2] / "fixtures" / "runs"
@@ -299,7 +298,7 @@ def test_ranks_compare_with_ranks_only(tmp_path: Path) -> None:
     paths = []
     for name, factor in (("a", 1.0), ("b", 1.5)):
         phases = example_ranks(factor * 20e6), example_ranks(*[factor * 20e6] * 2), example_ranks(9e6, readers=4)
-        paths.append(RankBandwidth.of(example_rank_bandwidth(*phases)).save(tmp_path / name).parent)
+        paths.append(Bandwidth.of(example_rank_bandwidth(*phases)).save(tmp_path / name).parent)
     found = loaderprobe.compare(*paths)
     assert [(row.subject.readers, row.word) for row in found.rows] == [(2, "faster"), (4, "faster")]
     with pytest.raises(NotComparable) as caught:

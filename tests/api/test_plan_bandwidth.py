@@ -10,14 +10,20 @@ import pytest
 
 import loaderprobe
 from loaderprobe.analyze.bandwidth import judge_bandwidth
-from loaderprobe.api.bandwidth import Bandwidth, RankBandwidth
+from loaderprobe.api.bandwidth import Bandwidth
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport, CacheLabel
 from loaderprobe.records.remark import Remark
 from loaderprobe.render.json import result_json
 from loaderprobe.testing import example_location
-from tests.examples.bandwidth import example_bandwidth, example_operations, example_phase
-from tests.examples.rank_bandwidth import example_rank_bandwidth, example_ranks
+from tests.examples.bandwidth import (
+    ORIGIN,
+    example_bandwidth,
+    example_operations,
+    example_phase,
+    example_rank_bandwidth,
+    example_ranks,
+)
 
 COLD_OPENS = example_operations({1: 300.0, 4: 1000.0, 16: 1010.0})
 
@@ -57,7 +63,7 @@ def test_bandwidth_and_plan_feed_as_many(changes: dict[str, Any]) -> None:
         **{field.name: getattr(report, field.name) for field in fields(BandwidthMeasurement)}
     )
     rates = {"mlperf-a100": 400 / 0.435, "mlperf-h100": 400 / 0.224}
-    feeds = {each.accelerator: each for each in judge_bandwidth(measured, rates).feeds}
+    feeds = {each.accelerator: each for each in judge_bandwidth(measured, rates, ORIGIN).feeds}
     for name in rates:
         try:
             supplies = loaderprobe.plan(report, kind=name).supplies
@@ -153,10 +159,10 @@ def test_a_bandwidth_result_from_memory_feeds_nothing() -> None:
         assert plan.refused["measured_storage"].code == code
 
 
-def ranks_bandwidth(*most: float, **changes: Any) -> RankBandwidth:
+def ranks_bandwidth(*most: float, **changes: Any) -> Bandwidth:
     """A ladder of one, two and four ranks of two readers each, the last with these rates."""
     phases = (example_ranks(20e6), example_ranks(10.2e6, 10.2e6), example_ranks(*most), example_ranks(20e6, readers=8))
-    return RankBandwidth.of(example_rank_bandwidth(*phases, **changes))
+    return Bandwidth.of(example_rank_bandwidth(*phases, **changes))
 
 
 def test_a_bandwidth_result_of_ranks_is_planned_from_its_directory_and_as_it_is(tmp_path: Path) -> None:

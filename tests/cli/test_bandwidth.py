@@ -199,13 +199,12 @@ def test_ctrl_c_shows_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     assert CliRunner().invoke(app, ["bandwidth", "/data", "--quiet", "--md"]).stdout.startswith("# Storage under ")
 
 
-def test_a_result_is_kept_of_several_ranks_only(tmp_path: Path) -> None:
-    """Without ranks `--json > FILE` is kept; a place that is taken is refused before any process is started."""
-    alone = invoke("bandwidth", tmp_path, "--out", tmp_path / "kept")
-    assert alone.exit_code == 2 and "--out is of several ranks" in alone.stderr and "--json > FILE" in alone.stderr
+def test_a_place_that_is_taken_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    """Of one process and of ranks; and one form is enough."""
     tmp_path.joinpath("other").touch()
-    taken = invoke("bandwidth", tmp_path, "--ranks", "2", "--out", tmp_path)
-    assert taken.exit_code == 5 and "is not empty" in taken.stderr
+    for ranks in ((), ("--ranks", "2")):
+        taken = invoke("bandwidth", tmp_path, *ranks, "--out", tmp_path)
+        assert taken.exit_code == 5 and "is not empty" in taken.stderr
     both = invoke("bandwidth", tmp_path, "--ranks", "2", "--md", "--json")
     assert both.exit_code == 2 and "exclude each other" in both.stderr
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from loaderprobe.analyze.bandwidth import judge_bandwidth
 from loaderprobe.records.bandwidth import (
+    BandwidthMeasurement,
     BandwidthPhase,
     BandwidthReport,
     DeviceKind,
@@ -14,13 +16,19 @@ from loaderprobe.records.bandwidth import (
     Limit,
     MetadataOperation,
     MetadataPhase,
+    RankRead,
 )
+from loaderprobe.records.environment import Origin
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Evidence
-from loaderprobe.testing.fakes import example_location
+from loaderprobe.testing.fakes import example_environment, example_location
 
 FILE_BYTES = 114_000
+ORIGIN = Origin(
+    created_utc="2026-11-21T07:00:00+00:00", command="loaderprobe bandwidth /data/imagenet-like/500x375",
+    environment=replace(example_environment(), kernel="6.8.0", cores_available=16.0),
+)  # fmt: skip
 
 BUSY = Remark(code="probe_busy", facts={"cores": 15.5, "cores_available": 16.0})
 
@@ -112,10 +120,7 @@ def example_operations(
 def example_bandwidth() -> BandwidthReport:
     """A ladder of 1 to 32 readers that saturates, with one phase that the probe itself bounds."""
     return BandwidthReport(
-        loaderprobe="0.1.0",
-        created_utc="2026-11-21T07:00:00+00:00",
-        kernel="6.8.0",
-        cores_available=16.0,
+        origin=ORIGIN,
         path="/data/imagenet-like/500x375",
         location=example_location("/data/imagenet-like/500x375"),
         files_found=4094,
@@ -160,3 +165,36 @@ def example_bandwidth() -> BandwidthReport:
             example_feed("mlperf-h100", 1785.7, 1.34),
         ),
     )  # fmt: skip
+
+
+def example_ranks(*bw_bytes: float, readers: int = 2, nodes: int = 1, **changes: Any) -> BandwidthPhase:
+    """A step with a rank for each of these rates, of so many readers each, over files of 105 kB."""
+    rate = sum(bw_bytes)
+    on = [rank * nodes // len(bw_bytes) for rank in range(len(bw_bytes))]
+    by_rank = tuple(
+        RankRead(
+            rank=rank, node=on[rank], host=f"node{on[rank]}", bw_bytes=own, io_bytes=round(3 * own),
+            seconds=3.0, storage_bytes=round(3 * own),
+        )
+        for rank, own in enumerate(bw_bytes)
+    )  # fmt: skip
+    taken = Latency(
+        min=1e5, max=2e8, mean=2e7, stddev=1e7, N=500,
+        percentile={"50.000000": 1e6, "95.000000": 95e6, "99.000000": 99e6, "99.900000": 120e6},
+    )  # fmt: skip
+    figures: dict[str, Any] = {
+        "runtime": 3000.0 / 0.99, "bw_low": 0.98 * rate, "bw_high": 1.02 * rate, "iops": rate / 105_000,
+        "total_ios": round(3 * rate / 105_000), "files_per_s": rate / 105_000, "clat_ns": taken, "file_ns": taken,
+        "storage_bytes": round(3 * rate), "amplification": 1.0, "other_bytes_per_s": None, "resident_before": None,
+        "ranks": len(bw_bytes), "nodes": nodes, "by_rank": by_rank,
+    }  # fmt: skip
+    return example_phase(readers * len(bw_bytes), rate, **{**figures, **changes})
+
+
+def example_rank_bandwidth(*phases: BandwidthPhase, **changes: Any) -> BandwidthReport:
+    """Of a folder of 400 photographs."""
+    measured = BandwidthMeasurement(
+        path="/data", location=example_location("/data"), files_found=800, files_used=400, mean_size_bytes=105_000.0,
+        images=True, scratch=False, drop_caches=False, interrupted=False, phases=phases,
+    )  # fmt: skip
+    return replace(judge_bandwidth(measured, {}, ORIGIN), **changes)

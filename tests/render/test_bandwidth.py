@@ -1,21 +1,20 @@
-"""Pages of what storage delivers: they fit, and agree with a plan. What they say is kept in fixtures/shown."""
+"""Pages of what storage delivers: they fit. What they say is kept in fixtures/shown."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import pytest
 
-import loaderprobe
-from loaderprobe.analyze.bandwidth import feeds, judge_bandwidth
-from loaderprobe.records.bandwidth import BandwidthMeasurement, RankBandwidthReport
-from loaderprobe.render.bandwidth import bandwidth_document
-from loaderprobe.render.plan_words import answer as plan_answer
-from loaderprobe.render.writers import document_markdown, document_text
-from loaderprobe.units import significant
-from tests.examples.bandwidth import example_bandwidth, example_operations, example_phase
-from tests.examples.rank_bandwidth import example_rank_bandwidth, example_ranks
+from loaderprobe.records.bandwidth import BandwidthReport
+from tests.examples.bandwidth import (
+    example_bandwidth,
+    example_operations,
+    example_phase,
+    example_rank_bandwidth,
+    example_ranks,
+)
 from tests.pages import bandwidth_text
 
 ALIKE = example_rank_bandwidth(example_ranks(20e6), example_ranks(10.2e6, 10e6), example_ranks(*[5.1e6] * 4))
@@ -64,36 +63,8 @@ def test_plain_unless_color() -> None:
     assert flat(re.sub(r"\x1b\[[0-9;]*m", "", colored)) == flat(plain)
 
 
-def test_plan_and_bandwidth_use_the_same_words() -> None:
-    """Of one result: the share in use, the utilization, the count and what gives out."""
-    report = replace(example_bandwidth(), phases=(example_phase(1, 60e6), example_phase(8, 59e6)), missing=())
-    measured = BandwidthMeasurement(**{each.name: getattr(report, each.name) for each in fields(BandwidthMeasurement)})
-    said = flat(bandwidth_text(judge_bandwidth(measured, {"mlperf-h100": 400 / 0.224})))
-    planned = " ".join(plan_answer(loaderprobe.plan(report, kind="mlperf-h100")))
-    for words in ("ith 80 % of a limit in use", "at 90 % of their rate", "limited by bandwidth.", "feeds 0.262"):
-        assert words in said and words in planned
-
-
-def test_accelerators_are_counted_together_and_in_step() -> None:
-    """By the code of a plan: as many of what all ranks get, and of four times the slowest."""
-    rates = {"mlperf-h100": 400 / 0.224}
-    found = replace(SLOW, feeds=feeds(SLOW, rates), feeds_in_step=feeds(SLOW, rates, in_step=True))
-    (all_of_them,), (in_step,) = found.feeds, found.feeds_in_step
-    (planned,) = loaderprobe.plan(found, kind="mlperf-h100").supplies
-    assert all_of_them.count == pytest.approx(planned.feeds) and all_of_them.at_least == planned.at_least
-    assert in_step.count / all_of_them.count == pytest.approx(16 / 24.5)
-    page = flat(document_text(bandwidth_document(found)))
-    assert f"it feeds at least {significant(all_of_them.count)} MLPerf H100s" in page
-    assert f"at the rate of the slowest rank, it feeds at least {significant(in_step.count)} MLPerf H100s." in page
-    blocks = replace(SLOW, phases=tuple(replace(phase, block_bytes=131_072) for phase in SLOW.phases))
-    assert feeds(replace(SLOW, images=False), rates) == feeds(blocks, rates) == ()
-
-
 @pytest.mark.parametrize("found", [ALIKE, SLOW, example_rank_bandwidth(), example_rank_bandwidth(example_ranks(5e6))])
 @pytest.mark.parametrize("width", [60, 80, 200])
-def test_the_page_of_ranks_fits_and_has_its_parts(found: RankBandwidthReport, width: int) -> None:
-    """Whatever was measured; in Markdown as well."""
-    page = bandwidth_document(found)
-    text = document_text(page, width=width)
-    assert max(map(len, text.splitlines())) <= width and "reads a share of its own" in document_markdown(page)
-    assert ("R x" in text) == bool(found.phases)
+def test_the_page_of_ranks_fits(found: BandwidthReport, width: int) -> None:
+    """Whatever was measured."""
+    assert max(map(len, bandwidth_text(found, width).splitlines())) <= width

@@ -11,9 +11,15 @@ import msgspec
 import pytest
 
 from loaderprobe.errors import BadValue
+from loaderprobe.records.bandwidth import BANDWIDTH_SCHEMA, BandwidthReport
 from loaderprobe.render.json import result_json
-from loaderprobe.store.results import read_bandwidth
+from loaderprobe.store.results import read_result
 from tests.examples.bandwidth import example_bandwidth, example_operations
+
+
+def read_bandwidth(file: Path) -> BandwidthReport:
+    found: BandwidthReport = read_result(file, {BANDWIDTH_SCHEMA: BandwidthReport}.get)
+    return found
 
 
 def test_a_bandwidth_result_comes_back(tmp_path: Path) -> None:
@@ -52,18 +58,19 @@ BAD = {
     "opens of no readers": _with("metadata", value=[_OPENS | {"readers": 0}]),
     "opens that are neither cold nor warm": _with("metadata", value=[_OPENS | {"metadata": "cool"}]),
     "no amplification": _with("phases", 0, "amplification", value=0.0),
+    "figures of too few ranks": _with("phases", 0, "ranks", value=2),
     "deep": "[" * 100_000,
 }
 
 
 @pytest.mark.parametrize("case", BAD)
 def test_anything_else_is_a_bad_value_that_names_the_file(case: str, tmp_path: Path) -> None:
-    """With the command that writes such a file."""
+    """With what to do."""
     file = tmp_path / "found.json"
     file.write_text(BAD[case])
     with pytest.raises(BadValue, match=r"found\.json") as caught:
         read_bandwidth(file)
-    assert "bandwidth PATH --json" in caught.value.hint
+    assert "measure it again" in caught.value.hint
 
 
 def test_a_file_that_is_not_there_is_a_bad_value(tmp_path: Path) -> None:

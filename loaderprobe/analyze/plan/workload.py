@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from loaderprobe.analyze.effects import NORMAL, interval
 from loaderprobe.analyze.forecast.advice import OF_A_BENCHMARK
-from loaderprobe.analyze.rank_bandwidth import UNFAIR, has_ended
+from loaderprobe.analyze.ladder import UNFAIR, has_ended
 from loaderprobe.analyze.verdict.rates import rates_by_round, worker_cost
 from loaderprobe.analyze.verdict.validity import NEAR_CEILING
 from loaderprobe.errors import BadValue
@@ -19,8 +19,6 @@ from loaderprobe.records.bandwidth import (
     BandwidthMeasurement,
     BandwidthPhase,
     MetadataPhase,
-    RankBandwidthReport,
-    RanksPhase,
     StorageCeiling,
     fastest,
 )
@@ -294,7 +292,7 @@ def workload_of_bandwidth(found: BandwidthMeasurement, accelerator: str, rate: Q
         refused=refused,
         notes=() if found.images else (Remark(code="no_images"),),
     )
-    return _read_by_ranks(workload, found) if isinstance(found, RankBandwidthReport) else workload
+    return _read_by_ranks(workload, found) if found.by_ranks else workload
 
 
 def _check_files(found: BandwidthMeasurement) -> None:
@@ -367,13 +365,13 @@ def _amplification(found: BandwidthMeasurement) -> Quantity:
 # Of a bandwidth result of ranks: readers of the storage are counted, in whichever rank they are.
 
 
-def _read_by_ranks(workload: PlanWorkload, found: RankBandwidthReport) -> PlanWorkload:
+def _read_by_ranks(workload: PlanWorkload, found: BandwidthMeasurement) -> PlanWorkload:
     """With what the steps show of the storage's limit, and of the ranks."""
     storage, most = workload.storage, found.best
     if storage is None or most is None:
         return workload
     facts: dict[str, float | str] = {"clients": most.readers, "next": 2 * most.readers}
-    ended = has_ended(found.phases)
+    ended = has_ended(found)
     notes = (*([] if ended else [Remark(code="clients_at_least", facts=facts)]), *_uneven(most))
     best = next(each for each in found.ladder if each.readers == storage.readers)
     source = f"{storage.source} in {best.ranks} rank{'s' * (best.ranks > 1)}"
@@ -382,7 +380,7 @@ def _read_by_ranks(workload: PlanWorkload, found: RankBandwidthReport) -> PlanWo
     )
 
 
-def by_slowest(workload: PlanWorkload, found: RankBandwidthReport) -> PlanWorkload:
+def by_slowest(workload: PlanWorkload, found: BandwidthMeasurement) -> PlanWorkload:
     """The same with a storage that gives as many times what the slowest of the most ranks gets."""
     storage, most = workload.storage, found.best
     if storage is None or most is None:
@@ -397,11 +395,11 @@ def by_slowest(workload: PlanWorkload, found: RankBandwidthReport) -> PlanWorklo
     return replace(workload, storage=slower)
 
 
-def _uneven(most: RanksPhase) -> Sequence[Remark]:
+def _uneven(most: BandwidthPhase) -> Sequence[Remark]:
     """Accelerators in step wait for the slowest rank."""
-    if most.fairness >= UNFAIR or not most.long_enough:
-        return ()
     slow = most.slowest
+    if slow is None or most.fairness >= UNFAIR or not most.long_enough:
+        return ()
     facts: dict[str, float | str] = {
         "rank": str(slow.rank), "host": slow.host, "share": most.fairness, "bytes_per_s": most.in_step_bw_bytes,
     }  # fmt: skip
