@@ -28,7 +28,13 @@ from tests.analyze.measured import measured
 from tests.analyze.runs import scaled
 from tests.analyze.scripted import Truth
 from tests.cli.invoke import invoke
-from tests.examples.bandwidth import example_bandwidth, example_operations, example_phase, example_rank_bandwidth, example_ranks
+from tests.examples.bandwidth import (
+    example_bandwidth,
+    example_operations,
+    example_phase,
+    example_rank_bandwidth,
+    example_ranks,
+)
 from tests.render.test_html import EVIL, Page
 
 RUNS = Path(__file__).parents[2] / "fixtures" / "runs"
