@@ -40,11 +40,10 @@ from tests.examples.plan import (
     example_plan,
     example_storage,
     example_workload,
-    whole_plan,
 )
 from tests.examples.reports import example_report, example_row
 from tests.examples.studies import example_effect, example_epochs
-from tests.pages import csv_report, html_report, markdown_report, plan_page, planned_report, terminal_report
+from tests.pages import html_report, planned_report, terminal_report
 
 ORIGIN = Origin(created_utc="2026-11-22T10:00:00+00:00", command="loaderprobe", environment=example_environment())
 
@@ -77,10 +76,6 @@ def _even(**changes: Any) -> Measurement:
     return rank_run(alike(**_DISK), _WAITING, alone=(88.0, 88.5), workers=2, compute=600.0, **without, **changes)
 
 
-def _one(compute: float) -> Measurement:
-    return rank_run(alike(**{**_DISK, "training": 150.0}), _WAITING, ranks=1, workers=2, compute=compute)
-
-
 def _uneven(ranks: int = 12) -> Measurement:
     alone, without = [37.0 if rank == 7 else 114.0 + rank for rank in range(ranks)], {7: 229.0, 0: 72.0}
     return rank_run(alike(**_SLEEPING), Cost(), ranks=ranks, nodes=4, alone=alone, workers=2, without=without)
@@ -100,10 +95,6 @@ def _ranks() -> Iterator[tuple[str, str]]:
         exit_code=None, signal="SIGKILL", log=(), started_utc="", wall_s=1.0, rank=1, host="node7",
     )  # fmt: skip
     reports = {
-        "a slow rank of twelve": _report_on(_uneven()),
-        "one rank and two": _report_on(_one(300.0), _even()),
-        "another limit with one rank": _report_on(_one(150.0), _even()),
-        "two ranks on one node and on two": _report_on(_even(), _even(nodes=2)),
         "a rank that failed": _report_on(failed),
     }
     yield from ((name, terminal_report(report)) for name, report in reports.items())
@@ -262,7 +253,6 @@ def _comparisons() -> Iterator[tuple[str, str]]:
     cases: dict[str, tuple[Sequence[Compared], dict[str, Any]]] = {
         "all of it": ([_compared(), _compared(0.8, workers=2), _compared(1.3, workers=3),
                        _compared(workers=4, verdict_after=compute), noisy], {}),
-        "nothing changed": ([_compared(), _compared(workers=2)], {}),
         "gates": ([_compared(), _compared(0.8, workers=2)], {"gates": gates}),
     }  # fmt: skip
     for name, (rows, changes) in cases.items():
@@ -309,13 +299,9 @@ def pages() -> str:
 
 
 EXAMPLES = {
-    "example.txt": lambda: terminal_report(example_report()),
-    "example.md": lambda: markdown_report(example_report()),
-    "example.csv": lambda: csv_report(example_report()),
     "example.html": lambda: html_report(example_report()),
     "example-ranks.html": lambda: html_report(_report_on(_uneven(), _even())),
     "example-studies.html": lambda: html_report(_studied()),
-    "example-plan.html": lambda: plan_page(whole_plan()),
     "pages.txt": pages,
     "variants.txt": variants,
 }
