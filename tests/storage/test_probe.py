@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from loaderprobe.errors import BadValue
+from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.policy import Ask, Result, Results, follow
 from loaderprobe.protocols import PageCache
@@ -24,7 +24,7 @@ from loaderprobe.storage.probe import Measured, Names, ProbePolicy, ProbeRequest
 from loaderprobe.storage.reader import Supply, ThreadEngine
 from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import LinuxPageCache
-from loaderprobe.testing import FakeClock, FakePageCache, example_location
+from loaderprobe.testing import FakeClock, example_location
 from tests.examples.bandwidth import example_operations, example_phase
 from tests.said import all_said, said
 from tests.skips import needs_cold_reads
@@ -58,20 +58,6 @@ def test_a_cold_ladder(folder: Path) -> None:
     assert all(phase.cache == "cold" and phase.resident_before == 0.0 for phase in measured.ladder)
     assert all((phase.amplification or 0) >= 1.0 and phase.cold_fraction == 1.0 for phase in measured.ladder)
     assert measured.files_used == 20 and measured.images and not measured.scratch
-
-
-class NeverEvicting(FakePageCache):
-    """Leaves everything in the real cache."""
-
-    def resident(self, paths: Sequence[Path]) -> float | None:
-        return None
-
-
-def test_a_warm_ladder_is_called_warm(folder: Path) -> None:
-    """Files that could not be evicted are not passed off as a device's speed."""
-    LinuxPageCache().warm(list(folder.iterdir()))
-    measured = _counted(_probe(folder, NeverEvicting()))
-    assert all(phase.cache == "warm" and phase.amplification is None for phase in measured.ladder)
 
 
 def test_half_warm_is_called_mixed(folder: Path) -> None:
@@ -307,3 +293,67 @@ def test_a_network_count_proves_cold(folder: Path, monkeypatch: pytest.MonkeyPat
     )  # fmt: skip
     phase = run_phase(settings)
     assert phase.cache == "cold" and phase.other_bytes_per_s is None
+
+
+def test_ctrl_c_keeps_the_phases_measured(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupted probe has the phases that were complete, and says that it was interrupted."""
+
+    def made(settings: PhaseSettings) -> BandwidthPhase:
+        if settings.readers == 2:
+            raise KeyboardInterrupt
+        return example_phase(settings.readers, 1e8, name=settings.name)
+
+    monkeypatch.setattr(probe_module, "run_phase", made)
+    measured = _probe(folder)
+    assert measured.interrupted and len(measured.phases) == 1
+    with pytest.raises(KeyboardInterrupt):
+        _probe(folder, readers=(2,))
+
+
+def test_a_phase_that_fails_costs_only_itself(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was measured before stays, and the failed phase is named with its reason."""
+
+    def made(settings: PhaseSettings) -> BandwidthPhase:
+        if settings.name == "paced":
+            raise OSError("the server has gone")
+        return example_phase(settings.readers, 1e8, name=settings.name)
+
+    monkeypatch.setattr(probe_module, "run_phase", made)
+    measured = _probe(folder)
+    assert measured.failed == ("paced",) and len(measured.ladder) == 2
+    assert any("the server has gone" in said(missing.reason) for missing in measured.missing)
+
+
+class VanishingCache(LinuxPageCache):
+    """Deletes files right after the first eviction, as a job that cleans up does."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def evict(self, paths: Sequence[Path]) -> None:
+        super().evict([path for path in paths if path.exists()])
+        for path in paths[: self._count]:
+            path.unlink(missing_ok=True)
+
+
+def test_a_vanished_file_does_not_end_the_ladder(folder: Path) -> None:
+    """A file that vanishes between phases is counted, and the ladder goes on."""
+    measured = _probe(folder, VanishingCache(1))
+    assert len(measured.ladder) == 2 and measured.ladder[0].unread == {"vanished": 1}
+
+
+def test_a_path_that_vanishes_is_a_bad_path(folder: Path) -> None:
+    """When everything has gone there is nothing to measure, and no division by nothing."""
+    with pytest.raises(BadValue, match="vanished"):
+        _probe(folder, VanishingCache(20))
+
+
+def test_lost_permission_is_a_missing_part(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When nothing may be read any more the exit code is that of a missing permission."""
+
+    def refused(*_: object) -> tuple[int, int, int, str]:
+        return 0, 0, 0, "no read permission"
+
+    monkeypatch.setattr("loaderprobe.storage.reader._read", refused)
+    with pytest.raises(MissingPart):
+        _probe(folder)
