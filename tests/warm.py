@@ -38,7 +38,9 @@ IMPORTED = (
     "torch", "torch.distributed", "torchvision", "loaderprobe", "loaderprobe.api.child", "loaderprobe.cli.app",
     "loaderprobe.cli.attached", "loaderprobe.compute.torch", "loaderprobe.loaders.torch",
 )  # fmt: skip
-PROGRAM = """#!{python} -IS
+PROGRAM = """#!/bin/sh
+'''exec' "{python}" -IS "$0" "$@"
+' '''
 import json, os, signal, socket, struct, sys
 link = socket.socket(socket.AF_UNIX)
 link.connect("\\0{address}")
@@ -61,7 +63,7 @@ if code < 0:
     os.kill(os.getpid(), -code)
 sys.exit(code)
 """
-"""Of the standard library alone: it starts in a fiftieth of a second."""
+"""Of the standard library alone: it starts in a fiftieth of a second. A path with a blank cannot stand after `#!`."""
 
 
 class Warm:
