@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from loaderprobe.api.bandwidth import Bandwidth, bandwidth
-    from loaderprobe.api.batch_size import BatchSize, tune_batch_size
+    from loaderprobe.api.batch_size import BatchSize, batch_size
     from loaderprobe.api.compare import Comparison, compare
     from loaderprobe.api.diagnose import Diagnosis, diagnose
     from loaderprobe.api.doctor import Capabilities, doctor
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from loaderprobe.api.run import attached
     from loaderprobe.api.sweep import resume, sweep
     from loaderprobe.api.trace import Trace, trace
-    from loaderprobe.api.tune_workers import WorkersTuning, tune_workers
     from loaderprobe.errors import LoaderprobeError
 
 __version__ = "0.1.0"
@@ -33,10 +32,10 @@ __all__ = [
     "Plan",
     "Run",
     "Trace",
-    "WorkersTuning",
     "__version__",
     "attached",
     "bandwidth",
+    "batch_size",
     "compare",
     "diagnose",
     "doctor",
@@ -47,8 +46,6 @@ __all__ = [
     "resume",
     "sweep",
     "trace",
-    "tune_batch_size",
-    "tune_workers",
 ]
 _MODULES = {
     "Bandwidth": "api.bandwidth",
@@ -62,9 +59,9 @@ _MODULES = {
     "Plan": "api.plan",
     "Run": "api.load",
     "Trace": "api.trace",
-    "WorkersTuning": "api.tune_workers",
     "attached": "api.run",
     "bandwidth": "api.bandwidth",
+    "batch_size": "api.batch_size",
     "compare": "api.compare",
     "diagnose": "api.diagnose",
     "doctor": "api.doctor",
@@ -75,8 +72,6 @@ _MODULES = {
     "resume": "api.sweep",
     "sweep": "api.sweep",
     "trace": "api.trace",
-    "tune_batch_size": "api.batch_size",
-    "tune_workers": "api.tune_workers",
 }
 
 

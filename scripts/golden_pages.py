@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
+from loaderprobe.analyze.batch_size import Throughput, by_size, limit_at, together
 from loaderprobe.analyze.plan.plan import make_plan
 from loaderprobe.analyze.report import build_report
-from loaderprobe.analyze.tune.batch_size import Throughput, by_size, limit_at, together
 from loaderprobe.measure.batch_size import search
 from loaderprobe.records.batch_size import BatchSizeReport, BatchSizeStop, StopCode, StrategyName
 from loaderprobe.records.compare import Compared, ComparedSide, ComparisonReport, Gate, Subject
@@ -22,12 +22,10 @@ from loaderprobe.records.plan import CacheAsked, CheckpointAsked
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.report import Report
 from loaderprobe.records.studies import EpochFigures
-from loaderprobe.records.tune_workers import WorkersReport, WorkersRow, WorkersSetting, WorkersVisit
 from loaderprobe.records.verdict import Interval, ShortVerdict
 from loaderprobe.render.batch_size import batch_size_document
 from loaderprobe.render.compare import compare_document
 from loaderprobe.render.plan import plan_document
-from loaderprobe.render.tune_workers import tuning_document
 from loaderprobe.render.writers import document_text
 from loaderprobe.testing import FakeClock, ScriptedProber, example_config, example_environment
 from scripts.golden_variants import variants
@@ -142,54 +140,6 @@ def _studies() -> Iterator[tuple[str, str]]:
 
 # Searches.
 
-_SERIAL = WorkersSetting(workers=0, prefetch_factor=0)
-_OWN, _FOUR, _SIX = (WorkersSetting(workers=count, prefetch_factor=2) for count in (1, 4, 6))
-_CLOSED = WorkersRow(setting=_SIX, state="closed", closed="cores", at_most=1.01)
-_WORKERS = WorkersReport(
-    origin=ORIGIN, data="Photos", device="GPU", sample="image", batch_size=32, cores_available=8.0, files_were="cold",
-    iterable=False, own=_OWN, chosen=_FOUR, images_per_s=_around(812.0), speedup=_around(1.9), limit="unknown",
-    stop="decided",
-    rows=(
-        WorkersRow(setting=_SERIAL, state="closed", closed="forecast", at_most=0.3),
-        WorkersRow(setting=_OWN, state="measured", visits=3, images_per_s=_around(430.0), over_chosen=_around(0.53),
-                   paired=True),
-        WorkersRow(setting=_FOUR, state="chosen", visits=4, images_per_s=_around(812.0), over_chosen=_around(1.0, 0),
-                   paired=True),
-        _CLOSED,
-    ),
-    visits=(WorkersVisit(setting=_FOUR, turn=0, images_per_s=812.0, compute_images_per_s=850.0, cores_in_use=7.9,
-                         thread_share=0.9, blocked_share=0.7),),
-    grid_visits=57, loader_class="DataLoader", options={"batch_size": "32", "shuffle": "True"}, wall_s=60.0,
-)  # fmt: skip
-
-
-def _tuned_workers() -> Iterator[tuple[str, str]]:
-    six = WorkersRow(setting=_SIX, state="measured", visits=4, images_per_s=_around(815.0, 0.05),
-                     over_chosen=_around(1.0, 0.05), paired=True)  # fmt: skip
-    failed = WorkersRow(setting=_SIX, state="failed", failure="a loader worker was killed", hint="use fewer")
-    first, busy = _WORKERS.rows[:-1], replace(_WORKERS.visits[0], cores_in_use=3.0, core_wait_share=0.4)
-    cases: dict[str, dict[str, Any]] = {
-        "decided": {},
-        "the own setting": {"own": _FOUR, "speedup": None},
-        "no setting": {"own": None, "speedup": None},
-        "as fast": {"speedup": _around(1.01)},
-        "from serial": {"own": _SERIAL},
-        "another prefetch factor": {"own": WorkersSetting(workers=4, prefetch_factor=8)},
-        "serial is best": {"own": None, "speedup": None, "chosen": _SERIAL,
-                           "visits": (replace(_WORKERS.visits[0], setting=_SERIAL),)},
-        "alike": {"rows": (*first, six), "stop": "alike"},
-        "budget": {"rows": (*first, six), "stop": "budget"},
-        "late": {"rows": (*first, replace(_CLOSED, closed="budget", at_most=None)), "stop": "budget"},
-        "interrupted": {"stop": "interrupted"},
-        "one failed": {"rows": (*first, failed)},
-        "busy, warm, iterable": {"visits": (busy,), "files_were": "warm", "iterable": True,
-                                 "notes": (reported("a note"),)},
-        **{f"limit {code}": {"limit": code} for code in
-           ("compute", "cores", "transport", "workers", "storage", "network", "lock", "wait")},
-    }  # fmt: skip
-    for name, changes in cases.items():
-        yield f"tune workers, {name}", document_text(tuning_document(replace(_WORKERS, **changes)))
-
 
 def _searched(rate: Any, *, most: int = 256, fits_up_to: int | None = None, data: str = "") -> BatchSizeReport:
     prober = ScriptedProber(rate=rate, noise=0.01, fits_up_to=fits_up_to, utilization=lambda size: size / 256)
@@ -213,13 +163,13 @@ def _batch_sizes() -> Iterator[tuple[str, str]]:
         "noise": replace(even, at_chosen=replace(even.at_chosen, images_per_s=_around(100.0, 0.2))),
     }
     for name, found in cases.items():
-        yield f"tune batch-size, {name}", document_text(batch_size_document(found, by_size(found.probes)))
+        yield f"batch-size, {name}", document_text(batch_size_document(found, by_size(found.probes)))
     strategies: tuple[StrategyName, ...] = ("throughput", "epoch-time")
     for code, strategy in itertools.product(get_args(StopCode), strategies):
         stop = BatchSizeStop(code=code, chosen=rising.stop.chosen, left=0.25)
         ended = replace(rising, stop=stop, strategy=strategy)
         text = document_text(batch_size_document(ended, by_size(rising.probes)))
-        yield f"tune batch-size, {code}, {strategy}", text.partition("\n\nSizes that were tried")[0]
+        yield f"batch-size, {code}, {strategy}", text.partition("\n\nSizes that were tried")[0]
 
 
 # Comparisons.
@@ -294,7 +244,7 @@ def _refused_plans() -> Iterator[tuple[str, str]]:
 
 def pages() -> str:
     """Each under its name, in 80 columns."""
-    every = (_ranks, _studies, _tuned_workers, _batch_sizes, _comparisons, _plans, _refused_plans)
+    every = (_ranks, _studies, _batch_sizes, _comparisons, _plans, _refused_plans)
     return "".join(f"{'=' * 80}\n{name}\n\n{text.rstrip()}\n" for each in every for name, text in each())
 
 

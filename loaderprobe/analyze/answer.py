@@ -7,6 +7,8 @@ from dataclasses import replace
 from math import ceil
 
 from loaderprobe.analyze.effects import of_intervals
+from loaderprobe.analyze.knee import fewest, ranked
+from loaderprobe.records.config import alike_but_for
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import Answer, ConfigurationRow, Limited, NextStep, Report, Scaling, StorageSupply
 from loaderprobe.records.resources import JUDGED, RESOURCE, SPEEDUPS
@@ -119,14 +121,23 @@ def _best(rows: Rows, knees: Sequence[Knee]) -> list[ConfigurationRow]:
     for row in rows:
         if row.images_per_s:
             found[row.config.resolution].append(row)
-    return [max(some, key=lambda row: _goodness(row, knees)) for some in found.values() if some]
+    return [_best_row(some, knees) for some in found.values() if some]
 
 
-def _goodness(row: ConfigurationRow, knees: Sequence[Knee]) -> tuple[bool, bool, float]:
-    """A rate whose band is as wide as itself is nothing to rank by."""
-    assert row.images_per_s
-    at_knee = any(row.key in knee.keys and knee.workers == row.config.loader.workers for knee in knees)
-    return not row.images_per_s.too_wide, at_knee, row.images_per_s.value
+def _best_row(rows: Rows, knees: Sequence[Knee]) -> ConfigurationRow:
+    """Of rows that were measured; with the smallest prefetch factor that is enough for its workers."""
+    enough = {knee.workers for knee in knees if any(row.key in knee.keys for row in rows)}
+
+    def goodness(row: ConfigurationRow) -> tuple[bool, bool, float]:
+        """A rate whose band is as wide as itself is nothing to rank by."""
+        assert row.images_per_s
+        return not row.images_per_s.too_wide, row.config.loader.workers in enough, row.images_per_s.value
+
+    best = max(rows, key=goodness)
+    same = alike_but_for(best.config, "prefetch_factor")
+    by_factor = {r.config.loader.prefetch_factor: r for r in rows if alike_but_for(r.config, "prefetch_factor") == same}
+    rates = {factor: row.images_per_s for factor, row in by_factor.items() if row.images_per_s}
+    return by_factor[fewest(ranked(rates)) or best.config.loader.prefetch_factor]
 
 
 def read_rate(row: ConfigurationRow) -> float | None:

@@ -1,4 +1,4 @@
-"""`tune batch-size`: the batch size with which a model trains fastest, on a copy of the model."""
+"""`batch-size`: the batch size with which a model trains fastest, on a copy of the model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loaderprobe.analyze.tune.batch_size import (
+from loaderprobe.analyze.batch_size import (
     MOST,
     PAPER_FIRST_SIZE,
     UPDATES,
@@ -18,7 +18,7 @@ from loaderprobe.analyze.tune.batch_size import (
     limit_at,
     together,
 )
-from loaderprobe.analyze.tune.batch_size import MOST_OF_PAPER as MOST_OF_PAPER
+from loaderprobe.analyze.batch_size import MOST_OF_PAPER as MOST_OF_PAPER
 from loaderprobe.api.diagnose import diagnose
 from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.sweep_request import compute_names
@@ -112,7 +112,7 @@ class TuneRequest:
         return Throughput(most=self.largest)
 
 
-def tune_batch_size(
+def batch_size(
     model: Any,
     batch: Any,
     *,
@@ -125,7 +125,7 @@ def tune_batch_size(
     precision: str = "fp32",
     progress: OnStage = unheard,
     name: str = "",
-    command: str = "loaderprobe.tune_batch_size(...)",
+    command: str = "loaderprobe.batch_size(...)",
 ) -> BatchSize:
     """Find the batch size for training `model`, a `torch.nn.Module`, on the device of its weights.
 
@@ -166,7 +166,7 @@ def tuned(
     loss: Callable[[Any, Any], Any] | None = None,
     progress: OnStage = unheard,
 ) -> BatchSize:
-    """The search for `asked`, with batches that `batches(size)` makes. Raises as `tune_batch_size`."""
+    """The search for `asked`, with batches that `batches(size)` makes. Raises as `batch_size`."""
     prober, limit = _prober(model, batches, asked, loss)
     asking = WithReadings(prober, remark_words) if asked.strategy == "gpu-usage" else prober
     probes, stop = search(asked.made(), asking, clock=SystemClock(), progress=progress)

@@ -110,7 +110,9 @@ def foreign_modules(run: RunDirectory) -> tuple[str, ...]:
     from loaderprobe.plugins import foreign_module
 
     modules: dict[str, None] = {}
-    for config in (*pending(run), *(config for _, config, _ in pending_studies(run))):
+    spec = run.record.spec
+    asked = spec.configs if spec.auto else pending(run)
+    for config in (*asked, *(config for _, config, _ in pending_studies(run))):
         for module in (
             foreign_module("loader", config.loader.name),
             foreign_module("compute", config.compute.kind),
@@ -253,7 +255,6 @@ RESULTS = {
     "loaderprobe/diagnosis": "diagnose:Diagnosis",
     "loaderprobe/layers": "layers:Layers",
     "loaderprobe/trace": "trace:Trace",
-    "loaderprobe/tune-workers": "tune_workers:WorkersTuning",
     "loaderprobe/watch": "run:Watch",
 }
 """module:class of each kind of result, by its schema."""

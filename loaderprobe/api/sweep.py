@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from loaderprobe.analyze.knee import next_configs
 from loaderprobe.api.child import forkserver
 from loaderprobe.api.load import Run, judge_run
 from loaderprobe.api.plan import save_report
@@ -25,7 +26,7 @@ from loaderprobe.measure.studies import plan_studies, study_all
 from loaderprobe.measure.sweep import OnProgress, pending, plan_sweep
 from loaderprobe.measure.sweep import sweep as run_sweep
 from loaderprobe.protocols import Clock
-from loaderprobe.records.config import Decoder, MemoryFormat, Pipeline, Precision, SweepPlan, TensorType
+from loaderprobe.records.config import Decoder, MemoryFormat, Pipeline, Precision, RunConfig, SweepPlan, TensorType
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.options import RESOLUTIONS
 from loaderprobe.store.run_directory import RunDirectory
@@ -39,10 +40,10 @@ def sweep(
     data_dir: PathLike = "loaderprobe-data",
     images: int | None = None,
     seed: int = 0,
-    workers: str | int | Iterable[int] = (1, 2, 4, 8),
+    workers: str | int | Iterable[int | str] = (1, 2, 4, 8),
     serial: bool = True,
     loader: str = "torch",
-    prefetch_factor: str | int | Iterable[int] = (2,),
+    prefetch_factor: str | int | Iterable[int | str] = (2,),
     pipeline: Pipeline = "imagenet",
     decoder: Decoder = "pillow",
     tensor: TensorType = "float32",
@@ -123,7 +124,13 @@ def _measured(directory: RunDirectory, heard: OnStage) -> Run:
 
 def plan(run: RunDirectory) -> SweepPlan:
     """What a sweep of the run would measure now, and how long that takes."""
-    return plan_sweep(run.record.spec, pending(run), plan_studies(run))
+    return plan_sweep(run.record.spec, pending(run) or more_of(run), plan_studies(run))
+
+
+def more_of(run: RunDirectory) -> list[RunConfig]:
+    """What a sweep that chooses by itself measures next; nothing once it knows what is enough."""
+    auto = run.record.spec.auto
+    return next_configs(judge_run(run), auto) if auto else []
 
 
 def measure(run: RunDirectory, on_progress: OnProgress, lead: Lead | None = None) -> None:
@@ -132,7 +139,8 @@ def measure(run: RunDirectory, on_progress: OnProgress, lead: Lead | None = None
     `lead` has the other processes that a launcher started: they take part where a configuration has several ranks.
     Without a launcher those are of this machine. Raises BadValue where they would be of several nodes.
     """
-    ceilings, clock, configs = Ceilings(run=run, judging=JUDGING), SystemClock(), pending(run)
+    ceilings, clock = Ceilings(run=run, judging=JUDGING), SystemClock()
+    configs = pending(run) or more_of(run)
     begin_ns = clock.now_ns()
 
     def run_one(order: Order, *, clock: Clock, **options: Any) -> Measurement | RunFailure:
@@ -150,6 +158,7 @@ def measure(run: RunDirectory, on_progress: OnProgress, lead: Lead | None = None
         run_sweep(
             run, clock=clock, on_progress=on_progress, run_one=run_one, next_round=JUDGING.further_round,
             is_open=JUDGING.is_open, on_kept=ceilings.after,
+            more=partial(more_of, run),
         )  # fmt: skip
         budget_s, spent_s = run.record.spec.budget_s, (clock.now_ns() - begin_ns) / 1e9
         ceilings.name_kinds(None if budget_s is None else budget_s - spent_s)

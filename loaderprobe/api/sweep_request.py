@@ -9,6 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from loaderprobe.analyze.knee import PREFETCH_FACTORS, most_workers
 from loaderprobe.api.generate import make_sets
 from loaderprobe.api.shown import usual_out
 from loaderprobe.api.values import counts, listed
@@ -22,7 +23,7 @@ from loaderprobe.measure.image_data import image_sets
 from loaderprobe.measure.ranks.launch import Lead, check_crowd, check_gpus, parse_layout, spread, this_node
 from loaderprobe.measure.session import OnStage
 from loaderprobe.measure.studies import batches_read
-from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig, SweepSpec
+from loaderprobe.records.config import Auto, CacheState, ComputeSpec, LoaderSpec, RunConfig, SweepSpec
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.options import SWEEP, check, of_python
 from loaderprobe.records.ranks import Layout, Node
@@ -94,6 +95,7 @@ def check_images(files: Iterable[FileSet], configs: Iterable[RunConfig]) -> None
             )
 
 
+AUTO = "auto"
 LEAST_IMAGES = 512
 DEFAULT_BATCH_SIZE = {"cuda": 256, "cpu": 4}
 USUAL_BATCH_SIZE = 32
@@ -115,6 +117,7 @@ class SweepRequest:
     out: Path
     resolutions: tuple[Resolution, ...]
     loaders: tuple[LoaderSpec, ...]
+    """With `auto` of the spec, those that are measured first."""
     computes: tuple[ComputeSpec, ...]
     caches: tuple[CacheState, ...] = ("cold",)
     ranks: tuple[tuple[int, int], ...] = ((1, 1),)
@@ -140,15 +143,26 @@ class SweepRequest:
         return max(ranks for ranks, _ in self.ranks)
 
     @property
+    def possible(self) -> tuple[LoaderSpec, ...]:
+        """The loaders, and the largest that may be added to them."""
+        auto = self.spec.auto
+        if auto is None:
+            return self.loaders
+        workers = max([auto.most_workers * auto.workers, *(loader.workers for loader in self.loaders)])
+        factors = [loader.prefetch_factor for loader in self.loaders]
+        factor = max([PREFETCH_FACTORS[-1 if auto.prefetch_factor else 0], *factors])
+        return (*self.loaders, replace(self.loaders[0], workers=workers, prefetch_factor=factor if workers else 0))
+
+    @property
     def images_needed(self) -> int:
         """Images of one set: as asked, or what lets the largest configuration read each file once in a segment."""
         if self.images is not None:
             return self.images
-        ahead = max(2 * (loader.batches_ahead + loader.workers) for loader in self.loaders)
+        ahead = max(2 * (loader.batches_ahead + loader.workers) for loader in self.possible)
         batch = max(compute.batch_size for compute in self.computes)
         batches = max(COLD_BATCHES + ahead, self._batches_of_full_buffers)
         if self.most_ranks > 1:
-            batches = max(batches, *(images_of_rank(loader, 1) for loader in self.loaders))
+            batches = max(batches, *(images_of_rank(loader, 1) for loader in self.possible))
         return self.most_ranks * min(MOST_IMAGES, max(LEAST_IMAGES, batches * batch))
 
     @property
@@ -156,8 +170,8 @@ class SweepRequest:
         """Batches that training from a full buffer reads; 0 where that is not measured."""
         if not (self.spec.thorough or len({loader.prefetch_factor for loader in self.loaders if loader.workers}) > 1):
             return 0
-        most = max(loader.workers for loader in self.loaders)
-        return max(batches_read(loader) for loader in self.loaders if loader.workers == most)
+        most = max(loader.workers for loader in self.possible)
+        return max(batches_read(loader) for loader in self.possible if loader.workers == most)
 
 
 def request_of(*, command: tuple[str, ...] = (), nodes: Sequence[Node] | None = None, **options: Any) -> SweepRequest:
@@ -168,6 +182,11 @@ def request_of(*, command: tuple[str, ...] = (), nodes: Sequence[Node] | None = 
     check(SWEEP, options)
     rows = of_python(SWEEP)
     asked = {**{each.name: each.default for each in rows}, **options}
+    chosen = {name: _auto(asked[name]) for name in ("workers", "prefetch_factor")}
+    for name, first in (("workers", "1"), ("prefetch_factor", "2")):
+        if chosen[name]:
+            asked[name] = [item for item in listed(asked[name], str) if item != AUTO] or first
+    auto = Auto(most_workers=most_workers(cores_available()), **chosen) if any(chosen.values()) else None
     single = {each.name: asked[each.name] for each in rows if not each.several and each.type is not Path}
 
     def own(record: type) -> dict[str, Any]:
@@ -187,12 +206,17 @@ def request_of(*, command: tuple[str, ...] = (), nodes: Sequence[Node] | None = 
         computes=compute_specs(compute_names(asked["compute"]), listed(asked["model"], str), **own(ComputeSpec)),
         caches=listed(asked["cache"], parse_cache),
         ranks=tuple(dict.fromkeys(spread(layout, nodes) for layout in layouts_of(asked["ranks"], nodes))),
-        spec=SweepSpec(configs=(), command=command, **own(SweepSpec)),
+        spec=SweepSpec(configs=(), auto=auto, command=command, **own(SweepSpec)),
         **own(SweepRequest),
     )
 
 
-def worker_counts(workers: str | int | Iterable[int], serial: bool) -> tuple[int, ...]:
+def _auto(value: object) -> bool:
+    """Whether more values than those that are named are chosen while the sweep measures."""
+    return AUTO in listed(value, str)
+
+
+def worker_counts(workers: str | int | Iterable[int | str], serial: bool) -> tuple[int, ...]:
     """The counts in the order given; the serial loader, which is 0, first or not at all. Raises BadValue."""
     some = tuple(count for count in counts(workers, "--workers") if count)
     if not serial and not some:
@@ -224,7 +248,7 @@ def loader_specs(
     return tuple(LoaderSpec(workers=count, prefetch_factor=factor, **options) for count, factor in pairs)
 
 
-def prefetch_factors(value: str | int | Iterable[int]) -> tuple[int, ...]:
+def prefetch_factors(value: str | int | Iterable[int | str]) -> tuple[int, ...]:
     """The factors in the order given. Raises BadValue for 0, with which workers would make nothing."""
     found = counts(value, "--prefetch-factor")
     if 0 in found:
@@ -287,7 +311,7 @@ def check_request(request: SweepRequest, nodes: Sequence[Node] | None = None) ->
 def start_sweep(request: SweepRequest, *, processes: int, on_data: OnStage, lead: Lead | None = None) -> RunDirectory:
     """Prepare the data of a checked request and make the run directory. `lead` has the processes of a launcher."""
     files = _file_sets(request, processes, on_data)
-    configs = tuple(
+    possible = tuple(
         RunConfig(
             data=file_set.fingerprint,
             resolution=file_set.label,
@@ -303,9 +327,10 @@ def start_sweep(request: SweepRequest, *, processes: int, on_data: OnStage, lead
         for compute in request.computes
         for cache in request.caches
         for file_set in files
-        for loader in request.loaders
+        for loader in request.possible
     )
-    check_images(files, configs)
+    check_images(files, possible)
+    configs = tuple(config for config in possible if config.loader in request.loaders)
     if lead:
         lead.admit(configs, files)
     record = RunRecord(

@@ -19,6 +19,7 @@ QUESTION = (
 
 RETIRED = {
     "devices": "loaderprobe sweep --model mlp,convnet --compute cpu,cuda --ranks 1,2",
+    "tune": "loaderprobe sweep --workers auto, or loaderprobe batch-size",
 }
 """Commands that went: what answers their question now."""
 
@@ -45,14 +46,10 @@ app = typer.Typer(
 )
 COMMANDS = (
     sweep, commands.run, commands.diagnose, commands.trace, commands.bandwidth, commands.generate, commands.report,
-    commands.plan, commands.compare, commands.layers, commands.doctor, commands.explain,
+    commands.plan, commands.compare, commands.batch_size, commands.layers, commands.doctor, commands.explain,
 )  # fmt: skip
 for each in COMMANDS:
     app.command()(each)
-tune = typer.Typer(no_args_is_help=True, help="The fastest setting: batch size, workers.")
-tune.command()(commands.workers)
-tune.command()(commands.batch_size)
-app.add_typer(tune, name="tune")
 
 
 def _show_version(asked: bool) -> None:

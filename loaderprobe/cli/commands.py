@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from loaderprobe.api.layers import Layers
     from loaderprobe.api.load import Run
     from loaderprobe.api.shown import Documented
-    from loaderprobe.api.tune_workers import WorkersTuning
     from loaderprobe.measure.ranks.launch import Lead
     from loaderprobe.records.config import CacheState
     from loaderprobe.records.options import Launcher
@@ -433,7 +432,7 @@ def _check_data(asked: dict[str, Any]) -> None:
         raise BadValue(f"images of DATA are cropped to {size} pixels", hint="leave --image-size out")
 
 
-@command(options.TUNE_BATCH_SIZE)
+@command(options.BATCH_SIZES)
 def batch_size(call: Invocation, **asked: Any) -> int:
     """Find the batch size with which a model trains fastest, within memory.
 
@@ -453,24 +452,6 @@ def batch_size(call: Invocation, **asked: Any) -> int:
 
     found = call.show_and_keep(measure, "batch-size")
     return ended(interrupted=found.interrupted)
-
-
-@command(options.TUNE_WORKERS)
-def workers(call: Invocation, **asked: Any) -> int:
-    """Find the smallest number of workers, and prefetch factor, that trains within 2 % of the best.
-
-    Measures the few settings that cannot be ruled out, in turns. Your own DataLoader: loaderprobe.tune_workers(loader,
-    step) in Python.
-    """
-
-    def measure() -> WorkersTuning:
-        from loaderprobe.api.tune_workers import tuned_images
-
-        with timed(call.silent) as progress:
-            return tuned_images(**asked, progress=progress, command=command_line())
-
-    found = call.show_and_keep(measure, "tune-workers")
-    return ended(interrupted=found.stop == "interrupted")
 
 
 # What can be measured here, and how it works.

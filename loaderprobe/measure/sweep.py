@@ -13,7 +13,7 @@ from loaderprobe.measure.further import Durations
 from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT, Event, Order
 from loaderprobe.policy import Ask, Ended, Results, Stop, follow
 from loaderprobe.protocols import Clock, NextRound
-from loaderprobe.records.config import RunConfig, StudyPlan, SweepPlan, SweepSpec
+from loaderprobe.records.config import RunConfig, StudyPlan, SweepPlan, SweepSpec, alike_but_for
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.system.host import utc_timestamp
@@ -44,6 +44,7 @@ def plan_sweep(spec: SweepSpec, todo: Sequence[RunConfig], beside: tuple[StudyPl
         least_s=len(todo) * (START_SECONDS + SCREENING_SEGMENTS * SEGMENT_SECONDS),
         budget_s=spec.budget_s,
         thorough=spec.thorough,
+        auto=spec.auto,
         rounds=max((config.rounds for config in todo), default=0),
         beside=beside,
     )
@@ -169,6 +170,14 @@ class SweepResult:
     """True while no cause can be named."""
 
 
+def to_come(spec: SweepSpec) -> int:
+    """Configurations that are still going to be added, about; 0 where all are known beforehand."""
+    if spec.auto is None:
+        return 0
+    alike = {alike_but_for(config, "workers", "prefetch_factor") for config in spec.configs}
+    return max(0, spec.auto.likely * len(alike) - len(spec.configs))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPolicy:
     """Each configuration once; then further rounds for those that the budget ended too early.
@@ -182,6 +191,8 @@ class SweepPolicy:
 
     spec: SweepSpec
     todo: Sequence[RunConfig]
+    to_come: int = 0
+    """Configurations that are going to be added to these, about: a budget is divided over them, too."""
 
     @property
     def whole_s(self) -> float | None:
@@ -192,7 +203,7 @@ class SweepPolicy:
 
     def next(self, results: Results[Task, SweepResult]) -> Ask[Task] | Stop[Ended]:
         """The next configuration without a result, else the next that has time for more."""
-        number = len(results.done)
+        number = begun(results)
         if number >= len(self.todo):
             return self._further(results)
         budget_s = self._dealt_s(number, results.spent_s)
@@ -200,13 +211,13 @@ class SweepPolicy:
             return Stop(reason="no_time")
         usual_s = results.spent_s / number if number else budget_s or expected_seconds(self.spec, self.todo[0])
         task = Task(config=self.todo[number], number=number + 1, total=len(self.todo), budget_s=budget_s)
-        return Ask(what=task, done=number * usual_s, takes=usual_s, total=len(self.todo) * usual_s)
+        return Ask(what=task, done=number * usual_s, takes=usual_s, total=(len(self.todo) + self.to_come) * usual_s)
 
     def _dealt_s(self, number: int, spent_s: float) -> float | None:
         """Seconds for the configuration of this number; None where it may take all it needs."""
         if self.whole_s is None:
             return None
-        share_s = (self.whole_s - spent_s) / (len(self.todo) - number)
+        share_s = (self.whole_s - spent_s) / (len(self.todo) + self.to_come - number)
         if self.spec.budget_s is not None:
             return share_s
         return max(LEAST_SHARE * self.whole_s / len(self.todo), share_s)
@@ -230,17 +241,46 @@ class SweepPolicy:
         return Stop(reason="complete")
 
 
+def begun(results: Results[Task, SweepResult]) -> int:
+    """Configurations that have a result."""
+    return sum(not each.what.further for each in results.done)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrowingPolicy:
+    """`SweepPolicy` of the configurations that are known; once all have a result, `more` may add some to the run."""
+
+    run: RunDirectory
+    todo: list[RunConfig]
+    more: Callable[[], Sequence[RunConfig]]
+
+    @property
+    def known(self) -> SweepPolicy:
+        """For the configurations so far."""
+        spec = self.run.record.spec
+        return SweepPolicy(spec=spec, todo=self.todo, to_come=to_come(spec))
+
+    def next(self, results: Results[Task, SweepResult]) -> Ask[Task] | Stop[Ended]:
+        """What follows, and is kept as asked for before it is measured."""
+        if begun(results) >= len(self.todo) and (added := self.more()):
+            self.run.add(added)
+            self.todo.extend(added)
+        return self.known.next(results)
+
+
 def sweep(
     run: RunDirectory, *, clock: Clock, on_progress: OnProgress, run_one: Run, next_round: NextRound,
     is_open: Callable[[Measurement], bool], on_kept: Kept = lambda order, measured: None,
+    more: Callable[[], Sequence[RunConfig]] = tuple,
 ) -> None:  # fmt: skip
     """Measure the pending configurations of `run` by `SweepPolicy`, and store each result at once.
 
     `on_kept` hears of it then. `next_round` is asked whether more is to be measured of one, `is_open` whether its
-    verdict is. On KeyboardInterrupt all results are kept.
+    verdict is, and `more`, once all have a result, which configurations follow. On KeyboardInterrupt all results are
+    kept.
     """
     spec = run.record.spec
-    policy = SweepPolicy(spec=spec, todo=pending(run))
+    policy = GrowingPolicy(run=run, todo=pending(run), more=more)
     orders = Orders(
         clock=clock, on_progress=on_progress, time_limit_s=spec.time_limit_s, budget_s=spec.budget_s,
         begin_ns=clock.now_ns(),
@@ -272,7 +312,7 @@ def sweep(
 
     def seen(found: Measurement, before: int) -> SweepResult:
         """Whether more is asked of it than these segments; where time is not divided, all were measured at once."""
-        gained = len(found.segments) > before and policy.whole_s is not None
+        gained = len(found.segments) > before and policy.known.whole_s is not None
         plan = next_round(found, thorough=spec.thorough) if gained else ()
         if not plan:
             return SweepResult()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from functools import reduce
@@ -217,10 +218,28 @@ def _unusual(spec: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Auto:
+    """What a sweep chooses while it measures: it adds configurations until it knows which are enough."""
+
+    workers: bool
+    prefetch_factor: bool
+    most_workers: int
+    """That are tried; by the cores when the sweep began."""
+
+    @property
+    def likely(self) -> int:
+        """Configurations of one data set, device and cache state, about: twice as many workers each time."""
+        return (3 + int(math.log2(self.most_workers)) if self.workers else 0) + (1 if self.prefetch_factor else 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SweepSpec:
     """What one sweep measures: the product of its axes, and how long it may take."""
 
     configs: tuple[RunConfig, ...]
+    """All that was asked for; with `auto`, all so far."""
+    auto: Auto | None = None
+    """None where all configurations are known beforehand."""
     budget_s: float | None = None
     """Wall seconds for the whole sweep; None leaves each configuration its usual time."""
     time_limit_s: float = 600.0
@@ -322,12 +341,13 @@ Study = Literal["prefilled", "epochs"]
 def asks_for(spec: SweepSpec) -> dict[Study, list[RunConfig]]:
     """The configurations that a sweep studies: of those that differ in workers only, the one with the most.
 
-    A full buffer where several prefetch factors are compared, or all is measured; epochs where they are asked for,
+    A full buffer where several prefetch factors were asked for, or all is measured; epochs where they are asked for,
     which begin cold.
     """
     chosen = _with_most_workers([config for config in spec.configs if config.ranks == 1])
     loading = [config for config in chosen if config.loader.workers]
     several = len({config.loader.prefetch_factor for config in loading}) > 1
+    several = several and not (spec.auto and spec.auto.prefetch_factor)
     asked: dict[Study, list[RunConfig]] = {
         "prefilled": loading if several or spec.thorough else [],
         "epochs": [config for config in chosen if config.cache == "cold"] if spec.epochs else [],
@@ -372,6 +392,8 @@ class SweepPlan:
     rounds: int
     beside: tuple[StudyPlan, ...] = ()
     """What is measured beside the verdicts."""
+    auto: Auto | None = None
+    """With it, how many configurations follow is not known."""
 
     @property
     def fitting(self) -> int:

@@ -178,7 +178,11 @@ SWEEP = (
     Option("data_dir", Path, Path("loaderprobe-data"), DATA, "Directory of the generated data sets."),
     Option("images", int, None, DATA, "Images of each data set.", least=1, usual="as many as the sweep reads"),
     Option("seed", int, 0, DATA, "Seed of the generated data and of the order of measuring."),
-    Option("workers", int, (1, 2, 4, 8), LOADER, "Numbers of workers to measure, separated by commas.", several=True),
+    Option(
+        "workers", int, (1, 2, 4, 8), LOADER, several=True,
+        help="Numbers of workers to measure, separated by commas. auto: as many as it takes to know the fewest that "
+        "are enough.",
+    ),
     Option("serial", bool, True, LOADER, "Do not measure the serial loader.", typed="--no-serial"),
     Option(
         "loader", str, "torch", LOADER, "torch, a plug-in, or package.module:Class (see loaderprobe explain plug-ins).",
@@ -187,7 +191,7 @@ SWEEP = (
     Option(
         "prefetch_factor", int, (2,), LOADER, several=True, label="prefetch {}",
         help="Batches that each worker loads ahead. Several, separated by commas, also measure the error of short "
-        "benchmarks.",
+        "benchmarks. auto: 2, 4 and 8 while it gains, with the workers that are enough.",
     ),
     Option(
         "pipeline", Pipeline, "imagenet", LOADER, "imagenet: random resized crop and flip. crop: random crop.",
@@ -495,23 +499,7 @@ LAYERS = (
 DOCTOR = (Option("path", Path, Path(), ARGUMENT, "A directory on the storage of the data."),)
 EXPLAIN = (Option("topic", str, None, ARGUMENT, "A topic of the guide. Without it, the topics are listed."),)
 
-TUNE_WORKERS = (
-    Option("data", Path, REQUIRED, ARGUMENT, "Folder of images, or a generated data set."),
-    Option(
-        "most", int, None, DATA, "Most workers to consider.", least=1, most=4096, usual="by cores and waiting"
-    ),
-    MODEL,
-    Option(
-        "compute", str, "auto", COMPUTE,
-        "auto (cuda if present, else cpu), cuda, cpu, emulated:NAME or emulated:IMAGES_PER_S.",
-    ),
-    ANY_BATCH_SIZE,
-    CACHE,
-    Option("budget_s", float, 90.0, MEASURING, "Seconds for everything.", typed="--budget", least=1),
-    *KEPT,
-)  # fmt: skip
-
-TUNE_BATCH_SIZE = (
+BATCH_SIZES = (
     LOADED_IMAGES,
     LOADING_WORKERS,
     MODEL,

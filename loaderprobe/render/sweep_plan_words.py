@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from loaderprobe.records.config import StudyPlan, SweepPlan
+from loaderprobe.records.config import Auto, StudyPlan, SweepPlan
 from loaderprobe.render.wording import counted
 from loaderprobe.units import format_bytes, format_duration
 
@@ -17,9 +17,22 @@ def sweep_plan_words(plan: SweepPlan) -> Iterator[str]:
         decided = f"then {costly}" + ("" if plan.thorough else ", where the cause is still open")
         yield f"Plan: {screening}; {decided}; in training itself, where the prediction error is too large."
         yield _time(plan)
+        if plan.auto:
+            yield _more(plan.auto)
     else:
         yield f"Plan: {'all verdicts are' if plan.beside else 'everything is'} already measured."
     yield from map(_study, plan.beside)
+
+
+def _more(auto: Auto) -> str:
+    """What follows from what is measured first."""
+    counts = f"numbers of workers (up to {auto.most_workers})" if auto.workers else ""
+    factors = "prefetch factors" if auto.prefetch_factor else ""
+    both = " and ".join(filter(None, (counts, factors)))
+    return (
+        f"Then more {both}, until the fewest that train within 2 % of the best are known: how many configurations that "
+        "takes is not known beforehand."
+    )
 
 
 def _configurations(count: int) -> str:
@@ -28,6 +41,10 @@ def _configurations(count: int) -> str:
 
 def _time(plan: SweepPlan) -> str:
     expected = format_duration(plan.expected_s)
+    if plan.auto:
+        if plan.budget_s is None:
+            return f"These take about {expected}; --budget SECONDS sets a limit for all."
+        return f"All stays within the budget of {format_duration(plan.budget_s)}; what does not fit is for --resume."
     if plan.budget_s is None and plan.thorough:
         return f"It takes about {expected}; --budget SECONDS sets a limit."
     if plan.budget_s is None:

@@ -1,6 +1,5 @@
 """How far is what is predicted from what is then measured? One kind at a time, one table.
 
-workers  what `tune workers` chooses, against an exhaustive search, on loaders with known costs; some 20 minutes
 disks    more and fewer workers, other accelerators, faster disks, on planted disks; some 11 minutes, as root
 caches   hits of the page cache in shuffled epochs in little memory; some 4 minutes, as root
 epochs   what stays cold of a set that fits into memory, fits half and does not; some 3 minutes, as root
@@ -23,7 +22,6 @@ from scripts.benches.compared import Kind, report
 from scripts.benches.harness import parser_of_kept, raw_results
 
 MODULES = {
-    "workers": "forecast_loaders",
     "disks": "forecast_disks",
     "caches": "forecast_memory",
     "epochs": "forecast_memory",
@@ -42,12 +40,11 @@ def options() -> argparse.Namespace:
     found = parser_of_kept(__doc__)
     found.add_argument("kind", choices=MODULES)
     found.add_argument("--only", default="", help="rows whose name contains this, or one of these: cpu,lock")
-    found.add_argument("--rounds", type=int, help="of each row; turns of workers, visits of disks; 3, 3, 2")
+    found.add_argument("--rounds", type=int, help="of each row; visits of disks; 3, 2")
     found.add_argument("--images", type=int, help="in the set of caches (4000), of epochs (5000)")
     found.add_argument("--workers", type=int, help="of buffer (8) and epochs (2)")
-    found.add_argument("--factors", help="prefetch factors, with commas: of workers (2,4,8) and buffer (2)")
+    found.add_argument("--factors", help="prefetch factors of buffer, with commas (2)")
     found.add_argument("--epochs", type=int, default=3, help="of epochs (%(default)s)")
-    found.add_argument("--budget", type=float, default=60.0, help="seconds of a tuning of workers (%(default)s)")
     found.add_argument("--child", help=argparse.SUPPRESS)
     return found.parse_args()
 

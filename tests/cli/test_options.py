@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 import loaderprobe
 from loaderprobe import __version__
-from loaderprobe.api import batch_size, layers, sweep_request, tune_workers
+from loaderprobe.api import batch_size, layers, sweep_request
 from loaderprobe.cli.app import app
 from loaderprobe.cli.border import Invocation, command
 from loaderprobe.cli.sweep import BESIDE_RESUME
@@ -35,8 +35,7 @@ PANELS = [
 COMMANDS: dict[str, Sequence[Option]] = {
     "sweep": options.SWEEP, "run": options.RUN, "diagnose": options.DIAGNOSE, "trace": options.TRACE,
     "bandwidth": options.BANDWIDTH, "generate": options.GENERATE, "plan": options.PLAN, "compare": options.COMPARE,
-    "layers": options.LAYERS, "tune workers": options.TUNE_WORKERS,
-    "tune batch-size": options.TUNE_BATCH_SIZE,
+    "layers": options.LAYERS, "batch-size": options.BATCH_SIZES,
 }  # fmt: skip
 VERBS: dict[str, tuple[Callable[..., Any], Sequence[Option]]] = {
     "sweep": (loaderprobe.sweep, options.SWEEP),
@@ -47,10 +46,9 @@ VERBS: dict[str, tuple[Callable[..., Any], Sequence[Option]]] = {
     "compare": (loaderprobe.compare, options.COMPARE),
     "doctor": (loaderprobe.doctor, options.DOCTOR),
     "layers": (layers.named_layers, options.LAYERS),
-    "tune workers": (tune_workers.tuned_images, options.TUNE_WORKERS),
-    "tune batch-size": (batch_size.named_batch_size, options.TUNE_BATCH_SIZE),
+    "batch-size": (batch_size.named_batch_size, options.BATCH_SIZES),
 }
-UNTYPED = {"plan": ["now"], "tune batch-size": ["images"]}
+UNTYPED = {"plan": ["now"], "batch-size": ["images"]}
 """Arguments of verbs that no command has."""
 IGNORED = {
     "--workers": "1", "--no-serial": None, "--resolutions": "64x48", "--compute": "cpu", "--cache": "warm",
@@ -69,7 +67,7 @@ def test_options_stand_in_panels(name: str) -> None:
     assert found and found <= set(PANELS), found
     text = CliRunner().invoke(app, [*name.split(), "--help"]).stdout
     places = [text.index(f"─ {panel} ─") for panel in PANELS if panel in found]
-    assert name in ("layers", "tune batch-size") or places == sorted(places)
+    assert name in ("layers", "batch-size") or places == sorted(places)
 
 
 def kinds(annotation: Any) -> set[Any]:

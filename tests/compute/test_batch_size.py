@@ -43,7 +43,7 @@ def small() -> nn.Module:
 
 
 def tuned(model: nn.Module, batch: Any, **options: Any) -> loaderprobe.BatchSize:
-    return loaderprobe.tune_batch_size(model, batch, **{"iterations": 2, "most": 8, **options})
+    return loaderprobe.batch_size(model, batch, **{"iterations": 2, "most": 8, **options})
 
 
 def test_the_weights_stay_as_they_are() -> None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 
 from loaderprobe.analyze.caches import page_cache_hits
 from loaderprobe.analyze.forecast.changes import (
-    WITHIN,
     accelerator,
     alternative,
     cached,
@@ -25,6 +24,7 @@ from loaderprobe.analyze.forecast.changes import (
     worker_forecasts,
 )  # fmt: skip
 from loaderprobe.analyze.forecast.fit import Fit, Point, Storage, batch_seconds, fit, point_of
+from loaderprobe.analyze.knee import PREFETCH_FACTORS, WITHIN, fewest
 from loaderprobe.analyze.verdict.experiments import Experiments, run_experiments
 from loaderprobe.analyze.verdict.rates import rate_interval
 from loaderprobe.analyze.verdict.rounds import on_one_thread
@@ -105,8 +105,8 @@ def one_accelerator(options: Sequence[AdviceOption]) -> list[AdviceOption]:
         for number, option in enumerate(options)
         if option.forecast.changed == "accelerator" and option.forecast.images_per_s
     }
-    enough = next((number for number, rate in rates.items() if rate >= WITHIN * max(rates.values())), None)
-    return [o for number, o in enumerate(options) if o.forecast.changed != "accelerator" or number == enough]
+    first = fewest(rates)
+    return [o for number, o in enumerate(options) if o.forecast.changed != "accelerator" or number == first]
 
 
 def enough(made: Callable[[float], Forecast]) -> float:
@@ -221,7 +221,6 @@ def _advised(found: Experiments, action: Action, speedup: Interval, command: str
 
 # Data of up to this share of memory can be kept there; the rest is for training.
 MEMORY_SHARE = 0.7
-PREFETCH_FACTORS = (2, 4, 8)
 FAR_BELOW = 0.1
 """Storage of which less is read than this share of what it gave to as many readers that did nothing else is no limit:
 faster storage would gain at most a tenth."""
@@ -356,8 +355,7 @@ def _workers(point: Point, by_workers: Mapping[int, Forecast], *, taken: bool) -
         for number, each in by_workers.items()
         if each.images_per_s and (number <= point.workers or not taken)
     }
-    best = max(rates.values(), default=0.0)
-    chosen = next((number for number in sorted(rates) if rates[number] >= WITHIN * best), None)
+    chosen = fewest(rates)
     if chosen is None or chosen == point.workers:
         return [AdviceOption(forecast=each) for each in by_workers.values() if each.refused][:1]
     action = Action(code="workers", facts={"workers": chosen})
@@ -370,8 +368,7 @@ def _prefetch(fitted: Fit, measurement: Measurement, found: Experiments) -> list
     rounds = batch_seconds(measurement, found.base)
     made = {n: prefetch(fitted, n, before, rounds) for n in PREFETCH_FACTORS if n > before}
     rates = {number: each.images_per_s.value for number, each in made.items() if each.images_per_s}
-    best = max(rates.values(), default=0.0)
-    chosen = next((number for number in sorted(rates) if rates[number] >= WITHIN * best), None)
+    chosen = fewest(rates)
     if chosen is None:
         return [AdviceOption(forecast=each) for each in made.values()][:1]
     action = Action(code="prefetch", facts={"batches": chosen})

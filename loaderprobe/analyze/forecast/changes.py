@@ -15,6 +15,7 @@ from itertools import takewhile
 from loaderprobe.analyze.caches import page_cache_hits
 from loaderprobe.analyze.effects import REPEAT
 from loaderprobe.analyze.forecast.fit import NEAR, Fit, Point, ServiceTimes, Storage, fit, scheduled_rate
+from loaderprobe.analyze.knee import fewest, ladder, ranked
 from loaderprobe.analyze.verdict.rates import Loop
 from loaderprobe.records.measurement import Alternative
 from loaderprobe.records.remark import Remark
@@ -323,8 +324,6 @@ def _forecast(fit: Fit, change: Change) -> Forecast:
 
 # The knee: the smallest number of workers that trains within 2 % of the best, and why it stops there.
 
-WITHIN = 0.98
-
 
 def worker_forecasts(points: Sequence[Point], storage: Storage) -> dict[int, Forecast]:
     """Training for each worker count worth a look, from the measured point nearest to it.
@@ -334,7 +333,7 @@ def worker_forecasts(points: Sequence[Point], storage: Storage) -> dict[int, For
     by_workers = {point.workers: point for point in points}
     most = math.floor(MOST_WORKERS_A_CORE * min(point.cores for point in points))
     found: dict[int, Forecast] = {}
-    for number in sorted({*by_workers, *takewhile(lambda n: n <= max(most, 1), _ladder())}):
+    for number in sorted({*by_workers, *takewhile(lambda n: n <= max(most, 1), ladder())}):
         anchor = by_workers[min(by_workers, key=lambda known: abs(_place(known) - _place(number)))]
         fitted = fit(points, anchor, storage)
         if isinstance(fitted, Remark):
@@ -351,7 +350,7 @@ def find_knee(keys: Sequence[str], forecasts: dict[int, Forecast], taken: int | 
     `taken` is the smallest number of workers that was seen to use all cores: more of them are not forecast.
     """
     rates = {number: each.images_per_s for number, each in forecasts.items() if each.images_per_s}
-    chosen = _smallest(rates)
+    chosen = fewest(ranked(rates))
     bottleneck: Bottleneck | None = None
     if chosen is not None:
         # The bottleneck beyond: at the knee itself the workers may still be the limit, within 2 %.
@@ -371,13 +370,6 @@ def find_knee(keys: Sequence[str], forecasts: dict[int, Forecast], taken: int | 
     )
 
 
-def _smallest(rates: dict[int, Interval]) -> int | None:
-    """Of the rates that are known well enough to rank by, where there are any."""
-    known = {number: rate for number, rate in rates.items() if not rate.too_wide} or rates
-    best = max((rate.value for rate in known.values()), default=0.0)
-    return next((number for number in sorted(known) if known[number].value >= WITHIN * best), None)
-
-
 def _as_measured(point: Point) -> Forecast:
     rate = Interval(
         value=point.training,
@@ -387,11 +379,6 @@ def _as_measured(point: Point) -> Forecast:
     return Forecast(
         changed="workers", to=str(point.workers), images_per_s=rate, bottleneck=None, how="measured", refused=None
     )  # fmt: skip
-
-
-def _ladder() -> list[int]:
-    """1, 2, 3, 4, 6, 8, 12, 16 and so on."""
-    return [1, *sorted(size for power in range(1, 12) for size in (2**power, 3 * 2 ** (power - 1)))]
 
 
 def _place(number: int) -> float:

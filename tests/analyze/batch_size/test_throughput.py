@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from loaderprobe.analyze.tune.batch_size import MOST_PROBES, Throughput, by_size, limit_at, sizes_up_to, together
+from loaderprobe.analyze.batch_size import MOST_PROBES, Throughput, by_size, limit_at, sizes_up_to, together
 from loaderprobe.measure.batch_size import search
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeStop
 from loaderprobe.testing import FakeClock, ScriptedProber

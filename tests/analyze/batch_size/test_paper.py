@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from loaderprobe.analyze.tune.batch_size import EpochTimeMinimize, GpuUsageMaximize
+from loaderprobe.analyze.batch_size import EpochTimeMinimize, GpuUsageMaximize
 from loaderprobe.measure.batch_size import search
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeStop
 from loaderprobe.records.verdict import Interval

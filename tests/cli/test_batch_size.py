@@ -1,4 +1,4 @@
-"""`loaderprobe tune batch-size`: the answer first, a directory with a page, and clear errors."""
+"""`loaderprobe batch-size`: the answer first, a directory with a page, and clear errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeStop
 from loaderprobe.records.files import FileSet
 from tests.cli.invoke import invoke
 
-SMALL = ("tune", "batch-size", "--model", "lenet5", "--compute", "cpu", "--image-size", 32, "--max", 8)
+SMALL = ("batch-size", "--model", "lenet5", "--compute", "cpu", "--image-size", 32, "--max", 8)
 SHORT = (*SMALL, "--iterations", 2)
 
 
@@ -33,7 +33,7 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of a short search."""
-    place = tmp_path_factory.mktemp("tune") / "found"
+    place = tmp_path_factory.mktemp("batch-size") / "found"
     done = invoke(*SHORT, "--out", place)
     assert done.exit_code == 0, done.stderr
     assert "Up to 32 probes" in done.stderr
