@@ -96,6 +96,8 @@ def check_images(files: Iterable[FileSet], configs: Iterable[RunConfig]) -> None
 
 
 AUTO = "auto"
+FIRST = {"workers": "1", "prefetch_factor": str(PREFETCH_FACTORS[0])}
+"""What is measured first with `auto`."""
 LEAST_IMAGES = 512
 DEFAULT_BATCH_SIZE = {"cuda": 256, "cpu": 4}
 USUAL_BATCH_SIZE = 32
@@ -182,10 +184,9 @@ def request_of(*, command: tuple[str, ...] = (), nodes: Sequence[Node] | None = 
     check(SWEEP, options)
     rows = of_python(SWEEP)
     asked = {**{each.name: each.default for each in rows}, **options}
-    chosen = {name: _auto(asked[name]) for name in ("workers", "prefetch_factor")}
-    for name, first in (("workers", "1"), ("prefetch_factor", "2")):
-        if chosen[name]:
-            asked[name] = [item for item in listed(asked[name], str) if item != AUTO] or first
+    chosen: dict[str, bool] = {}
+    for name, first in FIRST.items():
+        chosen[name], asked[name] = _without_auto(asked[name], first)
     auto = Auto(most_workers=most_workers(cores_available()), **chosen) if any(chosen.values()) else None
     single = {each.name: asked[each.name] for each in rows if not each.several and each.type is not Path}
 
@@ -211,9 +212,12 @@ def request_of(*, command: tuple[str, ...] = (), nodes: Sequence[Node] | None = 
     )
 
 
-def _auto(value: object) -> bool:
-    """Whether more values than those that are named are chosen while the sweep measures."""
-    return AUTO in listed(value, str)
+def _without_auto(value: Any, first: str) -> tuple[bool, str]:
+    """(whether `auto` is among the values, the others with commas: `first` where it is alone)."""
+    given = value.split(",") if isinstance(value, str) else value if isinstance(value, Iterable) else [value]
+    items = [str(item).strip() for item in given]
+    named = ",".join(item for item in items if item != AUTO)
+    return AUTO in items, named or (first if set(items) == {AUTO} else "")
 
 
 def worker_counts(workers: str | int | Iterable[int | str], serial: bool) -> tuple[int, ...]:

@@ -190,3 +190,18 @@ def test_killing_the_sweep_loses_only_the_configuration_at_work(tmp_path: Path, 
     os.close(pipe)
     with RunDirectory.open(run).lock():
         assert not list((run / "failures").iterdir())
+
+
+@pytest.mark.usefixtures("short_sweeps")
+def test_a_sweep_that_chooses_its_workers(tmp_path: Path, photographs: FileSet) -> None:
+    """The plan says so; the run holds what was added, and a resume has nothing more to ask."""
+    done = invoke(
+        "sweep", photographs.root, "--workers", "auto", "--compute", "emulated:20", *SMALL, "--out", tmp_path / "run"
+    )
+    assert done.exit_code == 0, done.stderr
+    assert "not known beforehand" in " ".join(done.stderr.split()) and "best   workers" in done.stdout
+    configs = RunDirectory.open(tmp_path / "run").record.spec.configs
+    assert [config.loader.workers for config in configs][:2] == [0, 1] and len(configs) < 7
+    assert len(list((tmp_path / "run" / "measurements").glob("*.json"))) == len(configs)
+    done = invoke("sweep", "--resume", tmp_path / "run")
+    assert "everything is already measured" in done.stderr
