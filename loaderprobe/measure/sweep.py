@@ -217,10 +217,10 @@ class SweepPolicy:
         """Seconds for the configuration of this number; None where it may take all it needs."""
         if self.whole_s is None:
             return None
-        share_s = (self.whole_s - spent_s) / (len(self.todo) + self.to_come - number)
+        left, left_s = len(self.todo) - number, self.whole_s - spent_s
         if self.spec.budget_s is not None:
-            return share_s
-        return max(LEAST_SHARE * self.whole_s / len(self.todo), share_s)
+            return left_s / (left + self.to_come)
+        return max(LEAST_SHARE * self.whole_s / len(self.todo), left_s / left)
 
     def _further(self, results: Results[Task, SweepResult]) -> Ask[Task] | Stop[Ended]:
         if self.whole_s is None:

@@ -86,8 +86,10 @@ def best_of(run: RunDirectory) -> Iterator[tuple[int, int]]:
 def test_workers_are_added_until_the_fewest_that_are_enough_are_measured(tmp_path: Path) -> None:
     """The page names them with a measured rate and its range, and so does the knee."""
     run = made_run(tmp_path / "run", LATENCY)
-    asked = swept(run, Runner(LATENCY, FakeClock()))
+    runner = Runner(LATENCY, FakeClock())
+    asked = swept(run, runner)
     assert asked[:2] == [(0, 0), (1, 2)] and len(asked) == len(set(asked)) <= 8
+    assert runner.orders[0].budget_s == 17.0, "its usual time, whatever follows"
     assert [settings(config) for config in RunDirectory.open(run.path).record.spec.configs] == asked
     summary = judge_run(run).summary
     (knee,) = summary.knees
