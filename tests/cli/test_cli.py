@@ -44,15 +44,6 @@ def test_help_is_quick_because_it_imports_nothing_heavy() -> None:
     assert done.stdout.count("Usage") == 1 + len(COMMANDS)
 
 
-def test_a_command_that_went_says_what_came_in_its_place() -> None:
-    """With exit code 2, whatever follows its name, and where the page of changes is."""
-    for typed in (("tune",), ("tune", "workers", "/data", "--most", 4)):
-        done = invoke(*typed)
-        said = " ".join(done.stderr.split())
-        assert (done.exit_code, done.stdout) == (2, "")
-        assert "sweep --workers auto" in said and "batch-size" in said and "explain changes" in said
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
