@@ -55,7 +55,7 @@ def value(found: Plan, name: Any, of: str = "at_utilization") -> float:
 
 BASES: dict[str, dict[str, Any]] = {
     "storage": {}, "causes": {}, "cpu": {}, "ranks": {}, "run": {}, "trace": {}, "diagnose": {"kind": "mlperf-h100"},
-    "../bandwidth.json": {"kind": "mlperf-h100"}, "rank-bandwidth": {"kind": 2500},
+    "bandwidth": {"kind": "mlperf-h100"}, "rank-bandwidth": {"kind": 2500},
 }  # fmt: skip
 """A result of each kind that a plan is made from, and what must be named for it."""
 
@@ -115,10 +115,10 @@ def test_the_figures_of_64_h100() -> None:
 
 def test_reads_in_flight_are_their_rate_times_the_time_of_one() -> None:
     """Little's law, from few readers to the best step of the ladder; of files of another size that is not known."""
-    flying = plan("../bandwidth.json", kind="mlperf-h100").need("reads_in_flight")
+    flying = plan("bandwidth", kind="mlperf-h100").need("reads_in_flight")
     assert flying is not None and flying.node is not None
     assert (flying.at_utilization.low, flying.at_utilization.high) == pytest.approx((2.96, 3.59), abs=0.01)
-    assert plan("../bandwidth.json", kind=H100, mean_size=1e6).refused["reads_in_flight"].code == "read_not_timed"
+    assert plan("bandwidth", kind=H100, mean_size=1e6).refused["reads_in_flight"].code == "read_not_timed"
 
 
 @settings(max_examples=40, deadline=None)
@@ -131,15 +131,15 @@ def test_what_is_bought_for_n_feeds_n(
 ) -> None:
     """Both directions are inverse of each other, for each resource; and a need rises with what it depends on."""
     asked = {"kind": rate, "mean_size": size, "utilization": utilization, "use": use, "layout": layout}
-    found = plan("../bandwidth.json", accelerators=count, **asked)
+    found = plan("bandwidth", accelerators=count, **asked)
     for name, unit in (("read_bytes", "B/s"), ("opens", "opens/s"), ("requests", "IOPS")):
         bought = value(found, name, "to_buy")
         if not 1e-6 < bought < 1e14:
             continue
         offered = f"{bought:.9f}{unit}"
-        supply = plan("../bandwidth.json", accelerators=count, storage=offered, **asked).supplies[-1]
+        supply = plan("bandwidth", accelerators=count, storage=offered, **asked).supplies[-1]
         assert supply.feeds == pytest.approx(count, rel=1e-3)
-    more = plan("../bandwidth.json", accelerators=2 * count, **asked)
+    more = plan("bandwidth", accelerators=2 * count, **asked)
     assert value(more, "read_bytes") == pytest.approx(2 * value(found, "read_bytes"))
 
 
@@ -199,7 +199,7 @@ class Row:
 
     def plan(self, utilization: float) -> Plan:
         return plan(
-            "../bandwidth.json", kind=STEPS[self.workload, self.accelerator], mean_size=RECORD_BYTES[self.workload],
+            "bandwidth", kind=STEPS[self.workload, self.accelerator], mean_size=RECORD_BYTES[self.workload],
             accelerators=self.accelerators, utilization=utilization, layout=LAYOUTS[self.workload],
         )  # fmt: skip
 
@@ -232,7 +232,7 @@ def test_published_rows_are_met_at_their_own_utilization_and_draw_no_more_than_a
 
 def test_an_array_counts_what_training_needs() -> None:
     """Dell, Deep Learning with NVIDIA v1.0: 2,940 images/s of 0.113 MB, 2,680 Mb/s counted at the disks."""
-    found = plan("../bandwidth.json", kind=2940, mean_size="113kB", accelerators=1)
+    found = plan("bandwidth", kind=2940, mean_size="113kB", accelerators=1)
     read = value(found, "read_bytes", "at_most") / found.inputs["amplification"].value
     assert read * 8 == pytest.approx(2680e6, rel=0.01)
 
@@ -258,7 +258,7 @@ def test_the_limit_that_is_reached_first_is_named(
     asked: dict[str, Any], first: str, feeds: float, at_least: bool
 ) -> None:
     """Each limit over the need of one accelerator, with 80 % of it in use."""
-    found = plan("../bandwidth.json", kind=H100, mean_size="115kB", accelerators=64, **asked)
+    found = plan("bandwidth", kind=H100, mean_size="115kB", accelerators=64, **asked)
     supply, amplification = found.supplies[-1], found.inputs["amplification"].value
     expected = feeds / amplification if first in ("bandwidth", "client", "nic") else feeds
     assert (supply.first_limit, supply.at_least) == (first, at_least)
@@ -305,7 +305,7 @@ def test_published_limits_have_a_day_and_what_is_missing_is_said() -> None:
 
 def cached(accelerators: int, cache: str) -> tuple[float | None, list[float]]:
     """The share of ImageNet that fits, and hits in epochs 2, 3 and 10."""
-    found = plan("../bandwidth.json", kind=H100, accelerators=accelerators, mean_size=100_000, images="1M", cache=cache)
+    found = plan("bandwidth", kind=H100, accelerators=accelerators, mean_size=100_000, images="1M", cache=cache)
     read = value(found, "read_bytes")
     for epoch in found.epochs.cached:
         assert epoch.read_bytes_per_s == pytest.approx((1 - epoch.hits) * read)
@@ -336,14 +336,14 @@ def test_pinned_files_and_the_page_cache_answer_by_two_formulas(
 
 def test_the_cache_that_makes_a_storage_enough_is_said() -> None:
     """What remains cold is what it feeds; a page cache must be larger. Not of one that may feed more, or is enough."""
-    found = plan("../bandwidth.json", kind=H100, accelerators=16, mean_size=100_000, images="1M", storage="1GB/s")
+    found = plan("bandwidth", kind=H100, accelerators=16, mean_size=100_000, images="1M", storage="1GB/s")
     measured, supply = found.supplies
     assert measured.at_least and measured.cache is None
     assert supply.cache and supply.feeds and supply.cache.pinned_bytes and supply.cache.page_bytes
     assert (1 - supply.cache.hits) * 16 == pytest.approx(supply.feeds)
     assert supply.cache.pinned_bytes == pytest.approx(supply.cache.hits * 1e11)
     assert supply.cache.pinned_bytes < supply.cache.page_bytes < 1e11
-    assert plan("../bandwidth.json", kind=1, storage="1GB/s").supplies[1].cache is None
+    assert plan("bandwidth", kind=1, storage="1GB/s").supplies[1].cache is None
 
 
 # The test to sign.
@@ -354,7 +354,7 @@ def test_the_cache_that_makes_a_storage_enough_is_said() -> None:
     [
         ("storage", {"accelerators": 64}, 8, 8 * 27, "workers"),
         ("storage", {"accelerators": 3}, 1, 3 * 27, "workers"),
-        ("../bandwidth.json", {"kind": H100, "accelerators": 16}, 2, 4, "reads_in_flight"),
+        ("bandwidth", {"kind": H100, "accelerators": 16}, 2, 4, "reads_in_flight"),
         ("trace", {"accelerators": 16}, 2, 64, "assumed"),
     ],
 )
@@ -408,8 +408,8 @@ REFUSED: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("storage", {"data": "64x48"}, "no measured data set '64x48'"),
     ("run", {"data": "500x375"}, "one data set"),
     ("trace", {"data": "500x375"}, "no data sets"),
-    ("../bandwidth.json", {}, "no accelerator"),
-    ("../bandwidth.json", {"kind": 1, "data": "500x375"}, "no data sets"),
+    ("bandwidth", {}, "no accelerator"),
+    ("bandwidth", {"kind": 1, "data": "500x375"}, "no data sets"),
     ("diagnose", {}, "compute alone was not measured"),
     ("watch", {}, "only watched"),
     ("layers", {}, "nothing is planned from"),
