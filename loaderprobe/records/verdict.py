@@ -358,7 +358,7 @@ class Verdict:
 # What training would run at after a change, with its range, or why nothing can be said; and the knee of workers.
 
 Changed = Literal[
-    "workers", "prefetch_factor", "disk_speed", "accelerator", "page_cache_share", "pinned_share", "tensor", "decoder",
+    "workers", "disk_speed", "accelerator", "page_cache_share", "pinned_share", "tensor", "decoder",
 ]  # fmt: skip
 """page_cache_share: of the files that the kernel's page cache can hold. pinned_share: of the files that always stay
 in memory, locked there or as a copy in tmpfs."""

@@ -365,8 +365,6 @@ _NO_FORECAST = {
     "files_as_found": "the files were read as found, so the share of storage is not known",
     "more_than_cores": "only {cores} cores were measured",
     "no_cpu_time": "its CPU time was not measured",
-    "serial_loader": "the serial loader fetches nothing ahead",
-    "batch_times_unknown": "too few batches were recorded to know how their times vary",
     "more_than_storage": "it needs {bytes_per_s}, more than the storage was measured to deliver",
     "exchange_of_gradients": "ranks exchange gradients, for which a faster device waits as well",
     "laws_disagree": (

@@ -126,8 +126,8 @@ def forecasts_of(case: Case, speed: float) -> tuple[Forecast, ...]:
             images_per_s=Interval(value=speed, low=speed * 0.9, high=speed * 1.1),
         ),
         Forecast(
-            changed="prefetch_factor", to="4", images_per_s=None, bottleneck=None, how="estimated",
-            refused=Remark(code="batch_times_unknown"),
+            changed="workers", to="64", images_per_s=None, bottleneck=None, how="estimated",
+            refused=Remark(code="more_than_cores", facts={"cores": 2.0}),
         ),
     )  # fmt: skip
 

@@ -19,12 +19,11 @@ from loaderprobe.analyze.forecast.changes import (
     examples,
     find_knee,
     pinned,
-    prefetch,
     refused,
     worker_forecasts,
 )  # fmt: skip
-from loaderprobe.analyze.forecast.fit import Fit, Point, Storage, batch_seconds, fit, point_of
-from loaderprobe.analyze.knee import PREFETCH_FACTORS, WITHIN, fewest
+from loaderprobe.analyze.forecast.fit import Fit, Point, Storage, fit, point_of
+from loaderprobe.analyze.knee import WITHIN, fewest
 from loaderprobe.analyze.verdict.experiments import Experiments, run_experiments
 from loaderprobe.analyze.verdict.rates import rate_interval
 from loaderprobe.analyze.verdict.rounds import on_one_thread
@@ -327,7 +326,6 @@ def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings)
     taken = cores_are_busy(found, workers=config.loader.workers, cores_available=measurement.cores_available)
     made = (
         *_workers(point, by_workers, taken=taken),
-        *_prefetch(fitted, measurement, found),
         *_storage(fitted, around.place),
         *(_alternative(fitted, each) for each in measurement.alternatives if each.name != "decoded"),
         *accelerators(fitted, around.accelerators, found),
@@ -360,19 +358,6 @@ def _workers(point: Point, by_workers: Mapping[int, Forecast], *, taken: bool) -
         return [AdviceOption(forecast=each) for each in by_workers.values() if each.refused][:1]
     action = Action(code="workers", facts={"workers": chosen})
     return [AdviceOption(forecast=by_workers[chosen], action=action, command=f"num_workers={chosen}")]
-
-
-def _prefetch(fitted: Fit, measurement: Measurement, found: Experiments) -> list[AdviceOption]:
-    """The smallest prefetch factor that is within 2 % of the best."""
-    before = measurement.config.loader.prefetch_factor
-    rounds = batch_seconds(measurement, found.base)
-    made = {n: prefetch(fitted, n, before, rounds) for n in PREFETCH_FACTORS if n > before}
-    rates = {number: each.images_per_s.value for number, each in made.items() if each.images_per_s}
-    chosen = fewest(rates)
-    if chosen is None:
-        return [AdviceOption(forecast=each) for each in made.values()][:1]
-    action = Action(code="prefetch", facts={"batches": chosen})
-    return [AdviceOption(forecast=made[chosen], action=action, command=f"prefetch_factor={chosen}")]
 
 
 def _storage(fitted: Fit, place: DataPlace | None) -> list[AdviceOption]:

@@ -9,18 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import takewhile
 
 from loaderprobe.analyze.caches import page_cache_hits
 from loaderprobe.analyze.effects import REPEAT
-from loaderprobe.analyze.forecast.fit import NEAR, Fit, Point, ServiceTimes, Storage, fit, scheduled_rate
+from loaderprobe.analyze.forecast.fit import NEAR, Fit, Point, ServiceTimes, Storage, fit
 from loaderprobe.analyze.knee import fewest, ladder, ranked
 from loaderprobe.analyze.verdict.rates import Loop
 from loaderprobe.records.measurement import Alternative
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Bottleneck, Changed, Forecast, How, Interval, Knee
-from loaderprobe.stats import lowest, median
+from loaderprobe.stats import lowest
 from loaderprobe.units import significant
 
 # The outcome of one change to a measured configuration: the rate of training, its range, and its bottleneck.
@@ -133,8 +132,6 @@ def _terms(change: Change, service: ServiceTimes, loader: float, parent_s: float
 DISAGREE = 1.3
 # No forecast for more workers than this times the cores that were measured on.
 MOST_WORKERS_A_CORE = 2
-# Batch times that tell how they vary.
-ENOUGH_BATCHES = 12
 
 
 def workers(fit: Fit, count: int) -> Forecast:
@@ -216,36 +213,6 @@ def alternative(fit: Fit, measured: Alternative) -> Forecast:
         loader=lambda _, rate: min(rate, max(free, fit.anchor.loader)),
     )
     return _forecast(fit, change)
-
-
-_scheduled = lru_cache(maxsize=64)(scheduled_rate)
-"""The rate with the factor as it is, which every other one is compared with, once."""
-
-
-def prefetch(fit: Fit, factor: int, before: int, rounds: Sequence[Sequence[float]]) -> Forecast:
-    """With another prefetch factor; `rounds` holds the seconds of each batch in its worker, in order, by round."""
-    anchor = fit.anchor
-    if not anchor.workers:
-        return refused("prefetch_factor", str(factor), Remark(code="serial_loader"))
-    enough = [batch_s for batch_s in rounds if len(batch_s) >= ENOUGH_BATCHES]
-    if not enough:
-        return refused("prefetch_factor", str(factor), Remark(code="batch_times_unknown"))
-
-    def rate(batch_s: Sequence[float], prefetch_factor: int) -> float:
-        return _scheduled(
-            tuple(each + anchor.idle_s * anchor.batch_size for each in batch_s),
-            workers=anchor.workers,
-            prefetch_factor=prefetch_factor,
-            step_s=anchor.batch_size / anchor.compute,
-            receive_s=anchor.parent_s * anchor.batch_size,
-            synchronous=anchor.synchronous,
-        )
-
-    speedups = [rate(batch_s, factor) / rate(batch_s, before) for batch_s in enough]
-    base = unchanged(fit, "prefetch_factor", str(factor))
-    value, margin = anchor.training * median(speedups), max(REPEAT, anchor.training_spread)
-    low, high = anchor.training * min(speedups) * (1 - margin), anchor.training * max(speedups) * (1 + margin)
-    return replace(base, images_per_s=Interval(value=value, low=low, high=high), how="estimated")
 
 
 def refused(changed: Changed, to: str, reason: Remark) -> Forecast:

@@ -191,15 +191,6 @@ def test_measured_alternatives_say_which_option_to_type() -> None:
     assert by_command["--tensor uint8"] == pytest.approx(5 / 3, rel=0.01)
 
 
-def test_varying_batches_get_a_larger_prefetch_factor() -> None:
-    """Batches of which one in eight takes longer, just ahead of the device, are smoothed by a longer queue."""
-    truth = Truth(bytes_per_s=1e10, compute=390.0)
-    found = advised(measured(truth, 2, wave=0.8, prefetch_factor=1), truth)
-    (forecast,) = [each for each in found.forecasts if each.changed == "prefetch_factor"]
-    assert forecast.images_per_s
-    assert forecast.images_per_s.value >= 0.999 * 390.0
-
-
 def test_a_faster_device_is_wasted_on_a_slow_disk() -> None:
     """Where input is the limit, a faster accelerator is advised against, with the rate from which it would help."""
     truth = replace(SLOW_DISK, compute=900.0)

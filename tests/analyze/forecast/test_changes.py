@@ -16,7 +16,6 @@ from loaderprobe.analyze.forecast.changes import (
     cached,
     disk,
     pinned,
-    prefetch,
     unchanged,
     worker_forecasts,
     workers,
@@ -250,11 +249,3 @@ def test_a_loader_that_no_law_describes_gets_no_forecast() -> None:
     """Twice as slow as workers, storage, cores and transport explain."""
     point = replace(TOKEN_BUCKET.point(2), loader=100.0, training=100.0, blocked_s=0.001)
     assert fit((point,), point, TOKEN_BUCKET.storage()) == Remark(code="no_model_fits")
-
-
-def test_a_prefetch_forecast_needs_batches() -> None:
-    """Too few recorded batches, or no workers, and nothing is said."""
-    found = TOKEN_BUCKET.fit(1, anchor=1)
-    assert code(prefetch(found, 4, 2, [[0.08] * 3])) == "batch_times_unknown"
-    assert code(prefetch(TOKEN_BUCKET.fit(0, 1, anchor=0), 4, 2, [])) == "serial_loader"
-    assert rate(prefetch(found, 4, 2, [[0.08] * 30])) == pytest.approx(found.anchor.training, rel=0.01)
