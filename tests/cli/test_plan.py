@@ -34,7 +34,7 @@ def test_every_format_is_printed(run: Path) -> None:
     assert plan(run, "--md").stdout.startswith("# Storage plan for 8 ")
     found = json.loads(plan(run, "--json", "-n", 10**6).stdout)
     assert (found["schema"], found["schema_version"]) == ("loaderprobe/plan", 2)
-    bare = json.loads(plan("fixtures/bandwidth.json", "--kind", "mlperf-h100", "--json").stdout)
+    bare = json.loads(plan("fixtures/runs/bandwidth", "--kind", "mlperf-h100", "--json").stdout)
     assert bare["refused"]["cores"] == {
         "code": "bandwidth_without_workers", "facts": {},
         "sentence": "a bandwidth result has no worker: plan from a sweep",
