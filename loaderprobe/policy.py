@@ -74,7 +74,6 @@ class Results(Generic[Q_co, R_co]):
 
     @property
     def found(self) -> list[R_co]:
-        """Without what was asked."""
         return [each.found for each in self.done]
 
 

@@ -210,7 +210,7 @@ def _how_sure(rows: Rows) -> list[Answer]:
     least = led[0][0]
     rounds = [row.verdict.complete_rounds for _, row in led if row.verdict]
     rates = [row.images_per_s for _, row in led if row.images_per_s]
-    bands = [(each.high - each.low) / 2 / each.value for each in rates]
+    bands = [(rate.high - rate.low) / 2 / rate.value for rate in rates]
     facts: dict[str, float | str] = {
         "level": _level([speedup for speedup, _ in led], rounds, of=len(seen)),
         "of": len(seen),
@@ -377,7 +377,7 @@ def _storage_does_not_limit(report: Report, cold: Rows) -> Answer:
     """Where it limits once what limits now is free, it is not the first limit; as `limits`, what limits now."""
     gains = [(speedup, row) for row in cold if (speedup := speedup_of(row, "storage"))]
     most = max((speedup.value for speedup, _ in gains), default=1.0)
-    after = {each.key: each.then for each in report.details}
+    after = {detail.key: detail.then for detail in report.details}
     following: dict[tuple[str, ...], list[ConfigurationRow]] = {}
     for row in (row for row in cold if row.key in report.summary.best):
         if "storage" in [after.get(row.key, {}).get(name) for name, _ in main_speedups(row)]:
@@ -455,9 +455,9 @@ def _next_steps(report: Report) -> tuple[NextStep, ...]:
     for some in devices:
         # What rests on an inconclusive row may be said later, but is not what to do next.
         sure = [row for row in best_of(report, some) if row.bound and row.bound.cause != "inconclusive"]
-        gains = [each for step in advised(sure) for each in _sure_gains(step)]
+        gains = [sure_gain for step in advised(sure) for sure_gain in _sure_gains(step)]
         made += sorted(gains, key=lambda each: -max(one.speedup for one in each.advice))[:1]
-        made += [each for each in _more_cores(report, some) if each not in made]
+        made += [more_core for more_core in _more_cores(report, some) if more_core not in made]
     return tuple(made)
 
 
@@ -514,7 +514,7 @@ def _more_cores(report: Report, rows: Rows) -> list[NextStep]:
     full = [row for row in best_of(report, rows) if row.bound and row.bound.cause == "cpu"]
     data = [row.config.resolution for row in full]
     spec = rows[0].config.compute
-    own = [each for each in report.summary.needs if (each.compute, each.model) == (spec.name, spec.model)]
+    own = [need for need in report.summary.needs if (need.compute, need.model) == (spec.name, spec.model)]
     mine = [each for each in own if each.data in data]
     cores = [each.cores for each in mine if each.cores is not None]
     if not cores:
@@ -531,7 +531,7 @@ def _more_cores(report: Report, rows: Rows) -> list[NextStep]:
     ]
     facts |= {"gains": ", ".join(gains)} if gains else {}
     keys = _keys(full)
-    then = {each.then.get("preprocessing") for each in report.details if each.key in keys}
+    then = {detail.then.get("preprocessing") for detail in report.details if detail.key in keys}
     limit = then.pop() if len(then) == 1 else None
     facts |= {"then": limit} if limit else {}
     return [NextStep(remark=Remark(code="more_cores", facts=facts), configurations=keys)]
@@ -550,5 +550,5 @@ def _not_known(report: Report) -> Iterable[Remark]:
         yield Remark(code="own_images")
     if not any(row.config.nodes > 1 for row in measured(report.summary.configurations)):
         yield Remark(code="several_machines")
-    if any(each.supply and each.supply.at_least for each in report.summary.needs):
+    if any(need.supply and need.supply.at_least for need in report.summary.needs):
         yield Remark(code="storage_ceiling")

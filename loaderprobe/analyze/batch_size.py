@@ -94,7 +94,7 @@ def within_of(probe: BatchSizeProbe) -> float:
 def near_top(probes: Sequence[BatchSizeProbe]) -> Sequence[BatchSizeProbe]:
     """Those of sizes that say something of the fastest."""
     top = max(probes, key=rate_of).batch_size
-    return [each for each in probes if each.batch_size * 2**FAR >= top]
+    return [probe for probe in probes if probe.batch_size * 2**FAR >= top]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +127,8 @@ def _kernel(left: Sequence[int], right: Sequence[int], octaves: float) -> Array:
 
 def by_size(probes: Sequence[BatchSizeProbe]) -> tuple[BatchSizeProbe, ...]:
     """One for each size, from the smallest on; of sizes that do not fit, the first try."""
-    sizes = sorted({each.batch_size for each in probes})
-    return tuple(together([each for each in probes if each.batch_size == size]) for size in sizes)
+    sizes = sorted({probe.batch_size for probe in probes})
+    return tuple(together([probe for probe in probes if probe.batch_size == size]) for size in sizes)
 
 
 def together(probes: Sequence[BatchSizeProbe]) -> BatchSizeProbe:
@@ -147,14 +147,16 @@ def together(probes: Sequence[BatchSizeProbe]) -> BatchSizeProbe:
         steps=sum(each.steps for each in probes),
         images_per_s=mean_interval(rates),
         step_ms=Milliseconds(
-            value=median([each.value for each in times]),
-            low=min(each.low for each in times),
-            high=max(each.high for each in times),
+            value=median([time.value for time in times]),
+            low=min(time.low for time in times),
+            high=max(time.high for time in times),
         )
         if times
         else None,
         utilization=mean(busy) if busy else None,
-        utilization_samples=tuple(each for probe in probes for each in probe.utilization_samples),
+        utilization_samples=tuple(
+            utilization_sample for probe in probes for utilization_sample in probe.utilization_samples
+        ),
         memory_bytes=max((each.memory_bytes or 0 for each in probes), default=0) or None,
         wall_s=sum(each.wall_s for each in probes),
         unavailable=probes[0].unavailable,
@@ -199,8 +201,8 @@ class Throughput:
         return _asked(results, self._size(results.found), MOST_PROBES)
 
     def _size(self, probes: Sequence[BatchSizeProbe]) -> int | BatchSizeStop:
-        fitting = [each for each in probes if each.fits]
-        wall = min((each.batch_size for each in probes if not each.fits), default=None)
+        fitting = [probe for probe in probes if probe.fits]
+        wall = min((probe.batch_size for probe in probes if not probe.fits), default=None)
         if not fitting:
             return self._first(wall)
         if len(probes) < MOST_PROBES and (rung := self._rung(fitting, wall)):
@@ -239,10 +241,10 @@ def sizes_up_to(top: int) -> tuple[int, ...]:
 
 def limit_at(chosen: int, probes: Sequence[BatchSizeProbe], *, most: int, loaded: bool) -> LimitName:
     """What keeps the rate from rising: memory, or the largest size allowed, only where it still rises there."""
-    fitting = [each for each in probes if each.fits]
+    fitting = [probe for probe in probes if probe.fits]
     at_end = chosen >= max((each.batch_size for each in fitting), default=0)
     if at_end and _slope(fitting)[0] > ALIKE:
-        if any(not each.fits for each in probes):
+        if any(not probe.fits for probe in probes):
             return "memory"
         if chosen >= most:
             return "maximum"
@@ -268,7 +270,7 @@ def _slope(fitting: Sequence[BatchSizeProbe]) -> tuple[float, float]:
     if len({each.batch_size for each in last}) < 3:
         return math.inf, 0.0
     octaves = [math.log2(each.batch_size) for each in last]
-    away = [each - mean(octaves) for each in octaves]
+    away = [octave - mean(octaves) for octave in octaves]
     square = math.fsum(each**2 for each in away)
     slope = math.fsum(x * math.log(rate_of(each)) for x, each in zip(away, last, strict=True)) / square
     error = math.sqrt(math.fsum((x * within_of(each)) ** 2 for x, each in zip(away, last, strict=True))) / square
@@ -276,7 +278,7 @@ def _slope(fitting: Sequence[BatchSizeProbe]) -> tuple[float, float]:
 
 
 def _refine(probes: Sequence[BatchSizeProbe], top: int, *, spent: int) -> int | BatchSizeStop:
-    tried = sorted({each.batch_size for each in probes})
+    tried = sorted({probe.batch_size for probe in probes})
     sizes = sorted({*tried, *(size for size in sizes_up_to(top) if size >= tried[0])})
     curve = RateCurve.of(probes, sizes)
     best = curve.fastest(tried)
@@ -311,8 +313,8 @@ def _beside(best: int, tried: Sequence[int], sizes: Sequence[int]) -> int | None
 def _to_repeat(probes: Sequence[BatchSizeProbe], best: int) -> int | None:
     """The best size, then the fastest other one, until both were probed twice: a probe does not show its own drift."""
     counts: dict[int, int] = {}
-    for each in sorted(probes, key=rate_of, reverse=True):
-        counts[each.batch_size] = counts.get(each.batch_size, 0) + 1
+    for probe in sorted(probes, key=rate_of, reverse=True):
+        counts[probe.batch_size] = counts.get(probe.batch_size, 0) + 1
     others = [size for size in counts if size != best][:1]
     return next((size for size in (best, *others) if counts[size] < 2), None)
 
@@ -386,7 +388,7 @@ class EpochTimeMinimize:
     def next(self, results: Probes) -> NextSize:
         """The size of the next loop. Memory that ends, for which the package has no rule, ends the search."""
         probes = results.found
-        epochs_s = [each.epoch_s(self.images) for each in probes]
+        epochs_s = [probe.epoch_s(self.images) for probe in probes]
         ratios = [(epochs_s[0] - each) / epochs_s[0] if each < math.inf else 0.0 for each in epochs_s]
         found = _walk(
             probes,
@@ -440,7 +442,7 @@ def _walk(probes: Sequence[BatchSizeProbe], rule: _Rule, *, first: int, most: in
 
 
 def _out_of_memory(probes: Sequence[BatchSizeProbe]) -> BatchSizeStop:
-    fitting = [each.batch_size for each in probes if each.fits]
+    fitting = [probe.batch_size for probe in probes if probe.fits]
     if not fitting:
         return BatchSizeStop(code="nothing_fits", chosen=0)
     return BatchSizeStop(code="out_of_memory", chosen=fitting[-1])

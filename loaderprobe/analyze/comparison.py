@@ -64,15 +64,14 @@ class SideRow:
 
     @property
     def count(self) -> int:
-        """Rounds, of all runs."""
-        return sum(len(each.values) for each in self.readings)
+        return sum(len(reading.values) for reading in self.readings)
 
     @property
     def figure(self) -> Interval:
         """Of the only run, or over several."""
         if len(self.readings) == 1:
             return self.readings[0].figure
-        return interval([each.figure.value for each in self.readings])
+        return interval([reading.figure.value for reading in self.readings])
 
 
 Pair = tuple[SideRow, SideRow]
@@ -88,7 +87,7 @@ def compare_rows(
     """
     effects = [_effect(pair) for pair in pairs]
     whole = _whole(effects, averaged)
-    known = [each for each in (*effects, whole) if each is not None]
+    known = [effect for effect in (*effects, whole) if effect is not None]
     adjusted = iter(holm([each.p for each in known]))
     # The first of Holm's steps: what is seen at that level is seen among any others.
     level = ALPHA / max(1, len(known))
@@ -257,9 +256,11 @@ def environment_facts(environment: Environment) -> dict[str, str | float | None]
 def storage_fact(places: Iterable[StorageLocation]) -> str | None:
     """`ext4 on vda`, `nfs4 of server:/export`; None without any."""
     found = (
-        f"{each.filesystem} on {', '.join(each.devices)}" if each.devices else f"{each.filesystem} of {each.source}"
-        for each in places
-    )  # fmt: skip
+        f"{location.filesystem} on {', '.join(location.devices)}"
+        if location.devices
+        else f"{location.filesystem} of {location.source}"
+        for location in places
+    )
     return join_words(sorted(set(found))) or None
 
 
@@ -303,13 +304,13 @@ def refuse_others(found: Sequence[Difference], names: frozenset[str]) -> None:
     if not others:
         return
     said = ", ".join(
-        f"{each.field} ({each.between[0]}: {each.before}; {each.between[1]}: {each.after})" for each in others
+        f"{other.field} ({other.between[0]}: {other.before}; {other.between[1]}: {other.after})" for other in others
     )
     verb = "differ" if len(others) > 1 else "differs"
-    options = ",".join(dict.fromkeys((*sorted(names), *(each.group for each in others))))
+    options = ",".join(dict.fromkeys((*sorted(names), *(other.group for other in others))))
     raise NotComparable(
         f"A and B are not comparable: {said} {verb}",
-        fields=tuple(each.field for each in others),
+        fields=tuple(other.field for other in others),
         hint=f"if that is what you changed, say so: --differ {options}",
     )
 
@@ -428,8 +429,8 @@ def diagnosis_row(runs: Sequence[Diagnosed]) -> SideRow:
     return SideRow(
         subject=Subject(kind="training" if first.with_step else "loader"),
         unit="images/s" if first.sample == "images" else "samples/s",
-        readings=tuple(each.reading for each in runs),
-        verdict=_agreed(each.findings.short for each in runs),
+        readings=tuple(run.reading for run in runs),
+        verdict=_agreed(run.findings.short for run in runs),
     )
 
 
@@ -554,7 +555,9 @@ def _sets(side: Sequence[MeasuredRow]) -> dict[str, dict[str, FileSet]]:
 
 
 def _described(sets: Iterable[FileSet]) -> str:
-    return join_words([f"{each.label}: {each.count} files of {format_bytes(each.mean_size_bytes)}" for each in sets])
+    return join_words(
+        [f"{data_set.label}: {data_set.count} files of {format_bytes(data_set.mean_size_bytes)}" for data_set in sets]
+    )
 
 
 def _named(sets: Mapping[str, FileSet]) -> str:

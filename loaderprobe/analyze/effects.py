@@ -159,8 +159,8 @@ def mean_interval(figures: Sequence[Interval]) -> Interval:
 
     One interval is from what each was known by, the other from what they differ by.
     """
-    values, middle = [each.value for each in figures], mean([each.value for each in figures])
-    within = sum(((each.high - each.low) / 2) ** 2 for each in figures) ** 0.5 / len(figures)
+    values, middle = [figure.value for figure in figures], mean([figure.value for figure in figures])
+    within = sum(((figure.high - figure.low) / 2) ** 2 for figure in figures) ** 0.5 / len(figures)
     half = max(within, half_width(values) if len(values) >= ENOUGH_ROUNDS else 0.0)
     return Interval(value=middle, low=max(0.0, middle - half), high=middle + half)
 
@@ -230,15 +230,15 @@ def sample(readings: Sequence[RunReading]) -> SideSample | None:
     """One side: its runs where there are several, else its rounds, else the interval of its rate; None where there is
     none."""
     if len(readings) >= ENOUGH_RUNS:
-        return _of_values([each.figure.value for each in readings])
+        return _of_values([reading.figure.value for reading in readings])
     if too_few_rounds(readings):
-        return _of_figures([each.figure for each in readings])
-    return _of_values([value for each in readings for value in each.values])
+        return _of_figures([reading.figure for reading in readings])
+    return _of_values([value for reading in readings for value in reading.values])
 
 
 def too_few_rounds(readings: Sequence[RunReading]) -> bool:
     """True for a side of which neither runs nor rounds show how much they vary: the interval of its rate stands in."""
-    return len(readings) < ENOUGH_RUNS and sum(len(each.values) for each in readings) < ENOUGH_ROUNDS
+    return len(readings) < ENOUGH_RUNS and sum(len(reading.values) for reading in readings) < ENOUGH_ROUNDS
 
 
 def _of_values(values: Sequence[float]) -> SideSample | None:
@@ -249,13 +249,13 @@ def _of_values(values: Sequence[float]) -> SideSample | None:
 
 
 def _of_figures(figures: Sequence[Interval]) -> SideSample | None:
-    if any(not 0 <= each.low < each.value < each.high for each in figures):
+    if any(not 0 <= figure.low < figure.value < figure.high for figure in figures):
         return None
     factor = student_quantile(ALPHA, OF_SLICES)
     # The upper half: the lower one ends at 0.
-    errors = [(each.high - each.value) / each.value / factor for each in figures]
+    errors = [(figure.high - figure.value) / figure.value / factor for figure in figures]
     return SideSample(
-        mean=mean([math.log(each.value) for each in figures]),
+        mean=mean([math.log(figure.value) for figure in figures]),
         variance=math.fsum(error**2 for error in errors) / len(errors) ** 2,
         freedom=OF_SLICES * len(figures),
         count=len(figures),
@@ -279,16 +279,16 @@ def unpaired(before: SideSample, after: SideSample, *, drift: float) -> Effect:
 def mean_effect(effects: Sequence[Effect]) -> Effect:
     """The geometric mean of the ratios of all rows. Drift is of the runs, so rows do not average it out."""
     count = len(effects)
-    drift = max(each.drift for each in effects)
-    variances = [(each.error**2 - each.drift) / count**2 for each in effects]
+    drift = max(effect.drift for effect in effects)
+    variances = [(effect.error**2 - effect.drift) / count**2 for effect in effects]
     error = math.sqrt(math.fsum(variances) + drift)
     # Of a row, Welch's freedom belongs to its error with the drift: the drift adds none.
-    parts = math.fsum(each.error**4 / each.freedom / count**4 for each in effects)
+    parts = math.fsum(effect.error**4 / effect.freedom / count**4 for effect in effects)
     return Effect(
-        log=mean([each.log for each in effects]),
+        log=mean([effect.log for effect in effects]),
         error=error,
         freedom=error**4 / parts if parts else math.inf,
-        of_rounds=math.fsum(each.of_rounds for each in effects) / count**2,
+        of_rounds=math.fsum(effect.of_rounds for effect in effects) / count**2,
         drift=drift,
     )
 

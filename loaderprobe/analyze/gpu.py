@@ -577,7 +577,7 @@ def use_of(timeline: Timeline) -> DeviceUse:
         kernel_busy=total(_on_device(timeline, lambda i: kind[i] == "kernel")) / window_ns,
         sm_efficiency_estimated=_sm_efficiency(kernels, window_ns),
         occupancy_estimated=_occupancy(kernels),
-        occupancy_coverage=_coverage(kernels, [each for each in kernels if each.occupancy is not None]),
+        occupancy_coverage=_coverage(kernels, [kernel for kernel in kernels if kernel.occupancy is not None]),
     )
 
 
@@ -594,24 +594,24 @@ def _kernels(timeline: Timeline) -> list[_Kernel]:
         for i, kind in enumerate(records.kind)
         if kind == "kernel"
     )
-    return [each for each in rows if each.length_ns > 0]
+    return [row for row in rows if row.length_ns > 0]
 
 
 def _coverage(kernels: Sequence[_Kernel], known: Sequence[_Kernel]) -> float:
-    whole_ns = sum(each.length_ns for each in kernels)
+    whole_ns = sum(kernel.length_ns for kernel in kernels)
     return sum(each.length_ns for each in known) / whole_ns if whole_ns else 0.0
 
 
 def _occupancy(kernels: Sequence[_Kernel]) -> float | None:
     """Mean weighted by duration; kernels that overlap both count."""
-    known = [(each.length_ns, each.occupancy) for each in kernels if each.occupancy is not None]
+    known = [(kernel.length_ns, kernel.occupancy) for kernel in kernels if kernel.occupancy is not None]
     whole_ns = sum(length_ns for length_ns, _ in known)
     return sum(length_ns * occupancy for length_ns, occupancy in known) / whole_ns if whole_ns else None
 
 
 def _sm_efficiency(kernels: Sequence[_Kernel], window_ns: int) -> float | None:
     """The mean over the window of min(1, blocks per SM of all kernels then active)."""
-    known = [(each, each.blocks_per_sm) for each in kernels if each.blocks_per_sm is not None]
+    known = [(kernel, kernel.blocks_per_sm) for kernel in kernels if kernel.blocks_per_sm is not None]
     if _coverage(kernels, [each for each, _ in known]) < LEAST_COVERAGE:
         return None
     edges = [(each.begin_ns, blocks) for each, blocks in known] + [(each.end_ns, -blocks) for each, blocks in known]

@@ -124,7 +124,7 @@ def _rate_facts(measurement: Measurement, found: Experiments) -> dict[str, float
         "loader_images_per_s": loader,
         "device": "emulated" if measurement.compute.specified_images_per_s is not None else "measured",
     }
-    facts |= {f"{each}_how": "estimated" for each in found.estimated_parts}
+    facts |= {f"{estimated_part}_how": "estimated" for estimated_part in found.estimated_parts}
     if found.compute:
         facts |= {"compute_images_per_s": found.compute, "utilization": training / found.compute}
     return facts
@@ -181,16 +181,17 @@ def _unseen(measurement: Measurement, found: Experiments) -> dict[str, Remark]:
     """Why nothing is known of the network, of locks and other waiting, and of what no mode of this loader removes."""
     reason = why_missing(measurement, "waits") or Remark(code="too_few_wait_samples")
     return {
-        name: reason if each in ONLY_WAITED else Remark(code="no_mode_without")
-        for each in INPUTS
-        if each not in found.speedups and (each in ONLY_WAITED or not (each in found.without or each in found.missing))
-        for name in (f"speedups.{each}", f"rates_images_per_s.loader_without_{each}")
+        name: reason if input_ in ONLY_WAITED else Remark(code="no_mode_without")
+        for input_ in INPUTS
+        if input_ not in found.speedups
+        and (input_ in ONLY_WAITED or not (input_ in found.without or input_ in found.missing))
+        for name in (f"speedups.{input_}", f"rates_images_per_s.loader_without_{input_}")
     }
 
 
 def _decoding(measurement: Measurement) -> float | None:
     """Of the CPU time of an image, what is gone where it was decoded before; None where that was not timed."""
-    timed = next((each for each in measurement.alternatives if each.name == "decoded"), None)
+    timed = next((alternative for alternative in measurement.alternatives if alternative.name == "decoded"), None)
     return None if timed is None else max(0.0, 1 - timed.cpu_s / timed.usual_cpu_s)
 
 

@@ -52,7 +52,7 @@ def as_one(ranks: Sequence[RankMeasurement]) -> Measurement:
     _check_in_step(ranks)
     slowest = slowest_of(ranks)
     seen, size, first_pass = slowest.measurement, len(ranks), slowest.measurement.first_pass
-    first = next(each for each in ranks if (each.node, each.host) == (slowest.node, slowest.host)).measurement
+    first = next(rank for rank in ranks if (rank.node, rank.host) == (slowest.node, slowest.host)).measurement
     given = seen.compute.specified_images_per_s
     return replace(
         seen,
@@ -63,12 +63,12 @@ def as_one(ranks: Sequence[RankMeasurement]) -> Measurement:
         series=first.series,
         missing=(*(m for m in first.missing if m.name != WAITS), *(m for m in seen.missing if m.name == WAITS)),
         first_pass=None if first_pass is None else _first_pass(first_pass, size),
-        modes=tuple(mode for mode in seen.modes if all(mode in each.measurement.modes for each in ranks)),
-        alternatives=next((each.measurement.alternatives for each in ranks if each.measurement.alternatives), ()),
+        modes=tuple(mode for mode in seen.modes if all(mode in rank.measurement.modes for rank in ranks)),
+        alternatives=next((rank.measurement.alternatives for rank in ranks if rank.measurement.alternatives), ()),
         cores_available=cores(ranks) / size,
-        notes=tuple(_once(note for each in ranks for note in each.measurement.notes)),
+        notes=tuple(_once(note for rank in ranks for note in rank.measurement.notes)),
         ranks=size,
-        by_rank=tuple(_seen(each) for each in ranks) if seen.config.ranks > 1 else (),
+        by_rank=tuple(_seen(rank) for rank in ranks) if seen.config.ranks > 1 else (),
     )
 
 
@@ -100,14 +100,14 @@ def _config(asked: RunConfig, size: int) -> RunConfig:
 def cores(ranks: Iterable[RankMeasurement]) -> float:
     """Of all hosts together: those that several ranks may run on count once. A rank's quota may allow it fewer."""
     hosts: dict[tuple[int, str], dict[tuple[int, ...], float]] = {}
-    for each in ranks:
-        hosts.setdefault((each.node, each.host), {})[each.affinity] = each.cores
+    for rank in ranks:
+        hosts.setdefault((rank.node, rank.host), {})[rank.affinity] = rank.cores
     return sum(min(sum(host.values()), len(set(chain(*host)))) for host in hosts.values())
 
 
 def _check_in_step(ranks: Sequence[RankMeasurement]) -> None:
-    first, *others = (list(map(_common, each.measurement.segments)) for each in ranks)
-    if any(each != first for each in others):
+    first, *others = (list(map(_common, rank.measurement.segments)) for rank in ranks)
+    if any(other != first for other in others):
         raise LoaderprobeError("the ranks did not take the same steps", hint="report this, with the command")
 
 
@@ -135,7 +135,7 @@ def _together(slowest: RankMeasurement, number: int, ranks: Sequence[RankMeasure
         batch_size=sum(each.batch_size for each in all_),
         delivered_bytes=_sum(each.delivered_bytes for each in fed),
         distinct_bytes=_sum(each.distinct_bytes for each in fed),
-        disk_bytes=_sum(each.disk_bytes for each in hosts.values()),
+        disk_bytes=_sum(host.disk_bytes for host in hosts.values()),
         resident_before=mean(resident) if len(resident) == len(fed) else None,
         others=hosts[slowest.node, slowest.host].others,
     )
@@ -146,7 +146,7 @@ def _seen(rank: RankMeasurement) -> RankSeen:
     measured = rank.measurement
     segments, records = measured.segments, measured.worker_batches
     row = {number: place for place, number in enumerate(records.batch)}
-    made = [[row[n] for n in _numbers(each) if n in row] for each in segments]
+    made = [[row[n] for n in _numbers(segment) if n in row] for segment in segments]
     alone = [rows for each, rows in zip(segments, made, strict=True) if each.activity == "alone"]
     # What is kept of a rank is at most 4 kB: the more segments, the fewer batches.
     kept, counted = max(LEAST_SERVICES, MOST_SERVICES - len(segments)), measured.storage_counts_reads
@@ -157,13 +157,13 @@ def _seen(rank: RankMeasurement) -> RankSeen:
         device=rank.device,
         cores=measured.cores_available,
         span_ns=tuple(map(span_ns, segments)),
-        input_ns=tuple((sum(each.ready_ns) - sum(each.begin_ns)) // each.steps for each in segments),
+        input_ns=tuple((sum(segment.ready_ns) - sum(segment.begin_ns)) // segment.steps for segment in segments),
         meet_ns=tuple(
             (sum(s.end_ns) - sum(s.ready_ns)) // s.steps if s.activity == "loader_only" else 0 for s in segments
         ),
-        steps=tuple(each.steps for each in segments),
-        delivered_bytes=tuple(each.delivered_bytes for each in segments),
-        disk_bytes=tuple(each.disk_bytes for each in segments),
+        steps=tuple(segment.steps for segment in segments),
+        delivered_bytes=tuple(segment.delivered_bytes for segment in segments),
+        disk_bytes=tuple(segment.disk_bytes for segment in segments),
         service_ns=tuple(records.wall_ns[place] for rows in alone for place in rows[: kept // len(alone)]),
         read_bytes=tuple(sum(records.read_bytes[place] for place in rows) if counted else None for rows in made),
     )
@@ -185,11 +185,11 @@ def _batches(slowest: RankMeasurement, ranks: Sequence[RankMeasurement]) -> Work
 
     Ranks number their batches on their own. Those of segments belong together; between segments each reads as much.
     """
-    rows = [_read_by_number(each) for each in ranks]
+    rows = [_read_by_number(rank) for rank in ranks]
     records = slowest.measurement.worker_batches
     total = {number: size * len(ranks) for number, size in zip(records.batch, records.read_bytes, strict=True)}
     for place, segment in enumerate(slowest.measurement.segments):
-        firsts = [each.measurement.segments[place].first_batch for each in ranks]
+        firsts = [rank.measurement.segments[place].first_batch for rank in ranks]
         # Ranks alone take unlike numbers of steps, and one that takes no input has no batches.
         for step in range(segment.steps if min(firsts) >= 0 and segment.activity != "alone" else 0):
             known = [row[first + step] for row, first in zip(rows, firsts, strict=True) if first + step in row]
@@ -217,7 +217,9 @@ def _once(notes: Iterable[Note]) -> list[Note]:
 
 
 def _first_pass(first_pass: FirstPass, size: int) -> FirstPass:
-    counts = {each.name: getattr(first_pass, each.name) * size for each in fields(first_pass) if each.name in _OF_PASS}
+    counts = {
+        field.name: getattr(first_pass, field.name) * size for field in fields(first_pass) if field.name in _OF_PASS
+    }
     return replace(first_pass, **counts)
 
 
@@ -295,15 +297,15 @@ def same_samples(ranks: Sequence[Drawn]) -> Remark | None:
     through the whole data set, so that only chance lets ranks differ; and, where files are not known, where the first
     batch of all has the same content.
     """
-    size, files = len(ranks), [set(each.files) for each in ranks]
+    size, files = len(ranks), [set(rank.files) for rank in ranks]
     read = sum(map(len, files))
     if all(files):
         again = read - len(set().union(*files))
         most = read * (1 - 1 / size)
-        if again >= SHARE * most or (again > BY_CHANCE * (size - 1) and all(each.whole for each in ranks)):
+        if again >= SHARE * most or (again > BY_CHANCE * (size - 1) and all(rank.whole for rank in ranks)):
             return Remark(code="same_samples", facts={"ranks": size, "again": again, "files": read})
         return None
-    first = {each.first for each in ranks}
+    first = {rank.first for rank in ranks}
     if len(first) == 1 and None not in first:
         return Remark(code="same_batches", facts={"ranks": size})
     return None

@@ -198,7 +198,7 @@ def buffer_effect(measurement: Measurement, verdict: Verdict, study: Prefilled |
     rates = _steady_rates(measurement, seen) if seen else [verdict.images_per_s.value]
     steady = len(rates) / sum(1 / rate for rate in rates)
     most = max(1.0, compute / steady)
-    first = {each: over_steady(each, free, most) for each in ITERATIONS}
+    first = {iteration: over_steady(iteration, free, most) for iteration in ITERATIONS}
     if seen and seen.prefilled:
         first = {count: rate / steady for count, rate in _rates(seen.prefilled, SEEN).items()}
     return BufferEffect(
@@ -240,7 +240,7 @@ def epochs_of(measured: EpochsMeasured, files: FileSet | None) -> Epochs:
     """`files` are those that an epoch reads; None where they are not known."""
     found = files.images_found / files.count if files else 1.0
     return Epochs(
-        epochs=tuple(_figures(each) for each in measured.epochs),
+        epochs=tuple(_figures(epoch) for epoch in measured.epochs),
         set_bytes=measured.set_bytes,
         memory_bytes=measured.memory_bytes,
         fit=None if measured.memory_bytes is None else fit(measured.set_bytes, measured.memory_bytes),
@@ -281,7 +281,7 @@ def outlooks(
     accelerators: Mapping[str, float],
 ) -> tuple[Outlook, ...]:
     """One for each data set and accelerator; for a CPU only where the run has nothing else, and then of `REFERENCE`."""
-    by_fingerprint = {each.fingerprint: each for each in files}
+    by_fingerprint = {file.fingerprint: file for file in files}
     together: dict[tuple[str, str, str], list[ConfigurationRow]] = {}
     judged = [row for row in rows if row.verdict and row.config.compute.kind != NO_STEP]
     devices = [row for row in judged if row.config.compute.kind != "cpu"]
@@ -377,7 +377,7 @@ def ranks_view(measurement: Measurement, verdict: Verdict) -> RanksView | None:
         if (each.mode, each.activity, each.without) == (base, "loader_only", None)
     ]
     alone = rates_alone(measurement)
-    rows = [_row(each, places, alone.get(each.rank)) for each in measurement.by_rank]
+    rows = [_row(rank, places, alone.get(rank.rank)) for rank in measurement.by_rank]
     order = sorted(rows, key=lambda row: (row.alone_images_per_s or 0.0, -row.input_s))
     roles: dict[int, Role] = {order[len(order) // 2].rank: "median"}
     roles |= {order[-1].rank: "fastest", order[0].rank: "slowest"}
@@ -388,7 +388,7 @@ def ranks_view(measurement: Measurement, verdict: Verdict) -> RanksView | None:
     return RanksView(
         rows=tuple(rows),
         shown=tuple(row for row in named if row.rank in chosen),
-        uneven=any(each is not None and each.value > WORTH for each in gains),
+        uneven=any(gain is not None and gain.value > WORTH for gain in gains),
     )
 
 
@@ -523,15 +523,15 @@ def _known(
     accelerators: Mapping[str, float],
 ) -> Known:
     return Known(
-        storage={each.fingerprint: Storage(ceiling=ceilings.get(each.fingerprint)) for each in files},
+        storage={file.fingerprint: Storage(ceiling=ceilings.get(file.fingerprint)) for file in files},
         places={
-            each.fingerprint: DataPlace(
-                root=each.root,
-                size_bytes=each.mean_size_bytes * each.images_found,
+            file.fingerprint: DataPlace(
+                root=file.root,
+                size_bytes=file.mean_size_bytes * file.images_found,
                 memory_bytes=environment.memory_bytes,
             )
-            for each in files
-            if each.size_bytes
+            for file in files
+            if file.size_bytes
         },
         accelerators=accelerators,
     )
@@ -556,7 +556,7 @@ def _with_studies(
 ) -> ConfigurationRow:
     assert row.verdict
     epochs = studies.epochs.get(row.key)
-    own = next((each for each in files if each.fingerprint == row.config.data), None)
+    own = next((file for file in files if file.fingerprint == row.config.data), None)
     return replace(
         row,
         buffer=buffer_effect(measurement, row.verdict, studies.prefilled.get(row.key)),

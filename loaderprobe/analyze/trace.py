@@ -66,9 +66,9 @@ def step_spans(spans: HostSpans, launches: Sequence[HostCall], work: Sequence[Tr
     last = max(each.end_ns for each in work)
     marked, marks, thread = _marks(spans, last)
     if thread is None:
-        thread = Counter(each.thread for each in launches).most_common(1)[0][0] if launches else None
-    begins = sorted(each.begin_ns for each in launches)
-    whole = [each for each in marks if each[1] <= until_ns] or marks[:1]
+        thread = Counter(launch.thread for launch in launches).most_common(1)[0][0] if launches else None
+    begins = sorted(launch.begin_ns for launch in launches)
+    whole = [mark for mark in marks if mark[1] <= until_ns] or marks[:1]
     # The next() that ends an epoch is no step.
     every = [each for each in whole if bisect_left(begins, each[0]) < bisect_left(begins, each[1])] or whole
     if not every:
@@ -79,7 +79,7 @@ def step_spans(spans: HostSpans, launches: Sequence[HostCall], work: Sequence[Tr
     begin, end = steps[0][0], steps[-1][1]
     # The work of the last step may outlast it; what the profiler does when it stops belongs to no step.
     tail = [each.end_ns for each in work if each.issued_ns is not None and begin <= each.issued_ns < end]
-    tail += [each.end_ns for each in launches if begin <= each.begin_ns < end and each.thread == thread]
+    tail += [launch.end_ns for launch in launches if begin <= launch.begin_ns < end and launch.thread == thread]
     end = max(steps[-1][0] + 1, min(max(tail, default=end), until_ns))
     return StepSpans(
         steps=(*steps[:-1], (steps[-1][0], end)),
@@ -96,9 +96,9 @@ def _marks(spans: HostSpans, last_ns: int) -> tuple[MarkName, list[tuple[int, in
     steps = sorted(spans.steps, key=lambda each: each.begin_ns)
     waits = sorted(loader_spans(spans), key=lambda each: each.begin_ns)
     if steps and len(waits) < SEVERAL_BATCHES * len(steps):
-        return "profiler_steps", [(each.begin_ns, each.end_ns) for each in steps], steps[0].thread
+        return "profiler_steps", [(step.begin_ns, step.end_ns) for step in steps], steps[0].thread
     if len(waits) > 1:
-        begins = [each.begin_ns for each in waits]
+        begins = [wait.begin_ns for wait in waits]
         ends = [*begins[1:], max(last_ns, waits[-1].end_ns)]
         return "batches", list(zip(begins, ends, strict=True)), waits[0].thread
     optimizer = sorted(spans.optimizer, key=lambda each: each.end_ns)
@@ -165,7 +165,7 @@ def blocking_calls(timeline: Timeline, sync: Ranges, steps: int) -> tuple[Named,
 
 def held_up(launch: Ranges, functions: Iterable[HostSpan], thread: int | None, steps: int) -> tuple[Named, ...]:
     """What the host was in during the gaps in which it launched nothing: the innermost function of each long one."""
-    ordered = sorted((each for each in functions if each.thread == thread), key=lambda each: each.begin_ns)
+    ordered = sorted((function for function in functions if function.thread == thread), key=lambda each: each.begin_ns)
     held: Counter[str] = Counter()
     opened: list[HostSpan] = []
     number = 0

@@ -99,11 +99,9 @@ class TuneRequest:
 
     @property
     def largest(self) -> int:
-        """The largest size allowed."""
         return self.most or (MOST if self.strategy == "throughput" else MOST_OF_PAPER)
 
     def made(self) -> Policy[int, BatchSizeProbe, BatchSizeStop]:
-        """The strategy."""
         first = min(PAPER_FIRST_SIZE, self.largest)
         if self.strategy == "gpu-usage":
             return GpuUsageMaximize(first=first, most=self.largest)
@@ -173,10 +171,10 @@ def tuned(
     if not stop.chosen:
         at = f" into {format_bytes(limit)}" if limit else ""
         raise BadValue(
-            f"not even a batch of {min(each.batch_size for each in probes)} fits{at}",
+            f"not even a batch of {min(probe.batch_size for probe in probes)} fits{at}",
             hint="use a smaller model or smaller images, or give more with --memory",
         )
-    tried = [each for each in probes if each.batch_size == stop.chosen and each.fits]
+    tried = [probe for probe in probes if probe.batch_size == stop.chosen and probe.fits]
     at_chosen = together(tried) if tried else _after(prober, stop.chosen, progress)
     loaded = _is_loaded(batches, stop.chosen)
     findings, why = _judged(prober, batches, stop, progress) if loaded else (None, None)

@@ -321,8 +321,8 @@ def _differences(
     # Of a field that differs within A, too, the value of B is shown.
     ordered = sorted(rest, key=lambda pair: pair[0].startswith("A"))
     found = [
-        replace(each, between=(first[0], name))
+        replace(difference, between=(first[0], name))
         for name, source in ordered
-        for each in differences(first[1].facts, source.facts)
+        for difference in differences(first[1].facts, source.facts)
     ]
     return tuple({each.field: each for each in reversed((*found, *others))}.values())[::-1]

@@ -74,7 +74,6 @@ class Diagnosis(Documented, Findings):
         return diagnosis_document(self, seen)
 
     def columns(self) -> Mapping[str, Sequence[Any]]:
-        """One row a rate."""
         return rate_columns(self)
 
     def headline(self) -> str:
@@ -366,9 +365,11 @@ def ranks_here(ranks: str) -> int:
 def concluded(found: OwnMeasured, command: str) -> Diagnosis:
     """The verdict on what all ranks measured."""
     measured = found.measurement
-    exchange = "compute" if found.with_step and "no_exchange" not in {each.mode for each in measured.segments} else ""
+    exchange = (
+        "compute" if found.with_step and "no_exchange" not in {segment.mode for segment in measured.segments} else ""
+    )
     facts: dict[str, float | str] = {
-        "ranks": measured.ranks, "hosts": len({each.host for each in measured.by_rank}), "exchange": exchange,
+        "ranks": measured.ranks, "hosts": len({rank.host for rank in measured.by_rank}), "exchange": exchange,
     }  # fmt: skip
     measured = replace(measured, notes=(Remark(code="ranks_in_step", facts=facts), *measured.notes))
     return diagnosis_of(replace(found, measurement=measured), command)

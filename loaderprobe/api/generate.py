@@ -26,7 +26,6 @@ class DataSets(Shown, tuple[Path, ...]):
     __slots__ = ()
 
     def document(self) -> Document:
-        """One a line."""
         paths = tuple(Command(text=str(path)) for path in self)
         return Document(title=", ".join(map(str, self)), sections=(Section(parts=paths),))
 

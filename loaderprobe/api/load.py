@@ -51,18 +51,18 @@ def beside_results(run: RunDirectory, fingerprints: Sequence[str]) -> BesideResu
     files: list[FileSet] = []
     ceilings: dict[str, StorageCeiling] = {}
     damaged: list[DamagedFile] = []
-    for each in fingerprints:
+    for fingerprint in fingerprints:
         try:
-            files.append(run.files(each))
+            files.append(run.files(fingerprint))
         except DamagedRun as error:
             damaged.append(run.damaged(error))
         try:
-            found = run.ceiling(each)
+            found = run.ceiling(fingerprint)
         except DamagedRun as error:
             damaged.append(run.damaged(error))
-            found = damaged_ceiling(each, damaged[-1])
+            found = damaged_ceiling(fingerprint, damaged[-1])
         if found is not None:
-            ceilings[each] = found
+            ceilings[fingerprint] = found
     return BesideResults(files=tuple(files), ceilings=ceilings, damaged=tuple(damaged))
 
 

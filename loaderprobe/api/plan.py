@@ -310,8 +310,8 @@ def _grown(accelerators: int | str, growth: float | str) -> int:
 
 def offers_of(texts: list[str], today: date) -> list[Offer]:
     """The storages that `--storage` names. Raises BadValue."""
-    entries = catalogue() if any(not each[:1].isdigit() for each in texts) else ()
-    return [_offer(each.strip(), entries, today) for each in texts]
+    entries = catalogue() if any(not text[:1].isdigit() for text in texts) else ()
+    return [_offer(text.strip(), entries, today) for text in texts]
 
 
 def _offer(text: str, entries: tuple[CatalogueEntry, ...], today: date) -> Offer:

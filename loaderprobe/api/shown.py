@@ -127,7 +127,6 @@ class ShownRecord(Shown):
         return result_json(self)
 
     def csv(self) -> str:
-        """Its table as CSV."""
         from loaderprobe.render.rows import csv_text
 
         return csv_text(self.columns())

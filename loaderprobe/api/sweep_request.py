@@ -66,7 +66,7 @@ def check_alone(ranks: int, epochs: int, loaders: Sequence[LoaderSpec], computes
         raise BadValue(f"whole epochs are trained by one rank: --epochs and {several}", hint="leave one of them out")
     if any(loader.gpu_decode for loader in loaders):
         raise BadValue(f"one rank alone decodes on its GPU: --gpu-decode and {several}", hint="leave one of them out")
-    if other := next((each for each in computes if each.kind not in IN_STEP), None):
+    if other := next((compute for compute in computes if compute.kind not in IN_STEP), None):
         raise BadValue(f"--compute {other.name} does not train in step with other ranks", hint="use cuda or cpu")
 
 
@@ -83,7 +83,7 @@ def check_devices(
 
 def check_images(files: Iterable[FileSet], configs: Iterable[RunConfig]) -> None:
     """Raises BadValue for a data set that is too small to be shared by the ranks of a configuration."""
-    sets = {each.fingerprint: each for each in files}
+    sets = {file.fingerprint: file for file in files}
     for config in configs:
         batch, there = config.compute.batch_size, sets[config.data]
         least = min(MOST_IMAGES, images_of_rank(config.loader, batch)) if config.cache == "cold" else batch
@@ -141,7 +141,6 @@ class SweepRequest:
 
     @property
     def most_ranks(self) -> int:
-        """Of any configuration."""
         return max(ranks for ranks, _ in self.ranks)
 
     @property
@@ -183,12 +182,12 @@ def request_of(*, command: tuple[str, ...] = (), nodes: Sequence[Node] | None = 
     """
     check(SWEEP, options)
     rows = of_python(SWEEP)
-    asked = {**{each.name: each.default for each in rows}, **options}
+    asked = {**{row.name: row.default for row in rows}, **options}
     chosen: dict[str, bool] = {}
     for name, first in FIRST.items():
         chosen[name], asked[name] = _without_auto(asked[name], first)
     auto = Auto(most_workers=most_workers(cores_available()), **chosen) if any(chosen.values()) else None
-    single = {each.name: asked[each.name] for each in rows if not each.several and each.type is not Path}
+    single = {row.name: asked[row.name] for row in rows if not row.several and row.type is not Path}
 
     def own(record: type) -> dict[str, Any]:
         return {each.name: single[each.name] for each in fields(record) if each.name in single}

@@ -141,7 +141,7 @@ def _bound(gaps: Gaps) -> GapVerdict:
 
 
 def _worded(notes: Iterable[Remark]) -> tuple[Remark, ...]:
-    return tuple(replace(each, sentence=remark_words(each)) for each in notes)
+    return tuple(replace(note, sentence=remark_words(note)) for note in notes)
 
 
 def _refuse_strangers(ranks: Sequence[TraceRank]) -> None:
@@ -156,9 +156,9 @@ def _refuse_strangers(ranks: Sequence[TraceRank]) -> None:
             if one != two:
                 raise _strangers(first, other, f"their {what} differs ({one or 'none'}, {two or 'none'})")
     seen: dict[int, TraceRank] = {}
-    for each in ranks:
-        if each.rank is not None and (same := seen.setdefault(each.rank, each)) is not each:
-            raise _strangers(same, each, f"both are of rank {each.rank}, as where a schedule repeats")
+    for rank in ranks:
+        if rank.rank is not None and (same := seen.setdefault(rank.rank, rank)) is not rank:
+            raise _strangers(same, rank, f"both are of rank {rank.rank}, as where a schedule repeats")
 
 
 def _strangers(one: TraceRank, two: TraceRank, why: str) -> BadValue:
@@ -171,7 +171,7 @@ def _strangers(one: TraceRank, two: TraceRank, why: str) -> BadValue:
 def _rank(path: Path, annotation: str, device: int | None, batch_size: int | None, progress: Progress) -> TraceRank:
     """What one recording shows. Raises BadValue where it shows nothing."""
     found = read_trace(path, annotation=annotation, progress=lambda done, size: progress(path.name, done, size))
-    kernels = Counter(each.device for each in found.events if each.activity == "kernel")
+    kernels = Counter(event.device for event in found.events if event.activity == "kernel")
     if not kernels:
         if found.cut_off:
             raise BadValue(f"{path} ends before its first kernel: it is cut off", hint=COPY_AGAIN)
@@ -195,8 +195,8 @@ def _names(found: Recording) -> str:
 
 
 def _read(found: Recording, device: int, batch_size: int | None) -> TraceRank:
-    calls = [each for each in found.events if not each.on_gpu]
-    work = [each for each in found.events if each.on_gpu and each.device == device]
+    calls = [event for event in found.events if not event.on_gpu]
+    work = [event for event in found.events if event.on_gpu and event.device == device]
     steps = _steps(found, calls, work)
     timeline = _timeline(found, work + calls, device, steps)
     seen = attribute(timeline)
@@ -220,7 +220,7 @@ def _read(found: Recording, device: int, batch_size: int | None) -> TraceRank:
         steps_parts_s=steps_parts_s,
         free=free_of(gaps),
         use=use,
-        loader=Counter(each.name for each in waits).most_common(1)[0][0] if waits else "",
+        loader=Counter(wait.name for wait in waits).most_common(1)[0][0] if waits else "",
         wait_s=sum(end - begin for begin, end in seen.waits) / count / 1e9 if waits else None,
         syncs=syncs_per_step(timeline, own=0),
         blocking=blocking_calls(timeline, seen.parts["sync"], count),
@@ -237,7 +237,7 @@ def _read(found: Recording, device: int, batch_size: int | None) -> TraceRank:
 
 
 def _steps(found: Recording, calls: Sequence[RawEvent], work: Sequence[RawEvent]) -> StepSpans:
-    issued = {each.correlation: each.begin_ns for each in reversed(calls)}
+    issued = {call.correlation: call.begin_ns for call in reversed(calls)}
     until_ns = found.until_ns
     if found.cut_off:
         # Behind the last record of either kind others are missing: records of a file are in the order of their time.
@@ -245,7 +245,7 @@ def _steps(found: Recording, calls: Sequence[RawEvent], work: Sequence[RawEvent]
         until_ns = min(until_ns, *lasts)
     steps = step_spans(
         found.spans,
-        [HostCall(each.begin_ns, each.end_ns, each.resource) for each in calls if KERNEL_LAUNCH.match(each.name)],
+        [HostCall(call.begin_ns, call.end_ns, call.resource) for call in calls if KERNEL_LAUNCH.match(call.name)],
         [TracedWork(each.begin_ns, each.end_ns, issued.get(each.correlation)) for each in work],
         until_ns,
     )
@@ -255,7 +255,11 @@ def _steps(found: Recording, calls: Sequence[RawEvent], work: Sequence[RawEvent]
 
 
 def _timeline(found: Recording, events: Sequence[RawEvent], device: int, steps: StepSpans) -> Timeline:
-    waits = sorted((each.begin_ns, each.end_ns) for each in loader_spans(found.spans) if each.thread == steps.thread)
+    waits = sorted(
+        (loader_span.begin_ns, loader_span.end_ns)
+        for loader_span in loader_spans(found.spans)
+        if loader_span.thread == steps.thread
+    )
     window = Window(
         begin_ns=steps.begin_ns,
         end_ns=steps.end_ns,
@@ -266,7 +270,7 @@ def _timeline(found: Recording, events: Sequence[RawEvent], device: int, steps: 
         whole=False,
     )
     made = convert(events, window)
-    inside = [each for each in waits if each[1] > steps.begin_ns and each[0] < steps.end_ns]
+    inside = [wait for wait in waits if wait[1] > steps.begin_ns and wait[0] < steps.end_ns]
     return Timeline(
         device=str(_gpu(found, device).get("name", "")),
         steps=len(steps.steps),
@@ -296,7 +300,7 @@ def _notes(
         "host_slowed_by_profiler": (launch > LEAST_IDLE, {}),
         "occupancy_not_known": (no_occupancy and not _amd(found), {}),
         "occupancy_of_nvidia": (no_occupancy and _amd(found), {}),
-        "steps_vary": (any(abs(each - mean) > VARY * mean for each in times), {}),
+        "steps_vary": (any(abs(time - mean) > VARY * mean for time in times), {}),
         "trace_cut_off": (found.cut_off, {}),
         "trace_too_long": (not found.complete, {"steps": count, "records": float(found.records)}),
         "trace_unreadable": (found.unreadable > 0, {"events": float(found.unreadable)}),
@@ -337,7 +341,7 @@ def _gpu(found: Recording, device: int) -> Mapping[str, Any]:
 
 
 def _amd(found: Recording) -> bool:
-    return any(not each.on_gpu and each.name.startswith("hip") for each in found.events)
+    return any(not event.on_gpu and event.name.startswith("hip") for event in found.events)
 
 
 def _whole(fields: Any, name: str) -> int | None:

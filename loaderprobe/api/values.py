@@ -149,7 +149,7 @@ def checkpoint(text: str) -> CheckpointAsked:
 def storage_figures(text: str) -> dict[str, float]:
     """`5GB/s,60kopens/s,2ms,1.5GB/s/client` as figures by resource, and `latency`. Raises BadValue."""
     found: dict[str, float] = {}
-    for item in (each.strip() for each in text.split(",")):
+    for item in (word.strip() for word in text.split(",")):
         name, value = _figure(item)
         if name in found:
             raise BadValue(f"--storage {text} gives its {name} twice")

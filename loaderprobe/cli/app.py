@@ -48,8 +48,8 @@ COMMANDS = (
     sweep, commands.run, commands.diagnose, commands.trace, commands.bandwidth, commands.generate, commands.report,
     commands.plan, commands.compare, commands.batch_size, commands.layers, commands.doctor, commands.explain,
 )  # fmt: skip
-for each in COMMANDS:
-    app.command()(each)
+for command in COMMANDS:
+    app.command()(command)
 
 
 def _show_version(asked: bool) -> None:

@@ -65,7 +65,7 @@ class Invocation:
     def check(self) -> None:
         """Raises BadValue for more than one form."""
         if self.md + self.json + (self.html is not None) > 1:
-            there = {each.name for each in self.options}
+            there = {option.name for option in self.options}
             *some, last = (f"--{form}" for form in FORMS if form in there)
             raise BadValue(f"{', '.join(some)} and {last} exclude each other", hint="use one of them")
 
@@ -130,10 +130,10 @@ def called(
     options: Sequence[Option], context: typer.Context, given: Mapping[str, Any]
 ) -> tuple[Invocation, dict[str, Any]]:
     """(the call, the values of the options that it does not have): as Python has them, by name."""
-    values = {each.name: _python_value(each, given[each.name]) for each in options}
+    values = {option.name: _python_value(option, given[option.name]) for option in options}
     sources = {name: context.get_parameter_source(name) for name in values}
     typed = {name: values[name] for name, source in sources.items() if source and source.name == "COMMANDLINE"}
-    shown = {each.name for each in options if each.name in ("out", "quiet", *FORMS) and each.typed_only}
+    shown = {option.name for option in options if option.name in ("out", "quiet", *FORMS) and option.typed_only}
     call = Invocation(options=options, typed=typed, **{name: values[name] for name in shown})
     return call, {name: value for name, value in values.items() if name not in shown}
 
@@ -145,7 +145,6 @@ def _python_value(option: Option, given: Any) -> Any:
 
 
 def _parameter(option: Option) -> Parameter:
-    """As typer reads it."""
     kind = str if option.several else option.type
     default = option.default
     if option.several and isinstance(default, tuple):
@@ -245,7 +244,7 @@ def check_place(path: Path | None, option: str) -> None:
     if path is None:
         return
     try:
-        nearest = next(each for each in (path, *path.absolute().parents) if each.exists())
+        nearest = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
         allowed = os.access(nearest, os.W_OK)
     except PermissionError:
         allowed = False

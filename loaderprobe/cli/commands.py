@@ -90,7 +90,7 @@ def run(
         return ran.exit_code
     for line in attachment_words.without_verdict(ran.processes, ran.exit_code, imported_torch=ran.imported_torch):
         say(line)
-    elsewhere = ran.processes and all(each.why_not == "follows" for each in ran.processes)
+    elsewhere = ran.processes and all(process.why_not == "follows" for process in ran.processes)
     return ran.exit_code if elsewhere else ran.exit_code or BadValue.exit_code
 
 

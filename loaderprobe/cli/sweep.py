@@ -85,7 +85,7 @@ def begin_sweep(call: Invocation, asked: Mapping[str, Any], lead: Lead | None) -
     nodes = lead.nodes if lead else None
     request = request_of(**asked, command=("loaderprobe", *map(shlex.quote, sys.argv[1:])), nodes=nodes)
     check_request(request, nodes)
-    if "auto" in parse_list(asked["compute"], str) and not any(each.name == "cuda" for each in request.computes):
+    if "auto" in parse_list(asked["compute"], str) and not any(compute.name == "cuda" for compute in request.computes):
         say(
             "no NVIDIA GPU: training on the CPU. --compute emulated:mlperf-h100 shows what that GPU would need.",
             style="yellow",

@@ -134,7 +134,6 @@ class MemoryBudget:
         self._fixed = COPIES * weight_bytes
 
     def begin(self) -> None:
-        """A probe begins."""
         if self._on_gpu:
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats(self._device)
@@ -216,7 +215,7 @@ class TorchProber:
         weights = trainable(model)
         self.device = weights[0].device
         self._memory = MemoryBudget(self.device, parts.memory_limit)
-        self._memory.holds(sum(each.numel() * each.element_size() for each in weights))
+        self._memory.holds(sum(weight.numel() * weight.element_size() for weight in weights))
         self._model = ModelCopy(model, parts.loss, LEARNING_RATE, bf16=parts.precision == "bf16")
         self._batches, self._parts = batches, parts
         self._size = 0
@@ -387,5 +386,5 @@ def gpu_of(model: Any) -> str | None:
     """Of the GPU that holds the model's weights, in NVML's form; None on the CPU. Raises BadValue for no model."""
     if not isinstance(model, torch.nn.Module):
         raise BadValue(f"the model is a {type(model).__name__}", hint="give a torch.nn.Module")
-    device = next((each.device for each in model.parameters()), torch.device("cpu"))
+    device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     return uuid_of(device) if device.type == "cuda" else None

@@ -125,12 +125,12 @@ def numbered(name: str, number: int) -> Call:
 def step_times(roots: Iterable[OperatorEvent]) -> list[dict[Call, CallTime]]:
     """For each step, in order, the time of each call of a layer, in the order in which they began."""
     events = sorted(roots, key=lambda each: each.begin_us)
-    steps = [each for each in events if each.name == STEP]
+    steps = [event for event in events if event.name == STEP]
     found = []
     for number, step in enumerate(steps):
         end = steps[number + 1].begin_us if number + 1 < len(steps) else float("inf")
         # The backward pass on a GPU runs in a thread of its own, beside the step's own events.
-        beside = [each for each in events if each.name != STEP and step.begin_us <= each.begin_us < end]
+        beside = [event for event in events if event.name != STEP and step.begin_us <= event.begin_us < end]
         found.append(_step((step, *beside)))
     return found
 
@@ -177,11 +177,11 @@ def _forward(
 
 def _outermost(events: Iterable[OperatorEvent], prefix: str) -> Iterator[OperatorEvent]:
     """Those of such names among events and what they called, without what they called themselves."""
-    for each in events:
-        if each.name.startswith(prefix):
-            yield each
+    for event in events:
+        if event.name.startswith(prefix):
+            yield event
         else:
-            yield from _outermost(each.children, prefix)
+            yield from _outermost(event.children, prefix)
 
 
 # Each operator timed by itself, as it runs: for which lines of source, and for which backward functions.
@@ -333,7 +333,6 @@ class Hooks:
 
     @contextmanager
     def on(self, model: torch.nn.Module) -> Iterator[None]:
-        """While this lasts."""
         handles: list[Any] = []
         for name, module in model.named_modules():
             handles.append(module.register_forward_pre_hook(self._before(name), with_kwargs=True))
@@ -362,7 +361,7 @@ class Hooks:
             tensors = tuple(tensors_in((given, named)))
             mark: AbstractContextManager[object] = nullcontext() if self.clock else record_function(LAYER + name)
             mark.__enter__()
-            self._open.append((name, mark, tensors, tuple(each._version for each in tensors)))
+            self._open.append((name, mark, tensors, tuple(tensor._version for tensor in tensors)))
             if self.lines is not None and (line := user_line(sys._getframe(1))):
                 self.lines.called[self._call(name)] = line
             if self.clock:
@@ -378,8 +377,8 @@ class Hooks:
         if self.clock:
             self.clock.turn(self.innermost())
         self.seen[call] = SeenLayers(
-            inputs=tuple(tuple(each.shape) for each in tensors),
-            outputs=tuple(tuple(each.shape) for each in tensors_in(made)),
+            inputs=tuple(tuple(tensor.shape) for tensor in tensors),
+            outputs=tuple(tuple(tensor.shape) for tensor in tensors_in(made)),
             in_place=any(each._version != version for each, version in zip(tensors, versions, strict=True)),
         )
 
@@ -557,10 +556,14 @@ class _Measuring:
         # The class in torch.profiler is in a cycle of references, which would keep the records; so would theirs.
         with profile(use_device="cuda" if on_gpu else None, use_kineto=True) as profiler, record_function(STEP):
             self._step()
-        events = [each for each in profiler.function_events or () if each.device_type == DeviceType.CPU]
-        (found,) = step_times(_event(each, on_gpu) for each in events if each.cpu_parent is None)
-        for each in events:
-            each.cpu_parent = None
+        events = [
+            function_event
+            for function_event in profiler.function_events or ()
+            if function_event.device_type == DeviceType.CPU
+        ]
+        (found,) = step_times(_event(event, on_gpu) for event in events if event.cpu_parent is None)
+        for event in events:
+            event.cpu_parent = None
         return found
 
     def _clocked(self, hooks: Hooks) -> dict[Call, CallTime]:
@@ -592,7 +595,7 @@ class _Measuring:
             backward=_spread([each.backward_us / 1e3 for each in times]),
             operators=_operators(times),
             in_place=seen.in_place,
-            parameters=sum(each.numel() for each in module.parameters(recurse=False)),
+            parameters=sum(parameter.numel() for parameter in module.parameters(recurse=False)),
             inputs=seen.inputs,
             outputs=seen.outputs,
         )
@@ -614,7 +617,6 @@ def _order(times: list[dict[Call, CallTime]]) -> list[Call]:
 
 
 def _operators(times: list[CallTime]) -> tuple[OperatorTime, ...]:
-    """The slowest first."""
     names = dict.fromkeys(key for each in times for key in each.operators)
     found = [
         OperatorTime(
@@ -635,7 +637,7 @@ def _event(event: FunctionEvent, on_gpu: bool) -> OperatorEvent:
         begin_us=event.time_range.start,
         us=us,
         sequence=event.sequence_nr,
-        children=tuple(_event(each, on_gpu) for each in event.cpu_children),
+        children=tuple(_event(cpu_child, on_gpu) for cpu_child in event.cpu_children),
     )
 
 

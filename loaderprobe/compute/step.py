@@ -124,7 +124,6 @@ class NoCompute(EmulatedCompute):
     """A step that takes no time: only the loader is measured."""
 
     def info(self) -> ComputeInfo:
-        """No device."""
         return ComputeInfo(
             name=NO_STEP,
             device="no step given",
@@ -134,7 +133,6 @@ class NoCompute(EmulatedCompute):
         )
 
     def step(self, batch: Any) -> None:
-        """Nothing."""
         now_ns = self._clock.now_ns()
         self._ends.append(lambda: now_ns)
 
@@ -147,7 +145,7 @@ class NoCompute(EmulatedCompute):
 
 def step_in_ranks(step: Callable[[Any], Any], arguments: ComputeArguments) -> StepCompute:
     """The step of this rank. Where nothing exchanges gradients, or something else does, they count as compute."""
-    found = [each for each in gc.get_objects() if issubclass(type(each), DistributedDataParallel)]
+    found = [get_object_ for get_object_ in gc.get_objects() if issubclass(type(get_object_), DistributedDataParallel)]
     # The collector's own order may differ between ranks, whose buckets would then not match.
     models = sorted(found, key=_gradient_bytes)
     return ExchangingStep(step, arguments, models) if models else StepCompute(step, arguments)
@@ -161,12 +159,12 @@ class ExchangingStep(StepCompute):
     ) -> None:
         super().__init__(step, arguments)
         self._models = models
-        self._buckets = [bucket for each in models for bucket in _buckets(each)]
+        self._buckets = [bucket for model in models for bucket in _buckets(model)]
 
     def exchange(self, *, on: bool) -> None:
         """Whether steps from now on exchange gradients; as the models' own `no_sync` does."""
-        for each in self._models:
-            each.require_backward_grad_sync = on
+        for model in self._models:
+            model.require_backward_grad_sync = on
 
     def exchange_alone(self) -> None:
         """As many bytes as the gradients have, in buckets of the same size, and nothing else."""
@@ -179,7 +177,7 @@ class ExchangingStep(StepCompute):
 
 def _buckets(model: DistributedDataParallel) -> list[tuple[torch.Tensor, Any]]:
     """Tensors as large as the gradients of a model, with its group."""
-    own = [each for each in model.parameters() if each.requires_grad]
+    own = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not own:
         return []
     whole = torch.zeros(-(-_gradient_bytes(model) // 4), dtype=torch.float32, device=own[0].device)
@@ -187,4 +185,6 @@ def _buckets(model: DistributedDataParallel) -> list[tuple[torch.Tensor, Any]]:
 
 
 def _gradient_bytes(model: DistributedDataParallel) -> int:
-    return sum(each.numel() * each.element_size() for each in model.parameters() if each.requires_grad)
+    return sum(
+        parameter.numel() * parameter.element_size() for parameter in model.parameters() if parameter.requires_grad
+    )

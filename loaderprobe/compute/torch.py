@@ -58,7 +58,11 @@ class Gradients:
         if self.among_ranks:
             number = [self._device] if self._device.type == "cuda" else None
             self._model = DistributedDataParallel(model, device_ids=number)
-            counts = sum(each.numel() * each.element_size() for each in model.parameters() if each.requires_grad)
+            counts = sum(
+                parameter.numel() * parameter.element_size()
+                for parameter in model.parameters()
+                if parameter.requires_grad
+            )
             whole = torch.zeros(-(-counts // 4), dtype=torch.float32, device=self._device)
             self._buckets = torch.split(whole, BUCKET_BYTES // whole.element_size())
             return self._model
@@ -364,7 +368,6 @@ class CpuCompute(_Exchanging):
         return self._trainer.copy(batch)
 
     def step(self, batch: Any) -> None:
-        """One whole step."""
         self._gradients.step(lambda: self._trainer.train_step(batch))
         self._finished.append(self._clock.now_ns())
 
@@ -374,6 +377,5 @@ class CpuCompute(_Exchanging):
         self._finished.append(self._clock.now_ns())
 
     def finish(self) -> tuple[int, ...]:
-        """When each step ended."""
         finished, self._finished = tuple(self._finished), []
         return finished

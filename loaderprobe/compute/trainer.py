@@ -37,7 +37,7 @@ def checked_model(name: str, make_model: MakeModel) -> Any:
     model = make_model(num_classes=CLASSES)
     if not isinstance(model, torch.nn.Module):
         raise BadValue(f"the model '{name}' is {type(model).__name__}, not a torch.nn.Module", hint=GUIDE)
-    if not any(each.requires_grad for each in model.parameters()):
+    if not any(parameter.requires_grad for parameter in model.parameters()):
         raise BadValue(f"the model '{name}' has no parameters to train", hint="choose another model")
     return model
 
@@ -110,7 +110,6 @@ class Trainer:
         )
 
     def parameters(self) -> list[torch.Tensor]:
-        """The weights."""
         return list(self._parameters)
 
     def copy(self, batch: Any) -> tuple[torch.Tensor, torch.Tensor]:
@@ -207,9 +206,9 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, Mapping):
-        yield from (each for item in value.values() for each in tensors_in(item))
+        yield from (tensor for item in value.values() for tensor in tensors_in(item))
     elif isinstance(value, tuple | list):
-        yield from (each for item in value for each in tensors_in(item))
+        yield from (tensor for item in value for tensor in tensors_in(item))
 
 
 def samples_in(batch: Any) -> int:
@@ -238,7 +237,7 @@ def usual_loss(given: Any, batch: Any) -> Any:
 
 def trainable(model: torch.nn.Module) -> list[torch.nn.Parameter]:
     """The weights that training changes. Raises BadValue for a model without any."""
-    weights = [each for each in model.parameters() if each.requires_grad]
+    weights = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not weights:
         raise BadValue("the model has no parameters to train", hint="give a model with weights that need gradients")
     return weights

@@ -55,7 +55,7 @@ class FastaiItems(Dataset[Any]):
 
     def collate(self, samples: Sequence[Any]) -> Any:
         """A batch, without the samples that the data set skips."""
-        return self.d.do_batch([each for each in samples if each is not None])
+        return self.d.do_batch([sample for sample in samples if sample is not None])
 
 
 class FastaiOrder(Sampler[int]):
@@ -153,9 +153,7 @@ class Onlooker(Protocol):
         """
         ...
 
-    def backward(self) -> None:
-        """A backward pass begins."""
-        ...
+    def backward(self) -> None: ...
 
     def updated(self) -> None:
         """An optimizer has made a step."""
@@ -218,9 +216,11 @@ class HeardIterators:
 
     def find(self) -> None:
         """The iterators that loaders keep already: heard from the next batch on."""
-        for each in gc.get_objects():
-            if issubclass(type(each), DataLoader):
-                self._kept.update({value: ref(each) for value in list(vars(each).values()) if is_iterator(value)})
+        for get_object_ in gc.get_objects():
+            if issubclass(type(get_object_), DataLoader):
+                self._kept.update(
+                    {value: ref(get_object_) for value in list(vars(get_object_).values()) if is_iterator(value)}
+                )
 
     def making(self, original: Any) -> Any:
         """`_BaseDataLoaderIter.__init__`."""

@@ -30,7 +30,6 @@ class OpenedFiles:
         self._heard: list[tuple[Any, int]] | None = None
 
     def listen(self) -> None:
-        """Start recording opened files."""
         if not self._hooked:
             sys.addaudithook(self._on_event)
             self._hooked = True

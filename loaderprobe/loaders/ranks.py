@@ -64,7 +64,6 @@ class TorchStore:
         self._store: Any = dist.PrefixStore(prefix, client)  # type: ignore[attr-defined]  # torch does not list it
 
     def set(self, key: str, value: str) -> None:
-        """Set a key."""
         _answered(self._store.set, key, value)
 
     def get(self, key: str) -> bytes:
@@ -208,7 +207,6 @@ class GlooGroup:
 
     @property
     def size(self) -> int:
-        """Of all ranks."""
         return self._size
 
     def most(self, *values: int, leaving: bool = False) -> tuple[int, ...]:

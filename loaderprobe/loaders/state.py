@@ -386,7 +386,6 @@ class Mappings:
 
     @classmethod
     def now(cls) -> Mappings:
-        """The current state."""
         try:
             return cls(Path("/proc/self/maps").read_text().splitlines())
         except OSError:

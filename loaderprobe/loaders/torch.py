@@ -119,7 +119,7 @@ def pack(samples: Sequence[tuple[torch.Tensor, int]]) -> tuple[torch.Tensor, tor
     One tensor for all: each tensor that a worker sends takes a file descriptor.
     """
     files, labels = zip(*samples, strict=True)
-    return torch.tensor([len(each) for each in files]), torch.cat(files), torch.tensor(labels)
+    return torch.tensor([len(file) for file in files]), torch.cat(files), torch.tensor(labels)
 
 
 # The CPU cost of an image with the other decoder, sent as bytes, or decoded before; measured on the same files.

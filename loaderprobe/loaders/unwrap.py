@@ -194,9 +194,9 @@ def _look_into(given: Any, path: str, depth: int) -> tuple[Wrapper, str]:
     """The one thing inside a wrapper that is a DataLoader or holds one."""
     kind = type(given)
     places = _places(given)
-    direct = [each for each in places if _is_loader(each[2])]
+    direct = [entry for entry in places if _is_loader(entry[2])]
     if not direct and depth < DEEPEST:
-        direct = [each for each in places if hasattr(type(each[2]), "__iter__") and _holds_one(each[2], DEEPEST)]
+        direct = [entry for entry in places if hasattr(type(entry[2]), "__iter__") and _holds_one(entry[2], DEEPEST)]
     problem = f"this is a {kind.__name__}, {NO_LOADER}"
     names = [path + _place(name, key) for name, key, _ in direct]
     if not direct:
@@ -344,7 +344,7 @@ def own_sampler(loader: DataLoader[Any]) -> Any:
             hint="use a sampler whose __iter__ restarts",
         )
     # Generators are shared too: whoever calls puts their states back.
-    shared = {id(each): each for each in (loader.dataset, *torch_generators(loader))}
+    shared = {id(torch_generator): torch_generator for torch_generator in (loader.dataset, *torch_generators(loader))}
     try:
         return copy.deepcopy(sampler, shared)
     except Exception as error:  # whatever a sampler's own copying raises

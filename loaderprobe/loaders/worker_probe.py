@@ -80,7 +80,6 @@ class Learner:
             self._called = self._read_calls()
 
     def heard(self, *, again: bool) -> Lesson:
-        """Call after the batch."""
         called, before = self._read_calls(), self._called or 0
         found = Lesson(
             files=dict(OPENED.heard(and_listen=self._alone)), called_bytes=max(0, called - before), again=again
@@ -96,7 +95,6 @@ class Learner:
         return found
 
     def close(self) -> None:
-        """Stop recording."""
         OPENED.heard()
 
     def _read_calls(self) -> int:
@@ -228,7 +226,6 @@ class StacksSeen:
         return self._places[code]
 
     def close(self) -> None:
-        """Look no more."""
         if self._looks is not None:
             self._looks.close()
             self.write(now=True)
@@ -454,7 +451,6 @@ class EvictAhead:
         self.spent_cpu_ns += time.thread_time_ns() - begin_cpu_ns
 
     def close(self) -> None:
-        """Evict no more."""
         if self._files is not None:
             self._files.close()
         self._files = None

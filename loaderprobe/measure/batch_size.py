@@ -81,7 +81,6 @@ class WithReadings:
         self._prober, self._words = prober, words
 
     def probe(self, batch_size: int) -> BatchSizeProbe:
-        """The same probe."""
         found = self._prober.probe(batch_size)
         if found.fits and found.utilization is None:
             why = found.unavailable.get("utilization")

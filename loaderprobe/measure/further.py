@@ -60,7 +60,7 @@ class Durations:
         """From a measurement; what it took beside its timed segments is divided evenly over them."""
         loader, rounds = measurement.config.loader, measurement.config.rounds
         pace = pace_for(workers=loader.workers, rounds=rounds, budget_s=measurement.wall_s)
-        timed_s = [_timed_s(each) for each in measurement.segments]
+        timed_s = [_timed_s(segment) for segment in measurement.segments]
         beside_s = max(0.0, measurement.wall_s - sum(timed_s)) / len(timed_s)
         found = cls(usual_s=OVERHEAD * pace.max_s)
         for each, seconds in zip(measurement.segments, timed_s, strict=True):
@@ -135,15 +135,15 @@ def joined(earlier: Measurement, later: Measurement) -> Measurement:
 
     Parts of a round are compared with each other only, so rounds of another process count like those before.
     """
-    rounds = 1 + max(each.round for each in earlier.segments)
-    ends = (each.first_batch + each.steps for each in earlier.segments)
+    rounds = 1 + max(segment.round for segment in earlier.segments)
+    ends = (segment.first_batch + segment.steps for segment in earlier.segments)
     batches = max((*ends, *(number + 1 for number in earlier.worker_batches.batch)))
     missing = {each.name: each for each in chain(earlier.missing, later.missing)}
     has = {"gpu_timeline": earlier.timeline or later.timeline, "waits": earlier.waits or later.waits}
     series = {each.name: each for each in earlier.series}
     return replace(
         earlier,
-        segments=(*earlier.segments, *(_numbered_on(each, rounds, batches) for each in later.segments)),
+        segments=(*earlier.segments, *(_numbered_on(segment, rounds, batches) for segment in later.segments)),
         worker_batches=_both_batches(earlier.worker_batches, later.worker_batches, batches),
         series=(
             *(_both_series(series.pop(each.name, None), each) for each in later.series),

@@ -68,7 +68,7 @@ def explain_error(error: BaseException) -> tuple[str, str]:
 def _of_worker(pid: str, described: str) -> tuple[str, str]:
     if described == signal.strsignal(signal.SIGBUS):
         return f"a loader worker (pid {pid}) ran out of shared memory", _SHARED_MEMORY_HINT
-    name = next((each.name for each in signal.Signals if signal.strsignal(each) == described), described)
+    name = next((Signal.name for Signal in signal.Signals if signal.strsignal(Signal) == described), described)
     return f"a loader worker (pid {pid}) was killed by {name}", f"{_OUT_OF_MEMORY}; fewer workers need less memory"
 
 
@@ -332,9 +332,7 @@ class OfConfiguration(Protocol):
     """A record that says which configuration it is of."""
 
     @property
-    def config(self) -> RunConfig:
-        """What was asked."""
-        ...
+    def config(self) -> RunConfig: ...
 
 
 R = TypeVar("R", bound=OfConfiguration)

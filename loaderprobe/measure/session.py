@@ -73,9 +73,7 @@ UNSEEN = Missing(name="waits", reason=Remark(code="workers_not_sampled"))
 class Disturbance(Protocol):
     """Sees what other processes do to the machine while something is timed."""
 
-    def begin(self) -> None:
-        """Timing begins."""
-        ...
+    def begin(self) -> None: ...
 
     def end(self) -> Others | None:
         """It has ended: what others did since; None where that is not seen."""
@@ -260,7 +258,7 @@ class Recorder:
     @property
     def rounds_before(self) -> int:
         """Rounds of the earlier measurement."""
-        return 1 + max(each.round for each in self.earlier.segments) if self.earlier else 0
+        return 1 + max(segment.round for segment in self.earlier.segments) if self.earlier else 0
 
     def begin(self, now_ns: int) -> None:
         """The loader is asked for its first batch."""
@@ -272,7 +270,6 @@ class Recorder:
         self._first_batch_s = self.seconds(now_ns)
 
     def seconds(self, now_ns: int) -> float:
-        """Since the beginning."""
         return (now_ns - self._started_ns) / 1e9
 
     def measurement(
@@ -413,7 +410,6 @@ class Session:
 
     @property
     def config(self) -> RunConfig:
-        """What is run."""
         return self.recorder.config
 
     @property
@@ -492,7 +488,7 @@ class Session:
     def _over(self, number: int) -> bool:
         """True where the budget is spent, and a whole round is there: all ranks were interrupted at the same step."""
         spent = self.budget_s is not None and self._spent_s() >= self.budget_s
-        whole = any(each.round < number for each in self.recorder.segments)
+        whole = any(segment.round < number for segment in self.recorder.segments)
         return bool(self.parts.crew.agree(int(spent and whole)))
 
     def profile(self) -> None:
@@ -588,11 +584,11 @@ class Session:
         """As much of the next round as the budget has time for, at durations so far; the very first always fits."""
         segments = self.recorder.segments
         # Ranks begin the first round alone.
-        begun = self.recorder.earlier or any(each.activity != "alone" for each in segments)
+        begun = self.recorder.earlier or any(segment.activity != "alone" for segment in segments)
         if self.budget_s is None or not plan or not begun:
             return plan
         left_s = self.budget_s - self._spent_s() - self._window_s()
-        done = len({each.round for each in segments}) + self.recorder.rounds_before
+        done = len({segment.round for segment in segments}) + self.recorder.rounds_before
         # What only ranks have is in every round.
         twice = 1 + (done + 1 < self.config.rounds and self.config.ranks == 1)
         fitting = self._durations.fitting(plan, left_s, shorter=self._shorter(plan), times=twice)
@@ -619,7 +615,7 @@ class Session:
         self.recorder.begin(clock.now_ns())
         # Further rounds are no slower than those before, which took no more than this.
         limits = (self.budget_s, earlier.wall_s if earlier else None)
-        budget_s = min((each for each in limits if each is not None), default=None)
+        budget_s = min((limit for limit in limits if limit is not None), default=None)
         pace = pace_for(workers=self.config.loader.workers, rounds=self.config.rounds, budget_s=budget_s)
         self._pace = replace(pace, multiple=lcm(pace.multiple, self.period or 1))
         usual_s = OVERHEAD * self._pace.max_s

@@ -83,7 +83,6 @@ class EpochsStudy:
     on_stage: OnStage
 
     def run(self) -> EpochsMeasured:
-        """All epochs."""
         started_utc = utc_timestamp()
         loader, compute, clock = self.parts.loader, self.parts.compute, self.parts.clock
         self.on_stage("first batch", 0, self.epochs)
@@ -176,14 +175,14 @@ def plan_studies(run: RunDirectory) -> tuple[StudyPlan, ...]:
 def _plan(study: Study, files: Sequence[FileSet], epochs: int) -> StudyPlan:
     if study == "prefilled":
         return StudyPlan(study=study, configurations=len(files), each_s=PREFILLED_SECONDS)
-    images = max(each.count for each in files)
+    images = max(file.count for file in files)
     return StudyPlan(
         study=study,
         configurations=len(files),
         each_s=epochs * images / EXAMPLE_RATE,
         epochs=epochs,
         images=images,
-        set_bytes=max(sum(each.size_bytes) for each in files),
+        set_bytes=max(sum(file.size_bytes) for file in files),
         images_per_s=EXAMPLE_RATE,
     )
 

@@ -11,4 +11,4 @@ from typing import Any
 
 def values(record: Any) -> dict[str, Any]:
     """The values of a record by name: what a record of a class that has the same fields and more is made of."""
-    return {each.name: getattr(record, each.name) for each in fields(record)}
+    return {field.name: getattr(record, field.name) for field in fields(record)}

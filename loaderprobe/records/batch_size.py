@@ -69,7 +69,9 @@ class BatchSizeProbe:
     @property
     def usage(self) -> float | None:
         """The paper's utilization: the mean of the upper half of the readings above 0; None without readings."""
-        readings = sorted(each for each in self.utilization_samples if each > 0)
+        readings = sorted(
+            utilization_sample for utilization_sample in self.utilization_samples if utilization_sample > 0
+        )
         upper = readings[len(readings) - len(readings) // 2 :]
         if not self.utilization_samples:
             return None

@@ -78,7 +78,6 @@ class FileSet:
 
     @property
     def folder(self) -> Path:
-        """Where the files are."""
         return Path(self.root)
 
     @property
@@ -184,7 +183,6 @@ class PartFiles:
 
     @property
     def paths(self) -> list[Path]:
-        """All files."""
         return [Path(path) for path in self.file_bytes]
 
 

@@ -67,7 +67,6 @@ class LayerTime:
 
     @property
     def ms(self) -> float:
-        """Forward and backward."""
         return self.forward.value + self.backward.value
 
 

@@ -109,7 +109,7 @@ def check(options: Sequence[Option], given: Mapping[str, Any]) -> None:
 
 def of_python(options: Sequence[Option]) -> tuple[Option, ...]:
     """Those that are arguments of the verb, too."""
-    return tuple(each for each in options if not each.typed_only)
+    return tuple(option for option in options if not option.typed_only)
 
 
 def label_of(name: str) -> str | tuple[str, str]:

@@ -209,7 +209,7 @@ class RankOffer:
 
     def differing(self, other: RankOffer) -> tuple[str, ...]:
         """The names of the settings that another rank has otherwise."""
-        return tuple(each.name for each in fields(self) if getattr(self, each.name) != getattr(other, each.name))
+        return tuple(field.name for field in fields(self) if getattr(self, field.name) != getattr(other, field.name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -177,7 +177,7 @@ between ranks, measured by leaving it out. communication: any exchange with othe
 while the GPU does nothing else; seen in one profiler window or recorded trace. wait: sleeping, a pipe, memory. input:
 all of it, in a recorded trace, which holds nothing of the loader's workers."""
 
-RESOURCE = {each.name: each for each in RESOURCES}
+RESOURCE = {resource.name: resource for resource in RESOURCES}
 
 
 BOTTLENECKS = {
@@ -188,24 +188,24 @@ BOTTLENECKS = {
 
 
 def _names(rows: Iterable[Resource]) -> tuple[str, ...]:
-    return tuple(each.name for each in rows)
+    return tuple(row.name for row in rows)
 
 
-CAUSES = _names(each for each in RESOURCES if each.is_cause)
-SPEEDUPS = _names(each for each in RESOURCES if each.known_by in ("loader", "compute", "ranks"))
+CAUSES = _names(resource for resource in RESOURCES if resource.is_cause)
+SPEEDUPS = _names(resource for resource in RESOURCES if resource.known_by in ("loader", "compute", "ranks"))
 """What a verdict has a speed-up for, where it is known."""
-INPUTS = _names(each for each in RESOURCES if each.known_by == "loader")
+INPUTS = _names(resource for resource in RESOURCES if resource.known_by == "loader")
 """What the loader may be without."""
-ABLATIONS = {each.name: each.mode for each in RESOURCES if each.mode}
+ABLATIONS = {resource.name: resource.mode for resource in RESOURCES if resource.mode}
 """The mode that removes each of those that can be removed."""
-WAITED = _names(each for each in RESOURCES if each.waits)
+WAITED = _names(resource for resource in RESOURCES if resource.waits)
 """What workers are seen to wait for."""
 ONLY_WAITED = tuple(name for name in WAITED if name not in ABLATIONS)
-AMONG_RANKS = _names(each for each in RESOURCES if each.known_by == "ranks")
+AMONG_RANKS = _names(resource for resource in RESOURCES if resource.known_by == "ranks")
 WITHIN_COMPUTE = tuple(name for name in CAUSES if RESOURCE[name].side == "compute" and name != "compute")
-IN_STEP = _names(each for each in RESOURCES if each.side == "compute" and each.name in SPEEDUPS)
+IN_STEP = _names(resource for resource in RESOURCES if resource.side == "compute" and resource.name in SPEEDUPS)
 """Of the speed-ups those on the side of compute."""
-MOMENTS = {(*each.gaps, each.name)[0]: each for each in RESOURCES if each.moment}
+MOMENTS = {(*resource.gaps, resource.name)[0]: resource for resource in RESOURCES if resource.moment}
 """The row of each part of a device's time (`TimePart`); `launch` is the host's."""
 IN_GAPS = tuple(name for name in CAUSES if RESOURCE[name].gaps)
 """Causes that only gaps of the device show."""

@@ -142,7 +142,7 @@ class BufferEffect:
         """The same as it was measured; None where it was not."""
         if self.how == "estimated":
             return None
-        return next((each.over_steady for each in self.runs if each.iterations == iterations), None)
+        return next((run.over_steady for run in self.runs if run.iterations == iterations), None)
 
 
 def free_batches(loader: LoaderSpec) -> float:

@@ -35,7 +35,7 @@ def apart(why: Apart) -> tuple[str, str]:
     """(the reason, the next step)."""
     who = ranks_named(why.ranks) if why.ranks else "a rank"
     one = len(why.ranks) == 1
-    settings = join_words([_SETTINGS.get(each, each) for each in why.detail.split(", ")])
+    settings = join_words([_SETTINGS.get(word, word) for word in why.detail.split(", ")])
     found = {
         "silent": (
             f"{who} took no batches from a torch DataLoader to train on, and all ranks are measured or none",
@@ -202,8 +202,8 @@ def _why_not(attached: Attached) -> tuple[str, str]:
 def seen_lines(attached: Attached) -> list[str]:
     """A line a loader."""
     return [
-        f"{loader_name(each)}: {each.batches} batches taken, {each.backward_passes} backward passes"
-        for each in attached.loaders
+        f"{loader_name(loader)}: {loader.batches} batches taken, {loader.backward_passes} backward passes"
+        for loader in attached.loaders
     ]
 
 
@@ -232,7 +232,7 @@ def outside_lines(seen: SeenOutside) -> list[str]:
 def without_verdict(processes: Sequence[Attached], exit_code: int = 0, *, imported_torch: bool = False) -> list[str]:
     """What to say after a command that was not measured: the reasons, and the loaders that were seen."""
     # Of ranks, rank 0 speaks, unless it ran on another machine.
-    processes = [each for each in processes if each.why_not != "follows"] or processes[:1]
+    processes = [process for process in processes if process.why_not != "follows"] or processes[:1]
     if not processes and exit_code:
         return [f"no verdict: the command ended with exit code {exit_code}, and none of its processes was measured"]
     if not processes and imported_torch:
@@ -246,9 +246,9 @@ def without_verdict(processes: Sequence[Attached], exit_code: int = 0, *, import
             "Try: install loaderprobe for the Python that trains; python -I, -E and -S keep it out"
         ]
     found = []
-    for each in processes:
-        lines = [*seen_lines(each), *(outside_lines(each.outside) if each.outside else ())]
-        found += [not_measured(each) if each.why_not else "no verdict", *(f"  {line}" for line in lines)]
-    if {"no_backward", "no_loader"} <= {each.why_not for each in processes}:
+    for process in processes:
+        lines = [*seen_lines(process), *(outside_lines(process.outside) if process.outside else ())]
+        found += [not_measured(process) if process.why_not else "no verdict", *(f"  {line}" for line in lines)]
+    if {"no_backward", "no_loader"} <= {process.why_not for process in processes}:
         found.append("One process takes batches from a DataLoader, and another trains: only both in one are measured")
     return found

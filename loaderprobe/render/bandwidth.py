@@ -343,14 +343,14 @@ def _of_ranks(most: BandwidthPhase | None) -> Iterator[Section]:
 
 def _of_hosts(most: BandwidthPhase) -> Iterator[Table]:
     """The ranks of each host, where hosts have several; of many hosts the slowest, the middle and the fastest."""
-    hosts = dict.fromkeys(each.host for each in most.by_rank)
+    hosts = dict.fromkeys(rank.host for rank in most.by_rank)
     if not 1 < len(hosts) < most.ranks:
         return
-    rates = {host: sorted(each.bw_bytes for each in most.by_rank if each.host == host) for host in hosts}
+    rates = {host: sorted(rank.bw_bytes for rank in most.by_rank if rank.host == host) for host in hosts}
     ordered = sorted(hosts, key=lambda host: rates[host][0])
     shown = ordered if len(ordered) <= MOST_RANKS else [ordered[0], ordered[len(ordered) // 2], ordered[-1]]
     lines = tuple(
-        (host, str(len(rates[host])), *(megabytes_per_s(each) for each in (sum(rates[host]), *_ends(rates[host]))))
+        (host, str(len(rates[host])), *(megabytes_per_s(end) for end in (sum(rates[host]), *_ends(rates[host]))))
         for host in shown
     )
     yield Table(head=("host", "ranks", "MB/s", "slowest", "fastest"), lines=lines, right=frozenset(range(1, 5)))
@@ -799,7 +799,7 @@ def _alike(report: BandwidthReport) -> list[BandwidthPhase]:
     """All steps of one process; of ranks those with as many readers each as the first one, by ranks and nodes."""
     if not report.by_ranks:
         return [*report.ladder]
-    alike = [each for each in report.steps if each.readers_a_rank == report.steps[0].readers_a_rank]
+    alike = [step for step in report.steps if step.readers_a_rank == report.steps[0].readers_a_rank]
     return sorted(alike, key=lambda each: (each.ranks, each.nodes))
 
 
@@ -816,7 +816,7 @@ def _title(report: BandwidthReport, best: BandwidthPhase) -> str:
 def _lines(report: BandwidthReport, unit: str, scale: Callable[[BandwidthPhase], float]) -> str:
     """SVG of the ladder; `scale` is one byte/s of a step in the unit."""
     steps, of_all = _alike(report), " of all ranks" if report.by_ranks else ""
-    others = [each for each in report.steps if each not in steps]
+    others = [step for step in report.steps if step not in steps]
 
     def rate(phase: BandwidthPhase) -> float:
         return phase.bw_bytes * scale(phase)
@@ -824,8 +824,8 @@ def _lines(report: BandwidthReport, unit: str, scale: Callable[[BandwidthPhase],
     def in_step(phase: BandwidthPhase) -> float:
         return phase.in_step_bw_bytes * scale(phase)
 
-    x = [each.readers for each in report.steps]
-    y = [value for each in report.steps for value in (rate(each), in_step(each))]
+    x = [step.readers for step in report.steps]
+    y = [value for step in report.steps for value in (rate(step), in_step(step))]
     plot = Plot(
         unit,
         Axis(name=f"readers{of_all}", low=min(x) / BESIDE, high=max(x) * BESIDE, base=2),
@@ -834,14 +834,14 @@ def _lines(report: BandwidthReport, unit: str, scale: Callable[[BandwidthPhase],
     )
     # Of steps with as many readers, the lines go through the fastest.
     best = [
-        max((each for each in steps if each.readers == at), key=rate) for at in sorted({*(s.readers for s in steps)})
+        max((step for step in steps if step.readers == at), key=rate) for at in sorted({*(s.readers for s in steps)})
     ]
-    plot.spans(((each.readers, each.bw_low * scale(each), each.bw_high * scale(each)) for each in steps), BLUE)
+    plot.spans(((step.readers, step.bw_low * scale(step), step.bw_high * scale(step)) for step in steps), BLUE)
     plot.line([(each.readers, rate(each)) for each in best], BLUE, width=2.5)
-    plot.dots([(each.readers, rate(each)) for each in steps], BLUE, radius=3.5)
+    plot.dots([(step.readers, rate(step)) for step in steps], BLUE, radius=3.5)
     if report.by_ranks:
         plot.line([(each.readers, in_step(each)) for each in best], RED, dash="6 4")
-        plot.dots([(each.readers, in_step(each)) for each in steps], RED, shape="open", radius=3.5)
+        plot.dots([(step.readers, in_step(step)) for step in steps], RED, shape="open", radius=3.5)
     plot.dots([(each.readers, rate(each)) for each in others], GREY, shape="diamond")
     last = best[-1]
     together, slowest = rate(last), f"{last.ranks} x slowest"
@@ -853,9 +853,9 @@ def _lines(report: BandwidthReport, unit: str, scale: Callable[[BandwidthPhase],
     else:
         plot.name(last.readers, together, f"together {significant(together)}", "above left")
         plot.name(last.readers, in_step(last), f"{slowest} {significant(in_step(last))}", "below left")
-    for each in steps:
-        if sum(other.readers == each.readers for other in steps) > 1:
-            plot.name(each.readers, rate(each), layout(each), "right")
+    for step in steps:
+        if sum(other.readers == step.readers for other in steps) > 1:
+            plot.name(step.readers, rate(step), layout(step), "right")
     for each in others:
         plot.name(each.readers, rate(each), counted(each.ranks, "rank"), "left")
     return plot.svg()

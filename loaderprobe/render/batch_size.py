@@ -116,7 +116,7 @@ def doubt_words(found: BatchSizeReport) -> str:
 
 def smallest_unfit(found: BatchSizeReport) -> int:
     """The smallest size that does not fit; 0 where all do."""
-    return min((each.batch_size for each in found.probes if not each.fits), default=0)
+    return min((probe.batch_size for probe in found.probes if not probe.fits), default=0)
 
 
 def rate_words(probe: BatchSizeProbe) -> str:
@@ -184,7 +184,7 @@ def _row(number: int, probe: BatchSizeProbe, found: BatchSizeReport) -> dict[str
 
 
 def _sizes(found: BatchSizeReport, sizes: Sequence[BatchSizeProbe]) -> Table:
-    counts = [sum(each.batch_size == size.batch_size for each in found.probes) for size in sizes]
+    counts = [sum(probe.batch_size == size.batch_size for probe in found.probes) for size in sizes]
     return Table(
         head=("batch", "images/s", "step ms", BUSY_WORDS[found.utilization_of], "memory", "probes"),
         lines=tuple(
@@ -244,9 +244,9 @@ def _notes(found: BatchSizeReport) -> str:
         notes += [f"The first {more} loops are in probes.csv."] if more > 0 else []
     if found.utilization_of == "cores":
         notes.append("There is no GPU: busy is the CPU time of the training process over that of its cores.")
-    if any(not each.ran for each in found.probes):
+    if any(not probe.ran for probe in found.probes):
         notes.append("not tried: by the growth of memory so far it cannot fit.")
-    gone = [each.unavailable["utilization"] for each in found.probes if "utilization" in each.unavailable]
+    gone = [probe.unavailable["utilization"] for probe in found.probes if "utilization" in probe.unavailable]
     if gone:
         notes.append(f"Utilization is missing: {remark_words(gone[0])}.")
     return " ".join((*notes, setting_words(found)))
@@ -261,7 +261,7 @@ ABOVE = 1.2
 
 def batch_size_exhibits(found: BatchSizeReport, sizes: Sequence[BatchSizeProbe]) -> dict[str, tuple[Exhibit, ...]]:
     """Three charts, or two without utilization, in the section of the sizes."""
-    fitting = [each for each in sizes if each.fits]
+    fitting = [size for size in sizes if size.fits]
     if len(fitting) < 2:
         return {}
     wall = smallest_unfit(found)

@@ -20,7 +20,7 @@ from loaderprobe.records.resources import RESOURCES
 from loaderprobe.render.wording import percent, visible
 
 TONES = {
-    **{each.name: each.color for each in RESOURCES if each.is_cause},
+    **{resource.name: resource.color for resource in RESOURCES if resource.is_cause},
     "either": "#D9C800", "balanced": "#56B4E9", "inconclusive": "#9A9A9A",
     "skipped": "#9A9A9A", "failed": "#D93A45", "good": "#009E73", "warning": "#E69F00", "quiet": "#9A9A9A",
 }  # fmt: skip
@@ -138,7 +138,6 @@ class _Name:
     """Of each place more than of the one before it."""
 
     def box(self, place: tuple[float, float, str]) -> Box:
-        """What they cover there."""
         x, y, anchor = place
         wide = _CHARACTER * len(self.words)
         left = x - {"": 0.0, "middle": wide / 2, "end": wide}[anchor]
@@ -255,7 +254,6 @@ class Plot:
         self._names.append(_Name(words=visible(words), places=places, bold=False, cost=15))
 
     def upright(self, value: float, color: str, *, dash: str = "4 4") -> None:
-        """A vertical line."""
         x = self.x(value)
         self.add(
             f'<path d="M{x:.1f} {self.top:g}V{self.floor:g}" fill="none" stroke="{color}" stroke-dasharray="{dash}"/>'
@@ -324,7 +322,6 @@ class Plot:
         self._names.append(_Name(words=visible(words), places=some))
 
     def svg(self) -> str:
-        """The whole chart."""
         return svg_page(self._title, self._height, [*self._drawn, *self._placed()])
 
     def _draw_axes(self) -> None:
@@ -419,7 +416,7 @@ def column_chart(
     middles = [place + 0.5 for place in range(len(columns))]
     marks = tuple((at, each.name) for at, each in zip(middles, columns, strict=True))
     plot = Plot(title, Axis(name=axis, high=len(columns), marks=marks), Axis(name=unit, high=top))
-    plot.bars([each.value for each in columns], [each.color for each in columns])
+    plot.bars([column.value for column in columns], [column.color for column in columns])
     plot.spans((at, each.low or 0.0, each.high or 0.0) for at, each in zip(middles, columns, strict=True))
     if ceiling:
         plot.level(*ceiling)

@@ -63,7 +63,7 @@ def names_of(found: ComparisonReport, subjects: Sequence[Subject], *, device: bo
     every = [*(row.subject for row in found.rows), *found.only_before, *found.only_after]
     among = [stand_in(each) for each in every if each.config is not None]
     whole = "the ladder together" if found.kind == "bandwidth" else "all together"
-    return [whole if each.kind == "all" else _name(each, among, device) for each in subjects]
+    return [whole if subject.kind == "all" else _name(subject, among, device) for subject in subjects]
 
 
 def device_of(subject: Subject) -> str:
@@ -375,12 +375,12 @@ def _alone(found: ComparisonReport) -> Iterator[Part]:
 def _differences(found: ComparisonReport) -> tuple[Part, ...]:
     """A table of A and B; then what differs among the runs of A."""
     lines, within = [], []
-    for each in found.differences:
-        first, other = (_value(each, place) for place in (0, 1))
-        if each.between[1].startswith("A"):
-            within.append(Item(subject=each.field, text=f"{first}; {other}"))
+    for difference in found.differences:
+        first, other = (_value(difference, place) for place in (0, 1))
+        if difference.between[1].startswith("A"):
+            within.append(Item(subject=difference.field, text=f"{first}; {other}"))
         else:
-            lines.append((each.field, first, other))
+            lines.append((difference.field, first, other))
     table = [Table(head=("", "A", "B"), lines=tuple(lines), right=frozenset())] if lines else []
     return (*table, *within)
 
@@ -498,7 +498,7 @@ def _maps(found: ComparisonReport) -> Iterator[Exhibit]:
 
 def _key(rows: Sequence[Compared]) -> str:
     verdicts = [each for row in rows for each in (row.verdict_before, row.verdict_after) if each]
-    seen = {name for each in verdicts for name in limits_in(each)}
+    seen = {name for verdict in verdicts for name in limits_in(verdict)}
     return "; ".join(f"{letter} {words}" for name, (letter, words) in LETTERS.items() if name in seen)
 
 

@@ -40,7 +40,7 @@ class Rate:
 
 def diagnosis_document(found: Findings, ranks: RanksView | None = None) -> Document:
     """The verdict, the rates that it follows from, those of each of several ranks, what to do, what to know."""
-    warnings = (Paragraph(text=each, strong=True, tone="warning") for each in warnings_on(found))
+    warnings = (Paragraph(text=warning, strong=True, tone="warning") for warning in warnings_on(found))
     explained = explanation([found], sample=found.sample.removesuffix("s"))
     return Document(
         title=heading(found),
@@ -55,7 +55,7 @@ def diagnosis_document(found: Findings, ranks: RanksView | None = None) -> Docum
             *([rank_section(ranks, found.sample)] if ranks is not None else []),
             Section(title="Where the workers are, by function", parts=tuple(_functions(found))),
             Section(title="Advice", parts=tuple(_advice(found))),
-            Section(title="Notes", parts=tuple(Item(text=each) for each in remarks_on(found))),
+            Section(title="Notes", parts=tuple(Item(text=remark) for remark in remarks_on(found))),
         ),
     )
 
@@ -94,7 +94,9 @@ def _functions(found: Findings) -> Iterator[Part]:
         return
     yield Table(
         head=("function", "own", "total"),
-        lines=tuple((str(each.function), percent(each.own), percent(each.total)) for each in found.functions),
+        lines=tuple(
+            (str(function.function), percent(function.own), percent(function.total)) for function in found.functions
+        ),
         right=frozenset({1, 2}),
     )
     text = (
@@ -192,7 +194,7 @@ def footer(found: Findings) -> str:
 def warnings_on(found: Findings) -> list[str]:
     """What spoils the training itself, whatever its speed: to be read before the verdict. In sentences."""
     words = [remark_words(note) for note in found.notes if note.code in _COSTS_ALL]
-    return [f"Warning: {each}." for each in words]
+    return [f"Warning: {word}." for word in words]
 
 
 def remarks_on(found: Findings) -> list[str]:

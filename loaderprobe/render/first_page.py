@@ -260,7 +260,9 @@ def environment_facts(report: Report) -> list[tuple[str, str]]:
     return facts
 
 
-NOUNS = {each.name: each.answer or each.noun for each in RESOURCES} | {"balanced": "several resources alike"}
+NOUNS = {resource.name: resource.answer or resource.noun for resource in RESOURCES} | {
+    "balanced": "several resources alike"
+}
 """What limits, in an answer."""
 _MOST_CLAUSES = 3
 """Of the answer for one device."""
@@ -349,8 +351,8 @@ def _on_device(report: Report, answer: Answer, rows: Sequence[ConfigurationRow])
 def _clauses(answer: Answer, group: RowGroup) -> str:
     """`training on 256x256 is limited by storage; on 500x375 by compute`; data sets that are alike share a clause."""
     alike: dict[tuple[str, ...], list[Limited]] = {}
-    for each in answer.limits:
-        alike.setdefault(each.data, []).append(each)
+    for limit in answer.limits:
+        alike.setdefault(limit.data, []).append(limit)
     clauses = [
         f"{'on' if number else 'training on'} {joint_name(names, '', group.rows)} {'' if number else 'is limited '}"
         + join_words([f"by {_nouns(each)}{_with(each, some)}" for each in some])
@@ -375,7 +377,7 @@ def _where(answer: Answer, *, named: bool) -> str:
         return " wherever the verdict is conclusive"
     if named:
         return ""
-    counts = sorted({count for each in answer.limits for count in each.workers})
+    counts = sorted({count for limit in answer.limits for count in limit.workers})
     if len(counts) == 1:
         return f" with {_numbers(counts)}"
     return f" with every number of workers {'tried' if answer.facts['covered'] == 'all' else 'measured'}"
@@ -403,8 +405,8 @@ def _on_storage(report: Report, answer: Answer, rows: Sequence[ConfigurationRow]
     else:
         first = "the first limit" if answer.code == "storage_not_first" else "the limit"
         found = f"Storage is not {first}{on}{_parts(answer)}." + "".join(
-            f" If {_nouns(each)} cost nothing, storage would limit {joint_name(each.data, '', rows)} next."
-            for each in answer.limits
+            f" If {_nouns(limit)} cost nothing, storage would limit {joint_name(limit.data, '', rows)} next."
+            for limit in answer.limits
         )
     if unknown:
         found += f" Nothing is known of storage {with_ranks(unknown)}: no configuration there is conclusive."
@@ -505,8 +507,8 @@ def _gained(speedup: Interval | None) -> str:
 def need_sections(report: Report) -> Iterator[Section]:
     """A table for each kind of accelerator and model, a line a data set."""
     found: dict[tuple[str, str], list[Outlook]] = {}
-    for each in report.summary.needs:
-        found.setdefault((each.compute, each.model), []).append(each)
+    for need in report.summary.needs:
+        found.setdefault((need.compute, need.model), []).append(need)
     several = len({compute for compute, _ in found}) < len(found)
     for (_, model), some in found.items():
         yield _needs(some, report.summary.environment.cores_available, f" of {model}" if several else "")
@@ -629,7 +631,7 @@ def first_screen(report: Report) -> Iterator[Section]:
         yield Section(parts=(Paragraph(text=words.rstrip(), tone="quiet"),), under=True)
     warnings = [EMULATED_NOTE] if any(row.emulated for row in rows) else []
     warnings += [CPU_NOTE] if any(row.config.compute.kind == "cpu" for row in rows) else []
-    yield Section(parts=further(Paragraph(text=each, tone="warning") for each in warnings), under=True)
+    yield Section(parts=further(Paragraph(text=warning, tone="warning") for warning in warnings), under=True)
 
 
 def _best_note(lines: Sequence[tuple[str, ...]]) -> str:
@@ -716,7 +718,7 @@ def _to_do(report: Report, step: NextStep) -> ToDo:
     if step.remark:
         return ToDo(text=remark_words(step.remark), command=again_with(report.summary.run.command, step.command))
     group = group_of(groups(report), step.configurations[0])
-    several = len({each.config.ranks for each in report.summary.configurations}) > 1
+    several = len({configuration.config.ranks for configuration in report.summary.configurations}) > 1
     ranks = f", {option_words(group.rows[0].config, 'ranks')}" if several else ""
     rows = {row.key: row for row in group.rows}
     names = [joint_label([rows[key]], group.rows) for key in step.configurations]

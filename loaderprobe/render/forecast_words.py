@@ -187,7 +187,7 @@ def knee_words(knees: Sequence[Knee]) -> str:
 
 def knee_kind(knee: Knee) -> tuple[int | None, How, Bottleneck | None, str, bool]:
     """(workers, how it is known, the limit beyond it, why nothing is known beyond it, whether more was judged)."""
-    after = [each for each in knee.forecasts if knee.workers is None or _count(each) > knee.workers]
+    after = [forecast for forecast in knee.forecasts if knee.workers is None or _count(forecast) > knee.workers]
     reason = next((remark_words(each.refused) for each in after if each.refused), "")
     return knee.workers, knee.how, knee.bottleneck, reason, bool(after)
 

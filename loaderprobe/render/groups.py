@@ -176,9 +176,9 @@ def detail_of(report: Report, row: ConfigurationRow) -> Detail | None:
 NEXT = {name: each.short or name for name, each in BOTTLENECKS.items()}
 """What limits next, in short."""
 LETTERS = {
-    each.name: (each.letter, each.legend or each.noun)
-    for each in sorted(RESOURCES, key=lambda each: each.name != "compute")
-    if each.is_cause
+    resource.name: (resource.letter, resource.legend or resource.noun)
+    for resource in sorted(RESOURCES, key=lambda each: each.name != "compute")
+    if resource.is_cause
 } | {"balanced": ("B", "balanced"), "inconclusive": ("?", "inconclusive"), "failed": ("x", "failed")}
 """By tone: the letter of a cell, and what it stands for."""
 ABOUT_ALL = 1.1

@@ -76,7 +76,7 @@ _OF_VERDICT = tuple(each.name for each in fields(Verdict) if each.name not in _O
 def summary_json(report: Report) -> str:
     """The summary, indented, ending with a newline. What could not be measured is null."""
     said = worded(with_sentences(report))
-    summary = {each.name: getattr(said, each.name) for each in fields(Summary)}
+    summary = {field.name: getattr(said, field.name) for field in fields(Summary)}
     summary["configurations"] = [_configuration(row) for row in said.configurations]
     return msgspec.json.format(msgspec.json.encode(summary), indent=2).decode() + "\n"
 

@@ -49,7 +49,7 @@ def sums(found: LayersReport) -> dict[PartName, float]:
         "forward": sum(layer.forward.value for layer in found.layers),
         "backward": sum(layer.backward.value for layer in found.layers),
     }
-    whole = {each.name: each.ms.value for each in found.parts}
+    whole = {part.name: part.ms.value for part in found.parts}
     return {name: value / whole[name] for name, value in added.items() if whole.get(name)}
 
 
@@ -107,7 +107,7 @@ def _row(order: int, layer: LayerTime) -> dict[str, Any]:
         "order": order,
         "layer": layer.name,
         **own_cells(layer, "call", "kind"),
-        "implementation": ", ".join(each.name for each in layer.operators if not each.backward),
+        "implementation": ", ".join(operator.name for operator in layer.operators if not operator.backward),
         "in_place": layer.in_place,
         **interval_cells("forward_ms", layer.forward),
         **interval_cells("backward_ms", layer.backward),

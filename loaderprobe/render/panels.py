@@ -124,7 +124,7 @@ def _drawn(
     group: RowGroup, caption: str, charts: Sequence[Chart], legend: tuple[tuple[str, str, str, str], ...] = ()
 ) -> Iterator[Exhibit]:
     """Charts of one kind and device, as one exhibit; none where there is nothing to draw or to say."""
-    shown = [each for each in charts if each.svg or each.note]
+    shown = [chart for chart in charts if chart.svg or chart.note]
     emulated = " (emulated accelerator)" if group.emulated else ""
     if shown:
         yield Exhibit(
@@ -582,7 +582,7 @@ def _enough(iterations: Sequence[int]) -> str:
     """Where compute is the limit, the first iteration is as fast as any."""
     if set(iterations) == {1}:
         return "any number is within 2 %"
-    return f"{join_words([f'{each:,}' for each in iterations])} are enough for 2 %"
+    return f"{join_words([f'{iteration:,}' for iteration in iterations])} are enough for 2 %"
 
 
 def _once(words: Sequence[str]) -> list[str]:
@@ -619,7 +619,7 @@ def _short_runs_chart(name: str, some: Sequence[Buffered]) -> Chart:
 
 
 def _chart(title: str, chosen: Sequence[Buffered]) -> str:
-    seen = [each.over_steady for _, effect in chosen for each in effect.runs]
+    seen = [run.over_steady for _, effect in chosen for run in effect.runs]
     low, high = min([0.8, *(0.9 * each for each in seen)]), max([2.0, *seen, *(effect.most for _, effect in chosen)])
     last = max([2000.0] + [1.2 * effect.enough for _, effect in chosen])
     x = Axis(name="first iterations", low=1, high=last, base=10)
@@ -628,7 +628,7 @@ def _chart(title: str, chosen: Sequence[Buffered]) -> str:
         color = COLORS[number % len(COLORS)]
         plot.line([(count, effect.predicted(count)) for count in _counts(last)], color, dash="4 3", width=1)
         if effect.how == "measured":
-            points = [(each.iterations, each.over_steady) for each in effect.runs]
+            points = [(run.iterations, run.over_steady) for run in effect.runs]
             plot.line(points, color, width=1.5)
             plot.dots(points, color)
         ratio = min(_LABEL_RATIO, 1 + (effect.most - 1) / 2)

@@ -517,7 +517,7 @@ NVML_ERRORS = {
 
 def remark_words(*remarks: Remark) -> str:
     """A clause without a full stop: `no warm segment was measured`. Several with one code give their range."""
-    return _worded(remarks[0].code, [each.facts for each in remarks])
+    return _worded(remarks[0].code, [remark.facts for remark in remarks])
 
 
 def because_words(*facts: Facts) -> str:
@@ -648,7 +648,6 @@ def _ablated(facts: Facts) -> dict[str, str]:
 
 
 def _speedups(facts: Facts) -> dict[str, str]:
-    """Of speed-ups by resource."""
     each = {name: significant(float(value), 2) for name, value in facts.items()}
     return {"speedups": ", ".join(f"{RESOURCE[name].noun} {value}" for name, value in each.items())}
 

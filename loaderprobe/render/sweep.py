@@ -142,8 +142,8 @@ def sweep_exhibits(report: Report) -> dict[str, tuple[Exhibit, ...]]:
         "ranks": rank_exhibits(report),
         "epochs": epoch_exhibits(report),
         "short_runs": short_run_exhibits(report),
-        "timelines": (each for group in found for each in window_exhibits(report, group)),
-        "steps": (each for group in found for each in step_exhibits(report, group)),
+        "timelines": (window_exhibit for group in found for window_exhibit in window_exhibits(report, group)),
+        "steps": (step_exhibit for group in found for step_exhibit in step_exhibits(report, group)),
     }
     return {name: tuple(_said_once(each)) for name, each in drawn.items()}
 
@@ -151,9 +151,9 @@ def sweep_exhibits(report: Report) -> dict[str, tuple[Exhibit, ...]]:
 def _said_once(exhibits: Iterable[Exhibit]) -> Iterator[Exhibit]:
     """What charts of one kind are is said of the first."""
     said: set[str] = set()
-    for each in exhibits:
-        yield replace(each, text="", legend=()) if each.text in said else each
-        said.add(each.text)
+    for exhibit in exhibits:
+        yield replace(exhibit, text="", legend=()) if exhibit.text in said else exhibit
+        said.add(exhibit.text)
 
 
 def report_columns(report: Report) -> dict[str, list[Value]]:
@@ -260,14 +260,14 @@ def _speedup_line(report: Report, row: ConfigurationRow, name: str) -> Line:
 
 
 def _forecast_lines(row: ConfigurationRow) -> Iterator[Line]:
-    for each in row.forecasts:
-        changed = each.changed.replace("_", " ")
-        if found := each.images_per_s:
-            then = LIMIT[each.bottleneck] if each.bottleneck else MISSING
-            yield changed, each.to, rate(found.value), f"{rate(found.low)} to {rate(found.high)}", then
+    for forecast in row.forecasts:
+        changed = forecast.changed.replace("_", " ")
+        if found := forecast.images_per_s:
+            then = LIMIT[forecast.bottleneck] if forecast.bottleneck else MISSING
+            yield changed, forecast.to, rate(found.value), f"{rate(found.low)} to {rate(found.high)}", then
         else:
-            refused = remark_words(each.refused) if each.refused else ""
-            yield changed, each.to, MISSING, "", f"no forecast: {refused}"
+            refused = remark_words(forecast.refused) if forecast.refused else ""
+            yield changed, forecast.to, MISSING, "", f"no forecast: {refused}"
 
 
 def _made(row: ConfigurationRow, detail: Detail) -> Iterator[str]:

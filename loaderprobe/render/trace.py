@@ -104,12 +104,12 @@ def trace_document(found: TraceReport) -> Document:
         Section(title="Doubts", parts=tuple(_doubts(found))),
         Section(title="Do next", parts=tuple(_next(found))),
     ]
-    return Document(title=title, sections=tuple(each for each in sections if each.parts))
+    return Document(title=title, sections=tuple(section for section in sections if section.parts))
 
 
 def trace_columns(found: TraceReport) -> dict[str, list[Any]]:
     """One row a recording; units in the names."""
-    return as_columns([_row(each) for each in found.ranks])
+    return as_columns([_row(rank) for rank in found.ranks])
 
 
 def trace_exhibits(found: TraceReport) -> dict[str, tuple[Exhibit, ...]]:
@@ -153,8 +153,8 @@ def _answer(found: TraceReport) -> Iterator[Part]:
 
 def _span(found: TraceReport) -> str:
     """`178 ms`, the mean; `116 to 1076 ms (mean 819)` where steps vary."""
-    every = [step_s for each in found.ranks for step_s in each.steps_s]
-    if not any(note.code == "steps_vary" for each in found.ranks for note in each.notes):
+    every = [step_s for rank in found.ranks for step_s in rank.steps_s]
+    if not any(note.code == "steps_vary" for rank in found.ranks for note in rank.notes):
         return f"{_ms(found.step_s)} ms"
     return f"{_ms(min(every))} to {_ms(max(every))} ms (mean {_ms(found.step_s)})"
 
@@ -222,7 +222,7 @@ def _host(found: TraceReport) -> Iterator[Part]:
     least = WORTH_A_WORD * rank.step_s / 4
     stops = [each for each in rank.blocking if each.seconds > least]
     if stops:
-        calls = "; ".join(f"{_short(each.name)} {_ms(each.seconds)} ms, {_calls(each)}" for each in stops)
+        calls = "; ".join(f"{_short(stop.name)} {_ms(stop.seconds)} ms, {_calls(stop)}" for stop in stops)
         yield Item(subject=f"Calls that waited for the GPU{whose}", text=f"{calls}.")
     short = next((each for each in rank.held if each.name == "" and each.seconds > least), None)
     if short:
@@ -368,7 +368,7 @@ def commands(found: TraceReport) -> tuple[str, ...]:
     if rate := images_per_s(rank):
         options.insert(0, f"--compute emulated:{rate:.0f}")
     workers = "--workers 0,2,4,8" if "SingleProcess" in rank.loader else "--workers 2,4,8"
-    sweep = " ".join(each for each in ("loaderprobe sweep IMAGES", *options, workers) if each)
+    sweep = " ".join(option for option in ("loaderprobe sweep IMAGES", *options, workers) if option)
     return f"loaderprobe run -- {start}", sweep
 
 

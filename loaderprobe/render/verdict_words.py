@@ -56,7 +56,6 @@ class Facts:
 
     @property
     def because(self) -> str:
-        """Why something is unavailable."""
         return because_words(*(bound.reason.facts for bound in self.bounds))
 
     @property

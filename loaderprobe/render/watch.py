@@ -39,7 +39,7 @@ def not_kept(error: Exception) -> str:
 def watch_document(found: WatchReport) -> Document:
     """The verdict first, then the course of training."""
     loading = workers_words(found.workers)
-    steps = sum(each.steps for each in found.intervals)
+    steps = sum(interval.steps for interval in found.intervals)
     first: list[Part] = [Paragraph(text=_answer(found), strong=True), Paragraph(text=ESTIMATED)]
     first.append(
         Paragraph(
@@ -63,9 +63,9 @@ def watch_columns(found: WatchReport) -> dict[str, list[Any]]:
         "begin_s", "seconds", "steps", "images_per_s", "input_wait_fraction", "worker_cpu_fraction",
         "worker_blocked_fraction", "read_bytes_per_s",
     )  # fmt: skip
-    columns: dict[str, list[Any]] = {name: [getattr(each, name) for each in found.intervals] for name in names}
-    columns["side"] = [each.bound.side if each.bound else None for each in found.intervals]
-    columns["cause"] = [each.bound.cause if each.bound else None for each in found.intervals]
+    columns: dict[str, list[Any]] = {name: [getattr(interval, name) for interval in found.intervals] for name in names}
+    columns["side"] = [interval.bound.side if interval.bound else None for interval in found.intervals]
+    columns["cause"] = [interval.bound.cause if interval.bound else None for interval in found.intervals]
     return columns
 
 
@@ -73,8 +73,8 @@ def watch_exhibits(found: WatchReport) -> dict[str, tuple[Exhibit, ...]]:
     """Rate and waiting over time, from two intervals on."""
     if len(found.intervals) < 2:
         return {}
-    rates = [(each.begin_s + each.seconds, each.images_per_s) for each in found.intervals]
-    waits = [(each.begin_s + each.seconds, each.input_wait_fraction) for each in found.intervals]
+    rates = [(interval.begin_s + interval.seconds, interval.images_per_s) for interval in found.intervals]
+    waits = [(interval.begin_s + interval.seconds, interval.input_wait_fraction) for interval in found.intervals]
     return {
         "time": (
             Exhibit(
@@ -106,7 +106,7 @@ def _answer(found: WatchReport) -> str:
 
 
 def _course(intervals: Sequence[WatchedInterval]) -> str:
-    rates = [each.images_per_s for each in intervals]
+    rates = [interval.images_per_s for interval in intervals]
     return f"Training ran at {significant(min(rates))} to {significant(max(rates))} images/s"
 
 

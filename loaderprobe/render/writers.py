@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 # Documents as text for a terminal, in columns of a given width.
 
 STYLES = {
-    **{each.name: each.style for each in RESOURCES if each.is_cause},
+    **{resource.name: resource.style for resource in RESOURCES if resource.is_cause},
     "either": "yellow", "balanced": "cyan", "inconclusive": "dim", "failed": "bold red", "skipped": "dim",
     "quiet": "dim", "strong": "bold", "warning": "yellow", "good": "green",
 }  # fmt: skip
@@ -174,15 +174,12 @@ class Page:
 
     @property
     def width(self) -> int:
-        """Columns."""
         return self._console.width
 
     def gap(self) -> None:
-        """An empty line."""
         self._console.print()
 
     def title(self, text: str, *, style: str = "") -> None:
-        """The first line."""
         self._console.print(Text(visible(text), style=f"{style} bold".strip(), overflow="fold"))
 
     def heading(self, text: str) -> None:

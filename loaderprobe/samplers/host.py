@@ -27,7 +27,6 @@ class DiskSampler(RecordedSampler):
         self._read = read
 
     def sample(self) -> None:
-        """Read the devices' counters."""
         count = self._read(self._devices)
         if count is None:
             self.miss("disk_read", Remark(code="disks_not_listed"))

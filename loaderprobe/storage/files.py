@@ -44,7 +44,7 @@ class Piece:
 
 def encoded_pieces(pieces: Sequence[Piece]) -> bytes:
     """One line of JSON, also of names that are no UTF-8."""
-    return json.dumps([(os.fsdecode(each.path), each.offset, each.size_bytes) for each in pieces]).encode()
+    return json.dumps([(os.fsdecode(piece.path), piece.offset, piece.size_bytes) for piece in pieces]).encode()
 
 
 def decoded_pieces(line: bytes) -> tuple[Piece, ...]:

@@ -115,7 +115,6 @@ class ProbePolicy:
     """That opens and stats have."""
 
     def next(self, results: Results[Step, Measured]) -> Ask[Step] | Stop[Ended]:
-        """The next phase."""
         found = results.found
         missing = {each.name for each in found if isinstance(each, Missing)}
         ladder = [each for each in found if isinstance(each, BandwidthPhase) and each.name == "files"]

@@ -29,10 +29,10 @@ def write_ranks(measurement: Path, measured: Measurement) -> None:
             measurement.with_suffix("").mkdir(exist_ok=True)
     except OSError as error:
         raise write_error(error, measurement) from error
-    whole = {0, *(each.without for each in measured.segments)}
-    for each in measured.by_rank:
-        kept = each if each.rank in whole else shortened(each, measured.segments)
-        write_atomically(_path(measurement, each.rank), encode(RANK, kept))
+    whole = {0, *(segment.without for segment in measured.segments)}
+    for rank in measured.by_rank:
+        kept = rank if rank.rank in whole else shortened(rank, measured.segments)
+        write_atomically(_path(measurement, rank.rank), encode(RANK, kept))
 
 
 def read_rank(measurement: Path, rank: int, of: Measurement) -> RankSeen:
@@ -53,7 +53,7 @@ def shortened(seen: RankSeen, segments: Sequence[Segment]) -> RankSeen:
         return seen
     places = _alike(segments)
     short: dict[str, Any] = {
-        name: tuple(_mean([column[n] for n in each]) for each in places) for name, column in _columns(seen)
+        name: tuple(_mean([column[n] for n in entry]) for entry in places) for name, column in _columns(seen)
     }
     return replace(seen, service_ns=seen.service_ns[:FEWEST_SERVICES], **short)
 
@@ -86,7 +86,7 @@ def _alike(segments: Sequence[Segment]) -> list[list[int]]:
 
 def _mean(values: Sequence[int | None]) -> int | None:
     """None where one is not known."""
-    known = [each for each in values if each is not None]
+    known = [value for value in values if value is not None]
     return round(sum(known) / len(known)) if len(known) == len(values) else None
 
 

@@ -311,7 +311,7 @@ def _read_ahead_bytes(mount: _Mount) -> int | None:
     source = None if device.exists() else _number_of(mount.source)
     if source is not None:
         name = (SYS / "dev/block" / source).resolve().name
-        places += [each / "bdi" for each in (SYS / "fs/btrfs").glob("*-*") if (each / "devices" / name).exists()]
+        places += [path / "bdi" for path in (SYS / "fs/btrfs").glob("*-*") if (path / "devices" / name).exists()]
     for place in places:
         try:
             return int((place / "read_ahead_kb").read_text()) * 1024

@@ -129,7 +129,7 @@ def own_gpu(variables: Variables, number: int, gpus: int) -> str | None:
     fewer. A variable and no call, since every thread of the process obeys it, and nothing touches the driver by it.
     """
     shown = variables.get(VISIBLE)
-    seen = [str(each) for each in range(gpus)] if shown is None else [each.strip() for each in shown.split(",")]
+    seen = [str(each) for each in range(gpus)] if shown is None else [word.strip() for word in shown.split(",")]
     return seen[number] if len(seen) > 1 and number < len(seen) else None
 
 

@@ -107,7 +107,11 @@ def file_memory_bytes(root: Path = ROOT, membership: Path = MEMBERSHIP, meminfo:
     The least of what the machine has available, which counts the cache that could be dropped, and what the memory
     limit of each cgroup above leaves when everything but files is subtracted.
     """
-    of_groups = [left for each in cgroup_directories("memory", root, membership) if (left := _left(each)) is not None]
+    of_groups = [
+        left
+        for cgroup_directory in cgroup_directories("memory", root, membership)
+        if (left := _left(cgroup_directory)) is not None
+    ]
     available = machine_available_bytes(meminfo)
     return min([*of_groups, *([available] if available else [])], default=None)
 
@@ -137,7 +141,11 @@ def _left(directory: Path) -> int | None:
 def cores_available(root: Path = ROOT, membership: Path = MEMBERSHIP) -> float:
     """Cores within CPU affinity and the smallest cgroup quota (v1 or v2) of this process and its parents."""
     cores = float(len(cores_allowed()))
-    quotas = [quota for each in cgroup_directories("cpu", root, membership) if (quota := _quota(each)) is not None]
+    quotas = [
+        quota
+        for cgroup_directory in cgroup_directories("cpu", root, membership)
+        if (quota := _quota(cgroup_directory)) is not None
+    ]
     return min([cores, *quotas])
 
 

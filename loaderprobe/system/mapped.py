@@ -33,7 +33,7 @@ def may_hold_data(path: str) -> bool:
 
 def held_files(own: Path = Path("/proc/self")) -> dict[str, int]:
     """Bytes by path of the regular files that this process has open for reading only, or mapped and not as code."""
-    return _sizes({*_open_for_reading(own), *(each.path for each in _mappings(own))})
+    return _sizes({*_open_for_reading(own), *(mapping.path for mapping in _mappings(own))})
 
 
 def let_go(own: Path = Path("/proc/self")) -> int:
@@ -42,7 +42,7 @@ def let_go(own: Path = Path("/proc/self")) -> int:
     A later read brings them back. Private mappings that can be, or have been, written to are skipped, because
     changes would be lost.
     """
-    found = [each for each in _mappings(own) if each.shared or not each.writable]
+    found = [mapping for mapping in _mappings(own) if mapping.shared or not mapping.writable]
     changed = _changed(own) if any(not each.shared for each in found) else set()
     clean = [each for each in found if each.begin not in changed]
     for each in clean:
@@ -69,25 +69,23 @@ class Evicted:
         """Unmap the pages of the files here, and evict them. Some 2 ms in a process with torch in it."""
         mappings = _mappings_of(self._own, self._paths)
         self._clean.intersection_update(mappings)
-        if any(not each.shared and not each.writable and each not in self._clean for each in mappings):
+        if any(not mapping.shared and not mapping.writable and mapping not in self._clean for mapping in mappings):
             # Private pages that were changed would be lost. Those of a mapping that cannot be written stay clean.
             changed = _changed(self._own)
-            self._clean.update(each for each in mappings if not each.writable and each.begin not in changed)
+            self._clean.update(mapping for mapping in mappings if not mapping.writable and mapping.begin not in changed)
             # That took some ms, in which another thread may have unmapped a file.
             mappings = _mappings_of(self._own, self._paths)
-        for each in mappings:
-            if each.shared or each in self._clean:
-                _libc.madvise(each.begin, each.end - each.begin, MADV_DONTNEED)
+        for mapping in mappings:
+            if mapping.shared or mapping in self._clean:
+                _libc.madvise(mapping.begin, mapping.end - mapping.begin, MADV_DONTNEED)
         for file in self._files:
             os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
 
     @property
     def size_bytes(self) -> int:
-        """Of all files."""
         return sum(os.fstat(file).st_size for file in self._files)
 
     def close(self) -> None:
-        """Close the files."""
         while self._files:
             os.close(self._files.pop())
 

@@ -63,7 +63,6 @@ class OthersMeter:
         self._cores = self._own_cores()
 
     def begin(self) -> None:
-        """A timed part begins."""
         self._before = self._read()
 
     def end(self) -> Others | None:
@@ -203,7 +202,7 @@ class OthersMeter:
         return next((int(line.split()[1]) for line in lines if line.startswith("read_bytes: ")), None)
 
     def _run_delay_ns(self) -> int | None:
-        row = [int(each) for each in (self._text("thread-self/schedstat") or "").split()]
+        row = [int(word) for word in (self._text("thread-self/schedstat") or "").split()]
         # This thread has run, so all zeros mean that the kernel does not count.
         return row[1] if len(row) > 1 and any(row) else None
 

@@ -121,7 +121,6 @@ class ThreadFiles:
         self._open: dict[str, int] = {}
 
     def close(self) -> None:
-        """Close the descriptors."""
         for file in self._open.values():
             os.close(file)
         self._open.clear()
@@ -163,7 +162,6 @@ class ThreadTable:
         self._files: dict[int, ThreadFiles] = {}
 
     def close(self) -> None:
-        """Close all descriptors."""
         for files in self._files.values():
             files.close()
         self._files.clear()
@@ -647,7 +645,6 @@ class WatchedProcess:
             raise ThreadGone
 
     def close(self) -> None:
-        """Close all descriptors."""
         self._threads.close()
         self._descriptors.close()
         os.close(self._directory)

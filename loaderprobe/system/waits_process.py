@@ -144,7 +144,6 @@ class ThreadWatcher:
         return None
 
     def look(self) -> None:
-        """One round."""
         letters_only = None
         for worker, lane in enumerate(self._lanes):
             if lane is None:

@@ -37,14 +37,12 @@ class WrittenFiles:
         self._inside = False
 
     def begin(self) -> None:
-        """Listen from now on."""
         if not _hooked:
             _hooked.append(True)
             sys.addaudithook(_heard)
         _watching[:] = [self]
 
     def end(self) -> None:
-        """Listen no more."""
         if self in _watching:
             _watching.remove(self)
 
@@ -55,7 +53,6 @@ class WrittenFiles:
             self._written(path, truncates=True)
 
     def heard(self, event: str, given: tuple[Any, ...]) -> None:
-        """An audit event."""
         if self._inside or self._ours():
             return
         self._inside = True

@@ -42,7 +42,6 @@ class FakeClock:
         return self._now_ns
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass."""
         self._now_ns += round(seconds * 1e9)
 
     def work(self, seconds: float) -> None:
@@ -68,12 +67,10 @@ class FakePageCache:
         self._blind = blind
 
     def evict(self, paths: Sequence[Path]) -> None:
-        """Drop the files."""
         if not self._stubborn:
             self.held.difference_update(paths)
 
     def warm(self, paths: Sequence[Path]) -> None:
-        """Hold the files."""
         self.held.update(paths)
 
     def resident(self, paths: Sequence[Path]) -> float | None:
@@ -92,7 +89,6 @@ class PlantedDisturbance:
         self._begin = (0, 0)
 
     def begin(self) -> None:
-        """Timing begins."""
         self._begin = self._clock.now_ns(), self._clock.process_cpu_ns()
 
     def end(self) -> Others:
@@ -108,7 +104,6 @@ class PlantedDisturbance:
         )
 
     def missing(self) -> Sequence[Missing]:
-        """It is always seen."""
         return ()
 
 
@@ -160,11 +155,9 @@ class ScriptedLoader:
     ) -> None: ...
 
     def workers(self) -> Sequence[int]:
-        """No process anywhere."""
         return []
 
     def modes(self) -> frozenset[Mode]:
-        """All of them."""
         return frozenset(
             {"baseline", "warm", "cached_samples", "no_transport"}
             if self.config.loader.workers
@@ -230,7 +223,6 @@ class ScriptedLoader:
         self._rows.append((number, worker, *times, read, size, round(collate_s * 1e9), INSTRUMENT_NS))
 
     def records(self) -> WorkerBatches:
-        """One row a batch."""
         columns = list(zip(*self._rows, strict=True)) if self._rows else [()] * 10
         return WorkerBatches(
             batch=columns[0],
@@ -333,17 +325,14 @@ class ProfiledCompute:
         )
 
     def copy(self, batch: Any) -> Any:
-        """Takes no time."""
         return batch
 
     def step(self, batch: Any) -> None:
-        """One kernel."""
         self._begun_ns.append(self.clock.now_ns())
         self.clock.sleep(self.step_s)
         self._ended_ns.append(self.clock.now_ns())
 
     def finish(self) -> tuple[int, ...]:
-        """When each kernel ended."""
         ended, self._ended_ns = tuple(self._ended_ns), []
         self._last_begun_ns, self._begun_ns = tuple(self._begun_ns), []
         return ended

@@ -21,7 +21,6 @@ class FakeStore:
         self._lock = threading.Lock()
 
     def set(self, key: str, value: str) -> None:
-        """Set a key."""
         self._answer()
         self.held[key] = value
 
@@ -76,7 +75,6 @@ class FakeGroup:
 
     @property
     def size(self) -> int:
-        """Of all ranks."""
         return len(self._table.given)
 
     def most(self, *values: int, leaving: bool = False) -> tuple[int, ...]:

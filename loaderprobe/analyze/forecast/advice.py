@@ -317,7 +317,7 @@ def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings)
     point = point_of(measurement, found)
     if isinstance(point, Remark):
         return Recommendation(forecasts=(refused("workers", "any other", point),), advice=())
-    others = [each for each in around.neighbours if each.workers != point.workers]
+    others = [neighbour for neighbour in around.neighbours if neighbour.workers != point.workers]
     fitted = fit((point, *others), point, around.storage)
     if isinstance(fitted, Remark):
         return Recommendation(forecasts=(refused("workers", "any other", fitted),), advice=())
@@ -355,7 +355,7 @@ def _workers(point: Point, by_workers: Mapping[int, Forecast], *, taken: bool) -
     }
     chosen = fewest(rates)
     if chosen is None or chosen == point.workers:
-        return [AdviceOption(forecast=each) for each in by_workers.values() if each.refused][:1]
+        return [AdviceOption(forecast=by_worker) for by_worker in by_workers.values() if by_worker.refused][:1]
     action = Action(code="workers", facts={"workers": chosen})
     return [AdviceOption(forecast=by_workers[chosen], action=action, command=f"num_workers={chosen}")]
 
@@ -518,10 +518,10 @@ def _groups(measured: Sequence[Measurement]) -> list[list[Measurement]]:
         alike.setdefault(same, []).append(each)
     groups = []
     for members in alike.values():
-        loaders = [each.config.loader for each in members]
+        loaders = [member.config.loader for member in members]
         factors = dict.fromkeys(loader.prefetch_factor for loader in loaders if loader.workers) or {0: None}
         groups += [
-            [each for each in members if each.config.loader.prefetch_factor in (0, factor)] for factor in factors
+            [member for member in members if member.config.loader.prefetch_factor in (0, factor)] for factor in factors
         ]
     return groups
 

@@ -221,7 +221,6 @@ def refused(changed: Changed, to: str, reason: Remark) -> Forecast:
 
 
 def _change(fit: Fit, changed: Changed, to: str) -> Change:
-    """No change as yet."""
     anchor = fit.anchor
     return Change(
         changed=changed,

@@ -65,7 +65,7 @@ def closed_network(workers: int, *, own_s: float, served_s: float, cpu_s: float,
         arriving = elsewhere[workers - computing]
         logs.append(logs[-1] + math.log(arriving) - math.log(min(computing, cores) / cpu_s))
     most = max(logs)
-    shares = [math.exp(each - most) for each in logs]
+    shares = [math.exp(log - most) for log in logs]
     done = sum(share * min(computing, cores) for computing, share in enumerate(shares))
     return done / cpu_s / sum(shares)
 
@@ -114,7 +114,6 @@ class Storage:
 
     @property
     def at_least_bytes_per_s(self) -> float:
-        """What it certainly delivers."""
         return max((phase.bw_bytes for phase in self._phases), default=0.0)
 
     @property
@@ -316,7 +315,6 @@ class Point:
 
     @property
     def loop(self) -> Loop:
-        """How its training overlaps."""
         return Loop(
             workers=self.workers,
             batch_size=self.batch_size,

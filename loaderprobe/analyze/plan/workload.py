@@ -47,14 +47,14 @@ def known(
 
 def weakest(inputs: Sequence[Quantity]) -> Label:
     """The weakest label among the inputs: a derived figure is no better than that."""
-    return max((each.weakest for each in inputs), key=WEAKNESS.index)
+    return max((input_.weakest for input_ in inputs), key=WEAKNESS.index)
 
 
 def product(
     inputs: Sequence[Quantity], unit: str, formula: str, *, factor: float = 1.0, over: Sequence[Quantity] = ()
 ) -> Quantity:
     """The inputs multiplied with each other and with `factor`, divided by those in `over`."""
-    value = factor * math.prod(each.value for each in inputs) / math.prod(each.value for each in over)
+    value = factor * math.prod(input_.value for input_ in inputs) / math.prod(each.value for each in over)
     half = min(1.0, math.sqrt(math.fsum(_relative(each) ** 2 for each in (*inputs, *over))))
     return _derived(value, value * half, unit, formula, (*inputs, *over))
 
@@ -66,8 +66,8 @@ def negative(quantity: Quantity) -> Quantity:
 
 def total(inputs: Sequence[Quantity], unit: str, formula: str) -> Quantity:
     """The inputs added up."""
-    value = math.fsum(each.value for each in inputs)
-    half = math.sqrt(math.fsum(((each.high - each.low) / 2) ** 2 for each in inputs))
+    value = math.fsum(input_.value for input_ in inputs)
+    half = math.sqrt(math.fsum(((input_.high - input_.low) / 2) ** 2 for input_ in inputs))
     return _derived(value, half, unit, formula, inputs)
 
 

@@ -131,7 +131,7 @@ def among_ranks(measurement: Measurement, loader: Mapping[int, float], loops: Ma
         alike=mean(list(alone.values())) < CLEAR_LEAD * min(alone.values()) if alone else True,
         on_a_node=measurement.config.ranks // measurement.config.nodes,
         host=sorted(hosts.values(), key=_lead)[len(hosts) // 2] if hosts else None,
-        host_leads=tuple(each.lead for each in hosts.values()),
+        host_leads=tuple(host.lead for host in hosts.values()),
         host_ratios=made.with_host(hosts) if missing["straggler"] is None else {},
     )
 
@@ -142,7 +142,7 @@ def _lead(host: SlowHost) -> float:
 
 def _slow_in_every_round(measurement: Measurement) -> dict[int, SlowHost]:
     """By round, the host whose ranks are slow by themselves; empty unless it is the same in all of them."""
-    hosts = host_names([(each.node, each.host) for each in measurement.by_rank])
+    hosts = host_names([(rank.node, rank.host) for rank in measurement.by_rank])
     found = {
         measurement.segments[place].round: slow_host(
             [(host, _own_rate(measurement, each, place)) for host, each in zip(hosts, measurement.by_rank, strict=True)]
@@ -160,7 +160,7 @@ def rates_alone(measurement: Measurement) -> dict[int, float]:
     if not places:
         return {}
     return {
-        each.rank: median([_own_rate(measurement, each, place) for place in places]) for each in measurement.by_rank
+        rank.rank: median([_own_rate(measurement, rank, place) for place in places]) for rank in measurement.by_rank
     }
 
 
@@ -218,7 +218,7 @@ class _Rounds:
         """The rates alone, added up, over the rate in step."""
         sums = {
             self.measurement.segments[place].round: sum(
-                _own_rate(self.measurement, each, place) for each in self.measurement.by_rank
+                _own_rate(self.measurement, rank, place) for rank in self.measurement.by_rank
             )
             for place in _places_alone(self.measurement)
         }
@@ -460,7 +460,6 @@ class LoaderParts:
     limits: Limits
 
     def all(self) -> dict[str, Without]:
-        """By resource."""
         found = {name: each for name, mode in ABLATIONS.items() if (each := self._ablated(name, mode))}
         if not self._looked_at:
             return found
@@ -742,7 +741,7 @@ def _above_ceiling(
     """
     phase, _ = ceiling_phase(measurement, ceiling, measurement.config.readers)
     size = bytes_per_image(measurement, judged)
-    fastest = max((median(list(each.values())) for each in rates if each), default=0.0)
+    fastest = max((median(list(rate.values())) for rate in rates if rate), default=0.0)
     if phase is None or size is None or measurement.config.cache == "warm" or files_were(measurement) != "cold":
         return None
     most = phase.moved_bytes_per_s

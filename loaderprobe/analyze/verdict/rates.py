@@ -65,7 +65,6 @@ class Waiting:
         return sum(count for kind, count in self.kinds.items() if RESOURCE_OF[kind] == resource)
 
     def share(self, resource: str) -> float:
-        """Of all waiting."""
         return self.count(resource) / self.waited if self.waited else 0.0
 
     def least(self, resource: str) -> float:
@@ -253,13 +252,13 @@ def rate_interval(measurement: Measurement, segments: Sequence[Segment]) -> Inte
     """
     synchronous = measurement.compute.synchronous or segments[0].activity != "training"
     workers = measurement.config.loader.workers
-    rates = [segment_rate(each, synchronous=synchronous, workers=workers) for each in segments]
+    rates = [segment_rate(segment, synchronous=synchronous, workers=workers) for segment in segments]
     value = median(rates)
     if not all(0 < rate < math.inf for rate in rates):
         return Interval(value=value, low=value, high=value)
     by_clock = None if synchronous else _clock(measurement, min(rates))
     drift, period = (by_clock, 1) if by_clock else (DRIFT, max(workers, 1))
-    steps = [noise for each in segments if (noise := _noise_of_steps(each, period, synchronous=synchronous))]
+    steps = [noise for segment in segments if (noise := _noise_of_steps(segment, period, synchronous=synchronous))]
     # Where steps are too few to show it, they are assumed to vary by as much as rounds do.
     known = (pooled(steps) or drift) + drift
     beside = None if by_clock else _noise_beside(measurement, segments[0], value)
@@ -294,7 +293,7 @@ def _noise_beside(measurement: Measurement, judged: Segment, images_per_s: float
 def _noise_of_steps(segment: Segment, period: int, *, synchronous: bool) -> Noise | None:
     """The variance of the logarithm of a segment's rate, as its steps vary, `period` at a time; None of too few."""
     times = _times_of_steps(segment, period, synchronous=synchronous)
-    return noise_in_time([each / mean(times) for each in times]) if any(times) else None
+    return noise_in_time([time / mean(times) for time in times]) if any(times) else None
 
 
 def _times_of_steps(segment: Segment, period: int, *, synchronous: bool) -> list[float]:

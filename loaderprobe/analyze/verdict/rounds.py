@@ -96,9 +96,9 @@ def spinning(measurement: Measurement) -> float | None:
     if measurement.config.loader.workers:
         return None
     known = [
-        (each.process_cpu_ns - each.thread_cpu_ns) / NS / segment_seconds(each)
-        for each in segments_of(measurement, base_mode(measurement), "loader_only")
-        if each.process_cpu_ns is not None and segment_seconds(each)
+        (segment.process_cpu_ns - segment.thread_cpu_ns) / NS / segment_seconds(segment)
+        for segment in segments_of(measurement, base_mode(measurement), "loader_only")
+        if segment.process_cpu_ns is not None and segment_seconds(segment)
     ]
     return median(known) if known else None
 
@@ -122,7 +122,7 @@ def on_one_thread(measurement: Measurement) -> OneThread | None:
     base, judged = base_mode(measurement), judged_activity(measurement)
     ratios, rounds = _ratios(measurement, judged), _ratios(measurement, "loader_only").keys()
     usual, single = (
-        [each for each in segments_of(measurement, mode, "loader_only") if each.round in rounds]
+        [segment for segment in segments_of(measurement, mode, "loader_only") if segment.round in rounds]
         for mode in (base, "one_thread")
     )
     cores = _cores(usual), _cores(single)
@@ -166,9 +166,9 @@ def _rates(measurement: Measurement, activity: Activity, rounds: Collection[int]
 def _cores(segments: Sequence[Segment]) -> float | None:
     """CPU seconds a second of the training process; None where there is no segment, or it was not recorded."""
     known = [
-        each.process_cpu_ns / NS / segment_seconds(each)
-        for each in segments
-        if each.process_cpu_ns is not None and segment_seconds(each)
+        segment.process_cpu_ns / NS / segment_seconds(segment)
+        for segment in segments
+        if segment.process_cpu_ns is not None and segment_seconds(segment)
     ]
     return median(known) if known else None
 
@@ -259,8 +259,8 @@ def _rests_on_unfair(measurement: Measurement, found: Experiments) -> bool:
     names = contenders(found)
     if names and lead_of(found, names[0]) >= FAR_LEAD:
         return False
-    segments = (each for each in measurement.segments if each.without is None and each.mode != "one_thread")
-    ran = {(each.mode, each.activity) for each in segments}
+    segments = (segment for segment in measurement.segments if segment.without is None and segment.mode != "one_thread")
+    ran = {(segment.mode, segment.activity) for segment in segments}
     least, undisturbed = min(ENOUGH_ROUNDS, measurement.config.rounds), fair(measurement)
     return any(undisturbed.get(each, 0) < min(least, _times(measurement, *each)) for each in ran)
 
@@ -403,8 +403,8 @@ def _doubted_twice(found: Experiments) -> bool:
     Two rounds have no useful interval, by which a third would be measured first.
     """
     logs = list(misfits_of(found).values())
-    nearest = min((abs(each) for each in logs), default=0.0)
-    one_side = all(each > 0 for each in logs) or all(each < 0 for each in logs)
+    nearest = min((abs(log) for log in logs), default=0.0)
+    one_side = all(log > 0 for log in logs) or all(log < 0 for log in logs)
     return len(logs) == DOUBTED_ROUNDS and one_side and nearest > math.log1p(LEAST_PREDICTION_ERROR)
 
 

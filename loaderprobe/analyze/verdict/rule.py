@@ -79,7 +79,7 @@ def prediction_error_of(found: Experiments) -> tuple[float | None, float]:
 def noise_of(found: Experiments) -> float:
     """By how much, at most, a round's training over its parts differs from that of the middle round."""
     logs = list(misfits_of(found).values())
-    return max((abs(each - median(logs)) for each in logs), default=0.0)
+    return max((abs(log - median(logs)) for log in logs), default=0.0)
 
 
 def slowed(found: Experiments) -> tuple[str, float] | None:
@@ -527,7 +527,7 @@ def below_compute(found: Experiments) -> bool:
         return False
     inputs = [found.speedups[name] for name in INPUTS if name in found.speedups]
     # An estimate is only an upper bound here.
-    explained = max((each.value for each in inputs if each.how == "measured"), default=1.0)
+    explained = max((input_.value for input_ in inputs if input_.how == "measured"), default=1.0)
     return alone >= OPEN_LEAD * explained
 
 
@@ -610,7 +610,7 @@ def host_behind(found: Experiments) -> SlowHost | None:
     if among.host is None or not among.host_ratios or not alone or is_imbalanced(found):
         return None
     leads = (dict(enumerate(among.host_leads)), among.host_ratios)
-    slow = all(of_rounds(each).leads_in_each() for each in leads) and min(alone) >= WORTH
+    slow = all(of_rounds(lead).leads_in_each() for lead in leads) and min(alone) >= WORTH
     return among.host if slow else None
 
 

@@ -137,7 +137,7 @@ def why_not_on_a_rank(measurement: Measurement, segments: Sequence[Segment], *, 
     """
     chosen = {id(segment) for segment in segments}
     places = [place for place, each in enumerate(measurement.segments) if id(each) in chosen]
-    shares = [(_share_read(measurement, each, places), each) for each in measurement.by_rank]
+    shares = [(_share_read(measurement, rank, places), rank) for rank in measurement.by_rank]
     bad = [
         (share, each) for share, each in shares if share is not None and not _is_as_asked(measurement, share, cold=cold)
     ]
@@ -223,7 +223,7 @@ def _why_not_repeated(measurement: Measurement, mode: Mode) -> Remark | None:
         return None
     # What was cold in one of the two passes; one that begins again also reads ahead what it does not use.
     passes = [read_bytes / first_pass.images for read_bytes in (first_pass.read_bytes, first_pass.again_read_bytes)]
-    first = min((each for each in passes if each >= LEAST_BYTES), default=0.0)
+    first = min((image_bytes for image_bytes in passes if image_bytes >= LEAST_BYTES), default=0.0)
     read = _read_from_eviction(measurement, segments, first_pass.images)
     if not first or read >= READ_AGAIN * first:
         return None
@@ -332,7 +332,7 @@ def _why_not_by_waiting(measurement: Measurement, mode: Mode) -> Remark | None:
 
 def _of(measurement: Measurement, mode: Mode) -> list[Segment]:
     """All ranks in step: those that only some took part in, or each for itself, are no part of the verdict's rates."""
-    chosen = [each for each in measurement.segments if each.mode == mode and each.without is None]
+    chosen = [segment for segment in measurement.segments if segment.mode == mode and segment.without is None]
     return [each for each in chosen if each.activity != "alone"]
 
 
@@ -449,7 +449,7 @@ def shared_devices(measurement: Measurement, segment: Segment) -> bool:
 
 def disturbed(measurement: Measurement) -> tuple[Segment, ...]:
     """The segments that others disturbed, in their order."""
-    return tuple(each for each in measurement.segments if is_disturbed(measurement, each))
+    return tuple(segment for segment in measurement.segments if is_disturbed(measurement, segment))
 
 
 def like(first: Segment, second: Segment) -> bool:
@@ -462,7 +462,7 @@ def like(first: Segment, second: Segment) -> bool:
 
 def disturbance_notes(measurements: Iterable[Measurement]) -> tuple[Remark, ...]:
     """What others did while all of these were measured: means over the segments that it disturbed, of how many."""
-    seen = [(measurement, each) for measurement in measurements for each in measurement.segments]
+    seen = [(measurement, segment) for measurement in measurements for segment in measurement.segments]
     took, lost, shared = (
         [(measurement, each) for measurement, each in seen if found(measurement, each)]
         for found in (took_cores, lost_to_host, shared_devices)
@@ -518,12 +518,12 @@ def _without_disturbed(measurement: Measurement) -> Measurement:
     The loader alone as asked stays: all of its round is compared with it.
     """
     good = {id(each) for each in _fair(measurement)}
-    enough = Counter(_kind(each) for each in measurement.segments if id(each) in good)
+    enough = Counter(_kind(segment) for segment in measurement.segments if id(segment) in good)
     base: Kind = (base_mode(measurement), "loader_only", None)
     kept = tuple(
-        each
-        for each in measurement.segments
-        if id(each) in good or _kind(each) == base or enough[_kind(each)] < _least(measurement)
+        segment
+        for segment in measurement.segments
+        if id(segment) in good or _kind(segment) == base or enough[_kind(segment)] < _least(measurement)
     )
     return measurement if len(kept) == len(measurement.segments) else replace(measurement, segments=kept)
 
@@ -546,14 +546,16 @@ def _least(measurement: Measurement) -> int:
 
 def _without_slow_start(measurement: Measurement) -> Measurement:
     """Without what the loader did in a slow first round, where later rounds did all of that again."""
-    own = [each for each in measurement.segments if not each.round and each.mode != "resident"]
-    again = {_kind(each) for each in measurement.segments if each.round}
+    own = [segment for segment in measurement.segments if not segment.round and segment.mode != "resident"]
+    again = {_kind(segment) for segment in measurement.segments if segment.round}
     if not own or not all(_kind(each) in again for each in own):
         return measurement
     if not any(_slow_start(measurement, activity) for activity in ("loader_only", "training")):
         return measurement
     dropped = {id(each) for each in own}
-    return replace(measurement, segments=tuple(each for each in measurement.segments if id(each) not in dropped))
+    return replace(
+        measurement, segments=tuple(segment for segment in measurement.segments if id(segment) not in dropped)
+    )
 
 
 def _kind(segment: Segment) -> Kind:
@@ -575,8 +577,8 @@ def _slow_start(measurement: Measurement, activity: Activity) -> bool:
 def _read_by_round(measurement: Measurement, activity: Activity) -> dict[int, float]:
     """Bytes from storage an image."""
     kind: Kind = (base_mode(measurement), activity, None)
-    segments = [each for each in measurement.segments if _kind(each) == kind]
-    costs = {each.round: worker_cost(measurement.worker_batches, [each]) for each in segments}
+    segments = [segment for segment in measurement.segments if _kind(segment) == kind]
+    costs = {segment.round: worker_cost(measurement.worker_batches, [segment]) for segment in segments}
     return {number: cost.read_bytes / cost.images for number, cost in costs.items() if cost is not None}
 
 

@@ -366,7 +366,6 @@ class Work:
     images: int
 
     def chunk(self, numbers: Sequence[int]) -> list[Entry]:
-        """Write these files."""
         return write_files(self.directory, self.spec, self.pool, numbers, self.images)
 
     def write(self, numbers: Sequence[int], processes: int, found: Callable[[list[Entry]], None], book: Book) -> None:

@@ -66,7 +66,7 @@ def announce(scratch: Path) -> None:
 
 def others_that_train(scratch: Path) -> int:
     """Other processes of the command that have made a backward pass and run still."""
-    found = (int(each.name.removeprefix(TRAINS)) for each in scratch.glob(f"{TRAINS}*"))
+    found = (int(path.name.removeprefix(TRAINS)) for path in scratch.glob(f"{TRAINS}*"))
     return sum(1 for pid in found if pid != os.getpid() and runs(pid))
 
 
@@ -358,7 +358,6 @@ class Attachment:
             self._say(self._words.paused(*pause, self._budget_s))
 
     def backward(self) -> None:
-        """A backward pass began."""
         if not self._here:
             return
         if not self._loaders.passes:

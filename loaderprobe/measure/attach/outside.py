@@ -75,7 +75,6 @@ class Outside:
         self._updated = self._updates = True
 
     def backward(self) -> None:
-        """A backward pass began."""
         self.passes += 1
         self._without += 1
         now_ns = self._clock()
@@ -127,8 +126,8 @@ class Outside:
         """What came of it; None where it was too short. Steps that hold an evaluation, say, are left out."""
         if not self._steps:
             return None
-        usual = median([float(each) for each in self._steps])
-        steps = [each / 1e9 for each in self._steps if each <= NO_STEP_TIMES * usual]
+        usual = median([float(step) for step in self._steps])
+        steps = [step / 1e9 for step in self._steps if step <= NO_STEP_TIMES * usual]
         step_s = mean(steps)
         timed = [(took_ns, each) for took_ns, each in self._timed if took_ns <= NO_STEP_TIMES * usual]
         if len(timed) < LEAST_TIMED:
@@ -204,6 +203,5 @@ class Pauses:
         return seconds, str(places.most_common(1)[0][0]) if places else ""
 
     def close(self) -> None:
-        """Look no more."""
         if self._looks is not None:
             self._looks.close()

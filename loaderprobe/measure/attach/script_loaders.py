@@ -43,12 +43,10 @@ class Passes:
         self.since = 0
 
     def took(self) -> None:
-        """A batch was taken."""
         self.since += 1
         self.updates = 0
 
     def backward(self) -> None:
-        """A backward pass began."""
         if self.since:
             self._apart.append(self.since)
             self.steps += 1
@@ -187,7 +185,7 @@ class KnownLoader:
 def _kind(loader: Any) -> tuple[Any, ...]:
     """What is the same of a loader that is made again. Classes by name: a function may make one each time."""
     parts = (loader, loader.dataset, loader.sampler, loader.batch_sampler)
-    names = tuple((type(each).__module__, type(each).__qualname__) for each in parts)
+    names = tuple((type(part).__module__, type(part).__qualname__) for part in parts)
     return *names, loader.batch_size, loader.num_workers, loader.drop_last, length_of(loader._index_sampler)
 
 
@@ -245,7 +243,6 @@ class ScriptLoader:
         self.passes.began()
 
     def record(self) -> SeenLoader:
-        """For the report."""
         return seen_loader(self.number, self.loader, self.batches, self.trained)
 
 
@@ -294,7 +291,6 @@ class SeenLoaders:
         seen.passes.took()
 
     def backward(self) -> None:
-        """A backward pass began."""
         self._fresh, self.trained_in = False, threading.get_ident()
         self.passes += 1
         for seen in self._current:
@@ -337,5 +333,4 @@ class SeenLoaders:
         return "too_few_steps" if trained else "no_backward"
 
     def records(self) -> tuple[SeenLoader, ...]:
-        """For the report."""
         return tuple(seen.record() for seen in self._all)

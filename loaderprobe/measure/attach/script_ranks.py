@@ -65,7 +65,7 @@ class ScriptCrew(Crew):
         except LostRank as error:
             self.apart = self.apart or Apart(code="lost", ranks=(), detail=error.message, hint=error.hint)
             return False
-        self.apart = next((msgspec.json.decode(each, type=Apart) for each in reasons if each), self.apart)
+        self.apart = next((msgspec.json.decode(reason, type=Apart) for reason in reasons if reason), self.apart)
         return False
 
     def end(self) -> None:
@@ -152,7 +152,7 @@ class TakeOver:
     def end(self) -> None:
         """The script ends before it was settled."""
         others = range(1, self.size)
-        silent = tuple(each for each in others if not self.store.check([f"offer/{each}"])) if self.rank == 0 else ()
+        silent = tuple(other for other in others if not self.store.check([f"offer/{other}"])) if self.rank == 0 else ()
         self.refuse(Apart(code="silent", ranks=silent) if silent else Apart(code="ended", ranks=(self.rank,)))
 
     def heard(self) -> bool:
@@ -251,7 +251,6 @@ class Ranks:
 
     @property
     def size(self) -> int:
-        """How many there are."""
         return self._joined.size
 
     def agrees(self, seen: ScriptLoader, passes: int) -> bool:
@@ -296,7 +295,6 @@ class Ranks:
         return float(self._group.broadcast(str(budget_s).encode()))
 
     def turns(self, measure: Callable[[Callable[[Any], None]], Any]) -> LoopTurns:
-        """Of this rank's loop."""
         assert self._crew is not None
         self._crew.turns = LoopTurns(measure, self._crew)
         return self._crew.turns
@@ -354,7 +352,7 @@ class Ranks:
         if not self.leads:
             return measured
         found = gathering.together()
-        return replace(found, notes=(*found.notes, *(each for each in measured.notes if each not in found.notes)))
+        return replace(found, notes=(*found.notes, *(note for note in measured.notes if note not in found.notes)))
 
     def _notes(self, measured: Measurement, seen: Sequence[RankMeasurement]) -> tuple[Remark, ...]:
         """What the rates are; and the time of meeting after each step, where that is worth a word."""

@@ -64,7 +64,7 @@ def observed(
     size = len(whole) // ROUNDS // period * period
     if size < LEAST_STEPS or not records.images:
         return None
-    batch_size = max(1, round(median([float(each) for each in records.images])))
+    batch_size = max(1, round(median([float(image) for image in records.images])))
     recorder = Recorder(
         RunConfig(
             data=content_hash([name]),
@@ -196,7 +196,6 @@ class Watcher:
         return self._seen(loader)
 
     def next(self, seen: Watched, real: Iterator[Any], take: Callable[[], Any]) -> Any:
-        """The script's own batch."""
         entered = time.thread_time_ns()
         self._ended(seen, time.perf_counter_ns(), entered)
         # What closing an interval takes is no waiting for input.
@@ -225,7 +224,6 @@ class Watcher:
                 self._interval(seen)
 
     def _took(self, seen: Watched, step: LoopStep) -> None:
-        """It got a batch."""
         seen.began_ns = seen.began_ns or step.begin_ns
         seen.steps.append(step)
         seen.taken += 1
@@ -293,7 +291,6 @@ class Watcher:
         )
 
     def close(self) -> None:
-        """Remove the logs."""
         self._folder.cleanup()
 
     def _seen(self, loader: Any) -> Watched:
@@ -358,7 +355,7 @@ def _summed(
     wall = sum(records.wall_ns)
     end_ns = max(whole[-1].end_ns, whole[-1].ready_ns)
     seconds = (end_ns - whole[0].begin_ns) / 1e9
-    images = mean([float(each) for each in records.images]) if records.images else float(batch_size)
+    images = mean([float(image) for image in records.images]) if records.images else float(batch_size)
     waiting = wall - sum(records.cpu_ns) - sum(records.run_delay_ns)
     return WatchedInterval(
         begin_s=(whole[0].begin_ns - began_ns) / 1e9,

@@ -197,7 +197,6 @@ class Learning:
         return taken, pool, images, held
 
     def _evict(self, files: LoaderFiles, taken: int) -> None:
-        """Evict the known files."""
         if isinstance(files, UnknownFiles):
             return
         self.loader.release(taken)
@@ -410,7 +409,6 @@ class Deadline(SystemClock):
         return self._most_s is not None and self.spent_s > self._most_s
 
     def error(self) -> OutOfTimeError:
-        """What is raised then."""
         return OutOfTimeError(f"not even one round fitted into {format_duration(self._most_s or 0.0)}")
 
     def check(self) -> None:
@@ -642,7 +640,7 @@ def _run(session: Session, own: Any, loader: Any) -> tuple[Remark, ...]:
 def _has_round(session: Session) -> bool:
     measured = session.measurement((), ())
     needed = {"loader_only", judged_activity(measured)}
-    return needed <= {each.activity for each in measured.segments if each.mode == session.base_mode}
+    return needed <= {segment.activity for segment in measured.segments if segment.mode == session.base_mode}
 
 
 def _ended(taken: int, loader: Any) -> BadValue:

@@ -164,7 +164,6 @@ class RankChild:
 
     @property
     def peers(self) -> Peers:
-        """For the device."""
         return peers_of(self._at, self._place, self._cores)
 
     def joined(self, parts: Parts, device: str = "") -> Parts:

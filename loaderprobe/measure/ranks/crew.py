@@ -25,15 +25,12 @@ class GroupOfOne:
     rank, size = 0, 1
 
     def most(self, *values: int, leaving: bool = False) -> tuple[int, ...]:
-        """The same."""
         return values
 
     def gathered(self, value: bytes) -> tuple[bytes, ...]:
-        """The one."""
         return (value,)
 
     def broadcast(self, value: bytes) -> bytes:
-        """The same."""
         return value
 
 
@@ -53,7 +50,6 @@ class Crew:
 
     @property
     def size(self) -> int:
-        """Of all ranks."""
         return self._group.size
 
     @property
@@ -65,7 +61,6 @@ class Crew:
         """Before the first step of a loop. Raises Withdrawn where ranks of a script cannot be measured together."""
 
     def meet(self) -> None:
-        """Wait for all."""
         self.ends(False)
 
     def ends(self, enough: bool) -> bool:

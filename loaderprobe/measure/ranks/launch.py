@@ -79,7 +79,7 @@ def is_consequence(reason: str, log: Sequence[str] = ()) -> bool:
 def failure_of(order: Order, ends: Sequence[SeatEnd], *, started_utc: str, wall_s: float) -> RunFailure:
     """One record of how all ranks ended, of which one at least did not end well."""
     origin = origin_of(ends)
-    first = next((each for each in ends if each.first), ends[0])
+    first = next((end for end in ends if end.first), ends[0])
     shown = origin or first
     reason, hint = _reason(shown, first, ends, known=origin is not None)
     by_itself = shown.kind in ("failed", "timeout")
@@ -118,7 +118,7 @@ def origin_of(ends: Sequence[SeatEnd]) -> SeatEnd | None:
     In this order: a rank that others name as missing, one that died or raised by itself, one whose process gave no
     word, and the only one that was ended without a word, or that was behind all others.
     """
-    open_ = [each for each in ends if each.kind != "done"]
+    open_ = [end for end in ends if end.kind != "done"]
     missing = _missing(ends)
     named = [each for each in open_ if each.rank in missing]
     own = [each for each in open_ if each.kind == "failed" and not each.consequence]
@@ -130,21 +130,21 @@ def origin_of(ends: Sequence[SeatEnd]) -> SeatEnd | None:
     if len(gone) == 1:
         return gone[0]
     silent = [each for each in open_ if each.kind == "ended"]
-    if len(silent) == 1 and not any(each.kind == "timeout" for each in ends):
+    if len(silent) == 1 and not any(end.kind == "timeout" for end in ends):
         return silent[0]
     return _behind(silent, ends)
 
 
 def _behind(silent: Sequence[SeatEnd], ends: Sequence[SeatEnd]) -> SeatEnd | None:
     """The rank that reported least; None when no single one is behind the others."""
-    least = min(each.events for each in ends if each.kind != "lost")
+    least = min(end.events for end in ends if end.kind != "lost")
     found = [each for each in silent if each.events == least]
-    return found[0] if len(found) == 1 and sum(each.events == least for each in ends) == 1 else None
+    return found[0] if len(found) == 1 and sum(end.events == least for end in ends) == 1 else None
 
 
 def _missing(ends: Sequence[SeatEnd]) -> set[int]:
     """Ranks that did not come to a meeting, by the words of those that waited there."""
-    texts = [text for each in ends for text in (each.reason, *each.log)]
+    texts = [text for end in ends for text in (end.reason, *end.log)]
     found = [match[1] or match[2] for text in texts for match in _MISSING.finditer(text)]
     return {int(rank) for ranks in found for rank in re.findall(r"\d+", ranks)}
 
@@ -161,7 +161,7 @@ def _reason(shown: SeatEnd, first: SeatEnd, ends: Sequence[SeatEnd], *, known: b
         went = f"rank {first.rank} could not go on"
         where = f", which was at: {first.stage}" if first.stage not in ("", shown.stage) else ""
         return f"did not answer, ended because {went}{where}", "look for a hang on that host: storage, memory, GPU"
-    silent = [str(each.rank) for each in ends if each.kind in ("ended", "lost")]
+    silent = [str(end.rank) for end in ends if end.kind in ("ended", "lost")]
     if not known and silent and shown.kind == "failed":
         ranks = f"rank{'s' if len(silent) > 1 else ''} {join_words(silent)}"
         return f"{shown.reason}; {ranks} did not answer", shown.hint
@@ -378,7 +378,7 @@ class Seat:
             put(self.store, "seats", seats)
         self.wait_for("seats", JOIN_S + LATER_S, "not all processes have come")
         seats = take(self.store, "seats", list[SeatSeen])
-        other = next((each for each in seats if each.version != self._seen.version), None)
+        other = next((seat for seat in seats if seat.version != self._seen.version), None)
         if other:
             raise BadValue(
                 f"{other.host} has loaderprobe {other.version}, and {self._seen.host} has {self._seen.version}",
@@ -625,7 +625,7 @@ class Lead:
         put(self._seat.store, "files", files)
         turn = Turn(kind="files", ranks=nodes, nodes=nodes)
         number = self._begin(turn)
-        bad = next((each for each in self._ends(turn, number, FILES_S) if each.kind != "done"), None)
+        bad = next((end for end in self._ends(turn, number, FILES_S) if end.kind != "done"), None)
         self._refuse_lost()
         if bad:
             raise BadValue(
@@ -836,16 +836,16 @@ def on_this_machine(ranks: int, forkserver: MakeForkServer) -> Iterator[Lead]:
             threading.Thread(target=_follow, args=(seat, start), daemon=True)
             for seat, start in zip(seats[1:], starts[1:], strict=True)
         ]
-        for each in followers:
-            each.start()
+        for follower in followers:
+            follower.start()
         seats[0].come()
         lead = Lead(seats[0], starts[0])
         try:
             yield lead
         finally:
             lead.end(EXIT_DONE)
-            for each in followers:
-                each.join()
+            for follower in followers:
+                follower.join()
 
 
 def _follow(seat: Seat, start: Start) -> None:
