@@ -133,33 +133,6 @@ def test_every_row_has_its_word_and_every_gate_its_code(
     assert shown.exit_code == code and says in " ".join(shown.stdout.split())
 
 
-@pytest.mark.parametrize(
-    ("typed", "code", "says"),
-    [
-        (["a"], 2, "two results, but 1"),
-        (["a", "a", "a"], 2, "--with"),
-        (["a", "nowhere"], 2, "nowhere does not exist"),
-        (["a", "a", "--json", "--md"], 2, "exclude each other"),
-        (["a", "a", "--out", "a"], 5, "not empty"),
-        (["a", "a", UNCLEAR, "--allow-unclear"], 2, "give one of the two"),
-        (["a", "a", "--differ", "nonsense"], 2, "names nothing"),
-        (["a", "a", "--fail-if-slower", "80%"], 2, "half as fast"),
-        (["a", "a", "--fail-if-slower", "much"], 2, "much"),
-        (["a", RUNS / "run"], 2, "different kinds do not compare"),
-        ([RUNS / "layers"] * 2, 2, "two runs of sweep, two results of bandwidth, or two of run or diagnose"),
-        ([RUNS / "trace"] * 2, 2, "two runs of sweep, two results of bandwidth, or two of run or diagnose"),
-        ([RUNS / "rank-bandwidth"] * 2 + [VERDICTS], 2, "have no verdicts"),
-    ],
-)
-def test_what_cannot_be_is_refused_with_its_reason(
-    runs: Path, monkeypatch: pytest.MonkeyPatch, typed: list[str | Path], code: int, says: str
-) -> None:
-    """Before anything is shown."""
-    monkeypatch.chdir(runs)
-    done = invoke("compare", *typed)
-    assert (done.exit_code, done.stdout) == (code, "") and says in " ".join(done.stderr.split())
-
-
 def test_a_comparison_is_kept_and_shown_again(runs: Path, tmp_path: Path) -> None:
     """Nothing is written unless asked for; every format has the answer, and the page the ratios and both maps."""
     a, slow, out = runs / "a", runs / "slow", tmp_path / "out"

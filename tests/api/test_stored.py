@@ -13,13 +13,11 @@ from hypothesis import strategies as st
 
 from loaderprobe.api.load import foreign_modules, judge_run
 from loaderprobe.errors import BadValue, LoaderprobeError
-from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.report import Report
-from loaderprobe.render.figures import reason_words
 from loaderprobe.render.json import summary_json
 from loaderprobe.store.run_directory import RunDirectory
 from tests.pages import csv_report, markdown_report, terminal_report
-from tests.stored import SMALL_FILES, full_run
+from tests.stored import full_run
 
 NUMBER = re.compile(rb"(?<=[:,\[])-?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?=[,\]}])")
 NUMBERS = (
@@ -133,42 +131,6 @@ def test_any_damage_gives_a_report_or_one_of_our_errors(run: RunDirectory, data:
             assert sum(row.status != status for row, status in rows) <= (path.parent.name == "measurements")
     finally:
         path.write_bytes(before)
-
-
-@pytest.mark.parametrize(
-    ("part", "says"),
-    [("files", "advice on where to keep"), ("ceilings", "what the storage can deliver is not known")],
-)
-def test_what_depends_on_a_damaged_file_is_missing_with_the_reason(tmp_path: Path, part: str, says: str) -> None:
-    """All rows stay; the file, what is wrong and what is missing are named, in JSON and in words."""
-    run = full_run(tmp_path / "run")
-    (path,) = (run.path / part).iterdir()
-    path.write_bytes(path.read_bytes()[:100])
-    report = judge_run(run)
-    (damaged,) = report.summary.run.damaged
-    assert damaged.file == f"{part}/{SMALL_FILES.fingerprint}.json" and damaged.reason.startswith("is damaged: ")
-    assert [row.status for row in report.summary.configurations][:3] == ["measured"] * 3
-    words = " ".join(terminal_report(report, width=400, color=False).split())
-    assert damaged.file in words and says in words
-    if part == "ceilings":
-        reasons = [row.unavailable["disk_ceiling_fraction"] for row in report.summary.configurations[:3]]
-        assert all((reason.code, reason.facts["file"]) == ("file_damaged", damaged.file) for reason in reasons)
-
-
-def test_a_measurement_that_cannot_be_judged_spoils_its_row(tmp_path: Path) -> None:
-    """Its types are right, but no round is complete: the row says so, and the others have their verdicts."""
-    run = full_run(tmp_path / "run")
-    key = run.record.spec.configs[1].key
-    path = run.path / "measurements" / f"{key}.json"
-    tree = json.loads(path.read_bytes())
-    tree["measurement"]["segments"] = tree["measurement"]["segments"][:1]
-    path.write_text(json.dumps(tree))
-    assert isinstance(run.result(key), Measurement)
-    report = judge_run(run)
-    assert [row.status for row in report.summary.configurations] == ["measured", "failed", "measured", "failed"]
-    reason = reason_words(report.summary.configurations[1])
-    assert f"measurements/{key}.json cannot be judged" in reason and "no complete round" in reason
-    assert [each.file for each in report.summary.run.damaged] == [f"measurements/{key}.json"]
 
 
 def test_the_modules_that_a_run_would_import_are_named_and_not_imported(tmp_path: Path) -> None:

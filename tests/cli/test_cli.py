@@ -44,47 +44,6 @@ def test_help_is_quick_because_it_imports_nothing_heavy() -> None:
     assert done.stdout.count("Usage") == 1 + len(COMMANDS)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "says"),
-    [
-        (("sweep", "--workers", "two"), 2, "--workers: 'two' is not a whole number"),
-        (("sweep", "--workers", "1,x"), 2, "--workers takes numbers with commas"),
-        (("sweep", "--workers", ""), 2, "--workers: the list is empty"),
-        (("bandwidth", "/dev", "--readers", "1,x"), 2, "--readers takes numbers with commas"),
-        (("sweep", "--workers", "1", "--compute", "emulated:h100"), 2, "mlperf-h100"),
-        (("sweep", "--workers", "1", "--compute", "tpu"), 2, "there is no compute named 'tpu'"),
-        (("sweep", "--compute", "nowhere.at:All"), 3, "cannot be loaded"),
-        (("sweep", "--resolutions", "500"), 2, "WIDTHxHEIGHT"),
-        (("sweep", "--cache", "tepid"), 2, "cold,warm"),
-        (("sweep", "--cache", "as-found"), 2, "cold,warm"),
-        (("sweep", "--workers", "0", "--no-serial"), 2, "leaves nothing"),
-        (("sweep", "/nowhere/at/all", "--compute", "emulated:1"), 2, "/nowhere/at/all"),
-        (("sweep", "--resume", "/nowhere"), 2, "/nowhere does not exist"),
-        (("sweep", "--batch-size", "0"), 2, "batch-size"),
-        (("sweep", "--compute", "emulated:1", "--budget", "0"), 2, "above 0"),
-        (("sweep", "--compute", "emulated:1", "--budget", "nan"), 2, "above 0"),
-        (("sweep", "--compute", "emulated:100", "--precision", "fp16"), 2, "emulated:100: an emulated"),
-        (("report", "/nowhere"), 2, "/nowhere does not exist"),
-        (("report",), 2, "no run is given"),
-        (("report", "--json", "--format", "csv"), 2, "exclude"),
-        (("report", "--schema", "--json"), 2, "exclude"),
-        (("report", "--format", "pdf"), 2, "parquet"),
-        (("report", "run", "-o", "run.pdf"), 2, "ending of run.pdf"),
-        (("bandwidth", "/nowhere"), 2, "/nowhere"),
-        (("bandwidth", "/dev/null"), 2, "neither a file nor a folder"),
-        (("doctor", "/nowhere"), 2, "does not exist"),
-        (("explain", "magic"), 2, "verdict"),
-        (("nonsense",), 2, "nonsense"),
-    ],
-)
-def test_bad_input_is_refused_with_a_message_and_its_code(arguments: tuple[str, ...], code: int, says: str) -> None:
-    """Standard error says what is wrong; nothing goes to standard output."""
-    done = invoke(*arguments)
-    assert (done.exit_code, done.stdout) == (code, "")
-    assert says in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 @pytest.mark.parametrize("name", RETIRED)
 def test_a_command_that_went_names_what_came_in_its_place(name: str) -> None:
     """Whatever is typed behind it; and where the guide lists what changed."""

@@ -6,9 +6,6 @@ import csv
 import json
 from pathlib import Path
 
-import jsonschema
-import pytest
-
 from loaderprobe.records.files import FileSet
 from tests.cli.invoke import invoke
 
@@ -16,7 +13,7 @@ SMALL = ("layers", "--model", "lenet5", "--compute", "cpu", "--batch-size", 2, "
 
 
 def test_the_layers_of_a_named_model(tmp_path: Path) -> None:
-    """As JSON, in a directory with every layer as a row of a file; `report` shows it again, in each format."""
+    """As JSON, in a directory with every layer as a row of a file; `report` shows it again."""
     out = tmp_path / "found"
     done = invoke(*SMALL, "--json", "--out", out)
     assert done.exit_code == 0, done.stderr
@@ -28,20 +25,9 @@ def test_the_layers_of_a_named_model(tmp_path: Path) -> None:
     assert [row["layer"] for row in rows] == [each["name"] for each in found["layers"]]
     assert {"conv1", "fc3"} <= {row["layer"] for row in rows}
     assert json.loads(invoke("report", out, "--json").stdout) == found
-    jsonschema.validate(found, json.loads(invoke("report", out, "--schema").stdout))
-    assert invoke("report", out).stdout.startswith("lenet5: ")
-    assert invoke("report", out, "--format", "md").stdout.startswith("# lenet5: ")
     assert invoke("report", out, "--format", "csv").stdout == (out / "profile.csv").read_text()
     assert invoke("report", out, "--format", "html").stdout == (out / "report.html").read_text()
     assert "<svg" in (out / "report.html").read_text()
-
-
-def test_a_result_is_not_written_over(tmp_path: Path) -> None:
-    """Refused before anything is measured."""
-    (tmp_path / "kept.txt").write_text("kept")
-    done = invoke(*SMALL, "--out", tmp_path)
-    assert (done.exit_code, done.stdout) == (5, "") and "not empty" in done.stderr
-    assert [each.name for each in tmp_path.iterdir()] == ["kept.txt"]
 
 
 def test_loading_is_a_part_of_the_step(tmp_path: Path, photographs: FileSet) -> None:
@@ -51,18 +37,3 @@ def test_loading_is_a_part_of_the_step(tmp_path: Path, photographs: FileSet) -> 
     assert done.exit_code == 0, done.stderr
     parts = json.loads(done.stdout)["parts"]
     assert parts[0]["name"] == "load" and parts[0]["ms"]["value"] > 0
-
-
-@pytest.mark.parametrize(
-    ("options", "code", "says"),
-    [
-        (("--model", "nope"), 2, "no model named 'nope'"),
-        (("--model", "no.such.module:net"), 3, "no.such.module"),
-        (("--md", "--json"), 2, "exclude each other"),
-        (("--compute", "cuda"), 3, "no CUDA device"),
-    ],
-)
-def test_trouble_has_a_code_and_a_reason(options: tuple[str, ...], code: int, says: str) -> None:
-    """Before anything is trained."""
-    done = invoke(*SMALL, *options)
-    assert (done.exit_code, done.stdout) == (code, "") and says in done.stderr

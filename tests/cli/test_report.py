@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -29,28 +26,6 @@ def report(*arguments: object) -> Result:
     return CliRunner().invoke(app, ["report", *map(str, arguments)])
 
 
-def test_every_format_is_printed(run: Path) -> None:
-    """A table is the default; each of the others is what its name says; `--json` is short for its format."""
-    assert report(run).stdout == report(run, "--format", "table").stdout
-    assert report(run).stdout.startswith("500x375 (generated) on ext4 (vdb), 2 cores, no GPU, 2026-11-21\n")
-    assert report(run, "--format", "md").stdout.startswith("# 500x375 (generated) on ext4 (vdb), 2 cores, ")
-    assert len(list(csv.DictReader(io.StringIO(report(run, "--format", "csv").stdout)))) == 4
-    assert report(run, "--format", "html").stdout.lower().startswith("<!doctype html>")
-    assert report(run, "--json").stdout == report(run, "--format", "json").stdout
-    assert len(json.loads(report(run, "--json").stdout)["configurations"]) == 4
-
-
-@pytest.mark.parametrize("form", ["table", "md", "csv", "json", "html"])
-def test_a_file_holds_what_is_printed(run: Path, tmp_path: Path, form: str) -> None:
-    """By name of the format, or by the ending of the file; the path is printed."""
-    file = tmp_path / f"run.{'txt' if form == 'table' else form}"
-    printed = report(run, "--format", form).stdout
-    assert report(run, "-o", file).stdout == f"Report: {file}\n"
-    assert file.read_text() == printed
-    assert report(run, "--format", form, "--output", tmp_path / "anything.xyz").exit_code == 0
-    assert (tmp_path / "anything.xyz").read_text() == printed
-
-
 def test_parquet_is_written_and_piped_but_not_shown(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bytes are those of a parquet file; a terminal is refused."""
     pytest.importorskip("pyarrow", reason="pip install 'loaderprobe[parquet]'")
@@ -66,12 +41,6 @@ def test_parquet_without_pyarrow_is_a_missing_part(run: Path, monkeypatch: pytes
     done = report(run, "--format", "parquet")
     assert (done.exit_code, done.stdout) == (3, "")
     assert "pyarrow" in done.stderr and "pip install pyarrow" in done.stderr
-
-
-def test_a_place_that_cannot_be_written_has_its_code(run: Path, tmp_path: Path) -> None:
-    """Exit code 3, and the hint names the option of this command."""
-    done = report(run, "-o", tmp_path / "nowhere" / "run.md")
-    assert done.exit_code == 3 and "-o" in done.stderr
 
 
 def test_a_stored_run_is_shown_without_what_measures() -> None:

@@ -1,0 +1,167 @@
+"""Commands over stored results: what is refused with which code and reason; every kind of result in every format."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from loaderprobe.render.json import result_json
+from tests.cli.invoke import invoke
+from tests.examples.bandwidth import example_bandwidth
+from tests.examples.traces import event, training, written
+
+RUNS = Path(__file__).parents[1] / "fixtures" / "runs"
+EMULATED = ("sweep", "--compute", "emulated:1")
+DO_NOT_COMPARE = "two runs of sweep, two results of bandwidth, or two of run or diagnose"
+REFUSED: list[tuple[tuple[str, ...], int, str]] = [
+    (("sweep", "--workers", "two"), 2, "--workers: 'two' is not a whole number"),
+    (("sweep", "--workers", "1,x"), 2, "--workers takes numbers with commas"),
+    (("sweep", "--workers", ""), 2, "--workers: the list is empty"),
+    (("sweep", "--workers", "1", "--compute", "emulated:h100"), 2, "mlperf-h100"),
+    (("sweep", "--workers", "1", "--compute", "tpu"), 2, "there is no compute named 'tpu'"),
+    (("sweep", "--compute", "nowhere.at:All"), 3, "cannot be loaded"),
+    (("sweep", "--resolutions", "500"), 2, "WIDTHxHEIGHT"),
+    (("sweep", "--cache", "tepid"), 2, "cold,warm"),
+    (("sweep", "--cache", "as-found"), 2, "cold,warm"),
+    (("sweep", "--workers", "0", "--no-serial"), 2, "leaves nothing"),
+    (("sweep", "--resume", "/nowhere"), 2, "/nowhere does not exist"),
+    (("sweep", "--batch-size", "0"), 2, "batch-size"),
+    ((*EMULATED, "/nowhere/at/all"), 2, "/nowhere/at/all"),
+    ((*EMULATED, "--budget", "0"), 2, "above 0"),
+    ((*EMULATED, "--budget", "nan"), 2, "above 0"),
+    (("sweep", "--compute", "emulated:100", "--precision", "fp16"), 2, "emulated:100: an emulated"),
+    (("report", "/nowhere"), 2, "/nowhere does not exist"),
+    (("report",), 2, "no run is given"),
+    (("report", "--json", "--format", "csv"), 2, "exclude"),
+    (("report", "--schema", "--json"), 2, "exclude"),
+    (("report", "--format", "pdf"), 2, "parquet"),
+    (("report", "run", "-o", "run.pdf"), 2, "ending of run.pdf"),
+    (("report", "storage", "-o", "nowhere/run.md"), 3, "choose another path for -o"),
+    (("bandwidth", "/nowhere"), 2, "/nowhere"),
+    (("bandwidth", "/dev/null"), 2, "neither a file nor a folder"),
+    (("bandwidth", "/dev", "--readers", "1,x"), 2, "--readers takes numbers with commas"),
+    (("doctor", "/nowhere"), 2, "does not exist"),
+    (("explain", "magic"), 2, "verdict"),
+    (("nonsense",), 2, "nonsense"),
+    (("diagnose", "make_loader"), 2, "names no function"),
+    (("diagnose", "nowhere.py:make_loader"), 2, "there is no file"),
+    (("diagnose", "a.module:make", "--ranks", "1,2"), 2, "names several numbers"),
+    (("diagnose", "a.module:make", "--ranks", "2x2"), 2, "on this one only"),
+    (("diagnose", "a.module:make", "--join", "slurm"), 2, "srun did not start"),
+    (("diagnose", "no_such_module_at_all:make"), 3, "cannot be loaded"),
+    (("layers", "--model", "nope", "--compute", "cpu"), 2, "no model named 'nope'"),
+    (("layers", "--model", "no.such.module:net", "--compute", "cpu"), 3, "no.such.module"),
+    (("layers", "--model", "lenet5", "--compute", "cpu", "--md", "--json"), 2, "exclude each other"),
+    (("layers", "--model", "lenet5", "--compute", "cuda"), 3, "no CUDA device"),
+    (("layers", "--model", "lenet5", "--compute", "cpu", "--out", "storage"), 5, "not empty"),
+    (("trace", "none.json"), 2, "does not exist"),
+    (("trace", "cpu.json"), 2, "only the CPU was recorded"),
+    (("trace", "mtia.json"), 2, "MTIA"),
+    (("trace", "empty"), 2, "no file in it ends with .json"),
+    (("trace", "t.json", "--device", "9"), 2, "no kernel of GPU 9"),
+    (("trace", "t.json", "--annotation", "x"), 2, "no span named 'x'"),
+    (("trace", "t.json", "--md", "--json"), 2, "exclude each other"),
+    (("trace", "t.json", "--out", "."), 5, "not empty"),
+    (("compare", "cpu"), 2, "two results, but 1"),
+    (("compare", "cpu", "cpu", "cpu"), 2, "--with"),
+    (("compare", "cpu", "nowhere"), 2, "nowhere does not exist"),
+    (("compare", "cpu", "cpu", "--json", "--md"), 2, "exclude each other"),
+    (("compare", "cpu", "cpu", "--out", "cpu"), 5, "not empty"),
+    (("compare", "cpu", "cpu", "--fail-if-unclear", "--allow-unclear"), 2, "give one of the two"),
+    (("compare", "cpu", "cpu", "--differ", "nonsense"), 2, "names nothing"),
+    (("compare", "cpu", "cpu", "--fail-if-slower", "80%"), 2, "half as fast"),
+    (("compare", "cpu", "cpu", "--fail-if-slower", "much"), 2, "much"),
+    (("compare", "cpu", "run"), 2, "different kinds do not compare"),
+    (("compare", "layers", "layers"), 2, DO_NOT_COMPARE),
+    (("compare", "trace", "trace"), 2, DO_NOT_COMPARE),
+    (("compare", "rank-bandwidth", "rank-bandwidth", "--fail-if-verdict-changes"), 2, "have no verdicts"),
+    (("plan",), 2, "no run is given"),
+    (("plan", "none"), 2, "none does not exist"),
+    (("plan", "empty"), 2, "is not a run"),
+    (("plan", "text"), 2, "text"),
+    (("plan", "found.json"), 2, "no accelerator"),
+]
+"""What is typed in the folder of `place`, the exit code, and what standard error says."""
+PLAN_REFUSES = [
+    ("--accelerators", "0"), ("--accelerators", "99999999999"), ("--utilization", "150%"), ("--use", "-10%"),
+    ("--per-node", "0"), ("--nic", "quick"), ("--storage", "floppy"), ("--storage", "fsx-lustre-250"),
+    ("--storage", "azure-lustre-250:1TiB"), ("--storage", "fsx-lustre-250:-1TiB"), ("--storage", ""),
+    ("--storage", "5"), ("--storage", "../../etc/passwd"), ("--storage", "efs-elastic:4TiB"),
+    ("--storage", "s3-standard:0"), ("--storage", "s3-standard:1.5"), ("--cache", "all"), ("--layout", "tar"),
+    ("--images", "0"), ("--mean-size", "0"), ("--mean-size", "1e400"), ("--checkpoint", "2GB"), ("--growth", "0"),
+    ("--kind", "abacus"), ("--kind", "0"), ("--kind", "nan"), ("--kind", "measured"), ("--data", "\x1b[31m"),
+    ("--catalogue",), ("--schema",), ("--md", "--json"), ("--html", "x.html", "--json"), ("--html", "x.html", "--md"),
+    ("--html", "x.html", "--schema"),
+]  # fmt: skip
+"""Beside a stored run; tests/api/test_plan_values.py has more values of each kind."""
+KINDS = (
+    "bandwidth", "batch-size", "damaged", "diagnose", "layers", "rank-bandwidth", "run", "storage", "trace", "watch",
+)  # fmt: skip
+"""A stored result of each schema; of some, another that has other parts."""
+FORMATS = {"table": "txt", "md": "md", "csv": "csv", "json": "json", "html": "html"}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the stored results, recordings, and files that are no result."""
+    folder = tmp_path_factory.mktemp("place")
+    for run in RUNS.iterdir():
+        (folder / run.name).symlink_to(run)
+    written(folder / "t.json", training())
+    written(folder / "cpu.json", [event("cpu_op", "aten::add", 1, 1)])
+    written(folder / "mtia.json", [event("mtia_ccp_events", "add", 1, 1)])
+    (folder / "empty").mkdir()
+    (folder / "text").write_text("hello")
+    (folder / "found.json").write_text(result_json(example_bandwidth()))
+    return folder
+
+
+def check_refused(place: Path, monkeypatch: pytest.MonkeyPatch, typed: tuple[str, ...], code: int, says: str) -> None:
+    """With this code and reason on standard error; nothing is printed or written, and no error is a traceback."""
+    for name in ("RANK", "SLURM_STEP_NUM_TASKS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(place)
+    before = sorted(place.iterdir())
+    done = invoke(*typed)
+    said = " ".join(done.stderr.split())
+    assert (done.exit_code, done.stdout) == (code, ""), done.output
+    assert says in said and "rror" in said and "Traceback" not in said and "\x1b[31m" not in said
+    assert sorted(place.iterdir()) == before
+
+
+@pytest.mark.parametrize(("typed", "code", "says"), REFUSED, ids=[" ".join(typed) for typed, _, _ in REFUSED])
+def test_what_cannot_be_is_refused_with_its_code_and_reason(
+    place: Path, monkeypatch: pytest.MonkeyPatch, typed: tuple[str, ...], code: int, says: str
+) -> None:
+    """2 for what is typed, 3 for what is missing, 5 for what would be written over."""
+    check_refused(place, monkeypatch, typed, code, says)
+
+
+@pytest.mark.parametrize("options", PLAN_REFUSES, ids=repr)
+def test_absurd_options_of_a_plan_are_refused(
+    place: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    """Each option reaches what checks its value."""
+    check_refused(place, monkeypatch, ("plan", "storage", *options), 2, "")
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_file_holds_what_is_printed(name: str, tmp_path: Path) -> None:
+    """In the format of its ending, or of the option; a table is the default, and JSON fits its schema.
+
+    What is printed in each format is kept in fixtures/shown."""
+    code = 4 if name == "damaged" else 0
+    for form, ending in FORMATS.items():
+        file, other = tmp_path / f"shown.{ending}", tmp_path / "shown.xyz"
+        printed = invoke("report", RUNS / name, "--format", form)
+        assert (printed.exit_code, printed.stdout != "") == (code, True)
+        assert invoke("report", RUNS / name, "-o", file).stdout == f"Report: {file}\n"
+        assert invoke("report", RUNS / name, "--format", form, "--output", other).exit_code == code
+        assert file.read_text() == other.read_text() == printed.stdout
+    assert invoke("report", RUNS / name).stdout == (tmp_path / "shown.txt").read_text()
+    found = invoke("report", RUNS / name, "--json").stdout
+    assert found == (tmp_path / "shown.json").read_text()
+    jsonschema.validate(json.loads(found), json.loads(invoke("report", RUNS / name, "--schema").stdout))
