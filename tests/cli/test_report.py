@@ -54,3 +54,21 @@ def test_a_stored_run_is_shown_without_what_measures() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=ROOT)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_must_be_loaded_to_understand_one_command_does_not_grow() -> None:
+    """Lines of all modules that `report RUN` imports: what a reader must load to understand one command.
+
+    The limit is the figure of the day, rounded up to the next hundred. Lower it when the figure falls.
+    """
+    script = (
+        "import sys; from pathlib import Path; from loaderprobe.cli import main; "
+        "sys.argv = ['loaderprobe', 'report', 'fixtures/runs/storage']; main(); "
+        "modules = [module for name, module in sys.modules.items() if name.split('.')[0] == 'loaderprobe']; "
+        "files = {module.__file__ for module in modules if module.__file__}; "
+        "print(sum(len(Path(file).read_text().splitlines()) for file in files), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
+    lines = int(done.stderr)
+    sys.stdout.write(f"import closure of `report RUN`: {lines:,} lines\n")
+    assert lines <= 24_000
