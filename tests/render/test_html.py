@@ -157,13 +157,6 @@ def test_two_hundred_configurations_make_a_page_of_under_5_mb(monkeypatch: pytes
     assert len(html.encode()) < 5e6
 
 
-def test_text_in_a_chart_is_escaped() -> None:
-    """A data set may be named like a tag; the page shows it."""
-    html = html_report(example_report([example_row(resolution=EVIL)]))
-    assert "script" not in Page(html).tags
-    assert "&lt;script&gt;" in html
-
-
 def test_emulated_is_marked_everywhere(html: str, page: Page) -> None:
     """The headline, each chart of emulated figures and each rate that was specified say so."""
     assert EMULATED_NOTE in page.text

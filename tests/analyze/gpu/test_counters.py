@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -38,21 +39,54 @@ def _measurement(*series: Series, missing: tuple[Missing, ...] = (), images: boo
 
 
 TRAINING = [_segment(10, 1), _segment(20, 1)]
+POWER = _series("gpu_power", (10.5, 300.0), (15, 50.0), (20.5, 340.0))
 
 
-def test_coarse_utilization_counts_inside_training_only() -> None:
-    """The mean of readings inside the segments, with its source; others do not count."""
-    found = gpu_figures(
-        _measurement(_series("gpu_utilization", (9.9, 0.0), (10.5, 0.4), (15, 0.0), (21, 0.8))), TRAINING
-    )
-    assert found == {"utilization": pytest.approx(0.6), "source": "source of gpu_utilization"}
-
-
-def test_an_average_that_reaches_out_of_training_does_not_count() -> None:
-    """GPM's reading belongs to the time since the one before: only wholly inside ones count, by their length."""
-    readings = _series("gpu_sm_occupancy", (9.9, 0.0), (10.1, 9.0), (10.3, 0.2), (10.9, 0.4), (20.1, 9.0), (20.3, 0.6))
-    found = gpu_figures(_measurement(readings), TRAINING)
-    assert found == {"sm_occupancy": pytest.approx((0.2 * 0.2 + 0.6 * 0.4 + 0.2 * 0.6) / 1.0)}
+@pytest.mark.parametrize(
+    ("series", "figures"),
+    [
+        # The mean of readings inside the segments, with its source; others do not count.
+        (
+            [_series("gpu_utilization", (9.9, 0.0), (10.5, 0.4), (15, 0.0), (21, 0.8))],
+            {"utilization": pytest.approx(0.6), "source": "source of gpu_utilization"},
+        ),
+        # GPM's reading belongs to the time since the one before: only wholly inside ones count, by their length.
+        (
+            [_series("gpu_sm_occupancy", (9.9, 0.0), (10.1, 9.0), (10.3, 0.2), (10.9, 0.4), (20.1, 9.0), (20.3, 0.6))],
+            {"sm_occupancy": pytest.approx((0.2 * 0.2 + 0.6 * 0.4 + 0.2 * 0.6) / 1.0)},
+        ),
+        # Joules between readings inside segments, over the images of that time: pauses between segments cost nothing.
+        # 1 s of the 2 s of training, in which 160 of 320 images were trained on, took 400 J.
+        (
+            [
+                _series("gpu_energy", (9, 0.0), (10.25, 1000.0), (10.75, 1160.0), (20.25, 9000.0), (20.75, 9240.0)),
+                _series("gpu_power", (10.5, 77.0)),
+            ],
+            {"power_w": pytest.approx(400.0), "energy_j_per_image": pytest.approx(400 / 160)},
+        ),
+        # A counter that stands still, or was reset, is no energy; the power readings inside training remain.
+        ([POWER, _series("gpu_energy", (10.2, 5.0), (10.8, 5.0))], {"power_w": pytest.approx(320.0)}),
+        ([POWER, _series("gpu_energy", (10.2, 5.0), (10.8, 1.0))], {"power_w": pytest.approx(320.0)}),
+        # Idleness is no throttling: the share of readings with another reason, and the reasons in words, known or not.
+        (
+            [_series("gpu_throttle", (10.1, 1), (10.2, 0), (10.3, 4), (10.4, 0x845), (15, 8))],
+            {"throttled": 0.5, "throttle_reasons": "sw_power_cap, hw_thermal_slowdown, 0x800"},
+        ),
+        ([_series("gpu_throttle", (10.1, 1), (10.2, 0))], {"throttled": 0.0}),
+        # Clocks are means over training; of other processes the most that were there at once counts.
+        (
+            [
+                _series("gpu_sm_clock", (9, 200), (10.1, 1900), (20.1, 1800)),
+                _series("gpu_memory_clock", (10.1, 2600)),
+                _series("gpu_other_processes", (9, 5), (10.1, 0), (20.1, 2)),
+            ],
+            {"sm_clock_mhz": 1850.0, "memory_clock_mhz": 2600.0, "other_processes": 2},
+        ),
+    ],
+)
+def test_readings_inside_training_make_the_figures(series: list[Series], figures: dict[str, Any]) -> None:
+    """Of each counter by its own rule, and nothing else."""
+    assert gpu_figures(_measurement(*series), TRAINING) == figures
 
 
 def test_a_single_average_in_a_segment_is_no_figure() -> None:
@@ -73,46 +107,10 @@ def test_every_gpm_series_has_its_figure() -> None:
     assert found == {key: float(n) for n, key in enumerate(keys, start=1)}
 
 
-def test_energy_of_an_image_and_power_come_from_the_energy_counter() -> None:
-    """Joules between readings inside segments, over the images of that time: pauses between segments cost nothing."""
-    energy = _series("gpu_energy", (9, 0.0), (10.25, 1000.0), (10.75, 1160.0), (20.25, 9000.0), (20.75, 9240.0))
-    power = _series("gpu_power", (10.5, 77.0))
-    found = gpu_figures(_measurement(energy, power), TRAINING)
-    # 1 s of the 2 s of training, in which 160 of 320 images were trained on, took 400 J.
-    assert found == {"power_w": pytest.approx(400.0), "energy_j_per_image": pytest.approx(400 / 160)}
-
-
-def test_power_is_read_where_energy_is_not_counted() -> None:
-    """A counter that stands still, or was reset, is no energy; the power readings inside training remain."""
-    power = _series("gpu_power", (10.5, 300.0), (15, 50.0), (20.5, 340.0))
-    for energy in (_series("gpu_energy", (10.2, 5.0), (10.8, 5.0)), _series("gpu_energy", (10.2, 5.0), (10.8, 1.0))):
-        assert gpu_figures(_measurement(energy, power), TRAINING) == {"power_w": pytest.approx(320.0)}
-
-
 def test_samples_that_are_no_images_have_no_energy_an_image() -> None:
     """A data set without images gives power only."""
     energy = _series("gpu_energy", (10.25, 0.0), (10.75, 100.0))
     assert set(gpu_figures(_measurement(energy, images=False), TRAINING)) == {"power_w"}
-
-
-def test_idleness_is_no_throttling() -> None:
-    """The share of readings with a reason other than idle, and the reasons in words, known or not."""
-    masks = _series("gpu_throttle", (10.1, 1), (10.2, 0), (10.3, 4), (10.4, 0x845), (15, 8))
-    found = gpu_figures(_measurement(masks), TRAINING)
-    assert found == {"throttled": 0.5, "throttle_reasons": "sw_power_cap, hw_thermal_slowdown, 0x800"}
-    found = gpu_figures(_measurement(_series("gpu_throttle", (10.1, 1), (10.2, 0))), TRAINING)
-    assert found == {"throttled": 0.0}
-
-
-def test_clocks_and_other_processes() -> None:
-    """Clocks are means over training; of other processes the most that were there at once counts."""
-    series = [
-        _series("gpu_sm_clock", (9, 200), (10.1, 1900), (20.1, 1800)),
-        _series("gpu_memory_clock", (10.1, 2600)),
-        _series("gpu_other_processes", (9, 5), (10.1, 0), (20.1, 2)),
-    ]
-    found = gpu_figures(_measurement(*series), TRAINING)
-    assert found == {"sm_clock_mhz": 1850.0, "memory_clock_mhz": 2600.0, "other_processes": 2}
 
 
 def test_nothing_at_all_has_its_reason() -> None:
