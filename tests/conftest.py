@@ -5,8 +5,11 @@ from __future__ import annotations
 import functools
 import gc
 import multiprocessing
+import multiprocessing.util
+import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -50,7 +53,12 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 MeasureReal = Callable[..., Measurement | RunFailure]
 
 
-def pytest_configure() -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """For whoever edits."""
+    parser.addoption("--fast", action="store_true", help="leave out each test that starts a process")
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """No test of hypothesis measures how long it takes; 25 examples each, unless a test says otherwise.
 
     A shell lets what it starts in the background, and its children, ignore Ctrl-C, which tests send to theirs.
@@ -59,6 +67,45 @@ def pytest_configure() -> None:
     settings.load_profile("untimed")
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if config.option.fast:
+        sys.addaudithook(_leave_out)
+        # multiprocessing starts forkserver, tracker and spawned workers without an event of the interpreter.
+        vars(multiprocessing.util)["spawnv_passfds"] = lambda *_: _leave_out("os.posix_spawn", None)
+        # What a test had begun when it was left out is never closed.
+        config.addinivalue_line("filterwarnings", "ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+STARTS = {"subprocess.Popen", "os.fork", "os.posix_spawn"}
+STARTERS = {"fork_server", "photographs", "plant_disk", "python"}
+"""Fixtures that start processes."""
+STARTED: list[str] = []
+"""What the test that runs has tried to start."""
+OF_PROCESSES = "this test starts a process"
+
+
+def _leave_out(event: str, _: object) -> None:
+    """With --fast, no test starts a process: it ends there, as skipped."""
+    if event in STARTS and "PYTEST_CURRENT_TEST" in os.environ:
+        STARTED.append(event)
+        pytest.skip(OF_PROCESSES)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """The marker is for those that would wait for a process of another thread."""
+    STARTED.clear()
+    if not item.config.option.fast:
+        return
+    if item.get_closest_marker("starts") or STARTERS & {*getattr(item, "fixturenames", ())}:
+        pytest.skip(OF_PROCESSES)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Whatever caught it, and went on."""
+    report = yield
+    if STARTED and not report.skipped:
+        report.outcome, report.longrepr = "skipped", (str(item.path), 0, f"Skipped: {OF_PROCESSES}")
+    return report
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by marker

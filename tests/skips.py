@@ -18,6 +18,7 @@ from loaderprobe.system.device import locate
 OTHER_FOLDER = "TMPDIR=/a/folder/on/ext4 scripts/test (a real disk; not overlay, tmpfs or NFS)"
 AS_ROOT = "sudo -E scripts/test, in a container with --privileged"
 REMEDIES: tuple[tuple[str, str], ...] = (
+    (r"starts a process", "scripts/test, without --fast"),
     (r"libfuse is not installed", "apt-get install fuse3 libfuse3-3"),
     (r"mfusepy is not installed", ".venv/bin/pip install mfusepy, which scripts/setup dev does"),
     (r"/dev/fuse|fusermount|fuse: |FUSE|mount failed", "docker run --privileged --device /dev/fuse, or modprobe fuse"),

@@ -22,6 +22,8 @@ from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth
 from tests.measure.seat_group import DONE, KILLED, WAITS, Group, order
 
+pytestmark = pytest.mark.starts  # in the threads that stand for processes of a launcher
+
 
 def process(rank: int, size: int, *, agent_store: bool) -> Launched:
     """One of so many."""

@@ -37,6 +37,8 @@ from tests.measure.seat_group import (
     order,
 )
 
+pytestmark = pytest.mark.starts  # in the threads that stand for processes of a launcher
+
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
