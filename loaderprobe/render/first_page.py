@@ -734,9 +734,12 @@ def again_with(command: str, option: str) -> str:
     """The sweep's command with another option, for a directory of its own; what is no option is a command itself."""
     if not option.startswith("--") or not command.startswith("loaderprobe sweep"):
         return option
+    # An emulated accelerator has no model.
+    gone = {"--out", "--resume", option.split()[0], *(["--model"] if option.startswith("--compute emulated") else [])}
     words = shlex.split(command)
-    named = {place + step for place, word in enumerate(words) if word in ("--out", "--resume") for step in (0, 1)}
-    return f"{shlex.join(word for place, word in enumerate(words) if place not in named)} {option}"
+    left_out = {place + step for place, word in enumerate(words) if word in gone for step in (0, 1)}
+    left_out |= {place for place, word in enumerate(words) if word.partition("=")[0] in gone}
+    return f"{shlex.join(word for place, word in enumerate(words) if place not in left_out)} {option}"
 
 
 def with_sentences(report: Report) -> Summary:

@@ -92,10 +92,15 @@ def test_the_data_set_that_a_plan_takes_is_marked() -> None:
     [
         ("loaderprobe sweep --out runs/1 --seed 2", "--tensor uint8", "loaderprobe sweep --seed 2 --tensor uint8"),
         ("loaderprobe sweep 'my images'", "--tensor uint8", "loaderprobe sweep 'my images' --tensor uint8"),
+        (
+            "loaderprobe sweep --compute cpu --model=mlp --seed 2", "--compute emulated:100",
+            "loaderprobe sweep --seed 2 --compute emulated:100",
+        ),
+        ("loaderprobe sweep --model mlp --seed 2", "--seed 3", "loaderprobe sweep --model mlp --seed 3"),
         ("python train's.py", "--tensor uint8", "--tensor uint8"),
         ("loaderprobe sweep", "find /data -type f", "find /data -type f"),
     ],
 )  # fmt: skip
 def test_a_change_to_try_is_typed_whole(command: str, option: str, typed: str) -> None:
-    """For a run of its own; a command that is no sweep is left alone."""
+    """For a run of its own, without what it replaces; a command that is no sweep is left alone."""
     assert again_with(command, option) == typed
