@@ -202,7 +202,7 @@ class GlooGroup:
 
     @property
     def rank(self) -> int:
-        """From 0."""
+        """The number of this rank in its group, from 0."""
         return self._rank
 
     @property

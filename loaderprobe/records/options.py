@@ -403,7 +403,7 @@ REPORT = (
 PLAN = (
     Option(
         "run", Path, None, ARGUMENT,
-        "Directory of a sweep, of run, trace or bandwidth --ranks, or a file with the JSON of bandwidth.",
+        "Directory of a sweep, of run, trace or bandwidth, or a file with the JSON of one.",
     ),
     Option(
         "data", str, None, DATA, "Data set of the run, such as 500x375.",

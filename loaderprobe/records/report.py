@@ -70,7 +70,7 @@ class Outlook:
     compute: str
     """Name of the compute of the configurations that it follows from."""
     model: str
-    """That they train."""
+    """The model that they train."""
     accelerator: str
     """Its name, or that of the device that was measured."""
     images_per_s: float

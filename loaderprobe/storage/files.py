@@ -48,7 +48,7 @@ def encoded_pieces(pieces: Sequence[Piece]) -> bytes:
 
 
 def decoded_pieces(line: bytes) -> tuple[Piece, ...]:
-    """The same again."""
+    """The pieces of one line of `encoded_pieces`."""
     return tuple(Piece(path=Path(path), offset=offset, size_bytes=size) for path, offset, size in json.loads(line))
 
 

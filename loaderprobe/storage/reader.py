@@ -132,7 +132,7 @@ def encoded(value: Any) -> bytes:
 
 
 def decoded(line: bytes, type_: type[T]) -> T:
-    """The same again."""
+    """What `encoded` made a line of, as that type."""
     return msgspec.json.decode(line, type=type_, dec_hook=lambda _, column: np.array(column, np.int64))
 
 

@@ -70,7 +70,7 @@ class FakeGroup:
 
     @property
     def rank(self) -> int:
-        """From 0."""
+        """The number of this rank in its group, from 0."""
         return self._rank
 
     @property

@@ -151,6 +151,8 @@ def test_a_live_window_has_its_cause(case: Case) -> None:
         ({"launch": 20, "input": 5}, "compute", "host"),
         ({"launch": 16, "input": 10}, "compute", "host"),
         ({"launch": 14, "input": 10}, "balanced", "either"),
+        ({"launch": 20, "input": 12, "copy": 5}, "balanced", "either"),
+        ({"launch": 27, "input": 12, "copy": 5}, "compute", "host"),
         ({"launch": 20, "communication": 18}, "compute", "either"),
         ({"launch": 20, "communication": 18, "loader": 15}, "balanced", "either"),
         ({"communication": 30, "launch": 10}, "compute", "communication"),
