@@ -18,10 +18,10 @@ from loaderprobe.records.bandwidth import (
     RankRead,
 )
 from loaderprobe.records.measurement import CEILING_COLD_AT_LEAST
-from loaderprobe.render.charts import BLUE, GREY, RED, Axis, Plot, rank_chart
 from loaderprobe.render.document import Cell, Document, Exhibit, Item, Paragraph, Part, Section, Table, items
 from loaderprobe.render.figures import evidence_words
 from loaderprobe.render.plan_words import at_utilization, fed, grouped, in_use, limited_by
+from loaderprobe.render.plots import BLUE, GREY, RED, Axis, Plot, rank_chart
 from loaderprobe.render.remarks import because_words, fact, read_ahead_words, remark_words
 from loaderprobe.render.wording import MISSING, counted, first_upper, megabytes_per_s, percent, rate
 from loaderprobe.stats import median

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeReport, StopCode
-from loaderprobe.render.charts import BLUE, GREY, RED, Axis, Plot
 from loaderprobe.render.document import Document, Exhibit, Paragraph, Section, Table
+from loaderprobe.render.plots import BLUE, GREY, RED, Axis, Plot
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.rows import as_columns, interval_cells, own_cells
 from loaderprobe.render.verdict_words import explanation, heading

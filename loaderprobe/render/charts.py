@@ -1,524 +1,362 @@
-"""The chart kit: SVG written out. A report of 200 configurations has hundreds of charts, and none may need a browser, a
-script or a request.
+"""The chart kit: a chart is rows of marks on one axis. Five marks: bar, whisker, dot, level, letter.
 
-A chart is a `Plot` with one or two `Axis`, on which a few calls draw; its names find their own places. Each is 348
-units wide and scales with the page, so that its text has about 10 pixels on a phone. Colours are from those of Okabe
-and Ito (2008) and of Tol (2021), which people with any colour vision can separate; a letter or a name stands beside
-each, for paper without colour. Ink, lines and paper are those of the page, light or dark.
+Three ways to draw the same rows: HTML whose letters never shrink, since marks are placed in shares of the width; one
+SVG file, for pages that take a picture only; blocks of a terminal. Colours are from those of Okabe and Ito (2008) and
+of Tol (2021), which people with any colour vision can separate. What is measured is solid, what is estimated hatched,
+what may be nothing an outline, so that nothing is lost without colour.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from html import escape
-from itertools import groupby, pairwise
-from math import ceil, floor, hypot, log
-from textwrap import wrap
+from math import floor, log10
 
-from loaderprobe.records.resources import RESOURCES
-from loaderprobe.render.wording import percent, visible
+from rich.text import Text
+
+from loaderprobe.records.resources import RESOURCE, RESOURCES
+from loaderprobe.render.document import Bar, Chart, ChartRow, How
+from loaderprobe.render.wording import visible
 
 TONES = {
-    **{resource.name: resource.color for resource in RESOURCES if resource.is_cause},
+    **{resource.name: resource.color for resource in RESOURCES},
     "either": "#D9C800", "balanced": "#56B4E9", "inconclusive": "#9A9A9A",
     "skipped": "#9A9A9A", "failed": "#D93A45", "good": "#009E73", "warning": "#E69F00", "quiet": "#9A9A9A",
+    "change": "#0072B2", "now": "currentColor", "cores": "#56B4E9", "rest": "#F0E442",
 }  # fmt: skip
-"""Colours of verdicts, and of other texts, by tone: of charts, maps and pages."""
-BLUE, RED, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#8A8F95"
-COLORS = (BLUE, RED, GREEN, "#CC79A7", "#E69F00", "#56B4E9")
-"""Of lines that differ by their order alone."""
-WIDTH, HEIGHT = 348, 210
-LEFT, RIGHT, TOP = 46, 340, 40
-_EDGE = 4
-_UNDER = 42
-"""Units below the axis: its figures and its name."""
-_BAR, _STEP, _NAMED_STEP = 20, 30, 32
-"""Units of a bar, from one to the next, and where its name stands over it."""
-_LONGEST = 18
-"""Characters of a name left of its bar."""
-_LEAST_LETTER = 12
-"""Units of the narrowest part of a bar that gets its letter."""
-_WIDEST, _LEAST_BAR = 48.0, 0.4
-_LINE, _CHARACTER = 15, 6.2
-"""Units from one line of text to the next, and of a character on average."""
-_TITLE, _TITLE_CHARS = 13, 50
-"""Size of a title, and its characters in one line; a little more are a little smaller."""
-_SLACK = 1.15
-_MOST_TICKS = 9
-_DARK = 0.55
-"""Cells that are darker than this have white text."""
-_INK = "currentColor"
-_CEILING = 'class="rule dashed"'
-_HALO = 'paint-order="stroke" stroke="var(--card)" stroke-width="4" stroke-linejoin="round"'
-"""Behind figures, so that no line crosses them."""
-_SIDES = {
-    "above": (0, -9, "middle"), "below": (0, 17, "middle"), "above left": (-4, -9, "end"), "above right": (4, -9, ""),
-    "right": (9, 4, ""), "left": (-9, 4, "end"), "below right": (6, 17, ""), "below left": (-6, 17, "end"),
-    "far below right": (6, 30, ""), "far below left": (-6, 30, "end"),
+"""Colours of verdicts, and of other texts and marks, by tone. now: the ink of the page, light or dark."""
+STYLES = {
+    **{resource.name: resource.style for resource in RESOURCES if resource.is_cause},
+    "either": "yellow", "balanced": "cyan", "inconclusive": "dim", "failed": "bold red", "skipped": "dim",
+    "quiet": "dim", "strong": "bold", "warning": "yellow", "good": "green", "change": "blue",
 }  # fmt: skip
-"""Where a name may stand beside its point: units to the right, units down, how it is aligned."""
-
-Points = Sequence[tuple[float, float]]
-Box = tuple[float, float, float, float]
-"""Left, top, right, bottom, in units."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
-    """One axis, linear or logarithmic."""
-
-    name: str
-    """What is along it, with its unit."""
-    low: float = 0.0
-    high: float
-    base: int = 0
-    """Of a logarithmic axis, 2 or 10; 0 where it is linear."""
-    shares: bool = False
-    """0 to 1 is shown as 0 to 100 %."""
-    marks: tuple[tuple[float, str], ...] | None = None
-    """(value, what stands there); without them round figures."""
-    lines: bool = False
-    """With marks along the x axis: each has a line."""
-
-    def share(self, value: float) -> float:
-        """Of the way from end to end; never beyond either."""
-        if self.base:
-            low, high, value = log(self.low), log(self.high), log(max(value, self.low))
-        else:
-            low, high = self.low, self.high
-        return min(1.0, max(0.0, (value - low) / (high - low)))
-
-    def ticks(self) -> tuple[tuple[float, str], ...]:
-        """(value, its figure)."""
-        if self.marks is not None:
-            return self.marks
-        if self.shares:
-            return tuple((value, percent(value)) for value in (0.0, 0.25, 0.5, 0.75, 1.0))
-        values = _log_ticks(self.low, self.high, self.base) if self.base else ticks(self.high)
-        return tuple((value, self._figure(value)) for value in values)
-
-    def _figure(self, value: float) -> str:
-        if self.high >= 1e4 and self.base != 2:
-            for size, letter in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-                if value >= size:
-                    return f"{value / size:g}{letter}"
-        return f"{value:,.10g}"
+"""The same in a terminal."""
+MARKS: dict[How, tuple[str, str]] = {
+    "measured": ("█", "measured"),
+    "estimated": ("▒", "estimated"),
+    "specified": ("▒", "specified"),
+    "unsure": ("░", "may be nothing"),
+}
+"""By how a mark is known: its block in a terminal, and what the legend says."""
+_HEIGHT, _THICK = 22, 13
+"""Pixels of a row, and of a bar in it."""
+_LEAST_LETTER = 4.0
+"""Per cent of the axis that a bar needs to hold its letter."""
+_MOST_TICKS = 5
 
 
-def ticks(top: float) -> tuple[float, ...]:
-    """Round figures from 0 on, up to five."""
-    rough = top / 4
-    power = 10.0 ** floor(log(rough, 10) + 1e-12)
-    step = next(size * power for size in (1, 2, 5, 10) if size * power >= rough * 0.999)
-    return tuple(round(step * number, 12) for number in range(int(top / step) + 1))
+def tones_of(chart: Chart) -> dict[str, str]:
+    """What the tones in use stand for, by tone."""
+    seen = {bar.tone for row in chart.rows for bar in _bars(row)}
+    return {tone: words for tone, words in chart.names if tone in seen}
 
 
-def _log_ticks(low: float, high: float, base: int) -> list[float]:
-    """Powers of the base; on a short axis, figures between them; on a long one, every second or third."""
-    powers = range(floor(log(low, base) - 1e-9), ceil(log(high, base) + 1e-9) + 1)
-    some: list[float] = []
-    for factors in ((1.0,), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 7)) if base == 10 else ((1.0,),):
-        every = [factor * float(base) ** power for power in powers for factor in factors]
-        some = [tick for tick in every if low * (1 - 1e-9) <= tick <= high * (1 + 1e-9)]
-        if len(some) > 2:
-            break
-    return some[:: max(1, ceil(len(some) / _MOST_TICKS))]
+def _bars(row: ChartRow) -> tuple[Bar, ...]:
+    return (*row.bars, row.point) if row.point else row.bars
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Name:
-    """Words, and where they may stand, the best place first: (x, y, how they are aligned)."""
-
-    words: str
-    places: tuple[tuple[float, float, str], ...]
-    bold: bool = True
-    color: str = _INK
-    cost: float = 2
-    """Of each place more than of the one before it."""
-
-    def box(self, place: tuple[float, float, str]) -> Box:
-        x, y, anchor = place
-        wide = _CHARACTER * len(self.words)
-        left = x - {"": 0.0, "middle": wide / 2, "end": wide}[anchor]
-        return left, y - 10, left + wide, y + 3
+def hows_of(chart: Chart) -> list[How]:
+    """How the bars are known, where that is not the same of all."""
+    seen = {bar.how for row in chart.rows for bar in _bars(row)}
+    return [how for how in MARKS if how in seen] if seen != {"measured"} else []
 
 
-class Plot:
-    """A chart that is being drawn: what is drawn first lies below, names over everything.
+def ticks(low: float, high: float) -> tuple[float, ...]:
+    """Round figures of a linear axis, up to five."""
+    span = high - low
+    power = 10.0 ** floor(log10(span / _MOST_TICKS) + 1e-12)
+    step = next(size * power for size in (1, 2, 5, 10) if span / (size * power) <= _MOST_TICKS)
+    first = -floor(-low / step + 1e-9)
+    return tuple(round(step * number, 12) for number in range(first, floor(high / step + 1e-9) + 1))
 
-    Values are those of the axes. Without `y` it has rows, `row` or `named_row`, from the top down.
-    """
 
-    def __init__(
-        self,
-        title: str,
-        x: Axis,
-        y: Axis | None = None,
-        *,
-        height: float = HEIGHT,
-        left: float = LEFT,
-        top: float = TOP,
-    ) -> None:
-        self.left, self.top, self.floor = left, top, height - _UNDER
-        self._title, self._x, self._y = title, x, y
-        self._height = height if x.name else height - _LINE
-        self._drawn: list[str] = []
-        self._names: list[_Name] = []
-        self._samples: list[tuple[float, float]] = []
-        """Points on lines, which names keep free of."""
-        self._taken: list[Box] = []
-        """Where words stand already."""
-        self._draw_axes()
+def _at(chart: Chart, value: float) -> float:
+    """Per cent of the axis; never beyond its ends."""
+    return 100 * min(1.0, max(0.0, (value - chart.low) / (chart.high - chart.low)))
 
-    def x(self, value: float) -> float:
-        """Units from the left."""
-        return self.left + (RIGHT - self.left) * self._x.share(value)
 
-    def y(self, value: float) -> float:
-        """Units from the top."""
-        assert self._y
-        return self.floor - (self.floor - self.top) * self._y.share(value)
+# As HTML: a line a row, in which only the marks are SVG.
 
-    def add(self, drawn: str) -> None:
-        """SVG of one's own."""
-        self._drawn.append(drawn)
 
-    def line(self, points: Points, color: str, *, dash: str = "", width: float = 2) -> None:
-        """From point to point; `dash` as in SVG."""
-        at = [(self.x(x), self.y(y)) for x, y in points]
-        style = f' stroke-dasharray="{dash}"' if dash else ""
-        path = "L".join(f"{x:.1f} {y:.1f}" for x, y in at)
-        self.add(f'<path d="M{path}" fill="none" stroke="{color}" stroke-width="{width:g}"{style}/>')
-        for one, two in pairwise(at):
-            self._sample(one, two)
+def chart_html(chart: Chart) -> str:
+    """One figure. All text is escaped."""
+    lines = [_row_html(chart, row) for row in chart.rows]
+    if chart.unit:
+        marks = "".join(
+            f'<text x="{_at(chart, tick):.2f}%" y="14" text-anchor="{_anchor(chart, tick)}">{tick:,.10g}</text>'
+            for tick in ticks(chart.low, chart.high)
+        )
+        lines.append(
+            f'<div class="row axis"><span class="label">{_safe(chart.unit)}</span>{_track(marks)}<span></span></div>'
+        )
+    caption = f"<figcaption>{_safe(chart.caption)}</figcaption>" if chart.caption else ""
+    body = "".join(lines)
+    return f'<figure class="bars">{caption}<div class="rows">{body}</div>{_legend_html(chart)}</figure>'
 
-    def dots(self, points: Points, color: str, *, shape: str = "full", radius: float = 2.5) -> None:
-        """Points: `full`, `open`, or an open `diamond`."""
-        for x, y in ((self.x(x), self.y(y)) for x, y in points):
-            if shape == "diamond":
-                path = f"M{x:.1f} {y - 6:.1f}l6 6l-6 6l-6 -6z"
-                self.add(f'<path d="{path}" fill="none" stroke="{color}" stroke-width="2"/>')
-            else:
-                style = f'fill="{color}"' if shape == "full" else f'fill="none" stroke="{color}" stroke-width="2"'
-                self.add(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}" {style}/>')
-            # A name over a point hides it: worse than one over a line.
-            self._samples += [(x, y)] * 8
 
-    def spans(self, spans: Iterable[tuple[float, float, float]], color: str = "") -> None:
-        """Intervals: at x, from low to high; none where they are the same."""
-        style = f'fill="none" stroke="{color}" stroke-width="1.5"' if color else 'class="rule"'
-        for at, low, high in spans:
-            if high > low:
-                x, foot, head = self.x(at), self.y(low), self.y(high)
-                self.add(f'<path {style} d="M{x:.1f} {foot:.1f}V{head:.1f}m-4 0h8M{x - 4:.1f} {foot:.1f}h8"/>')
-                self._sample((x, foot), (x, head))
+def _anchor(chart: Chart, tick: float) -> str:
+    at = _at(chart, tick)
+    return "start" if at < 3 else "end" if at > 97 else "middle"
 
-    def band(self, points: Sequence[tuple[float, float, float]], color: str) -> None:
-        """The area between two lines: at x, from low to high."""
-        there = "L".join(f"{self.x(x):.1f} {self.y(low):.1f}" for x, low, _ in points)
-        back = "L".join(f"{self.x(x):.1f} {self.y(high):.1f}" for x, _, high in reversed(points))
-        self.add(f'<path d="M{there}L{back}z" fill="{color}" fill-opacity="0.3"/>')
 
-    def beyond(self, first: float, last: float, words: str = "") -> None:
-        """A shaded part of the x axis, with what it is."""
-        x, to_x = self.x(first), self.x(last)
-        size = f'width="{to_x - x:.1f}" height="{self.floor - self.top:.1f}"'
-        self.add(f'<rect x="{x:.1f}" y="{self.top:.1f}" {size} fill="{GREY}" fill-opacity="0.18"/>')
-        places = ((to_x - 5, self.floor - 7, "end"), (to_x - 5, self.top + 13, "end"), (x + 5, self.top + 13, ""))
-        if words:
-            self._names.append(_Name(words=words, places=places, bold=False))
+def _row_html(chart: Chart, row: ChartRow) -> str:
+    marks = "".join(_marks(chart, row))
+    label = f'<span class="label">{_safe(row.label)}</span>'
+    note = f" <small>{_safe(row.note)}</small>" if row.note else ""
+    value = f'<span class="value"><b>{_safe(row.value)}</b>{note}</span>'
+    return f'<div class="row{" head" if row.head else ""}">{label}{_track(marks)}{value}</div>'
 
-    def bars(self, values: Sequence[float], colors: Sequence[str]) -> None:
-        """One for each unit of the x axis. Those of one colour are one path, since there may be a thousand."""
-        slot = (RIGHT - self.left) / len(values)
-        width = max(_LEAST_BAR, min(_WIDEST, slot * (0.62 if len(values) < 16 else 0.8)))
-        each = sorted(zip(colors, range(len(values)), values, strict=True), key=lambda bar: colors.index(bar[0]))
-        for color, some in groupby(each, key=lambda bar: bar[0]):
-            path = "".join(
-                f"M{self.left + slot * (place + 0.5) - width / 2:.1f} {self.floor:g}"
-                f"V{min(self.y(value), self.floor - 0.5):.1f}h{width:.1f}V{self.floor:g}z"
-                for _, place, value in some
+
+def _track(marks: str) -> str:
+    return f'<svg class="track" width="100%" height="{_HEIGHT}" aria-hidden="true">{marks}</svg>'
+
+
+def _marks(chart: Chart, row: ChartRow) -> Iterator[str]:
+    """Of one row, what lies below first; x in per cent, y in pixels."""
+    top, middle = (_HEIGHT - _THICK) / 2, _HEIGHT / 2
+    if chart.unit and not row.head:
+        for tick in ticks(chart.low, chart.high):
+            at = _at(chart, tick)
+            yield f'<line class="grid" x1="{at:.2f}%" x2="{at:.2f}%" y1="0" y2="{_HEIGHT}"/>'
+    for bar in row.bars:
+        begin, end = _at(chart, bar.begin), _at(chart, bar.end)
+        if end <= begin:
+            continue
+        place = f'x="{begin:.2f}%" y="{top:g}" width="{end - begin:.2f}%" height="{_THICK}"'
+        yield f"<rect {place} {_fill(bar)}/>"
+        if bar.letter and end - begin >= _LEAST_LETTER:
+            resource = RESOURCE.get(bar.tone)
+            ink = resource.ink if resource and bar.how == "measured" else "currentColor"
+            at = (begin + end) / 2
+            yield (
+                f'<text class="letter" x="{at:.2f}%" y="{middle + 4:g}" text-anchor="middle" fill="{ink}">'
+                f"{_safe(bar.letter)}</text>"
             )
-            self.add(f'<path d="{path}" fill="{color}"/>')
-
-    def level(self, value: float, words: str, color: str = "") -> None:
-        """A horizontal line across the chart with its name, as that of a ceiling."""
-        y = self.y(value)
-        style = f'fill="none" stroke="{color}" stroke-width="1.5" stroke-dasharray="2 3"'
-        self.add(f'<path {style if color else _CEILING} d="M{self.left:g} {y:.1f}H{RIGHT}"/>')
-        self._sample((self.left, y), (RIGHT, y))
-        ends = ((self.left + 4, ""), (RIGHT - 2, "end"))
-        places = tuple((x, y + down, anchor) for down in (-5, 14, -18, 27) for x, anchor in ends)
-        # On the other side of its line it might be taken for the name of the next.
-        self._names.append(_Name(words=visible(words), places=places, bold=False, cost=15))
-
-    def upright(self, value: float, color: str, *, dash: str = "4 4") -> None:
-        x = self.x(value)
-        self.add(
-            f'<path d="M{x:.1f} {self.top:g}V{self.floor:g}" fill="none" stroke="{color}" stroke-dasharray="{dash}"/>'
-        )
-        self._sample((x, self.top), (x, self.floor))
-
-    def name(self, x: float, y: float, words: str, side: str = "above", *, color: str = _INK) -> None:
-        """Words beside a point, on this side of it or, where something is in the way, on another."""
-        at_x, at_y = self.x(x), self.y(y)
-        sides = [_SIDES[side], *(each for name, each in _SIDES.items() if name != side)]
-        places = tuple((at_x + right, at_y + down, anchor) for right, down, anchor in sides)
-        self._names.append(_Name(words=visible(words), places=places, color=color))
-
-    def figure(self, x: float, y: float, words: str, *, beside: float | None = None) -> None:
-        """The figure of a bar that ends at y: over it, or at its foot where it ends close to a ceiling, `beside`."""
-        at_x, at_y = self.x(x), self.y(y)
-        over, foot = (at_x, at_y - 6, "middle"), (at_x, self.floor - 7, "middle")
-        near = beside is not None and abs(at_y - self.y(beside)) < _LINE
-        self._names.append(_Name(words=visible(words), places=(foot, over) if near else (over, foot)))
-
-    def row(self, number: int, name: str, sizes: Sequence[float], parts: Sequence[Shade], text: str) -> None:
-        """A horizontal bar of these parts with its name at its left and a text at its end."""
-        y = self.top + _STEP * number + (_STEP - _BAR) / 2
-        self.add(svg_text(self.left - 6, y + 14, shortened(name, _LONGEST), anchor="end"))
-        at = 0.0
-        for part, size in zip(parts, sizes, strict=True):
-            x, to_x = self.x(at), self.x(at + size)
-            place = f'x="{x:.1f}" y="{y:.1f}" width="{to_x - x:.1f}" height="{_BAR}"'
-            if to_x - x >= 0.2:
-                self.add(f'<rect class="part" {place} fill="{part.color}"/>')
-            if to_x - x >= _LEAST_LETTER:
-                self.add(svg_text((x + to_x) / 2, y + 14, part.letter, anchor="middle", bold=True, fill=part.ink))
-            at += size
-        self.add(svg_text(self.x(at) + 5, y + 14, text, bold=True))
-
-    def named_row(self, number: int, name: str, *, bold: bool = False) -> float:
-        """The name of a row, which stands over it; gives the middle of the row below the name, in units."""
-        y = self.top + _NAMED_STEP * number
-        self._names.append(_Name(words=visible(name), places=((_EDGE, y + 12, ""),), bold=bold))
-        return y + 22
-
-    def stretch(self, one: float, other: float, y: float, color: str, *, thick: float) -> None:
-        """A horizontal bar between two values, at so many units from the top."""
-        x, to_x = sorted((self.x(one), self.x(other)))
-        place = f'x="{x:.1f}" y="{y - thick / 2:.1f}" width="{max(1.0, to_x - x):.1f}" height="{thick:g}"'
-        self.add(f'<rect {place} fill="{color}"/>')
-
-    def mark(self, x: float, y: float, color: str, *, full: bool, said: str) -> None:
-        """A point at so many units from the top; `said` is shown where a pointer rests on it."""
-        fill = color if full else "none"
-        self.add(
-            f'<circle cx="{self.x(x):.1f}" cy="{y:.1f}" r="4.5" fill="{fill}" stroke="{color}" stroke-width="2">'
-            f"<title>{escape(visible(said))}</title></circle>"
+    if row.level is not None:
+        at = _at(chart, row.level)
+        dash = "" if row.level_how == "measured" else ' stroke-dasharray="4 3"'
+        yield f'<line class="level" x1="{at:.2f}%" x2="{at:.2f}%" y1="0" y2="{_HEIGHT}"{dash}/>'
+    if row.interval:
+        yield from _whisker(chart, row.interval, middle)
+    if row.point:
+        fill = TONES[row.point.tone] if row.point.how == "measured" else "var(--card)"
+        yield (
+            f'<circle cx="{_at(chart, row.point.end):.2f}%" cy="{middle:g}" r="5" fill="{fill}" '
+            f'stroke="{TONES[row.point.tone]}" stroke-width="2"/>'
         )
 
-    def beside(self, ends: tuple[float, float], y: float, words: str, *, side: str = "right") -> None:
-        """Words `right` or `left` of a horizontal bar, or `over` it where its name is short; else elsewhere."""
-        left, right = sorted(map(self.x, ends))
-        places = {"right": (right + 7, y + 4, ""), "left": (left - 7, y + 4, "end"), "over": (RIGHT, y - 10, "end")}
-        inside = {"right": (right - 5, y + 4, "end"), "left": (left + 5, y + 4, ""), "over": places["left"]}
-        some = (
-            (places[side], inside[side])
-            if side != "over"
-            else tuple(places[each] for each in ("over", "right", "left"))
-        )
-        self._names.append(_Name(words=visible(words), places=some))
 
-    def svg(self) -> str:
-        return svg_page(self._title, self._height, [*self._drawn, *self._placed()])
-
-    def _draw_axes(self) -> None:
-        if self._y:
-            self.add(svg_text(4, self.top - 9, self._y.name))
-            for value, words in self._y.ticks():
-                y = self.y(value)
-                self.add(f'<path class="grid" d="M{self.left:g} {y:.1f}H{RIGHT}"/>')
-                self.add(svg_text(self.left - 5, y + 4, words, anchor="end"))
-                self._taken.append((0.0, y - 6, self.left - 5, y + 5))
-        upright = not self._y and self.left > _EDGE
-        end = f"V{self.top:g}" if upright else f"H{RIGHT}"
-        self.add(f'<path class="axis" d="M{self.left:g} {self.floor:g}{end}"/>')
-        marks = self._x.ticks()
-        wide = _CHARACTER * max((len(words) for _, words in marks), default=0) + 4
-        # Of figures that would lie upon each other every second, or third.
-        between = (RIGHT - self.left) / max(1, len(marks) - (self._x.marks is None))
-        step = 1 if self._x.lines else max(1, ceil(wide / between))
-        for value, words in marks[::step]:
-            x = self.x(value)
-            if self._x.marks is None or self._x.lines:
-                self.add(f'<path class="grid" d="M{x:.1f} {self.top:g}V{self.floor:g}"/>')
-            half = _CHARACTER * len(words) / 2
-            self.add(svg_text(min(max(x, half), WIDTH - half), self.floor + 15, words, anchor="middle"))
-        self.add(svg_text((self.left + RIGHT) / 2, self._height - 8, self._x.name, anchor="middle"))
-
-    def _sample(self, one: tuple[float, float], two: tuple[float, float]) -> None:
-        count = max(1, round(hypot(two[0] - one[0], two[1] - one[1]) / 4))
-        self._samples += [
-            (one[0] + (two[0] - one[0]) * part / count, one[1] + (two[1] - one[1]) * part / count)
-            for part in range(count + 1)
-        ]
-
-    def _placed(self) -> Iterator[str]:
-        """Each name at the first of its places where it covers least."""
-        for name in self._names:
-            costs = [self._cost(name.box(place)) + name.cost * rank for rank, place in enumerate(name.places)]
-            x, y, anchor = name.places[costs.index(min(costs))]
-            self._taken.append(name.box((x, y, anchor)))
-            yield svg_text(x, y, name.words, anchor=anchor, bold=name.bold, halo=True, fill=name.color)
-
-    def _cost(self, box: Box) -> float:
-        """Of words in this box: lines that they cross, less than other words, less than what is cut at the edge."""
-        left, top, right, bottom = box
-        crossed = sum(left - 1 < x < right + 1 and top < y < bottom for x, y in self._samples)
-        covered = sum(
-            max(0.0, min(right, other[2]) - max(left, other[0])) * max(0.0, min(bottom, other[3]) - max(top, other[1]))
-            for other in self._taken
-        )
-        outside = max(0.0, 2 - left) + max(0.0, right - WIDTH) + 4 * max(0.0, self.top - 14 - top)
-        return crossed + covered + 10 * (outside + 4 * max(0.0, bottom - self.floor))
+def _fill(bar: Bar) -> str:
+    color = TONES[bar.tone]
+    if bar.how == "measured":
+        return f'fill="{color}"'
+    if bar.how == "unsure":
+        return f'fill="none" stroke="{color}" stroke-dasharray="4 3"'
+    return f'fill="url(#hatch-{bar.tone})" stroke="{color}"'
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """One bar of a chart over workers, or over something else."""
-
-    name: str
-    value: float
-    low: float | None = None
-    high: float | None = None
-    text: str
-    color: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shade:
-    """How one part of a whole is shown: by colour, and by a letter for those who see or print none."""
-
-    letter: str
-    name: str
-    color: str
-    ink: str
-    """Of the letter."""
-
-
-def column_chart(
-    columns: Sequence[Column],
-    title: str,
-    unit: str,
-    top: float,
-    ceiling: tuple[float, str] | None = None,
-    *,
-    axis: str = "workers",
-) -> str:
-    """SVG of bars over numbers of workers, with intervals and a dashed ceiling with its label; empty without bars.
-
-    `axis` is what the bars stand over. `top` is the upper end of the scale, shared among the charts that are compared.
-    """
-    if not columns or top <= 0:
-        return ""
-    middles = [place + 0.5 for place in range(len(columns))]
-    marks = tuple((at, each.name) for at, each in zip(middles, columns, strict=True))
-    plot = Plot(title, Axis(name=axis, high=len(columns), marks=marks), Axis(name=unit, high=top))
-    plot.bars([column.value for column in columns], [column.color for column in columns])
-    plot.spans((at, each.low or 0.0, each.high or 0.0) for at, each in zip(middles, columns, strict=True))
-    if ceiling:
-        plot.level(*ceiling)
-    for at, each in zip(middles, columns, strict=True):
-        plot.figure(at, max(each.value, each.high or 0.0), each.text, beside=ceiling and ceiling[0])
-    return plot.svg()
-
-
-def stacked_chart(
-    bars: Sequence[tuple[str, Sequence[float], str]], parts: Sequence[Shade], title: str, unit: str, top: float
-) -> str:
-    """SVG of a horizontal bar for each (name, its parts, text at its end), on a scale to `top`; empty without bars."""
-    if not bars or top <= 0:
-        return ""
-    left = 12 + _CHARACTER * min(_LONGEST, max(len(name) for name, *_ in bars))
-    above = TOP - 14
-    plot = Plot(title, Axis(name=unit, high=top), height=above + _STEP * len(bars) + _UNDER, left=left, top=above)
-    for number, (name, sizes, text) in enumerate(bars):
-        plot.row(number, name, sizes, parts, text)
-    return plot.svg()
-
-
-def named_rows(title: str, x: Axis, count: int) -> Plot:
-    """A chart of so many rows with their names over them."""
-    return Plot(title, x, height=TOP - 14 + _NAMED_STEP * count + _UNDER, left=_EDGE, top=TOP - 14)
-
-
-def rank_chart(
-    title: str, unit: str, values: Sequence[float], colors: Sequence[str], *, height: float = HEIGHT, axis: str = ""
-) -> Plot:
-    """A chart with a bar for each rank, of which the first and the last are named."""
-    last = len(values) - 1
-    marks = tuple((rank + 0.5, f"rank {rank}") for rank in sorted({0, last}))
-    x = Axis(name=axis, high=len(values), marks=marks)
-    plot = Plot(title, x, Axis(name=unit, high=1.25 * max(values) or 1.0), height=height)
-    plot.bars(values, colors)
-    return plot
-
-
-def shortened(name: str, most: int) -> str:
-    """A name of at most so many characters, cut at its end where it is longer."""
-    return name if len(name) <= most else f"{name[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
-
-
-def svg_text(
-    x: float, y: float, words: str, *, anchor: str = "", bold: bool = False, halo: bool = False, fill: str = _INK
-) -> str:
-    """Words at a place; `halo` keeps lines behind them from crossing them."""
-    options = f' text-anchor="{anchor}"' if anchor else ""
-    options += ' font-weight="600"' if bold else ""
-    options += f" {_HALO}" if halo else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" fill="{fill}"{options}>{escape(visible(words))}</text>'
-
-
-def svg_page(title: str, height: float, drawn: Sequence[str]) -> str:
-    """The chart under its title, which is also what is read out. A long one has several lines, over the chart."""
-    fits = len(title) <= _SLACK * _TITLE_CHARS
-    lines = [visible(title)] if fits else wrap(visible(title), _TITLE_CHARS)
-    size = min(_TITLE, _TITLE * _TITLE_CHARS / len(title)) if title and fits else _TITLE
-    above = _LINE * max(0, len(lines) - 1)
-    head = "".join(
-        f'<text x="{_EDGE}" y="{14 - above + _LINE * number}" font-size="{size:.3g}" font-weight="600" fill="{_INK}">'
-        f"{escape(line)}</text>"
-        for number, line in enumerate(lines)
+def hatches() -> str:
+    """The patterns of what is estimated, once a page."""
+    patterns = "".join(
+        f'<pattern id="hatch-{tone}" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+        f'<rect width="3" height="6" fill="{color}"/></pattern>'
+        for tone, color in TONES.items()
     )
+    return f'<svg class="heard" aria-hidden="true"><defs>{patterns}</defs></svg>'
+
+
+def _whisker(chart: Chart, interval: tuple[float, float], middle: float) -> Iterator[str]:
+    """With a halo, so that it shows on a bar; without a cap where it passes the end of the axis."""
+    low, high = (_at(chart, end) for end in interval)
+    caps = [low] if interval[1] > chart.high else [low, high]
+    for kind in ("halo", "whisker"):
+        yield f'<line class="{kind}" x1="{low:.2f}%" x2="{high:.2f}%" y1="{middle:g}" y2="{middle:g}"/>'
+        for at in caps:
+            yield f'<line class="{kind}" x1="{at:.2f}%" x2="{at:.2f}%" y1="{middle - 4:g}" y2="{middle + 4:g}"/>'
+
+
+def _legend(chart: Chart) -> list[tuple[str, str]]:
+    """(mark of 20 x 12 pixels, what it stands for) of all that is in use."""
+    tones = tones_of(chart).items()
+    entries = [(f'<rect width="14" height="12" fill="{TONES[tone]}"/>', words) for tone, words in tones]
+    samples = {how: Bar(end=1, tone="inconclusive", how=how) for how in hows_of(chart)}
+    entries += [
+        (f'<rect x="1" y="1" width="18" height="10" {_fill(bar)}/>', MARKS[how][1]) for how, bar in samples.items()
+    ]
+    if any(row.interval for row in chart.rows):
+        entries.append(('<path class="whisker" d="M1 2v8M1 6h18M19 2v8"/>', "95 % interval"))
+    levels = [row for row in chart.rows if row.level is not None]
+    if chart.level and levels:
+        dash = "" if levels[0].level_how == "measured" else ' stroke-dasharray="4 3"'
+        entries.append((f'<line class="level" x1="10" x2="10" y1="0" y2="12"{dash}/>', chart.level))
+    return entries
+
+
+def _legend_html(chart: Chart) -> str:
+    shown = "".join(
+        f'<li><svg width="20" height="12" aria-hidden="true">{mark}</svg> {_safe(words)}</li>'
+        for mark, words in _legend(chart)
+    )
+    return f'<ul class="legend">{shown}</ul>' if shown else ""
+
+
+def _safe(text: str) -> str:
+    return escape(visible(text))
+
+
+# As one SVG file, for where a picture is all that is shown.
+
+_LABELS, _VALUES = 180, 210
+"""Pixels for names at the left and figures at the right."""
+_STYLE = (
+    "text{font-family:system-ui,sans-serif;font-size:13px;fill:#1c2024}.quiet{fill:#5a626b}"
+    ".title{font-size:19px;font-weight:700}.strong{font-weight:600}.letter{font-weight:600;font-size:11px}"
+    ".grid{stroke:#dfe2e6}.level,.whisker{stroke:#1c2024;stroke-width:1.5;fill:none}"
+    ".halo{stroke:#fff;stroke-width:4;fill:none}"
+)
+
+
+def chart_svg(chart: Chart, *, title: str, subtitle: str = "", width: int = 760) -> str:
+    """The chart under its title on white ground, for a README. All text is escaped."""
+    track = width - _LABELS - _VALUES - 24
+    heads = [(title, "title"), (subtitle, "quiet"), (chart.caption, "")]
+    top, drawn = 12, []
+    for words, name in heads:
+        if words:
+            top += 24
+            drawn.append(f'<text x="12" y="{top - 6}" class="{name}">{_safe(words)}</text>')
+    for row in chart.rows:
+        top += 6 if row.head and drawn else 0
+        strong = ' class="strong"' if row.head else ""
+        label = f'<text x="12" y="{top + 15}"{strong}>{_safe(row.label)}</text>'
+        marks = f'<svg x="{_LABELS}" y="{top}" width="{track}" height="{_HEIGHT}">{"".join(_marks(chart, row))}</svg>'
+        note = f'<tspan class="quiet" dx="6">{_safe(row.note)}</tspan>' if row.note else ""
+        at = width - _VALUES
+        value = f'<text x="{at}" y="{top + 15}"><tspan class="strong">{_safe(row.value)}</tspan>{note}</text>'
+        drawn += [label, marks, value]
+        top += _HEIGHT
+    if chart.unit:
+        marks = "".join(
+            f'<text class="quiet" x="{_at(chart, tick):.2f}%" y="14" text-anchor="{_anchor(chart, tick)}">'
+            f"{tick:,.10g}</text>"
+            for tick in ticks(chart.low, chart.high)
+        )
+        drawn.append(f'<text class="quiet" x="12" y="{top + 14}">{_safe(chart.unit)}</text>')
+        drawn.append(f'<svg x="{_LABELS}" y="{top}" width="{track}" height="{_HEIGHT}">{marks}</svg>')
+        top += _HEIGHT
+    legend, height = _legend_svg(chart, top + 14, width)
+    drawn.append(legend)
+    body = f'<g color="#1c2024">{hatches()}{"".join(drawn)}</g>'
     return (
-        f'<svg viewBox="0 {-above} {WIDTH} {height + above:.0f}" role="img" aria-label="{escape(visible(title))}" '
-        f'font-family="sans-serif" font-size="11">{head}{"".join(drawn)}</svg>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+        f'role="img" aria-label="{_safe(title)}"><style>{_STYLE}</style>'
+        f'<rect width="{width}" height="{height}" fill="#fff"/>{body}</svg>\n'
     )
 
 
-def heat_cell(
-    said: str, texts: tuple[str, str], parts: Sequence[tuple[str, float]], *, wide: int = 62, framed: bool = False
-) -> str:
-    """SVG of a cell with two lines of text; `parts` that fill it lie below each other: (colour, opacity) of each."""
-    high = 34
-    part = high / len(parts)
-    drawn = "".join(
-        f'<rect y="{part * number:g}" width="{wide}" height="{part:g}" fill="{color}" fill-opacity="{opacity:.3f}" '
-        f'stroke="{color}" stroke-width="0.5"/>'
-        for number, (color, opacity) in enumerate(parts)
-    )
-    if framed:
-        drawn += (
-            f'<rect x="1" y="1" width="{wide - 2}" height="{high - 2}" fill="none" stroke="{_INK}" stroke-width="2"/>'
-        )
-    for number, words in enumerate(texts):
-        dark = parts[min(number, len(parts) - 1)][1] > _DARK
-        drawn += svg_text(wide / 2, 12 + 17 * number, words, anchor="middle", fill="#FFFFFF" if dark else _INK)
-    return (
-        f'<svg viewBox="0 0 {wide} {high}" style="width:{wide}px" font-family="sans-serif" font-size="11">'
-        f"<title>{escape(visible(said))}</title>{drawn}</svg>"
-    )
+def _legend_svg(chart: Chart, top: int, width: int) -> tuple[str, int]:
+    """The legend in as many lines as it needs, and where the picture ends."""
+    at, drawn = 12, []
+    for mark, words in _legend(chart):
+        wide = 40 + 7 * len(words)
+        if at + wide > width and at > 12:
+            at, top = 12, top + 18
+        drawn.append(f'<svg x="{at}" y="{top - 9}" width="20" height="12">{mark}</svg>')
+        drawn.append(f'<text class="quiet" x="{at + 25}" y="{top + 1}">{_safe(words)}</text>')
+        at += wide
+    return "".join(drawn), top + 12
 
 
-def heat_rows(label: str, rows: Iterable[tuple[str, Iterable[str]]], title: str = "") -> str:
-    """A row of cells for each name. Cells that do not fit beside each other stand below; on a phone, below the name."""
-    head = f'<div style="font-weight:600;margin-bottom:6px">{escape(visible(title))}</div>' if title else ""
-    drawn = "".join(
-        '<div style="display:flex;flex-wrap:wrap;gap:3px;margin-bottom:6px;font-size:12px">'
-        f'<div style="flex:0 0 116px">{escape(visible(name))}</div>'
-        f'<div style="flex:1 1 300px;display:flex;flex-wrap:wrap;gap:3px">{"".join(cells)}</div></div>'
-        for name, cells in rows
-    )
-    return f'<div role="group" aria-label="{escape(visible(label))}">{head}{drawn}</div>'
+# As blocks of a terminal.
+
+
+def chart_text(chart: Chart, width: int) -> Iterator[Text]:
+    """Lines of at most `width` columns."""
+    rows = chart.brief or chart.rows
+    labels = min(max(len(row.label) for row in rows), width // 3)
+    ends = [f"{row.value} {row.note}".strip() for row in rows]
+    values = min(max(map(len, ends)), width // 2)
+    cells = width - labels - values - 2
+    if chart.caption:
+        yield Text(visible(chart.caption), style="dim")
+    if chart.unit and cells >= 20:
+        yield Text(f"{_cut(chart.unit, labels):<{labels}} {_axis_text(chart, cells)}", style="dim")
+    for row, end in zip(rows, ends, strict=True):
+        line = Text(f"{_cut(visible(row.label), labels):<{labels}} ", style="bold" if row.head else "")
+        if cells >= 6:
+            line.append_text(_cells(chart, row, cells))
+        line.append(" ")
+        for number, part in enumerate(_wrapped(visible(end), width - labels - cells - 2)):
+            line.append(part if not number else f"\n{' ' * (labels + cells + 2)}{part}")
+        yield line
+    if legend := _legend_text(chart, rows):
+        yield Text(legend, style="dim")
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    lines = [""]
+    for word in text.split(" "):
+        if len(lines[-1]) + len(word) + 1 > width and lines[-1]:
+            lines.append(word)
+        else:
+            lines[-1] = f"{lines[-1]} {word}" if lines[-1] else word
+    return lines
+
+
+def _axis_text(chart: Chart, cells: int) -> str:
+    drawn = [" "] * cells
+    free = 0
+    for tick in ticks(chart.low, chart.high):
+        words = f"{tick:,.10g}"
+        at = min(round(_at(chart, tick) / 100 * cells), cells - len(words))
+        if at >= free:
+            drawn[at : at + len(words)] = words
+            free = at + len(words) + 1
+    return "".join(drawn)
+
+
+def _cells(chart: Chart, row: ChartRow, cells: int) -> Text:
+    """A block a cell; the whisker where no bar is, and the level over it."""
+
+    def place(value: float) -> int:
+        return min(cells - 1, round(_at(chart, value) / 100 * cells))
+
+    drawn, styles = [" "] * cells, [""] * cells
+    if row.interval:
+        low, high = map(place, row.interval)
+        drawn[low : high + 1] = "╌" * (high + 1 - low)
+    for bar in row.bars:
+        begin, end = place(bar.begin), round(_at(chart, bar.end) / 100 * cells)
+        end = max(end, begin + 1) if bar.end > bar.begin else begin
+        block = "▓" if bar.tone != "now" and bar.how == "measured" else MARKS[bar.how][0]
+        drawn[begin:end] = block * (end - begin)
+        styles[begin:end] = [STYLES.get(bar.tone, "")] * (end - begin)
+        if bar.letter and end - begin >= 3:
+            drawn[(begin + end) // 2] = bar.letter
+    if row.level is not None:
+        at = place(row.level)
+        drawn[at] = "│" if row.level_how == "measured" else "╎"
+    if row.point:
+        at = place(row.point.end)
+        drawn[at] = "●" if row.point.how == "measured" else "○"
+        styles[at] = STYLES.get(row.point.tone, "")
+    text = Text()
+    for char, style in zip(drawn, styles, strict=True):
+        text.append(char, style=style)
+    return text
+
+
+def _legend_text(chart: Chart, rows: Sequence[ChartRow]) -> str:
+    bars = [bar for row in rows for bar in _bars(row)]
+    entries = [f"{'█' if tone == 'now' else '▓'} {words}" for tone, words in tones_of(chart).items()]
+    entries += [f"{MARKS[how][0]} {MARKS[how][1]}" for how in hows_of(chart) if how != "measured"]
+    if any(row.interval for row in rows):
+        entries.append("╌ 95 % interval")
+    levels = [row for row in rows if row.level is not None]
+    if chart.level and levels:
+        entries.append(f"{'│' if levels[0].level_how == 'measured' else '╎'} {chart.level}")
+    return "  ".join(entries) if bars else ""

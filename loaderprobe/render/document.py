@@ -1,16 +1,18 @@
-"""What every result becomes before it is shown: a title, and sections of texts, tables and what proves them.
+"""What every result becomes before it is shown: a headline, and sections of texts, tables, charts and what proves them.
 
 Each result has one function that makes its Document. Three writers show any Document and know nothing else: a terminal,
-Markdown, and HTML, as a page or inside a notebook. A page has charts beside it, by the name of the section that they
-belong to: only a page has a place for them, so they are drawn only for one.
+Markdown, and HTML, as a page or inside a notebook. A chart is a table whose figures are also drawn: rows of marks on
+one axis, so that each writer can draw it, or give its figures alone.
 
-A tone is the name of a colour: a cause, or `quiet`, `strong`, `warning`, `good`. No writer needs it to be understood.
+A tone is the name of a colour: a cause, or `now`, `change`, `quiet`, `strong`, `warning`, `good`. No writer needs it to
+be understood.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +73,73 @@ class Table:
     further: bool = False
 
 
-Shown = Paragraph | Command | Item | Table
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tags:
+    """Short texts beside each other, in no order."""
+
+    texts: tuple[str, ...]
+    further: bool = False
+
+
+How = Literal["measured", "estimated", "specified", "unsure"]
+"""Of a mark: solid, hatched, or in outline. unsure: its interval holds no gain, or its row is inconclusive."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """A stretch of a chart's row, in the unit of the axis."""
+
+    end: float
+    begin: float = 0.0
+    tone: str = "now"
+    how: How = "measured"
+    letter: str = ""
+    """In it, where it is wide enough."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChartRow:
+    """A line of a chart: its name, marks on the axis, and the figure that they show."""
+
+    label: str
+    value: str = ""
+    note: str = ""
+    """After the figure: what it depends on, or how sure it is."""
+    bars: tuple[Bar, ...] = ()
+    interval: tuple[float, float] | None = None
+    """A whisker from end to end; one that passes the end of the axis has no cap there."""
+    point: Bar | None = None
+    """A dot at its end, hollow unless it is measured."""
+    level: float | None = None
+    """A mark across the row, that joins those above and below it: a ceiling, or where there is no gain."""
+    level_how: How = "measured"
+    """Dashed unless it is measured."""
+    head: bool = False
+    """True of a name over the rows that follow; its marks are its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """Rows of marks on one axis from `low` to `high`, linear, with a legend of the marks that are in use."""
+
+    rows: tuple[ChartRow, ...]
+    high: float
+    low: float = 0.0
+    unit: str = ""
+    """Below the axis; without it there are no ticks."""
+    caption: str = ""
+    level: str = ""
+    """What the marks across the rows stand for."""
+    names: tuple[tuple[str, str], ...] = ()
+    """(tone, what it stands for), for the legend, beside those of causes."""
+    brief: tuple[ChartRow, ...] = ()
+    """The rows that a terminal has in place of all; empty where it has all."""
+    ends: str = ""
+    """What a label, and a figure, say: heads of the columns where the chart is a table, with a comma."""
+    further: bool = False
+
+
+Shown = Paragraph | Command | Item | Table | Tags | Chart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +165,8 @@ class Section:
     parts: tuple[Part, ...] = ()
     under: bool = False
     """True where it belongs to the section before it."""
+    panel: Literal["", "main", "side", "wide"] = ""
+    """Its place on the first screen of a page: beside others, or over the whole width; empty below that screen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,9 +174,16 @@ class Document:
     """A page."""
 
     title: str
+    """What was examined, in one line."""
     sections: tuple[Section, ...]
+    headline: str = ""
+    """The answer, in a few words; empty where the title is all there is."""
+    subline: str = ""
+    """What the answer depends on."""
     tone: str = ""
-    """Of the title."""
+    """Of the headline, or else of the title."""
+    unsure: bool = False
+    """True where the headline is not conclusive."""
 
 
 def further(parts: Iterable[Shown]) -> tuple[Shown, ...]:

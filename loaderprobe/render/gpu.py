@@ -10,9 +10,9 @@ from loaderprobe.records.config import alike_but_for
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.resources import MOMENTS, Resource
 from loaderprobe.records.verdict import GAP_CAUSES, TIME_PARTS, DeviceUse, Gaps, Stretches, TimelineView, TimePart
-from loaderprobe.render.charts import svg_page, svg_text, ticks
 from loaderprobe.render.document import Exhibit, Item, Shown, Table
 from loaderprobe.render.groups import RowGroup, detail_of, line_of
+from loaderprobe.render.plots import svg_page, svg_text, ticks
 from loaderprobe.render.remarks import REJECTED, remark_words
 from loaderprobe.render.wording import MISSING, counted, label, loading, percent, variation
 from loaderprobe.units import significant

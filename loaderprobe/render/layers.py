@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from loaderprobe.records.layers import LAST_CALL, DrillLevel, LayersReport, LayerTime, PartName, Shape
-from loaderprobe.render.charts import RED, heat_cell, heat_rows, shortened
 from loaderprobe.render.document import Document, Exhibit, Paragraph, Part, Section, Table
+from loaderprobe.render.plots import RED, heat_cell, heat_rows, shortened
 from loaderprobe.render.rows import as_columns, interval_cells, own_cells
 from loaderprobe.units import significant
 

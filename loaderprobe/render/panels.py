@@ -16,7 +16,10 @@ from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.resources import RESOURCE, WAITED
 from loaderprobe.records.studies import CLOSE, BufferEffect, EpochFigures, Epochs
 from loaderprobe.records.verdict import How, WorkerTime
-from loaderprobe.render.charts import (
+from loaderprobe.render.document import Exhibit, Paragraph, Section, Shown, Table, further
+from loaderprobe.render.figures import reasons
+from loaderprobe.render.groups import RowGroup, detail_of, full_label, groups, letters_of, line_of, used_words
+from loaderprobe.render.plots import (
     BLUE,
     COLORS,
     TONES,
@@ -28,9 +31,6 @@ from loaderprobe.render.charts import (
     rank_chart,
     stacked_chart,
 )
-from loaderprobe.render.document import Exhibit, Paragraph, Section, Shown, Table, further
-from loaderprobe.render.figures import reasons
-from loaderprobe.render.groups import RowGroup, detail_of, full_label, groups, letters_of, line_of, used_words
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.rows import Cell
 from loaderprobe.render.wording import (

@@ -13,9 +13,9 @@ from loaderprobe.records.options import PLAN
 from loaderprobe.records.plan import Amount, CatalogueEntry, Need, PlanReport, PlanSupply, Quantity, SupplyResource
 from loaderprobe.records.remark import Remark
 from loaderprobe.render import plan_words as words
-from loaderprobe.render.charts import BLUE, RED, Axis, Plot, shortened
 from loaderprobe.render.document import Command, Document, Exhibit, Item, Paragraph, Part, Section, Table
 from loaderprobe.render.plan_words import LIMIT_WORDS, PART, amount, grouped
+from loaderprobe.render.plots import BLUE, RED, Axis, Plot, shortened
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.sweep import EVIDENCE
 from loaderprobe.render.wording import MISSING, counted, percent

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from loaderprobe.records.diagnosis import WatchedInterval, WatchReport
-from loaderprobe.render.charts import BLUE, RED, Axis, Plot, Points
 from loaderprobe.render.document import Document, Exhibit, Paragraph, Part, Section, Table
+from loaderprobe.render.plots import BLUE, RED, Axis, Plot, Points
 from loaderprobe.render.verdict_words import heading, sentence
 from loaderprobe.render.wording import MISSING, counted, percent, workers_words
 from loaderprobe.units import format_bytes, format_duration, significant

@@ -12,10 +12,10 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from loaderprobe.records.resources import RESOURCES
-from loaderprobe.render.charts import TONES
+from loaderprobe.render.charts import STYLES, TONES, chart_html, chart_text, hatches, hows_of
 from loaderprobe.render.document import (
     Cell,
+    Chart,
     Command,
     Document,
     Exhibit,
@@ -26,6 +26,7 @@ from loaderprobe.render.document import (
     Section,
     Shown,
     Table,
+    Tags,
     cell_text,
     levels,
 )
@@ -37,11 +38,6 @@ if TYPE_CHECKING:
 
 # Documents as text for a terminal, in columns of a given width.
 
-STYLES = {
-    **{resource.name: resource.style for resource in RESOURCES if resource.is_cause},
-    "either": "yellow", "balanced": "cyan", "inconclusive": "dim", "failed": "bold red", "skipped": "dim",
-    "quiet": "dim", "strong": "bold", "warning": "yellow", "good": "green",
-}  # fmt: skip
 _LONGEST_NAME = 24
 """Cells of a first column that are no longer than this are not folded."""
 _LEAST_BAR, _LONGEST_BAR = 6, 40
@@ -50,7 +46,13 @@ _LEAST_BAR, _LONGEST_BAR = 6, 40
 def document_text(document: Document, *, width: int = 80, color: bool = False) -> str:
     """The page in at most `width` columns, ending with a newline; ANSI colours only with `color`."""
     page = Page(width=width, color=color)
-    page.title(document.title, style=STYLES.get(document.tone, ""))
+    if document.headline:
+        page.title(document.headline, style=STYLES.get(document.tone, ""))
+        if document.subline:
+            page.paragraph(document.subline)
+        page.paragraph(document.title, style="dim")
+    else:
+        page.title(document.title, style=STYLES.get(document.tone, ""))
     for section in document.sections:
         parts = [part for part in section.parts if not isinstance(part, Fold) and not part.further]
         if not parts:
@@ -71,6 +73,11 @@ def _add(page: Page, part: Shown) -> None:
         page.command(part.text)
     elif isinstance(part, Item):
         page.item(part.subject, part.text, number=part.number)
+    elif isinstance(part, Tags):
+        page.paragraph(", ".join(part.texts))
+    elif isinstance(part, Chart):
+        for line in chart_text(part, page.width):
+            page.add(line)
     else:
         if part.caption:
             page.paragraph(part.caption, style="dim")
@@ -220,7 +227,8 @@ class Page:
 
 def document_markdown(document: Document) -> str:
     """All but what is folded, ending with a newline."""
-    blocks = [f"# {escaped(document.title)}"]
+    heads = [document.title] if not document.headline else [document.subline, document.title]
+    blocks = [f"# {escaped(document.headline or heads.pop())}", *(escaped(words) for words in heads if words)]
     for level, section in levels(document):
         below = list(_blocks(section.parts))
         if section.title and below:
@@ -239,16 +247,34 @@ def _blocks(parts: Sequence[Part]) -> Iterator[str]:
         if items:
             yield "\n".join(items)
             items = []
-        if isinstance(part, Paragraph):
-            yield f"**{escaped(part.text)}**" if part.strong else escaped(part.text)
-        elif isinstance(part, Command):
-            yield f"```\n{visible(part.text)}\n```"
-        elif not isinstance(part, Fold):
-            if part.caption:
-                yield escaped(part.caption)
-            yield pipe_table(part.head, [[cell_text(cell) for cell in line] for line in part.lines], right=part.right)
+        yield from _block(part)
     if items:
         yield "\n".join(items)
+
+
+def _block(part: Part) -> Iterator[str]:
+    """Of one that is no item."""
+    if isinstance(part, Paragraph):
+        yield f"**{escaped(part.text)}**" if part.strong else escaped(part.text)
+    elif isinstance(part, Command):
+        yield f"```\n{visible(part.text)}\n```"
+    elif isinstance(part, Tags):
+        yield escaped(", ".join(part.texts))
+    elif isinstance(part, Chart):
+        yield from _chart_blocks(part)
+    elif isinstance(part, Table):
+        if part.caption:
+            yield escaped(part.caption)
+        yield pipe_table(part.head, [[cell_text(cell) for cell in line] for line in part.lines], right=part.right)
+
+
+def _chart_blocks(chart: Chart) -> Iterator[str]:
+    """The figures of a chart, as a table."""
+    if chart.caption:
+        yield escaped(chart.caption)
+    rows = [row for row in chart.rows if row.value or row.note or row.head]
+    what, figure = (chart.ends or f",{chart.unit}").split(",", 1)
+    yield pipe_table((what, figure, ""), [(row.label, row.value, row.note) for row in rows], right={1})
 
 
 def _item(item: Item) -> str:
@@ -276,7 +302,10 @@ def escaped(text: str) -> str:
 
 # Documents as HTML files that work offline: no script, no request, charts as inline SVG.
 
-_KINDS = {Paragraph: "paragraph", Command: "command", Item: "item", Table: "table", Fold: "fold", Cell: "cell"}
+_KINDS = {
+    Paragraph: "paragraph", Command: "command", Item: "item", Table: "table", Fold: "fold", Cell: "cell",
+    Tags: "tags", Chart: "chart",
+}  # fmt: skip
 
 
 def document_page(
@@ -294,11 +323,20 @@ def document_page(
         if section.parts or exhibits.get(section.name) or above:
             found.append((level, section))
     found.reverse()
+    first = [section for _, section in found if section.panel]
+    found = [(level, section) for level, section in found if not section.panel]
     begin = next((place for place, (_, section) in enumerate(found) if place and not section.under), len(found))
+    begin = 0 if first else begin
     return _template().render(
-        title=document.title, tone=document.tone, head=found[:begin], sections=found[begin:], exhibits=dict(exhibits),
+        document=document, hatched=_hatched(document), first=first, head=found[:begin], sections=found[begin:], exhibits=dict(exhibits),
         made_by=made_by, notebook=inline,
     )  # fmt: skip
+
+
+def _hatched(document: Document) -> bool:
+    """True where a chart needs the patterns of what is estimated."""
+    charts = [part for section in document.sections for part in section.parts if isinstance(part, Chart)]
+    return any(hows_of(chart) for chart in charts)
 
 
 @cache
@@ -316,5 +354,11 @@ def _template() -> jinja2.Template:
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
     # Charts are the only text that is not escaped: their makers did that.
-    environment.globals.update(kind=lambda part: _KINDS.get(type(part), ""), inline=Markup, tones=TONES)
+    environment.globals.update(
+        kind=lambda part: _KINDS.get(type(part), ""),
+        inline=Markup,
+        tones=TONES,
+        hatches=hatches,
+        chart=lambda part: Markup(chart_html(part)),
+    )
     return environment.get_template("document.html.jinja")

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from loaderprobe.render.charts import (
+from loaderprobe.render.plots import (
     Axis,
     Column,
     Plot,
