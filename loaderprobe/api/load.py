@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -19,11 +19,10 @@ from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import DamagedFile, Report
 from loaderprobe.records.studies import EpochsMeasured, Prefilled
-from loaderprobe.render.document import Document, Exhibit
-from loaderprobe.render.first_page import counts
+from loaderprobe.render.document import Document
 from loaderprobe.render.json import summary_json
 from loaderprobe.render.rows import BATCH_COLUMNS, STEP_COLUMNS, Row, batch_rows, csv_text, step_rows
-from loaderprobe.render.sweep import report_columns, sweep_document, sweep_exhibits
+from loaderprobe.render.sweep import counts, report_columns, sweep_document
 from loaderprobe.store.results import RESULT, read_result
 from loaderprobe.store.run_directory import STUDIES, RunDirectory
 
@@ -215,21 +214,10 @@ class Run(Shown):
         """The report, its first page first."""
         return sweep_document(self.report())
 
-    def exhibits(self) -> Mapping[str, Sequence[Exhibit]]:
-        """The charts of the report."""
-        return sweep_exhibits(self.report())
-
     def made_by(self) -> str:
         """The version of the tool, and of the schema of `summary.json`."""
         summary = self.report().summary
         return f"loaderprobe {summary.environment.loaderprobe}, {summary.schema} {summary.schema_version}"
-
-    def html(self) -> str:
-        """The report as one HTML file, with a storage plan."""
-
-        from loaderprobe.api.plan import report_page
-
-        return report_page(self)
 
     def json(self) -> str:
         """All figures and reasons, with the schema's name and version first: `summary.json`."""
@@ -239,6 +227,13 @@ class Run(Shown):
     def csv(self) -> str:
         """The columns of `to_frame` as CSV."""
         return csv_text(report_columns(self.report()))
+
+
+def save_report(directory: RunDirectory, report: Report) -> Path:
+    """Write `summary.json` and `report.html` into the run; returns the page's path."""
+    run = Run(directory, report)
+    directory.write("summary.json", run.json())
+    return directory.write("report.html", run.html())
 
 
 def load(run: PathLike) -> Run:

@@ -28,7 +28,7 @@ from loaderprobe.api.load import Run, damaged_ceiling, load_any, type_of
 from loaderprobe.api.shown import Documented, ShownRecord
 from loaderprobe.api.values import PathLike
 from loaderprobe.compute.emulated import parse_rate
-from loaderprobe.errors import BadValue, DamagedRun, LoaderprobeError
+from loaderprobe.errors import BadValue, DamagedRun
 from loaderprobe.records.bandwidth import BandwidthReport, StorageCeiling
 from loaderprobe.records.config import RATES
 from loaderprobe.records.diagnosis import WatchReport
@@ -43,13 +43,10 @@ from loaderprobe.records.plan import (
     PlanSource,
     Quantity,
 )
-from loaderprobe.records.remark import Remark, reported
-from loaderprobe.records.report import ConfigurationRow, Report
+from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.trace import TraceReport
-from loaderprobe.render.json import summary_json
-from loaderprobe.render.plan import need_columns, plan_document, plan_exhibits, with_plan
+from loaderprobe.render.plan import need_columns, plan_document, plan_exhibits
 from loaderprobe.render.plan_words import answer
-from loaderprobe.render.writers import document_page
 from loaderprobe.storage.catalogue import catalogue, entry_named
 from loaderprobe.store.results import read_result
 from loaderprobe.store.run_directory import RunDirectory
@@ -333,47 +330,3 @@ def _bought(entry: CatalogueEntry, text: str) -> float:
 def _check_cache(cache: CacheAsked, unknown_set: bool) -> None:
     if cache.kind != "none" and unknown_set:
         raise BadValue("a cache is compared with the size of the set, which is not known", hint="add --images")
-
-
-# A run's page: what limits training, and the storage plan that follows, for accelerators that are chosen here.
-
-PLANNED_FOR = 64
-
-
-def save_report(run: RunDirectory, shown: Report) -> Path:
-    """Write `summary.json` and `report.html` into the run; returns the page's path."""
-    run.write("summary.json", summary_json(shown))
-    return run.write("report.html", report_page(Run(run, shown)))
-
-
-def report_page(run: Run) -> str:
-    """The report of a run as one HTML file, with a storage plan or the reason why there is none."""
-    planned = default_plan(run)
-    asked = "--accelerators 256 --images 5M --storage fsx-lustre-250:24TiB"
-    if isinstance(planned, Remark):
-        asked = "--kind mlperf-h100"
-    command = f"loaderprobe plan {run.path} {asked} --html plan.html"
-    document, charts = with_plan(run.document(), run.exhibits(), planned, command)
-    return document_page(document, charts, made_by=run.made_by())
-
-
-def default_plan(run: Run) -> Plan | Remark:
-    """The plan for the run's fastest accelerator, or why there is none; of the day on which the run began.
-
-    So a stored run has the same page whenever it is shown.
-    """
-    try:
-        found = plan(run, accelerators=PLANNED_FOR, now=_began(run))
-        if found.source.accelerator == "cpu":
-            return Remark(code="only_a_cpu")
-    except LoaderprobeError as error:
-        return reported(error.message)
-    return found
-
-
-def _began(run: Run) -> datetime:
-    text = run.report().summary.run.created_utc
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError as error:
-        raise BadValue(f"{text!r}, when the run began, is no date", hint="measure it again") from error

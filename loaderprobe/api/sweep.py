@@ -12,8 +12,7 @@ from typing import Any, Literal
 
 from loaderprobe.analyze.knee import next_configs
 from loaderprobe.api.child import forkserver
-from loaderprobe.api.load import Run, judge_run
-from loaderprobe.api.plan import save_report
+from loaderprobe.api.load import Run, judge_run, save_report
 from loaderprobe.api.policy import JUDGING
 from loaderprobe.api.sweep_request import check_request, check_seconds, request_of, start_sweep
 from loaderprobe.api.values import PathLike, heard_as, unheard

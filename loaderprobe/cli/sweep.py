@@ -103,8 +103,7 @@ def _say_resume(said: str, run: Path) -> None:
 
 def measure_and_show(call: Invocation, run: RunDirectory, lead: Lead | None) -> int:
     """Measure what is pending, print the report and write its page; returns the exit code."""
-    from loaderprobe.api.load import Run, judge_run
-    from loaderprobe.api.plan import save_report
+    from loaderprobe.api.load import Run, judge_run, save_report
     from loaderprobe.api.sweep import measure, plan
     from loaderprobe.render.sweep_plan_words import sweep_plan_words
     from loaderprobe.render.wording import counted

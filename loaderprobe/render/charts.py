@@ -38,6 +38,8 @@ MARKS: dict[How, tuple[str, str]] = {
     "unsure": ("░", "may be nothing"),
 }
 """By how a mark is known: its block in a terminal, and what the legend says."""
+BASE = "base"
+"""The tone of a thin line: what is there already, before what a bar adds."""
 _HEIGHT, _THICK = 22, 13
 """Pixels of a row, and of a bar in it."""
 _LEAST_LETTER = 4.0
@@ -45,9 +47,9 @@ _LEAST_LETTER = 4.0
 _MOST_TICKS = 5
 
 
-def tones_of(chart: Chart) -> dict[str, str]:
-    """What the tones in use stand for, by tone."""
-    seen = {bar.tone for row in chart.rows for bar in _bars(row)}
+def tones_of(chart: Chart, rows: Sequence[ChartRow]) -> dict[str, str]:
+    """What the tones in use in these rows stand for, by tone."""
+    seen = {bar.tone for row in rows for bar in _bars(row)}
     return {tone: words for tone, words in chart.names if tone in seen}
 
 
@@ -55,9 +57,9 @@ def _bars(row: ChartRow) -> tuple[Bar, ...]:
     return (*row.bars, row.point) if row.point else row.bars
 
 
-def hows_of(chart: Chart) -> list[How]:
-    """How the bars are known, where that is not the same of all."""
-    seen = {bar.how for row in chart.rows for bar in _bars(row)}
+def hows_of(rows: Sequence[ChartRow]) -> list[How]:
+    """How the bars are known, where some are not measured."""
+    seen = {bar.how for row in rows for bar in _bars(row) if bar.tone != BASE}
     return [how for how in MARKS if how in seen] if seen != {"measured"} else []
 
 
@@ -103,8 +105,11 @@ def _row_html(chart: Chart, row: ChartRow) -> str:
     marks = "".join(_marks(chart, row))
     label = f'<span class="label">{_safe(row.label)}</span>'
     note = f" <small>{_safe(row.note)}</small>" if row.note else ""
-    value = f'<span class="value"><b>{_safe(row.value)}</b>{note}</span>'
-    return f'<div class="row{" head" if row.head else ""}">{label}{_track(marks)}{value}</div>'
+    shown = f"<b>{_safe(row.value)}</b>" if row.strong else _safe(row.value)
+    value = f'<span class="value">{shown}{note}</span>'
+    if row.head:
+        return f'<div class="row head">{label}{value}</div>'
+    return f'<div class="row">{label}{_track(marks)}{value}</div>'
 
 
 def _track(marks: str) -> str:
@@ -114,13 +119,16 @@ def _track(marks: str) -> str:
 def _marks(chart: Chart, row: ChartRow) -> Iterator[str]:
     """Of one row, what lies below first; x in per cent, y in pixels."""
     top, middle = (_HEIGHT - _THICK) / 2, _HEIGHT / 2
-    if chart.unit and not row.head:
+    if chart.unit:
         for tick in ticks(chart.low, chart.high):
             at = _at(chart, tick)
             yield f'<line class="grid" x1="{at:.2f}%" x2="{at:.2f}%" y1="0" y2="{_HEIGHT}"/>'
     for bar in row.bars:
         begin, end = _at(chart, bar.begin), _at(chart, bar.end)
         if end <= begin:
+            continue
+        if bar.tone == BASE:
+            yield f'<line class="base" x1="{begin:.2f}%" x2="{end:.2f}%" y1="{middle:g}" y2="{middle:g}"/>'
             continue
         place = f'x="{begin:.2f}%" y="{top:g}" width="{end - begin:.2f}%" height="{_THICK}"'
         yield f"<rect {place} {_fill(bar)}/>"
@@ -177,9 +185,9 @@ def _whisker(chart: Chart, interval: tuple[float, float], middle: float) -> Iter
 
 def _legend(chart: Chart) -> list[tuple[str, str]]:
     """(mark of 20 x 12 pixels, what it stands for) of all that is in use."""
-    tones = tones_of(chart).items()
+    tones = tones_of(chart, chart.rows).items()
     entries = [(f'<rect width="14" height="12" fill="{TONES[tone]}"/>', words) for tone, words in tones]
-    samples = {how: Bar(end=1, tone="inconclusive", how=how) for how in hows_of(chart)}
+    samples = {how: Bar(end=1, tone="inconclusive", how=how) for how in hows_of(chart.rows)}
     entries += [
         (f'<rect x="1" y="1" width="18" height="10" {_fill(bar)}/>', MARKS[how][1]) for how, bar in samples.items()
     ]
@@ -212,7 +220,7 @@ _STYLE = (
     "text{font-family:system-ui,sans-serif;font-size:13px;fill:#1c2024}.quiet{fill:#5a626b}"
     ".title{font-size:19px;font-weight:700}.strong{font-weight:600}.letter{font-weight:600;font-size:11px}"
     ".grid{stroke:#dfe2e6}.level,.whisker{stroke:#1c2024;stroke-width:1.5;fill:none}"
-    ".halo{stroke:#fff;stroke-width:4;fill:none}"
+    ".halo{stroke:#fff;stroke-width:4;fill:none}.base{stroke:#b4bac1;stroke-width:3}"
 )
 
 
@@ -232,7 +240,8 @@ def chart_svg(chart: Chart, *, title: str, subtitle: str = "", width: int = 760)
         marks = f'<svg x="{_LABELS}" y="{top}" width="{track}" height="{_HEIGHT}">{"".join(_marks(chart, row))}</svg>'
         note = f'<tspan class="quiet" dx="6">{_safe(row.note)}</tspan>' if row.note else ""
         at = width - _VALUES
-        value = f'<text x="{at}" y="{top + 15}"><tspan class="strong">{_safe(row.value)}</tspan>{note}</text>'
+        strong = ' class="strong"' if row.strong else ""
+        value = f'<text x="{at}" y="{top + 15}"><tspan{strong}>{_safe(row.value)}</tspan>{note}</text>'
         drawn += [label, marks, value]
         top += _HEIGHT
     if chart.unit:
@@ -333,6 +342,7 @@ def _cells(chart: Chart, row: ChartRow, cells: int) -> Text:
         begin, end = place(bar.begin), round(_at(chart, bar.end) / 100 * cells)
         end = max(end, begin + 1) if bar.end > bar.begin else begin
         block = "▓" if bar.tone != "now" and bar.how == "measured" else MARKS[bar.how][0]
+        block = "─" if bar.tone == BASE else block
         drawn[begin:end] = block * (end - begin)
         styles[begin:end] = [STYLES.get(bar.tone, "")] * (end - begin)
         if bar.letter and end - begin >= 3:
@@ -352,8 +362,8 @@ def _cells(chart: Chart, row: ChartRow, cells: int) -> Text:
 
 def _legend_text(chart: Chart, rows: Sequence[ChartRow]) -> str:
     bars = [bar for row in rows for bar in _bars(row)]
-    entries = [f"{'█' if tone == 'now' else '▓'} {words}" for tone, words in tones_of(chart).items()]
-    entries += [f"{MARKS[how][0]} {MARKS[how][1]}" for how in hows_of(chart) if how != "measured"]
+    entries = [f"{'█' if tone == 'now' else '▓'} {words}" for tone, words in tones_of(chart, rows).items()]
+    entries += [f"{MARKS[how][0]} {MARKS[how][1]}" for how in hows_of(rows) if how != "measured"]
     if any(row.interval for row in rows):
         entries.append("╌ 95 % interval")
     levels = [row for row in rows if row.level is not None]

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from loaderprobe.records.diagnosis import Findings
 from loaderprobe.records.ranks import RanksView
 from loaderprobe.records.resources import ABLATIONS, AMONG_RANKS, ONLY_WAITED, RESOURCE
-from loaderprobe.records.verdict import WORTH, Speedup
-from loaderprobe.render.document import Cell, Command, Document, Item, Line, Paragraph, Part, Section, Table
-from loaderprobe.render.forecast_words import forecast_words
-from loaderprobe.render.panels import rank_section
+from loaderprobe.records.verdict import WORTH, Advice, Speedup
+from loaderprobe.render.document import Cell, Command, Document, Item, Line, Paragraph, Part, Section, Table, Tags
+from loaderprobe.render.first import Step, ladder, limits_training
+from loaderprobe.render.forecast_words import action_words, forecast_words
+from loaderprobe.render.panels import rank_chart, rank_table
 from loaderprobe.render.remarks import remark_words
-from loaderprobe.render.verdict_words import NOUN, explanation, heading
-from loaderprobe.render.wording import MISSING, counted, factor, figure, interval, percent, state_word, workers_words
+from loaderprobe.render.verdict_words import NOUN, explanation
+from loaderprobe.render.wording import (
+    MISSING,
+    counted,
+    factor,
+    figure,
+    interval,
+    percent,
+    state_word,
+    verdict_tone,
+    workers_words,
+)
 from loaderprobe.units import format_duration, significant
 
 # Shown only where the speed-up is worth a line.
@@ -39,25 +50,80 @@ class Rate:
 
 
 def diagnosis_document(found: Findings, ranks: RanksView | None = None) -> Document:
-    """The verdict, the rates that it follows from, those of each of several ranks, what to do, what to know."""
-    warnings = (Paragraph(text=warning, strong=True, tone="warning") for warning in warnings_on(found))
-    explained = explanation([found], sample=found.sample.removesuffix("s"))
+    """The verdict and the ladder, what to change, how sure; then the rates, ranks, functions, and what to know."""
+    warnings = tuple(Paragraph(text=warning, strong=True, tone="warning") for warning in warnings_on(found))
     return Document(
-        title=heading(found),
-        tone=found.cause,
+        title=setting(found),
+        headline=limits_training(found, what="training" if found.with_step else "this loader"),
+        subline=_subline(found),
+        tone=verdict_tone(found),
+        unsure=found.side == "inconclusive",
         sections=(
-            Section(parts=(*warnings, Paragraph(text=explained, strong=True))),
+            *([Section(title="Read first", panel="main", parts=warnings)] if warnings else []),
+            Section(panel="main", parts=(ladder([_step(found)], unit=f"{found.sample}/s"),)),
+            *_change_first(found),
+            Section(title="How sure", panel="side", parts=(_how_sure(found),)),
+            *([Section(title="Not known", panel="side", parts=(unknown,))] if (unknown := _unknown(found)) else []),
+            Section(title="Why", parts=(Paragraph(text=explanation([found], sample=found.sample.removesuffix("s"))),)),
             Section(
-                title=f"Rates: {setting(found)}",
-                name="rates",
-                parts=(_table(found), Paragraph(text=footer(found), tone="quiet")),
+                title="Where the workers are, by function",
+                parts=tuple(_functions(found)),
             ),
-            *([rank_section(ranks, found.sample)] if ranks is not None else []),
-            Section(title="Where the workers are, by function", parts=tuple(_functions(found))),
-            Section(title="Advice", parts=tuple(_advice(found))),
+            Section(title="Rates", name="rates", parts=(_table(found), Paragraph(text=footer(found), tone="quiet"))),
+            *([_ranks(ranks, found.sample)] if ranks is not None else []),
+            Section(title="More advice", parts=tuple(_advice(found, found.advice[1:]))),
             Section(title="Notes", parts=tuple(Item(text=remark) for remark in remarks_on(found))),
         ),
     )
+
+
+def _subline(found: Findings) -> str:
+    """How fast it is, and what that is of compute alone."""
+    alone = found.ceilings.compute
+    now = f"{interval(found.images_per_s)} {found.sample}/s"
+    if not found.with_step or not alone:
+        return f"The loader alone delivers {now}." if not found.with_step else f"Training runs at {now}."
+    share = percent(min(1.0, found.images_per_s.value / alone))
+    return f"Training runs at {now}, {share} of compute alone ({figure(alone)})."
+
+
+def _step(found: Findings) -> Step:
+    return Step(
+        label="training" if found.with_step else "the loader",
+        bound=found,
+        now=found.images_per_s,
+        rounds=found.rounds,
+        speedups=found.speedups,
+        alone=found.ceilings.compute if found.with_step else None,
+        advice=next((advice for advice in found.advice[:1] if advice.is_worth_making), None),
+    )
+
+
+def _change_first(found: Findings) -> list[Section]:
+    parts = tuple(_advice(found, found.advice[:1]))
+    return [Section(title="Change first", panel="side", parts=parts)] if parts else []
+
+
+def _how_sure(found: Findings) -> Paragraph:
+    """The rounds, and how wide the rate's interval is."""
+    band = (found.images_per_s.high - found.images_per_s.low) / 2 / found.images_per_s.value
+    noise = f"rate ±{significant(100 * band, 2)} %" if found.rounds > 1 else "noise not known"
+    clear = "one cause leads" if found.firm else "causes alike" if found.cause == "either" else "inconclusive"
+    return Paragraph(text=f"{clear}, {counted(found.rounds, 'round')}, {noise}", strong=True)
+
+
+def _unknown(found: Findings) -> Tags | None:
+    """The parts of the pipeline whose speed-up is not known."""
+    names = [name.removeprefix("speedups.") for name in found.unavailable if name.startswith("speedups.")]
+    known = [NOUN[name] for name in names if name in NOUN and name not in (*ONLY_WAITED, *AMONG_RANKS)]
+    said = [f"gain if {noun} were free" for noun in known if found.with_step or noun != NOUN["compute"]]
+    said += ["noise between rounds"] if found.rounds < 2 else []
+    return Tags(texts=tuple(said)) if said else None
+
+
+def _ranks(view: RanksView, sample: str) -> Section:
+    drawn = rank_chart(view, sample=sample) if view.uneven else ()
+    return Section(title="Ranks", name="ranks", parts=(*drawn, *rank_table(view, sample)))
 
 
 def rate_columns(found: Findings) -> dict[str, list[Any]]:
@@ -107,10 +173,10 @@ def _functions(found: Findings) -> Iterator[Part]:
     yield Paragraph(text=text, tone="quiet")
 
 
-def _advice(found: Findings) -> Iterator[Part]:
-    for each in found.advice:
+def _advice(found: Findings, some: Sequence[Advice]) -> Iterator[Part]:
+    for each in some:
         forecast = forecast_words([each], sample=found.sample) if each.is_worth_making else ""
-        yield Item(subject=each.sentence, text=forecast)
+        yield Item(subject=action_words(each.action, sample=found.sample.removesuffix("s")), text=forecast)
         if each.command:
             yield Command(text=each.command)
 

@@ -31,6 +31,8 @@ class Command:
     """Something to type, word for word."""
 
     text: str
+    label: str = ""
+    """What typing it is for."""
     further: bool = False
 
 
@@ -114,8 +116,10 @@ class ChartRow:
     """A mark across the row, that joins those above and below it: a ceiling, or where there is no gain."""
     level_how: How = "measured"
     """Dashed unless it is measured."""
+    strong: bool = True
+    """False of a figure that is no more than an estimate, or may be nothing."""
     head: bool = False
-    """True of a name over the rows that follow; its marks are its own."""
+    """True of a name over the rows that follow, without marks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,8 +169,8 @@ class Section:
     parts: tuple[Part, ...] = ()
     under: bool = False
     """True where it belongs to the section before it."""
-    panel: Literal["", "main", "side", "wide"] = ""
-    """Its place on the first screen of a page: beside others, or over the whole width; empty below that screen."""
+    panel: Literal["", "main", "side"] = ""
+    """Its place on the first screen of a page: the wide column or the one beside it; empty below that screen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

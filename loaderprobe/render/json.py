@@ -20,7 +20,6 @@ from loaderprobe.records.verdict import Advice, Bound, Evidence, Forecast, GapVe
 from loaderprobe.render.bandwidth import kind_words, limit_words
 from loaderprobe.render.capability_words import why_words
 from loaderprobe.render.figures import evidence_words
-from loaderprobe.render.first_page import with_sentences
 from loaderprobe.render.forecast_words import action_words, knee_words
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.trace import bound_sentence
@@ -75,7 +74,7 @@ _OF_VERDICT = tuple(each.name for each in fields(Verdict) if each.name not in _O
 
 def summary_json(report: Report) -> str:
     """The summary, indented, ending with a newline. What could not be measured is null."""
-    said = worded(with_sentences(report))
+    said = worded(report.summary)
     summary = {field.name: getattr(said, field.name) for field in fields(Summary)}
     summary["configurations"] = [_configuration(row) for row in said.configurations]
     return msgspec.json.format(msgspec.json.encode(summary), indent=2).decode() + "\n"

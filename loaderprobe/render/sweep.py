@@ -1,17 +1,18 @@
-"""A sweep as a document, the first page first; its charts; and its rows as flat columns."""
+"""A sweep as a document, the first screen first; and its rows as flat columns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+import shlex
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
 
-from loaderprobe.analyze.answer import advised, best_of, firm, main_speedups, speedup_of
-from loaderprobe.records.report import ConfigurationRow, DataInfo, Detail, NextStep, Report
+from loaderprobe.analyze.answer import firm, measured, speedup_of
+from loaderprobe.records.remark import Remark, each_once, subject_of
+from loaderprobe.records.report import ConfigurationRow, DataInfo, Detail, Report
 from loaderprobe.render.document import (
     Cell,
     Command,
     Document,
-    Exhibit,
     Fold,
     Item,
     Line,
@@ -22,46 +23,30 @@ from loaderprobe.render.document import (
     further,
     items,
 )
-from loaderprobe.render.figures import evidence_words, flat, reasons, shown
-from loaderprobe.render.first_page import (
-    ESTIMATED_NOTE,
-    HOW_TO_READ,
-    environment_facts,
-    facts,
-    first_screen,
-    knees,
-    labels_of,
-    missing,
-    notes,
-    sentences,
-    title,
-    to_do,
-    without_figures,
-)
-from loaderprobe.render.forecast_words import LIMIT, advice_words
-from loaderprobe.render.gpu import profiled, step_exhibits, window_exhibits, window_parts
-from loaderprobe.render.groups import NEXT, RowGroup, detail_of, gain_words, groups, then_of
+from loaderprobe.render.figures import evidence_words, flat, reason_words, reasons, shown, words_of
+from loaderprobe.render.first import first_screen, headline, shown_first
+from loaderprobe.render.forecast_words import LIMIT, action_words, forecast_words, knee_words
+from loaderprobe.render.gpu import profiled, window_parts
+from loaderprobe.render.groups import NEXT, RowGroup, detail_of, full_label, gain_words, groups, then_of
 from loaderprobe.render.panels import (
     epoch_cells,
-    epoch_exhibits,
-    epoch_sentences,
-    rank_exhibits,
-    rank_parts,
-    rank_sentences,
-    rate_exhibits,
-    read_exhibits,
+    epochs_section,
+    ranks_section,
+    rate_section,
+    read_section,
+    scaling_section,
     short_run_cells,
-    short_run_exhibits,
-    short_run_sentences,
-    worker_exhibits,
+    short_runs_section,
+    worker_section,
 )
-from loaderprobe.render.remarks import remark_words
+from loaderprobe.render.remarks import read_ahead_words, remark_words
 from loaderprobe.render.rows import Cell as Value
 from loaderprobe.render.rows import as_columns
 from loaderprobe.render.verdict_words import sentence
 from loaderprobe.render.wording import (
     MISSING,
     bound_words,
+    counted,
     factor,
     figure,
     first_upper,
@@ -71,58 +56,65 @@ from loaderprobe.render.wording import (
     speed,
     tone,
 )
-from loaderprobe.units import format_bytes, format_duration, significant
+from loaderprobe.units import format_bytes, format_duration, join_words, significant
 
-EVIDENCE = "evidence"
-"""The section before which a plan stands."""
+HOW_TO_READ = (
+    "A verdict is an experiment, not a threshold on a share of the step time. An ablation makes one resource free, "
+    "one at a time. Storage 1.9x means that training would be 1.9 times as fast if reading files cost nothing. The "
+    "resource with the largest speed-up is the limit. If no speed-up reaches 5 %, the configuration is balanced. If "
+    "two speed-ups are about the same, both resources are named. If training differs from its prediction by more "
+    "than the noise band, the verdict is inconclusive. Measured: the loader ran with that resource free. Estimated "
+    "(est.): computed from what the workers spent their time on. Serial: num_workers=0, the training thread loads. "
+    "Cold: files come from storage, not from memory. Knee: the fewest workers that are enough."
+)
+EMULATED_NOTE = "Emulated accelerator: its throughput is specified, not measured."
+CPU_NOTE = "Training ran on a CPU: nothing follows for a GPU."
 GROUP_HEAD = (
     "configuration", "images/s", "of alone", "MB/s", "of max", "input wait", "bound",
     "speed-up if free → then limited by",
 )  # fmt: skip
-_MOST_ADVICE = 1
-"""Of a group in a terminal, beside the change on the first screen."""
+_ONE_RANK = remark_words(Remark(code="one_rank"))
+"""No reader misses what one rank loses to others."""
 _COLUMNS = ("images_per_s", "accelerator_utilization", "disk_read_bytes_per_s", "speedups")
-"""Figures on the first screen: also a terminal says why one is missing."""
+"""Figures of the table: also a terminal says why one is missing."""
 _TABLE_NOTE = (
     "± is half the 95 % interval. Of alone: training over compute alone of the same row; more than 100 % is noise. "
     "MB/s: read from storage. Of max: MB/s over what the storage itself gave with as many readers; that is measured "
     "where storage may be the limit, and for the most workers. Input wait: share of time the training thread waits for "
-    f"a batch. Speed-up if free: of training, if that resource cost nothing. {MISSING}: not measured."
+    f"a batch. Speed-up if free: of training, if that resource cost nothing; est.: estimated. {MISSING}: not measured."
 )
-"""Of a group, below its heading."""
 
 
 def sweep_document(report: Report) -> Document:
-    """The first page, then every configuration by device and cache state, then what it rests on."""
+    """The first screen, then every configuration by device and cache state, then what it rests on."""
     found = groups(report)
+    answer = headline(report, shown_first(report))
     shown_missing, other_missing = missing(report, _COLUMNS)
-    rows = report.summary.configurations
-    estimated = any(speedup.how == "estimated" for row in rows for _, speedup in main_speedups(row))
     return Document(
         title=title(report),
+        headline=answer.text,
+        subline=answer.subline,
+        tone=answer.tone,
+        unsure=answer.unsure,
         sections=(
             *first_screen(report),
-            Section(title="Rates against workers", name="rates"),
-            Section(title="Where worker time goes", name="workers"),
-            Section(title="Read rate against what the storage gives", name="reads"),
-            Section(
-                title="Every configuration",
-                parts=further([Paragraph(text=_TABLE_NOTE + (ESTIMATED_NOTE if estimated else ""), tone="quiet")]),
-            ),
+            *([scaling] if (scaling := scaling_section(report)).parts else []),
+            Section(title="Every configuration", parts=tuple(_before_table(report))),
             *(Section(title=group.title, parts=tuple(_of_group(report, group)), under=True) for group in found),
+            rate_section(report),
+            worker_section(report),
+            read_section(report),
             Section(title="Failed", parts=items(without_figures(report, "failed"))),
             Section(title="Skipped", parts=items(without_figures(report, "skipped"))),
-            Section(title="Ranks", name="ranks", parts=(*items(rank_sentences(report)), *rank_parts(report))),
-            Section(title="Epochs", name="epochs", parts=items(epoch_sentences(report))),
-            Section(title="Short benchmarks", name="short_runs", parts=items(short_run_sentences(report))),
+            ranks_section(report),
+            epochs_section(report),
+            short_runs_section(report),
             Section(
                 title="GPU timeline",
                 name="timelines",
                 parts=tuple(part for group in found for part in window_parts(group)),
             ),
             Section(title="Timeline of the steps", name="steps"),
-            Section(title="Evidence", name=EVIDENCE),
-            *(Section(title=group.title, parts=tuple(_evidence(report, group)), under=True) for group in found),
             Section(title="Notes", parts=items(notes(report))),
             Section(title=f"Not measured ({MISSING})", parts=(*items(shown_missing), *further(items(other_missing)))),
             Section(title="Data", parts=further([_data(report)])),
@@ -130,30 +122,6 @@ def sweep_document(report: Report) -> Document:
             Section(title="How to read this", parts=further([Paragraph(text=HOW_TO_READ)])),
         ),
     )
-
-
-def sweep_exhibits(report: Report) -> dict[str, tuple[Exhibit, ...]]:
-    """The charts, by the name of the section that they belong to."""
-    found = groups(report)
-    drawn = {
-        "rates": rate_exhibits(report),
-        "workers": worker_exhibits(report),
-        "reads": read_exhibits(report),
-        "ranks": rank_exhibits(report),
-        "epochs": epoch_exhibits(report),
-        "short_runs": short_run_exhibits(report),
-        "timelines": (window_exhibit for group in found for window_exhibit in window_exhibits(report, group)),
-        "steps": (step_exhibit for group in found for step_exhibit in step_exhibits(report, group)),
-    }
-    return {name: tuple(_said_once(each)) for name, each in drawn.items()}
-
-
-def _said_once(exhibits: Iterable[Exhibit]) -> Iterator[Exhibit]:
-    """What charts of one kind are is said of the first."""
-    said: set[str] = set()
-    for exhibit in exhibits:
-        yield replace(exhibit, text="", legend=()) if exhibit.text in said else exhibit
-        said.add(exhibit.text)
 
 
 def report_columns(report: Report) -> dict[str, list[Value]]:
@@ -165,29 +133,58 @@ def report_columns(report: Report) -> dict[str, list[Value]]:
     return {**columns, "unavailable": gone}
 
 
-def _of_group(report: Report, group: RowGroup) -> Iterator[Shown]:
-    """A line a configuration, then the verdicts in sentences, and what would help."""
+# Every configuration, and what is missing.
+
+
+def counts(report: Report) -> str:
+    """How many configurations ended on each side."""
+    rows = report.summary.configurations
+    sides = Counter[str](row.bound.side for row in rows if row.bound)
+    states = Counter[str](row.status for row in rows)
+    named = {"input": "input-bound", "compute": "compute-bound", "balanced": "balanced", "inconclusive": "inconclusive"}
+    words = [f"{sides[side]} {text}" for side, text in named.items() if sides[side]]
+    words += [f"{states[state]} {state}" for state in ("failed", "skipped") if states[state]]
+    return f"{counted(len(measured(rows)), 'measured configuration')}: {join_words(words)}."
+
+
+def _before_table(report: Report) -> Iterator[Shown]:
+    rows = report.summary.configurations
+    yield Paragraph(text=" ".join((counts(report), *skipped_files(report))), tone="quiet")
+    if not report.summary.run.complete:
+        yield Paragraph(text=not_complete(report), tone="warning")
+    if any(row.emulated for row in rows):
+        yield Paragraph(text=EMULATED_NOTE, tone="warning", further=True)
+    if any(row.config.compute.kind == "cpu" for row in rows):
+        yield Paragraph(text=CPU_NOTE, tone="warning", further=True)
+    yield Paragraph(text=_TABLE_NOTE, tone="quiet", further=True)
+
+
+def not_complete(report: Report) -> str:
+    """How many configurations are pending, and the command that continues, from where the run's directory stands."""
+    run = report.summary.run
+    pending = counted(run.pending, "configuration")
+    return f"Not complete: {pending} not measured yet; loaderprobe sweep --resume {shlex.quote(run.name)} continues."
+
+
+def _of_group(report: Report, group: RowGroup) -> Iterator[Shown | Fold]:
+    """A line a configuration, then the evidence of each to unfold, what is not firm in words, and what would help."""
     yield Paragraph(text=f"Compute alone: {group.ceiling}.", further=True)
     lines = tuple(_line(report, row, group) for row in group.rows)
-    yield Table(head=GROUP_HEAD, lines=lines, right=frozenset(range(1, 6)), further=True)
-    yield from items(sentences([row for row in group.rows if not firm(row)], group.rows))
-    yield from further(items(sentences([row for row in group.rows if firm(row)], group.rows)))
-    yield from further(items((f"Knee of {subject}", words) for subject, words in knees(report, group)))
+    yield Table(head=GROUP_HEAD, lines=lines, right=frozenset(range(1, 6)))
+    yield from _evidence(report, group)
+    unclear = [row for row in group.rows if row.bound and not firm(row)]
+    yield from items([(label(row, group.rows), sentence([row.bound])) for row in unclear if row.bound])
+    yield from further(items(_knees(report, group)))
     yield from items((f"GPU of {subject}", words) for subject, words in profiled(group))
-    left = 0 if group.cpu else _MOST_ADVICE
-    given = {pair for step in report.summary.next for pair in _changed(step)}
-    for step in advised(best_of(report, group.rows)):
-        text = advice_words(step.advice)
-        new = any(each.surely_gains for each in step.advice) and not given.issuperset(_changed(step))
-        hidden = not (new and left)
-        left -= not hidden
-        subject = f"Advice for {labels_of(step, group)}"
-        yield from to_do(Item(subject=subject, text=text, further=hidden), step.command)
 
 
-def _changed(step: NextStep) -> list[tuple[str, str]]:
-    """Each configuration with what is to be done to it."""
-    return [(key, each.action.code) for key, each in zip(step.configurations, step.advice, strict=False)]
+def _knees(report: Report, group: RowGroup) -> list[tuple[str, str]]:
+    """(of what, sentence) for the knees of the group: one for each set of rows that differ in workers only."""
+    rows = {row.key: row for row in group.rows}
+    found = [
+        (next((rows[key] for key in reversed(knee.keys) if key in rows), None), knee) for knee in report.summary.knees
+    ]
+    return [(f"Knee of {label(row, group.rows, workers=False)}", knee_words([knee])) for row, knee in found if row]
 
 
 def _line(report: Report, row: ConfigurationRow, group: RowGroup) -> Line:
@@ -201,6 +198,144 @@ def _line(report: Report, row: ConfigurationRow, group: RowGroup) -> Line:
         Cell(text=bound_words(row), tone=tone(row)),
         gain_words(row, then_of(report, row)),
     )
+
+
+def missing(report: Report, columns: Sequence[str] = ()) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """(what, why) for each different reason why a figure does not exist: first of `columns`, then of all others.
+
+    `columns` are places in the summary. The first end with each damaged file without a row.
+    """
+    first, others = (_missing(report, columns, among) for among in (True, False))
+    gpu_reason = report.summary.environment.gpu_reason
+    no_gpu = remark_words(gpu_reason) if gpu_reason else ""
+    if no_gpu and no_gpu not in [why for _, why in (*first, *others)]:
+        others.append(("GPU", no_gpu))
+    return first + _damaged(report), others
+
+
+def _missing(report: Report, columns: Sequence[str], among: bool) -> list[tuple[str, str]]:
+    """Of the figures that are among the columns, or are not."""
+    found: dict[str, dict[str, list[ConfigurationRow]]] = {}
+    rows = measured(report.summary.configurations)
+    for row in rows:
+        for at, reason in reasons(row).items():
+            if reason != _ONE_RANK and (at in columns) is among:
+                found.setdefault(reason, {}).setdefault(words_of(at), []).append(row)
+    out = []
+    for reason, fields in found.items():
+        touched = list({row.key: row for affected in fields.values() for row in affected}.values())
+        out.append((f"{join_words(list(fields))} ({_which(touched, rows, report)})", reason))
+    return out
+
+
+def _which(some: Sequence[ConfigurationRow], rows: Sequence[ConfigurationRow], report: Report) -> str:
+    """The one configuration by name, else how many."""
+    if len(some) == 1:
+        return full_label(some[0], report)
+    return "all" if len(some) == len(rows) else counted(len(some), "configuration")
+
+
+def without_figures(report: Report, status: str) -> list[tuple[str, str]]:
+    """(label, reason) for each configuration that failed or was skipped."""
+    rows = [row for row in report.summary.configurations if row.status == status]
+    return [(full_label(row, report), reason_words(row)) for row in rows]
+
+
+def notes(report: Report) -> list[tuple[str, str]]:
+    """(where, note) for each different note that a measurement left."""
+    rows = measured(report.summary.configurations)
+    left = [(note, row) for row in rows if (detail := detail_of(report, row)) for note in each_once(detail.notes)]
+    found: dict[Hashable, list[ConfigurationRow]] = {}
+    for note, row in left:
+        found.setdefault(subject_of(note), []).append(row)
+    said = each_once(note for note, _ in left)
+    return [(_which(found[subject_of(note)], rows, report), remark_words(note)) for note in said]
+
+
+_MOST_SKIPPED = 3
+"""Of the skipped files of a data set, so many are named beside the answer."""
+
+
+def skipped_files(report: Report) -> list[str]:
+    """`photos: 2 of 500 files skipped: a.jpg: damaged: truncated; notes.txt: not an image`, by data set."""
+    found = []
+    for data in report.summary.run.data:
+        named = data.skipped[:_MOST_SKIPPED]
+        more = data.skipped_count - len(named)
+        if data.skipped_count:
+            of = f"{data.label}: {data.skipped_count} of {counted(data.images_found + data.skipped_count, 'file')}"
+            found.append(f"{of} skipped: {'; '.join([*named, *([f'{more} more'] if more else [])])}.")
+    return found
+
+
+_LOST = {
+    "files": "the description of its data is missing, and so is advice on where to keep them",
+    "ceilings": "what the storage can deliver is not known",
+    "prefilled": "what a full buffer does to short benchmarks is estimated",
+    "epochs": "its epochs are missing",
+}
+"""What is missing without a damaged file, by its folder; a result that is damaged has a failed row."""
+
+
+def _damaged(report: Report) -> list[tuple[str, str]]:
+    """(file, what is wrong, and what is missing without it)."""
+    found = [(damaged, _LOST.get(damaged.file.partition("/")[0])) for damaged in report.summary.run.damaged]
+    return [(damaged.file, f"it {damaged.reason}; {lost}") for damaged, lost in found if lost]
+
+
+def title(report: Report) -> str:
+    """Data, storage, machine, day."""
+    run, machine = report.summary.run, report.summary.environment
+    names = list(dict.fromkeys(row.config.resolution for row in report.summary.configurations))
+    data = (join_words(names) if len(names) <= 3 else f"{len(names)} data sets") if names else "no data"
+    made = " (generated)" if run.data and all(data_set.generated for data_set in run.data) else ""
+    places = dict.fromkeys(
+        f"{place.filesystem} ({join_words(place.devices) or place.kind})" for place in machine.storage
+    )
+    storage = f" on {join_words(list(places))}" if places else ""
+    gpus = join_words(list(dict.fromkeys(gpu.name for gpu in machine.gpus))) or "no GPU"
+    return f"{data}{made}{storage}, {machine.cores_available:g} cores, {gpus}, {run.created_utc[:10]}"
+
+
+def facts(report: Report) -> str:
+    """The run, time, sizes of the images."""
+    run = report.summary.run
+    sizes = [f"{data.label} {significant(data.mean_size_bytes / 1e3)} kB" for data in run.data]
+    mean = f"; {', '.join(sizes)} an image" if sizes else ""
+    return f"loaderprobe {run.name}; its configurations took {format_duration(run.wall_s)}{mean}."
+
+
+def environment_facts(report: Report) -> list[tuple[str, str]]:
+    """(what, which) for the machine, its software and the storage under the data."""
+    machine = report.summary.environment
+    no_gpu = remark_words(machine.gpu_reason) if machine.gpu_reason else "no reason recorded"
+    gpus = [
+        f"{gpu.name}{f', {format_bytes(gpu.memory_bytes)}' if gpu.memory_bytes else ''}"
+        f"{f', driver {gpu.driver}' if gpu.driver else ''}"
+        for gpu in machine.gpus
+    ]
+    shared = machine.shared_memory_bytes
+    known = [
+        ("CPU", f"{machine.cpu_model}, {machine.cores_available:g} of {machine.cores_total} cores available"),
+        ("Memory", format_bytes(machine.memory_bytes)),
+        ("Shared memory", "not known" if shared is None else f"{format_bytes(shared)} in /dev/shm"),
+        ("GPU", join_words(gpus) or f"none: {no_gpu}"),
+        ("Kernel", machine.kernel),
+        ("Python", machine.python),
+        ("torch", machine.torch or "not installed"),
+        ("torchvision", machine.torchvision or "not installed"),
+        ("loaderprobe", machine.loaderprobe),
+    ]
+    for place in machine.storage:
+        devices = f", device {join_words(place.devices)}" if place.devices else ", block device not visible"
+        ahead = "" if place.read_ahead_bytes is None else f", {read_ahead_words(place.read_ahead_bytes)}"
+        said = "".join(f"; {remark_words(note)}" for note in place.notes)
+        where = f"{place.filesystem} ({place.kind}) on {place.mount}, {place.source}"
+        known.append(("Storage", f"{place.path}: {where}{devices}{ahead}{said}"))
+    return known
+
+
+# What each verdict rests on.
 
 
 def _evidence(report: Report, group: RowGroup) -> Iterator[Fold]:
@@ -244,7 +379,10 @@ def _proof(report: Report, row: ConfigurationRow) -> Iterator[Shown]:
         )
         yield Paragraph(text=f"GPU: {', '.join(said)}.")
     for advice in row.advice:
-        yield from to_do(Item(text=advice_words([advice])), advice.command)
+        gain = f": {forecast_words([advice])}" if advice.is_worth_making else ""
+        yield Item(text=f"{action_words(advice.action)}{gain}")
+        if advice.command:
+            yield Command(text=advice.command)
     if detail := detail_of(report, row):
         yield from (Paragraph(text=each, tone="quiet") for each in _made(row, detail))
 

@@ -68,11 +68,11 @@ def variation(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
     return ", ".join(option_words(row.config, name) for name in differing(row, among))
 
 
-def label(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
+def label(row: ConfigurationRow, among: Sequence[ConfigurationRow], *, workers: bool = True) -> str:
     """`500x375, 2 workers`, and every option that sets the row apart or is not as usual."""
     named = {*differing(row, among), *unusual(row)}
     options = [option_words(row.config, name) for name in OPTIONS if name in named]
-    return ", ".join((row.config.resolution, loading(row), *options))
+    return ", ".join((row.config.resolution, *([loading(row)] if workers else []), *options))
 
 
 def bound_words(row: ConfigurationRow) -> str:

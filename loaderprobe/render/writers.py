@@ -53,13 +53,19 @@ def document_text(document: Document, *, width: int = 80, color: bool = False) -
         page.paragraph(document.title, style="dim")
     else:
         page.title(document.title, style=STYLES.get(document.tone, ""))
+    before = ""
     for section in document.sections:
         parts = [part for part in section.parts if not isinstance(part, Fold) and not part.further]
         if not parts:
             continue
-        if section.title or not section.under:
+        beside = section.panel == "side"
+        if (section.title or not section.under) and not (beside and before == "side"):
             page.gap()
-        if section.title:
+        before = section.panel
+        if beside and isinstance(first := parts[0], Paragraph | Tags):
+            parts = parts[1:]
+            page.item(section.title, first.text if isinstance(first, Paragraph) else ", ".join(first.texts), flush=True)
+        elif section.title:
             page.paragraph(section.title, style="bold")
         for part in parts:
             _add(page, part)
@@ -70,7 +76,7 @@ def _add(page: Page, part: Shown) -> None:
     if isinstance(part, Paragraph):
         page.paragraph(part.text, style=f"{STYLES.get(part.tone, '')}{' bold' if part.strong else ''}".strip())
     elif isinstance(part, Command):
-        page.command(part.text)
+        page.command(part.text, part.label)
     elif isinstance(part, Item):
         page.item(part.subject, part.text, number=part.number)
     elif isinstance(part, Tags):
@@ -198,18 +204,23 @@ class Page:
         """Wrapped text from the left edge."""
         self._console.print(Text(visible(text), style=style, overflow="fold"))
 
-    def item(self, subject: str, text: str, *, number: int = 0) -> None:
-        """`subject: text`, wrapped, further lines indented; `- text` without a subject, `1. text` with a number."""
+    def item(self, subject: str, text: str, *, number: int = 0, flush: bool = False) -> None:
+        """`subject: text`, wrapped, further lines indented; `- text` without a subject, `1. text` with a number.
+
+        `flush` begins at the left edge.
+        """
         line = Text(overflow="fold")
         line.append(f"{number}. " if number else "" if subject else "- ")
         line.append(f"{visible(subject)}: " if subject and text else visible(subject), style="bold")
         line.append(visible(text))
         for number, part in enumerate(line.wrap(self._console, max(8, self._console.width - 4), overflow="fold")):
-            self._console.print(Padding(part, (0, 0, 0, 4 if number else 2)))
+            self._console.print(Padding(part, (0, 0, 0, (2 if flush else 4) if number else (0 if flush else 2))))
 
-    def command(self, text: str) -> None:
+    def command(self, text: str, label: str = "") -> None:
         """Something to type, under an item."""
-        self._console.print(Padding(Text(visible(text), style="cyan", overflow="fold"), (0, 0, 0, 6)))
+        line = Text(f"{label}: " if label else "", overflow="fold")
+        line.append(visible(text), style="cyan")
+        self._console.print(Padding(line, (0, 0, 0, 2 if label else 6)))
 
     def add(self, renderable: RenderableType, *, crop: bool = True) -> None:
         """Anything else that rich can draw; without `crop`, longer lines stay whole."""
@@ -328,15 +339,21 @@ def document_page(
     begin = next((place for place, (_, section) in enumerate(found) if place and not section.under), len(found))
     begin = 0 if first else begin
     return _template().render(
-        document=document, hatched=_hatched(document), first=first, head=found[:begin], sections=found[begin:], exhibits=dict(exhibits),
-        made_by=made_by, notebook=inline,
-    )  # fmt: skip
+        document=document,
+        hatched=_hatched(document),
+        first=first,
+        head=found[:begin],
+        sections=found[begin:],
+        exhibits=dict(exhibits),
+        made_by=made_by,
+        notebook=inline,
+    )
 
 
 def _hatched(document: Document) -> bool:
     """True where a chart needs the patterns of what is estimated."""
     charts = [part for section in document.sections for part in section.parts if isinstance(part, Chart)]
-    return any(hows_of(chart) for chart in charts)
+    return any(hows_of(chart.rows) for chart in charts)
 
 
 @cache

@@ -1,0 +1,538 @@
+"""The first screen of a report: what limits, what to change first, how sure that is, what is not known, what is needed.
+
+It is looked at before it is read. The ladder draws each best configuration as it is and as it would be if one part cost
+nothing: the longest coloured bar is the limit. A diagnosed loader has the same ladder, of one row.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from loaderprobe.analyze.answer import best_of, firm, measured
+from loaderprobe.records.report import ConfigurationRow, NextStep, Outlook, Report, StorageNeed
+from loaderprobe.records.resources import RESOURCE, SPEEDUPS
+from loaderprobe.records.verdict import WORTH, Advice, Interval, ShortVerdict, Speedup, Speedups
+from loaderprobe.render.charts import BASE
+from loaderprobe.render.document import (
+    Bar,
+    Chart,
+    ChartRow,
+    Command,
+    How,
+    Paragraph,
+    Section,
+    Shown,
+    Table,
+    Tags,
+    further,
+)
+from loaderprobe.render.forecast_words import action_words
+from loaderprobe.render.groups import RowGroup, group_of, groups, letters_in, limit_map, map_key
+from loaderprobe.render.remarks import remark_words
+from loaderprobe.render.wording import (
+    counted,
+    first_upper,
+    interval,
+    named,
+    percent,
+    rate,
+    verdict_tone,
+    workers_words,
+)
+from loaderprobe.units import format_rate, join_words, significant
+
+FULL = 3
+"""Up to so many configurations have a line for each part; more have one line each."""
+MOST_LANES = 12
+MOST_GAINS = 5
+UNIT = "images/s"
+
+
+# The ladder.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One configuration or diagnosed loader on the ladder."""
+
+    label: str
+    bound: ShortVerdict
+    now: Interval
+    rounds: int
+    speedups: Speedups
+    alone: float | None
+    """The rate of compute alone; None where it is not known, or nothing trained."""
+    specified: bool = False
+    advice: Advice | None = None
+    """The change that is named first."""
+
+    @property
+    def unsure(self) -> bool:
+        return self.bound.cause == "inconclusive"
+
+    def gains(self) -> list[tuple[str, Speedup]]:
+        """By part, the longest first: what training gains if it cost nothing, where that is more than nothing."""
+        known = [(name, found) for name in SPEEDUPS if (found := getattr(self.speedups, name))]
+        worth = [(name, found) for name, found in known if found.value >= WORTH]
+        return sorted(worth, key=lambda each: -each[1].value)
+
+    def end(self, name: str, factor: float) -> float:
+        """Images/s at this factor; input that costs nothing cannot outrun compute alone."""
+        found = self.now.value * factor
+        if self.alone and RESOURCE[name].side == "input":
+            return max(self.now.value, min(found, self.alone))
+        return found
+
+
+def ladder(steps: Sequence[Step], *, unit: str = UNIT) -> Chart:
+    """Each step now and if one part cost nothing; the level is compute alone."""
+    full = len(steps) <= FULL
+    lanes = tuple(_lane(step) for step in steps[:MOST_LANES])
+    rows = tuple(row for step in steps for row in _rungs(step)) if full else lanes
+    alone = [step.alone for step in steps if step.alone]
+    most = max(step.now.high for step in steps)
+    high = 1.04 * max([*alone, most, *(_longest(step) for step in steps)])
+    # A compute-bound row gains by factors that no axis holds: its bar then ends at the edge.
+    if alone:
+        high = min(high, 1.6 * max(*alone, most))
+    limits = list(dict.fromkeys(name for step in steps for name, _ in step.gains()))
+    how = "specified" if steps[0].specified else "measured"
+    cut = f"{MOST_LANES} of {len(steps)} shown, all below. " if len(steps) > MOST_LANES and not full else ""
+    return Chart(
+        rows=rows,
+        brief=lanes if full and len(steps) > 1 else (),
+        high=high,
+        unit=unit,
+        caption=f"{cut}{first_upper(unit)} now, and if one part cost nothing",
+        level=f"compute alone, {how}" if alone else "",
+        names=(
+            ("now", "now"),
+            ("change", "change first"),
+            *((name, f"{RESOURCE[name].letter} {RESOURCE[name].noun} free".strip()) for name in limits),
+        ),
+        ends=f"if free,{unit} or speed-up",
+    )
+
+
+def _longest(step: Step) -> float:
+    ends = [step.end(name, found.high) for name, found in step.gains()]
+    return max([*ends, step.advice.after.high if step.advice else 0.0])
+
+
+def _level(step: Step) -> dict[str, float | How | None]:
+    return {"level": step.alone, "level_how": "specified" if step.specified else "measured"}
+
+
+def _now(step: Step) -> ChartRow:
+    return ChartRow(
+        label="now",
+        value=interval(step.now),
+        note="" if step.rounds > 1 else "1 round",
+        bars=(Bar(end=step.now.value, how="unsure" if step.unsure else "measured"),),
+        interval=_ends(step.now.low, step.now.high),
+        level=step.alone,
+        level_how="specified" if step.specified else "measured",
+    )
+
+
+def _rungs(step: Step) -> Iterator[ChartRow]:
+    """A line for the configuration, one for now, for the change that is named first and for each part."""
+    yield ChartRow(label=step.label, head=True, note=_condition(step))
+    yield _now(step)
+    if step.advice and step.advice.is_worth_making:
+        yield _changed(step, step.advice)
+    for name, found in step.gains()[:MOST_GAINS]:
+        yield ChartRow(
+            label=f"{RESOURCE[name].noun} free",
+            value=f"{significant(found.value)}x",
+            note=_spread(found, step.rounds),
+            strong=_gain(step, name, found).how == "measured" and step.rounds > 1,
+            bars=(_base(step), _gain(step, name, found)),
+            interval=_ends(step.end(name, found.low), step.end(name, found.high)) if step.rounds > 1 else None,
+            level=step.alone,
+            level_how="specified" if step.specified else "measured",
+        )
+
+
+def _condition(step: Step) -> str:
+    return "all cores busy" if step.bound.cause == "cpu" else ""
+
+
+def _changed(step: Step, advice: Advice) -> ChartRow:
+    after = advice.after
+    how: How = "unsure" if not advice.surely_gains else advice.how
+    return ChartRow(
+        label="change first",
+        value=f"{significant(advice.speedup)}x",
+        note=f"{rate(after.low)} to {rate(after.high)}{'' if advice.how == 'measured' else ', est.'}",
+        strong=how == "measured",
+        bars=(_base(step), Bar(begin=step.now.value, end=after.value, tone="change", how=how)),
+        interval=_ends(after.low, after.high),
+        level=step.alone,
+        level_how="specified" if step.specified else "measured",
+    )
+
+
+def _base(step: Step) -> Bar:
+    """What trains already, behind what a change adds."""
+    return Bar(end=step.now.value, tone=BASE)
+
+
+def _gain(step: Step, name: str, found: Speedup) -> Bar:
+    how: How = "unsure" if step.unsure or found.low <= WORTH else found.how
+    return Bar(begin=step.now.value, end=step.end(name, found.value), tone=name, how=how, letter=RESOURCE[name].letter)
+
+
+def _spread(found: Speedup, rounds: int) -> str:
+    """`3.7 to 3.9`, and that it is estimated."""
+    ends = list(dict.fromkeys(significant(end, 2) for end in (found.low, found.high)))
+    within = "1 round" if rounds < 2 else " to ".join(ends) if len(ends) > 1 else ""
+    return ", ".join(part for part in (within, "est." if found.how == "estimated" else "") if part)
+
+
+def _ends(low: float, high: float) -> tuple[float, float] | None:
+    return (max(0.0, low), high) if high > low else None
+
+
+def _lane(step: Step) -> ChartRow:
+    """All of a step in one line: now, and the part that gains most."""
+    gains = step.gains()[:1]
+    most = "".join(
+        f"{letters_in(step.bound)} {significant(found.value)}x ({_spread(found, step.rounds)})".replace(" ()", "")
+        for _, found in gains
+    )
+    gain_ends = [_ends(step.end(name, found.low), step.end(name, found.high)) for name, found in gains]
+    return ChartRow(
+        label=step.label,
+        value=interval(step.now),
+        note=most or letters_in(step.bound),
+        bars=(
+            Bar(end=step.now.value, how="unsure" if step.unsure else "measured"),
+            *(_gain(step, name, found) for name, found in gains),
+        ),
+        interval=gain_ends[0] if gain_ends and step.rounds > 1 else _ends(step.now.low, step.now.high),
+        level=step.alone,
+        level_how="specified" if step.specified else "measured",
+    )
+
+
+# The headline.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headline:
+    """The answer in a few words, its colour, and whether it is conclusive."""
+
+    text: str
+    subline: str
+    tone: str
+    unsure: bool = False
+
+
+def limit_words(bound: ShortVerdict) -> str:
+    """`storage`, `storage or preprocessing`: what limits, where full cores count as what keeps them busy."""
+    names = bound.candidates if bound.cause == "either" else (bound.cause,)
+    parts = [RESOURCE[name].part_of or name if name in RESOURCE else name for name in names]
+    nouns = [RESOURCE[name].answer or RESOURCE[name].noun if name in RESOURCE else name for name in parts]
+    return join_words(nouns, "or")
+
+
+def limits_training(bound: ShortVerdict, on: str = "", what: str = "training") -> str:
+    """`Storage limits training on this GPU`: of one verdict."""
+    if bound.cause == "inconclusive":
+        return f"Not clear yet what limits {what}{on}"
+    if bound.cause == "balanced":
+        return f"Input and compute are balanced{on}"
+    if bound.cause == "compute":
+        return f"Compute limits {what}{on}, not its input"
+    return f"{first_upper(limit_words(bound))} limit{'' if bound.cause == 'either' else 's'} {what}{on}"
+
+
+def headline(report: Report, shown: Sequence[ConfigurationRow]) -> Headline:
+    """Of the best configurations of the first device; the condition that they hold under stands in it."""
+    if not shown:
+        return Headline(text="Nothing was measured", subline="", tone="failed", unsure=True)
+    group = group_of(groups(report), shown[0].key)
+    bounds = [row.bound for row in shown if row.bound and firm(row)]
+    on = f" on {group.short}" if group.emulated or group.cpu else ""
+    subline = _subline(report, group, shown)
+    if not bounds:
+        return Headline(
+            text=f"Not clear yet what limits training{on}", subline=subline, tone="inconclusive", unsure=True
+        )
+    words = Counter(limit_words(bound) for bound in bounds)
+    first = next(bound for bound in bounds if limit_words(bound) == words.most_common(1)[0][0])
+    if group.cpu and set(words) == {"compute"}:
+        return Headline(text="This CPU is what limits training", subline=subline, tone="compute")
+    if len(words) == 1:
+        return Headline(text=limits_training(first, on), subline=subline, tone=verdict_tone(first))
+    if len(bounds) <= FULL:
+        named: dict[str, list[str]] = {}
+        for row in (row for row in shown if row.bound and firm(row)):
+            assert row.bound
+            named.setdefault(limit_words(row.bound), []).append(_apart(row, shown))
+        text = "; ".join(f"{limit} limits {join_words(names)}" for limit, names in named.items())
+    else:
+        counts = [f"{limit} {count} of {len(shown)}" for limit, count in words.most_common()]
+        text = f"Limits: {', '.join(counts)}"
+    return Headline(text=first_upper(text), subline=subline, tone=verdict_tone(first))
+
+
+def _apart(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
+    """What sets a best configuration apart from the others: its data set, or the state of its files, or more."""
+    several = len({other.config.resolution for other in among}) > 1
+    name = short_label(row, among, workers=False)
+    cache = f"{row.config.cache} files"
+    return name if several else name.removeprefix(f"{row.config.resolution}, ").replace(row.config.cache, cache)
+
+
+def _subline(report: Report, group: RowGroup, shown: Sequence[ConfigurationRow]) -> str:
+    """How much of compute alone is reached, where that rate comes from, and what follows for no one."""
+    shares = [row.verdict.accelerator_utilization for row in shown if row.verdict]
+    known = sorted(share for share in shares if share is not None)
+    if group.cpu:
+        return "The model ran on the CPU: nothing follows for a GPU."
+    if not known:
+        return ""
+    ends = dict.fromkeys(percent(min(1.0, share)).removesuffix(" %") for share in (known[0], known[-1]))
+    pace = next((need.pace for need in report.summary.needs if need.compute == group.compute and need.pace), None)
+    source = "specified" if group.emulated else "measured"
+    source += ": the pace of MLPerf Storage, GPUs can be faster" if pace else ""
+    alone = rate(group.ceiling_images_per_s) if group.ceiling_images_per_s else MISSING
+    on = f"of {group.short}'s {alone} images/s" if group.emulated else f"of compute alone ({alone} images/s"
+    said = f"Training reaches {' to '.join(ends)} % {on}{' (' if group.emulated else ', '}{source})"
+    return f"{said}. No GPU here." if group.emulated and not report.summary.environment.gpus else f"{said}."
+
+
+def short_label(row: ConfigurationRow, among: Sequence[ConfigurationRow], *, workers: bool = True) -> str:
+    """`500x375, 2 workers`, with the options that set the row apart from the others on the ladder."""
+    parts = [row.config.resolution]
+    parts += [workers_words(row.config.loader.workers)] if workers else []
+    parts += [row.config.compute.model] if len({other.config.compute.model for other in among}) > 1 else []
+    parts += [row.config.compute.name] if len({other.config.compute.name for other in among}) > 1 else []
+    parts += [counted(row.config.ranks, "rank")] if len({other.config.ranks for other in among}) > 1 else []
+    parts += [row.config.cache] if len({other.config.cache for other in among}) > 1 else []
+    return ", ".join(parts)
+
+
+# The screen.
+
+
+def shown_first(report: Report) -> list[ConfigurationRow]:
+    """The best configurations of what the report is about: accelerators, or a CPU where nothing else trained."""
+    found = groups(report)
+    first = [group for group in found if not group.cpu] or list(found)
+    real = [group for group in first if not group.emulated] or first
+    return [row for group in real for row in best_of(report, group.rows)]
+
+
+def first_screen(report: Report) -> Iterator[Section]:
+    """The five answers, each in its place."""
+    shown = shown_first(report)
+    if shown:
+        steps = [_step(report, row, shown) for row in shown]
+        yield Section(title="", panel="main", parts=(ladder(steps),))
+    for number, step in enumerate(report.summary.next[:2]):
+        title = "Change first" if not number else "Then"
+        if parts := tuple(_change(report, step)):
+            yield Section(title=title, panel="side", parts=parts)
+    yield Section(title="How sure", panel="side", parts=tuple(_how_sure(report, shown)))
+    if report.summary.not_known:
+        said = tuple(remark_words(remark) for remark in report.summary.not_known)
+        yield Section(title="Not known", panel="side", parts=(Tags(texts=said),))
+    yield from needs(report)
+
+
+def _step(report: Report, row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> Step:
+    verdict = row.verdict
+    assert verdict
+    return Step(
+        label=short_label(row, among),
+        bound=verdict.bound,
+        now=verdict.images_per_s,
+        rounds=verdict.complete_rounds,
+        speedups=verdict.speedups,
+        alone=verdict.rates_images_per_s.compute,
+        specified=row.emulated,
+        advice=first_advice(report, row),
+    )
+
+
+def first_advice(report: Report, row: ConfigurationRow) -> Advice | None:
+    """What the change that is named first gives this row, sure or not; None where that is not forecast."""
+    first = next((step for step in report.summary.next if step.advice), None)
+    if first is None:
+        return None
+    code = first.advice[0].action.code
+    return next((advice for advice in row.advice if advice.action.code == code and advice.is_worth_making), None)
+
+
+def _change(report: Report, step: NextStep) -> Iterator[Shown]:
+    """The change, what it gives each configuration, the line of code, and the command that tests it."""
+    command = again_with(report.summary.run.command, step.command)
+    if step.remark:
+        yield Paragraph(text=f"{first_upper(remark_words(step.remark).rstrip('.'))}.")
+    else:
+        yield Paragraph(text=first_upper(action_words(step.advice[0].action)), strong=True)
+        rows = [row for row in report.summary.configurations if row.key in step.configurations]
+        device = {(row.config.compute, row.config.cache, row.config.ranks) for row in rows}
+        others = [
+            row
+            for row in best_of(report, report.summary.configurations)
+            if (row.config.compute, row.config.cache, row.config.ranks) in device
+        ]
+        yield _gains(report, others)
+    if command:
+        yield Command(text=command, label="Test it")
+
+
+def _gains(report: Report, rows: Sequence[ConfigurationRow]) -> Chart:
+    """The speed-up of each row by the change, against no gain."""
+    pairs = [(row, advice) for row in rows if (advice := first_advice(report, row))][:MOST_GAINS]
+    found = [
+        ChartRow(
+            label=short_label(row, rows, workers=False),
+            value=f"{significant(advice.speedup)}x",
+            note=f"{rate(advice.before.value)} → {rate(advice.after.value)} ({rate(advice.after.low)} to "
+            f"{rate(advice.after.high)}){'' if advice.how == 'measured' else ', est.'}",
+            strong=advice.how == "measured",
+            point=Bar(end=advice.speedup, tone="change", how="measured" if advice.surely_gains else "unsure"),
+            interval=_ends(advice.after.low / advice.before.value, advice.after.high / advice.before.value),
+            level=1.0,
+        )
+        for row, advice in pairs
+    ]
+    ends = [end for row in found for end in (row.interval or ())]
+    low, high = min([1.0, *ends]), max([1.0, *ends])
+    pad = 0.06 * (high - low or 1.0)
+    return Chart(rows=tuple(found), low=low - pad, high=high + pad, level="no gain", ends=f"data,{UNIT}")
+
+
+def _how_sure(report: Report, shown: Sequence[ConfigurationRow]) -> Iterator[Shown]:
+    """The level, the count that it follows from, and the map of all configurations of what is shown."""
+    rows = report.summary.configurations
+    found = groups(report)
+    keys = {row.key for row in shown}
+    first = [group for group in found if any(row.key in keys for row in group.rows)]
+    of = [row for group in first for row in measured(group.rows)]
+    clear = [row for row in of if firm(row)]
+    words = Counter(limit_words(row.bound) for row in clear if row.bound)
+    counts = join_words([f"{count} {limit}" for limit, count in words.most_common()])
+    squares = {"high": "■■■", "medium": "■■□", "low": "■□□"}
+    sure = next((answer for answer in report.summary.answer if answer.code == "how_sure"), None)
+    level = str(sure.facts["level"]) if sure else "low"
+    yield Paragraph(text=f"{squares[level]} {level}, {len(clear)} of {len(of)} clear", strong=True)
+    parts = [counts] if counts else []
+    if sure:
+        rounds = dict.fromkeys(f"{float(sure.facts[name]):.0f}" for name in ("low_rounds", "high_rounds"))
+        parts.append(f"{' to '.join(rounds)} round{'s' * (list(rounds) != ['1'])}")
+        bands = dict.fromkeys(significant(100 * float(sure.facts[name]), 2) for name in ("low_band", "high_band"))
+        parts.append(f"rates ±{' to '.join(bands)} %")
+    lost = Counter(row.status for row in rows if row.status in ("failed", "skipped"))
+    notes = [", ".join(parts)] if parts else []
+    notes += [f"{count} {status}" for status, count in lost.items()]
+    notes += [f"{report.summary.run.pending} not measured yet"] if not report.summary.run.complete else []
+    notes += [remark_words(note) for note in report.summary.run.notes]
+    if notes:
+        yield Paragraph(text=f"{first_upper('; '.join(notes))}.", tone="quiet")
+    yield from further(limit_map(group) for group in first)
+    yield Paragraph(text=map_key([row for group in first for row in group.rows]), tone="quiet", further=True)
+
+
+# What accelerators need, beside what is here.
+
+ENOUGH, UNKNOWN, SHORT = "●", "○", "✕"
+"""Enough; not shown to be enough, where the storage may give more than was seen; not enough."""
+
+
+def needs(report: Report) -> Iterator[Section]:
+    """A table for each kind of accelerator: storage, files opened and cores for 1, 8 and 64 of them."""
+    found: dict[tuple[str, str], list[Outlook]] = {}
+    for need in report.summary.needs:
+        found.setdefault((need.compute, need.model), []).append(need)
+    for some in list(found.values())[:1]:
+        yield _needs(report, some)
+
+
+def _needs(report: Report, some: Sequence[Outlook]) -> Section:
+    first = some[0]
+    counts = [need.accelerators for need in first.needs]
+    source = "assumed, none ran here" if first.compute == "cpu" else "specified" if first.specified else "measured"
+    head = ("to feed", "", *(f"{count} x" for count in counts), "here")
+    lines = [line for need in some for line in _need_lines(report, need)]
+    opens = [_headed(need.files_per_s, first.use) for need in first.needs]
+    lines.append(("files opened", "", *(f"{UNKNOWN} {_thousands(count)}/s" for count in opens), "not measured"))
+    said = [
+        f"For {percent(first.utilization)} of {rate(first.images_per_s)} images/s ({source}), cold files, with "
+        f"{percent(first.use)} of the storage in use.",
+        f"{ENOUGH} enough, {UNKNOWN} not known to be enough, {SHORT} not enough (estimated).",
+    ]
+    missing = dict.fromkeys(remark_words(need.missing) for need in some if need.missing)
+    said += [f"No rate of the storage: {why}." for why in missing]
+    said += ["* nearest to ImageNet."] if any(need.planned for need in some) else []
+    return Section(
+        title=f"What {named(first.accelerator, join_words([str(count) for count in counts]))} need",
+        panel="main",
+        parts=(
+            Table(head=head, lines=tuple(lines), right=frozenset(range(2, len(head)))),
+            Paragraph(text=" ".join(said), tone="quiet"),
+        ),
+    )
+
+
+def _headed(need: float, use: float) -> float:
+    """What must be there, where only so much of it is used."""
+    return need / use
+
+
+def _need_lines(report: Report, need: Outlook) -> Iterator[tuple[str, ...]]:
+    supply = need.supply
+    here = f"{'>= ' * supply.at_least}{format_rate(supply.read_bytes_per_s)}" if supply else "not measured"
+    yield (
+        f"{need.data}{' *' * need.planned}",
+        "storage",
+        *(_storage_cell(each, need) for each in need.needs),
+        here,
+    )
+    cores = report.summary.environment.cores_available
+    if need.cores is not None:
+        yield (
+            "",
+            "cores",
+            *(_cores_cell(need.cores * each.accelerators, cores) for each in need.needs),
+            f"{cores:g}",
+        )
+
+
+def _storage_cell(each: StorageNeed, need: Outlook) -> str:
+    wanted = _headed(each.read_bytes_per_s, need.use)
+    supply = need.supply
+    enough = supply is not None and supply.read_bytes_per_s >= wanted
+    short = supply is not None and not supply.at_least
+    return f"{ENOUGH if enough else SHORT if short else UNKNOWN} {format_rate(wanted)}"
+
+
+def _cores_cell(wanted: float, cores: float) -> str:
+    return f"{ENOUGH if cores >= wanted else SHORT} {significant(wanted, 2)}"
+
+
+def _thousands(count: float) -> str:
+    return f"{float(significant(count)):,.0f}"
+
+
+# The command that measures again.
+
+
+def again_with(command: str, option: str) -> str:
+    """The sweep's command with another option, for a directory of its own; what is no option is a command itself."""
+    if not option.startswith("--") or not command.startswith("loaderprobe sweep"):
+        return option
+    # An emulated accelerator has no model.
+    gone = {"--out", "--resume", option.split()[0], *(["--model"] if option.startswith("--compute emulated") else [])}
+    words = shlex.split(command)
+    left_out = {place + step for place, word in enumerate(words) if word in gone for step in (0, 1)}
+    left_out |= {place for place, word in enumerate(words) if word.partition("=")[0] in gone}
+    return f"{shlex.join(word for place, word in enumerate(words) if place not in left_out)} {option}"
