@@ -19,7 +19,7 @@ from loaderprobe.records.compare import Compared, ComparedSide, ComparisonReport
 from loaderprobe.records.environment import Origin
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.plan import CacheAsked, CheckpointAsked
-from loaderprobe.records.remark import Remark, reported
+from loaderprobe.records.remark import reported
 from loaderprobe.records.report import Report
 from loaderprobe.records.studies import EpochFigures
 from loaderprobe.records.verdict import Interval, ShortVerdict
@@ -41,7 +41,7 @@ from tests.examples.plan import (
 )
 from tests.examples.reports import example_report, example_row
 from tests.examples.studies import example_effect, example_epochs
-from tests.pages import html_report, planned_report, terminal_report
+from tests.pages import html_report, terminal_report
 
 ORIGIN = Origin(created_utc="2026-11-22T10:00:00+00:00", command="loaderprobe", environment=example_environment())
 
@@ -236,15 +236,9 @@ def _plans() -> Iterator[tuple[str, str]]:
     yield from ((f"plan, {name}", document_text(plan_document(plan))) for name, plan in cases.items())
 
 
-def _refused_plans() -> Iterator[tuple[str, str]]:
-    for reason in (reported("the files are empty"), Remark(code="only_a_cpu")):
-        html = planned_report(example_report([]), reason, "loaderprobe plan RUN")
-        yield f"no plan, {reason.code}", html[html.index('<section id="plan"') :].split("</section>")[0] + "\n"
-
-
 def pages() -> str:
     """Each under its name, in 80 columns."""
-    every = (_ranks, _studies, _batch_sizes, _comparisons, _plans, _refused_plans)
+    every = (_ranks, _studies, _batch_sizes, _comparisons, _plans)
     return "".join(f"{'=' * 80}\n{name}\n\n{text.rstrip()}\n" for each in every for name, text in each())
 
 

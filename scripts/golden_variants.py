@@ -19,7 +19,7 @@ from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import Bottleneck, Bound, Cause, Interval, Reason, Side, Speedup
 from loaderprobe.render.bandwidth import bandwidth_document
 from loaderprobe.render.document import Document
-from loaderprobe.render.first_page import first_screen
+from loaderprobe.render.first import first_screen
 from loaderprobe.render.sweep_plan_words import sweep_plan_words
 from loaderprobe.render.writers import document_text
 from tests.examples.bandwidth import (

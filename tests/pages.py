@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.records.plan import PlanReport
-from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import Report
 from loaderprobe.render.bandwidth import bandwidth_document
-from loaderprobe.render.plan import plan_document, plan_exhibits, with_plan
+from loaderprobe.render.plan import plan_document, plan_exhibits
 from loaderprobe.render.rows import csv_text
-from loaderprobe.render.sweep import report_columns, sweep_document, sweep_exhibits
+from loaderprobe.render.sweep import report_columns, sweep_document
 from loaderprobe.render.writers import document_markdown, document_page, document_text
 
 
@@ -22,11 +21,7 @@ def markdown_report(report: Report) -> str:
 
 
 def html_report(report: Report) -> str:
-    return document_page(sweep_document(report), sweep_exhibits(report), made_by="")
-
-
-def planned_report(report: Report, plan: PlanReport | Remark, command: str = "") -> str:
-    return document_page(*with_plan(sweep_document(report), {}, plan, command), made_by="")
+    return document_page(sweep_document(report), {}, made_by="")
 
 
 def csv_report(report: Report) -> str:

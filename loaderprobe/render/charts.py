@@ -140,7 +140,7 @@ def _marks(chart: Chart, row: ChartRow) -> Iterator[str]:
                 f'<text class="letter" x="{at:.2f}%" y="{middle + 4:g}" text-anchor="middle" fill="{ink}">'
                 f"{_safe(bar.letter)}</text>"
             )
-    if row.level is not None:
+    if row.level is not None and row.level <= chart.high:
         at = _at(chart, row.level)
         dash = "" if row.level_how == "measured" else ' stroke-dasharray="4 3"'
         yield f'<line class="level" x1="{at:.2f}%" x2="{at:.2f}%" y1="0" y2="{_HEIGHT}"{dash}/>'
@@ -282,7 +282,7 @@ def _legend_svg(chart: Chart, top: int, width: int) -> tuple[str, int]:
 def chart_text(chart: Chart, width: int) -> Iterator[Text]:
     """Lines of at most `width` columns."""
     rows = chart.brief or chart.rows
-    labels = min(max(len(row.label) for row in rows), width // 3)
+    labels = min(max(len(row.label) for row in rows), 3 * width // 8)
     ends = [f"{row.value} {row.note}".strip() for row in rows]
     values = min(max(map(len, ends)), width // 2)
     cells = width - labels - values - 2
@@ -298,7 +298,7 @@ def chart_text(chart: Chart, width: int) -> Iterator[Text]:
         for number, part in enumerate(_wrapped(visible(end), width - labels - cells - 2)):
             line.append(part if not number else f"\n{' ' * (labels + cells + 2)}{part}")
         yield line
-    if legend := _legend_text(chart, rows):
+    if chart.unit and (legend := _legend_text(chart, rows)):
         yield Text(legend, style="dim")
 
 
@@ -347,7 +347,7 @@ def _cells(chart: Chart, row: ChartRow, cells: int) -> Text:
         styles[begin:end] = [STYLES.get(bar.tone, "")] * (end - begin)
         if bar.letter and end - begin >= 3:
             drawn[(begin + end) // 2] = bar.letter
-    if row.level is not None:
+    if row.level is not None and row.level <= chart.high:
         at = place(row.level)
         drawn[at] = "│" if row.level_how == "measured" else "╎"
     if row.point:
@@ -365,7 +365,7 @@ def _legend_text(chart: Chart, rows: Sequence[ChartRow]) -> str:
     entries = [f"{'█' if tone == 'now' else '▓'} {words}" for tone, words in tones_of(chart, rows).items()]
     entries += [f"{MARKS[how][0]} {MARKS[how][1]}" for how in hows_of(rows) if how != "measured"]
     if any(row.interval for row in rows):
-        entries.append("╌ 95 % interval")
+        entries.append("╌ 95 %")
     levels = [row for row in rows if row.level is not None]
     if chart.level and levels:
         entries.append(f"{'│' if levels[0].level_how == 'measured' else '╎'} {chart.level}")

@@ -11,7 +11,7 @@ from loaderprobe.records.ranks import RanksView
 from loaderprobe.records.resources import ABLATIONS, AMONG_RANKS, ONLY_WAITED, RESOURCE
 from loaderprobe.records.verdict import WORTH, Advice, Speedup
 from loaderprobe.render.document import Cell, Command, Document, Item, Line, Paragraph, Part, Section, Table, Tags
-from loaderprobe.render.first import Step, ladder, limits_training
+from loaderprobe.render.first import LADDER, Step, ladder, limits_training
 from loaderprobe.render.forecast_words import action_words, forecast_words
 from loaderprobe.render.panels import rank_chart, rank_table
 from loaderprobe.render.remarks import remark_words
@@ -21,6 +21,7 @@ from loaderprobe.render.wording import (
     counted,
     factor,
     figure,
+    first_upper,
     interval,
     percent,
     state_word,
@@ -60,7 +61,11 @@ def diagnosis_document(found: Findings, ranks: RanksView | None = None) -> Docum
         unsure=found.side == "inconclusive",
         sections=(
             *([Section(title="Read first", panel="main", parts=warnings)] if warnings else []),
-            Section(panel="main", parts=(ladder([_step(found)], unit=f"{found.sample}/s"),)),
+            Section(
+                title=LADDER.format(unit=first_upper(f"{found.sample}/s")),
+                panel="main",
+                parts=(ladder([_step(found)], unit=f"{found.sample}/s"),),
+            ),
             *_change_first(found),
             Section(title="How sure", panel="side", parts=(_how_sure(found),)),
             *([Section(title="Not known", panel="side", parts=(unknown,))] if (unknown := _unknown(found)) else []),

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from loaderprobe.analyze.answer import best_of, firm, measured
-from loaderprobe.records.report import ConfigurationRow, NextStep, Outlook, Report, StorageNeed
+from loaderprobe.records.report import ConfigurationRow, NextStep, Outlook, Report, StorageSupply
 from loaderprobe.records.resources import RESOURCE, SPEEDUPS
 from loaderprobe.records.verdict import WORTH, Advice, Interval, ShortVerdict, Speedup, Speedups
 from loaderprobe.render.charts import BASE
@@ -33,6 +33,7 @@ from loaderprobe.render.forecast_words import action_words
 from loaderprobe.render.groups import RowGroup, group_of, groups, letters_in, limit_map, map_key
 from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.wording import (
+    MISSING,
     counted,
     first_upper,
     interval,
@@ -48,7 +49,10 @@ FULL = 3
 """Up to so many configurations have a line for each part; more have one line each."""
 MOST_LANES = 12
 MOST_GAINS = 5
+FAR = 6.0
+"""A rate of compute alone that is so many times the longest bar is beyond the axis."""
 UNIT = "images/s"
+LADDER = "{unit} now, and if one part cost nothing"
 
 
 # The ladder.
@@ -92,22 +96,23 @@ def ladder(steps: Sequence[Step], *, unit: str = UNIT) -> Chart:
     full = len(steps) <= FULL
     lanes = tuple(_lane(step) for step in steps[:MOST_LANES])
     rows = tuple(row for step in steps for row in _rungs(step)) if full else lanes
-    alone = [step.alone for step in steps if step.alone]
-    most = max(step.now.high for step in steps)
-    high = 1.04 * max([*alone, most, *(_longest(step) for step in steps)])
-    # A compute-bound row gains by factors that no axis holds: its bar then ends at the edge.
-    if alone:
-        high = min(high, 1.6 * max(*alone, most))
+    most = max([step.now.high for step in steps] + [_longest(step) for step in steps])
+    now = max(step.now.high for step in steps)
+    alone = max((step.alone for step in steps if step.alone), default=0.0)
+    # A row that compute limits gains by factors that no axis holds, and an accelerator may be far from what trains.
+    beyond = alone > FAR * most
+    high = 1.04 * max(most, 0.0 if beyond else alone)
+    high = min(high, 1.6 * max(alone, now)) if alone and not beyond else high
     limits = list(dict.fromkeys(name for step in steps for name, _ in step.gains()))
     how = "specified" if steps[0].specified else "measured"
-    cut = f"{MOST_LANES} of {len(steps)} shown, all below. " if len(steps) > MOST_LANES and not full else ""
+    cut = f"{MOST_LANES} of {len(steps)} shown, all of them below" if len(steps) > MOST_LANES and not full else ""
     return Chart(
         rows=rows,
         brief=lanes if full and len(steps) > 1 else (),
         high=high,
         unit=unit,
-        caption=f"{cut}{first_upper(unit)} now, and if one part cost nothing",
-        level=f"compute alone, {how}" if alone else "",
+        caption=cut,
+        level=_level_words(alone, how, beyond=beyond),
         names=(
             ("now", "now"),
             ("change", "change first"),
@@ -122,8 +127,11 @@ def _longest(step: Step) -> float:
     return max([*ends, step.advice.after.high if step.advice else 0.0])
 
 
-def _level(step: Step) -> dict[str, float | How | None]:
-    return {"level": step.alone, "level_how": "specified" if step.specified else "measured"}
+def _level_words(alone: float, how: str, *, beyond: bool) -> str:
+    """What the level is; where it lies beyond the axis, the figure alone."""
+    if not alone:
+        return ""
+    return f"compute alone, {how}: {rate(alone)}, beyond this axis" if beyond else f"compute alone, {how}"
 
 
 def _now(step: Step) -> ChartRow:
@@ -278,7 +286,7 @@ def headline(report: Report, shown: Sequence[ConfigurationRow]) -> Headline:
     else:
         counts = [f"{limit} {count} of {len(shown)}" for limit, count in words.most_common()]
         text = f"Limits: {', '.join(counts)}"
-    return Headline(text=first_upper(text), subline=subline, tone=verdict_tone(first))
+    return Headline(text=first_upper(text) + on, subline=subline, tone=verdict_tone(first))
 
 
 def _apart(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
@@ -299,12 +307,12 @@ def _subline(report: Report, group: RowGroup, shown: Sequence[ConfigurationRow])
         return ""
     ends = dict.fromkeys(percent(min(1.0, share)).removesuffix(" %") for share in (known[0], known[-1]))
     pace = next((need.pace for need in report.summary.needs if need.compute == group.compute and need.pace), None)
-    source = "specified" if group.emulated else "measured"
-    source += ": the pace of MLPerf Storage, GPUs can be faster" if pace else ""
-    alone = rate(group.ceiling_images_per_s) if group.ceiling_images_per_s else MISSING
-    on = f"of {group.short}'s {alone} images/s" if group.emulated else f"of compute alone ({alone} images/s"
-    said = f"Training reaches {' to '.join(ends)} % {on}{' (' if group.emulated else ', '}{source})"
-    return f"{said}. No GPU here." if group.emulated and not report.summary.environment.gpus else f"{said}."
+    alone = f"{rate(group.ceiling_images_per_s)} images/s" if group.ceiling_images_per_s else "compute alone"
+    source = (
+        "MLPerf Storage's pace; specified" if pace else "specified" if group.emulated else "compute alone, measured"
+    )
+    here = " No GPU here." if group.emulated and not report.summary.environment.gpus else ""
+    return f"{' to '.join(ends)} % of its {alone} ({source}).{here}"
 
 
 def short_label(row: ConfigurationRow, among: Sequence[ConfigurationRow], *, workers: bool = True) -> str:
@@ -334,7 +342,7 @@ def first_screen(report: Report) -> Iterator[Section]:
     shown = shown_first(report)
     if shown:
         steps = [_step(report, row, shown) for row in shown]
-        yield Section(title="", panel="main", parts=(ladder(steps),))
+        yield Section(title=LADDER.format(unit=first_upper(UNIT)), panel="main", parts=(ladder(steps),))
     for number, step in enumerate(report.summary.next[:2]):
         title = "Change first" if not number else "Then"
         if parts := tuple(_change(report, step)):
@@ -408,7 +416,10 @@ def _gains(report: Report, rows: Sequence[ConfigurationRow]) -> Chart:
     ends = [end for row in found for end in (row.interval or ())]
     low, high = min([1.0, *ends]), max([1.0, *ends])
     pad = 0.06 * (high - low or 1.0)
-    return Chart(rows=tuple(found), low=low - pad, high=high + pad, level="no gain", ends=f"data,{UNIT}")
+    rows_drawn = tuple(sorted(found, key=lambda row: row.point is not None and row.point.how != "measured"))
+    return Chart(
+        rows=rows_drawn, brief=rows_drawn[:1], low=low - pad, high=high + pad, level="no gain", ends=f"data,{UNIT}"
+    )
 
 
 def _how_sure(report: Report, shown: Sequence[ConfigurationRow]) -> Iterator[Shown]:
@@ -424,8 +435,9 @@ def _how_sure(report: Report, shown: Sequence[ConfigurationRow]) -> Iterator[Sho
     squares = {"high": "■■■", "medium": "■■□", "low": "■□□"}
     sure = next((answer for answer in report.summary.answer if answer.code == "how_sure"), None)
     level = str(sure.facts["level"]) if sure else "low"
-    yield Paragraph(text=f"{squares[level]} {level}, {len(clear)} of {len(of)} clear", strong=True)
-    parts = [counts] if counts else []
+    of_all = f"{squares[level]} {level}, {len(clear)} of {len(of)} clear"
+    yield Paragraph(text=f"{of_all}: {counts}" if counts else of_all, strong=True)
+    parts: list[str] = []
     if sure:
         rounds = dict.fromkeys(f"{float(sure.facts[name]):.0f}" for name in ("low_rounds", "high_rounds"))
         parts.append(f"{' to '.join(rounds)} round{'s' * (list(rounds) != ['1'])}")
@@ -437,7 +449,7 @@ def _how_sure(report: Report, shown: Sequence[ConfigurationRow]) -> Iterator[Sho
     notes += [f"{report.summary.run.pending} not measured yet"] if not report.summary.run.complete else []
     notes += [remark_words(note) for note in report.summary.run.notes]
     if notes:
-        yield Paragraph(text=f"{first_upper('; '.join(notes))}.", tone="quiet")
+        yield Paragraph(text=f"{first_upper('; '.join(notes))}.", tone="quiet", further=True)
     yield from further(limit_map(group) for group in first)
     yield Paragraph(text=map_key([row for group in first for row in group.rows]), tone="quiet", further=True)
 
@@ -460,63 +472,53 @@ def needs(report: Report) -> Iterator[Section]:
 def _needs(report: Report, some: Sequence[Outlook]) -> Section:
     first = some[0]
     counts = [need.accelerators for need in first.needs]
+    cores = report.summary.environment.cores_available
     source = "assumed, none ran here" if first.compute == "cpu" else "specified" if first.specified else "measured"
-    head = ("to feed", "", *(f"{count} x" for count in counts), "here")
-    lines = [line for need in some for line in _need_lines(report, need)]
-    opens = [_headed(need.files_per_s, first.use) for need in first.needs]
-    lines.append(("files opened", "", *(f"{UNKNOWN} {_thousands(count)}/s" for count in opens), "not measured"))
-    said = [
-        f"For {percent(first.utilization)} of {rate(first.images_per_s)} images/s ({source}), cold files, with "
-        f"{percent(first.use)} of the storage in use.",
-        f"{ENOUGH} enough, {UNKNOWN} not known to be enough, {SHORT} not enough (estimated).",
-    ]
+    lines = [_need_line(need, cores) for need in some]
+    opens = (f"{UNKNOWN} {_thousands(need.files_per_s / first.use)}/s" for need in first.needs)
+    lines.append(("files opened", *opens, "not measured", ""))
+    said = f"For {percent(first.utilization)} of {rate(first.images_per_s)} images/s ({source}), cold files, with "
+    said += f"{percent(first.use)} of the storage in use."
     missing = dict.fromkeys(remark_words(need.missing) for need in some if need.missing)
-    said += [f"No rate of the storage: {why}." for why in missing]
-    said += ["* nearest to ImageNet."] if any(need.planned for need in some) else []
+    said += "".join(f" No rate of the storage: {why}." for why in missing)
+    said += " *: nearest to ImageNet." if any(need.planned for need in some) else ""
     return Section(
         title=f"What {named(first.accelerator, join_words([str(count) for count in counts]))} need",
         panel="main",
         parts=(
-            Table(head=head, lines=tuple(lines), right=frozenset(range(2, len(head)))),
-            Paragraph(text=" ".join(said), tone="quiet"),
+            Table(
+                head=(
+                    named(first.accelerator).removeprefix("one "), *(f"{count} x" for count in counts),
+                    "here", f"cores ({cores:g} here)",
+                ),
+                lines=tuple(lines),
+                right=frozenset(range(1, len(counts) + 3)),
+            ),
+            Paragraph(text=f"{ENOUGH} enough  {UNKNOWN} not known to be  {SHORT} not enough, estimated", tone="quiet"),
+            Paragraph(text=said, tone="quiet"),
         ),
-    )
+    )  # fmt: skip
 
 
-def _headed(need: float, use: float) -> float:
-    """What must be there, where only so much of it is used."""
-    return need / use
-
-
-def _need_lines(report: Report, need: Outlook) -> Iterator[tuple[str, ...]]:
+def _need_line(need: Outlook, cores: float) -> tuple[str, ...]:
+    """What must be there for each number of accelerators, with the share in use that what is fed has."""
     supply = need.supply
+    wanted = [each.read_bytes_per_s / need.use for each in need.needs]
     here = f"{'>= ' * supply.at_least}{format_rate(supply.read_bytes_per_s)}" if supply else "not measured"
-    yield (
+    some = [need.cores * each.accelerators for each in need.needs] if need.cores is not None else []
+    enough = ENOUGH if some and cores >= some[-1] else SHORT if some and cores < some[0] else UNKNOWN
+    return (
         f"{need.data}{' *' * need.planned}",
-        "storage",
-        *(_storage_cell(each, need) for each in need.needs),
+        *(f"{_mark(supply, rate)} {format_rate(rate)}" for rate in wanted),
         here,
+        f"{enough} {', '.join(significant(count, 2) for count in some)}" if some else MISSING,
     )
-    cores = report.summary.environment.cores_available
-    if need.cores is not None:
-        yield (
-            "",
-            "cores",
-            *(_cores_cell(need.cores * each.accelerators, cores) for each in need.needs),
-            f"{cores:g}",
-        )
 
 
-def _storage_cell(each: StorageNeed, need: Outlook) -> str:
-    wanted = _headed(each.read_bytes_per_s, need.use)
-    supply = need.supply
-    enough = supply is not None and supply.read_bytes_per_s >= wanted
-    short = supply is not None and not supply.at_least
-    return f"{ENOUGH if enough else SHORT if short else UNKNOWN} {format_rate(wanted)}"
-
-
-def _cores_cell(wanted: float, cores: float) -> str:
-    return f"{ENOUGH if cores >= wanted else SHORT} {significant(wanted, 2)}"
+def _mark(supply: StorageSupply | None, wanted: float) -> str:
+    if supply is None:
+        return UNKNOWN
+    return ENOUGH if supply.read_bytes_per_s >= wanted else UNKNOWN if supply.at_least else SHORT
 
 
 def _thousands(count: float) -> str:

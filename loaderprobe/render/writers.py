@@ -65,7 +65,7 @@ def document_text(document: Document, *, width: int = 80, color: bool = False) -
         if beside and isinstance(first := parts[0], Paragraph | Tags):
             parts = parts[1:]
             page.item(section.title, first.text if isinstance(first, Paragraph) else ", ".join(first.texts), flush=True)
-        elif section.title:
+        elif section.title and section.panel != "main":
             page.paragraph(section.title, style="bold")
         for part in parts:
             _add(page, part)

@@ -25,8 +25,6 @@ from loaderprobe.records.report import (
     Summary,
 )
 from loaderprobe.records.verdict import Knee, TimelineView, Verdict
-from loaderprobe.render.document import Table, cell_text
-from loaderprobe.render.first_page import BEST_HEAD, first_screen
 from loaderprobe.testing.fakes import example_config, example_environment
 from tests.examples.study import BATCH_SIZE, BYTES, CASES, CEILING, DISK_BYTES_PER_S, Case
 from tests.examples.verdicts import forecasts_of, verdict_of
@@ -195,12 +193,6 @@ def _data(label: str) -> DataInfo:
         skipped_count=len(skipped),
         skipped=skipped,
     )
-
-
-def best_lines(report: Report) -> list[list[str]]:
-    """The lines of the best configurations on the first screen."""
-    tables = [part for section in first_screen(report) for part in section.parts if isinstance(part, Table)]
-    return [list(map(cell_text, line)) for table in tables if table.head == BEST_HEAD for line in table.lines]
 
 
 def example_report(rows: Sequence[ConfigurationRow] | None = None) -> Report:

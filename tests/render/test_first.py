@@ -1,0 +1,243 @@
+"""The first screen: its answers by their rules, on few lines and in few words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import loaderprobe
+from loaderprobe.records.report import ConfigurationRow, Report
+from loaderprobe.records.verdict import Interval, Speedup
+from loaderprobe.render.charts import chart_html, chart_svg
+from loaderprobe.render.document import Chart, ChartRow, Command, Paragraph, Section, Table
+from loaderprobe.render.first import again_with, first_screen, headline, shown_first
+from loaderprobe.render.sweep import sweep_document
+from loaderprobe.units import format_rate
+from tests.examples.reports import example_report, example_row, with_changes
+from tests.pages import terminal_report
+
+RUNS = Path(__file__).parents[2] / "fixtures" / "runs"
+SWEEPS = ("causes", "cpu", "profiler", "ranks", "storage")
+
+
+def _sections(report: Report) -> dict[str, Section]:
+    return {section.title: section for section in first_screen(report)}
+
+
+def _ladder(report: Report) -> Chart:
+    (chart,) = (part for part in next(iter(first_screen(report))).parts if isinstance(part, Chart))
+    return chart
+
+
+def _said(section: Section) -> str:
+    return " ".join(part.text for part in section.parts if isinstance(part, Paragraph))
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_the_first_screen_of_a_terminal_has_the_five_answers(name: str) -> None:
+    """In 24 lines: what limits, what to change first, how sure, what is not known; what is needed begins there."""
+    lines = loaderprobe.load(RUNS / name).text().splitlines()[:24]
+    text = "\n".join(lines)
+    for answer in ("limit", "Change first", "How sure", "Not known", "64 x", "files opened"):
+        assert answer in text, text
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_the_first_screen_is_seventy_words_of_prose_at_most(name: str) -> None:
+    """Beside labels, figures and what is typed."""
+    document = loaderprobe.load(RUNS / name).document()
+    paragraphs = [p.text for s in document.sections if s.panel for p in s.parts if isinstance(p, Paragraph)]
+    words = [word for text in (document.headline, document.subline, *paragraphs) for word in text.split()]
+    prose = [word for word in words if word.strip(".,;:()").isalpha()]
+    assert len(prose) <= 70, " ".join(prose)
+
+
+def _limited(row: ConfigurationRow, cause: str, **changes: Any) -> ConfigurationRow:
+    assert row.bound
+    side = "compute" if cause == "compute" else cause if cause in ("balanced", "inconclusive") else "input"
+    bound = replace(row.bound, side=side, cause=cause, candidates=changes.pop("candidates", ()))
+    return with_changes(row, bound=bound, **changes)
+
+
+@pytest.mark.parametrize(
+    ("causes", "said", "unsure"),
+    [
+        (["storage"], "Storage limits training on an emulated mlperf-h100", False),
+        (["storage", "storage"], "Storage limits training on an emulated mlperf-h100", False),
+        (["cpu", "preprocessing"], "Preprocessing limits training on an emulated mlperf-h100", False),
+        (
+            ["storage", "transport"],
+            "Storage limits 1x1; transport to the training process limits 2x2 on an emulated mlperf-h100",
+            False,
+        ),
+        (["storage"] * 3 + ["compute"], "Limits: storage 3 of 4, compute 1 of 4 on an emulated mlperf-h100", False),
+        (["compute"], "Compute limits training on an emulated mlperf-h100, not its input", False),
+        (["balanced"], "Input and compute are balanced on an emulated mlperf-h100", False),
+        (["inconclusive"], "Not clear yet what limits training on an emulated mlperf-h100", True),
+        (["inconclusive", "storage"], "Storage limits training on an emulated mlperf-h100", False),
+    ],
+)
+def test_the_headline_is_the_verdict_on_the_best_configurations(causes: list[str], said: str, unsure: bool) -> None:
+    """With the condition that it holds under; several limits by data set, or by number."""
+    rows = [
+        _limited(example_row(resolution=f"{number}x{number}"), cause) for number, cause in enumerate(causes, start=1)
+    ]
+    report = example_report(rows)
+    found = headline(report, shown_first(report))
+    assert (found.text, found.unsure) == (said, unsure)
+
+
+def test_two_causes_alike_are_both_named() -> None:
+    """And the headline of a CPU says nothing of a GPU."""
+    row = _limited(example_row(), "either", candidates=("storage", "preprocessing"))
+    report = example_report([row])
+    assert headline(report, shown_first(report)).text.startswith("Storage or preprocessing limit training")
+    cpu = example_report([_limited(example_row(compute="cpu", emulated=False), "compute")])
+    found = headline(cpu, shown_first(cpu))
+    assert found.text == "This CPU is what limits training" and "nothing follows for a GPU" in found.subline
+
+
+def test_what_only_a_cpu_trained_is_left_to_the_table_where_an_accelerator_was_tried() -> None:
+    """Its rates follow for nothing else."""
+    rows = [example_row(), example_row(compute="cpu", emulated=False)]
+    assert shown_first(example_report(rows)) == [example_report(rows).summary.configurations[0]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "level"),
+    [({}, "■■■ high"), ({"complete_rounds": 1}, "■■□ medium"), ({"how": "estimated"}, "■■□ medium"),
+     ({"low": 1.02}, "■□□ low")],
+)  # fmt: skip
+def test_how_sure_is_one_word_by_a_rule(changes: dict[str, Any], level: str) -> None:
+    """Every configuration, measured more than once, far beyond noise; less than that is less sure."""
+    row = example_row(complete_rounds=changes.get("complete_rounds", 3))
+    assert row.verdict and row.verdict.speedups.storage
+    speedup = {name: value for name, value in changes.items() if name != "complete_rounds"}
+    storage = replace(row.verdict.speedups.storage, **{"how": "measured", **speedup})
+    report = example_report([with_changes(row, speedups=replace(row.verdict.speedups, storage=storage))])
+    assert _said(_sections(report)["How sure"]).startswith(f"{level}, 1 of 1 clear")
+
+
+def _row_with(storage: Speedup, rounds: int = 3) -> ConfigurationRow:
+    row = example_row(complete_rounds=rounds, images_per_s=Interval(value=100, low=95, high=105))
+    assert row.verdict
+    rates = replace(row.verdict.rates_images_per_s, compute=400.0)
+    speedups = replace(row.verdict.speedups, storage=storage, preprocessing=None, transport=None, compute=None)
+    return with_changes(row, speedups=speedups, rates_images_per_s=rates)
+
+
+def _free(chart: Chart, noun: str = "storage") -> ChartRow:
+    return next(row for row in chart.rows if row.label == f"{noun} free")
+
+
+@pytest.mark.parametrize(
+    ("speedup", "rounds", "how", "strong"),
+    [
+        (Speedup(value=2, low=1.8, high=2.2, how="measured"), 3, "measured", True),
+        (Speedup(value=2, low=1.8, high=2.2, how="measured"), 1, "measured", False),
+        (Speedup(value=2, low=1.8, high=2.2, how="estimated"), 3, "estimated", False),
+        (Speedup(value=2, low=1.05, high=3, how="measured"), 3, "unsure", False),
+        (Speedup(value=2, low=1.06, high=3, how="measured"), 3, "measured", True),
+    ],
+)
+def test_a_gain_is_drawn_as_it_is_known(speedup: Speedup, rounds: int, how: str, strong: bool) -> None:
+    """An estimate is never bold; what may be nothing is an outline; one round has no interval."""
+    row = _free(_ladder(example_report([_row_with(speedup, rounds)])))
+    bar = row.bars[-1]
+    assert (bar.how, row.strong) == (how, strong)
+    assert (bar.begin, bar.end) == (100, 200)
+    assert (row.interval is None) == (rounds == 1)
+
+
+def test_input_that_costs_nothing_outruns_no_accelerator() -> None:
+    """Bars and whiskers end at compute alone."""
+    row = _free(_ladder(example_report([_row_with(Speedup(value=5, low=3, high=9, how="measured"))])))
+    assert row.bars[-1].end == row.level == 400 and row.interval == (300, 400)
+
+
+@pytest.mark.parametrize("value", [1.0, 1.049])
+def test_what_gains_nothing_has_no_line(value: float) -> None:
+    """Its figure stands with the evidence."""
+    chart = _ladder(example_report([_row_with(Speedup(value=value, low=1, high=1.5, how="measured"))]))
+    assert not [row for row in chart.rows if row.label == "storage free"]
+
+
+def test_many_configurations_have_a_lane_each() -> None:
+    """Up to three have a line for each part; of more than twelve the rest is below, and the chart says so."""
+    few = _ladder(example_report([example_row(resolution=f"{size}x1") for size in (1, 2, 3)]))
+    many = _ladder(example_report([example_row(resolution=f"{size}x1") for size in range(1, 15)]))
+    assert sum(row.head for row in few.rows) == 3 and len(few.brief) == 3
+    assert not any(row.head for row in many.rows) and len(many.rows) == 12
+    assert many.caption == "12 of 14 shown, all of them below"
+
+
+def test_a_chart_escapes_names() -> None:
+    """In HTML and in a picture."""
+    chart = _ladder(example_report([example_row(resolution="<b>&")]))
+    for drawn in (chart_html(chart), chart_svg(chart, title="<i>")):
+        assert "<b>" not in drawn and "<i>" not in drawn and "&lt;b&gt;&amp;" in drawn
+
+
+@pytest.mark.parametrize(
+    ("storage_bytes_per_s", "at_least", "marks"),
+    [(1e12, False, "●●●"), (1e12, True, "●●●"), (1.0, True, "○○○"), (1.0, False, "✕✕✕"), (None, False, "○○○")],
+)
+def test_a_need_has_one_of_three_marks(storage_bytes_per_s: float | None, at_least: bool, marks: str) -> None:
+    """Enough; not known to be enough, as a lower bound is; not enough. With the share in use that feeds have."""
+    report = example_report()
+    need = report.summary.needs[0]
+    assert need.supply
+    supply = replace(need.supply, read_bytes_per_s=storage_bytes_per_s or 1.0, at_least=at_least)
+    need = replace(need, supply=supply if storage_bytes_per_s else None, cores=10.0)
+    report = replace(report, summary=replace(report.summary, needs=(need,)))
+    section = next(section for title, section in _sections(report).items() if title.startswith("What 1, 8 and 64"))
+    (table,) = (part for part in section.parts if isinstance(part, Table))
+    storage, opens = table.lines
+    assert "".join(str(cell)[0] for cell in storage[1:4]) == marks
+    wanted = need.needs[0].read_bytes_per_s / need.use
+    assert str(storage[1]).endswith(format_rate(wanted))
+    assert storage[-1] == "✕ 10, 80, 640"
+    assert str(opens[1]).startswith("○")
+
+
+def test_the_command_is_labelled_as_the_test_of_a_change() -> None:
+    """It cures nothing."""
+    section = _sections(example_report())["Change first"]
+    assert all(part.label == "Test it" for part in section.parts if isinstance(part, Command))
+
+
+def test_a_sweep_of_twelve_configurations_fits_one_screen() -> None:
+    """What 64 accelerators need begins within it."""
+    found = example_report().summary.configurations
+    kinds = {row.config.resolution: row for row in found if row.emulated and row.bound}
+    rows = [with_changes(row, workers=count) for row in kinds.values() for count in (0, 1, 2, 4)]
+    lines = terminal_report(example_report(rows)).splitlines()
+    assert next(number for number, line in enumerate(lines) if "files opened" in line) <= 24
+
+
+def test_a_report_without_measurements_has_a_headline() -> None:
+    """Nothing was measured."""
+    assert sweep_document(example_report([])).headline == "Nothing was measured"
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "typed"),
+    [
+        ("loaderprobe sweep --out runs/1 --seed 2", "--tensor uint8", "loaderprobe sweep --seed 2 --tensor uint8"),
+        ("loaderprobe sweep 'my images'", "--tensor uint8", "loaderprobe sweep 'my images' --tensor uint8"),
+        (
+            "loaderprobe sweep --compute cpu --model=mlp --seed 2", "--compute emulated:100",
+            "loaderprobe sweep --seed 2 --compute emulated:100",
+        ),
+        ("loaderprobe sweep --model mlp --seed 2", "--seed 3", "loaderprobe sweep --model mlp --seed 3"),
+        ("python train's.py", "--tensor uint8", "--tensor uint8"),
+        ("loaderprobe sweep", "find /data -type f", "find /data -type f"),
+    ],
+)  # fmt: skip
+def test_a_change_to_try_is_typed_whole(command: str, option: str, typed: str) -> None:
+    """For a run of its own, without what it replaces; a command that is no sweep is left alone."""
+    assert again_with(command, option) == typed
