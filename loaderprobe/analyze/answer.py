@@ -10,7 +10,16 @@ from loaderprobe.analyze.effects import of_intervals
 from loaderprobe.analyze.knee import fewest, ranked
 from loaderprobe.records.config import alike_but_for
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.report import Answer, ConfigurationRow, Limited, NextStep, Report, Scaling, StorageSupply
+from loaderprobe.records.report import (
+    Answer,
+    ConfigurationRow,
+    Limited,
+    NextStep,
+    Outlook,
+    Report,
+    Scaling,
+    StorageSupply,
+)
 from loaderprobe.records.resources import JUDGED, RESOURCE, SPEEDUPS
 from loaderprobe.records.verdict import WORTH, Advice, Interval, Knee, ReasonCode, Speedup
 from loaderprobe.units import join_words, significant
@@ -510,36 +519,35 @@ def _longer(report: Report, rows: Rows) -> list[NextStep]:
 
 
 def _more_cores(report: Report, rows: Rows) -> list[NextStep]:
-    """For the best configurations that keep all cores busy: what they gain at most, and how many cores that takes."""
+    """For each of the best configurations that keep all cores busy."""
     full = [row for row in best_of(report, rows) if row.bound and row.bound.cause == "cpu"]
-    data = [row.config.resolution for row in full]
     spec = rows[0].config.compute
     own = [need for need in report.summary.needs if (need.compute, need.model) == (spec.name, spec.model)]
-    mine = [each for each in own if each.data in data]
-    cores = [each.cores for each in mine if each.cores is not None]
-    if not cores:
-        return []
-    facts: dict[str, float | str] = {
-        "accelerator": mine[0].accelerator, "low_cores": min(cores), "high_cores": max(cores), "data_sets": len(cores),
-        "cores_available": report.summary.environment.cores_available,
-    }  # fmt: skip
-    gains = [
-        f"{row.config.resolution}, {_loaded(row)} {significant(before)} → {significant(before * free.value)} "
-        f"({significant(before * free.low)} to {significant(before * free.high)})"
+    needs = {need.data: need for need in own if need.cores is not None}
+    then = {detail.key: detail.then.get("preprocessing") for detail in report.details}
+    return [
+        NextStep(remark=_cores_for(report, row, need, then[row.key]), configurations=(row.key,))
         for row in full
-        if row.images_per_s and (before := row.images_per_s.value) and (free := speedup_of(row, "preprocessing"))
+        if (need := needs.get(row.config.resolution))
     ]
-    facts |= {"gains": ", ".join(gains)} if gains else {}
-    keys = _keys(full)
-    then = {detail.then.get("preprocessing") for detail in report.details if detail.key in keys}
-    limit = then.pop() if len(then) == 1 else None
-    facts |= {"then": limit} if limit else {}
-    return [NextStep(remark=Remark(code="more_cores", facts=facts), configurations=keys)]
 
 
-def _loaded(row: ConfigurationRow) -> str:
-    workers = row.config.loader.workers
-    return f"{workers} worker{'s' * (workers > 1)}" if workers else "serial"
+def _cores_for(report: Report, row: ConfigurationRow, need: Outlook, then: str | None) -> Remark:
+    """Cores that accelerators need, and what training of a row gains at most where preprocessing is free."""
+    assert need.cores is not None
+    one = float(significant(need.cores, 2))  # as it is shown, so that a reader who multiplies finds the same
+    facts: dict[str, float | str] = {
+        "data": row.config.resolution, "workers": row.config.loader.workers, "accelerator": need.accelerator,
+        "cores_of_one": one, "cores_of_8": 8 * one, "cores_of_64": 64 * one,
+        "cores_available": report.summary.environment.cores_available, **({"then": then} if then else {}),
+    }  # fmt: skip
+    free = speedup_of(row, "preprocessing")
+    if row.images_per_s is None or free is None:
+        return Remark(code="more_cores", facts=facts)
+    before = row.images_per_s.value
+    ends = {"free": free.value, "low": free.low, "high": free.high}
+    facts |= {"images_per_s": before, **{f"{end}_images_per_s": before * by for end, by in ends.items()}}
+    return Remark(code="more_cores", facts=facts)
 
 
 def _not_known(report: Report) -> Iterable[Remark]:

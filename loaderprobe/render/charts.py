@@ -16,7 +16,7 @@ from rich.text import Text
 
 from loaderprobe.records.resources import RESOURCE, RESOURCES
 from loaderprobe.render.document import Bar, Chart, ChartRow, How
-from loaderprobe.render.wording import visible
+from loaderprobe.render.format import visible
 
 TONES = {
     **{resource.name: resource.color for resource in RESOURCES},

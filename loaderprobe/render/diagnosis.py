@@ -11,11 +11,10 @@ from loaderprobe.records.ranks import RanksView
 from loaderprobe.records.resources import ABLATIONS, AMONG_RANKS, ONLY_WAITED, RESOURCE
 from loaderprobe.records.verdict import WORTH, Speedup
 from loaderprobe.render.document import Cell, Command, Document, Item, Line, Paragraph, Part, Section, Table
-from loaderprobe.render.forecast_words import forecast_words
+from loaderprobe.render.format import MISSING, counted, factor, figure, interval, noun, percent, workers_words
 from loaderprobe.render.panels import rank_section
-from loaderprobe.render.remarks import remark_words
-from loaderprobe.render.verdict_words import NOUN, explanation, heading
-from loaderprobe.render.wording import MISSING, counted, factor, figure, interval, percent, state_word, workers_words
+from loaderprobe.render.wording import state_word
+from loaderprobe.render.words import explanation, forecast_words, heading, remark_words
 from loaderprobe.units import format_duration, significant
 
 # Shown only where the speed-up is worth a line.
@@ -41,7 +40,7 @@ class Rate:
 def diagnosis_document(found: Findings, ranks: RanksView | None = None) -> Document:
     """The verdict, the rates that it follows from, those of each of several ranks, what to do, what to know."""
     warnings = (Paragraph(text=warning, strong=True, tone="warning") for warning in warnings_on(found))
-    explained = explanation([found], sample=found.sample.removesuffix("s"))
+    explained = explanation(found, sample=found.sample.removesuffix("s"))
     return Document(
         title=heading(found),
         tone=found.cause,
@@ -109,7 +108,7 @@ def _functions(found: Findings) -> Iterator[Part]:
 
 def _advice(found: Findings) -> Iterator[Part]:
     for each in found.advice:
-        forecast = forecast_words([each], sample=found.sample) if each.is_worth_making else ""
+        forecast = forecast_words(each, sample=found.sample) if each.is_worth_making else ""
         yield Item(subject=each.sentence, text=forecast)
         if each.command:
             yield Command(text=each.command)
@@ -131,7 +130,7 @@ def rates(found: Findings) -> list[Rate]:
     worth = [name for name in ONLY_WAITED if _worth(getattr(found.speedups, name))]
     for name in (*ABLATIONS, *worth):
         rate = getattr(ceilings, f"loader_without_{name}")
-        label = f"loader if {NOUN[name]} were free"
+        label = f"loader if {noun(name)} were free"
         listed.append(Rate(label=label, rate=rate, shown=figure(rate), speedup=_speedup(found, name)))
     for name, label in _AMONG_RANKS.items():
         if _worth(getattr(found.speedups, name)) and _is_shown(found, name):
@@ -202,7 +201,7 @@ def remarks_on(found: Findings) -> list[str]:
     return [
         *(remark_words(note) for note in found.notes if note.code not in _COSTS_ALL),
         *(
-            f"no speed-up is known for {NOUN.get(name.removeprefix('speedups.'), name)}: {remark_words(why)}"
+            f"no speed-up is known for {noun(name.removeprefix('speedups.'))}: {remark_words(why)}"
             for name, why in found.unavailable.items()
             if name.startswith("speedups.") and not (name == "speedups.compute" and not found.with_step)
             if name.removeprefix("speedups.") not in (*ONLY_WAITED, *_AMONG_RANKS)

@@ -12,10 +12,10 @@ from loaderprobe.records.config import OPTIONS, RunConfig
 from loaderprobe.records.remark import Remark, each_once, subject_of
 from loaderprobe.records.report import Answer, ConfigurationRow, Limited, NextStep, Outlook, Report, Scaling, Summary
 from loaderprobe.records.resources import RESOURCE, RESOURCES
-from loaderprobe.records.verdict import Interval, Knee
+from loaderprobe.records.verdict import Interval
 from loaderprobe.render.document import Command, Item, Paragraph, Section, Shown, Table, further
 from loaderprobe.render.figures import reason_words, reasons, words_of
-from loaderprobe.render.forecast_words import advice_words, knee_kind, knee_words
+from loaderprobe.render.format import MISSING, counted, first_upper, interval, named, percent, rate
 from loaderprobe.render.groups import (
     RowGroup,
     detail_of,
@@ -29,22 +29,8 @@ from loaderprobe.render.groups import (
     then_of,
     used_words,
 )
-from loaderprobe.render.remarks import read_ahead_words, remark_words
-from loaderprobe.render.verdict_words import kind_of, sentence
-from loaderprobe.render.wording import (
-    MISSING,
-    bound_words,
-    counted,
-    first_upper,
-    interval,
-    loading,
-    named,
-    option_words,
-    percent,
-    rate,
-    speed,
-    variation,
-)
+from loaderprobe.render.wording import bound_words, label, loading, option_words, speed, variation
+from loaderprobe.render.words import action_words, forecast_words, knee_words, remark_words, sentence
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
 # What a report says as a whole: how many ended where, what is missing and why.
@@ -104,18 +90,8 @@ def not_complete(report: Report) -> str:
 
 
 def sentences(rows: Sequence[ConfigurationRow], among: Sequence[ConfigurationRow]) -> list[tuple[str, str]]:
-    """(labels, sentence); rows that share verdict and reason share a sentence with the range of its figures.
-
-    The labels say what sets them apart `among` all rows beside them.
-    """
-    found: dict[tuple[object, ...], list[ConfigurationRow]] = {}
-    for row in rows:
-        if row.bound:
-            found.setdefault(kind_of(row.bound), []).append(row)
-    return [
-        (joint_label(sharing, among), sentence([row.bound for row in sharing if row.bound], beside_table=True))
-        for sharing in found.values()
-    ]
+    """(label, sentence) of each row that has a verdict; the label says what sets it apart `among` all beside it."""
+    return [(label(row, among), sentence(row.bound)) for row in rows if row.bound]
 
 
 def joint_label(sharing: Sequence[ConfigurationRow], rows: Sequence[ConfigurationRow]) -> str:
@@ -253,7 +229,7 @@ def environment_facts(report: Report) -> list[tuple[str, str]]:
     ]
     for place in machine.storage:
         devices = f", device {join_words(place.devices)}" if place.devices else ", block device not visible"
-        ahead = "" if place.read_ahead_bytes is None else f", {read_ahead_words(place.read_ahead_bytes)}"
+        ahead = "" if place.read_ahead_bytes is None else f", read-ahead {place.read_ahead_bytes / 1024:.0f} KiB"
         notes = "".join(f"; {remark_words(note)}" for note in place.notes)
         where = f"{place.filesystem} ({place.kind}) on {place.mount}, {place.source}"
         facts.append(("Storage", f"{place.path}: {where}{devices}{ahead}{notes}"))
@@ -431,21 +407,15 @@ def _ranks(config: RunConfig) -> str:
 
 
 def knees(report: Report, group: RowGroup) -> list[tuple[str, str]]:
-    """(what, sentence) for the knees of the group, one for each set of rows that differ in workers only.
-
-    Knees that share all but their rate share a sentence.
-    """
+    """(what, sentence) for each knee of the group: one for each set of rows that differ in workers only."""
     rows = {row.key: row for row in group.rows}
-    found: dict[tuple[object, ...], list[tuple[str, Knee]]] = {}
+    found = []
     for knee in report.summary.knees:
         row = next((rows[key] for key in reversed(knee.keys) if key in rows), None)
         if row:
             extra = variation(row, group.rows)
-            found.setdefault((extra, *knee_kind(knee)), []).append((row.config.resolution, knee))
-    return [
-        (joint_name([name for name, _ in some], str(kind[0]), group.rows), knee_words([knee for _, knee in some]))
-        for kind, some in found.items()
-    ]
+            found.append((f"{row.config.resolution}, {extra}" if extra else row.config.resolution, knee_words(knee)))
+    return found
 
 
 # What each model gains on each device, with each number of ranks, as a table.
@@ -722,7 +692,8 @@ def _to_do(report: Report, step: NextStep) -> ToDo:
     ranks = f", {option_words(group.rows[0].config, 'ranks')}" if several else ""
     rows = {row.key: row for row in group.rows}
     names = [joint_label([rows[key]], group.rows) for key in step.configurations]
-    text = advice_words(step.advice, names)
+    forecasts = [f"{name} {forecast_words(each)}" for name, each in zip(names, step.advice, strict=True)]
+    text = f"{action_words(step.advice[0].action)}: {'; '.join(forecasts)}"
     others = [row for row in best_of(report, group.rows) if row.key in rows and row.key not in step.configurations]
     if others:
         text = f"{text}; no sure gain for {joint_label(others, group.rows)}"

@@ -18,6 +18,7 @@ from loaderprobe.records.studies import CLOSE, BufferEffect, EpochFigures, Epoch
 from loaderprobe.records.verdict import How, WorkerTime
 from loaderprobe.render.document import Exhibit, Paragraph, Section, Shown, Table, further
 from loaderprobe.render.figures import reasons
+from loaderprobe.render.format import MISSING, counted, figure, interval, megabytes_per_s, percent, rate
 from loaderprobe.render.groups import RowGroup, detail_of, full_label, groups, letters_of, line_of, used_words
 from loaderprobe.render.plots import (
     BLUE,
@@ -31,20 +32,9 @@ from loaderprobe.render.plots import (
     rank_chart,
     stacked_chart,
 )
-from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.rows import Cell
-from loaderprobe.render.wording import (
-    MISSING,
-    bound_words,
-    counted,
-    figure,
-    interval,
-    loading,
-    megabytes_per_s,
-    percent,
-    rate,
-    tone,
-)
+from loaderprobe.render.wording import bound_words, loading, tone
+from loaderprobe.render.words import remark_words
 from loaderprobe.units import format_bytes, join_words, significant
 
 

@@ -30,7 +30,6 @@ from loaderprobe.render.first_page import (
     facts,
     first_screen,
     knees,
-    labels_of,
     missing,
     notes,
     sentences,
@@ -38,7 +37,7 @@ from loaderprobe.render.first_page import (
     to_do,
     without_figures,
 )
-from loaderprobe.render.forecast_words import LIMIT, advice_words
+from loaderprobe.render.format import MISSING, factor, figure, first_upper, rate
 from loaderprobe.render.gpu import profiled, step_exhibits, window_exhibits, window_parts
 from loaderprobe.render.groups import NEXT, RowGroup, detail_of, gain_words, groups, then_of
 from loaderprobe.render.panels import (
@@ -55,22 +54,10 @@ from loaderprobe.render.panels import (
     short_run_sentences,
     worker_exhibits,
 )
-from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.rows import Cell as Value
 from loaderprobe.render.rows import as_columns
-from loaderprobe.render.verdict_words import sentence
-from loaderprobe.render.wording import (
-    MISSING,
-    bound_words,
-    factor,
-    figure,
-    first_upper,
-    label,
-    rate,
-    resources_of,
-    speed,
-    tone,
-)
+from loaderprobe.render.wording import bound_words, label, resources_of, speed, tone
+from loaderprobe.render.words import advice_words, remark_words, sentence, then_words
 from loaderprobe.units import format_bytes, format_duration, significant
 
 EVIDENCE = "evidence"
@@ -176,13 +163,14 @@ def _of_group(report: Report, group: RowGroup) -> Iterator[Shown]:
     yield from items((f"GPU of {subject}", words) for subject, words in profiled(group))
     left = 0 if group.cpu else _MOST_ADVICE
     given = {pair for step in report.summary.next for pair in _changed(step)}
+    labels = {row.key: label(row, group.rows) for row in group.rows}
     for step in advised(best_of(report, group.rows)):
-        text = advice_words(step.advice)
         new = any(each.surely_gains for each in step.advice) and not given.issuperset(_changed(step))
         hidden = not (new and left)
         left -= not hidden
-        subject = f"Advice for {labels_of(step, group)}"
-        yield from to_do(Item(subject=subject, text=text, further=hidden), step.command)
+        for key, advice in zip(step.configurations, step.advice, strict=True):
+            subject = f"Advice for {labels[key]}"
+            yield from to_do(Item(subject=subject, text=advice_words(advice), further=hidden), step.command)
 
 
 def _changed(step: NextStep) -> list[tuple[str, str]]:
@@ -210,7 +198,7 @@ def _evidence(report: Report, group: RowGroup) -> Iterator[Fold]:
             yield Fold(
                 subject=label(row, group.rows),
                 verdict=Cell(text=bound_words(row), tone=tone(row)),
-                text=sentence([row.bound]),
+                text=sentence(row.bound),
                 parts=tuple(_proof(report, row)),
             )
 
@@ -244,7 +232,7 @@ def _proof(report: Report, row: ConfigurationRow) -> Iterator[Shown]:
         )
         yield Paragraph(text=f"GPU: {', '.join(said)}.")
     for advice in row.advice:
-        yield from to_do(Item(text=advice_words([advice])), advice.command)
+        yield from to_do(Item(text=advice_words(advice)), advice.command)
     if detail := detail_of(report, row):
         yield from (Paragraph(text=each, tone="quiet") for each in _made(row, detail))
 
@@ -263,7 +251,7 @@ def _forecast_lines(row: ConfigurationRow) -> Iterator[Line]:
     for forecast in row.forecasts:
         changed = forecast.changed.replace("_", " ")
         if found := forecast.images_per_s:
-            then = LIMIT[forecast.bottleneck] if forecast.bottleneck else MISSING
+            then = then_words(forecast.bottleneck) if forecast.bottleneck else MISSING
             yield changed, forecast.to, rate(found.value), f"{rate(found.low)} to {rate(found.high)}", then
         else:
             refused = remark_words(forecast.refused) if forecast.refused else ""

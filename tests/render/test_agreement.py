@@ -17,9 +17,9 @@ from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import Interval
 from loaderprobe.render.document import cell_text
 from loaderprobe.render.first_page import BEST_HEAD
+from loaderprobe.render.format import megabytes_per_s
 from loaderprobe.render.groups import read_words
 from loaderprobe.render.panels import per_image, rate_exhibits, read_exhibits
-from loaderprobe.render.wording import megabytes_per_s
 from loaderprobe.units import format_rate, significant
 from tests.examples.reports import best_lines, example_report, example_row
 from tests.stored import full_run

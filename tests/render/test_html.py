@@ -12,7 +12,7 @@ from loaderprobe.records.remark import reported
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import Bound, Reason
 from loaderprobe.render.first_page import EMULATED_NOTE
-from loaderprobe.render.remarks import WORDS
+from loaderprobe.render.messages import MESSAGES
 from scripts.goldens import SHOWN
 from tests.examples.reports import example_report, example_row, with_changes
 from tests.pages import html_report
@@ -171,5 +171,5 @@ def test_measured_page_has_no_mark() -> None:
     report = example_report(rows)
     run = replace(report.summary.run, command="loaderprobe sweep --compute cpu")
     report = replace(report, summary=replace(report.summary, run=run))
-    html = html_report(report).replace("--compute emulated:mlperf-h100", "").replace(WORDS["train_on_emulated"], "")
+    html = html_report(report).replace("--compute emulated:mlperf-h100", "").replace(MESSAGES["train_on_emulated"], "")
     assert "emulated" not in html.lower()

@@ -9,11 +9,13 @@ from pathlib import Path
 from string import Formatter
 from typing import get_args
 
+from loaderprobe.render.remarks import PHRASES, WORDS
+
 import loaderprobe
 from loaderprobe.records.environment import CapabilityName
 from loaderprobe.records.remark import Remark, each_once, reported
 from loaderprobe.render.capability_words import TITLES
-from loaderprobe.render.remarks import PHRASES, WORDS, remark_words
+from loaderprobe.render.words import remark_words
 
 ROOT = Path(loaderprobe.__file__).parent
 CATALOGUE = ROOT / "render" / "remarks.py"

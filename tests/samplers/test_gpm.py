@@ -8,10 +8,9 @@ from collections.abc import Sequence
 import pytest
 
 from loaderprobe.records.measurement import Missing, Series
-from loaderprobe.render.remarks import NVML_ERRORS
 from loaderprobe.samplers.nvml import FATAL, FIGURES, METRICS, UNSUPPORTED, NvmlSampler
 from tests.said import said
-from tests.samplers.fake_nvml import FakeNvml
+from tests.samplers.fake_nvml import NVML_ERRORS, FakeNvml
 from tests.samplers.test_nvml import reasons, sample, values
 
 NO_GPM = said(UNSUPPORTED)

@@ -16,7 +16,7 @@ from loaderprobe.analyze.verdict.rule import with_gaps
 from loaderprobe.records.measurement import Measurement, Missing, Rejected, Timeline
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.verdict import TIME_PARTS, Bound, Gaps, GpuWindow, Reason
-from loaderprobe.render.remarks import remark_words
+from loaderprobe.render.words import remark_words
 from loaderprobe.testing import example_environment
 from tests.analyze.runs import FILES, Cost, alike, run
 from tests.examples import timelines

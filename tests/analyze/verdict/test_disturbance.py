@@ -15,7 +15,7 @@ from loaderprobe.analyze.verdict.validity import (
     pressing_share,
 )
 from loaderprobe.records.measurement import Measurement, Others, Segment
-from loaderprobe.render.remarks import remark_words
+from loaderprobe.render.words import remark_words
 from tests.analyze.runs import Cost, alike, run, with_read
 from tests.analyze.verdict.test_truths import EVEN, beside, cached
 
