@@ -28,6 +28,8 @@ Rows = Sequence[ConfigurationRow]
 
 LITTLE = 1.25
 """A resource whose speed-up is larger is the next to look at."""
+GAINS_NOTHING = 1.005
+"""A smaller speed-up reads as 1.00."""
 NEAR = 0.5
 """From this share of the ceiling on, how many times more there is says little."""
 MORE_TIME = 2.0
@@ -414,12 +416,16 @@ def _at_most(gains: Sequence[tuple[Speedup, ConfigurationRow]]) -> tuple[Remark,
     if not gains:
         return ()
     largest, row = max(gains, key=lambda each: each[0].value)
+    high = max(speedup.high for speedup, _ in gains)
+    if max(largest.value, high) < GAINS_NOTHING:
+        return (Remark(code="storage_gains_nothing"),)
     facts: dict[str, float | str] = {
         "speedup": largest.value,
-        "high": max(speedup.high for speedup, _ in gains),
         "data": row.config.resolution,
         "workers": row.config.loader.workers,
     }
+    # Said only where it reads larger.
+    facts |= {"high": high} if significant(high, 2) != significant(max(largest.value, 1.0), 2) else {}
     return (Remark(code="if_storage_were_free", facts=facts),)
 
 

@@ -29,8 +29,8 @@ from loaderprobe.render.groups import (
     then_of,
     used_words,
 )
-from loaderprobe.render.wording import bound_words, label, loading, option_words, speed, variation
-from loaderprobe.render.words import action_words, forecast_words, knee_words, remark_words, sentence
+from loaderprobe.render.wording import bound_words, loading, option_words, speed, variation
+from loaderprobe.render.words import action_words, advice_words, forecast_words, knee_words, remark_words, sentence
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
 # What a report says as a whole: how many ended where, what is missing and why.
@@ -91,7 +91,7 @@ def not_complete(report: Report) -> str:
 
 def sentences(rows: Sequence[ConfigurationRow], among: Sequence[ConfigurationRow]) -> list[tuple[str, str]]:
     """(label, sentence) of each row that has a verdict; the label says what sets it apart `among` all beside it."""
-    return [(label(row, among), sentence(row.bound)) for row in rows if row.bound]
+    return [(joint_label([row], among), sentence(row.bound)) for row in rows if row.bound]
 
 
 def joint_label(sharing: Sequence[ConfigurationRow], rows: Sequence[ConfigurationRow]) -> str:
@@ -693,7 +693,9 @@ def _to_do(report: Report, step: NextStep) -> ToDo:
     rows = {row.key: row for row in group.rows}
     names = [joint_label([rows[key]], group.rows) for key in step.configurations]
     forecasts = [f"{name} {forecast_words(each)}" for name, each in zip(names, step.advice, strict=True)]
-    text = f"{action_words(step.advice[0].action)}: {'; '.join(forecasts)}"
+    text = advice_words(step.advice[0])
+    if len(step.advice) > 1:
+        text = f"{action_words(step.advice[0].action)}: {'; '.join(forecasts)}"
     others = [row for row in best_of(report, group.rows) if row.key in rows and row.key not in step.configurations]
     if others:
         text = f"{text}; no sure gain for {joint_label(others, group.rows)}"

@@ -132,7 +132,7 @@ MESSAGES: dict[str, str] = {
         "holds rules that out"
     ),
     "cache_unknown": "the state of the page cache before a phase is unknown: {because:code}",
-    "short_reading": "only {seconds:duration} of reading: use more files for a more stable figure",
+    "short_reading": "only {seconds:.2f} s of reading: use more files for a more stable figure",
     "probe_busy": "the probe kept {cores:.3g} of {cores_available:.3g} cores busy",
     "repeats_faster": (
         "the first pass over the files got {first_bytes_per_s:bytes/s}, repeats {again_bytes_per_s:bytes/s}: a cache "
@@ -404,13 +404,12 @@ MESSAGES: dict[str, str] = {
     "training_reaches": (
         "at best it reaches {low-high:range percent} of the accelerator's [{alone_images_per_s:rate} images/s|rate]"
     ),
-    "cores_full_from": (
-        "all {cores:.3g} cores are busy[ for {data}] from {low_workers-high_workers:range count worker} on"
-    ),
+    "cores_full_from": "all {cores:.3g} cores are busy[ for {data}] from {low_workers-high_workers:range loader} on",
     "if_storage_were_free": (
-        "if it cost nothing, training would be {speedup:faster} at best ({data}, {workers:workers}; up to {high:2} "
-        "within noise)"
+        "if it cost nothing, training would be {speedup:faster} at best ({data}, {workers:workers}[; up to {high:2} "
+        "within noise])"
     ),
+    "storage_gains_nothing": "if it cost nothing, training would be no faster",
     "reads_near_ceiling": (
         "training read {read_bytes_per_s:bytes/s} ({data}, {workers:workers}), and the storage alone gave "
         "{least}{alone_bytes_per_s:bytes/s}"
@@ -428,8 +427,8 @@ MESSAGES: dict[str, str] = {
     "more_cores": (
         "more cores for {data}, {workers:workers}: {accelerator:accelerator} needs {cores_of_one:2} there "
         "(estimated), 8 need {cores_of_8:.0f} and 64 need {cores_of_64:.0f}; this machine has "
-        "{cores_available:.3g}[. With preprocessing free: {images_per_s:rate} → {free_images_per_s:rate} images/s "
-        "({low_images_per_s-high_images_per_s:range rate})][; then {then:code part.then}]"
+        "{cores_available:.3g}[. With preprocessing free: {images_per_s:3} → {free_images_per_s:3} images/s "
+        "({low_images_per_s-high_images_per_s:range 3})][; then {then:code part.then}]"
     ),
     "pace_of_a_benchmark": (
         "{accelerator} is the pace of a storage benchmark, not how fast that GPU trains: {recipe} trains "

@@ -29,6 +29,7 @@ from loaderprobe.render.first_page import (
     environment_facts,
     facts,
     first_screen,
+    joint_label,
     knees,
     missing,
     notes,
@@ -163,7 +164,7 @@ def _of_group(report: Report, group: RowGroup) -> Iterator[Shown]:
     yield from items((f"GPU of {subject}", words) for subject, words in profiled(group))
     left = 0 if group.cpu else _MOST_ADVICE
     given = {pair for step in report.summary.next for pair in _changed(step)}
-    labels = {row.key: label(row, group.rows) for row in group.rows}
+    labels = {row.key: joint_label([row], group.rows) for row in group.rows}
     for step in advised(best_of(report, group.rows)):
         new = any(each.surely_gains for each in step.advice) and not given.issuperset(_changed(step))
         hidden = not (new and left)

@@ -94,7 +94,7 @@ def test_every_chart_has_a_table(html: str) -> None:
 def evil_report() -> Report:
     facts: dict[str, float | str] = {
         "resource": "network", "speedup": 2.0, "how": "measured", "subject": EVIL, "waiting_share": 0.5,
-        "images_per_s": 1.0,
+        "images_per_s": 1.0, "judged": "training",
     }  # fmt: skip
     reason = Reason(code="largest_speedup", facts=facts)
     row = example_row(

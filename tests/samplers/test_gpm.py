@@ -119,7 +119,7 @@ def test_a_gpu_lost_midway_keeps_its_readings() -> None:
     found = list(sampler.series())
     assert len(values(found)["gpu_sm_occupancy"]) == 2
     assert values(found)["gpu_sm_occupancy_mean"] == pytest.approx([0.034])
-    assert reasons(found)["gpu_sm_occupancy"].startswith("GPM: the GPU has been lost; its readings end 0.4 s")
+    assert reasons(found)["gpu_sm_occupancy"].startswith("GPM: the GPU has been lost; its readings end 400 ms")
 
 
 def test_a_sample_that_fails_once_makes_one_longer_average() -> None:

@@ -52,7 +52,7 @@ def window(parts: list[int], **changes: Any) -> GpuWindow:
         ({"plain_ns": round(WINDOW_NS / 1.06)}, "slowed the steps by 6.0 %, refused above 5.0 %"),
         ({"plain_ns": 0}, "not timed without"),
         ({"launches_without_record": 3}, "1.5 % of the launches left no record of a kernel, refused above 1.0 %"),
-        ({"clock_shift_ns": -67_000}, "moved by 67 µs while the profiler ran, refused above 66 µs"),
+        ({"clock_shift_ns": -67_000}, "moved by 67 us while the profiler ran, refused above 66 us"),
         ({"end_ns": 0}, "empty"),
     ],
 )
