@@ -81,6 +81,8 @@ _SLOW_HOST: Facts = {
     "resource": "storage", "host": "node7", "slow_ranks": "7", "host_ranks": "8", "slow_images_per_s": 37.0,
     "other_images_per_s": 114.0,
 }  # fmt: skip
+_INPUT: Facts = {"input": "preprocessing", "input_speedup": 1.7, "input_how": "measured"}
+_EXCHANGE: Facts = {"gradients_speedup": 2.86, "compute_speedup": 1.7}
 _WAIT: Facts = {"waiting_share": 0.62, "subject": "10.0.0.5:443"}
 
 # (side, cause, candidates, reason, facts) beside those that each code asks for.
@@ -93,10 +95,10 @@ _BOUNDS: tuple[tuple[str, str, tuple[str, ...], str, Facts], ...] = (
     ("compute", "compute", (), "largest_speedup", {"resource": "compute", "device": "measured", "utilization": 0.99}),
     ("compute", "compute", (), "largest_speedup", {"resource": "compute", "device": "measured", "how": "estimated",
                                                    "compute_how": "estimated"}),
-    ("compute", "compute", (), "largest_speedup", {"resource": "compute", "input": "preprocessing"}),
-    ("compute", "compute", (), "largest_speedup", {"resource": "compute", "input": "network"}),
-    ("compute", "gradients", (), "largest_speedup", {"resource": "gradients", "gradients_speedup": 2.86}),
-    ("compute", "compute", (), "largest_speedup", {"resource": "compute", "gradients_speedup": 1.7}),
+    ("compute", "compute", (), "largest_speedup", {"resource": "compute", **_INPUT}),
+    ("compute", "compute", (), "largest_speedup", {"resource": "compute", **_INPUT, "input": "network"}),
+    ("compute", "gradients", (), "largest_speedup", {"resource": "gradients", **_EXCHANGE}),
+    ("compute", "compute", (), "largest_speedup", {"resource": "compute", **_EXCHANGE}),
     ("input", "storage", (), "largest_speedup", {**_SPEEDUP, "straggler_speedup": 1.23}),
     ("input", "cpu", (), "all_cores_busy", {"resource": "preprocessing"}),
     ("input", "cpu", (), "all_cores_busy", {"run_delay_share": 0.49, "own_cores": 1.0, "cores": 2.0}),
@@ -150,8 +152,20 @@ _REMARKS: tuple[tuple[str, Facts], ...] = (
     ("storage_alone", {"least": "at least ", "readers": 1.0}),
     ("few_steps", {"steps": 1.0}),
     ("nvml", {"ended_after_s": 3.04}),
-    ("failed", {"rank": "1", "host": "node7"}),
-    ("failed", {"hint": ""}),
+    ("failed", {"rank": "1", "host": "node7", "hint": "repair it"}),
+    ("first_steps_fed", {"steps": 3.0, "input_share": 0.25, "speedup": 1.333}),
+    ("if_storage_were_free", {"speedup": 1.17, "high": 1.7, "workers": 0.0}),
+    (
+        "more_cores",
+        {
+            "images_per_s": 349.0,
+            "free_images_per_s": 1783.0,
+            "low_images_per_s": 1500.0,
+            "high_images_per_s": 1800.0,
+            "then": "cores",
+        },
+    ),  # fmt: skip
+    ("failed", {}),
     ("storage_missing", {"because": "reported", "reason": "it rained"}),
     ("on_storage", {"read_ahead_bytes": 131072.0}),
     ("gpu_not_read", {"because": "no_gpm"}),

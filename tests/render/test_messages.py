@@ -61,7 +61,7 @@ def _made() -> Iterator[tuple[str, str, set[str] | None]]:
             names = {key.value for key in facts.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)}
         else:
             names = None
-        if isinstance(code, ast.Constant):
+        if isinstance(code, ast.Constant) and isinstance(code.value, str):
             place = f"{file.relative_to(ROOT).as_posix()}:{node.lineno}"
             yield place, f"{KINDS[node.func.id]}{code.value}", names
 
