@@ -164,7 +164,7 @@ _REMARKS: tuple[tuple[str, Facts], ...] = (
             "high_images_per_s": 1800.0,
             "then": "cores",
         },
-    ),  # fmt: skip
+    ),
     ("failed", {}),
     ("storage_missing", {"because": "reported", "reason": "it rained"}),
     ("on_storage", {"read_ahead_bytes": 131072.0}),

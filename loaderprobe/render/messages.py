@@ -178,7 +178,7 @@ MESSAGES: dict[str, str] = {
     ),
     "first_steps_fed": (
         "the first {steps:count step} did not wait for input: batches loaded ahead may have fed them. From step "
-        "{next} on input and copies take {input_share:percent}[. Without, it would be at most {speedup:times} from "
+        "{next} on input and copies take {input_share:percent}[. Without, it would be at most {speedup:faster} from "
         "there on]"
     ),
     "perhaps_fed": (
