@@ -27,12 +27,17 @@ from loaderprobe.records.verdict import (
 )
 from loaderprobe.render.attachment_words import not_measured, without_verdict
 from loaderprobe.render.capability_words import step_words
-from loaderprobe.render.forecast_words import ACTIONS, action_words
 from loaderprobe.render.json import worded
-from loaderprobe.render.remarks import _LOOP_CACHE, _WHY_LEFT_OUT, NVML_ERRORS, WORDS
-from loaderprobe.render.verdict_words import REASONS, explanation
+from loaderprobe.render.messages import MESSAGES
+from loaderprobe.render.words import action_words, explanation
 
 Facts = dict[str, Any]
+
+
+def under(kind: str) -> list[str]:
+    """The codes of one kind of text, without its name."""
+    return [code.removeprefix(f"{kind}.") for code in MESSAGES if code.startswith(f"{kind}.")]
+
 
 # Facts that are words, and figures whose name does not say what they are.
 _SAMPLES: Facts = {
@@ -46,7 +51,22 @@ _SAMPLES: Facts = {
     "stage": "round 1", "hint": "repair it", "text": "as it is",
 }  # fmt: skip
 _ENDS = {"share": 0.25, "bytes_per_s": 20.3e6, "_per_s": 123.4, "bytes": 3.2e6, "_s": 2.5, "_speedup": 1.7}
-_NAMED = ("path", "file", "mount", "filesystem", "devices", "subject", "name", "gpu", "gpus", "wrapper", "under")
+_NAMED = (
+    "path",
+    "file",
+    "mount",
+    "filesystem",
+    "devices",
+    "subject",
+    "name",
+    "gpu",
+    "gpus",
+    "wrapper",
+    "under",
+    "accelerator",
+    "recipe",
+    "data",
+)
 
 _RATES: Facts = {
     "judged": "training", "images_per_s": 205.0, "loader_images_per_s": 210.0, "compute_images_per_s": 1786.0,
@@ -61,6 +81,8 @@ _SLOW_HOST: Facts = {
     "resource": "storage", "host": "node7", "slow_ranks": "7", "host_ranks": "8", "slow_images_per_s": 37.0,
     "other_images_per_s": 114.0,
 }  # fmt: skip
+_INPUT: Facts = {"input": "preprocessing", "input_speedup": 1.7, "input_how": "measured"}
+_EXCHANGE: Facts = {"gradients_speedup": 2.86, "compute_speedup": 1.7}
 _WAIT: Facts = {"waiting_share": 0.62, "subject": "10.0.0.5:443"}
 
 # (side, cause, candidates, reason, facts) beside those that each code asks for.
@@ -73,10 +95,10 @@ _BOUNDS: tuple[tuple[str, str, tuple[str, ...], str, Facts], ...] = (
     ("compute", "compute", (), "largest_speedup", {"resource": "compute", "device": "measured", "utilization": 0.99}),
     ("compute", "compute", (), "largest_speedup", {"resource": "compute", "device": "measured", "how": "estimated",
                                                    "compute_how": "estimated"}),
-    ("compute", "compute", (), "largest_speedup", {"resource": "compute", "input": "preprocessing"}),
-    ("compute", "compute", (), "largest_speedup", {"resource": "compute", "input": "network"}),
-    ("compute", "gradients", (), "largest_speedup", {"resource": "gradients", "gradients_speedup": 2.86}),
-    ("compute", "compute", (), "largest_speedup", {"resource": "compute", "gradients_speedup": 1.7}),
+    ("compute", "compute", (), "largest_speedup", {"resource": "compute", **_INPUT}),
+    ("compute", "compute", (), "largest_speedup", {"resource": "compute", **_INPUT, "input": "network"}),
+    ("compute", "gradients", (), "largest_speedup", {"resource": "gradients", **_EXCHANGE}),
+    ("compute", "compute", (), "largest_speedup", {"resource": "compute", **_EXCHANGE}),
     ("input", "storage", (), "largest_speedup", {**_SPEEDUP, "straggler_speedup": 1.23}),
     ("input", "cpu", (), "all_cores_busy", {"resource": "preprocessing"}),
     ("input", "cpu", (), "all_cores_busy", {"run_delay_share": 0.49, "own_cores": 1.0, "cores": 2.0}),
@@ -123,15 +145,27 @@ _REMARKS: tuple[tuple[str, Facts], ...] = (
     ("ranks_together", {"ranks": 16.0, "hosts": 2.0}),
     *(("files_hidden", {"because": code}) for code in get_args(UnknownFilesCode)),
     *(("records_rejected", {"because": code}) for code in get_args(RejectedCode)),
-    *(("wrapper_left_out", {"because": code}) for code in _WHY_LEFT_OUT),
-    *(("loop_file", {"cache": code}) for code in _LOOP_CACHE),
-    *(("nvml", {"status": float(status)}) for status in NVML_ERRORS),
+    *(("wrapper_left_out", {"because": code}) for code in under("left_out")),
+    *(("loop_file", {"cache": code}) for code in under("loop_cache")),
+    *(("nvml", {"status": float(status)}) for status in under("error.nvml")),
     ("ranks_in_step", {"exchange": "compute"}),
     ("storage_alone", {"least": "at least ", "readers": 1.0}),
     ("few_steps", {"steps": 1.0}),
     ("nvml", {"ended_after_s": 3.04}),
-    ("failed", {"rank": "1", "host": "node7"}),
-    ("failed", {"hint": ""}),
+    ("failed", {"rank": "1", "host": "node7", "hint": "repair it"}),
+    ("first_steps_fed", {"steps": 3.0, "input_share": 0.25, "speedup": 1.333}),
+    ("if_storage_were_free", {"speedup": 1.17, "high": 1.7, "workers": 0.0}),
+    (
+        "more_cores",
+        {
+            "images_per_s": 349.0,
+            "free_images_per_s": 1783.0,
+            "low_images_per_s": 1500.0,
+            "high_images_per_s": 1800.0,
+            "then": "cores",
+        },
+    ),
+    ("failed", {}),
     ("storage_missing", {"because": "reported", "reason": "it rained"}),
     ("on_storage", {"read_ahead_bytes": 131072.0}),
     ("gpu_not_read", {"because": "no_gpm"}),
@@ -159,7 +193,7 @@ _ACTIONS: tuple[tuple[str, Facts], ...] = (
     ("requests_in_flight", {"workers": 8, "subject": "10.0.0.5:443"}),
 )
 _LADDER: Facts = {
-    "share": "partly", "first_readers": 1.0, "first_bytes_per_s": 20e6, "file_s": 0.0057, "knee_readers": 8.0,
+    "first_readers": 1.0, "first_bytes_per_s": 20e6, "file_s": 0.0057, "knee_readers": 8.0,
     "best_readers": 16.0, "best_bytes_per_s": 104e6, "before_readers": 4.0, "before_bytes_per_s": 60e6,
     "after_readers": 8.0, "after_bytes_per_s": 50e6,
 }  # fmt: skip
@@ -216,22 +250,25 @@ def _bounds() -> Iterator[tuple[str, str]]:
     """Of each reason, and of the same without side and cause above it where samples are counted."""
     given = {code for _, _, _, code, _ in _BOUNDS}
     rest: list[tuple[str, str, tuple[str, ...], str, Facts]] = [
-        ("inconclusive", "inconclusive", (), code, {}) for code in REASONS if code not in given
+        ("inconclusive", "inconclusive", (), code, {}) for code in under("reason") if code not in given
     ]
     for side, cause, candidates, code, facts in (*_BOUNDS, *rest):
         yield f"verdict {code}", _asked(partial(_bound_sentence, side, cause, candidates, code), facts)
     alone = _bound("input", "storage", (), "largest_speedup", {**_RATES, **_SPEEDUP, "judged": "loader"})
-    yield "of a loader", explanation([alone], sample="sample")
+    yield "of a loader", explanation(alone, sample="sample")
 
 
 def _remarks() -> Iterator[tuple[str, str]]:
-    every = sorted([*((code, {}) for code in WORDS if code not in dict(_REMARKS)), *_REMARKS], key=lambda each: each[0])
+    every = sorted(
+        [*((code, {}) for code in MESSAGES if "." not in code and code not in dict(_REMARKS)), *_REMARKS],
+        key=lambda each: each[0],
+    )
     for code, given in every:
         yield f"remark {code}", _asked(partial(_remark_sentence, code), given)
 
 
 def _actions() -> Iterator[tuple[str, str]]:
-    plain: list[tuple[str, Facts]] = [(code, {}) for code in ACTIONS if "page_cache" not in code]
+    plain: list[tuple[str, Facts]] = [(code, {}) for code in under("action")]
     for code, given in sorted([*plain, *_ACTIONS], key=lambda each: each[0]):
         yield f"action {code}", _asked(partial(_action, code), given)
 
@@ -240,6 +277,7 @@ def _storage() -> Iterator[tuple[str, str]]:
     for code, end in itertools.product(get_args(LimitCode), ("flat", "rising")):
         if end == "flat" or code.startswith("rises"):
             facts = {**_LADDER, "end": end, "slow_ranks": 7.0, "host_ranks": 8.0}
+            facts |= {"share": "partly" if code == "from_memory" else 0.25}
             yield f"limit {code}", _asked(partial(_limit_sentence, code), facts)
     for code in get_args(KindCode):
         yield f"kind {code}", _sentence(DeviceKind(kind="unknown", code=code, facts=_KIND, evidence=()))

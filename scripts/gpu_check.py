@@ -27,7 +27,7 @@ from loaderprobe.compute.profile import Device, Stage, record_window
 from loaderprobe.compute.torch import CudaCompute
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.segments import Pace, train
-from loaderprobe.render.remarks import remark_words
+from loaderprobe.render.words import remark_words
 from loaderprobe.samplers import sampling
 from loaderprobe.testing import example_arguments
 

@@ -10,7 +10,15 @@ from loaderprobe.analyze.effects import of_intervals
 from loaderprobe.analyze.knee import fewest, ranked
 from loaderprobe.records.config import alike_but_for
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.report import Answer, ConfigurationRow, Limited, NextStep, Report, Scaling, StorageSupply
+from loaderprobe.records.report import (
+    Answer,
+    ConfigurationRow,
+    Limited,
+    NextStep,
+    Report,
+    Scaling,
+    StorageSupply,
+)
 from loaderprobe.records.resources import JUDGED, RESOURCE, SPEEDUPS
 from loaderprobe.records.verdict import WORTH, Advice, Interval, Knee, ReasonCode, Speedup
 from loaderprobe.units import join_words, significant
@@ -19,6 +27,8 @@ Rows = Sequence[ConfigurationRow]
 
 LITTLE = 1.25
 """A resource whose speed-up is larger is the next to look at."""
+GAINS_NOTHING = 1.005
+"""A smaller speed-up reads as 1.00."""
 NEAR = 0.5
 """From this share of the ceiling on, how many times more there is says little."""
 MORE_TIME = 2.0
@@ -405,12 +415,16 @@ def _at_most(gains: Sequence[tuple[Speedup, ConfigurationRow]]) -> tuple[Remark,
     if not gains:
         return ()
     largest, row = max(gains, key=lambda each: each[0].value)
+    high = max(speedup.high for speedup, _ in gains)
+    if max(largest.value, high) < GAINS_NOTHING:
+        return (Remark(code="storage_gains_nothing"),)
     facts: dict[str, float | str] = {
         "speedup": largest.value,
-        "high": max(speedup.high for speedup, _ in gains),
         "data": row.config.resolution,
         "workers": row.config.loader.workers,
     }
+    # Said only where it reads larger.
+    facts |= {"high": high} if significant(high, 2) != significant(max(largest.value, 1.0), 2) else {}
     return (Remark(code="if_storage_were_free", facts=facts),)
 
 
@@ -510,36 +524,22 @@ def _longer(report: Report, rows: Rows) -> list[NextStep]:
 
 
 def _more_cores(report: Report, rows: Rows) -> list[NextStep]:
-    """For the best configurations that keep all cores busy: what they gain at most, and how many cores that takes."""
+    """For the best configurations that keep all cores busy: the cores that one accelerator needs there."""
     full = [row for row in best_of(report, rows) if row.bound and row.bound.cause == "cpu"]
-    data = [row.config.resolution for row in full]
     spec = rows[0].config.compute
     own = [need for need in report.summary.needs if (need.compute, need.model) == (spec.name, spec.model)]
-    mine = [each for each in own if each.data in data]
-    cores = [each.cores for each in mine if each.cores is not None]
-    if not cores:
+    data = [row.config.resolution for row in full]
+    needs = [need for need in own if need.data in data and need.cores is not None]
+    if not needs:
         return []
+    cores = [need.cores for need in needs if need.cores is not None]
     facts: dict[str, float | str] = {
-        "accelerator": mine[0].accelerator, "low_cores": min(cores), "high_cores": max(cores), "data_sets": len(cores),
+        "accelerator": needs[0].accelerator,
+        "low_cores": min(cores),
+        "high_cores": max(cores),
         "cores_available": report.summary.environment.cores_available,
-    }  # fmt: skip
-    gains = [
-        f"{row.config.resolution}, {_loaded(row)} {significant(before)} → {significant(before * free.value)} "
-        f"({significant(before * free.low)} to {significant(before * free.high)})"
-        for row in full
-        if row.images_per_s and (before := row.images_per_s.value) and (free := speedup_of(row, "preprocessing"))
-    ]
-    facts |= {"gains": ", ".join(gains)} if gains else {}
-    keys = _keys(full)
-    then = {detail.then.get("preprocessing") for detail in report.details if detail.key in keys}
-    limit = then.pop() if len(then) == 1 else None
-    facts |= {"then": limit} if limit else {}
-    return [NextStep(remark=Remark(code="more_cores", facts=facts), configurations=keys)]
-
-
-def _loaded(row: ConfigurationRow) -> str:
-    workers = row.config.loader.workers
-    return f"{workers} worker{'s' * (workers > 1)}" if workers else "serial"
+    }
+    return [NextStep(remark=Remark(code="more_cores", facts=facts), configurations=_keys(full))]
 
 
 def _not_known(report: Report) -> Iterable[Remark]:

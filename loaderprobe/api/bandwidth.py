@@ -22,8 +22,8 @@ from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.options import BANDWIDTH, check
 from loaderprobe.records.ranks import Layout, Node, ReadResult, ReadTogether
 from loaderprobe.render.bandwidth import bandwidth_document, bandwidth_exhibits, bandwidth_headline
+from loaderprobe.render.format import counted
 from loaderprobe.render.rows import bandwidth_columns
-from loaderprobe.render.wording import counted
 from loaderprobe.storage.by_ranks import RanksStep, climb
 from loaderprobe.storage.files import Sample, as_text, encoded_pieces, locate_pieces, path_text, sample_files
 from loaderprobe.storage.probe import LIMIT_BYTES, OnPhase, ProbeRequest, place_of, probe_bandwidth

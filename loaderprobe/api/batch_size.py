@@ -34,7 +34,7 @@ from loaderprobe.records.diagnosis import Findings
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.render.batch_size import batch_size_columns, batch_size_document, batch_size_exhibits
 from loaderprobe.render.document import Document, Exhibit
-from loaderprobe.render.remarks import remark_words
+from loaderprobe.render.words import remark_words
 from loaderprobe.system.limits import available_bytes
 from loaderprobe.units import format_bytes, join_words, parse_bytes
 

@@ -39,8 +39,7 @@ from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Advice, Interval, Verdict
 from loaderprobe.render.diagnosis import diagnosis_document, rate_columns
 from loaderprobe.render.document import Document
-from loaderprobe.render.forecast_words import action_words
-from loaderprobe.render.verdict_words import sentence
+from loaderprobe.render.words import action_words, sentence
 from loaderprobe.system.launcher import launched
 from loaderprobe.system.limits import memory_bytes
 
@@ -175,7 +174,7 @@ def conclude(
         cause=judged.bound.cause,
         candidates=judged.bound.candidates,
         reason=judged.bound.reason,
-        sentence=sentence([judged.bound], sample=sample),
+        sentence=sentence(judged.bound, sample=sample),
         sample=f"{sample}s",
         ranks=measured.ranks,
         workers=measured.config.loader.workers,

@@ -16,8 +16,8 @@ from loaderprobe.analyze.verdict.rounds import deciding, further_round, next_rou
 from loaderprobe.protocols import Judging, Words
 from loaderprobe.render import attachment_words
 from loaderprobe.render.attachment_words import differs
-from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.watch import not_kept, watched_line
+from loaderprobe.render.words import remark_words
 
 JUDGING = Judging(
     next_round=next_round,

@@ -43,8 +43,8 @@ from loaderprobe.records.options import TRACE, check
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.trace import StepSpans, TraceRank, TraceReport, Unread
 from loaderprobe.records.verdict import Gaps, GapVerdict, TimePart
-from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.trace import bound_sentence, trace_columns, trace_document, trace_exhibits
+from loaderprobe.render.words import remark_words
 
 ENDINGS = (".json", ".json.gz")
 MOST_FILES = 4096
@@ -320,9 +320,8 @@ def _fed(parts_s: Mapping[TimePart, Sequence[float]]) -> Iterable[Remark]:
     if fed == count and count < AHEAD:
         yield Remark(code="perhaps_fed", facts={"steps": float(count)})
     elif 0 < fed < count and LEAST_IDLE * whole < lost < whole:
-        yield Remark(
-            code="first_steps_fed", facts={"steps": float(fed), "next": fed + 1.0, "input_share": lost / whole}
-        )
+        facts = {"steps": float(fed), "next": fed + 1.0, "input_share": lost / whole, "speedup": whole / (whole - lost)}
+        yield Remark(code="first_steps_fed", facts={**facts})
 
 
 def _notes_of_all(ranks: Sequence[TraceRank]) -> Iterable[Remark]:

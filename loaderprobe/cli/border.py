@@ -200,7 +200,7 @@ def ended(*, interrupted: bool, failed: bool = False) -> int:
 
 def report_error(error: LoaderprobeError) -> int:
     """Print the error and its hint; returns the exit code."""
-    from loaderprobe.render.wording import visible
+    from loaderprobe.render.format import visible
 
     console = stderr()
     console.print(f"[bold red]error:[/] {_escape(visible(error.message))}", highlight=False)

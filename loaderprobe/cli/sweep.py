@@ -105,8 +105,8 @@ def measure_and_show(call: Invocation, run: RunDirectory, lead: Lead | None) -> 
     """Measure what is pending, print the report and write its page; returns the exit code."""
     from loaderprobe.api.load import Run, judge_run, save_report
     from loaderprobe.api.sweep import measure, plan
+    from loaderprobe.render.format import counted
     from loaderprobe.render.sweep_plan_words import sweep_plan_words
-    from loaderprobe.render.wording import counted
 
     whole, lost = True, None
     try:

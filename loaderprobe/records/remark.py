@@ -26,7 +26,7 @@ class Coded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remark(Coded):
-    """One that stands by itself, with its words in `render/remarks.py`."""
+    """One that stands by itself, with its words in `render/messages.py`."""
 
     sentence: str = field(default="", compare=False)
     """The remark in words; `render` adds it where the result leaves the program."""

@@ -221,8 +221,6 @@ class Answer:
     """What else it says."""
     unknown: tuple[str, ...] = ()
     """Those with numbers of ranks for which nothing is known."""
-    sentence: str = field(default="", compare=False)
-    """The answer in words; `render` adds it where the summary leaves the program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,8 +247,6 @@ class NextStep:
     """What to type; empty where nothing can be typed."""
     configurations: tuple[str, ...] = ()
     """Those that it is for; none where it is for all."""
-    sentence: str = field(default="", compare=False)
-    """The step in words; `render` adds it where the summary leaves the program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

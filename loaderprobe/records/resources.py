@@ -2,7 +2,7 @@
 
 A new cause is a new row here, and what no table gives:
 
-- of its `remedy` the words, `_TEXTS` in `render/forecast_words.py`;
+- of its `remedy` the words, `action.REMEDY` in `render/messages.py`;
 - of its `mode` a loader that has it in `modes()` and does it. Workers of a `SwitchedLoader` run a mode that
   `loaders/worker_probe.py` does not know as the whole pipeline;
 - what the mode is, in the docstring of `Mode`, and a line in the guide: `verdict.md` (mode), `sweep.md` (letter).
@@ -47,7 +47,7 @@ class Resource:
     is_cause: bool = True
     """False for what stands beside the cause, and is none in a sweep's verdict: a loss, a part of a timeline."""
     remedy: str = ""
-    """Code of the advice that is given by its own speed-up, said by `render/forecast_words.py`; that of others is
+    """Code of the advice that is given by its own speed-up, said by `render/messages.py`; that of others is
     forecast."""
 
     letter: str = ""

@@ -188,14 +188,14 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason(Coded):
-    """Why a verdict is what it is; worded in `render/verdict_words.py`. Speed-ups are factors."""
+    """Why a verdict is what it is; worded in `render/messages.py`. Speed-ups are factors."""
 
     code: ReasonCode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action(Coded):
-    """What to change; worded in `render/forecast_words.py`."""
+    """What to change; worded in `render/messages.py`."""
 
     code: ActionCode
 

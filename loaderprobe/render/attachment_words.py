@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from loaderprobe.records.diagnosis import Attached, SeenLoader, SeenOutside
 from loaderprobe.records.ranks import Apart
-from loaderprobe.render.wording import counted, percent, workers_words
+from loaderprobe.render.format import counted, percent, workers_words
 from loaderprobe.units import format_duration, join_words, significant
 
 # What is said of several ranks that are measured together, or are not.

@@ -7,11 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from loaderprobe.records.bandwidth import (
     BandwidthPhase,
     BandwidthReport,
-    DeviceKind,
     Feed,
-    KindCode,
-    Limit,
-    LimitCode,
     MetadataLabel,
     MetadataPhase,
     PhaseName,
@@ -20,120 +16,12 @@ from loaderprobe.records.bandwidth import (
 from loaderprobe.records.measurement import CEILING_COLD_AT_LEAST
 from loaderprobe.render.document import Cell, Document, Exhibit, Item, Paragraph, Part, Section, Table, items
 from loaderprobe.render.figures import evidence_words
+from loaderprobe.render.format import MISSING, counted, first_upper, megabytes_per_s, percent, plus_minus, rate
 from loaderprobe.render.plan_words import at_utilization, fed, grouped, in_use, limited_by
 from loaderprobe.render.plots import BLUE, GREY, RED, Axis, Plot, rank_chart
-from loaderprobe.render.remarks import because_words, fact, read_ahead_words, remark_words
-from loaderprobe.render.wording import MISSING, counted, first_upper, megabytes_per_s, percent, rate
+from loaderprobe.render.words import kind_words, limit_words, remark_words
 from loaderprobe.stats import median
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
-
-# What limits a storage, and what kind of device it is, in words.
-
-_LIMITS: dict[LimitCode, str] = {
-    "no_step": "No step of the ladder was measured.",
-    "from_memory": "The files came {share} from memory: this is no limit of storage.",
-    "probe_busy": (
-        "No limit of the storage was found: the probe itself can read no faster than {best_bytes_per_s} here."
-    ),
-    "interrupted": "The ladder was interrupted: whether more readers get more is not known.",
-    "one_step": "One number of readers cannot tell a bandwidth limit from a latency limit.",
-    "flat": (
-        "Bandwidth-limited: {first_readers} already {get} {first_bytes_per_s}, and no number of readers more than "
-        "{best_bytes_per_s}."
-    ),
-    "uneven": (
-        "Uneven: {first_readers} {get} {first_bytes_per_s} and {best_readers} {best_bytes_per_s}, but {after_readers} "
-        "fewer ({after_bytes_per_s}) than {before} ({before_bytes_per_s}): where more readers stop gaining is not "
-        "known. Longer phases (--seconds) may tell."
-    ),
-    "rises": (
-        "Latency-limited: each file takes {file_s} however few are read at once, so the rate rises with the readers, "
-        "to {best_bytes_per_s} with {knee}, and {more}."
-    ),
-    "rises_then_flat": (
-        "Latency-limited below {knee_readers} ({first_readers} alone {get} {first_bytes_per_s}, {file_s} a file); "
-        "{then}."
-    ),
-}
-_STEP = "Training in step waits for it."
-_LIMITS |= {
-    "too_short": (
-        "Not known: the slowest rank gets {share} of the fastest, but in {reading_s} of reading. More files, or longer "
-        "--seconds, tell."
-    ),
-    "slow_rank": f"Rank {{rank}} on {{host}} gets {{bytes_per_s}}, {{share}} of the fastest: look at {{look}}. {_STEP}",
-    "slow_host": (
-        "{which} ranks on host {host} get {bytes_per_s} each, the slowest rank elsewhere {elsewhere_bytes_per_s}: look "
-        f"at the path of that host to the storage. {_STEP}"
-    ),
-    "process": (
-        "One process or node, not the storage: {clients} readers get {bytes_per_s} {where} ({ranks} ranks), and "
-        "{fewer_bytes_per_s} as {fewer_ranks}."
-    ),
-    "plateau": "The storage, or the path to it: from {clients} to {most_clients} readers it gives no more.",
-    "rising": (
-        "None yet: with {clients} readers it still rises, so this is at least what it gives. {next} readers would show "
-        "more."
-    ),
-    "one_step_of_ranks": "Not known from one step: add more ranks, as --ranks 1,2,4.",
-}
-_KINDS: dict[KindCode, str] = {
-    "token_bucket": "A token bucket: idle time is credit, as on a throttled or cloud volume.",
-    "single_server": "A single server: it serves one request after the other, and idle time is lost.",
-    "latency": "Latency-bound: each request takes the same time at any concurrency, as in object stores.",
-    "from_memory": "The kind of device is not known: the files did not come from it alone.",
-    "probe_busy": "The kind of device is not known: the probe itself may have been the limit.",
-    "not_paced": "The kind of device is not known: {why}.",
-    "none_of_them": (
-        "Neither a token bucket, nor a single server, nor latency-bound: {readers} readers get {rise} times what one "
-        "gets, and after pauses a file takes {paced} of its time."
-    ),
-}
-
-
-def limit_words(limit: Limit) -> str:
-    """What stops the ladder from rising, as a sentence."""
-    shown = {name: fact(name, value) for name, value in limit.facts.items()}
-    if "reading_s" in limit.facts:
-        shown["reading_s"] = format_duration(float(limit.facts["reading_s"]))
-    if "first_readers" in limit.facts:
-        rising, knee = limit.facts.get("end") == "rising", f"{limit.facts['knee_readers']:g}"
-        flat = f"from there on more readers gain nothing ({shown['best_bytes_per_s']}): bandwidth-limited"
-        shown |= {name: counted(int(each), "reader") for name, each in limit.facts.items() if name.endswith("_readers")}
-        shown |= {
-            "get": "gets" if limit.facts["first_readers"] == 1 else "get",
-            "knee": knee,
-            "before": f"{limit.facts.get('before_readers', 0):g}",
-            "more": "more readers would gain more" if rising else f"more than {knee} gain nothing",
-            "then": "it may rise further" if rising else flat,
-        }
-    return _LIMITS[limit.code].format(**shown, **_by_ranks(limit))
-
-
-def _by_ranks(limit: Limit) -> dict[str, str]:
-    """What depends on how many there are."""
-    facts = limit.facts
-    match limit.code:
-        case "slow_rank":
-            several = float(facts["nodes"]) > 1
-            return {
-                "look": "the path of its node to the storage" if several else "its process, its cores and its files"
-            }
-        case "slow_host":
-            slow, there = facts["slow_ranks"], facts["host_ranks"]
-            return {"which": f"All {there:g}" if slow == there else f"{slow:g} of the {there:g}"}
-        case "process":
-            return {"where": "on more nodes" if facts["nodes"] != facts["fewer_nodes"] else "in more processes"}
-        case _:
-            return {}
-
-
-def kind_words(kind: DeviceKind) -> str:
-    """What the device is, or why that is not known, as a sentence."""
-    if kind.code == "not_paced":
-        return _KINDS["not_paced"].format(why=because_words(kind.facts))
-    return _KINDS[kind.code].format(**{name: fact(name, value) for name, value in kind.facts.items()})
-
 
 # How many accelerators a storage feeds, in words: what `plan` says of the same result.
 
@@ -180,13 +68,6 @@ def _name(feed: Feed) -> str:
 
 
 # Intervals and ranges of figures in words.
-
-
-def half_interval(value: float, half: float) -> str:
-    """`±6`, to the decimal place of the value with three figures; `half` is above 0."""
-    decimals = len(significant(value).partition(".")[2])
-    text = f"{half:.{decimals}f}"
-    return f"±{text if float(text) else significant(half, 1)}"
 
 
 def value_range(values: Sequence[float]) -> str:
@@ -301,7 +182,7 @@ def _cells(report: BandwidthReport, phase: BandwidthPhase) -> dict[str, str | Ce
     least = ">=" if phase.at_least else ""
     rate = f"{least}{megabytes_per_s(phase.bw_bytes)}"
     half = (phase.bw_high - phase.bw_bytes) / 1e6
-    spread = f"{half_interval(phase.bw_bytes / 1e6, half)}{'' if phase.settled else '*'}" if half > 0 else MISSING
+    spread = f"{plus_minus(phase.bw_bytes / 1e6, half)}{'' if phase.settled else '*'}" if half > 0 else MISSING
     times = (phase.file_ns or phase.clat_ns).percentile
     cells: dict[str, str | Cell] = {"ranks": layout(phase)} if report.by_ranks else {}
     cells["readers"] = str(phase.readers)
@@ -405,7 +286,7 @@ def place(report: BandwidthReport) -> str:
     devices = f", device {join_words(found.devices)}" if found.devices else ""
     if not found.devices and found.kind not in ("memory", "network", "fuse"):
         devices = ", no block device to see"
-    ahead = "" if found.read_ahead_bytes is None else f", {read_ahead_words(found.read_ahead_bytes)}"
+    ahead = "" if found.read_ahead_bytes is None else f", read-ahead {found.read_ahead_bytes / 1024:.0f} KiB"
     return f"{found.filesystem}{kind} mounted on {found.mount} from {found.source}{devices}{ahead}"
 
 
@@ -527,7 +408,7 @@ def _with_interval(phase: BandwidthPhase) -> str:
     if half <= 0:
         return f"{number} {unit}"
     shown = float(number)
-    return f"{number} {half_interval(shown, half * shown / phase.bw_bytes)} {unit}"
+    return f"{number} {plus_minus(shown, half * shown / phase.bw_bytes)} {unit}"
 
 
 def legend(report: BandwidthReport, phases: Sequence[BandwidthPhase]) -> str:
@@ -709,7 +590,7 @@ def _spread(phase: MetadataPhase) -> str:
     if phase.ops_high <= phase.ops_per_s:
         return MISSING
     half = phase.ops_high - phase.ops_per_s
-    return f"±{float(significant(half, 2)):,.0f}" if half >= 100 else half_interval(phase.ops_per_s, half)
+    return f"±{float(significant(half, 2)):,.0f}" if half >= 100 else plus_minus(phase.ops_per_s, half)
 
 
 def _time_ms(phase: MetadataPhase | None, percentile: str) -> str:

@@ -7,11 +7,10 @@ from typing import Any
 
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeReport, StopCode
 from loaderprobe.render.document import Document, Exhibit, Paragraph, Section, Table
+from loaderprobe.render.format import MISSING, counted, figure, interval, percent
 from loaderprobe.render.plots import BLUE, GREY, RED, Axis, Plot
-from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.rows import as_columns, interval_cells, own_cells
-from loaderprobe.render.verdict_words import explanation, heading
-from loaderprobe.render.wording import MISSING, counted, figure, interval, percent
+from loaderprobe.render.words import explanation, heading, remark_words
 from loaderprobe.units import format_bytes, format_duration, significant
 
 # What a search for a batch size found, in sentences.
@@ -100,7 +99,7 @@ def _judged_words(found: BatchSizeReport) -> str:
     if found.findings is None:
         why = f": {remark_words(found.no_findings)}" if found.no_findings else ""
         return f"What limits training at batch {size} is not known{why}."
-    return f"{heading(found.findings)} at batch {size}: {explanation([found.findings])}"
+    return f"{heading(found.findings)} at batch {size}: {explanation(found.findings)}"
 
 
 def doubt_words(found: BatchSizeReport) -> str:

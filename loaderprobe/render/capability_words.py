@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from loaderprobe.records.environment import Capability, CapabilityName, StepCode
 from loaderprobe.render.document import Cell, Document, Section, Table
-from loaderprobe.render.remarks import remark_words
+from loaderprobe.render.words import remark_words
 
 TITLES: dict[CapabilityName, str] = {
     "storage": "storage under the data",

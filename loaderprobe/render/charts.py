@@ -16,7 +16,7 @@ from rich.text import Text
 
 from loaderprobe.records.resources import RESOURCE, RESOURCES
 from loaderprobe.render.document import Bar, Chart, ChartRow, How
-from loaderprobe.render.wording import visible
+from loaderprobe.render.format import visible
 
 TONES = {
     **{resource.name: resource.color for resource in RESOURCES},
@@ -196,7 +196,8 @@ def _legend(chart: Chart) -> list[tuple[str, str]]:
     levels = [row for row in chart.rows if row.level is not None]
     if chart.level and levels:
         dash = "" if levels[0].level_how == "measured" else ' stroke-dasharray="4 3"'
-        entries.append((f'<line class="level" x1="10" x2="10" y1="0" y2="12"{dash}/>', chart.level))
+        how = "" if levels[0].level_how == "measured" else f" ({levels[0].level_how})"
+        entries.append((f'<line class="level" x1="10" x2="10" y1="0" y2="12"{dash}/>', chart.level + how))
     return entries
 
 

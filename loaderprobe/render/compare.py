@@ -25,10 +25,11 @@ from loaderprobe.records.config import OPTIONS
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Interval, ShortVerdict
 from loaderprobe.render.document import Document, Exhibit, Item, Paragraph, Part, Section, Table
+from loaderprobe.render.format import MISSING, counted, interval, percent
 from loaderprobe.render.groups import LETTERS, letters_in, limits_in, line_of
 from loaderprobe.render.plots import TONES, Axis, heat_cell, heat_rows, named_rows, shortened
 from loaderprobe.render.rows import as_columns, interval_cells, own_cells
-from loaderprobe.render.wording import MISSING, counted, interval, label, loading, percent, verdict_tone, verdict_words
+from loaderprobe.render.wording import label, loading, verdict_tone, verdict_words
 from loaderprobe.units import format_bytes, join_words, significant
 
 # How a comparison is said: the names of its rows, changes, and the sentences of its answer.

@@ -12,22 +12,20 @@ from loaderprobe.records.resources import ABLATIONS, AMONG_RANKS, ONLY_WAITED, R
 from loaderprobe.records.verdict import WORTH, Advice, Speedup
 from loaderprobe.render.document import Cell, Command, Document, Item, Line, Paragraph, Part, Section, Table, Tags
 from loaderprobe.render.first import LADDER, Step, ladder, limits_training
-from loaderprobe.render.forecast_words import action_words, forecast_words
-from loaderprobe.render.panels import rank_chart, rank_table
-from loaderprobe.render.remarks import remark_words
-from loaderprobe.render.verdict_words import NOUN, explanation
-from loaderprobe.render.wording import (
+from loaderprobe.render.format import (
     MISSING,
     counted,
     factor,
     figure,
     first_upper,
     interval,
+    noun,
     percent,
-    state_word,
-    verdict_tone,
     workers_words,
 )
+from loaderprobe.render.panels import rank_chart, rank_table
+from loaderprobe.render.wording import state_word, verdict_tone
+from loaderprobe.render.words import action_words, explanation, forecast_words, remark_words
 from loaderprobe.units import format_duration, significant
 
 # Shown only where the speed-up is worth a line.
@@ -69,7 +67,7 @@ def diagnosis_document(found: Findings, ranks: RanksView | None = None) -> Docum
             *_change_first(found),
             Section(title="How sure", panel="side", parts=(_how_sure(found),)),
             *([Section(title="Not known", panel="side", parts=(unknown,))] if (unknown := _unknown(found)) else []),
-            Section(title="Why", parts=(Paragraph(text=explanation([found], sample=found.sample.removesuffix("s"))),)),
+            Section(title="Why", parts=(Paragraph(text=explanation(found, sample=found.sample.removesuffix("s"))),)),
             Section(
                 title="Where the workers are, by function",
                 parts=tuple(_functions(found)),
@@ -120,8 +118,8 @@ def _how_sure(found: Findings) -> Paragraph:
 def _unknown(found: Findings) -> Tags | None:
     """The parts of the pipeline whose speed-up is not known."""
     names = [name.removeprefix("speedups.") for name in found.unavailable if name.startswith("speedups.")]
-    known = [NOUN[name] for name in names if name in NOUN and name not in (*ONLY_WAITED, *AMONG_RANKS)]
-    said = [f"gain if {noun} were free" for noun in known if found.with_step or noun != NOUN["compute"]]
+    known = [name for name in names if name in RESOURCE and name not in (*ONLY_WAITED, *AMONG_RANKS)]
+    said = [f"gain if {noun(name)} were free" for name in known if found.with_step or name != "compute"]
     said += ["noise between rounds"] if found.rounds < 2 else []
     return Tags(texts=tuple(said)) if said else None
 
@@ -180,7 +178,7 @@ def _functions(found: Findings) -> Iterator[Part]:
 
 def _advice(found: Findings, some: Sequence[Advice]) -> Iterator[Part]:
     for each in some:
-        forecast = forecast_words([each], sample=found.sample) if each.is_worth_making else ""
+        forecast = forecast_words(each, sample=found.sample) if each.is_worth_making else ""
         yield Item(subject=action_words(each.action, sample=found.sample.removesuffix("s")), text=forecast)
         if each.command:
             yield Command(text=each.command)
@@ -202,7 +200,7 @@ def rates(found: Findings) -> list[Rate]:
     worth = [name for name in ONLY_WAITED if _worth(getattr(found.speedups, name))]
     for name in (*ABLATIONS, *worth):
         rate = getattr(ceilings, f"loader_without_{name}")
-        label = f"loader if {NOUN[name]} were free"
+        label = f"loader if {noun(name)} were free"
         listed.append(Rate(label=label, rate=rate, shown=figure(rate), speedup=_speedup(found, name)))
     for name, label in _AMONG_RANKS.items():
         if _worth(getattr(found.speedups, name)) and _is_shown(found, name):
@@ -273,7 +271,7 @@ def remarks_on(found: Findings) -> list[str]:
     return [
         *(remark_words(note) for note in found.notes if note.code not in _COSTS_ALL),
         *(
-            f"no speed-up is known for {NOUN.get(name.removeprefix('speedups.'), name)}: {remark_words(why)}"
+            f"no speed-up is known for {noun(name.removeprefix('speedups.'))}: {remark_words(why)}"
             for name, why in found.unavailable.items()
             if name.startswith("speedups.") and not (name == "speedups.compute" and not found.with_step)
             if name.removeprefix("speedups.") not in (*ONLY_WAITED, *_AMONG_RANKS)

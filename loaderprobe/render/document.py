@@ -114,7 +114,7 @@ class ChartRow:
     """A dot at its end, hollow unless it is measured."""
     level: float | None = None
     """A mark across the row, that joins those above and below it: a ceiling, or where there is no gain."""
-    level_how: How = "measured"
+    level_how: How | Literal["at least"] = "measured"
     """Dashed unless it is measured."""
     strong: bool = True
     """False of a figure that is no more than an estimate, or may be nothing."""

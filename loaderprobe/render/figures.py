@@ -16,11 +16,9 @@ from loaderprobe.records.config import options_of
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.resources import ABLATIONS, JUDGED, ONLY_WAITED, RESOURCE, SPEEDUPS, WAITED
 from loaderprobe.records.verdict import GAP_CAUSES, Evidence, EvidenceCode, GapCause
-from loaderprobe.render.forecast_words import action_words
-from loaderprobe.render.remarks import remark_words
+from loaderprobe.render.format import figure, megabytes_per_s, percent
 from loaderprobe.render.rows import Cell, interval_cells
-from loaderprobe.render.verdict_words import sentence
-from loaderprobe.render.wording import figure, megabytes_per_s, percent
+from loaderprobe.render.words import action_words, remark_words, sentence
 
 Unit = Literal["images/s", "bytes/s", "bytes", "s", "fraction", "times"]
 
@@ -199,7 +197,7 @@ def flat(row: ConfigurationRow) -> dict[str, Cell]:
     counters = verdict.gpu if verdict else {}
     cells |= {f"gpu_{name}": value for name, value in counters.items()}
     cells["reason_code"] = bound.reason.code if bound else None
-    cells["sentence"] = sentence([bound]) if bound else None
+    cells["sentence"] = sentence(bound) if bound else None
     cells |= _advice(row)
     cells["unavailable"] = "; ".join(f"{at}: {reason}" for at, reason in reasons(row).items()) or None
     return cells

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from loaderprobe.analyze.answer import best_of, firm, measured
 from loaderprobe.records.report import ConfigurationRow, NextStep, Outlook, Report, StorageSupply
@@ -29,20 +29,10 @@ from loaderprobe.render.document import (
     Tags,
     further,
 )
-from loaderprobe.render.forecast_words import action_words
+from loaderprobe.render.format import MISSING, counted, first_upper, interval, named, percent, rate, workers_words
 from loaderprobe.render.groups import RowGroup, group_of, groups, letters_in, limit_map, map_key
-from loaderprobe.render.remarks import remark_words
-from loaderprobe.render.wording import (
-    MISSING,
-    counted,
-    first_upper,
-    interval,
-    named,
-    percent,
-    rate,
-    verdict_tone,
-    workers_words,
-)
+from loaderprobe.render.wording import verdict_tone
+from loaderprobe.render.words import action_words, code_line, remark_words
 from loaderprobe.units import format_rate, join_words, significant
 
 FULL = 3
@@ -104,7 +94,6 @@ def ladder(steps: Sequence[Step], *, unit: str = UNIT) -> Chart:
     high = 1.04 * max(most, 0.0 if beyond else alone)
     high = min(high, 1.6 * max(alone, now)) if alone and not beyond else high
     limits = list(dict.fromkeys(name for step in steps for name, _ in step.gains()))
-    how = "specified" if steps[0].specified else "measured"
     cut = f"{MOST_LANES} of {len(steps)} shown, all of them below" if len(steps) > MOST_LANES and not full else ""
     return Chart(
         rows=rows,
@@ -112,7 +101,7 @@ def ladder(steps: Sequence[Step], *, unit: str = UNIT) -> Chart:
         high=high,
         unit=unit,
         caption=cut,
-        level=_level_words(alone, how, beyond=beyond),
+        level=_level_words(alone, beyond=beyond),
         names=(
             ("now", "now"),
             ("change", "change first"),
@@ -127,11 +116,9 @@ def _longest(step: Step) -> float:
     return max([*ends, step.advice.after.high if step.advice else 0.0])
 
 
-def _level_words(alone: float, how: str, *, beyond: bool) -> str:
-    """What the level is; where it lies beyond the axis, the figure alone."""
-    if not alone:
-        return ""
-    return f"compute alone, {how}: {rate(alone)}, beyond this axis" if beyond else f"compute alone, {how}"
+def _level_words(alone: float, *, beyond: bool) -> str:
+    """What the level is; where it lies beyond the axis, with its figure."""
+    return "" if not alone else f"compute alone: {rate(alone)}, beyond this axis" if beyond else "compute alone"
 
 
 def _now(step: Step) -> ChartRow:
@@ -384,7 +371,10 @@ def _change(report: Report, step: NextStep) -> Iterator[Shown]:
     if step.remark:
         yield Paragraph(text=f"{first_upper(remark_words(step.remark).rstrip('.'))}.")
     else:
-        yield Paragraph(text=first_upper(action_words(step.advice[0].action)), strong=True)
+        action = step.advice[0].action
+        yield Paragraph(text=first_upper(action_words(action)), strong=True)
+        if code := code_line(action):
+            yield Command(text=code, label="In your code")
         rows = [row for row in report.summary.configurations if row.key in step.configurations]
         device = {(row.config.compute, row.config.cache, row.config.ranks) for row in rows}
         others = [
@@ -450,8 +440,8 @@ def _how_sure(report: Report, shown: Sequence[ConfigurationRow]) -> Iterator[Sho
     notes += [remark_words(note) for note in report.summary.run.notes]
     if notes:
         yield Paragraph(text=f"{first_upper('; '.join(notes))}.", tone="quiet", further=True)
-    yield from further(limit_map(group) for group in first)
-    yield Paragraph(text=map_key([row for group in first for row in group.rows]), tone="quiet", further=True)
+    key = map_key([row for group in first for row in group.rows])
+    yield from further(replace(limit_map(group), caption="" if number else key) for number, group in enumerate(first))
 
 
 # What accelerators need, beside what is here.
@@ -473,7 +463,7 @@ def _needs(report: Report, some: Sequence[Outlook]) -> Section:
     first = some[0]
     counts = [need.accelerators for need in first.needs]
     cores = report.summary.environment.cores_available
-    source = "assumed, none ran here" if first.compute == "cpu" else "specified" if first.specified else "measured"
+    source = "assumed" if first.compute == "cpu" else "specified" if first.specified else "measured"
     lines = [_need_line(need, cores) for need in some]
     opens = (f"{UNKNOWN} {_thousands(need.files_per_s / first.use)}/s" for need in first.needs)
     lines.append(("files opened", *opens, "not measured", ""))
@@ -493,8 +483,8 @@ def _needs(report: Report, some: Sequence[Outlook]) -> Section:
                 ),
                 lines=tuple(lines),
                 right=frozenset(range(1, len(counts) + 3)),
+                caption=f"{ENOUGH} enough  {UNKNOWN} not known to be enough  {SHORT} not enough, estimated",
             ),
-            Paragraph(text=f"{ENOUGH} enough  {UNKNOWN} not known to be  {SHORT} not enough, estimated", tone="quiet"),
             Paragraph(text=said, tone="quiet"),
         ),
     )  # fmt: skip

@@ -11,10 +11,11 @@ from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.resources import MOMENTS, Resource
 from loaderprobe.records.verdict import GAP_CAUSES, TIME_PARTS, DeviceUse, Gaps, Stretches, TimelineView, TimePart
 from loaderprobe.render.document import Exhibit, Item, Shown, Table
+from loaderprobe.render.format import MISSING, counted, percent
 from loaderprobe.render.groups import RowGroup, detail_of, line_of
 from loaderprobe.render.plots import svg_page, svg_text, ticks
-from loaderprobe.render.remarks import REJECTED, remark_words
-from loaderprobe.render.wording import MISSING, counted, label, loading, percent, variation
+from loaderprobe.render.wording import label, loading, variation
+from loaderprobe.render.words import message, remark_words
 from loaderprobe.units import significant
 
 # The timeline of a GPU as SVG: kernels, and the gaps between them, in the colours and letters of the resources.
@@ -301,7 +302,9 @@ def _notes(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> list[tup
             "printed loss, a blocking copy), and cannot run ahead of it"
         )
     for each in window.rejected:
-        texts.append(f"{counted(each.count, 'record')} of the profiler left out: {REJECTED[each.reason]}")
+        texts.append(
+            f"{counted(each.count, 'record')} of the profiler left out: {message(f'rejected.{each.reason}', {})}"
+        )
     return [(_name(row, among), text) for text in texts if text]
 
 

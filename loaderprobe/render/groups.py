@@ -11,21 +11,8 @@ from loaderprobe.records.report import ConfigurationRow, Detail, Report
 from loaderprobe.records.resources import BOTTLENECKS, RESOURCE, RESOURCES
 from loaderprobe.records.verdict import Bottleneck, ShortVerdict
 from loaderprobe.render.document import Cell, Table
-from loaderprobe.render.wording import (
-    MISSING,
-    differing,
-    factor,
-    label,
-    megabytes_per_s,
-    option_words,
-    percent,
-    rate,
-    speed,
-    tone,
-    unusual,
-    variation,
-    verdict_tone,
-)
+from loaderprobe.render.format import MISSING, factor, megabytes_per_s, percent, rate
+from loaderprobe.render.wording import differing, label, option_words, speed, tone, unusual, variation, verdict_tone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,25 +17,22 @@ from loaderprobe.records.environment import SCHEMA_VERSION, Capability
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import SUMMARY_SCHEMA, ConfigurationRow, Report, Summary
 from loaderprobe.records.verdict import Advice, Bound, Evidence, Forecast, GapVerdict, Knee, Verdict
-from loaderprobe.render.bandwidth import kind_words, limit_words
 from loaderprobe.render.capability_words import why_words
 from loaderprobe.render.figures import evidence_words
-from loaderprobe.render.forecast_words import action_words, knee_words
-from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.trace import bound_sentence
-from loaderprobe.render.verdict_words import sentence
+from loaderprobe.render.words import action_words, kind_words, knee_words, limit_words, remark_words, sentence
 
 # A result with its sentences, beside every code with its facts, as it leaves the program.
 
 T = TypeVar("T")
 _WORDS: dict[type, Callable[[Any], str]] = {
     Advice: lambda advice: action_words(advice.action),
-    Bound: lambda bound: sentence([bound]),
+    Bound: sentence,
     Capability: why_words,
     DeviceKind: kind_words,
     Evidence: evidence_words,
     Forecast: lambda forecast: remark_words(forecast.refused) if forecast.refused else "",
-    Knee: lambda knee: knee_words([knee]),
+    Knee: knee_words,
     Limit: limit_words,
     GapVerdict: bound_sentence,
     Remark: remark_words,

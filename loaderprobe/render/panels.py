@@ -17,21 +17,11 @@ from loaderprobe.records.studies import CLOSE, BufferEffect, EpochFigures, Epoch
 from loaderprobe.records.verdict import Interval, WorkerTime
 from loaderprobe.render.charts import TONES
 from loaderprobe.render.document import Bar, Chart, ChartRow, Paragraph, Part, Section, Shown, Table, further
+from loaderprobe.render.format import MISSING, counted, figure, interval, megabytes_per_s, percent, rate
 from loaderprobe.render.groups import RowGroup, detail_of, full_label, groups, letters_of, line_of, used_words
-from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.rows import Cell
-from loaderprobe.render.wording import (
-    MISSING,
-    bound_words,
-    counted,
-    figure,
-    interval,
-    loading,
-    megabytes_per_s,
-    percent,
-    rate,
-    tone,
-)
+from loaderprobe.render.wording import bound_words, loading, tone
+from loaderprobe.render.words import remark_words
 from loaderprobe.units import format_bytes, significant
 
 Drawn = Callable[[ConfigurationRow], ChartRow | None]
@@ -172,15 +162,13 @@ def read_section(report: Report) -> Section:
             note=of,
             bars=(Bar(end=read / 1e6, tone="storage"),),
             level=best.read_bytes_per_s / 1e6 if best else None,
-            level_how="specified" if best and best.at_least else "measured",
+            level_how="at least" if best and best.at_least else "measured",
         )
 
     parts = [
         part
         for group in groups(report)
-        for part in _chart(
-            group, _rows(group, drawn), unit="MB/s", level="storage alone (dashed: at least)", ends="workers,MB/s"
-        )
+        for part in _chart(group, _rows(group, drawn), unit="MB/s", level="storage alone", ends="workers,MB/s")
     ]
     return Section(title="Read rate against what the storage gives", name="reads", parts=tuple(parts))
 

@@ -12,10 +12,10 @@ from loaderprobe.records.options import PLAN
 from loaderprobe.records.plan import Amount, CatalogueEntry, Need, PlanReport, PlanSupply, Quantity, SupplyResource
 from loaderprobe.render import plan_words as words
 from loaderprobe.render.document import Command, Document, Exhibit, Item, Paragraph, Part, Section, Table
+from loaderprobe.render.format import MISSING, counted, percent
 from loaderprobe.render.plan_words import LIMIT_WORDS, PART, amount, grouped
 from loaderprobe.render.plots import BLUE, RED, Axis, Plot, shortened
-from loaderprobe.render.remarks import remark_words
-from loaderprobe.render.wording import MISSING, counted, percent
+from loaderprobe.render.words import remark_words
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
 

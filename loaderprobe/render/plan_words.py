@@ -15,8 +15,8 @@ from loaderprobe.records.plan import (
     Quantity,
     SupplyResource,
 )
-from loaderprobe.render.remarks import remark_words
-from loaderprobe.render.wording import counted, figure, percent, rate
+from loaderprobe.render.format import counted, figure, percent, rate
+from loaderprobe.render.words import remark_words
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
 PART: dict[PlanPart, str] = {

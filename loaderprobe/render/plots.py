@@ -17,7 +17,7 @@ from math import ceil, floor, hypot, log
 from textwrap import wrap
 
 from loaderprobe.records.resources import RESOURCES
-from loaderprobe.render.wording import percent, visible
+from loaderprobe.render.format import percent, visible
 
 TONES = {
     **{resource.name: resource.color for resource in RESOURCES if resource.is_cause},

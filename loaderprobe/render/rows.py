@@ -12,7 +12,7 @@ from typing import Any
 from loaderprobe.records.bandwidth import BandwidthPhase, BandwidthReport, Latency, MetadataPhase
 from loaderprobe.records.measurement import Measurement, Segment, WorkerBatches
 from loaderprobe.records.verdict import Interval
-from loaderprobe.render.remarks import remark_words
+from loaderprobe.render.words import remark_words
 
 # Flat tables, with units in the names of their columns, and CSV of them.
 

@@ -25,7 +25,7 @@ from loaderprobe.render.document import (
 )
 from loaderprobe.render.figures import evidence_words, flat, reason_words, reasons, shown, words_of
 from loaderprobe.render.first import first_screen, headline, shown_first
-from loaderprobe.render.forecast_words import LIMIT, action_words, forecast_words, knee_words
+from loaderprobe.render.format import MISSING, counted, factor, figure, first_upper, rate
 from loaderprobe.render.gpu import profiled, window_parts
 from loaderprobe.render.groups import NEXT, RowGroup, detail_of, full_label, gain_words, groups, then_of
 from loaderprobe.render.panels import (
@@ -39,23 +39,10 @@ from loaderprobe.render.panels import (
     short_runs_section,
     worker_section,
 )
-from loaderprobe.render.remarks import read_ahead_words, remark_words
 from loaderprobe.render.rows import Cell as Value
 from loaderprobe.render.rows import as_columns
-from loaderprobe.render.verdict_words import sentence
-from loaderprobe.render.wording import (
-    MISSING,
-    bound_words,
-    counted,
-    factor,
-    figure,
-    first_upper,
-    label,
-    rate,
-    resources_of,
-    speed,
-    tone,
-)
+from loaderprobe.render.wording import bound_words, label, resources_of, speed, tone
+from loaderprobe.render.words import action_words, forecast_words, knee_words, remark_words, sentence, then_words
 from loaderprobe.units import format_bytes, format_duration, join_words, significant
 
 HOW_TO_READ = (
@@ -173,7 +160,7 @@ def _of_group(report: Report, group: RowGroup) -> Iterator[Shown | Fold]:
     yield Table(head=GROUP_HEAD, lines=lines, right=frozenset(range(1, 6)))
     yield from _evidence(report, group)
     unclear = [row for row in group.rows if row.bound and not firm(row)]
-    yield from items([(label(row, group.rows), sentence([row.bound])) for row in unclear if row.bound])
+    yield from items([(label(row, group.rows), sentence(row.bound)) for row in unclear if row.bound])
     yield from further(items(_knees(report, group)))
     yield from items((f"GPU of {subject}", words) for subject, words in profiled(group))
 
@@ -184,7 +171,7 @@ def _knees(report: Report, group: RowGroup) -> list[tuple[str, str]]:
     found = [
         (next((rows[key] for key in reversed(knee.keys) if key in rows), None), knee) for knee in report.summary.knees
     ]
-    return [(f"Knee of {label(row, group.rows, workers=False)}", knee_words([knee])) for row, knee in found if row]
+    return [(f"Knee of {label(row, group.rows, workers=False)}", knee_words(knee)) for row, knee in found if row]
 
 
 def _line(report: Report, row: ConfigurationRow, group: RowGroup) -> Line:
@@ -328,7 +315,7 @@ def environment_facts(report: Report) -> list[tuple[str, str]]:
     ]
     for place in machine.storage:
         devices = f", device {join_words(place.devices)}" if place.devices else ", block device not visible"
-        ahead = "" if place.read_ahead_bytes is None else f", {read_ahead_words(place.read_ahead_bytes)}"
+        ahead = "" if place.read_ahead_bytes is None else f", read-ahead {place.read_ahead_bytes / 1024:.0f} KiB"
         said = "".join(f"; {remark_words(note)}" for note in place.notes)
         where = f"{place.filesystem} ({place.kind}) on {place.mount}, {place.source}"
         known.append(("Storage", f"{place.path}: {where}{devices}{ahead}{said}"))
@@ -345,7 +332,7 @@ def _evidence(report: Report, group: RowGroup) -> Iterator[Fold]:
             yield Fold(
                 subject=label(row, group.rows),
                 verdict=Cell(text=bound_words(row), tone=tone(row)),
-                text=sentence([row.bound]),
+                text=sentence(row.bound),
                 parts=tuple(_proof(report, row)),
             )
 
@@ -379,7 +366,7 @@ def _proof(report: Report, row: ConfigurationRow) -> Iterator[Shown]:
         )
         yield Paragraph(text=f"GPU: {', '.join(said)}.")
     for advice in row.advice:
-        gain = f": {forecast_words([advice])}" if advice.is_worth_making else ""
+        gain = f": {forecast_words(advice)}" if advice.is_worth_making else ""
         yield Item(text=f"{action_words(advice.action)}{gain}")
         if advice.command:
             yield Command(text=advice.command)
@@ -401,7 +388,7 @@ def _forecast_lines(row: ConfigurationRow) -> Iterator[Line]:
     for forecast in row.forecasts:
         changed = forecast.changed.replace("_", " ")
         if found := forecast.images_per_s:
-            then = LIMIT[forecast.bottleneck] if forecast.bottleneck else MISSING
+            then = then_words(forecast.bottleneck) if forecast.bottleneck else MISSING
             yield changed, forecast.to, rate(found.value), f"{rate(found.low)} to {rate(found.high)}", then
         else:
             refused = remark_words(forecast.refused) if forecast.refused else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from loaderprobe.records.config import Auto, StudyPlan, SweepPlan
-from loaderprobe.render.wording import counted
+from loaderprobe.render.format import counted
 from loaderprobe.units import format_bytes, format_duration
 
 

@@ -11,10 +11,10 @@ from loaderprobe.records.resources import MOMENTS
 from loaderprobe.records.trace import MarkName, Named, TraceRank, TraceReport
 from loaderprobe.records.verdict import TIME_PARTS, GapVerdict, TimePart
 from loaderprobe.render.document import Command, Document, Exhibit, Item, Paragraph, Part, Section, Table
+from loaderprobe.render.format import counted, first_upper, percent, times_as_fast, visible
 from loaderprobe.render.gpu import common_length_ns, legend_of, occupancy_words, timeline_chart
-from loaderprobe.render.remarks import remark_words
 from loaderprobe.render.rows import as_columns, own_cells
-from loaderprobe.render.wording import counted, first_upper, percent, times_as_fast, visible
+from loaderprobe.render.words import remark_words
 from loaderprobe.units import join_words, significant
 
 BAR = 20

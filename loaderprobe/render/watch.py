@@ -7,9 +7,9 @@ from typing import Any
 
 from loaderprobe.records.diagnosis import WatchedInterval, WatchReport
 from loaderprobe.render.document import Document, Exhibit, Paragraph, Part, Section, Table
+from loaderprobe.render.format import MISSING, counted, percent, workers_words
 from loaderprobe.render.plots import BLUE, RED, Axis, Plot, Points
-from loaderprobe.render.verdict_words import heading, sentence
-from loaderprobe.render.wording import MISSING, counted, percent, workers_words
+from loaderprobe.render.words import heading, sentence
 from loaderprobe.units import format_bytes, format_duration, significant
 
 SHOWN = 30
@@ -101,7 +101,7 @@ def watch_exhibits(found: WatchReport) -> dict[str, tuple[Exhibit, ...]]:
 
 def _answer(found: WatchReport) -> str:
     if found.bound:
-        return sentence([found.bound])
+        return sentence(found.bound)
     return ON_GPU if found.on_gpu else "There were too few training steps for a verdict."
 
 

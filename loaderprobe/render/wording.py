@@ -8,14 +8,9 @@ from loaderprobe.records.config import OPTIONS, REQUIRED, CacheState, RunConfig
 from loaderprobe.records.options import label_of
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.resources import AMONG_RANKS, JUDGED, RESOURCE, WITHIN_COMPUTE
-from loaderprobe.records.verdict import FilesWere, Interval, ShortVerdict, Speedup
-from loaderprobe.units import join_words, significant
-
-MISSING = "\N{EN DASH}"
-"""Stands for a figure that does not exist; every renderer lists the reasons."""
-
-NO_FASTER = 0.005
-"""A factor nearer to 1 is shown as 1.00, which says nothing."""
+from loaderprobe.records.verdict import FilesWere, ShortVerdict
+from loaderprobe.render.format import MISSING, counted, interval, workers_words
+from loaderprobe.units import join_words
 
 COUNTED = ("ranks", "nodes")
 """Options of which there are so many: `1 rank`, `4 ranks`."""
@@ -37,11 +32,6 @@ def option_words(config: RunConfig, name: str) -> str:
 def loading(row: ConfigurationRow) -> str:
     """`serial`, `1 worker`, `4 workers`."""
     return workers_words(row.config.loader.workers)
-
-
-def workers_words(count: int) -> str:
-    """The same of a number of workers."""
-    return counted(count, "worker") if count else "serial"
 
 
 def differing(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> list[str]:
@@ -114,50 +104,11 @@ def resources_of(row: ConfigurationRow) -> tuple[str, ...]:
     return tuple(name for name in JUDGED if name not in AMONG_RANKS)
 
 
-def factor(speedup: Speedup) -> str:
-    """`2.81x`, with `est.` where it is estimated."""
-    return f"{significant(speedup.value)}x{' est.' if speedup.how == 'estimated' else ''}"
-
-
-def times_as_fast(speedup: float, most: str = "") -> str:
-    """`2.81 times as fast`, with `most` before it; `no faster` where that rounds to 1."""
-    return "no faster" if abs(speedup - 1) < NO_FASTER else f"{most}{significant(speedup)} times as fast"
-
-
-def interval(value: Interval | None, gap: str = " ") -> str:
-    """`205 ±6`: the value and half its 95 % interval, to the same decimal place; a single round has none."""
-    if value is None:
-        return MISSING
-    shown, half = significant(value.value), (value.high - value.low) / 2
-    if not half:
-        return shown
-    decimals = len(shown.partition(".")[2])
-    spread = f"{half:.{decimals}f}"
-    return f"{shown}{gap}±{spread if float(spread) else significant(half, 1)}"
-
-
-def rate(images_per_s: float) -> str:
-    """Images/s, whole from 1000 on: a specified rate is known to the last digit."""
-    return f"{images_per_s:.0f}" if images_per_s >= 1000 else significant(images_per_s)
-
-
 def speed(row: ConfigurationRow, gap: str = " ") -> str:
     """`205 ±6`, and ` warm` where cold files were asked for and the reads were not cold."""
     return interval(row.images_per_s, gap) + (
         state_word(row.config.cache, row.verdict.files_were) if row.verdict else ""
     )
-
-
-def percent(fraction: float | None) -> str:
-    """`62 %`; below 1 %, two figures."""
-    if fraction is None:
-        return MISSING
-    return f"{_shown(fraction * 100, 2 if abs(fraction) < 0.995 else 3, 0.01)} %"
-
-
-def megabytes_per_s(rate: float | None) -> str:
-    """A bandwidth as a number of MB/s, without the unit."""
-    return figure(None if rate is None else rate / 1e6)
 
 
 def state_word(asked: CacheState, files_were: FilesWere | None) -> str:
@@ -166,38 +117,3 @@ def state_word(asked: CacheState, files_were: FilesWere | None) -> str:
     No rate of such a run is shown without it.
     """
     return f" {files_were}" if asked != "warm" and files_were in ("warm", "partly warm") else ""
-
-
-def figure(value: float | None, figures: int = 3) -> str:
-    """A number, or the sign for a missing one."""
-    return MISSING if value is None else _shown(value, figures, 0.001)
-
-
-def _shown(value: float, figures: int, least: float) -> str:
-    """Nothing that is measured is known to 16 decimals: what is smaller than `least` is said to be."""
-    return f"<{least:g}" if 0 < value < least else significant(value, figures)
-
-
-def counted(count: int, noun: str) -> str:
-    """`1 configuration`, `12 configurations`."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
-def first_upper(words: str) -> str:
-    """The same words at the begin of a sentence."""
-    return words[:1].upper() + words[1:]
-
-
-def named(accelerator: str, counts: str = "") -> str:
-    """`one mlperf-h100`, `1, 8 and 64 x mlperf-h100`; of a rate `one accelerator of 500 images/s`."""
-    if accelerator[:1].isdigit():
-        return f"{f'{counts} accelerators' if counts else 'one accelerator'} of {accelerator} images/s"
-    return f"{counts} x {accelerator}" if counts else f"one {accelerator}"
-
-
-def visible(text: str) -> str:
-    """`text` with control characters and undecodable bytes written out, so that no path can act on a reader."""
-    return "".join(
-        char if char.isprintable() or char == "\n" else char.encode("unicode_escape", "surrogatepass").decode()
-        for char in text
-    )

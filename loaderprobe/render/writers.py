@@ -30,7 +30,7 @@ from loaderprobe.render.document import (
     cell_text,
     levels,
 )
-from loaderprobe.render.wording import visible
+from loaderprobe.render.format import visible
 
 if TYPE_CHECKING:
     import jinja2

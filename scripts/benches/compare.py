@@ -34,7 +34,7 @@ from loaderprobe.analyze.effects import ALPHA, ENOUGH_ROUNDS, ENOUGH_RUNS, NORMA
 from loaderprobe.api.compare import sources
 from loaderprobe.measure.sweep import START_SECONDS, USUAL_ROUNDS, USUAL_SECONDS
 from loaderprobe.records.compare import MATTERS, Compared, Subject
-from loaderprobe.render.wording import counted
+from loaderprobe.render.format import counted
 from loaderprobe.stats import mean, quantile
 from scripts.benches.harness import answer, parser
 

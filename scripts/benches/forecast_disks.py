@@ -51,7 +51,7 @@ from loaderprobe.records.files import UnknownFiles
 from loaderprobe.records.measurement import Activity, Measurement, Mode, base_mode, segments_of
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Forecast
-from loaderprobe.render.remarks import remark_words
+from loaderprobe.render.words import remark_words
 from loaderprobe.stats import median
 from loaderprobe.store.codec import decode, encode, write_atomically
 from loaderprobe.system.limits import cores_available

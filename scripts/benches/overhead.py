@@ -34,7 +34,7 @@ from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.waits import WAIT_KINDS, WaitSamples
-from loaderprobe.render.remarks import remark_words
+from loaderprobe.render.words import remark_words
 from loaderprobe.samplers import sampling
 from loaderprobe.samplers.recorded import PERIOD_S
 from loaderprobe.samplers.waits import RATE_HZ, WaitsSampler

@@ -37,16 +37,16 @@ from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.cli.app import app
 from loaderprobe.records.config import SweepSpec
-from loaderprobe.render import forecast_words
+from loaderprobe.render.messages import MESSAGES
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.testing import example_environment
-from loaderprobe.render.verdict_words import sentence
+from loaderprobe.render.words import sentence
 from tests.analyze.runs import FILES, Cost, alike, looked, run
 from tests.analyze.verdict.test_waiting import UNKNOWN, WAITING
 from typer.testing import CliRunner
 
 # The words of its advice.
-forecast_words.ACTIONS["hardware_decryption"] = "decrypt with the processor's own instructions"
+MESSAGES["action.hardware_decryption"] = "decrypt with the processor's own instructions"
 SLOW = {"baseline": 100.0, "warm": 102.0, "cached_samples": 101.0, "no_transport": 100.0, "training": 98.0}
 MODES = ("baseline", "warm", "cached_samples", "no_transport", "no_decryption")
 
@@ -76,7 +76,7 @@ waiting = verdict(looked(run(alike(baseline=90.0), WAITING, cache="as-found", fa
 formats = {each: shown(sys.argv[2], "--format", each) for each in ("json", "csv", "table", "html")}
 print(json.dumps({
     **formats, "asked": next_round(first, thorough=False), "schema": shown("--schema"),
-    "same": kept.result(whole.config.key) == whole, "waiting": [waiting.bound.cause, sentence([waiting.bound])],
+    "same": kept.result(whole.config.key) == whole, "waiting": [waiting.bound.cause, sentence(waiting.bound)],
 }))
 """
 

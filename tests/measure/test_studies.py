@@ -14,7 +14,7 @@ from loaderprobe.records.config import RunConfig, SweepSpec, asks_for
 from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.studies import Epoch, EpochsMeasured
-from loaderprobe.render.remarks import remark_words
+from loaderprobe.render.words import remark_words
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.testing import FakeClock, Service, example_config, example_environment, example_files
 from tests.measure.conftest import Measure

@@ -8,7 +8,7 @@ from loaderprobe.errors import MissingPart
 from loaderprobe.measure.batch_size import Meter, WithReadings
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.records.measurement import Missing
-from loaderprobe.render.remarks import remark_words
+from loaderprobe.render.words import remark_words
 from loaderprobe.samplers.host import CoresSampler
 from loaderprobe.testing import FakeClock, ScriptedProber
 

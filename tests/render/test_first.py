@@ -10,7 +10,7 @@ import pytest
 
 import loaderprobe
 from loaderprobe.records.report import ConfigurationRow, Report
-from loaderprobe.records.verdict import Interval, Speedup
+from loaderprobe.records.verdict import Interval, Side, Speedup
 from loaderprobe.render.charts import chart_html, chart_svg
 from loaderprobe.render.document import Chart, ChartRow, Command, Paragraph, Section, Table
 from loaderprobe.render.first import again_with, first_screen, headline, shown_first
@@ -58,7 +58,8 @@ def test_the_first_screen_is_seventy_words_of_prose_at_most(name: str) -> None:
 
 def _limited(row: ConfigurationRow, cause: str, **changes: Any) -> ConfigurationRow:
     assert row.bound
-    side = "compute" if cause == "compute" else cause if cause in ("balanced", "inconclusive") else "input"
+    sides: dict[str, Side] = {"compute": "compute", "balanced": "balanced", "inconclusive": "inconclusive"}
+    side = sides.get(cause, "input")
     bound = replace(row.bound, side=side, cause=cause, candidates=changes.pop("candidates", ()))
     return with_changes(row, bound=bound, **changes)
 
@@ -177,9 +178,9 @@ def test_many_configurations_have_a_lane_each() -> None:
 
 def test_a_chart_escapes_names() -> None:
     """In HTML and in a picture."""
-    chart = _ladder(example_report([example_row(resolution="<b>&")]))
+    chart = _ladder(example_report([example_row(resolution="<q>&")]))
     for drawn in (chart_html(chart), chart_svg(chart, title="<i>")):
-        assert "<b>" not in drawn and "<i>" not in drawn and "&lt;b&gt;&amp;" in drawn
+        assert "<q>" not in drawn and "<i>" not in drawn and "&lt;q&gt;&amp;" in drawn
 
 
 @pytest.mark.parametrize(

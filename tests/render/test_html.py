@@ -11,7 +11,8 @@ from loaderprobe.records.config import RunConfig
 from loaderprobe.records.remark import reported
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import Bound, Reason
-from loaderprobe.render.remarks import WORDS
+from loaderprobe.render.format import first_upper
+from loaderprobe.render.messages import MESSAGES
 from loaderprobe.render.sweep import EMULATED_NOTE
 from scripts.goldens import SHOWN
 from tests.examples.reports import example_report, example_row, with_changes
@@ -94,7 +95,7 @@ def test_every_chart_is_a_table(html: str) -> None:
 def evil_report() -> Report:
     facts: dict[str, float | str] = {
         "resource": "network", "speedup": 2.0, "how": "measured", "subject": EVIL, "waiting_share": 0.5,
-        "images_per_s": 1.0,
+        "images_per_s": 1.0, "judged": "training",
     }  # fmt: skip
     reason = Reason(code="largest_speedup", facts=facts)
     row = example_row(
@@ -171,5 +172,9 @@ def test_measured_page_has_no_mark() -> None:
     report = example_report(rows)
     run = replace(report.summary.run, command="loaderprobe sweep --compute cpu")
     report = replace(report, summary=replace(report.summary, run=run))
-    html = html_report(report).replace("--compute emulated:mlperf-h100", "").replace(WORDS["train_on_emulated"], "")
+    html = (
+        html_report(report)
+        .replace("--compute emulated:mlperf-h100", "")
+        .replace(first_upper(MESSAGES["train_on_emulated"]), "")
+    )
     assert "emulated" not in html.lower()

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from loaderprobe.render.json import summary_json, summary_schema, summary_type
-from loaderprobe.render.verdict_words import sentence
+from loaderprobe.render.words import sentence
 from tests.examples.reports import example_report, example_row
 
 
@@ -52,7 +52,7 @@ def test_round_trip() -> None:
     decoded: Any = msgspec.json.decode(text, type=summary_type())
     assert decoded.environment == report.summary.environment
     for got, row in zip(decoded.configurations, report.summary.configurations, strict=True):
-        said = replace(row.bound, sentence=sentence([row.bound])) if row.bound else None
+        said = replace(row.bound, sentence=sentence(row.bound)) if row.bound else None
         assert (got.key, got.bound, got.images_per_s) == (row.key, said, row.images_per_s)
     assert all(knee.sentence for knee in decoded.knees)
     assert text.endswith("}\n")

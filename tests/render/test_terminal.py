@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from loaderprobe.render.format import MISSING, interval
 from loaderprobe.render.groups import groups
-from loaderprobe.render.wording import MISSING, interval
 from tests.examples.reports import example_report, example_row
 from tests.pages import terminal_report
 

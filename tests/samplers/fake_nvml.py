@@ -6,7 +6,13 @@ import math
 from types import SimpleNamespace
 from typing import Any
 
+from loaderprobe.render.messages import MESSAGES
 from loaderprobe.testing import FakeClock
+
+NVML_ERRORS = {
+    int(code.removeprefix("error.nvml.")): text for code, text in MESSAGES.items() if code.startswith("error.nvml.")
+}
+"""What each error of NVML means in words."""
 
 
 class NvmlError(Exception):

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 import pytest
 
 from loaderprobe.records.measurement import Missing, Series
-from loaderprobe.render.remarks import NVML_ERRORS
 from loaderprobe.samplers.nvml import FATAL, FIGURES, METRICS, UNSUPPORTED, NvmlSampler
 from tests.said import said
-from tests.samplers.fake_nvml import FakeNvml
+from tests.samplers.fake_nvml import NVML_ERRORS, FakeNvml
 from tests.samplers.test_nvml import reasons, sample, values
 
 NO_GPM = said(UNSUPPORTED)
@@ -120,7 +119,7 @@ def test_a_gpu_lost_midway_keeps_its_readings() -> None:
     found = list(sampler.series())
     assert len(values(found)["gpu_sm_occupancy"]) == 2
     assert values(found)["gpu_sm_occupancy_mean"] == pytest.approx([0.034])
-    assert reasons(found)["gpu_sm_occupancy"].startswith("GPM: the GPU has been lost; its readings end 0.4 s")
+    assert reasons(found)["gpu_sm_occupancy"].startswith("GPM: the GPU has been lost; its readings end 400 ms")
 
 
 def test_a_sample_that_fails_once_makes_one_longer_average() -> None:

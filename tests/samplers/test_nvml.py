@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from loaderprobe.records.measurement import Missing, Series
-from loaderprobe.render.remarks import NVML_ERRORS
 from loaderprobe.samplers.nvml import FATAL, FIGURES, NvmlSampler, reason_for
 from loaderprobe.testing import FakeClock
 from tests.said import said
-from tests.samplers.fake_nvml import FakeNvml, NvmlError
+from tests.samplers.fake_nvml import NVML_ERRORS, FakeNvml, NvmlError
 
 CALLS = ("utilization", "power", "energy", "sm_clock", "memory_clock", "throttle", "processes")
 NAMES = {figure.name for figure in FIGURES}

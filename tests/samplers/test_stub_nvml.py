@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.render.remarks import NVML_ERRORS
 from loaderprobe.samplers.nvml import FATAL, FIGURES, METRICS, UNSUPPORTED
 from tests.said import said
+from tests.samplers.fake_nvml import NVML_ERRORS
 
 NO_GPM = said(UNSUPPORTED)
 HERE = Path(__file__).parent / "stub_nvml"

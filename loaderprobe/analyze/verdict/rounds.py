@@ -311,7 +311,8 @@ def ablations(measurement: Measurement) -> Remark:
         rounds = max(_times(measurement, mode, "training") for mode in ABLATIONS.values())
         return Remark(code="ablated_in_training", facts={"rounds": rounds})
     if measured:
-        return Remark(code="ablated", facts={name: float(times) for name, times in measured.items()})
+        rounds_of = {name: float(times) for name, times in measured.items()}
+        return Remark(code="ablated", facts={**rounds_of, "rounds": max(rounds_of.values())})
     if not found.predicted:
         return Remark(code="nothing_to_ablate", facts={})
     if _cannot_matter(found):

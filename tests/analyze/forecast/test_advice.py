@@ -25,8 +25,7 @@ from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.records.measurement import Alternative, Measurement
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import WORTH
-from loaderprobe.render.forecast_words import action_words, advice_words, knee_words
-from loaderprobe.render.remarks import remark_words
+from loaderprobe.render.words import action_words, advice_words, knee_words, remark_words
 from loaderprobe.testing import example_environment
 from tests.analyze.measured import FILES, measured
 from tests.analyze.rank_runs import rank_run
@@ -129,13 +128,13 @@ def test_a_rate_that_is_predicted_is_not_called_measured_and_has_a_range() -> No
     around = Surroundings(storage=SLOW_DISK.storage(), place=place)
     made = recommend(measured(SLOW_DISK, 4), found, around)
     (memory,) = (each for each in made.advice if each.action.code == "files_in_memory")
-    assert memory.how == "estimated" and "measured" not in advice_words([memory])
+    assert memory.how == "estimated" and "measured" not in advice_words(memory)
     assert memory.after.low < 0.97 * memory.after.value and memory.after.high > 1.03 * memory.after.value
     (cached,) = (each for each in made.forecasts if each.changed == "page_cache_share" and each.to.startswith("100 %"))
     assert cached.how == "estimated"
     seen = recommend(measured(SLOW_DISK, 4), replace(found, seen_without=frozenset({"storage"})), around)
     (memory,) = (each for each in seen.advice if each.action.code == "files_in_memory")
-    assert memory.how == "measured" and advice_words([memory]).endswith(", measured; then preprocessing is the limit")
+    assert memory.how == "measured" and advice_words(memory).endswith(", measured; then preprocessing is the limit")
 
 
 def test_data_beyond_memory_are_pinned_or_left_to_the_page_cache() -> None:
@@ -144,7 +143,7 @@ def test_data_beyond_memory_are_pinned_or_left_to_the_page_cache() -> None:
     found = advised(measured(SLOW_DISK, 4), SLOW_DISK, place=place)
     pinned, page = [each for each in found.advice if each.action.code in ("files_pinned", "files_in_memory")]
     assert action_words(pinned.action).startswith("pin 28 % of the files in memory (2.80 GB,")
-    assert "which holds 28 % of the files and answers 4 to 22 % of the reads" in action_words(page.action)
+    assert "which holds 28 % of the files and answers 4.3 to 22 % of the reads" in action_words(page.action)
     assert pinned.speedup == pytest.approx(1 / 0.72, rel=0.05)
     assert page.speedup == pytest.approx(1 / (1 - page_cache_hits(0.28).value), rel=0.05)
     assert {"page_cache_share", "pinned_share"} <= {each.changed for each in found.forecasts}
@@ -172,7 +171,7 @@ def test_measured_neighbours_are_measured_advice() -> None:
     members = [measured(truth, workers) for workers in (0, 1, 2, 4)]
     recommendations, (knee,) = recommend_groups(members, Known(storage={FILES.fingerprint: truth.storage()}))
     assert (knee.workers, knee.bottleneck, knee.how) == (4, "storage", "measured")
-    assert knee_words([knee]) == "4 workers, 800 images/s; beyond it, storage is the limit."
+    assert knee_words(knee) == "4 workers, 800 images/s; beyond it, storage is the limit."
     for member in members[:3]:
         (more,) = [each for each in recommendations[member.config.key].advice if each.command.startswith("num_workers")]
         assert (more.command, more.how) == ("num_workers=4", "measured")

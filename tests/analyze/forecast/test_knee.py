@@ -8,7 +8,7 @@ import pytest
 
 from loaderprobe.analyze.forecast.changes import find_knee, worker_forecasts
 from loaderprobe.records.verdict import Interval
-from loaderprobe.render.forecast_words import knee_words
+from loaderprobe.render.words import knee_words
 from tests.analyze.scripted import Truth
 
 TOKEN_BUCKET, LATENCY = Truth(), Truth(model="latency", latency_s=0.02)
@@ -42,4 +42,4 @@ def test_a_rate_that_still_rises_has_no_end() -> None:
     truth = replace(LATENCY, cores=4.0)
     found = find_knee(["a"], worker_forecasts((truth.point(1), truth.point(2)), truth.storage()))
     assert (found.workers, found.bottleneck) == (8, None)
-    assert "still rises" in knee_words([found])
+    assert "still rises" in knee_words(found)

@@ -16,7 +16,7 @@ from loaderprobe.analyze.verdict.rule import with_gaps
 from loaderprobe.records.measurement import Measurement, Missing, Rejected, Timeline
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.verdict import TIME_PARTS, Bound, Gaps, GpuWindow, Reason
-from loaderprobe.render.remarks import remark_words
+from loaderprobe.render.words import remark_words
 from loaderprobe.testing import example_environment
 from tests.analyze.runs import FILES, Cost, alike, run
 from tests.examples import timelines
@@ -52,7 +52,7 @@ def window(parts: list[int], **changes: Any) -> GpuWindow:
         ({"plain_ns": round(WINDOW_NS / 1.06)}, "slowed the steps by 6.0 %, refused above 5.0 %"),
         ({"plain_ns": 0}, "not timed without"),
         ({"launches_without_record": 3}, "1.5 % of the launches left no record of a kernel, refused above 1.0 %"),
-        ({"clock_shift_ns": -67_000}, "moved by 67 µs while the profiler ran, refused above 66 µs"),
+        ({"clock_shift_ns": -67_000}, "moved by 67 us while the profiler ran, refused above 66 us"),
         ({"end_ns": 0}, "empty"),
     ],
 )

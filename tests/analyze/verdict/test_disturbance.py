@@ -15,7 +15,7 @@ from loaderprobe.analyze.verdict.validity import (
     pressing_share,
 )
 from loaderprobe.records.measurement import Measurement, Others, Segment
-from loaderprobe.render.remarks import remark_words
+from loaderprobe.render.words import remark_words
 from tests.analyze.runs import Cost, alike, run, with_read
 from tests.analyze.verdict.test_truths import EVEN, beside, cached
 
@@ -93,12 +93,12 @@ def test_the_note_has_the_figures_of_the_disturbed_segments_only() -> None:
     """One line for all measurements; none below the threshold."""
     found = seen(others(0.3), others(), others(0.5), others(0.02))
     (note,) = disturbance_notes([found])
-    assert remark_words(note) == "other processes took 40 % of 2 cores during 2 of 4 segments"
+    assert remark_words(note) == "other processes took 40 % of 2 cores in 2 of 4 segments"
     (note,) = disturbance_notes([found, found, seen(others(), others())])
-    assert remark_words(note) == "other processes took 40 % of 2 cores during 4 of 10 segments"
+    assert remark_words(note) == "other processes took 40 % of 2 cores in 4 of 10 segments"
     assert disturbance_notes([seen(others(0.05), None)]) == ()
     (note,) = disturbance_notes([seen(others(steal_ns=500 * MS), others())])
-    assert remark_words(note) == "the hypervisor gave other machines 25 % of 2 cores during 1 of 2 segments"
+    assert remark_words(note) == "other machines took 25 % of 2 cores in 1 of 2 segments"
 
 
 def first_round(*rates: float) -> Measurement:

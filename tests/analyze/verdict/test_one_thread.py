@@ -13,7 +13,7 @@ from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.analyze.verdict.rounds import MOST_PAIRS, next_round, one_thread_notes, spinning
 from loaderprobe.records.measurement import NO_STEP, Measurement, segment_seconds
-from loaderprobe.render.remarks import remark_words
+from loaderprobe.render.words import remark_words
 from tests.analyze.runs import Cost, run
 
 DECODING = Cost(cpu_s=0.01, cold=1.0)

@@ -177,7 +177,7 @@ def test_thorough_measures_every_mode(name: str) -> None:
         (run(alike(baseline=250, training=100), EVEN, compute=100), "ablations_cannot_matter", None),
         (screened(EVEN), "ablations_not_possible", None),
         (without_in_training(3), "ablated_in_training", {"rounds": 3}),
-        (after(3, warm=500.0, cached_samples=255.0), "ablated", {"storage": 3.0, "preprocessing": 3.0}),
+        (after(3, warm=500.0, cached_samples=255.0), "ablated", {"storage": 3.0, "preprocessing": 3.0, "rounds": 3.0}),
     ],
     ids=lambda given: given if isinstance(given, str) else "",
 )

@@ -12,7 +12,7 @@ from loaderprobe.analyze.verdict.rates import LEAST_SAMPLES, Waiting, attributed
 from loaderprobe.analyze.verdict.validity import why_not_as_asked
 from loaderprobe.records.measurement import segments_of
 from loaderprobe.records.remark import Remark
-from loaderprobe.render.forecast_words import action_words
+from loaderprobe.render.words import action_words
 from tests.analyze.runs import Cost, alike, looked, run
 from tests.analyze.verdict.test_truths import AS_FOUND, LAP
 

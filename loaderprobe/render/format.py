@@ -1,0 +1,254 @@
+"""One formatter for every text of the catalogue, and the figures as every renderer shows them.
+
+A field in braces is a fact, shown as the word after its colon says:
+
+    {rate:rate}             205, 1786 (images/s)        {share:percent}         62 %
+    {size:bytes}            3.20 MB                     {size:bytes/s}          3.20 MB/s
+    {seconds:duration}      1.20 ms, 3 min 20 s         {ahead:KiB}             128 KiB
+    {speedup:times}         2.81                        {speedup:faster}        2.81 times as fast, no faster
+    {rises:2}               2.8 (figures)               {rate:interval}         205 ±6
+    {count:count worker}    1 worker, 2 workers         {workers:workers}       serial, 2 workers
+    {workers:loader}        the serial loader           {resource:noun}         CPU cores
+    {name:accelerator}      one mlperf-h100             {low-high:range ...}    15 to 33 %, each end as the rest says
+    {resources:nouns}       storage and transport       {resources:speedups}    storage 2.0, transport 1.1
+    {code:code PREFIX}      the text of `PREFIX.code` with the same facts, of `PREFIX` where there is no such text;
+                            with `Code` it begins a sentence
+    {codes:list PREFIX}     the same of several words, joined; a word without a text is itself
+
+A field without a word is shown as it is. `[...]` is left out where one of its own facts is missing or empty; of
+`[this|that|else]` the first is said that has all its facts, and the last where none has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from string import Formatter
+from typing import Any
+
+from loaderprobe.records.resources import BOTTLENECKS, RESOURCE
+from loaderprobe.records.verdict import Interval, Speedup
+from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
+
+Facts = Mapping[str, Any]
+Part = str | tuple["Parts", ...]
+"""Text with fields, or the alternatives in brackets."""
+Parts = tuple[Part, ...]
+
+MISSING = "\N{EN DASH}"
+"""Stands for a figure that does not exist; every renderer lists the reasons."""
+NO_FASTER = 0.005
+"""A factor nearer to 1 is shown as 1.00, which says nothing."""
+
+
+def interval(value: Interval | None, gap: str = " ") -> str:
+    """`205 ±6`: the value and half its 95 % interval, to the same decimal place; a single round has none."""
+    if value is None:
+        return MISSING
+    half = (value.high - value.low) / 2
+    return f"{significant(value.value)}{gap}{plus_minus(value.value, half)}" if half else significant(value.value)
+
+
+def plus_minus(value: float, half: float) -> str:
+    """`±6`, to the decimal place of the value with three figures; `half` is above 0."""
+    decimals = len(significant(value).partition(".")[2])
+    spread = f"{half:.{decimals}f}"
+    return f"±{spread if float(spread) else significant(half, 1)}"
+
+
+def rate(images_per_s: float) -> str:
+    """Images/s, whole from 1000 on: a specified rate is known to the last digit."""
+    return f"{images_per_s:.0f}" if images_per_s >= 1000 else significant(images_per_s)
+
+
+def percent(fraction: float | None) -> str:
+    """`62 %`; below 1 %, two figures."""
+    if fraction is None:
+        return MISSING
+    return f"{_at_least(fraction * 100, 2 if abs(fraction) < 0.995 else 3, 0.01)} %"
+
+
+def megabytes_per_s(bytes_per_s: float | None) -> str:
+    """A bandwidth as a number of MB/s, without the unit."""
+    return figure(None if bytes_per_s is None else bytes_per_s / 1e6)
+
+
+def figure(value: float | None, figures: int = 3) -> str:
+    """A number, or the sign for a missing one."""
+    return MISSING if value is None else _at_least(value, figures, 0.001)
+
+
+def _at_least(value: float, figures: int, least: float) -> str:
+    """Nothing that is measured is known to 16 decimals: what is smaller than `least` is said to be."""
+    return f"<{least:g}" if 0 < value < least else significant(value, figures)
+
+
+def factor(speedup: Speedup) -> str:
+    """`2.81x`, with `est.` where it is estimated."""
+    return f"{significant(speedup.value)}x{' est.' if speedup.how == 'estimated' else ''}"
+
+
+def times_as_fast(speedup: float, most: str = "") -> str:
+    """`2.81 times as fast`, with `most` before it; `no faster` where that rounds to 1."""
+    return "no faster" if abs(speedup - 1) < NO_FASTER else f"{most}{significant(speedup)} times as fast"
+
+
+def counted(count: float, noun: str) -> str:
+    """`1 configuration`, `12 configurations`."""
+    return f"{count:.10g} {noun}{'' if count == 1 else 's'}"
+
+
+def workers_words(count: float) -> str:
+    """`serial`, `1 worker`, `4 workers`."""
+    return counted(count, "worker") if count else "serial"
+
+
+def named(accelerator: str, counts: str = "") -> str:
+    """`one mlperf-h100`, `1, 8 and 64 x mlperf-h100`; of a rate `one accelerator of 500 images/s`."""
+    if accelerator[:1].isdigit():
+        return f"{f'{counts} accelerators' if counts else 'one accelerator'} of {accelerator} images/s"
+    return f"{counts} x {accelerator}" if counts else f"one {accelerator}"
+
+
+def first_upper(words: str) -> str:
+    """The same words at the begin of a sentence."""
+    return words[:1].upper() + words[1:]
+
+
+def visible(text: str) -> str:
+    """`text` with control characters and undecodable bytes written out, so that no path can act on a reader."""
+    return "".join(
+        char if char.isprintable() or char == "\n" else char.encode("unicode_escape", "surrogatepass").decode()
+        for char in text
+    )
+
+
+def ranged(low: str, high: str) -> str:
+    """`15 to 33 %` of `15 %` and `33 %`; one of them where both read the same."""
+    if low == high:
+        return low
+    number, _, unit = low.partition(" ")
+    return f"{number if high.endswith((f' {unit}', f' {unit}s')) else low} to {high}"
+
+
+def noun(name: str) -> str:
+    """How sentences call a resource, or what limits a forecast."""
+    row = RESOURCE.get(name) or BOTTLENECKS.get(name)
+    return row.noun if row else name
+
+
+# A word after the colon, and what it makes of a fact.
+_SHOWN: dict[str, Callable[[Any], str]] = {
+    "rate": rate,
+    "percent": percent,
+    "bytes": format_bytes,
+    "bytes/s": format_rate,
+    "duration": format_duration,
+    "KiB": lambda size: f"{size / 1024:.0f} KiB",
+    "times": significant,
+    "faster": times_as_fast,
+    "interval": interval,
+    "workers": workers_words,
+    "loader": lambda count: counted(count, "worker") if count else "the serial loader",
+    "noun": noun,
+    "accelerator": named,
+    "nouns": lambda names: join_words([noun(name) for name in names]),
+    "speedups": lambda values: ", ".join(f"{noun(name)} {significant(value, 2)}" for name, value in values.items()),
+}
+
+
+class Sentence(Formatter):
+    """Fills the texts of a catalogue with the facts of one record."""
+
+    def __init__(self, texts: Mapping[str, str], facts: Facts) -> None:
+        self.texts = texts
+        self.facts = facts
+
+    def of(self, code: str) -> str:
+        """The text of a code. Raises KeyError for a code without one, and where a fact is missing."""
+        return self.filled(self.texts[code])
+
+    def filled(self, template: str) -> str:
+        """A text with its facts."""
+        return self._said(parsed(template))
+
+    def _said(self, parts: Parts) -> str:
+        return "".join(
+            self.vformat(part, (), self.facts) if isinstance(part, str) else self._first(part) for part in parts
+        )
+
+    def _first(self, alternatives: tuple[Parts, ...]) -> str:
+        """The first that has all its facts; the last of several where none has, and nothing of one."""
+        complete = (parts for parts in alternatives if all(self._is_there(name) for name in fields_of(parts)))
+        return self._said(next(complete, alternatives[-1] if len(alternatives) > 1 else ()))
+
+    def _is_there(self, name: str) -> bool:
+        return all(self.facts.get(end) not in (None, "") for end in name.split("-"))
+
+    def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, str]:
+        """The fact; of `low-high` both."""
+        names = field_name.split("-")
+        return (kwargs[field_name] if len(names) == 1 else tuple(kwargs[name] for name in names)), field_name
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        """The fact as the word after the colon says."""
+        word, _, rest = format_spec.partition(" ")
+        if word == "range":
+            return ranged(*(self.format_field(end, rest) for end in value))
+        if word == "count":
+            return counted(value, rest)
+        if word == "code":
+            return self._code(value, rest)
+        if word == "Code":
+            return first_upper(self._code(value, rest))
+        if word == "list":
+            return join_words([self.texts.get(f"{rest}.{name}", name) for name in value.split()])
+        if word in _SHOWN:
+            return _SHOWN[word](value)
+        if word.isdigit():
+            return significant(value, int(word))
+        if not word and isinstance(value, float):
+            return f"{value:.10g}"
+        return format(value, format_spec)
+
+    def _code(self, value: Any, prefix: str) -> str:
+        """A code is a word, or the number of an error."""
+        word = value if isinstance(value, str) else f"{value:g}"
+        code = f"{prefix}.{word}" if prefix else word
+        return self.of(code if code in self.texts else prefix)
+
+
+@cache
+def parsed(template: str) -> Parts:
+    """The parts of a text."""
+    tokens = re.split(r"([\[\]|])", template)
+    parts, rest = _parse(tokens)
+    if len(parts) != 1 or rest:
+        raise ValueError(f"a bracket without its partner: {template}")
+    return parts[0]
+
+
+def _parse(tokens: list[str]) -> tuple[tuple[Parts, ...], list[str]]:
+    """(alternatives up to the closing bracket, the tokens from there on)."""
+    alternatives: list[list[Part]] = [[]]
+    while tokens and tokens[0] != "]":
+        token, *tokens = tokens
+        if token == "[":
+            inner, tokens = _parse(tokens)
+            alternatives[-1].append(inner)
+            if not tokens:
+                raise ValueError("a bracket is not closed")
+            tokens = tokens[1:]
+        elif token == "|":
+            alternatives.append([])
+        elif token:
+            alternatives[-1].append(token)
+    return tuple(map(tuple, alternatives)), tokens
+
+
+def fields_of(parts: Parts) -> tuple[str, ...]:
+    """The names of the facts outside further brackets."""
+    return tuple(
+        name for part in parts if isinstance(part, str) for _, name, _, _ in Formatter().parse(part) if name is not None
+    )

@@ -1,0 +1,785 @@
+"""The catalogue: the text of every code, one row each. `format.py` says what stands in braces and brackets.
+
+A remark (a note, a refusal, a missing figure) has its code alone, and its text is a clause without a full stop. Other
+codes have the name of their kind before them.
+"""
+
+from __future__ import annotations
+
+MESSAGES: dict[str, str] = {
+    # Of what was measured, of the storage under a path, of a probe, of a plan, of a recording.
+    "no_time": (
+        "there was no time left for another round[; a budget of {budget_s:duration} would allow {rounds:count round}]"
+    ),
+    "cut_short": (
+        "time ran out within the last round[; a budget of {budget_s:duration} would allow {rounds:count round}]"
+    ),
+    "all_batches_made": "every batch of the data set was made once, so there was no further round",
+    "only_watched": "training was only watched: of all rates and speed-ups, only the rate of training is measured",
+    "begun_each_batch": "the script iterates its loader from the start for each batch: what that takes is in no rate",
+    "measured_again": "segments in which the script did something else than training were measured again",
+    "too_few_samples": "the {samples} samples are too few to read each once per segment: {needed} are needed",
+    "script_ended": "the script ended within a round",
+    "broken_off": "batches or steps took so long that a round was broken off",
+    "workers_without_data": "workers without data: {idle} of {workers}; measured with {busy:count worker}",
+    "wrapper_left_out": (
+        "what {wrapper} does around its DataLoader is left out: {because:code left_out}; {path} is measured"
+    ),
+    "taken_in_order": "batches were taken in order, although the loader has in_order=False",
+    "odd_batches": "batches differ in length; {batches} that are not as long as the first were left out",
+    "shared_memory_stays": (
+        "{size_bytes:bytes} of the memory that the loader shares with its workers cannot be restored: changes there "
+        "during the diagnosis stay"
+    ),
+    "manager_stays": "state of the loader is in a multiprocessing.Manager: changes there during the diagnosis stay",
+    "one_round": "there was one round only, so how far the rates vary is not known",
+    "files_hidden": "{because:code unknown_files}, so files were read as they were found, and speed-ups are estimated",
+    "reads_no_files": "samples read no files, so nothing was made cold or warm",
+    "samples_kept": (
+        "batches made again take less time, so the data set, or what it reads from, keeps them: in the first epoch "
+        "the loader alone delivers {first_per_s:rate} {unit}[, in later ones {later_per_s:rate}]; the verdict is on "
+        "the {judged:code part.epoch}"
+    ),
+    "fits_in_memory": (
+        "the whole data set (about {size_bytes:bytes}) fits in memory: after the first epoch its files may be warm, "
+        "where the loader alone delivers {warm_per_s:rate} {unit}"
+    ),
+    "read_ahead": (
+        "for each {sample_bytes:bytes} of samples the storage reads {read_bytes:bytes}, {amplification:2} times as "
+        "much, because the kernel reads ahead. Hardly a sample was served by what was read for another, as in a set "
+        "larger than memory. Of that the loader alone delivers {low_per_s:rate} to {high_per_s:rate} {unit}"
+    ),
+    "small_set": (
+        "the whole data set (about {size_bytes:bytes}) can stay in memory, and the storage delivers it in about "
+        "{within_s:duration}: in the first epoch the loader alone delivers {low_per_s:rate} to {high_per_s:rate} "
+        "{unit} (estimated), limited by storage; in later ones {memory_per_s:rate} ({how}), without it"
+    ),
+    "ranks_together": (
+        "{ranks} ranks on {hosts:count host}, measured together: rates are those of all of them, which train in "
+        "step. Times of workers are those of the slowest rank. The exchange of gradients counts as compute"
+    ),
+    "ranks_meet": (
+        "to stay in step, ranks met after each step, which takes {meeting_s:duration}: about {share:percent} of a "
+        "training step, in every rate"
+    ),
+    "ranks_meet_loading": (
+        "with the loader only, ranks meet after each batch, which takes {meeting_s:duration}: about {share:percent} "
+        "of its time"
+    ),
+    "ranks_in_step": (
+        "{ranks} ranks on {hosts:count host}, measured in step: rates are those of all of them together. Times of "
+        "workers are those of the slowest rank[{exchange:code part.exchange}]"
+    ),
+    "same_samples": (
+        "each of the {ranks} ranks goes through the whole data set, so an epoch has every sample {ranks} times. In "
+        "their first batches, {again} of {files} files opened were repeats of another rank's"
+    ),
+    "same_batches": (
+        "each of the {ranks} ranks goes through the whole data set, so an epoch has every sample {ranks} times. "
+        "Their first batches have the same content"
+    ),
+    "storage_alone": (
+        "the storage alone delivers {least}{alone_bytes_per_s:bytes/s} to {readers:count reader}; "
+        "{read_bytes_per_s:bytes/s} are read here, {share:percent} of that"
+    ),
+    "threads_spin": (
+        "torch's threads spin while the serial loader makes a batch: alone it keeps {cores:.3g} cores busy for "
+        "{loader_per_s:rate} {unit}, and {one_thread_cores:.3g} for {one_thread_per_s:rate} {unit} with torch on one "
+        "thread"
+    ),
+    "threads_spin_in_training": (
+        "torch's threads spin while the serial loader makes a batch: alone it keeps {cores:.3g} cores busy for "
+        "{loader_per_s:rate} {unit}, and {one_thread_cores:.3g} for {one_thread_per_s:rate} {unit} with torch on one "
+        "thread. In those rounds training ran at {training_per_s:rate} and {one_thread_training_per_s:rate} {unit}"
+    ),
+    "others_took": "other processes took {share:percent} of {cores:.3g} cores in {segments} of {of} segments",
+    "host_took": "other machines took {share:percent} of {cores:.3g} cores in {segments} of {of} segments",
+    "others_read_too": (
+        "other processes read {bytes_per_s:bytes/s} from the same devices during {segments} of {of} segments"
+    ),
+    "script_paused": (
+        "the script did something else than train for {paused_s:duration} between batches, which counts towards the "
+        "budget"
+    ),
+    "mount_hidden": "the mount of this path is not listed, so its file system is not known",
+    "device_hidden": "the block device under this file system is not visible from here",
+    "zfs_cache": "ZFS has its own cache, which cannot be emptied file by file",
+    "in_memory": "memory, not storage: nothing here can be read cold",
+    "nfs": "NFS counts reads for the whole mount, and the server's cache cannot be emptied from here",
+    "remote_uncounted": (
+        "nothing here counts what {filesystem} reads, and its remote caches cannot be emptied from here"
+    ),
+    "fuse": "FUSE: another program reads, so reads are not counted for the caller; its caches cannot be emptied",
+    "device_in_memory": "{device} is a device in memory: its reads look cold, but no storage is behind them",
+    "loop_hidden": "what file {device} is cannot be seen from here",
+    "loop_file_hidden": "{device} is the file {file}, which is not visible from here{cache:code loop_cache}",
+    "loop_file": "{device} is the file {file} on {filesystem} ({under}){cache:code loop_cache}",
+    "layers_hidden": "the layers of this overlay, and so its devices, are not visible from here, as in most containers",
+    "some_layers_hidden": "{hidden} of the {layers} layers of this overlay are not visible from here",
+    "layers_in_memory": "the visible layers of this overlay are memory, not storage: nothing in them can be read cold",
+    "some_layers_in_memory": "a read of a file in a layer of this overlay is from memory ({paths})",
+    "files_elsewhere": "the files are not on the file system of {path}, but on {mount}",
+    "several_filesystems": "the files lie on several file systems ({mounts}), whose reads cannot be separated",
+    "files_unknown": "the files are not known",
+    "files_skipped": "{files} files skipped: {why}",
+    "large_files_in_blocks": "files of more than 16 MiB are read in blocks of 1 MiB at random",
+    "scratch_file": "a scratch file of {size_bytes:bytes}, read in blocks of 128 KiB",
+    "read_again": (
+        "the files read hold {size_bytes:bytes}; they were evicted and read again {times} times, which a cache below "
+        "this machine (controller, file server, host of a virtual machine) may have served: only more data than it "
+        "holds rules that out"
+    ),
+    "cache_unknown": "the state of the page cache before a phase is unknown: {because:code}",
+    "short_reading": "only {seconds:.2f} s of reading: use more files for a more stable figure",
+    "probe_busy": "the probe kept {cores:.3g} of {cores_available:.3g} cores busy",
+    "repeats_faster": (
+        "the first pass over the files got {first_bytes_per_s:bytes/s}, repeats {again_bytes_per_s:bytes/s}: a cache "
+        "below this machine served them"
+    ),
+    "opens_short": "opens/s are those of under a second, and may be lower for longer: probe more files",
+    "opens_unsettled": "the rate of opens had not settled",
+    "no_images": "the files are no images by their names; each is taken for one",
+    "not_published": "not published: {limits:list unpublished}",
+    "others_read": "other processes read {bytes_per_s:bytes/s} from it meanwhile",
+    "rate_unsettled": "the rate had not settled",
+    "bytes_as_read": "bytes an image are what storage gave for it; --layout shards:IMAGES counts the opens of shards",
+    "clients_at_least": (
+        "{clients} readers did not reach its limit, so it gives at least that: {next} readers may show more"
+    ),
+    "ranks_uneven": (
+        "rank {rank} on {host} read at {share:percent} of the fastest rank's rate: accelerators in step wait for it, "
+        "and may get as little as {bytes_per_s:bytes/s}"
+    ),
+    "samples_as_images": "batches hold no images: each sample is taken for one",
+    "workers_not_recorded": "a recording holds nothing of the loader's workers, so input is not split further",
+    "no_loader_spans": (
+        "no span of a loader is on record, so input cannot be separated from the host: what the training waits for "
+        "its loader counts as the host's"
+    ),
+    "no_step_marks": "nothing marks steps, so the whole recording counts as one",
+    "few_steps": "only {steps:count step} on record, so how far steps vary is not known",
+    "first_steps_left_out": "left out: {steps:count step} at the beginning, slower than usual",
+    "host_slowed_by_profiler": "the profiler slows the host, so its share is an upper limit",
+    "occupancy_not_known": "occupancy is not known: the recording lacks registers of kernels, or the GPU's limits",
+    "occupancy_of_nvidia": "occupancy is not known: it is estimated for GPUs of NVIDIA only",
+    "steps_vary": "steps vary by more than 20 % around their mean, which says little of a single one",
+    "trace_cut_off": "the file ends early: it was read as far as it goes",
+    "trace_too_long": (
+        "the file has {records} records: its first {steps:count step} are shown, as many as are kept in memory"
+    ),
+    "trace_unreadable": "{events} events are no JSON, and were left out",
+    "launches_not_recorded": (
+        "the launch of {kernels} kernels is not on record: what the GPU waited for there is not known"
+    ),
+    "ranks_missing": (
+        "{given} of {ranks} ranks are given: waiting for the input of another rank counts as communication here"
+    ),
+    "first_steps_fed": (
+        "the first {steps:count step} did not wait for input: batches loaded ahead may have fed them. From step "
+        "{next} on input and copies take {input_share:percent}[. Without, it would be at most {speedup:faster} from "
+        "there on]"
+    ),
+    "perhaps_fed": (
+        "only {steps:count step} on record, where workers have loaded batches ahead: a wait for input may come "
+        "later. Record 2 to 3 times workers x prefetch_factor steps, after a wait of as many"
+    ),
+    "records_rejected": "{records} records of the profiler were left out: {because:code rejected}",
+    "quoted": "{text}",
+    # Why a figure does not exist: what the rounds, the counters and the profiler window lack.
+    "no_segment": "no {files} segment was measured",
+    "not_beside": "no round measured it beside the configuration as asked",
+    "files_in_memory": "the files are on a file system in memory, not on storage",
+    "bytes_from_storage": "{share:percent} of the bytes came from storage in segments meant to be {files}",
+    "pages_resident": "{share:percent} of the files was in the page cache before segments meant to be {files}",
+    "read_less_again": "batches meant to be cold read {share:percent} of what the first pass read from storage",
+    "warm_after_first_pass": (
+        "not all files are known, so they could not be evicted and came from memory after the first pass"
+    ),
+    "always_warm": "not all files are known, so they could not be evicted and were in memory",
+    "kept_samples_show_nothing": "the data set keeps its samples, so warm files take less work and show nothing",
+    "no_worker_times": "the workers left no record of their time",
+    "no_warm_segment": "this file system counts no bytes, and no warm segment was measured to compare waits with",
+    "warm_files_waited_for": (
+        "this file system counts no bytes, and workers waited {share:percent} of their time on files meant to be warm"
+    ),
+    "waits_alike": (
+        "this file system counts no bytes, and waits do not separate cold segments ({cold_s:duration} an image) from "
+        "warm ones ({warm_s:duration})"
+    ),
+    "wait_unexplained": "workers wait {share:percent} of their time, and nothing shows that it is for storage",
+    "no_worker_cpu_times": "the workers left no record of their CPU time",
+    "no_mode_without": "this loader has no mode without it",
+    "too_few_wait_samples": "too few samples of what workers wait for",
+    "nothing_else_takes_time": "nothing else takes measurable time",
+    "decoding_not_timed": "decoding was not timed apart from augmentation",
+    "overhead_not_recorded": "this run did not record its own overhead",
+    "no_resident_segment": "no segment with a resident batch was measured",
+    "compute_unknown": "the rate of compute alone is not known",
+    "no_step": "no step was given",
+    "reads_not_counted": "this file system does not count reads",
+    "files_came_from_memory": "the files came from memory, not from storage",
+    "devices_not_visible": "the devices are not visible from here",
+    "warm_as_asked": "the files are warm as asked, so nothing is read from storage",
+    "ceiling_not_measured": (
+        "the ceiling was not measured at this concurrency, only where storage may be the limit and for the most workers"
+    ),
+    "ceiling_not_cold": "the reads that measured the ceiling were {files}, not cold",
+    "cores_below_ceiling": "the cores cannot read faster than {bytes_per_s:bytes/s}; the storage delivers more",
+    "no_gpu_sampled": "no GPU was sampled",
+    "no_reading_in_training": "no reading fell into a training segment",
+    "no_kernel_fits": "no kernel record has the number of warps that fit on an SM",
+    "blocks_unknown": "too few kernels tell over how many SMs they spread",
+    "window_empty": "the profiler's window is empty",
+    "kernels_not_seen": (
+        "the profiler saw {launches} launches and not one kernel: another profiler that is attached (CUPTI serves "
+        "one at a time) or WSL may be the reason"
+    ),
+    "no_kernel_launched": "no kernel was launched while the profiler ran",
+    "launches_lost": "{exact_share:percent} of the launches left no record of a kernel, refused above {most:percent}",
+    "steps_not_timed": "the steps were not timed without the profiler, so its cost is not known",
+    "profiler_slows": "the profiler slowed the steps by {exact_share:percent}, refused above {most:percent}",
+    "clock_moved": (
+        "the host's clock was moved by {clock_s:duration} while the profiler ran, refused above {most_s:duration}"
+    ),
+    "gaps_not_checked": "the rate of compute alone is not known, so the attribution is not checked against rates",
+    "gaps_disagree": (
+        "attribution and throughput disagree: by the gaps the device was idle for its input for "
+        "{idle_by_gaps:percent} of the time, by the rates for {idle_by_rates:percent}"
+    ),
+    "window_too_short": (
+        "the window of {steps} steps is shorter than twice the {ahead} batches that are loaded ahead, so input may "
+        "look faster than it is"
+    ),
+    "slower_without_profiler": (
+        "the steps were {exact_share:percent} slower without the profiler than with it, so its cost is not known"
+    ),
+    "interrupted": "Ctrl-C came before it was judged",
+    "not_measured": "not measured yet",
+    "failed": "{error} (at: {stage}[, rank {rank}][ on {host}])[; {hint}]",
+    "result_damaged": "{file} {error}; complete the run with --resume, which measures it again",
+    "not_read": "nothing was read in so short a time",
+    "file_damaged": "{file} {error}",
+    "peak_unreadable": "the peak of memory cannot be read here",
+    "buffer_not_told": "this loader does not tell when its buffer is full",
+    "buffer_not_filled": "the loader did not fill its buffer within {within_s:duration}",
+    "too_few_for_buffer": "{images} images are too few to read each once: --images {least} is enough",
+    "too_few_for_epoch": "{images} images are too few for an epoch: {least} are needed",
+    "epochs_too_long": (
+        "{epochs} epochs of {images} images take about {take_s:duration}, more than --time-limit: {timeout_s:duration}"
+    ),
+    "study_left": "not yet; --resume continues",
+    "bytes_on_a_rank": (
+        "on rank {rank} ({host}), {share:percent} of the bytes came from storage in segments meant to be {files}"
+    ),
+    "one_rank": "one rank waits for no other",
+    "ranks_not_apart": "the ranks were measured in step only, none by itself",
+    "exchange_not_measured": "the exchange of gradients was not measured apart",
+    "ceiling_of_one_node": "the ceiling was measured from one node, and several read",
+    # Why a sampler read nothing, or the profiler recorded nothing.
+    "no_gpu_trains": "no GPU trains in this configuration",
+    "pynvml_missing": "pynvml cannot be imported ({error}): pip install nvidia-ml-py",
+    "nvml_not_started": "NVML does not start: {error}",
+    "no_gpu_listed": "NVML lists no GPU",
+    "gpus_not_listed": "NVML lists no GPU: {error}",
+    "nvml": "{status:code error.nvml}",
+    "no_process_listed": "NVML lists no process on this GPU, not even this one; this may be a container",
+    "mig_instance": "NVML does not support it for a MIG instance",
+    "mig_split": "this GPU does not support it as a whole while it is split by MIG",
+    "no_gpm": "this GPU has no GPM (Hopper and newer data-centre GPUs do)",
+    "gpm": "GPM: {status:code error.nvml}",
+    "gpm_no_number": "GPM gave no number",
+    "sampler_stopped": "{sampler} stopped: {error}",
+    "disks_not_listed": "no device of this file system is listed in /proc/diskstats",
+    "no_workers": "the serial loader has no workers",
+    "worker_stat_unreadable": "/proc/PID/stat of a worker cannot be read",
+    "worker_io_refused": "no permission to read /proc/PID/io of a worker",
+    "workers_not_sampled": "the workers were not sampled",
+    "waits_not_started": "sampling of the workers' waits has not started",
+    "waits_not_startable": "the process that samples the workers' waits could not be started: {error}",
+    "waits_not_ready": "the process that samples the workers' waits was not ready after {limit_s:duration}",
+    "waits_ended": "the process that samples the workers' waits ended: {how}",
+    "no_proc": "there is no /proc here",
+    "machine_uncounted": "/proc/stat counts no CPU time here, as in some sandboxes",
+    "processes_hidden": "/proc does not show processes here",
+    "no_syscall_file": "this kernel has no /proc/PID/syscall",
+    "ptrace_scope": "no permission to read /proc/PID/syscall: kernel.yama.ptrace_scope is {scope}",
+    "trace_refused": "no permission to read /proc/PID/syscall: no permission to trace, as in hardened containers",
+    "calls_unknown": "the system call numbers of {machine} are unknown",
+    "window_not_asked": "no profiler window was asked for",
+    "window_without_steps": "nothing was trained on",
+    "window_without_time": "there was no time left for a profiler window",
+    "window_too_long": (
+        "a profiler window of {steps} steps would take {needed_s:duration}, of {limit_s:duration} that it may take"
+    ),
+    "window_failed": "the profiler window failed: {error}",
+    "window_without_gpu": "no step was given, so no GPU trained",
+    "window_emulated": "an emulated accelerator runs no kernels",
+    "window_own_step": "kernels are recorded only for loaderprobe's own training steps, not for your step",
+    "window_other_device": "training ran on {device}, whose kernels are not recorded",
+    "window_of_ranks": "kernels are recorded for one rank only",
+    # Why the page cache does not show what it holds, or a phase of a probe was not measured.
+    "not_regular": "{path} is not a regular file",
+    "on_fuse": "{path} is on FUSE, where opening a file to ask may empty its cache",
+    "own_cache": "{path} is on {filesystem}, which has its own cache that the kernel does not show",
+    "foreign_on_network": (
+        "{path} belongs to another user, and on network file systems the kernel hides its cache state"
+    ),
+    "foreign_hidden": "{path} belongs to another user, and this file system hides its cache state",
+    "not_examined": "{path} cannot be examined: {error}",
+    "phase_failed": "failed: {error}",
+    "phase_interrupted": "the probing ended before",
+    "too_few_files": "{files} files are too few for concurrency {readers}",
+    "opens_of_blocks": "a loader seldom opens files that it reads in blocks",
+    "direct_refused": "this file system refuses O_DIRECT: {error}",
+    "files_vanished": "the files have vanished",
+    "no_large_file": "there is no file of 64 MB or more to read sequentially; --scratch 1GB makes one",
+    "no_single_reader": "it is compared with concurrency 1, which --readers left out",
+    "ceiling_failed": "measuring the ceiling failed: {error}",
+    "kind_failed": "the kind of storage was not found out: {error}",
+    "files_empty": "the files are empty",
+    "filesystem_not_counted": "reads of {filesystem} are not counted, so there is nothing to compare",
+    # Why a part of a storage plan is not made.
+    "part_not_measured": "this was not measured",
+    "no_storage_behind_files": "the files were in memory, so no storage was measured",
+    "no_ceiling": "the ceiling of the storage was not measured",
+    "ladder_not_measured": "no step of the ladder was measured",
+    "ladder_from_memory": "a step of its ladder came from memory, at least partly",
+    "reads_unproved": "its reads cannot be proved to have come from storage",
+    "reads_not_cold": "its reads were {files}, not cold",
+    "opens_not_measured": "opens/s were not measured",
+    "opens_from_memory": "names and inodes were in memory: only bandwidth --drop-caches (root) measures opens/s cold",
+    "opens_unproved": "names and inodes were dropped, but nothing counts whether they came from storage again",
+    "opens_from_memory_after_drop": "names and inodes were dropped, but came from memory all the same",
+    "read_not_timed": "the time of a read was not measured",
+    "read_in_shard_not_timed": "the time of a read within a shard was not measured",
+    "file_wait_unknown": "how long a worker waits for a file on storage that keeps up is not known",
+    "ranks_do_not_pause": "ranks read without pauses",
+    "bandwidth_without_workers": "a bandwidth result has no worker: plan from a sweep",
+    "trace_without_workers": "a recording holds nothing of the loader's workers: plan from a sweep",
+    "trace_without_storage": "a recording holds nothing of a storage",
+    # Why there is no forecast.
+    "no_complete_round": "no round measured the loader, compute and training on both",
+    "outside_noise_band": "training ran at {predicted_share:percent} of its prediction, outside the noise band",
+    "no_model_fits": "no model comes near the measured rate, so something else limits the loader",
+    "files_from_memory": "the files came from memory, so nothing is known of the storage",
+    "files_as_found": "the files were read as found, so the share of storage is not known",
+    "more_than_cores": "only {cores:.3g} cores were measured",
+    "no_cpu_time": "its CPU time was not measured",
+    "more_than_storage": "it needs {bytes_per_s:bytes/s}, more than the storage was measured to deliver",
+    "exchange_of_gradients": "ranks exchange gradients, for which a faster device waits as well",
+    "laws_disagree": (
+        "the kind of storage is not known, and forecasts range from {least_images_per_s:rate} to "
+        "{most_images_per_s:rate} images/s"
+    ),
+    # What was found of what can be measured here.
+    "on_storage": "{filesystem} on {devices}[, read-ahead {read_ahead_bytes:KiB}]",
+    "path_in_memory": "{path} is in memory, not on storage",
+    "memory_always_warm": "files in memory are always warm",
+    "no_trial_file": "no permission to write a test file here; the sweep checks by bytes read",
+    "no_cache_state": "the state of the page cache is unknown here",
+    "stays_in_cache": "{share:percent} of a file stayed in the cache after it was dropped",
+    "evicted": "a file was dropped from the page cache, confirmed by the kernel",
+    "device_counted": "/proc/diskstats counts {devices}",
+    "device_not_counted": "/proc/diskstats shows no device of this file system",
+    "reads_counted": "/proc/PID/io and getrusage count bytes fetched from storage",
+    "reads_refused": "no permission to read /proc/PID/io",
+    "filesystem_counts_no_reads": "the kernel does not count reads of {filesystem}",
+    "calls_seen": "/proc/PID/task/TID/syscall shows files, sockets and locks",
+    "kinds_only": "states and kernel functions show the kinds of waits, but not files",
+    "delay_counted": "/proc/thread-self/schedstat counts the run-queue delay",
+    "delay_not_counted": "no schedstat: waiting for a core counts as waiting for storage",
+    "cores": "{cores:.3g} after affinity and quota, of {all}",
+    "others_take": "they take {share:percent} of {cores:.3g} cores now, counted by /proc/stat",
+    "no_shared_memory": "there is no /dev/shm",
+    "shared_memory_small": "{free_bytes:bytes} free, too little for 2 workers",
+    "shared_memory": "{free_bytes:bytes} free in /dev/shm",
+    "trains_on": "{device}",
+    "utilization_read": "{gpus}: share of time with any kernel at all",
+    "occupancy_read": "{gpus}: active warps over the maximum of the SMs",
+    "gpu_not_read": "{gpu}: {because:code}",
+    # What the answer says beside the limits, what to do next, and what does not follow.
+    "training_reaches": (
+        "at best it reaches {low-high:range percent} of the accelerator's [{alone_images_per_s:rate} images/s|rate]"
+    ),
+    "cores_full_from": "all {cores:.3g} cores are busy[ for {data}] from {low_workers-high_workers:range loader} on",
+    "if_storage_were_free": (
+        "if it cost nothing, training would be {speedup:faster} at best ({data}, {workers:workers}[; up to {high:2} "
+        "within noise])"
+    ),
+    "storage_gains_nothing": "if it cost nothing, training would be no faster",
+    "reads_near_ceiling": (
+        "training read {read_bytes_per_s:bytes/s} ({data}, {workers:workers}), and the storage alone gave "
+        "{least}{alone_bytes_per_s:bytes/s}"
+    ),
+    "reads_far_below_ceiling": (
+        "alone it gave {least}{alone_bytes_per_s:bytes/s}, {times:2} times the {read_bytes_per_s:bytes/s} that "
+        "training read in the tightest case ({data}, {workers:workers})"
+    ),
+    "reads_take_time": (
+        "alone it gave {least}{alone_bytes_per_s:bytes/s}, {times:2} times the {read_bytes_per_s:bytes/s} that "
+        "training read in the tightest case ({data}, {workers:workers}): the time that a read takes, not bandwidth"
+    ),
+    "measure_longer": "measure longer: no configuration is conclusive yet",
+    "train_on_emulated": "an emulated accelerator shows what this input would feed",
+    "more_cores": (
+        "more cores: {accelerator:accelerator} needs {low_cores-high_cores:range 2} (estimated), "
+        "{cores_available:.3g} here"
+    ),
+    "pace_of_a_benchmark": (
+        "{accelerator} is the pace of a storage benchmark, not how fast that GPU trains: {recipe} trains "
+        "{recipe_images_per_s:rate} images/s. Your rate: loaderprobe plan --kind IMAGES_PER_S"
+    ),
+    "real_gpu": "a real GPU",
+    "own_images": "your own images",
+    "several_machines": "several machines",
+    "storage_ceiling": "the most of this storage",
+    # Which resources were made free, and why no more.
+    "ablated_in_training": "ablations measured in training itself, {rounds:count round}: the prediction did not fit",
+    "ablated": "ablations measured, {rounds:count round}: {resources:nouns}",
+    "nothing_to_ablate": "no round measured the loader, compute and training",
+    "ablations_cannot_matter": (
+        "no ablation measured: the speed-up is {input:3} if all input were free, {compute:3} if compute were"
+    ),
+    "ablations_not_possible": (
+        "no ablation that would decide was measured. Estimated speed-ups if free: {resources:speedups}"
+    ),
+    "ablations_not_needed": (
+        "no ablation needed: the workers' own times show the cause. Speed-ups if free: {resources:speedups}"
+    ),
+    # What another program, or an error, said itself; what follows from something else.
+    "reported": "{reason}",
+    "unavailable": "{because:code}",
+    "storage_missing": "{because:code}",
+    # Added to any of these.
+    "part.readings_end": "[; its readings end {ended_after_s:duration} after sampling began]",
+    # Why the files that a loader reads are not known.
+    "unknown_files.none_seen": "no file that the data set opens was seen",
+    "unknown_files.none_read": "samples read no files",
+    "unknown_files.opened_below_python": "the data set opens files below Python, so the files of a batch are unknown",
+    "unknown_files.read_in_parts": "the data set reads only parts of the files that it opens",
+    "unknown_files.read_beside": "the data set reads more than the files that it opens in Python",
+    # What is wrong with a record of the profiler.
+    "rejected.no_stamp": "without a valid time",
+    "rejected.backwards": "ended before it began",
+    "rejected.outside": "outside the window",
+    "rejected.too_early": "began before it was launched",
+    "rejected.cut": "overlapped the next record of its stream, and was cut there",
+    # Why what a wrapper does around its DataLoader is left out.
+    "left_out.not_one_for_one": "it does not give one batch for each that it takes",
+    "left_out.new_batches": "it may form new batches",
+    "left_out.has_del": "it cannot be copied because it has a __del__",
+    "left_out.at_work": "it cannot be copied, since its .{attribute} is at work",
+    "left_out.not_copied": "it cannot be copied ({error})",
+    # Whether a file below a loop device has a cache of its own.
+    "loop_cache.in_memory": ", in memory: its reads look cold, but no storage is behind them",
+    "loop_cache.own_cache": (
+        "; that file's own cache may serve reads that look cold (losetup --direct-io=on forbids it)"
+    ),
+    "loop_cache.none": "",
+    # What a vendor does not publish of a storage.
+    "unpublished.opens_at_size": "opens at this size",
+    "unpublished.requests_at_size": "requests at this size",
+    "unpublished.operations": "opens and requests",
+    # By the value of the error: pynvml's exceptions cannot be compared reliably.
+    "error.nvml.0": "NVML has no value for it",
+    "error.nvml.1": "NVML was not initialised",
+    "error.nvml.2": "NVML rejects this query for this GPU",
+    "error.nvml.3": "this GPU does not support it",
+    "error.nvml.4": "no permission to ask NVML",
+    "error.nvml.6": "NVML does not know this GPU",
+    "error.nvml.7": "NVML's answer changed size while it was read",
+    "error.nvml.9": "the NVIDIA driver is not loaded",
+    "error.nvml.10": "NVML took too long to answer",
+    "error.nvml.12": "there is no NVIDIA driver library (libnvidia-ml.so.1)",
+    "error.nvml.13": "the driver or nvidia-ml-py is too old for it",
+    "error.nvml.15": "the GPU has been lost",
+    "error.nvml.16": "the GPU must be reset",
+    "error.nvml.17": "the operating system blocks NVML; a container may lack this GPU's device files",
+    "error.nvml.18": "driver and library versions differ: reboot after the driver's update",
+    "error.nvml.19": "the GPU is in use in a way that forbids it",
+    "error.nvml.20": "NVML found too little memory",
+    "error.nvml.21": "NVML had no data yet",
+    "error.nvml.25": "the driver does not support the structure version of nvidia-ml-py",
+    "error.nvml.999": "NVML failed; a container may have lost access to the GPU",
+    "error.nvml": "NVML error {status}",
+    # On which epochs the verdict is, where samples are kept; what the exchange of gradients counts as.
+    "part.epoch": "{judged} epoch",
+    "part.epoch.later": "later epochs",
+    "part.exchange": "",
+    "part.exchange.compute": ". If the step exchanges gradients, that counts as compute",
+    # Behind a figure.
+    "how.measured": "",
+    "how.estimated": " (estimated)",
+    # Whose input all ranks wait for, in a heading.
+    "part.slow": "[rank {rank}[ ({host})]|host {host}|one rank]",
+    # The reason of a verdict, and its parts.
+    "reason.largest_speedup": "{resource:code part.largest}.",
+    "part.largest": (
+        "{judged:code runs}; if {resource:noun} were free, it would be {speedup:times} times as fast{how:code how}"
+    ),
+    "part.largest.compute": (
+        "[{judged:code runs}. A free device would make it {compute_speedup:times} times as fast, no exchange of "
+        "gradients {gradients_speedup:times} times|{judged:code runs}. A faster device would make it up to "
+        "{speedup:times} times as fast{how:code how}; if {input:noun} were free, {input_speedup:times} "
+        "times{input_how:code how}|{judged:code runs}; the loader alone is {speedup:times} times as fast as "
+        "training{how:code how}]"
+    ),
+    "part.largest.gradients": (
+        "[without it training would be {gradients_speedup:times} times as fast, with a free device "
+        "{compute_speedup:times} times|{judged:code runs}; without it training would be {speedup:times} times as "
+        "fast{how:code how}]"
+    ),
+    "runs.loader": "the loader alone delivers {images_per_s:rate} {sample}s/s",
+    "runs.training": (
+        "[training reaches {utilization:percent} of {device:code device}|training runs at {images_per_s:rate} "
+        "{sample}s/s]"
+    ),
+    "device.emulated": "the emulated accelerator",
+    "device.measured": "compute alone[{compute_how:code how}]",
+    "what.loader": "the loader",
+    "what.loader_only": "the loader",
+    "what.training": "training",
+    "predicted.loader": "the second measurement of the loader",
+    "predicted.training": "training",
+    "reason.all_cores_busy": (
+        "[workers wait {run_delay_share:percent} of their time for a core. All of this uses {own_cores:.2g} of "
+        "{cores:.2g}, other processes the rest|all cores are busy], so more workers do not help. {judged:Code runs}; "
+        "free preprocessing would make it {speedup:times} times as fast{how:code how}."
+    ),
+    "reason.device_idle": "{cause:code part.idle}.",
+    "part.idle": "the device is idle for {cause:noun}",
+    "part.idle.copy": (
+        "the device is idle {copy_share:percent} of the time while batches are copied to it[. Most copies come from "
+        "{copies_from}]"
+    ),
+    "part.idle.communication": (
+        "the device does nothing but communicate with other GPUs, or wait for them, {communication_share:percent} of "
+        "the time"
+    ),
+    "part.idle.host": (
+        "the host issues work late. The device is idle {launch_share:percent} of the time for launches and "
+        "{sync_share:percent} for synchronisation"
+    ),
+    "reason.slow_rank": (
+        "all wait for its [{resource:noun}|input]; with a middle rank's input {judged:code what} would be "
+        "{speedup:times} times as fast{how:code how}.[ By itself, rank {rank} loads {slow_images_per_s:rate} "
+        "{sample}s/s, another rank {middle_images_per_s:rate}. {judged:Code runs}.]"
+    ),
+    "reason.slow_host": (
+        "{slow_ranks} of the {host_ranks} ranks there are slow, and the others wait for their "
+        "[{resource:noun}|input]. With ranks like the slowest elsewhere, {judged:code what} would be up to "
+        "{speedup:times} times as fast{how:code how}. By itself, a rank there loads {slow_images_per_s:rate} "
+        "{sample}s/s, the slowest rank elsewhere {other_images_per_s:rate}. {judged:Code runs}."
+    ),
+    "reason.speedups_alike": "the speed-ups if one were free are too close to tell apart. They are {alike}.",
+    "part.alike": "{speedup:times}x{how:code how}",
+    "reason.no_speedup": "{judged:code runs}; no resource, if free, would make it {least_speedup:times} times as fast.",
+    "reason.no_complete_round": "no round measured both the loader and training.",
+    "reason.files_were_warm": "{because:code}.",
+    "reason.above_ceiling": (
+        "samples came at {samples_bytes_per_s:bytes/s}, but storage delivers {ceiling_bytes_per_s:bytes/s}. Memory "
+        "served a part of them."
+    ),
+    "reason.one_round_does_not_fit": (
+        "{judged:code predicted} ran at {predicted_share:percent} of its prediction in the only round there was time "
+        "for; a larger --budget gives more rounds."
+    ),
+    "reason.outside_noise_band": (
+        "{judged:code predicted} ran at {predicted_share:percent} of its prediction, outside the noise band: the "
+        "model does not fit this run."
+    ),
+    "reason.rounds_differ": (
+        "training over its prediction differs by {spread:percent} between rounds, too much for a verdict."
+    ),
+    "reason.ablation_missing": "the speed-up if {resource:noun} were free is not known: {because:code}.",
+    "reason.estimate_not_measured": (
+        "the speed-up if {resource:noun} were free ({speedup:times}) is only estimated; there was no time to measure "
+        "it."
+    ),
+    "reason.estimate_too_small": (
+        "the speed-up if {resource:noun} were free ({speedup:times}) is only estimated, and too small for a verdict."
+    ),
+    "reason.within_noise": (
+        "the speed-up if {resource:noun} were free ({speedup:times}) is within the spread between rounds."
+    ),
+    "reason.slower_without": (
+        "without {resource:noun} {activity:code what} ran at {rate_share:percent} of its rate; something else "
+        "disturbed the rounds."
+    ),
+    "reason.interval_too_wide": (
+        "the rate is only known to lie between {low_per_s:rate} and {high_per_s:rate} {sample}s/s, too wide for a "
+        "verdict."
+    ),
+    "reason.lead_within_spread": (
+        "the largest speed-up leads by {lead:times}x, within the spread between rounds ({spread:percent}). If one "
+        "were free, they are {alike}."
+    ),
+    "reason.limit_not_known": (
+        "if {first:noun} were free, it would be {first_speedup:times}x at most (estimated), and 1x if {second:noun} "
+        "is at its limit, which is not known. If {second:noun} were free, "
+        "{second_speedup:times}x{second_how:code how}."
+    ),
+    "reason.ranges_meet": (
+        "if {first:noun} were free, it may be only {least:times}x, and if {second:noun} were free as much as "
+        "{most:times}x, by the samples of what workers wait for. Their middle values are {alike}."
+    ),
+    "reason.rounds_disturbed": (
+        "the speed-up if {resource:noun} were free ({speedup:times}) is only from rounds that other processes "
+        "disturbed ({rounds:count round})."
+    ),
+    "reason.cores_shared": (
+        "training keeps {own_cores:.2g} of {cores:.2g} cores busy. Workers may hold up its steps, so compute alone "
+        "may be faster than it looks from training."
+    ),
+    # What else is to be known of a verdict, behind its reason.
+    "part.beside_reason": (
+        "[ The storage delivers {read_bytes_per_s:bytes/s}: {ceiling_share:percent} of its ceiling at concurrency "
+        "{concurrency}.][ Workers spend {waiting_share:percent} of their time in this wait[ ({subject})].][ Ranks "
+        "also wait for each other's slow batches: by themselves they load {straggler_speedup:times} times as fast.][ "
+        "The files were {files_were}, although cold files were asked for.][ This file system counts no bytes: only "
+        "the workers' {cold_reads_known_by} shows which reads were cold.]"
+    ),
+    # What to change.
+    "action.workers": "use {workers:loader}",
+    "action.prefetch": "prefetch {batches} batches in each worker",
+    "action.files_in_memory": (
+        "[leave {bytes:bytes} of memory to the page cache, which holds {share:percent} of the files and answers "
+        "{hits_low-hits_high:range percent} of the reads from epoch 2 on|keep all files in the page cache]"
+    ),
+    "action.files_pinned": (
+        "pin {share:percent} of the files in memory ({bytes:bytes}, by vmtouch -l or a copy in tmpfs), which answers "
+        "{share:percent} of the reads"
+    ),
+    "action.faster_storage": "use storage {factor:2} times as fast[ ({bytes_per_s:bytes/s})]",
+    "action.accelerator": (
+        "train on [{ranks:count accelerator}, each|an accelerator] of {images_per_s:rate} {sample}s/s[ ({name}, "
+        "specified)]"
+    ),
+    "action.decoder": "decode with {decoder:code library}",
+    "action.tensor": "deliver uint8 tensors and normalise on the device",
+    "action.requests_in_flight": (
+        "keep more requests[ ({subject})] in flight: num_workers={workers}, or asynchronous reads in the data set; "
+        "larger objects or a local cache need fewer requests"
+    ),
+    "action.shorter_lock": "hold the lock[ ({subject})] for less time, or give each worker its own",
+    "action.no_wait": "remove the wait[ ({subject})] from the data set, or overlap it with work",
+    "action.slow_rank": (
+        "check the loader, cores and storage path of rank {rank}[ on {host}]: all ranks wait for its input"
+    ),
+    "action.slow_host": (
+        "check the cores, the network and the storage path of host {slow_host}: all ranks wait for the {slow_ranks} "
+        "there"
+    ),
+    "action.exchange": (
+        "exchange gradients faster or less often: a faster link between ranks, gradient accumulation, compression; "
+        "faster GPUs gain less"
+    ),
+    "action.own_shares": (
+        "give each rank its own share of the data set: add DistributedSampler(dataset) to the DataLoader, or "
+        "split_dataset_by_node to a stream"
+    ),
+    "action.one_thread": "load with torch on one thread: its threads spin between the small operations of a sample",
+    "action.accelerator_gains_nothing": (
+        "A faster accelerator gains nothing until the loader delivers more than {until_images_per_s:rate} {sample}s/s."
+    ),
+    "action.input_gains_nothing": "A faster input gains nothing: training reaches {share:percent} of compute alone.",
+    "library.torchvision": "torchvision.io",
+    "library.pillow": "Pillow",
+    # The line of code that makes the change; a change without a line here is not one of code.
+    "line.workers": "DataLoader(..., num_workers={workers})",
+    "line.prefetch": "DataLoader(..., prefetch_factor={batches})",
+    "line.decoder": "{decoder:code line.decoder}",
+    "line.decoder.torchvision": "torchvision.io.decode_image(path) instead of PIL.Image.open(path)",
+    "line.decoder.pillow": "PIL.Image.open(path) instead of torchvision.io.decode_image(path)",
+    "line.tensor": (
+        "transforms.PILToTensor() instead of transforms.ToTensor(), and batch.to(device).float() / 255 in the step"
+    ),
+    "line.requests_in_flight": "DataLoader(..., num_workers={workers})",
+    "line.own_shares": "DataLoader(..., sampler=DistributedSampler(dataset))",
+    "line.one_thread": "torch.set_num_threads(1) before next(batches), and the former number after it",
+    # What a change is forecast to give, and what limits training after it.
+    "forecast.close": (
+        "{before:rate} → {after:rate} {sample}/s ({low-high:range rate}), {speedup:times}x, {how}[; then "
+        "{then:code part.then}]"
+    ),
+    "forecast.rough": (
+        "{before:rate} → about {after:rate} {sample}/s ({low-high:range rate}), {least-most:range 2}x, {how}[; then "
+        "{then:code part.then}]"
+    ),
+    "forecast.doubtful": "not certain, probably ",
+    "part.limit": "{then:code part.then}",
+    "part.then": "{then:noun} is the limit",
+    "part.then.cores": "{then:noun} are the limit",
+    # The fewest workers that are enough.
+    "knee.unknown": "No knee: [{why}|nothing was measured].",
+    "knee.no_forecast": "{how:code knee.at}; no forecast for more workers: {why}.",
+    "knee.no_gain": "{how:code knee.at}; more workers gain nothing.",
+    "knee.rises": "{how:code knee.at}; the rate still rises at the most workers that can be judged here.",
+    "knee.limited": "{how:code knee.at}; beyond it, {then:code part.then}.",
+    "knee.at": "{workers:loader}, [about {about:rate}|{images_per_s:rate}] images/s",
+    "knee.at.estimated": "{workers:loader}, [about {about:rate}|{images_per_s:rate}] images/s (forecast)",
+    # What stops the ladder of readers, or of ranks, from rising.
+    "ladder.no_step": "No step of the ladder was measured.",
+    "ladder.from_memory": "The files came {share} from memory: this is no limit of storage.",
+    "ladder.probe_busy": (
+        "No limit of the storage was found: the probe itself can read no faster than {best_bytes_per_s:bytes/s} here."
+    ),
+    "ladder.interrupted": "The ladder was interrupted: whether more readers get more is not known.",
+    "ladder.one_step": "One number of readers cannot tell a bandwidth limit from a latency limit.",
+    "ladder.flat": (
+        "Bandwidth-limited: already {first_bytes_per_s:bytes/s} with {first_readers:count reader}, and with no "
+        "number of readers more than {best_bytes_per_s:bytes/s}."
+    ),
+    "ladder.uneven": (
+        "Uneven: {first_bytes_per_s:bytes/s} with {first_readers:count reader}, {best_bytes_per_s:bytes/s} with "
+        "{best_readers}, but less with {after_readers} ({after_bytes_per_s:bytes/s}) than with {before_readers} "
+        "({before_bytes_per_s:bytes/s}): where more readers stop gaining is not known. Longer phases (--seconds) may "
+        "tell."
+    ),
+    "ladder.rises": (
+        "Latency-limited: each file takes {file_s:duration} however few are read at once, so the rate rises with the "
+        "readers, to {best_bytes_per_s:bytes/s} with {knee_readers}, and {end:code more_readers}."
+    ),
+    "more_readers.rising": "more readers would gain more",
+    "more_readers.flat": "more than {knee_readers} gain nothing",
+    "ladder.rises_then_flat": (
+        "Latency-limited below {knee_readers:count reader} ({first_bytes_per_s:bytes/s} with "
+        "{first_readers:count reader}, {file_s:duration} a file); {end:code from_there}."
+    ),
+    "from_there.rising": "it may rise further",
+    "from_there.flat": ("from there on more readers gain nothing ({best_bytes_per_s:bytes/s}): bandwidth-limited"),
+    "ladder.too_short": (
+        "Not known: the slowest rank gets {share:percent} of the fastest, but in {reading_s:duration} of reading. "
+        "More files, or longer --seconds, tell."
+    ),
+    "ladder.slow_rank": (
+        "Rank {rank} on {host} gets {bytes_per_s:bytes/s}, {share:percent} of the fastest: look at its process, its "
+        "cores, its files, and the path of its node to the storage. Training in step waits for it."
+    ),
+    "ladder.slow_host": (
+        "{slow_ranks} of the {host_ranks} ranks on host {host} get {bytes_per_s:bytes/s} each, the slowest rank "
+        "elsewhere {elsewhere_bytes_per_s:bytes/s}: look at the path of that host to the storage. Training in step "
+        "waits for it."
+    ),
+    "ladder.process": (
+        "One process or node, not the storage: {clients} readers get {bytes_per_s:bytes/s} in {ranks:count rank} on "
+        "{nodes:count node}, and {fewer_bytes_per_s:bytes/s} in {fewer_ranks:count rank} on {fewer_nodes:count node}."
+    ),
+    "ladder.plateau": "The storage, or the path to it: from {clients} to {most_clients} readers it gives no more.",
+    "ladder.rising": (
+        "None yet: with {clients} readers it still rises, so this is at least what it gives. {next} readers would "
+        "show more."
+    ),
+    "ladder.one_step_of_ranks": "Not known from one step: add more ranks, as --ranks 1,2,4.",
+    # What kind of device a storage is.
+    "kind.token_bucket": "A token bucket: idle time is credit, as on a throttled or cloud volume.",
+    "kind.single_server": "A single server: it serves one request after the other, and idle time is lost.",
+    "kind.latency": "Latency-bound: each request takes the same time at any concurrency, as in object stores.",
+    "kind.from_memory": "The kind of device is not known: the files did not come from it alone.",
+    "kind.probe_busy": "The kind of device is not known: the probe itself may have been the limit.",
+    "kind.not_paced": "The kind of device is not known: {because:code}.",
+    "kind.none_of_them": (
+        "Neither a token bucket, nor a single server, nor latency-bound: {readers} readers get {rise:.3g} times what "
+        "one gets, and after pauses a file takes {paced:.3g} of its time."
+    ),
+}

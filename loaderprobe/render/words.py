@@ -1,0 +1,172 @@
+"""Codes and facts of one record as a sentence, by the catalogue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from loaderprobe.records.bandwidth import DeviceKind, Limit
+from loaderprobe.records.remark import Remark
+from loaderprobe.records.resources import RESOURCE
+from loaderprobe.records.verdict import Action, Advice, Forecast, Interval, Judged, Knee
+from loaderprobe.render.format import Facts, Sentence, first_upper, noun
+from loaderprobe.render.messages import MESSAGES
+from loaderprobe.units import join_words
+
+ROUGH = 0.25
+"""Half of a forecast's range: most models are within 0.2, and one that is not proved here is wider."""
+
+
+def message(code: str, facts: Facts) -> str:
+    """The text of a code. Raises KeyError for a code without one, and where a fact is missing."""
+    return Sentence(MESSAGES, facts).of(code)
+
+
+def remark_words(remark: Remark) -> str:
+    """A clause without a full stop: `no warm segment was measured`."""
+    return _clause(remark.code, remark.facts)
+
+
+def because_words(facts: Facts) -> str:
+    """The same for facts that stand among others, with their code under `because`."""
+    return _clause(facts["because"], facts)
+
+
+def _clause(code: str, facts: Facts) -> str:
+    by_resource = {name: value for name, value in facts.items() if name in RESOURCE}
+    return message(code, {**facts, "resources": by_resource}) + message("part.readings_end", facts)
+
+
+def sentence(bound: Judged, *, sample: str = "image") -> str:
+    """Side, cause and reason of one verdict; `sample` is what is counted, in the singular."""
+    return f"{heading(bound)}: {_reason(bound, sample)}"
+
+
+def explanation(bound: Judged, *, sample: str = "image") -> str:
+    """The same without side and cause, for where these stand above it."""
+    return first_upper(_reason(bound, sample))
+
+
+def heading(bound: Judged) -> str:
+    """`Input-bound by storage`, `Compute-bound`, `Inconclusive`."""
+    side = {"input": "Input-bound", "compute": "Compute-bound", "balanced": "Balanced"}.get(bound.side, "Inconclusive")
+    if bound.cause == "either":
+        names = [noun(name) for name in bound.candidates]
+        return (
+            f"{side} between {join_words(names)}"
+            if bound.side == "inconclusive"
+            else f"{side} by {join_words(names, 'or')}"
+        )
+    if bound.cause == "inconclusive":
+        return side if bound.side == "inconclusive" else f"{side}, cause inconclusive"
+    if bound.cause in (bound.side, "balanced"):
+        return side
+    cause = message("part.slow", bound.reason.facts) if bound.cause == "imbalance" else noun(bound.cause)
+    return f"{side} by {cause}"
+
+
+def _reason(bound: Judged, sample: str) -> str:
+    facts = {**bound.reason.facts, **_of_candidates(bound), "cause": bound.cause, "sample": sample}
+    return message(f"reason.{bound.reason.code}", facts) + message("part.beside_reason", facts)
+
+
+def _of_candidates(bound: Judged) -> dict[str, Any]:
+    """Of a verdict between several: the speed-ups of all, and the first two by themselves."""
+    given = bound.reason.facts
+    known = [
+        {"name": name, "speedup": given[f"{name}_speedup"], "how": given[f"{name}_how"]} for name in bound.candidates
+    ]
+    facts: dict[str, Any] = {"alike": join_words([message("part.alike", each) for each in known])}
+    for place, each in zip(("first", "second"), known, strict=False):
+        facts |= {place: each["name"], f"{place}_speedup": each["speedup"], f"{place}_how": each["how"]}
+    return facts
+
+
+def action_words(action: Action, *, sample: str = "image") -> str:
+    """`use 4 workers`; for a change that gains nothing, the whole sentence. `sample` is what is counted."""
+    return message(f"action.{action.code}", {**action.facts, "sample": sample})
+
+
+def code_line(action: Action) -> str:
+    """The line of the user's code to change; empty for a change of anything else."""
+    code = f"line.{action.code}"
+    return message(code, action.facts) if code in MESSAGES else ""
+
+
+def advice_words(advice: Advice) -> str:
+    """`use 4 workers: 205 → 391 images/s (352 to 430), 1.91x, estimated`; the action alone where it gains nothing."""
+    action = action_words(advice.action)
+    return f"{action}: {forecast_words(advice)}" if advice.is_worth_making else action
+
+
+def forecast_words(advice: Advice, sample: str = "images") -> str:
+    """`205 → 391 images/s (352 to 430), 1.91x, estimated; then CPU cores are the limit`.
+
+    A model that can say little says so: `205 → about 391 images/s (211 to 530), 1.0 to 2.6x`. Where the range of the
+    forecast includes that training gets slower, it says so first. `sample` is what is counted, in the plural.
+    """
+    before, after = advice.before.value, advice.after
+    facts = {
+        "before": before,
+        "after": after.value,
+        "low": after.low,
+        "high": after.high,
+        "speedup": advice.speedup,
+        "least": after.low / before,
+        "most": after.high / before,
+        "how": advice.how,
+        "then": advice.bottleneck,
+        "sample": sample,
+    }
+    doubt = message("forecast.doubtful", {}) if after.low < before else ""
+    return doubt + message("forecast.rough" if _is_rough(after) else "forecast.close", facts)
+
+
+def then_words(bottleneck: str) -> str:
+    """`CPU cores are the limit`: what limits training after a change."""
+    return message("part.limit", {"then": bottleneck})
+
+
+def _is_rough(forecast: Interval) -> bool:
+    """True where the range leaves open how much a change gains."""
+    return forecast.high - forecast.low > 2 * ROUGH * forecast.value
+
+
+def knee_words(knee: Knee) -> str:
+    """`2 workers, 640 images/s; beyond it, CPU cores are the limit.`, or why there is no knee."""
+    beyond = [forecast for forecast in knee.forecasts if knee.workers is None or _count(forecast) > knee.workers]
+    why = next((remark_words(forecast.refused) for forecast in beyond if forecast.refused), "")
+    if knee.workers is None or knee.images_per_s is None:
+        return message("knee.unknown", {"why": why})
+    rate = "about" if _is_rough(knee.images_per_s) else "images_per_s"
+    facts: Facts = {
+        "workers": knee.workers,
+        rate: knee.images_per_s.value,
+        "how": knee.how,
+        "why": why,
+        "then": knee.bottleneck,
+    }
+    return message(f"knee.{_end(knee, why, more=bool(beyond))}", facts)
+
+
+def _end(knee: Knee, why: str, *, more: bool) -> str:
+    """What ends the gain of more workers; `more` were judged."""
+    if why:
+        return "no_forecast"
+    if knee.bottleneck is None:
+        return "no_gain" if more else "rises"
+    return "no_gain" if knee.bottleneck == "preprocessing" else "limited"
+
+
+def _count(forecast: Forecast) -> int:
+    """The number of workers that a forecast of a knee is for."""
+    return int(forecast.to)
+
+
+def limit_words(limit: Limit) -> str:
+    """What stops the ladder of a storage from rising, as a sentence."""
+    return message(f"ladder.{limit.code}", limit.facts)
+
+
+def kind_words(kind: DeviceKind) -> str:
+    """What the device of a storage is, or why that is not known, as a sentence."""
+    return message(f"kind.{kind.code}", kind.facts)
