@@ -448,6 +448,7 @@ def _how_sure(report: Report, shown: Sequence[ConfigurationRow]) -> Iterator[Sho
 
 ENOUGH, UNKNOWN, SHORT = "●", "○", "✕"
 """Enough; not shown to be enough, where the storage may give more than was seen; not enough."""
+MARKS = f"{ENOUGH} enough  {UNKNOWN} not known to be enough  {SHORT} not enough, estimated"
 
 
 def needs(report: Report) -> Iterator[Section]:
@@ -483,8 +484,8 @@ def _needs(report: Report, some: Sequence[Outlook]) -> Section:
                 ),
                 lines=tuple(lines),
                 right=frozenset(range(1, len(counts) + 3)),
-                caption=f"{ENOUGH} enough  {UNKNOWN} not known to be enough  {SHORT} not enough, estimated",
             ),
+            Paragraph(text=MARKS, tone="legend"),
             Paragraph(text=said, tone="quiet"),
         ),
     )  # fmt: skip
