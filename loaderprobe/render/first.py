@@ -254,7 +254,7 @@ def headline(report: Report, shown: Sequence[ConfigurationRow]) -> Headline:
     bounds = [row.bound for row in shown if row.bound and firm(row)]
     on = f" on {group.short}" if group.emulated or group.cpu else ""
     subline = _subline(report, group, shown)
-    if not bounds:
+    if 2 * len(bounds) < len(shown):
         return Headline(
             text=f"Not clear yet what limits training{on}", subline=subline, tone="inconclusive", unsure=True
         )
@@ -263,7 +263,8 @@ def headline(report: Report, shown: Sequence[ConfigurationRow]) -> Headline:
     if group.cpu and set(words) == {"compute"}:
         return Headline(text="This CPU is what limits training", subline=subline, tone="compute")
     if len(words) == 1:
-        return Headline(text=limits_training(first, on), subline=subline, tone=verdict_tone(first))
+        unsure = len(bounds) < len(shown)
+        return Headline(text=limits_training(first, on), subline=subline, tone=verdict_tone(first), unsure=unsure)
     if len(bounds) <= FULL:
         named: dict[str, list[str]] = {}
         for row in (row for row in shown if row.bound and firm(row)):

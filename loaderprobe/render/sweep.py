@@ -274,7 +274,7 @@ def title(report: Report) -> str:
     """Data, storage, machine, day."""
     run, machine = report.summary.run, report.summary.environment
     names = list(dict.fromkeys(row.config.resolution for row in report.summary.configurations))
-    data = (join_words(names) if len(names) <= 3 else f"{len(names)} data sets") if names else "no data"
+    data = (join_words(names) if len(names) < 3 else f"{names[0]} to {names[-1]}") if names else "no data"
     made = " (generated)" if run.data and all(data_set.generated for data_set in run.data) else ""
     places = dict.fromkeys(
         f"{place.filesystem} ({join_words(place.devices) or place.kind})" for place in machine.storage

@@ -80,7 +80,12 @@ def _limited(row: ConfigurationRow, cause: str, **changes: Any) -> Configuration
         (["compute"], "Compute limits training on an emulated mlperf-h100, not its input", False),
         (["balanced"], "Input and compute are balanced on an emulated mlperf-h100", False),
         (["inconclusive"], "Not clear yet what limits training on an emulated mlperf-h100", True),
-        (["inconclusive", "storage"], "Storage limits training on an emulated mlperf-h100", False),
+        (["inconclusive", "storage"], "Storage limits training on an emulated mlperf-h100", True),
+        (
+            ["inconclusive", "inconclusive", "storage"],
+            "Not clear yet what limits training on an emulated mlperf-h100",
+            True,
+        ),
     ],
 )
 def test_the_headline_is_the_verdict_on_the_best_configurations(causes: list[str], said: str, unsure: bool) -> None:
