@@ -65,9 +65,15 @@ def diagnosis_document(found: Findings, ranks: RanksView | None = None) -> Docum
                 parts=(ladder([_step(found)], unit=f"{found.sample}/s"),),
             ),
             *_change_first(found),
-            Section(title="How sure", panel="side", parts=(_how_sure(found),)),
+            Section(
+                title="How sure",
+                panel="side",
+                parts=(
+                    _how_sure(found),
+                    Paragraph(text=explanation(found, sample=found.sample.removesuffix("s"))),
+                ),
+            ),
             *([Section(title="Not known", panel="side", parts=(unknown,))] if (unknown := _unknown(found)) else []),
-            Section(title="Why", parts=(Paragraph(text=explanation(found, sample=found.sample.removesuffix("s"))),)),
             Section(
                 title="Where the workers are, by function",
                 parts=tuple(_functions(found)),
