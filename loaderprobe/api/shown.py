@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from rich.text import Text
 
 from loaderprobe.api.values import PathLike
-from loaderprobe.errors import MissingPart
+from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.records import values
 from loaderprobe.records.environment import Origin
 from loaderprobe.render.document import Document, Exhibit
@@ -89,6 +89,15 @@ class Shown(ABC):
         from loaderprobe.render.writers import document_page
 
         return document_page(self.document(), self.exhibits(), made_by=self.made_by())
+
+    def svg(self) -> str:
+        """The picture of its first screen, for a page that takes no HTML. Raises BadValue where it has none."""
+        from loaderprobe.render.writers import document_picture
+
+        drawn = document_picture(self.document())
+        if drawn is None:
+            raise BadValue("this result opens with a table, not with a picture", hint="use --format html")
+        return drawn
 
     def _repr_html_(self) -> str:
         from loaderprobe.render.writers import document_page

@@ -321,7 +321,7 @@ def _rendered(found: Run | Documented, form: str, *, to_file: bool) -> bytes:
         width, color = width_and_color()
         return found.text(width=width, color=color and not to_file).encode()
     makers: dict[str, Callable[[], str]] = {
-        "json": found.json, "html": found.html, "md": found.markdown, "csv": found.csv
+        "json": found.json, "html": found.html, "md": found.markdown, "csv": found.csv, "svg": found.svg
     }  # fmt: skip
     return makers[form]().encode()
 

@@ -385,12 +385,12 @@ GENERATE = (
     QUIET,
 )  # fmt: skip
 
-FORMATS = ("table", "md", "csv", "parquet", "json", "html")
+FORMATS = ("table", "md", "csv", "parquet", "json", "html", "svg")
 REPORT = (
     Option("run", Path, None, ARGUMENT, "Directory of a run, or of another result."),
     Option(
-        "form", Literal["table", "md", "csv", "parquet", "json", "html"], None, NO_PANEL,
-        "table, md, csv, parquet, json or html.", typed="--format", metavar="FORMAT",
+        "form", Literal["table", "md", "csv", "parquet", "json", "html", "svg"], None, NO_PANEL,
+        "table, md, csv, parquet, json, html, or svg: the picture alone.", typed="--format", metavar="FORMAT",
         usual="by the ending of FILE, else table",
     ),
     Option(

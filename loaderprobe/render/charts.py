@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 from math import floor, log10
+from textwrap import wrap
 
 from rich.text import Text
 
@@ -217,6 +218,8 @@ def _safe(text: str) -> str:
 
 _LABELS, _VALUES = 180, 210
 """Pixels for names at the left and figures at the right."""
+_TITLE = 64
+"""Characters of a title in one line."""
 _STYLE = (
     "text{font-family:system-ui,sans-serif;font-size:13px;fill:#1c2024}.quiet{fill:#5a626b}"
     ".title{font-size:19px;font-weight:700}.strong{font-weight:600}.letter{font-weight:600;font-size:11px}"
@@ -228,7 +231,7 @@ _STYLE = (
 def chart_svg(chart: Chart, *, title: str, subtitle: str = "", width: int = 760) -> str:
     """The chart under its title on white ground, for a README. All text is escaped."""
     track = width - _LABELS - _VALUES - 24
-    heads = [(title, "title"), (subtitle, "quiet"), (chart.caption, "")]
+    heads = [(line, "title") for line in wrap(title, _TITLE)] + [(subtitle, "quiet"), (chart.caption, "")]
     top, drawn = 12, []
     for words, name in heads:
         if words:

@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from loaderprobe.render.charts import STYLES, TONES, chart_html, chart_text, hatches, hows_of
+from loaderprobe.render.charts import STYLES, TONES, chart_html, chart_svg, chart_text, hatches, hows_of
 from loaderprobe.render.document import (
     Cell,
     Chart,
@@ -348,6 +348,15 @@ def document_page(
         made_by=made_by,
         notebook=inline,
     )
+
+
+def document_picture(document: Document) -> str | None:
+    """The first chart of the first screen as one SVG file, under the headline; None where there is none."""
+    charts = [
+        part for section in document.sections if section.panel for part in section.parts if isinstance(part, Chart)
+    ]
+    title = document.headline or document.title
+    return chart_svg(charts[0], title=title, subtitle=document.subline) if charts else None
 
 
 def _hatched(document: Document) -> bool:

@@ -57,6 +57,14 @@ def test_the_first_screen_is_seventy_words_of_prose_at_most(name: str) -> None:
     assert len(prose) <= 70, " ".join(prose)
 
 
+def test_the_picture_of_the_readme_is_what_is_drawn_today() -> None:
+    """Of a stored run; `loaderprobe report fixtures/runs/storage -o loaderprobe/guide/first_screen.svg` draws it."""
+    root = RUNS.parents[1]
+    drawn = root / "loaderprobe" / "guide" / "first_screen.svg"
+    assert str(drawn.relative_to(root)) in (root / "README.md").read_text(encoding="utf-8")
+    assert drawn.read_text(encoding="utf-8") == loaderprobe.load(RUNS / "storage").svg()
+
+
 def _limited(row: ConfigurationRow, cause: str, **changes: Any) -> ConfigurationRow:
     assert row.bound
     sides: dict[str, Side] = {"compute": "compute", "balanced": "balanced", "inconclusive": "inconclusive"}
