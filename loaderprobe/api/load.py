@@ -20,7 +20,6 @@ from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import DamagedFile, Report
 from loaderprobe.records.studies import EpochsMeasured, Prefilled
 from loaderprobe.render.document import Document
-from loaderprobe.render.json import summary_json
 from loaderprobe.render.rows import BATCH_COLUMNS, STEP_COLUMNS, Row, batch_rows, csv_text, step_rows
 from loaderprobe.render.sweep import counts, report_columns, sweep_document
 from loaderprobe.store.results import RESULT, read_result
@@ -221,6 +220,7 @@ class Run(Shown):
 
     def json(self) -> str:
         """All figures and reasons, with the schema's name and version first: `summary.json`."""
+        from loaderprobe.render.json import summary_json
 
         return summary_json(self.report())
 

@@ -1,8 +1,8 @@
 """The table of figures: each one's column, unit, words and place in the summary; and a row of cells made of it.
 
 A new figure of a configuration is a field of `Verdict`, which the JSON and its schema have at once, and a row here, for
-CSV and data frames. Where it is None, `Verdict.unavailable` has the reason, and reports list it under *Not measured*.
-Pages have only the few figures that `sweep.py` puts into its tables, by `shown`.
+CSV and data frames; with a `head`, it is a column of every table of configurations, too, and its `help` a part of the
+legend. Where it is None, `Verdict.unavailable` has the reason, and reports list it under *Not measured*.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from loaderprobe.records.resources import ABLATIONS, JUDGED, ONLY_WAITED, RESOUR
 from loaderprobe.records.verdict import GAP_CAUSES, Evidence, EvidenceCode, GapCause
 from loaderprobe.render.format import figure, megabytes_per_s, percent
 from loaderprobe.render.rows import Cell, interval_cells
+from loaderprobe.render.wording import speed
 from loaderprobe.render.words import action_words, remark_words, sentence
 
 Unit = Literal["images/s", "bytes/s", "bytes", "s", "fraction", "times"]
@@ -39,6 +40,10 @@ class Figure:
     get: Callable[[ConfigurationRow], Any]
     """The figure, or a record of `parts`; None where it does not exist."""
     parts: tuple[str, ...] = ()
+    head: str = ""
+    """Of its column in tables; empty where only CSV has it."""
+    help: str = ""
+    """What that column is, as the legend says it."""
 
     def cells(self, row: ConfigurationRow) -> dict[str, Cell]:
         """The column, and one more for each further part."""
@@ -61,8 +66,19 @@ def _value(row: ConfigurationRow, at: str) -> Any:
     return found
 
 
-def _figure(at: str, unit: Unit, words: str, column: str = "", parts: tuple[str, ...] = ()) -> Figure:
-    return Figure(column=column or at, unit=unit, words=words, at=at, get=partial(_value, at=at), parts=parts)
+def _figure(
+    at: str, unit: Unit, words: str, column: str = "", parts: tuple[str, ...] = (), *, head: str = "", help: str = ""
+) -> Figure:
+    return Figure(
+        column=column or at,
+        unit=unit,
+        words=words,
+        at=at,
+        get=partial(_value, at=at),
+        parts=parts,
+        head=head,
+        help=help,
+    )
 
 
 def _rate(name: str, words: str) -> Figure:
@@ -104,7 +120,9 @@ def _use(name: str, words: str) -> Figure:
 
 
 FIGURES: tuple[Figure, ...] = (
-    _figure("images_per_s", "images/s", "images/s", parts=INTERVAL),
+    _figure(
+        "images_per_s", "images/s", "images/s", parts=INTERVAL, head="images/s", help="± is half the 95 % interval."
+    ),
     _rate("compute", "compute alone"),
     _rate("loader", "loader alone"),
     *(_without(resource) for resource in ABLATIONS),
@@ -114,12 +132,24 @@ FIGURES: tuple[Figure, ...] = (
     *(_among_ranks(name, RESOURCE[name].figure) for name in SPEEDUPS if name not in JUDGED),
     _figure("predicted_images_per_s", "images/s", "predicted images/s"),
     _figure("prediction_error", "fraction", "prediction error"),
-    _figure("input_wait_fraction", "fraction", "input wait"),
-    _figure("accelerator_utilization", "fraction", "share of compute alone"),
+    _figure(
+        "accelerator_utilization", "fraction", "share of compute alone", head="of alone",
+        help="Of alone: training over compute alone of the same row; more than 100 % is noise.",
+    ),
+    _figure(
+        "input_wait_fraction", "fraction", "input wait", head="input wait",
+        help="Input wait: share of time the training thread waits for a batch.",
+    ),
     _figure("bytes_per_image", "bytes", "bytes/image"),
-    _figure("disk_read_bytes_per_s", "bytes/s", "storage reads"),
+    _figure(
+        "disk_read_bytes_per_s", "bytes/s", "storage reads", head="MB/s", help="MB/s: read from storage."
+    ),
     _figure("cold_fraction", "fraction", "cold share"),
-    _figure("disk_ceiling_fraction", "fraction", "share of the storage's ceiling"),
+    _figure(
+        "disk_ceiling_fraction", "fraction", "share of the storage's ceiling", head="of max",
+        help="Of max: MB/s over what the storage itself gave with as many readers; that is measured where storage may "
+        "be the limit, and for the most workers.",
+    ),
     _figure("read_amplification", "times", "read amplification"),
     _figure("other_read_bytes_per_s", "bytes/s", "other processes' reads"),
     _figure("decoding_cpu_fraction", "fraction", "decoding's share of CPU time"),
@@ -141,7 +171,9 @@ FIGURES: tuple[Figure, ...] = (
     _use("occupancy_estimated", "estimated occupancy"),
     _use("occupancy_coverage", "share of kernels with an estimated occupancy"),
     *(_idle(cause) for cause in GAP_CAUSES),
-)
+)  # fmt: skip
+TABLE = tuple(each for each in FIGURES if each.head)
+"""The columns of a table of configurations."""
 BY_COLUMN = {each.column: each for each in FIGURES}
 # Several figures that are missing for one reason.
 _TOGETHER = {
@@ -164,6 +196,8 @@ def words_of(at: str) -> str:
 def shown(row: ConfigurationRow, column: str) -> str:
     """A figure as reports show it: shares in percent, bytes/s in MB/s without the unit."""
     chosen = BY_COLUMN[column]
+    if chosen.column == "images_per_s":
+        return speed(row)
     value = chosen.get(row)
     if chosen.unit == "fraction":
         return percent(value)

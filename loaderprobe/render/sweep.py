@@ -23,7 +23,7 @@ from loaderprobe.render.document import (
     further,
     items,
 )
-from loaderprobe.render.figures import evidence_words, flat, reason_words, reasons, shown, words_of
+from loaderprobe.render.figures import TABLE, evidence_words, flat, reason_words, reasons, shown, words_of
 from loaderprobe.render.first import first_screen, headline, shown_first
 from loaderprobe.render.format import MISSING, counted, factor, figure, first_upper, rate
 from loaderprobe.render.gpu import profiled, window_parts
@@ -41,7 +41,7 @@ from loaderprobe.render.panels import (
 )
 from loaderprobe.render.rows import Cell as Value
 from loaderprobe.render.rows import as_columns
-from loaderprobe.render.wording import bound_words, label, resources_of, speed, tone
+from loaderprobe.render.wording import bound_words, label, resources_of, tone
 from loaderprobe.render.words import action_words, forecast_words, knee_words, remark_words, sentence, then_words
 from loaderprobe.units import format_bytes, format_duration, join_words, significant
 
@@ -56,19 +56,17 @@ HOW_TO_READ = (
 )
 EMULATED_NOTE = "Emulated accelerator: its throughput is specified, not measured."
 CPU_NOTE = "Training ran on a CPU: nothing follows for a GPU."
-GROUP_HEAD = (
-    "configuration", "images/s", "of alone", "MB/s", "of max", "input wait", "bound",
-    "speed-up if free → then limited by",
-)  # fmt: skip
+GROUP_HEAD = ("configuration", *(column.head for column in TABLE), "bound", "speed-up if free → then limited by")
 _ONE_RANK = remark_words(Remark(code="one_rank"))
 """No reader misses what one rank loses to others."""
 _COLUMNS = ("images_per_s", "accelerator_utilization", "disk_read_bytes_per_s", "speedups")
 """Figures of the table: also a terminal says why one is missing."""
-_TABLE_NOTE = (
-    "± is half the 95 % interval. Of alone: training over compute alone of the same row; more than 100 % is noise. "
-    "MB/s: read from storage. Of max: MB/s over what the storage itself gave with as many readers; that is measured "
-    "where storage may be the limit, and for the most workers. Input wait: share of time the training thread waits for "
-    f"a batch. Speed-up if free: of training, if that resource cost nothing; est.: estimated. {MISSING}: not measured."
+_TABLE_NOTE = " ".join(
+    [
+        *(column.help for column in TABLE),
+        "Speed-up if free: of training, if that resource cost nothing; est.: estimated.",
+        f"{MISSING}: not measured.",
+    ]
 )
 
 
@@ -157,7 +155,7 @@ def _of_group(report: Report, group: RowGroup) -> Iterator[Shown | Fold]:
     """A line a configuration, then the evidence of each to unfold, what is not firm in words, and what would help."""
     yield Paragraph(text=f"Compute alone: {group.ceiling}.", further=True)
     lines = tuple(_line(report, row, group) for row in group.rows)
-    yield Table(head=GROUP_HEAD, lines=lines, right=frozenset(range(1, 6)))
+    yield Table(head=GROUP_HEAD, lines=lines, right=frozenset(range(1, 1 + len(TABLE))))
     yield from _evidence(report, group)
     unclear = [row for row in group.rows if row.bound and not firm(row)]
     yield from items([(label(row, group.rows), sentence(row.bound)) for row in unclear if row.bound])
@@ -177,11 +175,7 @@ def _knees(report: Report, group: RowGroup) -> list[tuple[str, str]]:
 def _line(report: Report, row: ConfigurationRow, group: RowGroup) -> Line:
     return (
         label(row, group.rows),
-        speed(row),
-        shown(row, "accelerator_utilization"),
-        shown(row, "disk_read_bytes_per_s"),
-        shown(row, "disk_ceiling_fraction"),
-        shown(row, "input_wait_fraction"),
+        *(shown(row, column.column) for column in TABLE),
         Cell(text=bound_words(row), tone=tone(row)),
         gain_words(row, then_of(report, row)),
     )
