@@ -148,12 +148,14 @@ Shown = Paragraph | Command | Item | Table | Tags | Chart
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """What proves one entry, behind a click: shown on a page, left out elsewhere."""
+    """What proves one entry, behind a click: shown on a page, elsewhere its text at most."""
 
     subject: str
     verdict: Cell
     text: str
     parts: tuple[Shown, ...]
+    said: bool = False
+    """True where the other writers have its text, too."""
 
 
 Part = Shown | Fold
@@ -198,6 +200,13 @@ def further(parts: Iterable[Shown]) -> tuple[Shown, ...]:
 def items(entries: Iterable[tuple[str, str]]) -> tuple[Item, ...]:
     """A list of (subject, text)."""
     return tuple(Item(subject=subject, text=text) for subject, text in entries)
+
+
+def unfolded(part: Part) -> Shown | None:
+    """What stands for a part where nothing can be unfolded: the text of a fold, or nothing."""
+    if not isinstance(part, Fold):
+        return part
+    return Item(subject=part.subject, text=part.text) if part.said else None
 
 
 def cell_text(cell: str | Cell) -> str:

@@ -10,6 +10,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from loaderprobe.analyze.answer import best_of, firm, measured
 from loaderprobe.records.report import ConfigurationRow, NextStep, Outlook, Report, StorageSupply
@@ -39,6 +40,8 @@ FULL = 3
 """Up to so many configurations have a line for each part; more have one line each."""
 MOST_LANES = 12
 MOST_GAINS = 5
+MOST_IN_MAP = 3
+"""Columns of the map beside the ladder that have their rates; of more, the letters alone."""
 FAR = 6.0
 """A rate of compute alone that is so many times the longest bar is beyond the axis."""
 UNIT = "images/s"
@@ -272,8 +275,8 @@ def headline(report: Report, shown: Sequence[ConfigurationRow]) -> Headline:
             named.setdefault(limit_words(row.bound), []).append(_apart(row, shown))
         text = "; ".join(f"{limit} limits {join_words(names)}" for limit, names in named.items())
     else:
-        counts = [f"{limit} {count} of {len(shown)}" for limit, count in words.most_common()]
-        text = f"Limits: {', '.join(counts)}"
+        (most, count), *others = words.most_common()
+        text = ", ".join([f"{most} limits {count} of {len(shown)}", *(f"{limit} {number}" for limit, number in others)])
     return Headline(text=first_upper(text) + on, subline=subline, tone=verdict_tone(first))
 
 
@@ -395,8 +398,8 @@ def _gains(report: Report, rows: Sequence[ConfigurationRow]) -> Chart:
         ChartRow(
             label=short_label(row, rows, workers=False),
             value=f"{significant(advice.speedup)}x",
-            note=f"{rate(advice.before.value)} → {rate(advice.after.value)} ({rate(advice.after.low)} to "
-            f"{rate(advice.after.high)}){'' if advice.how == 'measured' else ', est.'}",
+            note=f"→ {rate(advice.after.value)} ({rate(advice.after.low)} to {rate(advice.after.high)})"
+            f"{'' if advice.how == 'measured' else ' est.'}",
             strong=advice.how == "measured",
             point=Bar(end=advice.speedup, tone="change", how="measured" if advice.surely_gains else "unsure"),
             interval=_ends(advice.after.low / advice.before.value, advice.after.high / advice.before.value),
@@ -442,7 +445,9 @@ def _how_sure(report: Report, shown: Sequence[ConfigurationRow]) -> Iterator[Sho
     if notes:
         yield Paragraph(text=f"{first_upper('; '.join(notes))}.", tone="quiet", further=True)
     key = map_key([row for group in first for row in group.rows])
-    yield from further(replace(limit_map(group), caption="" if number else key) for number, group in enumerate(first))
+    yield from further(
+        replace(limit_map(group, most=MOST_IN_MAP), caption="" if number else key) for number, group in enumerate(first)
+    )
 
 
 # What accelerators need, beside what is here.
@@ -453,15 +458,35 @@ MARKS = f"{ENOUGH} enough  {UNKNOWN} not known to be enough  {SHORT} not enough,
 
 
 def needs(report: Report) -> Iterator[Section]:
-    """A table for each kind of accelerator: storage, files opened and cores for 1, 8 and 64 of them."""
+    """What 1, 8 and 64 of the first kind of accelerator need of storage and cores."""
+    some = _by_accelerator(report)[:1]
+    yield from (_needs(report, _few(needed), panel="main") for needed in some)
+
+
+def more_needs(report: Report) -> Iterator[Section]:
+    """The same of all data sets and of other accelerators, where the first screen has not all."""
+    found = _by_accelerator(report)
+    some = found[1:] if found and _few(found[0]) == found[0] else found
+    yield from (_needs(report, needed) for needed in some)
+
+
+def _by_accelerator(report: Report) -> list[list[Outlook]]:
     found: dict[tuple[str, str], list[Outlook]] = {}
     for need in report.summary.needs:
         found.setdefault((need.compute, need.model), []).append(need)
-    for some in list(found.values())[:1]:
-        yield _needs(report, some)
+    return list(found.values())
 
 
-def _needs(report: Report, some: Sequence[Outlook]) -> Section:
+def _few(some: list[Outlook]) -> list[Outlook]:
+    """All of them; of many the least need, the most, and that of the data set that a plan takes, in their order."""
+    if len(some) <= FULL:
+        return some
+    by_need = sorted(some, key=lambda need: need.needs[0].read_bytes_per_s)
+    planned = [need for need in some if need.planned] or by_need[len(by_need) // 2 :][:1]
+    return [need for need in some if need in (by_need[0], by_need[-1], *planned)]
+
+
+def _needs(report: Report, some: Sequence[Outlook], *, panel: Literal["main", ""] = "") -> Section:
     first = some[0]
     counts = [need.accelerators for need in first.needs]
     cores = report.summary.environment.cores_available
@@ -474,22 +499,21 @@ def _needs(report: Report, some: Sequence[Outlook]) -> Section:
     missing = dict.fromkeys(remark_words(need.missing) for need in some if need.missing)
     said += "".join(f" No rate of the storage: {why}." for why in missing)
     said += " *: nearest to ImageNet." if any(need.planned for need in some) else ""
+    head = (
+        named(first.accelerator).removeprefix("one "),
+        *(f"{count} x" for count in counts),
+        "here",
+        f"cores ({cores:g} here)",
+    )
     return Section(
         title=f"What {named(first.accelerator, join_words([str(count) for count in counts]))} need",
-        panel="main",
+        panel=panel,
         parts=(
-            Table(
-                head=(
-                    named(first.accelerator).removeprefix("one "), *(f"{count} x" for count in counts),
-                    "here", f"cores ({cores:g} here)",
-                ),
-                lines=tuple(lines),
-                right=frozenset(range(1, len(counts) + 3)),
-            ),
+            Table(head=head, lines=tuple(lines), right=frozenset(range(1, len(head)))),
             Paragraph(text=MARKS, tone="legend"),
             Paragraph(text=said, tone="quiet"),
         ),
-    )  # fmt: skip
+    )
 
 
 def _need_line(need: Outlook, cores: float) -> tuple[str, ...]:
@@ -497,13 +521,13 @@ def _need_line(need: Outlook, cores: float) -> tuple[str, ...]:
     supply = need.supply
     wanted = [each.read_bytes_per_s / need.use for each in need.needs]
     here = f"{'>= ' * supply.at_least}{format_rate(supply.read_bytes_per_s)}" if supply else "not measured"
-    some = [need.cores * each.accelerators for each in need.needs] if need.cores is not None else []
-    enough = ENOUGH if some and cores >= some[-1] else SHORT if some and cores < some[0] else UNKNOWN
+    counts = [need.cores * each.accelerators for each in need.needs] if need.cores is not None else []
+    marked = [f"{ENOUGH if cores >= count else SHORT} {significant(count, 2)}" for count in counts]
     return (
         f"{need.data}{' *' * need.planned}",
-        *(f"{_mark(supply, rate)} {format_rate(rate)}" for rate in wanted),
+        *(f"{_mark(supply, bytes_per_s)} {format_rate(bytes_per_s)}" for bytes_per_s in wanted),
         here,
-        f"{enough} {', '.join(significant(count, 2) for count in some)}" if some else MISSING,
+        " ".join(marked) or MISSING,
     )
 
 

@@ -236,8 +236,11 @@ def gain_words(row: ConfigurationRow, then: Mapping[str, Bottleneck]) -> str:
 # The map: what limits training, by data set and number of workers, as letters that need no colour.
 
 
-def limit_map(group: RowGroup) -> Table:
-    """A line a data set, and what else sets lines apart; a column a number of workers, empty where none was asked."""
+def limit_map(group: RowGroup, *, most: int) -> Table:
+    """A line a data set, and what else sets lines apart; a column a number of workers, empty where none was asked.
+
+    With more columns than `most`, cells have letters alone.
+    """
     counts = sorted({row.config.loader.workers for row in group.rows})
     lines: dict[str, dict[int, ConfigurationRow]] = {}
     for row in group.rows:
@@ -245,7 +248,7 @@ def limit_map(group: RowGroup) -> Table:
     return Table(
         head=("workers", *("serial" if count == 0 else str(count) for count in counts)),
         lines=tuple(
-            (name, *(_cell(cells[count]) if count in cells else "" for count in counts))
+            (name, *(_cell(cells[count], brief=len(counts) > most) if count in cells else "" for count in counts))
             for name, cells in lines.items()
         ),
         right=frozenset(range(1, len(counts) + 1)),
@@ -266,8 +269,8 @@ def line_of(row: ConfigurationRow, rows: Sequence[ConfigurationRow]) -> str:
     return ", ".join(part for part in (row.config.resolution, variation(row, same)) if part)
 
 
-def _cell(row: ConfigurationRow) -> Cell | str:
-    """`690±181 F`; without a letter for what was skipped."""
-    text = f"{speed(row, gap='')} {letters_of(row)}".strip()
+def _cell(row: ConfigurationRow, *, brief: bool) -> Cell | str:
+    """`690±181 F`, or `F`; without a letter for what was skipped."""
+    text = letters_of(row) if brief else f"{speed(row, gap='')} {letters_of(row)}".strip()
     limits = " or ".join(LETTERS[name][1] for name in limits_of(row))
     return Cell(text=text, tone=tone(row), words=limits) if limits else text

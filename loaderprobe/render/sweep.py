@@ -24,7 +24,7 @@ from loaderprobe.render.document import (
     items,
 )
 from loaderprobe.render.figures import TABLE, evidence_words, flat, reason_words, reasons, shown, words_of
-from loaderprobe.render.first import first_screen, headline, shown_first
+from loaderprobe.render.first import first_screen, headline, more_needs, shown_first
 from loaderprobe.render.format import MISSING, counted, factor, figure, first_upper, rate
 from loaderprobe.render.gpu import profiled, window_parts
 from loaderprobe.render.groups import NEXT, RowGroup, detail_of, full_label, gain_words, groups, then_of
@@ -86,6 +86,7 @@ def sweep_document(report: Report) -> Document:
             *([scaling] if (scaling := scaling_section(report)).parts else []),
             Section(title="Every configuration", parts=tuple(_before_table(report))),
             *(Section(title=group.title, parts=tuple(_of_group(report, group)), under=True) for group in found),
+            *more_needs(report),
             rate_section(report),
             worker_section(report),
             read_section(report),
@@ -157,8 +158,6 @@ def _of_group(report: Report, group: RowGroup) -> Iterator[Shown | Fold]:
     lines = tuple(_line(report, row, group) for row in group.rows)
     yield Table(head=GROUP_HEAD, lines=lines, right=frozenset(range(1, 1 + len(TABLE))))
     yield from _evidence(report, group)
-    unclear = [row for row in group.rows if row.bound and not firm(row)]
-    yield from items([(label(row, group.rows), sentence(row.bound)) for row in unclear if row.bound])
     yield from further(items(_knees(report, group)))
     yield from items((f"GPU of {subject}", words) for subject, words in profiled(group))
 
@@ -327,6 +326,7 @@ def _evidence(report: Report, group: RowGroup) -> Iterator[Fold]:
                 subject=label(row, group.rows),
                 verdict=Cell(text=bound_words(row), tone=tone(row)),
                 text=sentence(row.bound),
+                said=not firm(row),
                 parts=tuple(_proof(report, row)),
             )
 

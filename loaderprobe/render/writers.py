@@ -29,6 +29,7 @@ from loaderprobe.render.document import (
     Tags,
     cell_text,
     levels,
+    unfolded,
 )
 from loaderprobe.render.format import visible
 
@@ -55,7 +56,7 @@ def document_text(document: Document, *, width: int = 80, color: bool = False) -
         page.title(document.title, style=STYLES.get(document.tone, ""))
     before = ""
     for section in document.sections:
-        parts = [part for part in section.parts if not isinstance(part, Fold) and not part.further]
+        parts = [part for part in map(unfolded, section.parts) if part and not part.further]
         if not parts:
             continue
         beside = section.panel == "side"
@@ -251,7 +252,7 @@ def document_markdown(document: Document) -> str:
 def _blocks(parts: Sequence[Part]) -> Iterator[str]:
     """Items that follow each other are one list."""
     items: list[str] = []
-    for part in parts:
+    for part in [shown for part in parts if (shown := unfolded(part))]:
         if isinstance(part, Item):
             items.append(_item(part))
             continue
@@ -263,7 +264,7 @@ def _blocks(parts: Sequence[Part]) -> Iterator[str]:
         yield "\n".join(items)
 
 
-def _block(part: Part) -> Iterator[str]:
+def _block(part: Shown) -> Iterator[str]:
     """Of one that is no item."""
     if isinstance(part, Paragraph):
         yield f"**{escaped(part.text)}**" if part.strong else escaped(part.text)

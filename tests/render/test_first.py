@@ -84,7 +84,7 @@ def _limited(row: ConfigurationRow, cause: str, **changes: Any) -> Configuration
             "Storage limits 1x1; transport to the training process limits 2x2 on an emulated mlperf-h100",
             False,
         ),
-        (["storage"] * 3 + ["compute"], "Limits: storage 3 of 4, compute 1 of 4 on an emulated mlperf-h100", False),
+        (["storage"] * 3 + ["compute"], "Storage limits 3 of 4, compute 1 on an emulated mlperf-h100", False),
         (["compute"], "Compute limits training on an emulated mlperf-h100, not its input", False),
         (["balanced"], "Input and compute are balanced on an emulated mlperf-h100", False),
         (["inconclusive"], "Not clear yet what limits training on an emulated mlperf-h100", True),
@@ -215,7 +215,7 @@ def test_a_need_has_one_of_three_marks(storage_bytes_per_s: float | None, at_lea
     assert "".join(str(cell)[0] for cell in storage[1:4]) == marks
     wanted = need.needs[0].read_bytes_per_s / need.use
     assert str(storage[1]).endswith(format_rate(wanted))
-    assert storage[-1] == "✕ 10, 80, 640"
+    assert storage[-1] == "✕ 10 ✕ 80 ✕ 640"
     assert str(opens[1]).startswith("○")
 
 
