@@ -1,4 +1,8 @@
-"""The real pynvml on a driver library that is compiled here: struct layouts, errors and traps as they come."""
+"""The real pynvml on a driver library that is compiled here: struct layouts, errors and traps as they come.
+
+As a program: runs the sampler in scenarios from standard input, and prints what it found, as JSON. A scenario is the
+environment of the stub library, which reads it at every call.
+"""
 
 from __future__ import annotations
 
@@ -7,72 +11,105 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Mapping
+from ctypes import CDLL
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from loaderprobe.samplers.nvml import FATAL, FIGURES, METRICS, UNSUPPORTED
+from loaderprobe.measure.capabilities import gpu_counters
+from loaderprobe.records.measurement import Series
+from loaderprobe.render.capability_words import why_words
+from loaderprobe.render.remarks import NVML_ERRORS
+from loaderprobe.samplers.nvml import FATAL, FIGURES, METRICS, UNSUPPORTED, NvmlSampler
+from loaderprobe.testing import FakeClock
 from tests.said import said
 from tests.samplers.fake_nvml import NVML_ERRORS
 
+UUID = "GPU-00000000-0000-0000-0000-000000000001"
 NO_GPM = said(UNSUPPORTED)
-HERE = Path(__file__).parent / "stub_nvml"
-ROOT = Path(__file__).parents[2]
 COMPILER = shutil.which("cc")
 GPM = {metric.name for metric in METRICS}
 PLAIN = {figure.name for figure in FIGURES}
-NEEDS_COMPILER = "needs a C compiler named cc"
-ERRORS = [value for value in NVML_ERRORS if value != 0] + [1234]
+ERRORS = {**NVML_ERRORS, 1234: "NVML error 1234"}
+FAILING = {"INIT": PLAIN | GPM, "POWER": {"gpu_power"}, "GPM_SAMPLE": GPM}
+SCENARIOS = {
+    "gpm": {"STUB_GPM": "1"},
+    "plain": {"STUB_PIDS": "7"},
+    "no driver": {"STUB_INIT": "9"},
+    "unknown": {"UUID": "GPU-2"},
+    "a metric fails": {"STUB_GPM": "1", "STUB_TENSOR": "3"},
+    "mig": {"STUB_GPM": "1", "STUB_INSTANCE": "3", "STUB_UTILIZATION": "3"},
+    **{
+        f"{call} {value}": {"STUB_GPM": "1", f"STUB_{call}": str(value)}
+        for call in FAILING
+        for value in ERRORS
+        if value
+    },
+}
 
-pytestmark = pytest.mark.skipif(COMPILER is None, reason=NEEDS_COMPILER)
-Run = Callable[..., list[dict[str, Any]]]
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="needs a C compiler named cc")
+Found = Mapping[str, Mapping[str, Any]]
+
+
+def run_on_stub(environment: dict[str, str]) -> dict[str, Any]:
+    """Series and reasons of one scenario, and what stays open in the library after it."""
+    os.environ.update(environment)
+    clock = FakeClock()
+    with NvmlSampler(clock, environment.get("UUID", UUID)) as sampler:
+        for _ in range(5):
+            sampler.sample()
+            clock.sleep(0.2)
+    found = list(sampler.series())
+    library = CDLL("libnvidia-ml.so.1")
+    result = {
+        "values": {item.name: item.values for item in found if isinstance(item, Series)},
+        "missing": {item.name: said(item.reason) for item in found if not isinstance(item, Series)},
+        "left": [library.stub_open(), library.stub_samples()],
+        "doctor": [(each.name, each.state, why_words(each)) for each in gpu_counters(FakeClock())],
+    }
+    for name in environment:
+        del os.environ[name]
+    return result
+
+
+def on_driver(folder: Path, *flags: str) -> Found:
+    """What is found in all scenarios on a driver compiled with these flags, in one process."""
+    assert COMPILER is not None
+    source = Path(__file__).parent / "nvml.c"
+    flags = ("-Wall", "-Werror", "-shared", "-fPIC", *flags)
+    subprocess.run([COMPILER, *flags, "-o", folder / "libnvidia-ml.so.1", source], check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", __name__], input=json.dumps(SCENARIOS), capture_output=True, text=True, timeout=60,
+        cwd=Path(__file__).parents[2], env={**os.environ, "LD_LIBRARY_PATH": str(folder)}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found: Found = json.loads(done.stdout)
+    return found
 
 
 @pytest.fixture(scope="module")
-def drivers(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Path]:
-    """Folders with the compiled library: a driver as it is now, and an old one without the newer calls."""
-    assert COMPILER is not None, NEEDS_COMPILER
-    folders = {False: tmp_path_factory.mktemp("driver"), True: tmp_path_factory.mktemp("old_driver")}
-    for old, folder in folders.items():
-        flags = ["-Wall", "-Werror", "-shared", "-fPIC", *(["-DOLD"] if old else [])]
-        subprocess.run([COMPILER, *flags, "-o", folder / "libnvidia-ml.so.1", HERE / "nvml.c"], check=True)
-    return folders
+def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """On a driver as it is now."""
+    return on_driver(tmp_path_factory.mktemp("driver"))
 
 
-@pytest.fixture(scope="module")
-def run(drivers: dict[bool, Path]) -> Run:
-    """Runs scenarios (the stub's environment), all in one process."""
-
-    def run_on_stub(*scenarios: dict[str, str], old: bool = False) -> list[dict[str, Any]]:
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.samplers.stub_nvml.run"],
-            input=json.dumps(scenarios), capture_output=True, text=True, cwd=ROOT, timeout=60,
-            env={**os.environ, "LD_LIBRARY_PATH": str(drivers[old])},
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        found: list[dict[str, Any]] = json.loads(done.stdout)
-        return found
-
-    return run_on_stub
-
-
-def test_gpm_comes_through_the_real_binding(run: Run) -> None:
+def test_gpm_comes_through_the_real_binding(found: Found) -> None:
     """Neighbouring samples and first and last are compared as they should be, in pynvml's own structs."""
-    (found,) = run({"STUB_GPM": "1"})
+    gpm = found["gpm"]
     # Samples are numbered 1 to 5; the stub's metric m between a and b is m + a + b.
-    assert found["values"]["gpu_sm_occupancy"] == pytest.approx([0.06, 0.08, 0.1, 0.12])
-    assert found["values"]["gpu_sm_occupancy_mean"] == pytest.approx([0.09])
-    assert found["values"]["gpu_jpeg_utilization"] == pytest.approx([0.5, 0.52, 0.54, 0.56])
-    assert set(found["values"]) == PLAIN | GPM | {f"{name}_mean" for name in GPM}
-    assert found["missing"] == {} and found["left"] == [0, 0]
+    assert gpm["values"]["gpu_sm_occupancy"] == pytest.approx([0.06, 0.08, 0.1, 0.12])
+    assert gpm["values"]["gpu_sm_occupancy_mean"] == pytest.approx([0.09])
+    assert gpm["values"]["gpu_jpeg_utilization"] == pytest.approx([0.5, 0.52, 0.54, 0.56])
+    assert set(gpm["values"]) == PLAIN | GPM | {f"{name}_mean" for name in GPM}
+    assert gpm["missing"] == {} and gpm["left"] == [0, 0]
 
 
-def test_plain_figures_come_through_the_real_binding(run: Run) -> None:
+def test_plain_figures_come_through_the_real_binding(found: Found) -> None:
     """Each figure has its unit; energy is more than 32 bits; without GPM there is one reason for all of it."""
-    (found,) = run({"STUB_PIDS": "7"})
-    assert {name: readings[0] for name, readings in found["values"].items()} == {
+    plain = found["plain"]
+    assert {name: readings[0] for name, readings in plain["values"].items()} == {
         "gpu_utilization": 1.0,
         "gpu_power": 350.0,
         "gpu_energy": 5e9,
@@ -81,52 +118,56 @@ def test_plain_figures_come_through_the_real_binding(run: Run) -> None:
         "gpu_throttle": 0x44,
         "gpu_other_processes": 6.0,
     }
-    assert found["missing"] == dict.fromkeys(GPM, NO_GPM) and found["left"] == [0, 0]
+    assert plain["missing"] == dict.fromkeys(GPM, NO_GPM) and plain["left"] == [0, 0]
 
 
-@pytest.mark.parametrize(("call", "names"), [("INIT", PLAIN | GPM), ("POWER", {"gpu_power"}), ("GPM_SAMPLE", GPM)])
-def test_each_error_of_the_real_binding_is_a_reason(run: Run, call: str, names: set[str]) -> None:
+@pytest.mark.parametrize("call", FAILING)
+def test_each_error_of_the_real_binding_is_a_reason(found: Found, call: str) -> None:
     """The figures of the call are missing with the error in words; the others are read unless the GPU is gone."""
-    scenarios = [{"STUB_GPM": "1", f"STUB_{call}": str(value)} for value in ERRORS]
-    for value, found in zip(ERRORS, run(*scenarios), strict=True):
-        reason = NVML_ERRORS.get(value, "NVML error 1234")
-        assert {found["missing"][name].removeprefix("GPM: ") for name in names} == {reason}
-        assert not names & set(found["values"]) and found["left"] == [0, 0]
-        assert value in FATAL or (PLAIN | GPM) - set(found["values"]) == names
+    names = FAILING[call]
+    for value, reason in ERRORS.items():
+        if value:
+            one = found[f"{call} {value}"]
+            assert {one["missing"][name].removeprefix("GPM: ") for name in names} == {reason}
+            assert not names & set(one["values"]) and one["left"] == [0, 0]
+            assert value in FATAL or (PLAIN | GPM) - set(one["values"]) == names
 
 
-def test_a_metric_may_fail_alone(run: Run) -> None:
-    """One metric's status leaves the others' values alone."""
-    (found,) = run({"STUB_GPM": "1", "STUB_TENSOR": "3"})
-    assert set(found["missing"]) == {"gpu_tensor_utilization", "gpu_tensor_utilization_mean"}
-    assert len(found["values"]["gpu_sm_occupancy"]) == 4
+def test_a_part_may_fail_alone(found: Found) -> None:
+    """One metric's status leaves the others' values; a GPU that NVML does not list is not taken for another.
+
+    pynvml's C integer for `is an instance` is read by value, and GPM asks the parent.
+    """
+    assert set(found["a metric fails"]["missing"]) == {"gpu_tensor_utilization", "gpu_tensor_utilization_mean"}
+    for name in ("a metric fails", "mig"):
+        assert len(found[name]["values"]["gpu_sm_occupancy"]) == 4
+    assert "MIG instance" in found["mig"]["missing"]["gpu_utilization"]
+    assert found["unknown"]["values"] == {} and found["unknown"]["missing"]["gpu_power"] == NVML_ERRORS[6]
 
 
-def test_an_instance_of_mig_is_sampled_by_its_number(run: Run) -> None:
-    """pynvml's C integer for `is an instance` is read by value, and GPM asks the parent."""
-    (found,) = run({"STUB_GPM": "1", "STUB_INSTANCE": "3", "STUB_UTILIZATION": "3"})
-    assert len(found["values"]["gpu_sm_occupancy"]) == 4
-    assert "MIG instance" in found["missing"]["gpu_utilization"]
-
-
-def test_an_older_driver_gives_what_it_has(run: Run) -> None:
+def test_an_older_driver_gives_what_it_has(tmp_path: Path) -> None:
     """Functions that the library lacks have older names or a reason; pynvml's mismatch error is not met."""
-    (found,) = run({"STUB_GPM": "1"}, old=True)
-    assert found["values"]["gpu_throttle"][0] == 4 and found["values"]["gpu_other_processes"][0] == 1
-    assert set(found["missing"].values()) == {f"GPM: {NVML_ERRORS[13]}"} and set(found["missing"]) == GPM
+    old = on_driver(tmp_path, "-DOLD")["gpm"]
+    assert old["values"]["gpu_throttle"][0] == 4 and old["values"]["gpu_other_processes"][0] == 1
+    assert old["missing"] == dict.fromkeys(GPM, f"GPM: {NVML_ERRORS[13]}")
 
 
-def test_an_unknown_uuid_is_a_reason(run: Run) -> None:
-    """A GPU that NVML does not list is not taken for another."""
-    (found,) = run({"UUID": "GPU-2"})
-    assert found["values"] == {} and found["missing"]["gpu_power"] == NVML_ERRORS[6]
-
-
-def test_doctor_says_which_counter_is_there_and_why_not(run: Run) -> None:
+@pytest.mark.parametrize(
+    ("name", "states", "words"),
+    [
+        ("gpm", ["yes", "yes"], ("", "")),
+        ("plain", ["yes", "no"], ("any kernel at all", NO_GPM)),
+        ("no driver", ["no", "no"], ("Driver Not Loaded", "")),
+    ],
+)
+def test_doctor_says_which_counter_is_there_and_why_not(
+    found: Found, name: str, states: list[str], words: tuple[str, str]
+) -> None:
     """Utilization and SM occupancy are separate, each tried, with the reason of what is missing."""
-    both, plain, neither = run({"STUB_GPM": "1"}, {}, {"STUB_INIT": "9"})
-    assert [state for _, state, _ in both["doctor"]] == ["yes", "yes"]
-    assert [state for _, state, _ in plain["doctor"]] == ["yes", "no"]
-    assert NO_GPM in plain["doctor"][1][2] and "any kernel at all" in plain["doctor"][0][2]
-    assert [state for _, state, _ in neither["doctor"]] == ["no", "no"]
-    assert "Driver Not Loaded" in neither["doctor"][0][2]
+    doctor = found[name]["doctor"]
+    assert [state for _, state, _ in doctor] == states
+    assert all(part in why for part, (_, _, why) in zip(words, doctor, strict=True))
+
+
+if __name__ == "__main__":
+    json.dump({name: run_on_stub(environment) for name, environment in json.load(sys.stdin).items()}, sys.stdout)
