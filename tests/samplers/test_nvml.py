@@ -1,171 +1,106 @@
-"""NVML on a fake of pynvml: figures, GPM's averages, and every way in which they are not there."""
+"""The real pynvml on a driver library that is compiled here: figures, GPM's averages, and every way in which they fail.
+
+Struct layouts, errors and traps of the binding come as they are. The library, `nvml.c`, answers from the environment.
+"""
 
 from __future__ import annotations
 
-import math
+import os
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from ctypes import CDLL
 from itertools import pairwise
-from types import SimpleNamespace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from loaderprobe.measure.capabilities import gpu_counters
 from loaderprobe.records.measurement import Missing, Series
+from loaderprobe.render.capability_words import why_words
 from loaderprobe.render.remarks import NVML_ERRORS
 from loaderprobe.samplers.nvml import FATAL, FIGURES, METRICS, UNSUPPORTED, NvmlSampler, reason_for
 from loaderprobe.testing import FakeClock
 from tests.said import said
 
-CALLS = ("utilization", "power", "energy", "sm_clock", "memory_clock", "throttle", "processes")
+pynvml: Any = pytest.importorskip("pynvml")
+COMPILER = shutil.which("cc")
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="needs a C compiler named cc")
+
+UUID = "GPU-00000000-0000-0000-0000-000000000001"
 PLAIN = {figure.name for figure in FIGURES}
 GPM = {metric.name for metric in METRICS}
 NO_GPM = said(UNSUPPORTED)
-ERRORS = {**NVML_ERRORS, 1234: "NVML error 1234"}
+ERRORS = {**{value: words for value, words in NVML_ERRORS.items() if value}, 1234: "NVML error 1234"}
+CALLS = ("UTILIZATION", "POWER", "ENERGY", "SM_CLOCK", "MEMORY_CLOCK", "THROTTLE", "PROCESSES")
+FAILING = {
+    **{call: {figure.name} for call, figure in zip(CALLS, FIGURES, strict=True)},
+    **dict.fromkeys(("INIT", "HANDLE"), PLAIN | GPM),
+    **dict.fromkeys(("GPM_SUPPORT", "GPM_ALLOC", "GPM_SAMPLE", "GPM_METRICS"), GPM),
+}
 
 
-class NvmlError(Exception):
-    """As the real one, it cannot be hashed and does not compare with numbers."""
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., CDLL]:
+    """The library, compiled with these flags."""
 
-    __hash__ = None  # type: ignore[assignment]  # the trap of the real class, reproduced
+    def make(*flags: str) -> CDLL:
+        path = tmp_path_factory.mktemp("driver") / "libnvidia-ml.so.1"
+        source = Path(__file__).with_name("nvml.c")
+        subprocess.run([str(COMPILER), "-Wall", "-Werror", "-shared", "-fPIC", *flags, "-o", path, source], check=True)
+        return CDLL(str(path))
 
-    def __init__(self, value: int) -> None:
-        super().__init__(f"error {value}")
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return bool(self.value == other.value)  # type: ignore[attr-defined]  # the trap again
-
-
-class MetricsGet:
-    """As c_nvmlGpmMetricsGet_t: version 0 until the caller sets it."""
-
-    def __init__(self) -> None:
-        self.version = 0
-        self.numMetrics = 0
-        self.sample1: Any = None
-        self.sample2: Any = None
-        self.metrics = [SimpleNamespace(metricId=0, nvmlReturn=999, value=math.nan) for _ in range(333)]
+    return make
 
 
-class FakeNvml:
-    """One GPU without GPM, unless `gpm` is set. `failing` maps a call to the number of its error.
-
-    GPM's value of metric n is n plus the seconds between the two samples, so that a test sees what was compared.
-    """
-
-    NVMLError = NvmlError
-    NVML_CLOCK_SM = 1
-    NVML_CLOCK_MEM = 2
-    NVML_GPM_METRICS_GET_VERSION = 1
-    c_nvmlGpmMetricsGet_t = MetricsGet
-
-    def __init__(self, *, gpm: bool = False, **failing: int) -> None:
-        self.failing = failing
-        self.clock = FakeClock()
-        self.gpm = gpm
-        self.open = 0
-        self.samples = 0
-        self.known = ("GPU-1",)
-        self.instance: int | None = None
-        self.mig_mode = [0, 0]
-        self.pids = [4711, 4711]
-        self.metric_status: dict[int, int] = {}
-        self.taken_on: list[tuple[Any, ...]] = []
-
-    def _answer(self, call: str, value: Any) -> Any:
-        if call in self.failing:
-            raise NvmlError(self.failing[call])
-        return value
-
-    def nvmlInit(self) -> None:
-        self._answer("init", None)
-        self.open += 1
-
-    def nvmlShutdown(self) -> None:
-        self.open -= 1
-        self._answer("shutdown", None)
-
-    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:
-        self._answer("handle", None)
-        if uuid not in self.known:
-            raise NvmlError(6)
-        return uuid
-
-    def nvmlDeviceIsMigDeviceHandle(self, handle: str) -> Any:
-        # As pynvml: an object that is true whatever its value.
-        return self._answer("is_mig", SimpleNamespace(value=int(self.instance is not None)))
-
-    def nvmlDeviceGetDeviceHandleFromMigDeviceHandle(self, handle: str) -> str:
-        return "parent"
-
-    def nvmlDeviceGetGpuInstanceId(self, handle: str) -> int | None:
-        return self.instance
-
-    def nvmlDeviceGetMigMode(self, handle: str) -> list[int]:
-        return list(self._answer("mig_mode", self.mig_mode))
-
-    def nvmlDeviceGetUtilizationRates(self, handle: str) -> Any:
-        return self._answer("utilization", SimpleNamespace(gpu=40))
-
-    def nvmlDeviceGetPowerUsage(self, handle: str) -> int:
-        return int(self._answer("power", 350_000))
-
-    def nvmlDeviceGetTotalEnergyConsumption(self, handle: str) -> int:
-        return int(self._answer("energy", 5_000))
-
-    def nvmlDeviceGetClockInfo(self, handle: str, which: int) -> int:
-        return int(self._answer({1: "sm_clock", 2: "memory_clock"}[which], {1: 1980, 2: 2619}[which]))
-
-    def nvmlDeviceGetCurrentClocksEventReasons(self, handle: str) -> int:
-        return int(self._answer("throttle", 4))
-
-    def nvmlDeviceGetComputeRunningProcesses_v3(self, handle: str) -> list[Any]:
-        return [SimpleNamespace(pid=pid) for pid in self._answer("processes", self.pids)]
-
-    def nvmlGpmQueryDeviceSupport(self, handle: str) -> Any:
-        return self._answer("gpm_support", SimpleNamespace(isSupportedDevice=int(self.gpm)))
-
-    def nvmlGpmSampleAlloc(self) -> Any:
-        self._answer("gpm_alloc", None)
-        self.samples += 1
-        return SimpleNamespace(at_ns=0)
-
-    def nvmlGpmSampleFree(self, sample: Any) -> None:
-        self._answer("gpm_free", None)
-        self.samples -= 1
-
-    def nvmlGpmSampleGet(self, handle: str, sample: Any) -> None:
-        self._answer("gpm_sample", None)
-        self.taken_on.append((handle,))
-        sample.at_ns = self.clock.now_ns()
-
-    def nvmlGpmMigSampleGet(self, handle: str, instance: int, sample: Any) -> None:
-        self.nvmlGpmSampleGet(handle, sample)
-        self.taken_on[-1] = (handle, instance)
-
-    def nvmlGpmMetricsGet(self, asked: MetricsGet) -> None:
-        if asked.version != 1:
-            raise NvmlError(25)
-        self._answer("gpm_metrics", None)
-        seconds = (asked.sample2.at_ns - asked.sample1.at_ns) / 1e9
-        assert seconds > 0, "a sample was compared with itself or overwritten"
-        for metric in asked.metrics[: asked.numMetrics]:
-            metric.nvmlReturn = self.metric_status.get(metric.metricId, 0)
-            metric.value = math.nan if metric.nvmlReturn else metric.metricId + seconds
+@pytest.fixture(scope="module")
+def driver(compiled: Callable[..., CDLL]) -> CDLL:
+    return compiled()
 
 
-def sample(
-    nvml: FakeNvml, uuid: str | None = "GPU-1", times: int = 1, *, before: Callable[[int], object] = lambda _: None,
-    period_s: float = 0.2,
-) -> list[Series | Missing]:  # fmt: skip
-    """Everything after so many readings on the fake's clock; `before` is called with the number of each."""
-    with NvmlSampler(nvml.clock, uuid, nvml) as sampler:
-        for number in range(times):
-            before(number)
-            sampler.sample()
-            nvml.clock.sleep(period_s)
-    return list(sampler.series())
+class Gpu:
+    """One GPU of the driver, and a sampler's readings of it. Settings are those of `nvml.c`, without their prefix."""
+
+    def __init__(self, driver: CDLL, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._driver, self._monkeypatch = driver, monkeypatch
+        self.use(driver)
+
+    def use(self, driver: CDLL) -> None:
+        self._monkeypatch.setattr(pynvml, "nvmlLib", driver)
+        self._monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+
+    def set(self, **settings: object) -> None:
+        """These and no others."""
+        for name in [name for name in os.environ if name.startswith("STUB_")]:
+            self._monkeypatch.delenv(name)
+        for name, value in settings.items():
+            self._monkeypatch.setenv(f"STUB_{name}", str(value))
+
+    def sample(
+        self, *settings: dict[str, object], times: int = 1, period_s: float = 0.2, uuid: str | None = UUID
+    ) -> list[Series | Missing]:
+        """Everything after a reading with each of the settings, or so many with those that there are."""
+        clock = FakeClock()
+        self.set(**(settings[0] if settings else {}))
+        with NvmlSampler(clock, uuid) as sampler:
+            for each in settings if len(settings) > 1 else [{}] * times:
+                if len(settings) > 1:
+                    self.set(**each)
+                sampler.sample()
+                clock.sleep(period_s)
+        return list(sampler.series())
+
+    @property
+    def left(self) -> tuple[int, int]:
+        """How often NVML is open, and samples of GPM that were not given back."""
+        return self._driver.stub_open(), self._driver.stub_samples()
+
+
+@pytest.fixture
+def gpu(driver: CDLL, monkeypatch: pytest.MonkeyPatch) -> Gpu:
+    return Gpu(driver, monkeypatch)
 
 
 def values(found: Sequence[Series | Missing]) -> dict[str, tuple[float, ...]]:
@@ -180,47 +115,43 @@ def series(found: Sequence[Series | Missing], name: str) -> Series:
     return next(item for item in found if isinstance(item, Series) and item.name == name)
 
 
-def test_units() -> None:
-    """Shares, watts, joules, MHz, the bits of throttling, and processes less this one; NVML is closed again.
+def test_units(gpu: Gpu) -> None:
+    """Shares, watts, joules of more than 32 bits, MHz, the bits of throttling, and processes less this one.
 
     A GPU of another kind has one reason for all of GPM. When even closing NVML fails, the readings stay.
     """
-    nvml = FakeNvml(shutdown=15)
-    nvml.pids = [10, 11, 11, 12]
-    found = sample(nvml)
+    found = gpu.sample({"PIDS": 7, "SHUTDOWN": 15})
     assert values(found) == {
-        "gpu_utilization": (0.4,),
+        "gpu_utilization": (1.0,),
         "gpu_power": (350.0,),
-        "gpu_energy": (5.0,),
+        "gpu_energy": (5e9,),
         "gpu_sm_clock": (1980.0,),
         "gpu_memory_clock": (2619.0,),
-        "gpu_throttle": (4.0,),
-        "gpu_other_processes": (2.0,),
+        "gpu_throttle": (0x44,),
+        "gpu_other_processes": (5.0,),
     }
     assert series(found, "gpu_utilization").source.endswith("any kernel at all")
-    assert {reasons(found)[name] for name in GPM} == {NO_GPM} and nvml.open == 0
+    assert {reasons(found)[name] for name in GPM} == {NO_GPM} and gpu.left == (0, 0)
 
 
-@pytest.mark.parametrize("call", ["init", "handle", *CALLS, "gpm_support", "gpm_alloc", "gpm_sample", "gpm_metrics"])
+@pytest.mark.parametrize("call", FAILING)
 @pytest.mark.parametrize("value", ERRORS)
-def test_no_error_is_ever_a_reading(call: str, value: int) -> None:
+def test_no_error_is_ever_a_reading(gpu: Gpu, call: str, value: int) -> None:
     """Whichever call fails and however: its figures have the reason and no reading, the others stay, NVML is closed.
 
     Without a handle that is every figure; every sample of GPM is given back.
     """
-    nvml = FakeNvml(gpm=True, **{call: value})
-    found = sample(nvml, times=3)
-    failed = {FIGURES[CALLS.index(call)].name} if call in CALLS else GPM if "gpm" in call else PLAIN | GPM
-    why = NO_GPM if (call, value) == ("gpm_support", 3) else ERRORS[value]
+    found = gpu.sample({"GPM": 1, "OLDER": 13, call: value}, times=3)
+    failed = FAILING[call]
+    why = NO_GPM if (call, value) == ("GPM_SUPPORT", 3) else ERRORS[value]
     assert {reasons(found)[name].removeprefix("GPM: ").split("; its readings")[0] for name in failed} == {why}
     assert not failed & set(values(found))
     assert value in FATAL or (PLAIN | GPM) - set(values(found)) == failed
-    assert (nvml.open, nvml.samples) == (0, 0)
+    assert gpu.left == (0, 0)
 
 
 def test_known_numbers_are_those_of_the_library() -> None:
     """Errors are those that pynvml raises for what the words say; metrics those that the names say."""
-    pynvml: Any = pytest.importorskip("pynvml")
     expected = {
         "no value": pynvml.NVML_SUCCESS,
         "not initialised": pynvml.NVML_ERROR_UNINITIALIZED,
@@ -263,140 +194,137 @@ def test_known_numbers_are_those_of_the_library() -> None:
     assert pynvml.NVML_GPM_METRIC_NVJPG_7_UTIL == 47
 
 
-def test_nvml_may_not_be_asked_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nvml_may_not_be_asked_at_all(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no GPU trains, and without nvidia-ml-py, which is reported with the command that brings it."""
-    assert reasons(sample(FakeNvml(init=12), uuid=None))["gpu_utilization"] == "no GPU trains in this configuration"
+    found = gpu.sample({"INIT": 12}, uuid=None)
+    assert reasons(found)["gpu_utilization"] == "no GPU trains in this configuration"
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    with NvmlSampler(FakeClock(), "GPU-1") as sampler:
-        sampler.sample()
-    assert "pip install nvidia-ml-py" in reasons(sampler.series())["gpu_utilization"]
+    assert "pip install nvidia-ml-py" in reasons(gpu.sample())["gpu_utilization"]
 
 
-def test_a_lost_gpu_keeps_what_was_read_and_is_asked_no_more() -> None:
-    """After GPU_IS_LOST every figure has its readings, the reason, and when they ended; no call follows."""
-    nvml = FakeNvml()
-    failing: list[dict[str, int]] = [{}, {}, {"energy": 15}, {}]
-    found = sample(nvml, times=4, before=lambda number: setattr(nvml, "failing", failing[number]), period_s=3.0)
+def test_a_lost_gpu_keeps_what_was_read_and_is_asked_no_more(gpu: Gpu) -> None:
+    """After GPU_IS_LOST every figure has its readings, the reason, and when they ended; no call follows.
+
+    Readings of GPM and the mean up to the loss stay, too; a failing free stops nothing.
+    """
+    found = gpu.sample({}, {}, {"ENERGY": 15}, {}, period_s=3.0)
     assert len(values(found)["gpu_utilization"]) == 3 and len(values(found)["gpu_sm_clock"]) == 2
     assert reasons(found)["gpu_sm_clock"] == "the GPU has been lost; its readings end 3.0 s after sampling began"
     assert set(reasons(found)) >= PLAIN
-
-
-def test_a_gpu_lost_midway_keeps_its_averages() -> None:
-    """Readings and the mean up to the loss stay, with the reason for the rest; a failing free stops nothing."""
-    nvml = FakeNvml(gpm=True)
-    lost = {"gpm_sample": 15, "gpm_free": 15}
-    found = sample(nvml, times=5, before=lambda number: nvml.failing.update(lost if number == 3 else {}))
-    assert len(values(found)["gpu_sm_occupancy"]) == 2
-    assert values(found)["gpu_sm_occupancy_mean"] == pytest.approx([0.034])
+    found = gpu.sample(*[{"GPM": 1}] * 3, {"GPM_SAMPLE": 15, "GPM_FREE": 15}, {"GPM_FREE": 15})
+    assert values(found)["gpu_sm_occupancy"] == pytest.approx([0.06, 0.08])
+    assert values(found)["gpu_sm_occupancy_mean"] == pytest.approx([0.07])
     assert reasons(found)["gpu_sm_occupancy"].startswith("GPM: the GPU has been lost; its readings end 0.4 s")
 
 
-def test_a_figure_that_comes_back_is_not_missing() -> None:
+def test_a_figure_that_comes_back_is_not_missing(gpu: Gpu) -> None:
     """NO_DATA between readings leaves them and no reason; GPM's next average reaches back to the last good sample."""
-    nvml = FakeNvml(gpm=True)
-    no_data = {"power": 21, "gpm_sample": 21}
-    found = sample(nvml, times=5, before=lambda number: setattr(nvml, "failing", no_data if number == 2 else {}))
+    well, no_data = {"GPM": 1}, {"GPM": 1, "POWER": 21, "GPM_SAMPLE": 21}
+    found = gpu.sample(well, well, no_data, well, well)
     assert len(values(found)["gpu_power"]) == 4
-    assert values(found)["gpu_sm_occupancy"] == pytest.approx([0.032, 0.034, 0.032])
+    # Samples 1 and 2, 2 and 4 (the third failed), 4 and 5.
+    assert values(found)["gpu_sm_occupancy"] == pytest.approx([0.06, 0.09, 0.12])
     assert not {"gpu_power", "gpu_sm_occupancy"} & set(reasons(found))
 
 
-class Old(FakeNvml):
-    """A driver or pynvml with the older names."""
-
-    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: str) -> int:
-        return 0x40
-
-    def nvmlDeviceGetComputeRunningProcesses_v2(self, handle: str) -> list[Any]:
-        return [SimpleNamespace(pid=1), SimpleNamespace(pid=2)]
-
-
-def test_calls_have_older_names() -> None:
-    """They are asked where the newer ones are missing, and only there."""
-    found = values(sample(Old(throttle=13, processes=13)))
-    assert (found["gpu_throttle"], found["gpu_other_processes"]) == ((64.0,), (1.0,))
-    assert "gpu_throttle" not in values(sample(Old(throttle=4)))
+def test_calls_have_older_names(gpu: Gpu, compiled: Callable[..., CDLL]) -> None:
+    """They are asked where the newer ones are missing, and only there; for GPM an older driver has a reason."""
+    found = values(gpu.sample({"THROTTLE": 13, "PROCESSES": 13}))
+    assert (found["gpu_throttle"], found["gpu_other_processes"]) == ((4.0,), (1.0,))
+    assert "gpu_throttle" not in values(gpu.sample({"THROTTLE": 4}))
+    gpu.use(compiled("-DOLD"))
+    old = gpu.sample({"GPM": 1})
+    assert values(old)["gpu_throttle"][0] == 4 and values(old)["gpu_other_processes"][0] == 1
+    assert reasons(old) == dict.fromkeys(GPM, f"GPM: {ERRORS[13]}")
 
 
-def test_an_empty_list_of_processes_is_not_zero() -> None:
+def test_an_empty_list_of_processes_is_not_zero(gpu: Gpu) -> None:
     """This process is on the GPU: an empty list hides them all."""
-    nvml = FakeNvml()
-    nvml.pids = []
-    found = sample(nvml)
+    found = gpu.sample({"PIDS": 0})
     assert "gpu_other_processes" not in values(found)
     assert "not even this one" in reasons(found)["gpu_other_processes"]
 
 
 @pytest.mark.parametrize(
-    ("instance", "mode", "error", "words"),
+    ("settings", "words"),
     [
-        (3, [1, 1], {}, "for a MIG instance"),
-        (None, [1, 1], {}, "split by MIG"),
-        (None, [0, 0], {"mig_mode": 3}, NVML_ERRORS[3]),
+        ({"INSTANCE": 3, "UUID": UUID.replace("GPU", "MIG")}, "for a MIG instance"),
+        ({"MIG": 1}, "split by MIG"),
+        ({"MIG_MODE": 3}, ERRORS[3]),
     ],
 )
-def test_mig_is_named_where_it_is_why(instance: int | None, mode: list[int], error: dict[str, int], words: str) -> None:
+def test_mig_is_named_where_it_is_why(gpu: Gpu, settings: dict[str, object], words: str) -> None:
     """Utilization is not supported under MIG, and the reason says so; a UUID may be known as an instance's only.
 
     GPM takes an instance's samples on the whole GPU, by the instance's number.
     """
-    nvml = FakeNvml(gpm=True, utilization=3, **error)
-    nvml.instance, nvml.mig_mode = instance, mode
-    nvml.known = ("MIG-1",) if instance else ("GPU-1",)
-    assert words in reasons(sample(nvml, times=2))["gpu_utilization"]
-    assert nvml.taken_on == [("parent", 3) if instance else ("GPU-1",)] * 2
+    found = gpu.sample({"GPM": 1, "UTILIZATION": 3, **settings}, times=5)
+    assert words in reasons(found)["gpu_utilization"]
+    assert len(values(found)["gpu_sm_occupancy"]) == 4
 
 
-def test_a_reading_is_the_average_since_the_one_before() -> None:
+def test_an_unknown_uuid_is_a_reason(gpu: Gpu) -> None:
+    """A GPU that NVML does not list is not taken for another."""
+    found = gpu.sample(uuid="GPU-2")
+    assert values(found) == {} and reasons(found)["gpu_power"] == ERRORS[6]
+
+
+def test_a_reading_is_the_average_since_the_one_before(gpu: Gpu) -> None:
     """The first sample alone is no reading; each later one is compared with its neighbour, in our units.
 
     The mean of each metric compares the first sample with the last, and says over how long.
     """
-    found = sample(FakeNvml(gpm=True), times=6)
-    assert values(found)["gpu_sm_occupancy"] == pytest.approx([0.032] * 5)
-    assert values(found)["gpu_sm_utilization"] == pytest.approx([0.022] * 5)
-    assert values(found)["gpu_pcie_to_device"] == pytest.approx([21.2 * 2**20] * 5)
-    assert values(found)["gpu_pcie_from_device"] == pytest.approx([20.2 * 2**20] * 5)
+    found = gpu.sample({"GPM": 1}, times=5)
+    # Samples are numbered 1 to 5; metric m between a and b is m + a + b.
+    assert values(found)["gpu_sm_occupancy"] == pytest.approx([0.06, 0.08, 0.1, 0.12])
+    assert values(found)["gpu_jpeg_utilization"] == pytest.approx([0.5, 0.52, 0.54, 0.56])
+    assert values(found)["gpu_pcie_to_device"] == pytest.approx([each * 2**20 for each in (24, 26, 28, 30)])
     mean = series(found, "gpu_sm_occupancy_mean")
-    assert mean.values == pytest.approx([0.04]) and "over the 1.0 s before" in mean.source
+    assert mean.values == pytest.approx([0.09]) and "over the 0.8 s before" in mean.source
     assert mean.time_ns == (series(found, "gpu_sm_occupancy").time_ns[-1],)
-    assert {f"{name}_mean" for name in GPM} <= set(values(found))
+    assert set(values(found)) == PLAIN | GPM | {f"{name}_mean" for name in GPM} and gpu.left == (0, 0)
 
 
-def test_samples_are_never_closer_than_the_driver_refreshes() -> None:
+def test_samples_are_never_closer_than_the_driver_refreshes(gpu: Gpu) -> None:
     """However often it is asked, two samples are at least 110 ms apart, and none is lost by waiting."""
-    times = series(sample(FakeNvml(gpm=True), times=100, period_s=0.03), "gpu_sm_occupancy").time_ns
-    gaps = {later - earlier for earlier, later in pairwise(times)}
-    assert gaps == {120_000_000} and len(times) == 24
+    times = series(gpu.sample({"GPM": 1}, times=100, period_s=0.03), "gpu_sm_occupancy").time_ns
+    assert {later - earlier for earlier, later in pairwise(times)} == {120_000_000} and len(times) == 24
 
 
 @pytest.mark.parametrize("status", [3, 4, 6, 21, 999, 1234])
-def test_each_metric_has_a_status_of_its_own(status: int) -> None:
+def test_each_metric_has_a_status_of_its_own(gpu: Gpu, status: int) -> None:
     """A metric that failed within a good answer is missing with its reason, series and mean, and the others stay.
 
     Of the JPEG engines the busiest counts, and those that are absent do not.
     """
-    nvml = FakeNvml(gpm=True)
-    nvml.metric_status = {3: status, 46: 3, 47: 3}
-    found = sample(nvml, times=3)
-    assert set(reasons(found).values()) == {f"GPM: {ERRORS[status]}"}
-    assert reasons(found).keys() == {"gpu_sm_occupancy", "gpu_sm_occupancy_mean"}
+    found = gpu.sample({"GPM": 1, "STATUS_3": status, "STATUS_46": 3, "STATUS_47": 3}, times=2)
+    assert reasons(found) == dict.fromkeys(("gpu_sm_occupancy", "gpu_sm_occupancy_mean"), f"GPM: {ERRORS[status]}")
     assert GPM - set(values(found)) == {"gpu_sm_occupancy"}
-    assert values(found)["gpu_jpeg_utilization"] == pytest.approx([0.452] * 2)
-    nvml.metric_status = dict.fromkeys(range(40, 48), status)
-    assert reasons(sample(nvml, times=2))["gpu_jpeg_utilization"] == f"GPM: {ERRORS[status]}"
+    assert values(found)["gpu_jpeg_utilization"] == pytest.approx([0.48])
+    found = gpu.sample({"GPM": 1, **{f"STATUS_{engine}": status for engine in range(40, 48)}}, times=2)
+    assert reasons(found)["gpu_jpeg_utilization"] == f"GPM: {ERRORS[status]}"
 
 
-def test_a_number_that_is_none_is_missing() -> None:
+def test_a_number_that_is_none_is_missing(gpu: Gpu) -> None:
     """NaN with status success is no reading."""
-
-    class Odd(FakeNvml):
-        def nvmlGpmMetricsGet(self, asked: MetricsGet) -> None:
-            super().nvmlGpmMetricsGet(asked)
-            for metric in asked.metrics:
-                metric.value = math.nan
-
-    found = sample(Odd(gpm=True), times=2)
+    found = gpu.sample({"GPM": 1, "NAN": 1}, times=2)
     assert reasons(found)["gpu_sm_occupancy"] == "GPM gave no number"
     assert not GPM & set(values(found))
+
+
+@pytest.mark.parametrize(
+    ("settings", "states", "words"),
+    [
+        ({"GPM": 1}, ["yes", "yes"], ("", "")),
+        ({}, ["yes", "no"], ("any kernel at all", NO_GPM)),
+        ({"INIT": 9}, ["no", "no"], ("Driver Not Loaded", "")),
+    ],
+)
+def test_doctor_says_which_counter_is_there_and_why_not(
+    gpu: Gpu, settings: dict[str, object], states: list[str], words: tuple[str, str]
+) -> None:
+    """Utilization and SM occupancy are separate, each tried, with the reason of what is missing."""
+    gpu.set(**settings)
+    doctor = gpu_counters(FakeClock())
+    assert [each.state for each in doctor] == states
+    assert all(part in why_words(each) for part, each in zip(words, doctor, strict=True))
