@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -94,32 +95,43 @@ def test_a_function_makes_batches_or_loaders() -> None:
     assert asked == [2, 8] and found.steps == 4 and found.fits
 
 
+@pytest.mark.parametrize("measured", [tuned, partial(loaderprobe.layers, steps=4)], ids=["batch size", "layers"])
 @pytest.mark.parametrize(
     ("model", "batch", "says"),
     [
         (nn.Flatten(), BATCH, "no parameters to train"),
-        (Broken("forward"), BATCH, "fails in forward with a batch of 2: RuntimeError: no way"),
-        (Broken("backward"), BATCH, "fails in backward with a batch of 2: RuntimeError: one of the"),
+        (Broken("forward"), BATCH, "in forward with a batch of [24]: RuntimeError: no way"),
+        (Broken("backward"), BATCH, "in backward with a batch of [24]: RuntimeError: one of the"),
         (nn.Linear(3, 5), torch.randn(2, 3), "no usual loss for a Tensor"),
-        (nn.Linear(3, 5), {"words": "none"}, "the batch has no samples"),
-        (nn.Linear(3, 5), DataLoader([1, 2]), "a loader has one batch size"),  # type: ignore[arg-type]  # a list will do
-        ("resnet18", BATCH, "the model is a str"),
     ],
 )
-def test_what_cannot_be_trained_says_why(model: Any, batch: Any, says: str) -> None:
-    """With the part of the step that fails, and the next step."""
+def test_what_cannot_be_trained_says_where(
+    measured: Callable[..., object], model: nn.Module, batch: Any, says: str
+) -> None:
+    """The part of the step that fails, with the reason of the model's own, and the next step."""
     with pytest.raises(BadValue, match=says) as caught:
-        tuned(model, batch)
+        measured(model, batch)
     assert caught.value.hint
 
 
 @pytest.mark.parametrize(
-    "options", [{"strategy": "guess"}, {"most": 0}, {"iterations": 0}, {"memory": "much"}, {"precision": "fp8"}]
+    ("model", "batch", "options", "says"),
+    [
+        (nn.Linear(3, 5), {"words": "none"}, {}, "the batch has no samples"),
+        (nn.Linear(3, 5), DataLoader([1, 2]), {}, "a loader has one batch size"),  # type: ignore[arg-type]
+        ("resnet18", BATCH, {}, "the model is a str"),
+        (nn.Linear(3, 5), BATCH, {"strategy": "guess"}, "guess"),
+        (nn.Linear(3, 5), BATCH, {"most": 0}, ""),
+        (nn.Linear(3, 5), BATCH, {"iterations": 0}, ""),
+        (nn.Linear(3, 5), BATCH, {"memory": "much"}, "much"),
+        (nn.Linear(3, 5), BATCH, {"precision": "fp8"}, "fp8"),
+    ],
 )
-def test_impossible_requests_are_bad_values(options: dict[str, Any]) -> None:
+def test_impossible_requests_are_bad_values(model: Any, batch: Any, options: dict[str, Any], says: str) -> None:
     """Before anything is trained."""
-    with pytest.raises(BadValue):
-        tuned(nn.Linear(3, 5), BATCH, **options)
+    with pytest.raises(BadValue) as caught:
+        tuned(model, batch, **options)
+    assert says in caught.value.message and caught.value.hint
 
 
 def test_memory_that_ends_is_stepped_back_from() -> None:

@@ -17,9 +17,8 @@ from torch.utils.data import DataLoader, Dataset
 import loaderprobe
 from loaderprobe.compute import layers as compute_layers
 from loaderprobe.compute.layers import EVALUATE, LAYER, STEP, OperatorEvent, Owners, step_times
-from loaderprobe.errors import BadValue
 from loaderprobe.records.layers import Milliseconds
-from tests.compute.models import Broken, Fill, Named, Net, Often, QuickPool, SlowPool, Turns
+from tests.compute.models import Fill, Named, Net, Often, QuickPool, SlowPool, Turns
 
 # Times from events: nesting, layers used twice, backward functions and the weights after them.
 
@@ -224,22 +223,6 @@ def test_control_flow_and_named_inputs() -> None:
     assert {layer.name for layer in found.layers} >= {"odd", "even"}
     named = loaderprobe.layers(Named(), {"left": torch.randn(2, 3), "right": torch.randn(2, 3)}, steps=4)
     assert [layer.name for layer in named.layers if layer.name] == ["one"] and named.batch_size == 2
-
-
-@pytest.mark.parametrize(
-    ("model", "batch", "says"),
-    [
-        (nn.Flatten(), IMAGES, "no parameters to train"),
-        (Broken("forward"), VECTORS, "in forward with a batch of 2: RuntimeError: no way"),
-        (Broken("backward"), VECTORS, "in backward with a batch of 2: RuntimeError: one"),
-        (nn.Linear(3, 5), torch.randn(2, 3), "no usual loss for a Tensor"),
-    ],
-)
-def test_what_cannot_be_trained_says_where(model: nn.Module, batch: Any, says: str) -> None:
-    """The part of the step that fails, with the reason of the model's own."""
-    with pytest.raises(BadValue, match=says) as caught:
-        loaderprobe.layers(model, batch, steps=4)
-    assert caught.value.hint
 
 
 def test_layers_by_the_clock_add_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,7 +131,7 @@ def test_the_environment_is_described_without_importing_torch(tmp_path: Path) ->
 
 # What other processes take of the machine.
 
-SELF, SHELL, INIT, NEIGHBOUR = os.getpid(), 40, 1, 99
+SELF, SHELL, INIT, NEIGHBOUR, RANK = os.getpid(), 40, 1, 99, 8001
 # Takes 0.3 s of CPU, in a child of its own that it does not wait for, too; and ends.
 BURN = """
 import os, time
@@ -182,20 +182,49 @@ def ticks(found: Others) -> tuple[int, int, int]:
     return found.cpu_ns // TICK_NS, found.own_cpu_ns // TICK_NS, found.steal_ns // TICK_NS
 
 
-def test_others_are_the_machine_less_own_processes(machine: Machine) -> None:
-    """Of 100 ticks this one took 10, a worker 20 and its child 5, the shell 3: 62 are of others, who are not read."""
-    machine.begin(7001, SELF)
-    machine.begin(7002, 7001)
-    machine.begin(NEIGHBOUR, SHELL, (1, 1, 0, 0))
-    meter = machine.meter()
-    machine.begin(SELF, SHELL, (6, 4, 0, 0))
-    machine.begin(7001, SELF, (15, 5, 0, 0))
-    machine.begin(7002, 7001, (5, 0, 0, 0))
-    machine.begin(SHELL, INIT, (3, 0, 500, 500))
-    machine.begin(NEIGHBOUR, SHELL, (60, 1, 0, 0))
-    machine.stat(busy=200, steal=9)
+Process = tuple[int, int, tuple[int, ...]] | tuple[int, int, tuple[int, ...], int]
+WORKER_WITH_CHILD: list[Process] = [(7001, SELF, (50, 0, 0, 0)), (7002, 7001, (5, 0, 0, 0))]
+OTHERS: dict[str, tuple[list[Process], list[Process | int], dict[str, int], tuple[int, int, int]]] = {
+    # Processes before and after (a number alone: it has ended), the machine's ticks above 100, and whose they were.
+    "this one took 10 of 100, a worker 20, its child 5, the shell 3; a neighbour is not read": (
+        [(7001, SELF, (0, 0, 0, 0)), (7002, 7001, (0, 0, 0, 0)), (NEIGHBOUR, SHELL, (1, 1, 0, 0))],
+        [
+            (SELF, SHELL, (6, 4, 0, 0)), (7001, SELF, (15, 5, 0, 0)), (7002, 7001, (5, 0, 0, 0)),
+            (SHELL, INIT, (3, 0, 500, 500)), (NEIGHBOUR, SHELL, (60, 1, 0, 0)),
+        ],
+        {"busy": 200, "steal": 9}, (62, 38, 9),
+    ),
+    "the 30 ticks of a worker that ends pass to the parent that waits for it; 20 were used before": (
+        [(7001, SELF, (20, 0, 0, 0))], [7001, (SELF, SHELL, (1, 0, 25, 5))], {"busy": 200}, (89, 11, 0),
+    ),
+    "a worker whose parent ended is still own; one that was not waited for takes nothing from the sum": (
+        WORKER_WITH_CHILD, [7001, (7002, INIT, (12, 0, 0, 0))], {"busy": 200}, (93, 7, 0),
+    ),
+    "a number that was given again is another process": (
+        WORKER_WITH_CHILD, [7001, (7002, INIT, (99, 0, 0, 0), 8)], {"busy": 200}, (100, 0, 0),
+    ),
+    "other ranks are own, with all that they start": (
+        [(RANK, SHELL, (0, 0, 0, 0)), (8002, RANK, (0, 0, 0, 0))],
+        [(RANK, SHELL, (10, 0, 0, 0)), (8002, RANK, (10, 0, 0, 0))], {"busy": 120}, (0, 20, 0),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_others_are_the_machine_less_own_processes(machine: Machine, name: str) -> None:
+    """In ticks: of others, own ones, and those that were stolen."""
+    before, after, total, expected = OTHERS[name]
+    for process in before:
+        machine.begin(*process)
+    meter = machine.meter(SELF, RANK)
+    for process_or_end in after:
+        if isinstance(process_or_end, int):
+            machine.end(process_or_end)
+        else:
+            machine.begin(*process_or_end)
+    machine.stat(**total)
     found = ended(meter)
-    assert ticks(found) == (62, 38, 9)
+    assert ticks(found) == expected
     assert (found.run_delay_ns, found.cpu_pressure_us, meter.missing()) == (0, None, ())
 
 
@@ -212,16 +241,6 @@ def test_a_kernel_that_lists_no_children_shows_their_parents(machine: Machine) -
     assert ticks(ended(meter)) == (11, 9, 0)
 
 
-def test_a_worker_that_ends_is_counted_once(machine: Machine) -> None:
-    """Its 30 ticks pass to the parent that waits for it, of which 20 were used before."""
-    machine.begin(7001, SELF, (20, 0, 0, 0))
-    meter = machine.meter()
-    machine.end(7001)
-    machine.begin(SELF, SHELL, (1, 0, 25, 5))
-    machine.stat(busy=200)
-    assert ticks(ended(meter))[1] == 11
-
-
 def test_reads_of_own_processes_are_counted_while_all_are_there(machine: Machine) -> None:
     """One that ended took its count along."""
     machine.begin(7001, SELF)
@@ -236,31 +255,6 @@ def test_reads_of_own_processes_are_counted_while_all_are_there(machine: Machine
         if read == 4000:
             machine.end(7001)
     assert found == [None, 6000, None]
-
-
-def test_a_worker_whose_parent_ended_is_still_own(machine: Machine) -> None:
-    """It has another parent now; and one that ended without being waited for takes nothing from the sum."""
-    machine.begin(7001, SELF, (50, 0, 0, 0))
-    machine.begin(7002, 7001, (5, 0, 0, 0))
-    meter = machine.meter()
-    machine.end(7001)
-    machine.begin(7002, INIT, (12, 0, 0, 0))
-    machine.stat(busy=200)
-    assert ticks(ended(meter))[1] == 7
-    meter.begin()
-    machine.begin(7002, INIT, (99, 0, 0, 0), start=8)
-    assert ended(meter).own_cpu_ns == 0, "a number that was given again is another process"
-
-
-def test_other_ranks_are_own(machine: Machine) -> None:
-    """With all that they start."""
-    machine.begin(8001, SHELL)
-    machine.begin(8002, 8001)
-    meter = machine.meter(SELF, 8001)
-    machine.begin(8001, SHELL, (10, 0, 0, 0))
-    machine.begin(8002, 8001, (10, 0, 0, 0))
-    machine.stat(busy=120)
-    assert ticks(ended(meter)) == (0, 20, 0)
 
 
 def test_pressure_and_waiting_for_a_core_are_differences(machine: Machine) -> None:
