@@ -80,31 +80,33 @@ def step(ranks: int, readers: int = 2) -> RanksStep:
     return RanksStep(ranks=ranks, nodes=ranks, readers=readers)
 
 
-def test_equal_ranks_add_up() -> None:
-    """Three ranks of 10 MB/s: 30 together, 30 in step, all alike."""
-    one, three = climbed([PacedEngine(10.0) for _ in range(3)], step(1), step(3))
-    assert one.bw_bytes == pytest.approx(10e6, rel=0.01) and len(one.by_rank) == 1
-    assert three.bw_bytes == pytest.approx(30e6, rel=0.01)
-    assert three.in_step_bw_bytes == pytest.approx(30e6, rel=0.01) and three.fairness == pytest.approx(1.0)
-    assert three.files_per_s == pytest.approx(300, rel=0.01) and three.settled
-    assert [each.host for each in three.by_rank] == ["node0", "node1", "node2"]
-    assert (three.cache, three.cold_fraction) == ("unproved", None)
-
-
-def test_the_sum_and_the_slowest_differ_where_one_path_is_slow() -> None:
-    """10 + 10 + 4 MB/s: 24 together, 12 in step."""
-    (phase,) = climbed([PacedEngine(10.0), PacedEngine(10.0), PacedEngine(25.0)], step(3))
-    assert phase.bw_bytes == pytest.approx(24e6, rel=0.02)
-    assert phase.in_step_bw_bytes == pytest.approx(12e6, rel=0.02)
-    assert phase.slowest and (phase.slowest.rank, phase.slowest.host) == (2, "node2")
-    assert phase.fairness == pytest.approx(0.4, abs=0.01)
-
-
-def test_rates_are_of_the_time_in_which_all_read() -> None:
-    """A rank whose shard ends after half the time: what the other reads alone counts for last done only."""
-    (phase,) = climbed([PacedEngine(10.0, full_s=1.0), PacedEngine(10.0)], step(2))
-    assert phase.bw_bytes == pytest.approx(20e6, rel=0.02)
-    assert phase.last_done_bw_bytes == pytest.approx(15e6, rel=0.02)
+@pytest.mark.parametrize(
+    ("engines", "together", "in_step", "last_done", "fairness", "slowest"),
+    [
+        ([PacedEngine(10.0)], 10, 10, 10, 1.0, None),
+        ([PacedEngine(10.0) for _ in range(3)], 30, 30, 30, 1.0, None),
+        # 10 + 10 + 4 MB/s, where one path is slow.
+        ([PacedEngine(10.0), PacedEngine(10.0), PacedEngine(25.0)], 24, 12, 24, 0.4, (2, "node2")),
+        # A shard ends after half the time: what the other reads alone counts for last done only.
+        ([PacedEngine(10.0, full_s=1.0), PacedEngine(10.0)], 20, 20, 15, 1.0, None),
+    ],
+)
+def test_rates_of_ranks_are_of_the_time_in_which_all_read(
+    engines: list[PacedEngine], together: float, in_step: float, last_done: float, fairness: float,
+    slowest: tuple[int, str] | None,
+) -> None:  # fmt: skip
+    """In MB/s: their sum, that of ranks that wait for the slowest, and over the time until the last is done."""
+    (phase,) = climbed(engines, step(len(engines)))
+    assert phase.bw_bytes == pytest.approx(together * 1e6, rel=0.02)
+    if len(engines) > 1:
+        assert phase.in_step_bw_bytes == pytest.approx(in_step * 1e6, rel=0.02)
+        assert phase.last_done_bw_bytes == pytest.approx(last_done * 1e6, rel=0.02)
+        assert phase.fairness == pytest.approx(fairness, abs=0.01)
+    assert phase.files_per_s == pytest.approx(together * 10, rel=0.02) and phase.settled
+    assert [each.host for each in phase.by_rank] == [f"node{rank}" for rank in range(len(engines))]
+    assert (phase.cache, phase.cold_fraction) == ("unproved", None)
+    if slowest:
+        assert phase.slowest and (phase.slowest.rank, phase.slowest.host) == slowest
 
 
 def test_reading_that_is_over_at_once_is_refused_with_the_files_that_are_needed() -> None:
