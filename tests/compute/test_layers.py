@@ -35,6 +35,7 @@ def back(name: str, begin: float, us: float, sequence: int = -1) -> OperatorEven
     return event(EVALUATE + name, begin, us, event(name, begin, us), sequence=sequence)
 
 
+Times = dict[tuple[str, int], tuple[float, float]]
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 FORWARD = layer(
     "", 0, 100,
@@ -59,8 +60,8 @@ WITHOUT_GRADIENT = layer(
     layer("size", 5, 20, event("aten::adaptive_avg_pool2d", 10, 9, sequence=7)),
     layer("lstm", 30, 40, event("aten::lstm", 31, 30, event("aten::mkldnn", 32, 20, sequence=7), sequence=7)),
 )  # fmt: skip
-TIMES = {("", 0): (8, 3), ("conv", 0): (30, 54), ("fc", 0): (15, 5), ("fc", 1): (10, 8)}
-STEPS: dict[str, tuple[list[OperatorEvent], list[dict[tuple[str, int], tuple[float, float]]]]] = {
+TIMES: Times = {("", 0): (8, 3), ("conv", 0): (30, 54), ("fc", 0): (15, 5), ("fc", 1): (10, 8)}
+STEPS: dict[str, tuple[list[OperatorEvent], list[Times]]] = {
     "the model has what runs between its layers; a layer used twice has two calls": (
         [event(STEP, 0, 200, FORWARD, *BACKWARD)],
         [TIMES],

@@ -98,7 +98,12 @@ def test_a_device_that_runs_behind_is_timed_on_its_own_timeline(gpu: Gpu) -> Non
     # The device is never out of work: it comes to each step when the one before has ended.
     assert compute.begun()[1:] == ended[:-1]
     assert (compute.info().synchronous, compute.info().device) == (False, "Fake GPU")
-    waiting = StepCompute(lambda batch: (gpu.step(batch), gpu.synchronize()), example_arguments(gpu.clock))
+
+    def wait(batch: Any) -> None:
+        gpu.step(batch)
+        gpu.synchronize()
+
+    waiting = StepCompute(wait, example_arguments(gpu.clock))
     for _ in range(5):
         waiting.step(None)
     waiting.finish()

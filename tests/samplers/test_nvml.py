@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import CDLL
 from itertools import pairwise
 from pathlib import Path
@@ -20,7 +20,7 @@ import pytest
 from loaderprobe.measure.capabilities import gpu_counters
 from loaderprobe.records.measurement import Missing, Series
 from loaderprobe.render.capability_words import why_words
-from loaderprobe.render.remarks import NVML_ERRORS
+from loaderprobe.render.messages import MESSAGES
 from loaderprobe.samplers.nvml import FATAL, FIGURES, METRICS, UNSUPPORTED, NvmlSampler, reason_for
 from loaderprobe.testing import FakeClock
 from tests.said import said
@@ -29,6 +29,9 @@ pynvml: Any = pytest.importorskip("pynvml")
 COMPILER = shutil.which("cc")
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="needs a C compiler named cc")
 
+NVML_ERRORS = {
+    int(code.removeprefix("error.nvml.")): text for code, text in MESSAGES.items() if code.startswith("error.nvml.")
+}
 UUID = "GPU-00000000-0000-0000-0000-000000000001"
 PLAIN = {figure.name for figure in FIGURES}
 GPM = {metric.name for metric in METRICS}
@@ -79,7 +82,7 @@ class Gpu:
             self._monkeypatch.setenv(f"STUB_{name}", str(value))
 
     def sample(
-        self, *settings: dict[str, object], times: int = 1, period_s: float = 0.2, uuid: str | None = UUID
+        self, *settings: Mapping[str, object], times: int = 1, period_s: float = 0.2, uuid: str | None = UUID
     ) -> list[Series | Missing]:
         """Everything after a reading with each of the settings, or so many with those that there are."""
         clock = FakeClock()
@@ -214,7 +217,7 @@ def test_a_lost_gpu_keeps_what_was_read_and_is_asked_no_more(gpu: Gpu) -> None:
     found = gpu.sample(*[{"GPM": 1}] * 3, {"GPM_SAMPLE": 15, "GPM_FREE": 15}, {"GPM_FREE": 15})
     assert values(found)["gpu_sm_occupancy"] == pytest.approx([0.06, 0.08])
     assert values(found)["gpu_sm_occupancy_mean"] == pytest.approx([0.07])
-    assert reasons(found)["gpu_sm_occupancy"].startswith("GPM: the GPU has been lost; its readings end 0.4 s")
+    assert reasons(found)["gpu_sm_occupancy"].startswith("GPM: the GPU has been lost; its readings end 400 ms")
 
 
 def test_a_figure_that_comes_back_is_not_missing(gpu: Gpu) -> None:

@@ -240,7 +240,7 @@ def test_a_path_that_is_no_utf8_can_be_shown(folder: Path) -> None:
 def test_bad_requests(folder: Path, changes: dict[str, object]) -> None:
     """No readers, none at all in a phase, or no time, are bad values."""
     with pytest.raises(BadValue):
-        probed(folder, None, **changes)
+        probed(folder, LinuxPageCache(), lambda *_: None, **changes)
 
 
 @pytest.mark.parametrize("network", [False, True])
