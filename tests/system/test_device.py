@@ -195,6 +195,8 @@ def test_a_loop_device_is_never_added_to_its_disk(kernel: Kernel) -> None:
     }
     found = {names: read_sectors(names.split()) for names in wanted}
     assert found == {names: None if count is None else count * 512 for names, count in wanted.items()}
+    kernel.have_read(vda=100)
+    assert read_sectors(("vda",)) == 100 * 512, "also where no other device is listed"
 
 
 def test_names_with_spaces_are_unescaped(kernel: Kernel) -> None:
