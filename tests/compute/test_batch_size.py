@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,19 +17,10 @@ from loaderprobe.compute.trainer import usual_loss
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.testing import ScriptedMeter
-from tests.compute.test_layers import Broken, Named
+from tests.compute.models import Broken, Hungry, Named, Wide
 
 BATCH = (torch.randn(4, 3), torch.tensor([0, 1, 2, 3]))
 MB = 1_000_000
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Several wait for one another on busy cores."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def prober(model: nn.Module, batches: Callable[[int], Any], *, limit: int | None = None, steps: int = 3) -> TorchProber:
@@ -47,7 +39,10 @@ def tuned(model: nn.Module, batch: Any, **options: Any) -> loaderprobe.BatchSize
 
 
 def test_the_weights_stay_as_they_are() -> None:
-    """And so do gradients, buffers, the mode and torch's random state."""
+    """And so do gradients, buffers, the mode and torch's random state.
+
+    The copy stays the same model too, so that each size is measured on the same weights.
+    """
     model = small().eval()
     before = {name: each.clone() for name, each in model.state_dict().items()}
     state = torch.random.get_rng_state()
@@ -55,15 +50,11 @@ def test_the_weights_stay_as_they_are() -> None:
     assert found.stop.chosen and all(torch.equal(each, before[name]) for name, each in model.state_dict().items())
     assert torch.equal(torch.random.get_rng_state(), state)
     assert not model.training and all(each.grad is None for each in model.parameters())
-
-
-def test_the_copy_stays_the_same_model_too() -> None:
-    """So that each size is measured on the same weights."""
     probing = prober(nn.Linear(3, 4), lambda size: repeated(BATCH, size))
     weights = list(probing._model.model.parameters())
-    before = [each.clone() for each in weights]
+    as_made = [each.clone() for each in weights]
     probing.probe(4)
-    assert all(torch.equal(each, was) for each, was in zip(weights, before, strict=True))
+    assert all(torch.equal(each, made) for each, made in zip(weights, as_made, strict=True))
 
 
 def test_a_probe_has_rate_step_time_and_memory() -> None:
@@ -104,57 +95,50 @@ def test_a_function_makes_batches_or_loaders() -> None:
     assert asked == [2, 8] and found.steps == 4 and found.fits
 
 
+@pytest.mark.parametrize("measured", [tuned, partial(loaderprobe.layers, steps=4)], ids=["batch size", "layers"])
 @pytest.mark.parametrize(
     ("model", "batch", "says"),
     [
         (nn.Flatten(), BATCH, "no parameters to train"),
-        (Broken("forward"), BATCH, "fails in forward with a batch of 2: RuntimeError: no way"),
-        (Broken("backward"), BATCH, "fails in backward with a batch of 2: RuntimeError: one of the"),
+        (Broken("forward"), BATCH, "in forward with a batch of [24]: RuntimeError: no way"),
+        (Broken("backward"), BATCH, "in backward with a batch of [24]: RuntimeError: one of the"),
         (nn.Linear(3, 5), torch.randn(2, 3), "no usual loss for a Tensor"),
-        (nn.Linear(3, 5), {"words": "none"}, "the batch has no samples"),
-        (nn.Linear(3, 5), DataLoader([1, 2]), "a loader has one batch size"),  # type: ignore[arg-type]  # a list will do
-        ("resnet18", BATCH, "the model is a str"),
     ],
 )
-def test_what_cannot_be_trained_says_why(model: Any, batch: Any, says: str) -> None:
-    """With the part of the step that fails, and the next step."""
+def test_what_cannot_be_trained_says_where(
+    measured: Callable[..., object], model: nn.Module, batch: Any, says: str
+) -> None:
+    """The part of the step that fails, with the reason of the model's own, and the next step."""
     with pytest.raises(BadValue, match=says) as caught:
-        tuned(model, batch)
+        measured(model, batch)
     assert caught.value.hint
 
 
 @pytest.mark.parametrize(
-    "options", [{"strategy": "guess"}, {"most": 0}, {"iterations": 0}, {"memory": "much"}, {"precision": "fp8"}]
+    ("model", "batch", "options", "says"),
+    [
+        (nn.Linear(3, 5), {"words": "none"}, {}, "the batch has no samples"),
+        (nn.Linear(3, 5), DataLoader([1, 2]), {}, "a loader has one batch size"),  # type: ignore[arg-type]
+        ("resnet18", BATCH, {}, "the model is a str"),
+        (nn.Linear(3, 5), BATCH, {"strategy": "guess"}, "guess"),
+        (nn.Linear(3, 5), BATCH, {"most": 0}, ""),
+        (nn.Linear(3, 5), BATCH, {"iterations": 0}, ""),
+        (nn.Linear(3, 5), BATCH, {"memory": "much"}, "much"),
+        (nn.Linear(3, 5), BATCH, {"precision": "fp8"}, "fp8"),
+    ],
 )
-def test_impossible_requests_are_bad_values(options: dict[str, Any]) -> None:
+def test_impossible_requests_are_bad_values(model: Any, batch: Any, options: dict[str, Any], says: str) -> None:
     """Before anything is trained."""
-    with pytest.raises(BadValue):
-        tuned(nn.Linear(3, 5), BATCH, **options)
-
-
-class Hungry(nn.Module):
-    """Raises as an allocator does, above a number of images."""
-
-    def __init__(self, most: int) -> None:
-        super().__init__()
-        self.one, self.most = nn.Linear(3, 4), most
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        if len(inputs) > self.most:
-            raise RuntimeError("[enforce fail at alloc_cpu.cpp:118] DefaultCPUAllocator: can't allocate memory")
-        made: torch.Tensor = self.one(inputs)
-        return made
+    with pytest.raises(BadValue) as caught:
+        tuned(model, batch, **options)
+    assert says in caught.value.message and caught.value.hint
 
 
 def test_memory_that_ends_is_stepped_back_from() -> None:
-    """The probe does not fit, the next one trains as before."""
+    """The probe does not fit, the next one trains as before; if none fits, the answer says what may be done."""
     probing = prober(Hungry(4), lambda size: repeated(BATCH, size))
     assert [probing.probe(size).fits for size in (2, 8, 4)] == [True, False, True]
     assert tuned(Hungry(5), BATCH, most=64).stop.chosen in (2, 4)
-
-
-def test_a_batch_that_never_fits_is_a_clear_answer() -> None:
-    """With what may be done."""
     with pytest.raises(BadValue, match="not even a batch of 1 fits") as caught:
         tuned(Hungry(0), BATCH)
     assert "--memory" in caught.value.hint
@@ -170,33 +154,19 @@ def test_a_batch_that_would_not_fit_is_never_tried() -> None:
     assert budget.predicted(2) is None and budget.predicted(12) == pytest.approx((34 + 1.1 * 20) * MB)
     budget._known.update({8: 46 * MB})
     assert budget.predicted(16) == pytest.approx((46 + 1.1 * 16) * MB)
-    assert (
-        budget.beyond(101 * MB) and not budget.beyond(99 * MB) and not MemoryBudget(torch.device("cpu"), None).beyond(1)
-    )
-
-
-class Wide(nn.Module):
-    """Takes 8 MB an image."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(1))
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        made = (inputs.sum(1, keepdim=True) * self.weight).expand(len(inputs), 1_000_000).exp()
-        return (made * made)[:, :4]
+    assert budget.beyond(101 * MB) and not budget.beyond(99 * MB)
+    assert not MemoryBudget(torch.device("cpu"), None).beyond(1)
 
 
 def test_memory_is_measured_and_its_limit_is_kept() -> None:
-    """Of what is beyond it, the probe says that it was not even tried, and what it would have taken."""
+    """Of what is beyond it, the probe says that it was not even tried, and what it would have taken.
+
+    A plain error is not taken for memory: it is the model's own, and ends the search.
+    """
     probing = prober(Wide(), lambda size: repeated(BATCH, size), limit=400 * MB, steps=1)
-    small, large = probing.probe(4), probing.probe(16)
-    assert small.memory_bytes and large.memory_bytes and 16 * MB < small.memory_bytes < large.memory_bytes
+    few, many = probing.probe(4), probing.probe(16)
+    assert few.memory_bytes and many.memory_bytes and 16 * MB < few.memory_bytes < many.memory_bytes
     beyond = probing.probe(512)
     assert (beyond.fits, beyond.ran) == (False, False) and (beyond.memory_bytes or 0) > 400 * MB
-
-
-def test_a_plain_error_is_not_taken_for_memory() -> None:
-    """It is the model's own, and ends the search."""
     with pytest.raises(BadValue, match="Expected more than 1 value per channel"):
         prober(small(), lambda size: repeated(BATCH, size)).probe(1)

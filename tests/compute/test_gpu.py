@@ -73,15 +73,10 @@ def starved() -> Starved:
 
 
 def test_events_and_profiler_agree_on_the_exposed_wait(starved: Starved) -> None:
-    """Within 2 % of the time of a step."""
+    """Within 2 % of the time of a step; the wait that was planted is the main cause."""
     gaps = attribute(starved.timeline).gaps_of(STEPS)
     by_events_ns = sum(starved.idle_ns) / len(starved.idle_ns)
     assert by_events_ns == pytest.approx(gaps.input_ns / STEPS, abs=0.02 * gaps.window_ns / STEPS)
-
-
-def test_a_starved_gpu_is_idle_for_its_input(starved: Starved) -> None:
-    """The wait that was planted is the main cause."""
-    gaps = attribute(starved.timeline).gaps_of(STEPS)
     assert gaps.share("input") > 0.5
 
 
@@ -116,8 +111,9 @@ def test_nvml_knows_the_gpu_by_our_uuid() -> None:
     ],
 )  # fmt: skip
 def test_options_train_without_waiting_for_the_gpu(options: dict[str, Any]) -> None:
-    """A step of them is submitted, and torch sees no call that synchronises."""
-    compute = CudaCompute(example_arguments(SystemClock(), compute="cuda", **options))
+    """A step of them is submitted, and torch sees no call that synchronises. Steps end in order on the host's clock."""
+    clock = SystemClock()
+    compute = CudaCompute(example_arguments(clock, compute="cuda", **options))
     batch = host_batch()
     for _ in range(3):
         compute.step(compute.copy(batch))
@@ -128,7 +124,8 @@ def test_options_train_without_waiting_for_the_gpu(options: dict[str, Any]) -> N
             compute.step(compute.copy(batch))
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    assert len(compute.finish()) == 3
+    finished = compute.finish()
+    assert len(finished) == 3 and list(finished) == sorted(finished) and finished[-1] <= clock.now_ns()
 
 
 def test_jpeg_files_are_decoded_on_the_gpu() -> None:
@@ -147,15 +144,3 @@ def test_jpeg_files_are_decoded_on_the_gpu() -> None:
     assert torch.allclose(images.mean((0, 2, 3)).cpu(), expected, atol=0.05)
     compute.step((images, labels))
     assert len(compute.finish()) == 1
-
-
-def test_cuda_steps_end_in_order_on_the_host_clock() -> None:
-    """Event times rise, and lie before the synchronisation that read them."""
-    clock = SystemClock()
-    device = CudaCompute(example_arguments(clock, compute="cuda"))
-    batch = device.copy((torch.randn(8, 3, 224, 224), torch.arange(8)))
-    for _ in range(5):
-        device.step(batch)
-    finished = device.finish()
-    assert list(finished) == sorted(finished)
-    assert finished[-1] <= clock.now_ns()

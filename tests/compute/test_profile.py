@@ -27,7 +27,7 @@ from loaderprobe.compute.profile import (
     trace,
 )
 from loaderprobe.errors import LoaderprobeError
-from tests.compute.traced import kernel, synchronize
+from tests.compute.test_kineto import kernel, synchronize
 
 CPU = (ProfilerActivity.CPU,)
 
@@ -63,7 +63,10 @@ def test_a_window_begins_and_ends_on_an_idle_device() -> None:
 
 
 def test_the_real_profiler_records_the_steps_of_the_window_and_only_those() -> None:
-    """On the CPU: one product a step, inside its own window on time.time_ns()'s clock; not those of the warm-up."""
+    """On the CPU: one product a step, inside its own window on time.time_ns()'s clock; not those of the warm-up.
+
+    There are no kernels there, and the window says so.
+    """
     stage = Stage(step=lambda batch: batch @ batch, synchronize=lambda: None, activities=CPU)
     stamps, events = trace(lambda count: iter([torch.ones(16, 16)] * count), stage, steps=5, warm_up=3)
     products = [event for event in events if event.name == "aten::mm"]
@@ -72,16 +75,9 @@ def test_the_real_profiler_records_the_steps_of_the_window_and_only_those() -> N
     assert {e.resource for e in products} <= thread_numbers()
     assert not any(e.on_gpu for e in events)
     assert any(e.annotation for e in events)
-
-
-def test_on_the_cpu_there_are_no_kernels_and_the_window_says_so() -> None:
-    """The real profiler's records go through to the reason."""
-    stage = Stage(step=lambda batch: batch @ batch, synchronize=lambda: None, activities=CPU)
     device = Device(name="CPU", index=0, limits=None, backward_threads=frozenset)
     with pytest.raises(LoaderprobeError, match="no kernel launched"):
-        record_window(
-            lambda count: iter([torch.ones(4, 4)] * count), stage, device, steps=2, warm_up=3, batch_size=4
-        )  # fmt: skip
+        record_window(lambda count: iter([torch.ones(4, 4)] * count), stage, device, steps=2, warm_up=3, batch_size=4)
 
 
 def test_a_window_becomes_a_timeline(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,23 +128,18 @@ class Event:
         return lambda: known[name]
 
 
-def test_events_of_an_older_torch_become_plain_values() -> None:
-    """Without activities; with the fields of kernels where they are given, and can be read."""
+def test_events_of_an_older_torch_become_plain_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without activities; with the fields of kernels where they are given, and can be read.
+
+    A torch that calls the profiler's extra settings otherwise gives a window without those fields.
+    """
     (found,) = raw_events([Event('"grid": [4, 1, 1], "stream": 7')])
     assert (found.activity, found.name, found.resource, found.correlation) == (None, "kernel", 7, 3)
     assert found.details == {"grid": [4, 1, 1], "stream": 7}
     assert [each.details for each in raw_events([Event(""), Event('"name": "a"b"'), Event("1", on_gpu=False)])] == [
         {}, {}, {},
     ]  # fmt: skip
-
-
-def test_without_the_extra_settings_the_profiler_still_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A torch that calls them otherwise gives a window without kernels' fields."""
-
-    def other(**settings: Any) -> Any:
-        raise TypeError("unexpected keyword argument")
-
-    monkeypatch.setattr(torch._C, "_profiler", SimpleNamespace(_ExperimentalConfig=other))
+    monkeypatch.setattr(torch._C, "_profiler", SimpleNamespace(_ExperimentalConfig=object))
     assert module._experimental() is None
 
 

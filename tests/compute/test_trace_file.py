@@ -29,19 +29,16 @@ def plain(tmp_path: Path, text: str | bytes) -> Path:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_slices_change_nothing(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However a file is cut into slices, and whether it is compressed: the same records, none unreadable."""
+    """However a file is cut into slices, and whether it is compressed: the same records, none unreadable.
+
+    So does the way for damaged files, one event after the other, for all of a sound one.
+    """
     whole = read_trace(FIXTURES / name)
     assert whole.events and whole.unreadable == 0 and not whole.cut_off and whole.complete
     path = plain(tmp_path, gzip.decompress((FIXTURES / name).read_bytes()))
     for size in (700, 10_000):
         monkeypatch.setattr(trace_file, "SLICE_BYTES", size)
         assert same(read_trace(path), whole)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_one_event_after_the_other_reads_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The way for damaged files, for all of a sound one."""
-    whole = read_trace(FIXTURES / name)
     monkeypatch.setattr(trace_file, "_quickly", lambda stream: None)
     monkeypatch.setattr(trace_file, "SLICE_BYTES", 50_000)
     assert same(read_trace(FIXTURES / name), whole)
@@ -49,11 +46,8 @@ def test_one_event_after_the_other_reads_the_same(name: str, monkeypatch: pytest
 
 def test_stamps_are_exact(tmp_path: Path) -> None:
     """A float would lose up to 256 ns of a Unix time."""
-    events = [
-        '{"ph": "X", "cat": "kernel", "name": "k", "ts": 1719853884123456.789, "dur": 1.001, "args": {"device": 0}}',
-        '{"ph": "X", "cat": "kernel", "name": "k", "ts": "1719853884123457", "dur": 2, "args": {"device": 0}}',
-        '{"ph": "X", "cat": "kernel", "name": "k", "ts": 12.5, "dur": 0.25, "args": {"device": 0}}',
-    ]
+    stamps = [("1719853884123456.789", 1.001), ('"1719853884123457"', 2), (12.5, 0.25)]
+    events = [KERNEL % ('"k"', begin, duration, '{"device": 0}') for begin, duration in stamps]
     found = read_trace(plain(tmp_path, f"[{','.join(events)}]"))
     assert [(each.begin_ns, each.end_ns) for each in found.events] == [
         (1719853884123456789, 1719853884123457790), (1719853884123457000, 1719853884123459000), (12500, 12750),
@@ -75,18 +69,18 @@ def test_names_of_2021_and_a_bare_list(tmp_path: Path) -> None:
 
 
 def test_fields_beside_the_events_are_found(tmp_path: Path) -> None:
-    """Before and after them, and where a text holds the name of the list."""
-    whole = {"note": 'here "traceEvents": [ is a text', "traceEvents": training(), "deviceProperties": [GPU]}
-    found = read_trace(plain(tmp_path, json.dumps(whole)))
-    assert found.head["deviceProperties"][0]["name"] == "Test GPU" and len(found.spans.steps) == 4
+    """Before and after them, and where a text holds the name of the list.
 
-
-def test_the_batch_size_is_that_of_the_first_convolution(tmp_path: Path) -> None:
-    """By its shape: pictures have three channels."""
+    The batch size is that of the first convolution by whose shape pictures have three channels.
+    """
     shapes = [event("cpu_op", "aten::conv2d", 0, 1), event("cpu_op", "aten::conv2d", 1, 1)]
     shapes[0]["args"]["Input Dims"] = [[8, 64, 7, 7], []]
     shapes[1]["args"]["Input Dims"] = [[48, 3, 224, 224], [64, 3, 7, 7]]
-    assert read_trace(written(tmp_path / "t.json", [*shapes, *training()])).batch_size == 48
+    events = [*shapes, *training()]
+    whole = {"note": 'here "traceEvents": [ is a text', "traceEvents": events, "deviceProperties": [GPU]}
+    found = read_trace(plain(tmp_path, json.dumps(whole)))
+    assert found.head["deviceProperties"][0]["name"] == "Test GPU" and len(found.spans.steps) == 4
+    assert found.batch_size == 48
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -99,26 +93,25 @@ def test_a_file_that_was_cut_off_is_read_as_far_as_it_goes(packed: bool, tmp_pat
     assert found.cut_off and 20 < len(found.events) < 80
 
 
+KERNEL = '{"ph": "X", "cat": "kernel", "name": %s, "ts": %s, "dur": %s, "args": %s}'
 HOSTILE: dict[str, tuple[str, int, int]] = {
     # the event, how many more kernels are read, and how many are unreadable
-    "control characters": ('{"ph": "X", "cat": "kernel", "name": "a\x01\n\x1b[2Jb", "ts": 1, "dur": 1}', 1, 0),
-    "no UTF-8": ('{"ph": "X", "cat": "kernel", "name": "a\udcffb", "ts": 1, "dur": 1}', 1, 0),
-    "half a character": ('{"ph": "X", "cat": "kernel", "name": "a\\ud800b", "ts": 1, "dur": 1}', 1, 0),
-    "a wrong escape": ('{"ph": "X", "cat": "kernel", "name": "C:\\qux", "ts": 1, "dur": 1}', 0, 1),
-    "not a number": ('{"ph": "X", "cat": "kernel", "name": "k", "ts": NaN, "dur": 1}', 0, 1),
-    "NaN in its fields": ('{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 1, "args": {"x": NaN}}', 1, 0),
-    "an infinite time": ('{"ph": "X", "cat": "kernel", "name": "k", "ts": 1e999, "dur": 1}', 0, 1),
-    "an infinite duration": ('{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 1e999}', 0, 1),
-    "a huge number": (f'{{"ph": "X", "cat": "kernel", "name": "k", "ts": {"9" * 5000}, "dur": 1}}', 0, 1),
-    "a huge stream": (f'{{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "args": {{"stream": {"9" * 500}}}}}', 1, 0),
-    "deep nesting": (f'{{"ph": "X", "cat": "kernel", "name": "k", "args": {"[" * 100000}{"]" * 100000}}}', 0, 1),
+    "control characters": (KERNEL % ('"a\x01\n\x1b[2Jb"', 1, 1, "{}"), 1, 0),
+    "no UTF-8": (KERNEL % ('"a\udcffb"', 1, 1, "{}"), 1, 0),
+    "half a character": (KERNEL % ('"a\\ud800b"', 1, 1, "{}"), 1, 0),
+    "a wrong escape": (KERNEL % ('"C:\\qux"', 1, 1, "{}"), 0, 1),
+    "not a number": (KERNEL % ('"k"', "NaN", 1, "{}"), 0, 1),
+    "NaN in its fields": (KERNEL % ('"k"', 1, 1, '{"x": NaN}'), 1, 0),
+    "an infinite time": (KERNEL % ('"k"', "1e999", 1, "{}"), 0, 1),
+    "an infinite duration": (KERNEL % ('"k"', 1, "1e999", "{}"), 0, 1),
+    "a huge number": (KERNEL % ('"k"', "9" * 5000, 1, "{}"), 0, 1),
+    "a huge stream": (KERNEL % ('"k"', 1, 0, f'{{"stream": {"9" * 500}}}'), 1, 0),
+    "deep nesting": (KERNEL % ('"k"', 1, 1, "[" * 100000 + "]" * 100000), 0, 1),
     "no object": ('3, "text", null, [1, 2]', 0, 4),
     "other types": ('{"ph": ["X"], "cat": {}, "name": 3, "ts": {}, "dur": "long", "args": [1]}', 0, 0),
-    "a name that is none": ('{"ph": "X", "cat": "kernel", "name": {"a": 1}, "ts": 1, "dur": 1}', 1, 0),
-    "a strange launch": (
-        '{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 1, "args": {"grid": {"x": -1}, "block": 3}}', 1, 0,
-    ),
-}  # fmt: skip
+    "a name that is none": (KERNEL % ('{"a": 1}', 1, 1, "{}"), 1, 0),
+    "a strange launch": (KERNEL % ('"k"', 1, 1, '{"grid": {"x": -1}, "block": 3}'), 1, 0),
+}
 
 
 @pytest.mark.parametrize("what", HOSTILE)
@@ -170,16 +163,12 @@ def test_what_is_no_recording_is_refused_by_name(name: str, data: bytes, says: s
     assert "torch.profiler" in caught.value.hint
 
 
-def test_a_file_that_is_not_there_or_none_is_refused(tmp_path: Path) -> None:
-    """And a pipe, which would block."""
+def test_a_file_that_cannot_be_opened_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not there, or none, as a pipe, which would block. Without permission the reason of the system is named."""
     with pytest.raises(BadValue, match="does not exist"):
         read_trace(tmp_path / "none.json")
     with pytest.raises(BadValue, match="no regular file"):
         read_trace(tmp_path)
-
-
-def test_a_file_without_permission_is_a_missing_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Named with the reason of the system."""
     path = written(tmp_path / "t.json")
 
     def refused(*_: Any, **__: Any) -> None:

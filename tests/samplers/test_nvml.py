@@ -1,31 +1,109 @@
-"""What NVML reports without GPM, and every way in which it says no."""
+"""The real pynvml on a driver library that is compiled here: figures, GPM's averages, and every way in which they fail.
+
+Struct layouts, errors and traps of the binding come as they are. The library, `nvml.c`, answers from the environment.
+"""
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 import sys
-from collections.abc import Sequence
-from types import SimpleNamespace
+from collections.abc import Callable, Mapping, Sequence
+from ctypes import CDLL
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from loaderprobe.measure.capabilities import gpu_counters
 from loaderprobe.records.measurement import Missing, Series
-from loaderprobe.samplers.nvml import FATAL, FIGURES, NvmlSampler, reason_for
+from loaderprobe.render.capability_words import why_words
+from loaderprobe.render.messages import MESSAGES
+from loaderprobe.samplers.nvml import FATAL, FIGURES, METRICS, UNSUPPORTED, NvmlSampler, reason_for
 from loaderprobe.testing import FakeClock
 from tests.said import said
-from tests.samplers.fake_nvml import NVML_ERRORS, FakeNvml, NvmlError
 
-CALLS = ("utilization", "power", "energy", "sm_clock", "memory_clock", "throttle", "processes")
-NAMES = {figure.name for figure in FIGURES}
+pynvml: Any = pytest.importorskip("pynvml")
+COMPILER = shutil.which("cc")
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="needs a C compiler named cc")
+
+NVML_ERRORS = {
+    int(code.removeprefix("error.nvml.")): text for code, text in MESSAGES.items() if code.startswith("error.nvml.")
+}
+UUID = "GPU-00000000-0000-0000-0000-000000000001"
+PLAIN = {figure.name for figure in FIGURES}
+GPM = {metric.name for metric in METRICS}
+NO_GPM = said(UNSUPPORTED)
+ERRORS = {**{value: words for value, words in NVML_ERRORS.items() if value}, 1234: "NVML error 1234"}
+CALLS = ("UTILIZATION", "POWER", "ENERGY", "SM_CLOCK", "MEMORY_CLOCK", "THROTTLE", "PROCESSES")
+FAILING = {
+    **{call: {figure.name} for call, figure in zip(CALLS, FIGURES, strict=True)},
+    **dict.fromkeys(("INIT", "HANDLE"), PLAIN | GPM),
+    **dict.fromkeys(("GPM_SUPPORT", "GPM_ALLOC", "GPM_SAMPLE", "GPM_METRICS"), GPM),
+}
 
 
-def sample(nvml: FakeNvml, uuid: str | None = "GPU-1", times: int = 1) -> list[Series | Missing]:
-    """Everything after so many readings, 0.2 s apart on the fake's clock."""
-    with NvmlSampler(nvml.clock, uuid, nvml) as sampler:
-        for _ in range(times):
-            sampler.sample()
-            nvml.clock.sleep(0.2)
-    return list(sampler.series())
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., CDLL]:
+    """The library, compiled with these flags."""
+
+    def make(*flags: str) -> CDLL:
+        path = tmp_path_factory.mktemp("driver") / "libnvidia-ml.so.1"
+        source = Path(__file__).with_name("nvml.c")
+        subprocess.run([str(COMPILER), "-Wall", "-Werror", "-shared", "-fPIC", *flags, "-o", path, source], check=True)
+        return CDLL(str(path))
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def driver(compiled: Callable[..., CDLL]) -> CDLL:
+    return compiled()
+
+
+class Gpu:
+    """One GPU of the driver, and a sampler's readings of it. Settings are those of `nvml.c`, without their prefix."""
+
+    def __init__(self, driver: CDLL, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._driver, self._monkeypatch = driver, monkeypatch
+        self.use(driver)
+
+    def use(self, driver: CDLL) -> None:
+        self._monkeypatch.setattr(pynvml, "nvmlLib", driver)
+        self._monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+
+    def set(self, **settings: object) -> None:
+        """These and no others."""
+        for name in [name for name in os.environ if name.startswith("STUB_")]:
+            self._monkeypatch.delenv(name)
+        for name, value in settings.items():
+            self._monkeypatch.setenv(f"STUB_{name}", str(value))
+
+    def sample(
+        self, *settings: Mapping[str, object], times: int = 1, period_s: float = 0.2, uuid: str | None = UUID
+    ) -> list[Series | Missing]:
+        """Everything after a reading with each of the settings, or so many with those that there are."""
+        clock = FakeClock()
+        self.set(**(settings[0] if settings else {}))
+        with NvmlSampler(clock, uuid) as sampler:
+            for each in settings if len(settings) > 1 else [{}] * times:
+                if len(settings) > 1:
+                    self.set(**each)
+                sampler.sample()
+                clock.sleep(period_s)
+        return list(sampler.series())
+
+    @property
+    def left(self) -> tuple[int, int]:
+        """How often NVML is open, and samples of GPM that were not given back."""
+        return self._driver.stub_open(), self._driver.stub_samples()
+
+
+@pytest.fixture
+def gpu(driver: CDLL, monkeypatch: pytest.MonkeyPatch) -> Gpu:
+    return Gpu(driver, monkeypatch)
 
 
 def values(found: Sequence[Series | Missing]) -> dict[str, tuple[float, ...]]:
@@ -36,55 +114,47 @@ def reasons(found: Sequence[Series | Missing]) -> dict[str, str]:
     return {item.name: said(item.reason) for item in found if isinstance(item, Missing)}
 
 
-def test_units() -> None:
-    """Shares, watts, joules, MHz, the bits of throttling, and processes less this one; NVML is closed again."""
-    nvml = FakeNvml()
-    nvml.pids = [10, 11, 11, 12]
-    found = sample(nvml)
+def series(found: Sequence[Series | Missing], name: str) -> Series:
+    return next(item for item in found if isinstance(item, Series) and item.name == name)
+
+
+def test_units(gpu: Gpu) -> None:
+    """Shares, watts, joules of more than 32 bits, MHz, the bits of throttling, and processes less this one.
+
+    A GPU of another kind has one reason for all of GPM. When even closing NVML fails, the readings stay.
+    """
+    found = gpu.sample({"PIDS": 7, "SHUTDOWN": 15})
     assert values(found) == {
-        "gpu_utilization": (0.4,),
+        "gpu_utilization": (1.0,),
         "gpu_power": (350.0,),
-        "gpu_energy": (5.0,),
+        "gpu_energy": (5e9,),
         "gpu_sm_clock": (1980.0,),
         "gpu_memory_clock": (2619.0,),
-        "gpu_throttle": (4.0,),
-        "gpu_other_processes": (2.0,),
+        "gpu_throttle": (0x44,),
+        "gpu_other_processes": (5.0,),
     }
-    assert next(item.source for item in found if isinstance(item, Series)).endswith("any kernel at all")
-    assert nvml.open == 0
+    assert series(found, "gpu_utilization").source.endswith("any kernel at all")
+    assert {reasons(found)[name] for name in GPM} == {NO_GPM} and gpu.left == (0, 0)
 
 
-@pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("value", [*NVML_ERRORS, 1234])
-def test_no_error_is_ever_a_reading(call: str, value: int) -> None:
-    """Whichever call fails and however, its figure has the reason and no reading, and NVML is closed."""
-    nvml = FakeNvml()
-    nvml.failing[call] = value
-    found = sample(nvml)
-    expected = NVML_ERRORS.get(value, "NVML error 1234")
-    gone = {name for name, reason in reasons(found).items() if reason == expected}
-    first = FIGURES[CALLS.index(call)].name
-    assert first in gone and first not in values(found)
-    assert value in FATAL or NAMES - set(values(found)) == {first}
-    assert nvml.open == 0
+@pytest.mark.parametrize("call", FAILING)
+@pytest.mark.parametrize("value", ERRORS)
+def test_no_error_is_ever_a_reading(gpu: Gpu, call: str, value: int) -> None:
+    """Whichever call fails and however: its figures have the reason and no reading, the others stay, NVML is closed.
 
-
-@pytest.mark.parametrize("call", ["init", "handle"])
-@pytest.mark.parametrize("value", [*NVML_ERRORS, 1234])
-def test_a_gpu_that_cannot_be_opened_is_a_reason_for_every_figure(call: str, value: int) -> None:
-    """Nothing is read, everything has the same reason, and NVML is closed when it was open."""
-    nvml = FakeNvml()
-    nvml.failing[call] = value
-    found = sample(nvml)
-    assert values(found) == {}
-    assert set(reasons(found)) >= NAMES | {"gpu_sm_occupancy"}
-    assert set(reasons(found).values()) == {NVML_ERRORS.get(value, "NVML error 1234")}
-    assert nvml.open == 0
+    Without a handle that is every figure; every sample of GPM is given back.
+    """
+    found = gpu.sample({"GPM": 1, "OLDER": 13, call: value}, times=3)
+    failed = FAILING[call]
+    why = NO_GPM if (call, value) == ("GPM_SUPPORT", 3) else ERRORS[value]
+    assert {reasons(found)[name].removeprefix("GPM: ").split("; its readings")[0] for name in failed} == {why}
+    assert not failed & set(values(found))
+    assert value in FATAL or (PLAIN | GPM) - set(values(found)) == failed
+    assert gpu.left == (0, 0)
 
 
 def test_known_numbers_are_those_of_the_library() -> None:
-    """The table's numbers are those that pynvml raises for what the words say."""
-    pynvml: Any = pytest.importorskip("pynvml")
+    """Errors are those that pynvml raises for what the words say; metrics those that the names say."""
     expected = {
         "no value": pynvml.NVML_SUCCESS,
         "not initialised": pynvml.NVML_ERROR_UNINITIALIZED,
@@ -110,109 +180,154 @@ def test_known_numbers_are_those_of_the_library() -> None:
     assert set(expected.values()) == NVML_ERRORS.keys()
     for words, number in expected.items():
         assert words in said(reason_for(pynvml.NVMLError(number).value))
+    metrics = {
+        "gpu_graphics_utilization": "GRAPHICS_UTIL",
+        "gpu_sm_utilization": "SM_UTIL",
+        "gpu_sm_occupancy": "SM_OCCUPANCY",
+        "gpu_tensor_utilization": "ANY_TENSOR_UTIL",
+        "gpu_dram_utilization": "DRAM_BW_UTIL",
+        "gpu_pcie_to_device": "PCIE_RX_PER_SEC",
+        "gpu_pcie_from_device": "PCIE_TX_PER_SEC",
+        "gpu_jpeg_utilization": "NVJPG_0_UTIL",
+    }
+    assert {metric.name: metric.ids[0] for metric in METRICS} == {
+        name: getattr(pynvml, f"NVML_GPM_METRIC_{constant}") for name, constant in metrics.items()
+    }
+    assert sum(len(metric.ids) for metric in METRICS) < pynvml.NVML_GPM_METRIC_MAX
+    assert pynvml.NVML_GPM_METRIC_NVJPG_7_UTIL == 47
 
 
-def test_no_gpu_in_use_is_a_reason() -> None:
-    """A configuration that trains elsewhere does not ask NVML at all."""
-    assert reasons(sample(FakeNvml(init=12), uuid=None))["gpu_utilization"] == "no GPU trains in this configuration"
-
-
-def test_without_pynvml_there_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A missing nvidia-ml-py is reported with the command that brings it, and stops nothing."""
+def test_nvml_may_not_be_asked_at_all(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no GPU trains, and without nvidia-ml-py, which is reported with the command that brings it."""
+    found = gpu.sample({"INIT": 12}, uuid=None)
+    assert reasons(found)["gpu_utilization"] == "no GPU trains in this configuration"
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    with NvmlSampler(FakeClock(), "GPU-1") as sampler:
-        sampler.sample()
-    assert "pip install nvidia-ml-py" in reasons(sampler.series())["gpu_utilization"]
+    assert "pip install nvidia-ml-py" in reasons(gpu.sample())["gpu_utilization"]
 
 
-def test_a_gpu_lost_while_leaving_costs_nothing() -> None:
-    """When even closing NVML fails, the readings stay and the measurement goes on."""
+def test_a_lost_gpu_keeps_what_was_read_and_is_asked_no_more(gpu: Gpu) -> None:
+    """After GPU_IS_LOST every figure has its readings, the reason, and when they ended; no call follows.
 
-    class Lost(FakeNvml):
-        def nvmlShutdown(self) -> None:
-            raise NvmlError(15)
-
-    assert set(values(sample(Lost()))) == NAMES
-
-
-def test_a_lost_gpu_keeps_what_was_read_and_is_asked_no_more() -> None:
-    """After GPU_IS_LOST every figure has its readings, the reason, and when they ended; no call follows."""
-    nvml = FakeNvml()
-    with NvmlSampler(nvml.clock, "GPU-1", nvml) as sampler:
-        sampler.sample()
-        nvml.clock.sleep(3.0)
-        sampler.sample()
-        nvml.failing["energy"] = 15
-        sampler.sample()
-        nvml.failing.clear()
-        sampler.sample()
-    found = list(sampler.series())
+    Readings of GPM and the mean up to the loss stay, too; a failing free stops nothing.
+    """
+    found = gpu.sample({}, {}, {"ENERGY": 15}, {}, period_s=3.0)
     assert len(values(found)["gpu_utilization"]) == 3 and len(values(found)["gpu_sm_clock"]) == 2
     assert reasons(found)["gpu_sm_clock"] == "the GPU has been lost; its readings end 3.0 s after sampling began"
-    assert set(reasons(found)) >= NAMES
+    assert set(reasons(found)) >= PLAIN
+    found = gpu.sample(*[{"GPM": 1}] * 3, {"GPM_SAMPLE": 15, "GPM_FREE": 15}, {"GPM_FREE": 15})
+    assert values(found)["gpu_sm_occupancy"] == pytest.approx([0.06, 0.08])
+    assert values(found)["gpu_sm_occupancy_mean"] == pytest.approx([0.07])
+    assert reasons(found)["gpu_sm_occupancy"].startswith("GPM: the GPU has been lost; its readings end 400 ms")
 
 
-def test_a_figure_that_comes_back_is_not_missing() -> None:
-    """One answer of NO_DATA between two readings leaves both readings and no reason."""
-    nvml = FakeNvml()
-    with NvmlSampler(nvml.clock, "GPU-1", nvml) as sampler:
-        sampler.sample()
-        nvml.failing["power"] = 21
-        sampler.sample()
-        nvml.failing.clear()
-        sampler.sample()
-    found = list(sampler.series())
-    assert len(values(found)["gpu_power"]) == 2 and "gpu_power" not in reasons(found)
+def test_a_figure_that_comes_back_is_not_missing(gpu: Gpu) -> None:
+    """NO_DATA between readings leaves them and no reason; GPM's next average reaches back to the last good sample."""
+    well, no_data = {"GPM": 1}, {"GPM": 1, "POWER": 21, "GPM_SAMPLE": 21}
+    found = gpu.sample(well, well, no_data, well, well)
+    assert len(values(found)["gpu_power"]) == 4
+    # Samples 1 and 2, 2 and 4 (the third failed), 4 and 5.
+    assert values(found)["gpu_sm_occupancy"] == pytest.approx([0.06, 0.09, 0.12])
+    assert not {"gpu_power", "gpu_sm_occupancy"} & set(reasons(found))
 
 
-def test_throttling_has_an_older_name() -> None:
-    """A driver or pynvml without the clocks event reasons is asked for throttle reasons."""
-
-    class Old(FakeNvml):
-        def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: str) -> int:
-            return 0x40
-
-    assert values(sample(Old(throttle=13)))["gpu_throttle"] == (64.0,)
-    assert "gpu_throttle" not in values(sample(Old(throttle=4)))
-
-
-def test_processes_have_an_older_name() -> None:
-    """Where the third version of the call is missing, the second is asked."""
-
-    class Old(FakeNvml):
-        def nvmlDeviceGetComputeRunningProcesses_v2(self, handle: str) -> list[Any]:
-            return [SimpleNamespace(pid=1), SimpleNamespace(pid=2)]
-
-    assert values(sample(Old(processes=13)))["gpu_other_processes"] == (1.0,)
+def test_calls_have_older_names(gpu: Gpu, compiled: Callable[..., CDLL]) -> None:
+    """They are asked where the newer ones are missing, and only there; for GPM an older driver has a reason."""
+    found = values(gpu.sample({"THROTTLE": 13, "PROCESSES": 13}))
+    assert (found["gpu_throttle"], found["gpu_other_processes"]) == ((4.0,), (1.0,))
+    assert "gpu_throttle" not in values(gpu.sample({"THROTTLE": 4}))
+    gpu.use(compiled("-DOLD"))
+    old = gpu.sample({"GPM": 1})
+    assert values(old)["gpu_throttle"][0] == 4 and values(old)["gpu_other_processes"][0] == 1
+    assert reasons(old) == dict.fromkeys(GPM, f"GPM: {ERRORS[13]}")
 
 
-def test_an_empty_list_of_processes_is_not_zero() -> None:
+def test_an_empty_list_of_processes_is_not_zero(gpu: Gpu) -> None:
     """This process is on the GPU: an empty list hides them all."""
-    nvml = FakeNvml()
-    nvml.pids = []
-    found = sample(nvml)
+    found = gpu.sample({"PIDS": 0})
     assert "gpu_other_processes" not in values(found)
     assert "not even this one" in reasons(found)["gpu_other_processes"]
 
 
-def test_a_uuid_without_its_prefix_may_be_an_instance() -> None:
-    """A UUID that NVML knows only as a MIG instance is found."""
-    nvml = FakeNvml()
-    nvml.known = ("MIG-1",)
-    assert values(sample(nvml))["gpu_utilization"] == (0.4,)
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"INSTANCE": 3, "UUID": UUID.replace("GPU", "MIG")}, "for a MIG instance"),
+        ({"MIG": 1}, "split by MIG"),
+        ({"MIG_MODE": 3}, ERRORS[3]),
+    ],
+)
+def test_mig_is_named_where_it_is_why(gpu: Gpu, settings: dict[str, object], words: str) -> None:
+    """Utilization is not supported under MIG, and the reason says so; a UUID may be known as an instance's only.
+
+    GPM takes an instance's samples on the whole GPU, by the instance's number.
+    """
+    found = gpu.sample({"GPM": 1, "UTILIZATION": 3, **settings}, times=5)
+    assert words in reasons(found)["gpu_utilization"]
+    assert len(values(found)["gpu_sm_occupancy"]) == 4
+
+
+def test_an_unknown_uuid_is_a_reason(gpu: Gpu) -> None:
+    """A GPU that NVML does not list is not taken for another."""
+    found = gpu.sample(uuid="GPU-2")
+    assert values(found) == {} and reasons(found)["gpu_power"] == ERRORS[6]
+
+
+def test_a_reading_is_the_average_since_the_one_before(gpu: Gpu) -> None:
+    """The first sample alone is no reading; each later one is compared with its neighbour, in our units.
+
+    The mean of each metric compares the first sample with the last, and says over how long.
+    """
+    found = gpu.sample({"GPM": 1}, times=5)
+    # Samples are numbered 1 to 5; metric m between a and b is m + a + b.
+    assert values(found)["gpu_sm_occupancy"] == pytest.approx([0.06, 0.08, 0.1, 0.12])
+    assert values(found)["gpu_jpeg_utilization"] == pytest.approx([0.5, 0.52, 0.54, 0.56])
+    assert values(found)["gpu_pcie_to_device"] == pytest.approx([each * 2**20 for each in (24, 26, 28, 30)])
+    mean = series(found, "gpu_sm_occupancy_mean")
+    assert mean.values == pytest.approx([0.09]) and "over the 0.8 s before" in mean.source
+    assert mean.time_ns == (series(found, "gpu_sm_occupancy").time_ns[-1],)
+    assert set(values(found)) == PLAIN | GPM | {f"{name}_mean" for name in GPM} and gpu.left == (0, 0)
+
+
+def test_samples_are_never_closer_than_the_driver_refreshes(gpu: Gpu) -> None:
+    """However often it is asked, two samples are at least 110 ms apart, and none is lost by waiting."""
+    times = series(gpu.sample({"GPM": 1}, times=100, period_s=0.03), "gpu_sm_occupancy").time_ns
+    assert {later - earlier for earlier, later in pairwise(times)} == {120_000_000} and len(times) == 24
+
+
+@pytest.mark.parametrize("status", [3, 4, 6, 21, 999, 1234])
+def test_each_metric_has_a_status_of_its_own(gpu: Gpu, status: int) -> None:
+    """A metric that failed within a good answer is missing with its reason, series and mean, and the others stay.
+
+    Of the JPEG engines the busiest counts, and those that are absent do not.
+    """
+    found = gpu.sample({"GPM": 1, "STATUS_3": status, "STATUS_46": 3, "STATUS_47": 3}, times=2)
+    assert reasons(found) == dict.fromkeys(("gpu_sm_occupancy", "gpu_sm_occupancy_mean"), f"GPM: {ERRORS[status]}")
+    assert GPM - set(values(found)) == {"gpu_sm_occupancy"}
+    assert values(found)["gpu_jpeg_utilization"] == pytest.approx([0.48])
+    found = gpu.sample({"GPM": 1, **{f"STATUS_{engine}": status for engine in range(40, 48)}}, times=2)
+    assert reasons(found)["gpu_jpeg_utilization"] == f"GPM: {ERRORS[status]}"
+
+
+def test_a_number_that_is_none_is_missing(gpu: Gpu) -> None:
+    """NaN with status success is no reading."""
+    found = gpu.sample({"GPM": 1, "NAN": 1}, times=2)
+    assert reasons(found)["gpu_sm_occupancy"] == "GPM gave no number"
+    assert not GPM & set(values(found))
 
 
 @pytest.mark.parametrize(
-    ("instance", "mode", "words"), [(3, [1, 1], "for a MIG instance"), (None, [1, 1], "split by MIG")]
+    ("settings", "states", "words"),
+    [
+        ({"GPM": 1}, ["yes", "yes"], ("", "")),
+        ({}, ["yes", "no"], ("any kernel at all", NO_GPM)),
+        ({"INIT": 9}, ["no", "no"], ("Driver Not Loaded", "")),
+    ],
 )
-def test_mig_is_named_where_it_is_why(instance: int | None, mode: list[int], words: str) -> None:
-    """Utilization is not supported under MIG, and the reason says so."""
-    nvml = FakeNvml(utilization=3)
-    nvml.instance = instance
-    nvml.nvmlDeviceGetMigMode = lambda handle: mode  # type: ignore[method-assign]  # this GPU is split
-    assert words in reasons(sample(nvml))["gpu_utilization"]
-
-
-def test_a_gpu_without_mig_says_only_what_it_lacks() -> None:
-    """When asking for MIG fails too, the reason is the first one's."""
-    assert reasons(sample(FakeNvml(utilization=3, mig_mode=3)))["gpu_utilization"] == NVML_ERRORS[3]
+def test_doctor_says_which_counter_is_there_and_why_not(
+    gpu: Gpu, settings: dict[str, object], states: list[str], words: tuple[str, str]
+) -> None:
+    """Utilization and SM occupancy are separate, each tried, with the reason of what is missing."""
+    gpu.set(**settings)
+    doctor = gpu_counters(FakeClock())
+    assert [each.state for each in doctor] == states
+    assert all(part in why_words(each) for part, each in zip(words, doctor, strict=True))

@@ -1,7 +1,8 @@
+"""Counters of disk, workers and machine on a fake clock, and the thread that samples them."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Self
 
 from loaderprobe.records.measurement import Missing, Series
@@ -13,18 +14,19 @@ from loaderprobe.testing import FakeClock
 from tests.said import all_said
 
 
-def _counters(cpu_s: float | None, read_bytes: int | None) -> ProcessCounters:
+def counters(cpu_s: float, read_bytes: int | None) -> ProcessCounters:
     return ProcessCounters(cpu_s=cpu_s, run_delay_s=0.0, read_bytes=read_bytes, delivered_bytes=None)
 
 
-def _by_name(found: Sequence[Series | Missing]) -> dict[str, Series | Missing]:
-    return {item.name: item for item in found}
+def values(found: Sequence[Series | Missing]) -> dict[str, tuple[float, ...] | None]:
+    """By name; None for what is missing."""
+    return {item.name: item.values if isinstance(item, Series) else None for item in found}
 
 
 def test_disk_readings_are_stamped() -> None:
-    """Each reading has the time of the clock at which it was taken."""
+    """Each has the time of the clock at which it was taken; without a device there is a reason, and no series."""
     clock, counts = FakeClock(), iter((100, 700))
-    sampler = DiskSampler(clock, ("vda",), lambda devices: next(counts))
+    sampler = DiskSampler(clock, ("vda",), lambda _: next(counts))
     sampler.sample()
     clock.sleep(0.5)
     sampler.sample()
@@ -32,47 +34,31 @@ def test_disk_readings_are_stamped() -> None:
     assert isinstance(series, Series)
     assert (series.name, series.unit, series.source) == ("disk_read", "bytes", "/proc/diskstats")
     assert series.values == (100, 700) and series.time_ns[1] - series.time_ns[0] == 500_000_000
-
-
-def test_no_device_is_missing_not_zero() -> None:
-    """Without a device to read there is a reason, and no series."""
-    sampler = DiskSampler(FakeClock(), (), lambda devices: None)
-    sampler.sample()
-    (missing,) = sampler.series()
+    without = DiskSampler(FakeClock(), (), lambda _: None)
+    without.sample()
+    (missing,) = without.series()
     assert isinstance(missing, Missing) and missing.name == "disk_read" and missing.reason
 
 
 def test_workers_add_up_and_keep_what_the_dead_used() -> None:
-    """The sum over workers does not fall when one of them has gone."""
-    alive: dict[int, ProcessCounters] = {1: _counters(1.0, 10), 2: _counters(2.0, 20)}
-    sampler = WorkerSampler(FakeClock(), lambda: (1, 2), alive.get)
+    """The sum does not fall when a worker has gone; workers may come later, and nothing stays missing then."""
+    alive: dict[int, ProcessCounters] = {}
+    sampler = WorkerSampler(FakeClock(), lambda: tuple(alive), lambda pid: alive.get(pid))
     sampler.sample()
-    alive[1] = _counters(1.5, 15)
+    assert set(values(sampler.series()).values()) == {None}
+    alive |= {1: counters(1.0, 10), 2: counters(2.0, 20)}
+    sampler.sample()
+    alive[1] = counters(1.5, 15)
     del alive[2]
     sampler.sample()
-    found = _by_name(sampler.series())
-    cpu, read = found["worker_cpu"], found["worker_read"]
-    assert isinstance(cpu, Series) and cpu.values == (3.0, 3.5)
-    assert isinstance(read, Series) and read.values == (30, 35)
-
-
-def test_workers_may_come_later() -> None:
-    """Workers that start after the sampler are read from then on, and nothing stays missing."""
-    pids: list[int] = []
-    sampler = WorkerSampler(FakeClock(), lambda: pids, lambda pid: _counters(1.0, 10))
-    sampler.sample()
-    assert all(isinstance(item, Missing) for item in sampler.series())
-    pids.append(5)
-    sampler.sample()
-    assert all(isinstance(item, Series) for item in sampler.series())
+    assert values(sampler.series()) == {"worker_cpu": (3.0, 3.5), "worker_read": (30, 35)}
 
 
 def test_hidden_bytes_are_missing() -> None:
     """A worker whose bytes may not be read leaves a reason; its CPU time is still given."""
-    sampler = WorkerSampler(FakeClock(), lambda: (1, 2), {1: _counters(1.0, None), 2: _counters(1.0, 5)}.get)
+    sampler = WorkerSampler(FakeClock(), lambda: (1, 2), {1: counters(1.0, None), 2: counters(1.0, 5)}.get)
     sampler.sample()
-    found = _by_name(sampler.series())
-    assert isinstance(found["worker_cpu"], Series) and isinstance(found["worker_read"], Missing)
+    assert values(sampler.series()) == {"worker_cpu": (2.0,), "worker_read": None}
 
 
 def test_machine_share_is_between_readings() -> None:
@@ -81,38 +67,32 @@ def test_machine_share_is_between_readings() -> None:
     sampler = MachineSampler(FakeClock(), lambda: next(shares))
     for _ in range(3):
         sampler.sample()
-    (series,) = sampler.series()
-    assert isinstance(series, Series) and series.name == "machine_cpu" and series.values == (0.5, 1.0)
+    assert values(sampler.series()) == {"machine_cpu": (0.5, 1.0)}
 
 
 class Scripted:
     """A sampler that runs what it is given."""
 
     def __init__(self, sample: Callable[[], None]) -> None:
-        self._sample = sample
+        self.sample = sample
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-    def sample(self) -> None:
-        self._sample()
+    def __exit__(self, *_: object) -> None: ...
 
     def series(self) -> Sequence[Series | Missing]:
         return ()
 
 
-def _raise() -> None:
-    raise ValueError("broken counter")
-
-
 def test_a_sampler_that_raises_is_missing_and_the_others_go_on() -> None:
     """An exception in one sampler becomes a Missing with its text, and is not repeated."""
+
+    def broken() -> None:
+        raise ValueError("broken counter")
+
     readings: list[int] = []
-    thread = SamplerThread([Scripted(_raise), Scripted(lambda: readings.append(1))])
+    thread = SamplerThread([Scripted(broken), Scripted(lambda: readings.append(1))])
     thread.sample_all()
     thread.sample_all()
     series, missing = thread.collected()
@@ -121,17 +101,12 @@ def test_a_sampler_that_raises_is_missing_and_the_others_go_on() -> None:
 
 
 def test_the_thread_samples_at_least_once_and_ends() -> None:
-    """However short the measurement, there is a reading; leaving ends the thread."""
+    """However short the measurement, there is a reading; every quantity of the product is read or has a reason."""
     readings: list[int] = []
     with SamplerThread([Scripted(lambda: readings.append(1))], period_s=3600) as thread:
         pass
     assert readings and thread.cpu_s >= 0.0
-
-
-def test_all_samplers_of_the_product() -> None:
-    """Every quantity of the product is either read or has a reason."""
-    thread = sampling(FakeClock(), (), lambda: (), None)
-    with thread:
+    with sampling(FakeClock(), (), lambda: (), None) as thread:
         pass
     series, missing = thread.collected()
     names = {item.name for item in series} | {item.name for item in missing}

@@ -50,52 +50,31 @@ def _kinds(samples: WaitSamples) -> set[tuple[int, str]]:
     return {(worker, WAIT_KINDS[kind]) for worker, kind in zip(samples.worker, samples.kind, strict=True)}
 
 
-def _word(pid: int) -> str:
-    return f"{pid},{pid},{start_ticks(pid)}"
-
-
 def test_workers_are_seen_while_they_wait(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
-    """Samples come while the sampler is open, by worker, on the measuring clock, and stay after it."""
+    """Samples come while the sampler is open, by worker, on the measuring clock, and stay after it.
+
+    Workers that come later are seen when it asks again; one that ends leaves the others, with their numbers. Leaving
+    ends and reaps the process.
+    """
     before = time.perf_counter_ns()
-    own = (os.getpid(), threading.get_native_id())
-    with WaitsSampler(lambda: [(sleeper.pid, sleeper.pid), own], tmp_path, rate_hz=FAST_HZ) as sampler:
-        samples = _until(sampler, lambda seen: {(0, "sleep"), (1, "running")} <= _kinds(seen))
-    after = sampler.samples()
-    assert isinstance(after, WaitSamples) and after.time_ns[: len(samples.time_ns)] == samples.time_ns
-    assert list(after.time_ns) == sorted(after.time_ns)
-    assert before < after.time_ns[0] and after.time_ns[-1] < time.perf_counter_ns()
-    assert after.cpu_ns > 0 and after.wall_ns > 0 and after.letters_only is None
-
-
-def test_threads_may_be_others_later(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
-    """Workers that come after the sampler began are seen when it asks again."""
-    workers: list[tuple[int, int]] = []
+    workers = [(os.getpid(), threading.get_native_id())]
     with WaitsSampler(lambda: workers, tmp_path, rate_hz=FAST_HZ) as sampler:
-        samples = sampler.samples()
-        assert isinstance(samples, WaitSamples) and samples.time_ns == ()
-        workers.append((sleeper.pid, sleeper.pid))
-        sampler.follow_threads()
-        _until(sampler, lambda seen: (0, "sleep") in _kinds(seen))
-
-
-def test_a_worker_that_ends_leaves_the_others(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
-    """The sampler outlives its workers; those that are left keep their numbers."""
-    own = (os.getpid(), threading.get_native_id())
-    with WaitsSampler(lambda: [(sleeper.pid, sleeper.pid), own], tmp_path, rate_hz=FAST_HZ) as sampler:
-        _until(sampler, lambda seen: (0, "sleep") in _kinds(seen))
-        sleeper.kill()
-        sleeper.wait()
-        count = len(_until(sampler, lambda seen: True).worker)
-        samples = _until(sampler, lambda seen: len(seen.worker) > count + 10)
-    assert set(samples.worker[-5:]) == {1}
-
-
-def test_leaving_ends_and_reaps_the_process(tmp_path: Path) -> None:
-    """Nothing is left running, and no zombie."""
-    with WaitsSampler(lambda: [], tmp_path) as sampler:
         process = sampler._process
         assert process is not None and process.poll() is None
+        assert all(worker == 0 for worker, _ in _kinds(_until(sampler, lambda _: True)))
+        workers.append((sleeper.pid, sleeper.pid))
+        sampler.follow_threads()
+        samples = _until(sampler, lambda seen: {(0, "running"), (1, "sleep")} <= _kinds(seen))
+        sleeper.kill()
+        sleeper.wait()
+        count = len(_until(sampler, lambda _: True).worker)
+        _until(sampler, lambda seen: len(seen.worker) > count + 10)
     assert process.returncode is not None
+    after = sampler.samples()
+    assert isinstance(after, WaitSamples) and after.time_ns[: len(samples.time_ns)] == samples.time_ns
+    assert list(after.time_ns) == sorted(after.time_ns) and set(after.worker[-5:]) == {0}
+    assert before < after.time_ns[0] and after.time_ns[-1] < time.perf_counter_ns()
+    assert after.cpu_ns > 0 and after.wall_ns > 0 and after.letters_only is None
 
 
 def test_a_process_that_cannot_start_is_a_reason(tmp_path: Path) -> None:
@@ -107,9 +86,12 @@ def test_a_process_that_cannot_start_is_a_reason(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("code", "last"),
-    [("raise ValueError('broken')", "ValueError: broken"), ("import os; os.kill(os.getpid(), 9)", "SIGKILL"),
-     ("import sys; sys.exit(3)", "exit code 3")],
-)  # fmt: skip
+    [
+        ("raise ValueError('broken')", "ValueError: broken"),
+        ("import os; os.kill(os.getpid(), 9)", "SIGKILL"),
+        ("import sys; sys.exit(3)", "exit code 3"),
+    ],
+)
 def test_a_process_that_ends_is_a_reason(tmp_path: Path, code: str, last: str) -> None:
     """The reason holds the last line that it wrote, or how it ended."""
     with WaitsSampler(lambda: [], tmp_path, command=lambda folder, hz: [sys.executable, "-I", "-c", code]) as sampler:
@@ -118,8 +100,10 @@ def test_a_process_that_ends_is_a_reason(tmp_path: Path, code: str, last: str) -
 
 
 def test_a_process_that_ends_later_is_a_reason(tmp_path: Path) -> None:
-    """Samples of a part of the measurement are none."""
-    with WaitsSampler(lambda: [], tmp_path) as sampler:
+    """Samples of a part of the measurement are none; nor are there any before it is entered."""
+    sampler = WaitsSampler(lambda: [], tmp_path)
+    assert isinstance(sampler.samples(), Missing)
+    with sampler:
         process = sampler._process
         assert process is not None
         process.kill()
@@ -129,15 +113,11 @@ def test_a_process_that_ends_later_is_a_reason(tmp_path: Path) -> None:
     assert isinstance(reason, Missing) and reason.reason.facts == {"how": "SIGKILL"}
 
 
-def test_before_it_is_entered_there_is_a_reason(tmp_path: Path) -> None:
-    """No samples without looking."""
-    assert isinstance(WaitsSampler(lambda: [], tmp_path).samples(), Missing)
-
-
 def test_it_ends_with_its_orders(tmp_path: Path) -> None:
     """A process whose parent closes its input has nothing left to do."""
     read, write = os.pipe()
-    os.write(write, f"{_word(os.getpid())}\n{_word(os.getpid())} -\n".encode())
+    word = f"{os.getpid()},{os.getpid()},{start_ticks(os.getpid())}"
+    os.write(write, f"{word}\n{word} -\n".encode())
     os.close(write)
     watch(ThreadWatcher(RowWriter(tmp_path)), read, 1e6)
     os.close(read)
@@ -192,22 +172,16 @@ def test_rows_come_back_as_written(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_calls_seen_again_are_no_letters(tmp_path: Path) -> None:
-    """Leave that a worker gives after its first looks is enough."""
+def test_half_a_row_is_not_read(tmp_path: Path) -> None:
+    """What is being written counts when it is whole. Leave that a worker gives after its first looks is enough."""
     rows = RowWriter(tmp_path)
     rows.end_round(0, 0, HIDDEN)
-    rows.end_round(1, 0, None)
-    assert read_rows(tmp_path).letters_only is None
-
-
-def test_half_a_row_is_not_read(tmp_path: Path) -> None:
-    """What is being written counts when it is whole."""
-    rows = RowWriter(tmp_path)
     rows.add(5, 0, Wait("sleep"))
     rows.end_round(6, 0, None)
     with (tmp_path / ROWS).open("ab") as file:
         file.write(ROW.pack(7, -1, 0, 0)[:-1])
-    assert read_rows(tmp_path).time_ns == (5,)
+    samples = read_rows(tmp_path)
+    assert samples.time_ns == (5,) and samples.letters_only is None
 
 
 def test_subjects_are_bounded(tmp_path: Path) -> None:

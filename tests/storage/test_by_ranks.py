@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -30,12 +29,15 @@ class PacedEngine:
     file_ms: float
     full_s: float | None = None
     """When it has no more work; None: at the end of its order."""
+    trouble: OSError | None = None
     read_paths: list[list[Path]] = field(default_factory=list)
     name: Engine = "threads"
     least_s: float = 0.1
 
     def read(self, pieces: Sequence[Piece], order: ReadOrder) -> Reading:
         """As many files as fit into the order."""
+        if self.trouble:
+            raise self.trouble
         count = int((self.full_s or order.seconds) * 1e3 / self.file_ms)
         self.read_paths.append([piece.path for piece in pieces])
         end_ns = np.arange(1, count + 1) * round(self.file_ms * 1e6)
@@ -46,35 +48,8 @@ class PacedEngine:
         )  # fmt: skip
 
 
-@dataclass
-class FailingEngine(PacedEngine):
-    """Cannot read."""
-
-    def read(self, pieces: Sequence[Piece], order: ReadOrder) -> Reading:
-        """Raises OSError."""
-        raise OSError("Stale file handle")
-
-
-def together(parts: Sequence[Callable[[], object]]) -> list[object]:
-    """What each rank returns, or raised, from a thread of its own."""
-    results: list[object] = [None] * len(parts)
-
-    def run(number: int) -> None:
-        try:
-            results[number] = parts[number]()
-        except Exception as error:  # noqa: BLE001  # looked at by the test
-            results[number] = error
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(len(parts))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return results
-
-
-def climbed(engines: Sequence[PacedEngine], *steps: RanksStep) -> list[BandwidthPhase] | Exception:
-    """The phases of these ranks, each on a host of its own."""
+def climbed(engines: Sequence[PacedEngine], *steps: RanksStep) -> list[BandwidthPhase]:
+    """The phases of these ranks, each on a host of its own and in a thread of its own."""
     pieces = tuple(Piece(path=Path(f"/data/{number}.jpg"), offset=0, size_bytes=SIZE) for number in range(40))
     location = replace(example_location("/data"), kind="fuse", devices=())
 
@@ -88,17 +63,14 @@ def climbed(engines: Sequence[PacedEngine], *steps: RanksStep) -> list[Bandwidth
             RankReader(asked, group, FakePageCache(), engine)
             for group, engine in zip(FakeGroup.of(step.ranks), engines, strict=False)
         ]
-        first, *others = together([partial(read_step, reader) for reader in readers])
-        assert all(each is None for each in others)
-        if isinstance(first, Exception):
-            raise first
-        assert isinstance(first, BandwidthPhase)
-        return first
+        with ThreadPoolExecutor(step.ranks) as pool:
+            first, *others = [pool.submit(read_step, reader) for reader in readers]
+        assert all(other.result() is None for other in others)
+        phase = first.result()
+        assert phase is not None
+        return phase
 
-    try:
-        phases, interrupted = climb(steps, read, lambda *_: None, clock=FakeClock())
-    except BadValue as error:
-        return error
+    phases, interrupted = climb(steps, read, lambda *_: None, clock=FakeClock())
     assert not interrupted
     return phases
 
@@ -108,45 +80,40 @@ def step(ranks: int, readers: int = 2) -> RanksStep:
     return RanksStep(ranks=ranks, nodes=ranks, readers=readers)
 
 
-def test_equal_ranks_add_up() -> None:
-    """Three ranks of 10 MB/s: 30 together, 30 in step, all alike."""
-    phases = climbed([PacedEngine(10.0) for _ in range(3)], step(1), step(3))
-    assert isinstance(phases, list)
-    one, three = phases
-    assert one.bw_bytes == pytest.approx(10e6, rel=0.01) and len(one.by_rank) == 1
-    assert three.bw_bytes == pytest.approx(30e6, rel=0.01)
-    assert three.in_step_bw_bytes == pytest.approx(30e6, rel=0.01) and three.fairness == pytest.approx(1.0)
-    assert three.files_per_s == pytest.approx(300, rel=0.01) and three.settled
-    assert [each.host for each in three.by_rank] == ["node0", "node1", "node2"]
-    assert (three.cache, three.cold_fraction) == ("unproved", None)
-
-
-def test_the_sum_and_the_slowest_differ_where_one_path_is_slow() -> None:
-    """10 + 10 + 4 MB/s: 24 together, 12 in step."""
-    phases = climbed([PacedEngine(10.0), PacedEngine(10.0), PacedEngine(25.0)], step(3))
-    assert isinstance(phases, list)
-    (phase,) = phases
-    assert phase.bw_bytes == pytest.approx(24e6, rel=0.02)
-    assert phase.in_step_bw_bytes == pytest.approx(12e6, rel=0.02)
-    assert phase.slowest and (phase.slowest.rank, phase.slowest.host) == (2, "node2")
-    assert phase.fairness == pytest.approx(0.4, abs=0.01)
-
-
-def test_rates_are_of_the_time_in_which_all_read() -> None:
-    """A rank whose shard ends after half the time: what the other reads alone counts for last done only."""
-    phases = climbed([PacedEngine(10.0, full_s=1.0), PacedEngine(10.0)], step(2))
-    assert isinstance(phases, list)
-    (phase,) = phases
-    assert phase.bw_bytes == pytest.approx(20e6, rel=0.02)
-    assert phase.last_done_bw_bytes == pytest.approx(15e6, rel=0.02)
+@pytest.mark.parametrize(
+    ("engines", "together", "in_step", "last_done", "fairness", "slowest"),
+    [
+        ([PacedEngine(10.0)], 10, 10, 10, 1.0, None),
+        ([PacedEngine(10.0) for _ in range(3)], 30, 30, 30, 1.0, None),
+        # 10 + 10 + 4 MB/s, where one path is slow.
+        ([PacedEngine(10.0), PacedEngine(10.0), PacedEngine(25.0)], 24, 12, 24, 0.4, (2, "node2")),
+        # A shard ends after half the time: what the other reads alone counts for last done only.
+        ([PacedEngine(10.0, full_s=1.0), PacedEngine(10.0)], 20, 20, 15, 1.0, None),
+    ],
+)
+def test_rates_of_ranks_are_of_the_time_in_which_all_read(
+    engines: list[PacedEngine], together: float, in_step: float, last_done: float, fairness: float,
+    slowest: tuple[int, str] | None,
+) -> None:  # fmt: skip
+    """In MB/s: their sum, that of ranks that wait for the slowest, and over the time until the last is done."""
+    (phase,) = climbed(engines, step(len(engines)))
+    assert phase.bw_bytes == pytest.approx(together * 1e6, rel=0.02)
+    if len(engines) > 1:
+        assert phase.in_step_bw_bytes == pytest.approx(in_step * 1e6, rel=0.02)
+        assert phase.last_done_bw_bytes == pytest.approx(last_done * 1e6, rel=0.02)
+        assert phase.fairness == pytest.approx(fairness, abs=0.01)
+    assert phase.files_per_s == pytest.approx(together * 10, rel=0.02) and phase.settled
+    assert [each.host for each in phase.by_rank] == [f"node{rank}" for rank in range(len(engines))]
+    assert (phase.cache, phase.cold_fraction) == ("unproved", None)
+    if slowest:
+        assert phase.slowest and (phase.slowest.rank, phase.slowest.host) == slowest
 
 
 def test_reading_that_is_over_at_once_is_refused_with_the_files_that_are_needed() -> None:
     """5 ms of 2 s in each run, 40 times: a tenth of what is needed, and some margin."""
-    found = climbed([PacedEngine(1.0, full_s=0.005), PacedEngine(1.0)], step(2))
-    assert isinstance(found, BadValue)
-    assert "2 ranks with 20 files each read for 3.75 ms at a time" in found.message
-    assert found.hint.startswith("give some 270 files")
+    with pytest.raises(BadValue, match=r"2 ranks with 20 files each read for 3\.75 ms at a time") as caught:
+        climbed([PacedEngine(1.0, full_s=0.005), PacedEngine(1.0)], step(2))
+    assert caught.value.hint.startswith("give some 270 files")
 
 
 def test_shards_are_disjoint_and_complete() -> None:
@@ -160,6 +127,5 @@ def test_shards_are_disjoint_and_complete() -> None:
 
 def test_a_rank_that_reads_nothing_is_named_with_its_host() -> None:
     """And the others are let go."""
-    found = climbed([PacedEngine(10.0), FailingEngine(10.0)], step(2))
-    assert isinstance(found, BadValue)
-    assert "rank 1 on node1 read nothing: Stale file handle" in found.message
+    with pytest.raises(BadValue, match="rank 1 on node1 read nothing: Stale file handle"):
+        climbed([PacedEngine(10.0), PacedEngine(10.0, trouble=OSError("Stale file handle"))], step(2))

@@ -7,8 +7,9 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from loaderprobe.errors import BadValue, MissingPart
+from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.records.plan import Amount, CatalogueEntry
+from loaderprobe.storage import catalogue as module
 from loaderprobe.storage.catalogue import catalogue, entry_named, published
 
 OWN = CatalogueEntry(
@@ -38,11 +39,8 @@ def broken_entries() -> list[object]:
 
 def install(monkeypatch: pytest.MonkeyPatch, function: str) -> None:
     """As if a package named this function as its catalogue."""
-    point = EntryPoint("acme", f"tests.storage.test_catalogue:{function}", "loaderprobe.catalogues")
-    monkeypatch.setattr(
-        "loaderprobe.storage.catalogue.entry_points",
-        lambda group: [point] if group == "loaderprobe.catalogues" else [],
-    )
+    point = EntryPoint("acme", f"{__name__}:{function}", "loaderprobe.catalogues")
+    monkeypatch.setattr(module, "entry_points", lambda group: [point] if group == point.group else [])
 
 
 def test_it_is_short_dated_and_sourced() -> None:
@@ -64,14 +62,16 @@ def test_its_units_are_right() -> None:
     assert entry_named(published(), "fsx-lustre-250").tiers[1].read_bytes_per_s_per_unit == 250e6
 
 
-def test_an_unknown_name_lists_those_like_it() -> None:
+@pytest.mark.parametrize(
+    ("name", "listed", "not_listed"),
+    [("fsx-lustre", ["fsx-lustre-250"], ["s3-standard"]), ("floppy", ["s3-standard", "5GB/s"], [])],
+)
+def test_an_unknown_name_lists_those_like_it(name: str, listed: list[str], not_listed: list[str]) -> None:
     """Or all, and the other way to give a storage."""
     with pytest.raises(BadValue) as caught:
-        entry_named(published(), "fsx-lustre")
-    assert "fsx-lustre-250" in caught.value.hint and "s3-standard" not in caught.value.hint
-    with pytest.raises(BadValue) as caught:
-        entry_named(published(), "floppy")
-    assert "s3-standard" in caught.value.hint and "5GB/s" in caught.value.hint
+        entry_named(published(), name)
+    assert all(each in caught.value.hint for each in listed)
+    assert not any(each in caught.value.hint for each in not_listed)
 
 
 def test_a_plug_in_adds_entries(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,16 +80,19 @@ def test_a_plug_in_adds_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     assert catalogue() == (*published(), OWN)
 
 
-def test_a_plug_in_replaces_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name that is taken is refused."""
-    install(monkeypatch, "taken_entries")
-    with pytest.raises(BadValue, match="'acme' adds fsx-lustre"):
-        catalogue()
-
-
-@pytest.mark.parametrize("function", ["wrong_entries", "broken_entries", "none_such"])
-def test_a_broken_plug_in_is_a_missing_part_with_its_name(monkeypatch: pytest.MonkeyPatch, function: str) -> None:
-    """It returns something else, it raises, or it is not there."""
+@pytest.mark.parametrize(
+    ("function", "error", "says"),
+    [
+        ("taken_entries", BadValue, "'acme' adds fsx-lustre"),
+        ("wrong_entries", MissingPart, "'acme'"),
+        ("broken_entries", MissingPart, "'acme'"),
+        ("none_such", MissingPart, "'acme'"),
+    ],
+)
+def test_a_broken_plug_in_is_named(
+    monkeypatch: pytest.MonkeyPatch, function: str, error: type[LoaderprobeError], says: str
+) -> None:
+    """It would replace an entry, returns something else, raises, or is not there."""
     install(monkeypatch, function)
-    with pytest.raises(MissingPart, match="'acme'"):
+    with pytest.raises(error, match=says):
         catalogue()

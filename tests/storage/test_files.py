@@ -1,80 +1,117 @@
+"""Which files are sampled, in which pieces, how they are read, and what a run of reads says of the rate."""
+
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from loaderprobe.errors import BadValue, MissingPart, NoSpace
+from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart, NoSpace
+from loaderprobe.storage import processes
 from loaderprobe.storage.files import (
     BLOCK_BYTES,
     LARGE_BLOCK_BYTES,
     LARGE_FILE_BYTES,
     SEQUENTIAL_FILE_BYTES,
+    Piece,
+    Sample,
     sample_files,
     scratch_file,
 )
-from tests.said import all_said
+from loaderprobe.storage.processes import ProcessEngine
+from loaderprobe.storage.reader import (
+    MOST_BYTES_A_READ,
+    ReadEngine,
+    Reading,
+    ReadOrder,
+    ThreadEngine,
+    steady_slices,
+    why_not_direct,
+)
+
+ENGINES = (ThreadEngine(), ProcessEngine(2))
+AS_ROOT = pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 
 
-def _sizes(folder: Path, count: int, suffix: str = ".jpg", size_bytes: int = 1000) -> None:
+def write(folder: Path, count: int, suffix: str = ".jpg") -> None:
+    folder.mkdir(exist_ok=True)
     for number in range(count):
-        (folder / f"{number}{suffix}").write_bytes(b"x" * size_bytes)
+        (folder / f"{number}{suffix}").write_bytes(b"x" * 1000)
 
 
-def test_missing_and_empty_are_bad_values(tmp_path: Path) -> None:
+def sparse(path: Path, size_bytes: int) -> Path:
+    with path.open("wb") as file:
+        file.truncate(size_bytes)
+    return path
+
+
+def sampled(path: Path, limit_bytes: int = 10**9, seed: int = 0) -> Sample:
+    return sample_files(path, limit_bytes=limit_bytes, seed=seed)
+
+
+def skipped(sample: Sample) -> dict[object, object]:
+    return {note.facts["why"]: note.facts["files"] for note in sample.notes if note.code == "files_skipped"}
+
+
+@pytest.mark.parametrize("name", ["none", "empty", "folder"])
+def test_missing_and_empty_are_bad_values(tmp_path: Path, name: str) -> None:
     """A path that is not there, an empty folder and an empty file are the user's to repair."""
     (tmp_path / "empty").touch()
     (tmp_path / "folder").mkdir()
-    for name in ("none", "empty", "folder"):
-        with pytest.raises(BadValue):
-            sample_files(tmp_path / name, limit_bytes=10**9, seed=0)
+    with pytest.raises(BadValue):
+        sampled(tmp_path / name)
 
 
 def test_what_is_no_file_is_counted_and_left_out(tmp_path: Path) -> None:
-    """FIFOs, broken links and empty files are noted; a loop of links ends."""
-    _sizes(tmp_path, 3)
+    """FIFOs, broken links and empty files; a loop of links ends. A file of two names is read once.
+
+    A second reading would come from the cache, and a set that is half links would look half warm.
+    """
+    write(tmp_path, 5)
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "broken.jpg").symlink_to(tmp_path / "none")
     (tmp_path / "loop").symlink_to(tmp_path)
     (tmp_path / "void.jpg").touch()
-    sample = sample_files(tmp_path, limit_bytes=10**9, seed=0)
-    assert len(sample.pieces) == 3
-    notes = " ".join(all_said(sample.notes))
-    assert "broken link" in notes and "not a regular file" in notes and "empty" in notes
+    for number in range(5):
+        (tmp_path / f"hard{number}.jpg").hardlink_to(tmp_path / f"{number}.jpg")
+        (tmp_path / f"soft{number}.jpg").symlink_to(tmp_path / f"{number}.jpg")
+    sample = sampled(tmp_path)
+    assert len({path.stat().st_ino for path in sample.paths}) == len(sample.pieces) == 5
+    assert skipped(sample) == {
+        "not a regular file": 1,
+        "a broken link": 1,
+        "empty": 1,
+        "another name of a file already chosen": 10,
+    }
 
 
-def test_the_seed_decides_the_order(tmp_path: Path) -> None:
-    """The same seed gives the same files in the same order, another seed another order."""
-    _sizes(tmp_path, 30)
-    first, again, other = (sample_files(tmp_path, limit_bytes=10**9, seed=seed).paths for seed in (1, 1, 2))
+def test_the_seed_decides_the_order_and_the_limit_the_end(tmp_path: Path) -> None:
+    """The same seed gives the same files in the same order, another seed another order; all are counted as found."""
+    write(tmp_path, 30)
+    first, again, other = (sampled(tmp_path, seed=seed).paths for seed in (1, 1, 2))
     assert first == again and first != other and set(first) == set(other)
+    limited = sampled(tmp_path, limit_bytes=5000)
+    assert len(limited.pieces) == 5 and limited.found == 30
 
 
-def test_the_limit_ends_the_sample(tmp_path: Path) -> None:
-    """Files are taken until the limit is reached; all are counted as found."""
-    _sizes(tmp_path, 30)
-    sample = sample_files(tmp_path, limit_bytes=5000, seed=0)
-    assert len(sample.pieces) == 5 and sample.found == 30
-
-
-def test_images_leave_other_files_out(tmp_path: Path) -> None:
-    """Among images, a manifest is not read; without images, files are only files."""
-    _sizes(tmp_path, 3)
+def test_images_are_read_without_what_lies_beside_them(tmp_path: Path) -> None:
+    """Where most files are images, others, such as a manifest, are not read by training."""
+    write(tmp_path, 5)
     (tmp_path / "manifest.json").write_text("{}")
-    sample = sample_files(tmp_path, limit_bytes=10**9, seed=0)
+    sample = sampled(tmp_path)
     assert sample.images and {path.suffix for path in sample.paths} == {".jpg"}
-    (tmp_path / "more").mkdir()
-    _sizes(tmp_path / "more", 9, suffix=".bin")
-    assert not sample_files(tmp_path, limit_bytes=10**9, seed=0).images
+    write(tmp_path / "more", 9, suffix=".bin")
+    assert not sampled(tmp_path).images
 
 
 def test_a_single_file_is_read_in_blocks(tmp_path: Path) -> None:
-    """The blocks of one file cover it once, without overlap."""
-    path = tmp_path / "one"
-    path.write_bytes(b"x" * (2 * BLOCK_BYTES + 7))
-    pieces = sorted(sample_files(path, limit_bytes=10**9, seed=0).pieces, key=lambda piece: piece.offset)
-    assert [(piece.offset, piece.size_bytes) for piece in pieces] == [
+    """They cover it once, without overlap."""
+    pieces = sampled(sparse(tmp_path / "one", 2 * BLOCK_BYTES + 7)).pieces
+    assert sorted((piece.offset, piece.size_bytes) for piece in pieces) == [
         (0, BLOCK_BYTES),
         (BLOCK_BYTES, BLOCK_BYTES),
         (2 * BLOCK_BYTES, 7),
@@ -82,78 +119,145 @@ def test_a_single_file_is_read_in_blocks(tmp_path: Path) -> None:
 
 
 def test_large_files_are_read_in_blocks(tmp_path: Path) -> None:
-    """A folder of shards is read in blocks of 1 MiB: no reader needs a buffer as large as a shard."""
+    """A folder of shards in blocks of 1 MiB: no reader needs a buffer as large as a shard.
+
+    A single shard among images, too: it neither holds up a phase nor goes beyond the limit.
+    """
+    (tmp_path / "shards").mkdir()
     for number in range(2):
-        with (tmp_path / f"{number}.tar").open("wb") as file:
-            file.truncate(LARGE_FILE_BYTES + 1 + number)
-    sample = sample_files(tmp_path, limit_bytes=10**9, seed=0)
-    assert sample.block_bytes == LARGE_BLOCK_BYTES and not sample.images
-    assert max(piece.size_bytes for piece in sample.pieces) == LARGE_BLOCK_BYTES
-    assert sum(piece.size_bytes for piece in sample.pieces) == 2 * LARGE_FILE_BYTES + 3
-
-
-def test_one_large_file_among_small_ones(tmp_path: Path) -> None:
-    """A single shard among images is read in blocks: it neither holds up a phase nor goes beyond the limit."""
-    _sizes(tmp_path, 20)
-    with (tmp_path / "shard.jpg").open("wb") as file:
-        file.truncate(100 * LARGE_FILE_BYTES)
-    sample = sample_files(tmp_path, limit_bytes=2 * LARGE_FILE_BYTES, seed=3)
-    assert max(piece.size_bytes for piece in sample.pieces) <= LARGE_BLOCK_BYTES
-    assert sum(piece.size_bytes for piece in sample.pieces) <= 2 * LARGE_FILE_BYTES + 20_000
-
-
-def test_a_file_of_two_names_is_read_once(tmp_path: Path) -> None:
-    """A second reading would come from the cache, and a set that is half links would look half warm."""
-    _sizes(tmp_path, 5)
-    for number in range(5):
-        (tmp_path / f"hard{number}.jpg").hardlink_to(tmp_path / f"{number}.jpg")
-        (tmp_path / f"soft{number}.jpg").symlink_to(tmp_path / f"{number}.jpg")
-    sample = sample_files(tmp_path, limit_bytes=10**9, seed=0)
-    assert len({path.stat().st_ino for path in sample.paths}) == len(sample.pieces) == 5
-    assert "10 files skipped: another name of a file already chosen" in all_said(sample.notes)
+        sparse(tmp_path / f"shards/{number}.tar", LARGE_FILE_BYTES + 1 + number)
+    shards = sampled(tmp_path / "shards")
+    assert shards.block_bytes == LARGE_BLOCK_BYTES and not shards.images
+    assert max(piece.size_bytes for piece in shards.pieces) == LARGE_BLOCK_BYTES
+    assert sum(piece.size_bytes for piece in shards.pieces) == 2 * LARGE_FILE_BYTES + 3
+    write(tmp_path / "mixed", 20)
+    sparse(tmp_path / "mixed/shard.jpg", 100 * LARGE_FILE_BYTES)
+    mixed = sampled(tmp_path / "mixed", limit_bytes=2 * LARGE_FILE_BYTES, seed=3)
+    assert max(piece.size_bytes for piece in mixed.pieces) <= LARGE_BLOCK_BYTES
+    assert sum(piece.size_bytes for piece in mixed.pieces) <= 2 * LARGE_FILE_BYTES + 20_000
 
 
 def test_only_large_files_can_be_read_in_a_row(tmp_path: Path) -> None:
     """The sequential phase takes the blocks of large files in their order; among small files there is none."""
-    _sizes(tmp_path, 9)
-    assert sample_files(tmp_path, limit_bytes=10**9, seed=0).sequential() is None
-    with (tmp_path / "shard.jpg").open("wb") as file:
-        file.truncate(SEQUENTIAL_FILE_BYTES)
-    in_a_row = sample_files(tmp_path, limit_bytes=10**9, seed=0).sequential()
+    write(tmp_path, 9)
+    assert sampled(tmp_path).sequential() is None
+    sparse(tmp_path / "shard.jpg", SEQUENTIAL_FILE_BYTES)
+    in_a_row = sampled(tmp_path).sequential()
     assert in_a_row is not None
     offsets = [piece.offset for piece in in_a_row.pieces]
     assert offsets == sorted(offsets) and sum(p.size_bytes for p in in_a_row.pieces) == SEQUENTIAL_FILE_BYTES
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+@AS_ROOT
 def test_a_folder_that_may_not_be_read(tmp_path: Path) -> None:
-    """No permission is a missing part, with exit code 3."""
+    """No permission is a missing part, with exit code 3; of one of several files it is a reason beside the rate."""
     (tmp_path / "locked").mkdir(mode=0)
     with pytest.raises(MissingPart):
-        sample_files(tmp_path / "locked", limit_bytes=10**9, seed=0)
+        sampled(tmp_path / "locked")
+    write(tmp_path, 2)
+    pieces = sampled(tmp_path).pieces
+    pieces[0].path.chmod(0)
+    reading = ThreadEngine().read(pieces, ReadOrder(readers=1, seconds=60.0))
+    assert reading.unread == {str(pieces[0].path): "no read permission"}
 
 
 def test_the_scratch_file_is_always_removed(tmp_path: Path) -> None:
-    """Whatever happens while it is used, nothing is left under the path."""
-    with pytest.raises(KeyboardInterrupt), scratch_file(tmp_path, 3 * BLOCK_BYTES, 0) as sample:
-        assert sum(piece.size_bytes for piece in sample.pieces) == 3 * BLOCK_BYTES
-        assert sample.paths[0].stat().st_size == 3 * BLOCK_BYTES
-        raise KeyboardInterrupt
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_scratch_file_that_does_not_fit_is_not_begun(tmp_path: Path) -> None:
-    """Too little space is refused before a byte is written."""
-    with pytest.raises(NoSpace), scratch_file(tmp_path, 10**18, 0):
-        pytest.fail("must not get here")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_scratch_file_of_another_survives(tmp_path: Path) -> None:
-    """A file that this probe did not make, say of a container with the same process id, is not removed."""
+    """Whatever happens while it is used; that of another, as of a container with the same process id, survives."""
     foreign = tmp_path / f".loaderprobe-scratch-{os.getpid()}"
     foreign.write_bytes(b"theirs")
-    with scratch_file(tmp_path, BLOCK_BYTES, 0) as sample:
-        assert sample.paths != [foreign]
-    assert foreign.read_bytes() == b"theirs"
-    assert list(tmp_path.iterdir()) == [foreign]
+    with pytest.raises(KeyboardInterrupt), scratch_file(tmp_path, 3 * BLOCK_BYTES, 0) as sample:
+        assert sum(piece.size_bytes for piece in sample.pieces) == 3 * BLOCK_BYTES
+        assert sample.paths != [foreign] and sample.paths[0].stat().st_size == 3 * BLOCK_BYTES
+        raise KeyboardInterrupt
+    with pytest.raises(NoSpace), scratch_file(tmp_path, 10**18, 0):
+        pytest.fail("one that does not fit is not begun")
+    assert list(tmp_path.iterdir()) == [foreign] and foreign.read_bytes() == b"theirs"
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
+def test_every_piece_is_read_once(sample: Sample, engine: ReadEngine) -> None:
+    """However many readers share them, each file is read exactly once, to its end.
+
+    A file that has gone, and one that is shorter than it was, are counted apart and end nothing.
+    """
+    reading = engine.read(sample.pieces, ReadOrder(readers=4, seconds=60.0))
+    total = sum(piece.size_bytes for piece in sample.pieces)
+    assert reading.taken >= len(sample.pieces) and reading.ios == len(sample.pieces) and not reading.unread
+    assert reading.delivered_bytes == reading.size_bytes.sum() == total
+    assert (np.diff(reading.end_ns) >= 0).all() and (reading.read_ns <= reading.piece_ns).all()
+    sample.pieces[0].path.unlink()
+    os.truncate(sample.pieces[1].path, 10)
+    reading = engine.read(sample.pieces, ReadOrder(readers=2, seconds=60.0))
+    assert sorted(reading.unread.values()) == ["shrank while being read", "vanished"]
+    assert len(reading.end_ns) == len(sample.pieces) - 2
+
+
+def test_threads_that_begin_late_read_a_piece_each(sample: Sample) -> None:
+    """On a busy machine the time may be over before they run: something was read, and no more than that."""
+    found = ThreadEngine().read(sample.pieces, ReadOrder(readers=2, seconds=0.0))
+    assert found.taken == len(found.read_ns) == 2
+
+
+@pytest.mark.parametrize("direct", [False, True])
+@pytest.mark.parametrize("whole", [False, True])
+def test_blocks_deliver_the_bytes_of_a_file_once(tmp_path: Path, whole: bool, direct: bool) -> None:
+    """A neighbouring block read along does not count; past the page cache odd sizes are read to their last byte.
+
+    A piece beyond the buffer is read in several calls.
+    """
+    size = 2 * (MOST_BYTES_A_READ if whole else BLOCK_BYTES) + 5
+    path = sparse(tmp_path / "file", size)
+    pieces = [Piece(path=path, offset=0, size_bytes=size)] if whole else sampled(path).pieces
+    if direct and why_not_direct(pieces):
+        pytest.skip("direct I/O is refused here")
+    reading = ThreadEngine().read(pieces, ReadOrder(readers=2, seconds=60.0, direct=direct))
+    assert (reading.delivered_bytes, reading.ios, reading.unread) == (size, 3, {})
+
+
+def test_slices_cover_the_steady_part(sample: Sample) -> None:
+    """Slices are equal, lie within the time when all readers had work, and hold no byte twice."""
+    reading = ThreadEngine().read(sample.pieces, ReadOrder(readers=1, seconds=60.0))
+    slices = steady_slices(reading)
+    assert sum(seconds for seconds, _ in slices) <= reading.seconds
+    assert 0 < sum(size for _, size in slices) <= reading.delivered_bytes
+
+
+def test_the_warm_up_is_left_out() -> None:
+    """Bytes that a throttled device had saved up come at the start, and are not part of its rate."""
+    # A burst of 100 bytes at once, then 10 bytes every 10 ms for two seconds.
+    reading = Reading(
+        seconds=2.0,
+        full_ns=2_000_000_000,
+        end_ns=np.array([1_000_000] * 10 + [10_000_000 * n + 5_000_000 for n in range(200)]),
+        size_bytes=np.full(210, 10),
+        piece_ns=np.full(210, 1_000),
+    )
+    rates = [size / seconds for seconds, size in steady_slices(reading)]
+    assert rates == pytest.approx([1000.0] * len(rates), rel=0.03) and len(rates) == 3
+
+
+@pytest.mark.parametrize("took_s", [0.05, 0.45, 0.7, 0.9, 2.5])
+def test_long_reads_count_where_they_happened(took_s: float) -> None:
+    """A reader that takes long for a file has its true rate, wherever the edges of the slices fall."""
+    count = int(3.0 / took_s) + 1
+    reading = Reading(
+        seconds=count * took_s,
+        full_ns=3_000_000_000,
+        end_ns=(np.arange(1, count + 1) * took_s * 1e9).astype(np.int64),
+        size_bytes=np.full(count, 10**7),
+        piece_ns=np.full(count, round(took_s * 1e9)),
+    )
+    rates = [size / seconds for seconds, size in steady_slices(reading)]
+    assert rates == pytest.approx([1e7 / took_s] * len(rates), rel=1e-6)
+
+
+def test_a_dead_child_is_an_error(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reading process that dies is not taken for one that found nothing."""
+
+    def start() -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-c", "input(); print('ready', flush=True)"]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    monkeypatch.setattr(processes, "_start", start)
+    with pytest.raises(LoaderprobeError, match="died"):
+        ProcessEngine(2).read(sample.pieces, ReadOrder(readers=2, seconds=60.0))

@@ -1,6 +1,10 @@
+"""The probe: its ladder of phases, how cold each was by bytes, opens and stats, and the ceiling of a sweep."""
+
 from __future__ import annotations
 
+import itertools
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,110 +17,107 @@ from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.policy import Ask, Result, Results, follow
 from loaderprobe.protocols import PageCache
-from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase
+from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase, StorageCeiling
+from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.remark import reported
+from loaderprobe.storage import ceiling as ceiling_module
+from loaderprobe.storage import metadata as metadata_module
 from loaderprobe.storage import phase as phase_module
 from loaderprobe.storage import probe as probe_module
-from loaderprobe.storage.files import locate_pieces, sample_files
+from loaderprobe.storage.ceiling import ceiling_of_parts, raise_ceiling
+from loaderprobe.storage.files import LARGE_BLOCK_BYTES, Sample, locate_pieces, sample_files
+from loaderprobe.storage.metadata import (
+    LEAST_INODE_BYTES,
+    MOST_DROPS,
+    MetadataSettings,
+    metadata_label,
+    run_metadata,
+)
 from loaderprobe.storage.phase import MOST_ROUNDS, PhaseSettings, cache_label, run_phase
 from loaderprobe.storage.probe import Measured, Names, ProbePolicy, ProbeRequest, Reads, Step, probe_bandwidth
 from loaderprobe.storage.reader import Supply, ThreadEngine
 from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import LinuxPageCache
-from loaderprobe.testing import FakeClock, example_location
+from loaderprobe.testing import FakeClock, FakePageCache, example_location
 from tests.examples.bandwidth import example_operations, example_phase
-from tests.said import all_said, said
 from tests.skips import needs_cold_reads
 
+BLOCK = example_location("/data")
+NFS = replace(BLOCK, filesystem="nfs4", kind="network", devices=())
+SHARED = Path("/dev/shm")
 
-def _probe(path: Path, cache: PageCache | None = None, **changes: object) -> BandwidthMeasurement:
-    options: dict[str, object] = {"path": path, "readers": (1, 2), "seconds": 0.1, **changes}
+
+def probed(
+    path: Path, cache: PageCache | None = None, on_phase: Callable[..., None] = lambda *_: None, **changes: object
+) -> BandwidthMeasurement:
+    options: dict[str, object] = {"path": path, "readers": (1, 2), "seconds": 0.05, **changes}
     request = ProbeRequest(**options)  # type: ignore[arg-type]  # options by name, for brevity
-    return probe_bandwidth(request, cache=cache or LinuxPageCache(), on_phase=lambda *_: None, clock=SystemClock())
+    return probe_bandwidth(request, cache=cache or LinuxPageCache(), on_phase=on_phase, clock=SystemClock())
 
 
-def _counted(measured: BandwidthMeasurement) -> BandwidthMeasurement:
-    if not measured.location.counts_reads:
-        pytest.skip(f"{measured.location.filesystem} does not count reads")
-    return measured
+def codes(measured: BandwidthMeasurement) -> dict[str, str]:
+    return {missing.name: missing.reason.code for missing in measured.missing}
 
 
 def test_the_label_comes_from_bytes() -> None:
     """Nine tenths from storage are cold, under a twentieth warm, between them mixed; uncounted is unproved."""
-    assert [cache_label(share, 100) for share in (100, 90, 89, 5, 4, 0)] == [
-        "cold", "cold", "mixed", "mixed", "warm", "warm",
-    ]  # fmt: skip
+    labels = [cache_label(share, 100) for share in (100, 90, 89, 5, 4, 0)]
+    assert labels == ["cold", "cold", "mixed", "mixed", "warm", "warm"]
     assert cache_label(None, 100) == cache_label(0, 0) == "unproved"
 
 
 def test_a_cold_ladder(folder: Path) -> None:
-    """After each eviction the files come from storage, and the bytes prove it."""
+    """After each eviction the files come from storage, and the bytes prove it; nothing is written.
+
+    Every phase is announced before it is made. Small files cannot be read in a row.
+    """
     needs_cold_reads(folder)
-    measured = _counted(_probe(folder))
+    seen: list[tuple[str, int, int]] = []
+    before = {file: file.stat().st_mtime_ns for file in folder.iterdir()}
+    measured = probed(folder, on_phase=lambda *progress: seen.append(progress))
+    assert {file: file.stat().st_mtime_ns for file in folder.iterdir()} == before
     assert [phase.readers for phase in measured.ladder] == [1, 2]
     assert all(phase.cache == "cold" and phase.resident_before == 0.0 for phase in measured.ladder)
     assert all((phase.amplification or 0) >= 1.0 and phase.cold_fraction == 1.0 for phase in measured.ladder)
     assert measured.files_used == 20 and measured.images and not measured.scratch
+    assert codes(measured)["sequential"] == "no_large_file" and measured.metadata == ()
+    assert [name for name, _, _ in seen][:2] == ["1 reader", "2 readers"] and len(seen) == 5
+    assert all(done < total for _, done, total in seen)
+
+
+class HalfStubborn(LinuxPageCache):
+    """Every second file cannot be evicted."""
+
+    def evict(self, paths: Sequence[Path]) -> None:
+        super().evict(paths)
+        self.warm([path for path in paths if int(path.stem) % 2])
 
 
 def test_half_warm_is_called_mixed(folder: Path) -> None:
-    """A set of which every second file cannot be evicted is mixed, neither cold nor warm."""
+    """Neither cold nor warm."""
     needs_cold_reads(folder)
-
-    class HalfStubborn(LinuxPageCache):
-        def evict(self, paths: Sequence[Path]) -> None:
-            super().evict(paths)
-            self.warm([path for path in paths if int(path.stem) % 2])
-
-    measured = _counted(_probe(folder, HalfStubborn(), readers=(1,)))
-    (phase,) = measured.ladder
+    (phase,) = probed(folder, HalfStubborn(), readers=(1,)).ladder
     assert phase.cache == "mixed" and phase.amplification is None and 0.2 < (phase.cold_fraction or 0) < 0.8
 
 
 def test_memory_is_unproved() -> None:
-    """On a memory file system nothing is called cold, and a note says why."""
-    shared = Path("/dev/shm")
-    if not os.access(shared, os.W_OK):
-        pytest.skip("no shared memory to write to")
-    measured = _probe(shared, scratch_bytes=1 << 20, readers=(1,))
-    if measured.location.kind != "memory":
+    """On a memory file system nothing is called cold."""
+    if not os.access(SHARED, os.W_OK) or locate(SHARED).kind != "memory":
         pytest.skip("/dev/shm is not memory here")
-    (phase,) = measured.ladder
+    (phase,) = probed(SHARED, scratch_bytes=1 << 20, readers=(1,)).ladder
     assert phase.cache == "unproved" and phase.storage_bytes is None
-    assert any("memory" in note for note in all_said(measured.location.notes))
 
 
 def test_scratch_leaves_nothing(tmp_path: Path) -> None:
-    """A scratch probe says so, reads in a row as well, and leaves the folder as it was."""
-    measured = _probe(tmp_path, scratch_bytes=2 << 20, readers=(1,))
+    """A scratch probe says so, reads in a row as well, and leaves the folder as it was; one file has no opens/s."""
+    measured = probed(tmp_path, scratch_bytes=2 << 20, readers=(2,), metadata=True)
     sequential = measured.phase("sequential")
     assert measured.scratch and not measured.images and measured.files_used == 1
     assert sequential is not None and sequential.block_bytes == 1 << 20
+    assert measured.metadata == () and codes(measured)["metadata"] == "opens_of_blocks"
+    assert codes(measured)["paced"] == "no_single_reader"
     assert list(tmp_path.iterdir()) == []
-
-
-def test_nothing_is_written_unless_asked(folder: Path) -> None:
-    """Probing a folder changes nothing in it, and adds nothing to it."""
-    before = {file: file.stat().st_mtime_ns for file in folder.iterdir()}
-    _probe(folder)
-    assert {file: file.stat().st_mtime_ns for file in folder.iterdir()} == before
-
-
-def test_what_was_left_out_has_a_reason(folder: Path) -> None:
-    """Small files cannot be read in a row; without one reader there is nothing to compare pauses with."""
-    measured = _probe(folder, readers=(2,))
-    reasons = {missing.name: said(missing.reason) for missing in measured.missing}
-    assert "--scratch" in reasons["sequential"] and "--readers" in reasons["paced"]
-
-
-def test_few_files_end_the_ladder(folder: Path) -> None:
-    """Twenty files cannot occupy eight readers: an automatic ladder ends before, and says so."""
-    needs_cold_reads(folder)
-    measured = _probe(folder, readers=None)
-    assert max(phase.readers for phase in measured.ladder) <= 4
-    if len(measured.ladder) == 3:
-        assert any("too few for concurrency 8" in said(missing.reason) for missing in measured.missing)
 
 
 def asked(policy: ProbePolicy, rate: Callable[[Step], float | None]) -> list[str]:
@@ -136,192 +137,175 @@ def asked(policy: ProbePolicy, rate: Callable[[Step], float | None]) -> list[str
     return found
 
 
-def test_the_ladder_ends_when_it_gains_nothing() -> None:
-    """Two doublings that together gain under 5 % are the last; one weak step does not end it."""
-    rates = {1: 100e6, 2: 200e6, 4: 205e6, 8: 300e6, 16: 305e6, 32: 310e6, 64: 1e9}
-    found = asked(ProbePolicy(), lambda step: rates[step.readers])
-    assert found == [*(f"files {readers}" for readers in (1, 2, 4, 8, 16, 32)), "direct 32", "sequential 32", "paced 1"]
-    assert asked(ProbePolicy(), float_of)[:8] == [f"files {2**power}" for power in range(8)]
+def rising(step: Step) -> float:
+    """A rate that rises with the readers, but of stats."""
+    return 1e6 * (1 if isinstance(step, Names) and step.operation == "stat" else step.readers)
 
 
-def float_of(step: Step) -> float:
-    """A rate that rises with the readers."""
-    return 1e6 * step.readers
+FLAT = {1: 100e6, 2: 200e6, 4: 205e6, 8: 300e6, 16: 305e6, 32: 310e6, 64: 1e9}
+DOUBLED = " ".join(f"files {2**power}," for power in range(8))
+OPENS = "open 1, open 4, open 16, open 64, stat 1, stat 4"
 
 
-def test_opens_and_stats_end_where_they_gain_nothing() -> None:
-    """Without a choice of the user: 1, 4, 16, until four times as many gain under 5 %; few files allow no more."""
+@pytest.mark.parametrize(
+    ("policy", "rate", "steps"),
+    [
+        # Two doublings that together gain under 5 % are the last; one weak step does not end it.
+        (
+            ProbePolicy(),
+            lambda step: FLAT[step.readers],
+            "files 1, files 2, files 4, files 8, files 16, files 32, direct 32, sequential 32, paced 1",
+        ),
+        (ProbePolicy(), rising, f"{DOUBLED} direct 128, sequential 128, paced 1"),
+        # Opens and stats: 1, 4, 16, until four times as many gain under 5 %; few files allow no more.
+        (ProbePolicy(metadata=True, files=400), rising, f"{DOUBLED} {OPENS}, direct 128, sequential 128, paced 1"),
+        (
+            ProbePolicy(metadata=True, files=20),
+            rising,
+            f"{DOUBLED} open 1, open 4, stat 1, stat 4, direct 128, sequential 128, paced 1",
+        ),
+        (
+            ProbePolicy(readers=(2, 3), metadata=True, files=400),
+            rising,
+            "files 2, files 3, open 2, open 3, stat 2, stat 3, direct 3, sequential 3, paced 1",
+        ),
+        # What is missing ends only what it is part of; the rest is read at the fastest step so far.
+        (
+            ProbePolicy(metadata=True, files=400),
+            lambda step: None if isinstance(step, Names) or step.readers == 4 else rising(step),
+            "files 1, files 2, files 4, open 1, direct 2, sequential 2, paced 1",
+        ),
+    ],
+)
+def test_the_ladder_ends_when_it_gains_nothing(
+    policy: ProbePolicy, rate: Callable[[Step], float | None], steps: str
+) -> None:
+    """Then come opens and stats, and what is read once."""
+    assert asked(policy, rate) == steps.split(", ")
 
-    def rate(step: Step) -> float:
-        rises = not isinstance(step, Names) or step.operation == "open"
-        return 100.0 * (step.readers if rises else 1)
 
-    many, few = (asked(ProbePolicy(metadata=True, files=files), rate)[8:-3] for files in (400, 20))
-    assert many == ["open 1", "open 4", "open 16", "open 64", "stat 1", "stat 4"]
-    assert few == ["open 1", "open 4", "stat 1", "stat 4"]
-    chosen = asked(ProbePolicy(readers=(2, 3), metadata=True, files=400), rate)
-    assert chosen[:6] == ["files 2", "files 3", "open 2", "open 3", "stat 2", "stat 3"]
-
-
-def test_what_is_missing_ends_only_what_it_is_part_of() -> None:
-    """A ladder that broke off is followed by the rest, at the fastest step so far; so are opens."""
-    policy = ProbePolicy(metadata=True, files=400)
-    found = asked(policy, lambda step: None if isinstance(step, Names) or step.readers == 4 else float_of(step))
-    assert found == ["files 1", "files 2", "files 4", "open 1", "direct 2", "sequential 2", "paced 1"]
-
-
-def test_the_pause_is_twice_the_time_of_one_reader() -> None:
-    """For each byte; without a step of one reader there is no pause, and why not is said where it would be read."""
-
-    def last(readers: tuple[int, ...]) -> Reads:
-        steps = [Reads(name="files", readers=count) for count in readers]
-        steps += [Reads(name="direct", readers=1), Reads(name="sequential", readers=1)]
-        done = [
-            Result(what=step, found=example_phase(step.readers, 1e6, name=step.name)) for step in steps
-        ]  # fmt: skip
-        found = ProbePolicy(readers=readers).next(Results(done=done))
-        assert isinstance(found, Ask) and isinstance(found.what, Reads)
-        return found.what
-
-    assert last((1, 2)) == Reads(name="paced", readers=1, pause_s_per_byte=2e-6)
-    assert last((2,)) == Reads(name="paced", readers=1)
-
-
-def test_fast_storage_is_read_by_processes_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where threads may be the limit, processes read as well, and the faster of the two counts."""
-
-    def made(settings: PhaseSettings) -> BandwidthPhase:
-        rate = 6e9 if settings.engine.name == "processes" else 3e9
-        return example_phase(settings.readers, rate, name=settings.name, engine=settings.engine.name)
-
-    monkeypatch.setattr(probe_module, "run_phase", made)
-    monkeypatch.setattr(probe_module, "cores_available", lambda: 4.0)
-    monkeypatch.setattr(probe_module, "LEAST_FOR_PROCESSES_S", 0.0)
-    assert [phase.engine for phase in _probe(folder).ladder] == ["threads", "processes"]
+@pytest.mark.parametrize(("readers", "pause_s"), [((1, 2), 2e-6), ((2,), 0.0)])
+def test_the_pause_is_twice_the_time_of_one_reader(readers: tuple[int, ...], pause_s: float) -> None:
+    """For each byte; without a step of one reader there is no pause."""
+    steps = [Reads(name="files", readers=count) for count in readers]
+    steps += [Reads(name="direct", readers=1), Reads(name="sequential", readers=1)]
+    done = [Result(what=step, found=example_phase(step.readers, 1e6, name=step.name)) for step in steps]
+    found = ProbePolicy(readers=readers).next(Results(done=done))
+    assert isinstance(found, Ask) and found.what == Reads(name="paced", readers=1, pause_s_per_byte=pause_s)
 
 
 def test_links_lead_to_the_storage_they_point_to(tmp_path: Path) -> None:
     """A folder of links is judged by where the files lie, with a note; files of two storages by neither."""
-    shared = Path("/dev/shm")
-    if not os.access(shared, os.W_OK) or locate(shared).mount == locate(tmp_path).mount:
+    if not os.access(SHARED, os.W_OK) or locate(SHARED).mount == locate(tmp_path).mount:
         pytest.skip("there is no second file system here")
     links = tmp_path / "links"
     links.mkdir()
-    with tempfile.TemporaryDirectory(dir=shared) as place:
+    with tempfile.TemporaryDirectory(dir=SHARED) as place:
         for number in range(3):
             Path(place, f"{number}").write_bytes(b"x" * 5000)
             (links / f"{number}.jpg").symlink_to(Path(place, f"{number}"))
         found = locate_pieces(links, sample_files(links, limit_bytes=10**9, seed=0).pieces)
-        assert found.mount == locate(shared).mount and "not on the file system of" in said(found.notes[-1])
+        assert found.mount == locate(SHARED).mount and found.notes[-1].code == "files_elsewhere"
         (links / "own.jpg").write_bytes(b"x" * 5000)
         both = locate_pieces(links, sample_files(links, limit_bytes=10**9, seed=0).pieces)
-    assert both.kind == "unknown" and not both.counts_reads and "several" in said(both.notes[0])
+    assert both.kind == "unknown" and not both.counts_reads and both.notes[0].code == "several_filesystems"
 
 
 def test_reading_in_a_row_spoils_the_cold(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where O_DIRECT is refused, the phase in a row fills the cache: the phase after it evicts again."""
     needs_cold_reads(folder)
     monkeypatch.setattr(probe_module, "why_not_direct", lambda _: reported("refused here"))
-    measured = _counted(_probe(folder, readers=(1,), scratch_bytes=8 << 20, seconds=0.01))
-    paced = measured.phase("paced")
+    paced = probed(folder, readers=(1,), scratch_bytes=8 << 20, seconds=0.01).phase("paced")
     assert paced is not None and paced.cache == "cold"
 
 
 def test_a_path_that_is_no_utf8_can_be_shown(folder: Path) -> None:
-    """Bytes that are no text are replaced, so that the JSON can be written."""
+    """Bytes that are no text are replaced, so that the JSON can be written. All caches are dropped where asked.
+
+    Rounds are limited: twenty small files do not keep the probe evicting for seconds of reading.
+    """
     odd = Path(os.fsdecode(os.fsencode(folder.parent) + b"/odd\xff"))
     folder.rename(odd)
-    assert msgspec.json.encode(_probe(odd, readers=(1,)))
-
-
-def test_progress_names_what_is_read(folder: Path) -> None:
-    """Every phase is announced before it is made."""
-    seen: list[tuple[str, int, int]] = []
-    request = ProbeRequest(path=folder, readers=(1, 2), seconds=0.1)
-    probe_bandwidth(
-        request, cache=LinuxPageCache(), on_phase=lambda *progress: seen.append(progress), clock=SystemClock()
-    )
-    assert [name for name, _, _ in seen][:2] == ["1 reader", "2 readers"] and len(seen) == 5
-    assert all(done < total for _, done, total in seen)
-
-
-def test_a_whole_machine_drop_is_done_and_reported(folder: Path) -> None:
-    """With --drop-caches everything is dropped before each reading, and the measurement says so."""
-    calls: list[int] = []
-    measured = _probe(folder, readers=(1,), drop_all=lambda: calls.append(1))
-    assert measured.drop_caches and calls
-
-
-def test_small_sets_are_not_read_for_ever(folder: Path) -> None:
-    """Rounds are limited: twenty small files do not keep the probe evicting for seconds of reading."""
-    measured = _probe(folder, readers=(1,), seconds=60.0)
+    drops: list[int] = []
+    measured = probed(odd, readers=(1,), seconds=60.0, drop_all=lambda: drops.append(1))
+    assert msgspec.json.encode(measured) and measured.drop_caches and drops
     (phase,) = measured.ladder
-    total = sum(file.stat().st_size for file in folder.iterdir())
-    assert phase.io_bytes <= MOST_ROUNDS * total
+    assert phase.io_bytes <= MOST_ROUNDS * sum(file.stat().st_size for file in odd.iterdir())
 
 
-def test_other_reads_are_what_the_device_read_beyond_ours(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The device's count less our own is what others read meanwhile."""
-    needs_cold_reads(folder)
-    readings = iter(range(0, 10**12, 10**9))
+@pytest.mark.parametrize(
+    "changes",
+    [{"readers": ()}, {"readers": (0, 1)}, {"seconds": 0.0}, {"seconds": float("inf")}, {"scratch_bytes": 0}],
+)
+def test_bad_requests(folder: Path, changes: dict[str, object]) -> None:
+    """No readers, none at all in a phase, or no time, are bad values."""
+    with pytest.raises(BadValue):
+        probed(folder, LinuxPageCache(), lambda *_: None, **changes)
+
+
+@pytest.mark.parametrize("network", [False, True])
+def test_the_counter_of_the_storage_beside_our_own(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, network: bool
+) -> None:
+    """What a device read beyond our own reads is others'; on NFS the client's count of server reads proves cold."""
+    readings = itertools.count(0, 10**9)
     monkeypatch.setattr(phase_module, "reads_from_storage", lambda _: next(readings))
     monkeypatch.setattr(phase_module, "own_reads", lambda: 0)
-    (phase,) = _probe(folder, readers=(1,), seconds=0.05).ladder
-    assert phase.storage_bytes == 0 and phase.cache == "warm"
-    assert (phase.other_bytes_per_s or 0) >= 10**9
-
-
-def test_bad_requests(folder: Path) -> None:
-    """No readers, none at all in a phase, or no time, are bad values."""
-    bad: tuple[dict[str, object], ...] = (
-        {"readers": ()}, {"readers": (0, 1)}, {"seconds": 0.0}, {"seconds": float("inf")}, {"scratch_bytes": 0},
-    )  # fmt: skip
-    for changes in bad:
-        with pytest.raises(BadValue):
-            _probe(folder, None, **changes)
-
-
-def test_a_network_count_proves_cold(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On NFS the client's own count of server reads says how cold a phase was."""
-    location = replace(example_location(str(folder)), filesystem="nfs4", kind="network", devices=())
-    readings = iter(range(0, 10**12, 10**9))
-    monkeypatch.setattr(phase_module, "reads_from_storage", lambda _: next(readings))
     sample = sample_files(folder, limit_bytes=10**9, seed=0)
     settings = PhaseSettings(
         name="files", engine=ThreadEngine(), supply=Supply(sample, LinuxPageCache(), seed=0),
-        location=location, cores_available=2.0, readers=1, seconds=0.01, longest_s=0.01,
+        location=NFS if network else BLOCK, cores_available=2.0, readers=1, seconds=0.01, longest_s=0.01,
     )  # fmt: skip
     phase = run_phase(settings)
-    assert phase.cache == "cold" and phase.other_bytes_per_s is None
+    if network:
+        assert phase.cache == "cold" and phase.other_bytes_per_s is None
+    else:
+        assert phase.storage_bytes == 0 and phase.cache == "warm" and (phase.other_bytes_per_s or 0) >= 10**9
 
 
-def test_ctrl_c_keeps_the_phases_measured(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An interrupted probe has the phases that were complete, and says that it was interrupted."""
+class Scripted:
+    """Phases of 3 GB/s by each thread and 6 by each process, and what happens in some of them."""
 
-    def made(settings: PhaseSettings) -> BandwidthPhase:
-        if settings.readers == 2:
-            raise KeyboardInterrupt
-        return example_phase(settings.readers, 1e8, name=settings.name)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **trouble: BaseException) -> None:
+        self.seen: list[PhaseSettings] = []
+        self._trouble = trouble
+        monkeypatch.setattr(probe_module, "run_phase", self)
+        monkeypatch.setattr(ceiling_module, "run_phase", self)
 
-    monkeypatch.setattr(probe_module, "run_phase", made)
-    measured = _probe(folder)
+    def __call__(self, settings: PhaseSettings) -> BandwidthPhase:
+        self.seen.append(settings)
+        for name in (settings.name, f"{settings.name}_{settings.readers}"):
+            if name in self._trouble:
+                raise self._trouble[name]
+        rate = settings.readers * (6e9 if settings.engine.name == "processes" else 3e9)
+        return example_phase(settings.readers, rate, name=settings.name, engine=settings.engine.name)
+
+
+def test_fast_storage_is_read_by_processes_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where threads may be the limit, processes read as well, and the faster of the two counts.
+
+    Twenty files cannot occupy eight readers: an automatic ladder ends before, and says so.
+    """
+    Scripted(monkeypatch)
+    measured = probed(folder, readers=None)
+    assert [phase.readers for phase in measured.ladder] == [1, 2, 4]
+    assert codes(measured)["files"] == "too_few_files"
+    monkeypatch.setattr(probe_module, "cores_available", lambda: 4.0)
+    monkeypatch.setattr(probe_module, "LEAST_FOR_PROCESSES_S", 0.0)
+    assert [phase.engine for phase in probed(folder).ladder] == ["threads", "processes"]
+
+
+def test_trouble_costs_only_the_phase_that_it_meets(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failed phase is named with its reason; Ctrl-C keeps those that were complete, where there are any."""
+    Scripted(monkeypatch, paced=OSError("the server has gone"))
+    measured = probed(folder)
+    assert measured.failed == ("paced",) and len(measured.ladder) == 2
+    assert "the server has gone" in [missing.reason.facts.get("error") for missing in measured.missing]
+    Scripted(monkeypatch, files_2=KeyboardInterrupt())
+    measured = probed(folder)
     assert measured.interrupted and len(measured.phases) == 1
     with pytest.raises(KeyboardInterrupt):
-        _probe(folder, readers=(2,))
-
-
-def test_a_phase_that_fails_costs_only_itself(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was measured before stays, and the failed phase is named with its reason."""
-
-    def made(settings: PhaseSettings) -> BandwidthPhase:
-        if settings.name == "paced":
-            raise OSError("the server has gone")
-        return example_phase(settings.readers, 1e8, name=settings.name)
-
-    monkeypatch.setattr(probe_module, "run_phase", made)
-    measured = _probe(folder)
-    assert measured.failed == ("paced",) and len(measured.ladder) == 2
-    assert any("the server has gone" in said(missing.reason) for missing in measured.missing)
+        probed(folder, readers=(2,))
 
 
 class VanishingCache(LinuxPageCache):
@@ -336,24 +320,160 @@ class VanishingCache(LinuxPageCache):
             path.unlink(missing_ok=True)
 
 
-def test_a_vanished_file_does_not_end_the_ladder(folder: Path) -> None:
-    """A file that vanishes between phases is counted, and the ladder goes on."""
-    measured = _probe(folder, VanishingCache(1))
+def test_a_vanished_file_does_not_end_the_ladder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is counted. When everything has gone there is nothing to measure; lost permission is a missing part."""
+    measured = probed(folder, VanishingCache(1))
     assert len(measured.ladder) == 2 and measured.ladder[0].unread == {"vanished": 1}
-
-
-def test_a_path_that_vanishes_is_a_bad_path(folder: Path) -> None:
-    """When everything has gone there is nothing to measure, and no division by nothing."""
+    with monkeypatch.context() as patch, pytest.raises(MissingPart):
+        patch.setattr("loaderprobe.storage.reader._read", lambda *_: (0, 0, 0, "no read permission"))
+        probed(folder)
     with pytest.raises(BadValue, match="vanished"):
-        _probe(folder, VanishingCache(20))
+        probed(folder, VanishingCache(20))
 
 
-def test_lost_permission_is_a_missing_part(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When nothing may be read any more the exit code is that of a missing permission."""
+# Opens/s and stats/s: when they may be called cold, and what is dropped for them.
 
-    def refused(*_: object) -> tuple[int, int, int, str]:
-        return 0, 0, 0, "no read permission"
 
-    monkeypatch.setattr("loaderprobe.storage.reader._read", refused)
+def settings_of(sample: Sample, **changes: object) -> MetadataSettings:
+    options: dict[str, object] = {
+        "sample": sample, "location": BLOCK, "cores_available": 64.0, "seconds": 0.01, "longest_s": 0.3, "seed": 0,
+        "drop_all": None, "clock": SystemClock(), **changes,
+    }  # fmt: skip
+    return MetadataSettings(**options)  # type: ignore[arg-type]  # options by name, for brevity
+
+
+@pytest.mark.parametrize(
+    ("changes", "drops", "storage_bytes", "server_calls", "label"),
+    [
+        ({}, 1, 100 * LEAST_INODE_BYTES, None, "cold"),
+        ({}, 1, 100 * LEAST_INODE_BYTES - 1, None, "warm"),
+        ({}, 0, 10**9, None, "warm"),
+        ({}, 1, None, None, "unproved"),
+        ({"kind": "fuse", "devices": ()}, 1, 10**9, None, "unproved"),
+        ({"kind": "network", "filesystem": "nfs4"}, 3, 0, None, "unproved"),
+        ({"kind": "network", "filesystem": "nfs4"}, 3, 0, 100, "cold"),
+        ({"kind": "network", "filesystem": "nfs4"}, 3, 0, 99, "warm"),
+        ({"kind": "network", "filesystem": "nfs4"}, 0, 0, 100, "warm"),
+        ({"kind": "memory", "filesystem": "tmpfs"}, 1, 10**9, None, "warm"),
+    ],
+)
+def test_only_dropped_and_counted_names_are_cold(
+    changes: dict[str, object], drops: int, storage_bytes: int | None, server_calls: int | None, label: str
+) -> None:
+    """Dropped is not enough: bytes must come back from storage, or calls reach the server; without a drop neither."""
+    place = replace(BLOCK, **changes)  # type: ignore[arg-type]  # fields by name
+    assert metadata_label(place, drops, storage_bytes, server_calls, 100) == label
+
+
+def test_each_pass_follows_a_drop(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every file is opened once after a drop; the number of drops has a limit, whatever time is left.
+
+    Without the option no cache of the machine is touched, and the label is warm however many bytes were read.
+    """
+    counted = itertools.count(0, 10**6)
+    monkeypatch.setattr(metadata_module, "own_reads", lambda: next(counted))
+    warm = [run_metadata(settings_of(sample, operation=operation, readers=2)) for operation in ("open", "stat")]
+    assert [(phase.operation, phase.readers) for phase in warm] == [("open", 2), ("stat", 2)]
+    assert {(phase.metadata, phase.drops) for phase in warm} == {("warm", 0)}
+    drops: list[int] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(metadata_module, "SETTLED_AT", 0.0)
+        found = run_metadata(settings_of(sample, seconds=60.0, longest_s=60.0, drop_all=lambda: drops.append(1)))
+    assert (len(drops), found.drops, found.total_ops) == (MOST_DROPS, MOST_DROPS, MOST_DROPS * len(sample.paths))
+    assert found.metadata == "cold" and found.storage_bytes == MOST_DROPS * 10**6
+    assert found.ops_low <= found.ops_per_s <= found.ops_high
+    assert found.short and not run_metadata(settings_of(sample)).short
+
+
+@pytest.mark.parametrize(("longest_s", "drops"), [(0.0, 1), (25.0, 3), (1000.0, MOST_DROPS)])
+def test_slow_drops_end_a_phase(sample: Sample, longest_s: float, drops: int) -> None:
+    """Where a drop takes 10 s, no pass begins after the longest time, and at least one is made."""
+    clock = FakeClock()
+    slow = settings_of(sample, seconds=60.0, longest_s=longest_s, drop_all=lambda: clock.sleep(10), clock=clock)
+    assert run_metadata(slow).drops == drops
+
+
+def test_a_drop_that_drops_nothing_is_called_warm(folder: Path) -> None:
+    """Names that stay in memory after a drop, as of files that another program holds, are not passed off as cold."""
+    needs_cold_reads(folder)
+    measured = probed(folder, FakePageCache(blind=True), metadata=True, readers=(1,), drop_all=lambda: None)
+    assert {(phase.operation, phase.metadata) for phase in measured.metadata} == {("open", "warm"), ("stat", "warm")}
+    assert all(phase.drops for phase in measured.metadata)
+
+
+def test_trouble_with_names(sample: Sample) -> None:
+    """A refused drop is the user's to know; a lost file is a reason beside the rate; without any there is no rate."""
+
+    def refuse() -> None:
+        raise MissingPart("no permission", hint="be root")
+
     with pytest.raises(MissingPart):
-        _probe(folder)
+        run_metadata(settings_of(sample, drop_all=refuse))
+    sample.paths[0].unlink()
+    assert run_metadata(settings_of(sample)).unread == {"vanished": 1}
+    for path in sample.paths[1:]:
+        path.unlink()
+    with pytest.raises(BadValue, match="vanished"):
+        run_metadata(settings_of(sample))
+
+
+# What storage delivers at the concurrency of a sweep's configurations.
+
+
+@pytest.fixture
+def files(folder: Path) -> FileSet:
+    found = sorted(folder.iterdir())
+    return FileSet(
+        label="as-found", root=str(folder), generated=False, images_found=len(found), classes=(0,) * len(found),
+        paths=tuple(path.name for path in found), size_bytes=tuple(path.stat().st_size for path in found),
+    )  # fmt: skip
+
+
+def raised(known: StorageCeiling | None, files: FileSet, readers: int) -> StorageCeiling:
+    return raise_ceiling(known, files, readers, seconds=0.05, longest_s=0.05, cache=LinuxPageCache())
+
+
+def test_each_concurrency_is_measured_once(files: FileSet) -> None:
+    """A phase that is known is not measured again; another number of readers adds one."""
+    needs_cold_reads(Path(files.root))
+    first = raised(None, files, 2)
+    assert first.data == files.fingerprint and [phase.readers for phase in first.phases] == [2]
+    assert first.phases[0].cache == "cold"
+    assert raised(first, files, 2) is first
+    assert [phase.readers for phase in raised(first, files, 1).phases] == [2, 1]
+
+
+def test_a_ceiling_that_cannot_be_measured_has_a_reason(files: FileSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reads that are not counted could not be compared; files or a folder that have gone do not cost the sweep."""
+    with monkeypatch.context() as patch:
+        patch.setattr(ceiling_module, "locate_pieces", lambda *_: replace(BLOCK, kind="memory"))
+        assert (found := raised(None, files, 2)).phases == ()
+        assert found.missing and found.missing.code == "filesystem_not_counted"
+        patch.setattr(ceiling_module, "locate_pieces", lambda *_: BLOCK)
+        for path in Path(files.root).iterdir():
+            path.unlink()
+        assert (found := raised(None, files, 1)).phases == ()
+        assert found.missing and "vanished" in str(found.missing.facts["error"])
+    shutil.rmtree(files.root)
+    missing = raised(None, files, 1).missing
+    assert missing and missing.code == "ceiling_failed"
+    empty = ceiling_of_parts({}, 2, seconds=0.1, longest_s=0.1, cache=LinuxPageCache())
+    assert empty.phases == () and empty.missing
+
+
+def test_the_ceiling_reads_as_the_loader_does(files: FileSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole files, at random, through the page cache, with as many readers as asked.
+
+    Of shards a loader reads unknown parts; blocks of 1 MB get about the most that storage has.
+    """
+    scripted = Scripted(monkeypatch)
+    monkeypatch.setattr(ceiling_module, "locate_pieces", lambda *_: BLOCK)
+    assert raised(None, files, 3).phases
+    shard = tmp_path / "000.tar"
+    shard.write_bytes(bytes(LARGE_BLOCK_BYTES * 3 + 5))
+    sizes = {str(shard): shard.stat().st_size}
+    assert ceiling_of_parts(sizes, 2, seconds=0.1, longest_s=0.1, cache=LinuxPageCache()).phases
+    whole, parts = scripted.seen
+    assert (whole.name, whole.readers, whole.direct) == ("files", 3, False)
+    assert whole.supply.sample.block_bytes is None and len(whole.supply.sample.pieces) == 20
+    assert sorted(piece.size_bytes for piece in parts.supply.sample.pieces) == [5, *[LARGE_BLOCK_BYTES] * 3]

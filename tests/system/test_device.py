@@ -1,66 +1,312 @@
+"""The storage under a path, and what it has read: in kernels that are written out, and on this machine."""
+
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from loaderprobe.system.device import locate, read_sectors
-from tests.said import all_said
+from loaderprobe.records.environment import StorageKind, StorageLocation
+from loaderprobe.system import device
+from loaderprobe.system.device import (
+    device_read_bytes,
+    locate,
+    read_sectors,
+    reads_from_storage,
+    server_name_calls,
+    server_read_bytes,
+)
+from tests.system.fake_kernel import Kernel
 
-DISKSTATS = """\
-   7       0 loop0 10 0 80 0 0 0 0 0 0 0 0
- 254       0 vda 85516 33963 6310994 13510 29384 54722 19080272 74413 0 12200 89152
- 254       1 vda1 85000 33963 6300000 13510 29384 54722 19080272 74413 0 12200 89152
- 259       0 nvme0n1 5 0 1000 0 0 0 0 0 0 0 0
-"""
+SECTORS = {"vda": 10, "vdb": 1, "sda": 100, "sdb": 1000, "sdc": 5, "loop3": 20, "loop4": 7, "zram0": 3}
+VDA = "disk vda 254:0; mount ext4 disk 254:0 /dev/vda;"
+TWO_DISKS = (
+    "disk sda 8:0; disk sda/sda1 8:1 partition; disk sdb 9:0; disk sdb/sdb1 9:1 partition; "
+    "disk virtual/md0 10:0 sda/sda1 sdb/sdb1 sda; disk virtual/dm-0 253:0 virtual/md0; btrfs sda/sda1 sdb/sdb1;"
+)
+IMAGES = VDA + "loop loop3 7:3 $disk/image"
 
 
 @pytest.fixture
-def diskstats(tmp_path: Path) -> Path:
-    path = tmp_path / "diskstats"
-    path.write_text(DISKSTATS)
-    return path
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    found = Kernel(tmp_path, monkeypatch)
+    found.have_read(**SECTORS)
+    return found
 
 
-def test_bytes_are_sectors_of_512(diskstats: Path) -> None:
-    """diskstats counts sectors of 512 bytes; devices under one file system add up."""
-    assert read_sectors(("vda",), diskstats) == 6310994 * 512
-    assert read_sectors(("vda", "nvme0n1"), diskstats) == (6310994 + 1000) * 512
+class Tree(NamedTuple):
+    """What is written, and what must be read from it for `$data`."""
+
+    tree: str
+    kind: StorageKind
+    devices: str
+    notes: str = ""
+    layers: str = ""
+    sectors: int | None = None
+    """Read by all devices; None where they are not known or do not count."""
+    counts: bool = False
 
 
-def test_unlisted_devices_are_unknown(diskstats: Path, tmp_path: Path) -> None:
-    """A device that is not listed, no device at all, or no file to read is None, never 0."""
-    assert read_sectors(("vda", "sdz"), diskstats) is None
-    assert read_sectors((), diskstats) is None
-    assert read_sectors(("vda",), tmp_path / "none") is None
+TREES = {
+    "a partition is its disk, whose reads are counted": Tree(
+        "disk vda 254:0; disk vda/vda1 254:1 partition; mount ext4 data 254:1", "block", "vda", sectors=10, counts=True
+    ),
+    "dm over md over partitions is its disks, each once": Tree(
+        TWO_DISKS + "mount xfs data 253:0", "block", "sda sdb", sectors=1100, counts=True
+    ),
+    "btrfs has an anonymous number, and is all its members": Tree(
+        TWO_DISKS + "mount btrfs data 0:40 /dev/sda1", "block", "sda sdb", sectors=1100, counts=True
+    ),
+    "zfs shows no device, and has a cache of its own": Tree(
+        "mount zfs data 0:40 pool/data", "unknown", "", "device_hidden zfs_cache"
+    ),
+    "a mount that is not listed is not guessed by its prefix": Tree("", "unknown", "", "mount_hidden device_hidden"),
+    "ntfs-3g reads its device itself": Tree("disk sdc 8:32; mount fuseblk data 8:32", "fuse", "sdc", "fuse"),
+    "zram counts, with no storage behind it": Tree(
+        "disk virtual/zram0 253:0; mount ext4 data 253:0", "block", "zram0", "device_in_memory", sectors=3, counts=True
+    ),
+    "an overlay has the devices of its layers": Tree(
+        VDA + "disk vdb 254:16; mount xfs other 254:16;"
+        "mount overlay data 0:9 rw,lowerdir=$other:$disk/a,upperdir=$disk/b",
+        "overlay", "vda vdb", layers="block block block", sectors=11, counts=True,
+    ),
+    "names of layers have backslashes before colons, written as octal numbers": Tree(
+        VDA + "folder disk/a,b:c;"
+        r"mount overlay data 0:9 ro,lowerdir=$disk/a\134\054b\134:c:$disk/plain::$disk/data,redirect_dir=on",
+        "overlay", "vda", layers="block block block", sectors=10, counts=True,
+    ),
+    "layers may be given one by one": Tree(
+        VDA + "mount overlay data 0:9 rw,lowerdir+=$disk/lower,datadir+=$disk/data,uuid=on",
+        "overlay", "vda", layers="block block", sectors=10, counts=True,
+    ),
+    "a layer that may not be entered, is not there, or has no whole name is hidden": Tree(
+        "mount overlay data 0:9 rw,lowerdir=l/short:/not/there,upperdir=$secret",
+        "overlay", "", "layers_hidden", "hidden hidden hidden", counts=True,
+    ),
+    "with some layers hidden not all is counted": Tree(
+        VDA + "mount overlay data 0:9 rw,lowerdir=/not/there,upperdir=$disk/upper",
+        "overlay", "vda", "some_layers_hidden", "block hidden", counts=True,
+    ),
+    "the host's name of a layer may lead back to the overlay itself": Tree(
+        "mount overlay data 0:9 rw,upperdir=$data/upper", "overlay", "", "layers_hidden", "hidden", counts=True
+    ),
+    "an overlay in memory is never cold": Tree(
+        "mount tmpfs memory 0:41; mount overlay data 0:9 rw,lowerdir=/not/there,upperdir=$memory",
+        "overlay", "", "some_layers_hidden layers_in_memory", "memory hidden",
+    ),
+    "beside a layer in memory the rest still counts": Tree(
+        VDA + "mount tmpfs memory 0:41; mount overlay data 0:9 rw,lowerdir=$disk/lower,upperdir=$memory",
+        "overlay", "vda", "some_layers_in_memory", "memory block", 10, counts=True,
+    ),
+    "a layer that does not count spoils the count": Tree(
+        VDA + "mount fuse.images images 0:41; mount overlay data 0:9 rw,lowerdir=$images,upperdir=$disk/upper",
+        "overlay", "vda", "fuse", "block fuse",
+    ),
+    "an overlay on an overlay has all layers": Tree(
+        VDA + "mount overlay inner 0:8 ro,lowerdir=$disk/a:/not/there;"
+        "mount overlay data 0:9 rw,lowerdir=$inner,upperdir=$disk/b",
+        "overlay", "vda", "some_layers_hidden", "block block hidden", counts=True,
+    ),
+    "a loop device is its own, and its file's cache may serve its reads": Tree(
+        IMAGES + "; mount ext4 data 7:3", "block", "loop3", "loop_file:own_cache", sectors=20, counts=True
+    ),
+    "direct I/O of a loop device passes that cache": Tree(
+        IMAGES + " 1; mount ext4 data 7:3", "block", "loop3", "loop_file:none", sectors=20, counts=True
+    ),
+    "a loop device in memory is said to be": Tree(
+        "mount tmpfs memory 0:41; loop loop3 7:3 $memory/image 1; mount ext4 data 7:3",
+        "block", "loop3", "loop_file:in_memory", sectors=20, counts=True,
+    ),
+    "a file of a loop device may not be there": Tree(
+        "loop loop3 7:3 /not/there; mount ext4 data 7:3",
+        "block", "loop3", "loop_file_hidden:own_cache", sectors=20, counts=True,
+    ),
+    "the host's name of a file may lead back to its device": Tree(
+        "loop loop3 7:3 $data/image; mount ext4 data 7:3",
+        "block", "loop3", "loop_file_hidden:own_cache", sectors=20, counts=True,
+    ),
+    "/sys may not name the file of a loop device": Tree(
+        "disk virtual/loop3 7:3; mount ext4 data 7:3", "block", "loop3", "loop_hidden", sectors=20, counts=True
+    ),
+    "nfs": Tree("mount nfs4 data 0:40 server:/export", "network", "", "nfs"),
+    "cifs": Tree("mount cifs", "network", "", "remote_uncounted"),
+    "ceph": Tree("mount ceph", "network", "", "remote_uncounted"),
+    "lustre": Tree("mount lustre", "network", "", "remote_uncounted"),
+    "virtiofs": Tree("mount virtiofs", "network", "", "remote_uncounted"),
+    "s3fs": Tree("mount fuse.s3fs", "fuse", "", "fuse"),
+    "fuse": Tree("mount fuse", "fuse", "", "fuse"),
+    "tmpfs": Tree("mount tmpfs", "memory", "", "in_memory"),
+}  # fmt: skip
 
 
-def test_memory_is_not_storage() -> None:
-    """A memory file system is called so, has no devices, and does not count reads."""
-    if not Path("/dev/shm").is_dir():
-        pytest.skip("no /dev/shm here")
-    found = locate(Path("/dev/shm"))
-    if found.filesystem != "tmpfs":
-        pytest.skip("/dev/shm is not a tmpfs here")
-    assert found.kind == "memory" and found.devices == () and not found.counts_reads
-    assert any("memory" in note for note in all_said(found.notes))
+@pytest.mark.parametrize("name", TREES)
+def test_a_path_has_its_devices_and_what_cannot_be_known(
+    name: str, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kind, devices, layers, notes, and whether reads are counted, with what was read."""
+    wanted = TREES[name]
+    kernel.build(wanted.tree)
+    opened = os.open
+
+    def refuse(path: Path, flags: int) -> int:
+        if path == kernel.root / "secret":
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(path, flags)
+
+    monkeypatch.setattr(os, "open", refuse)
+    found = locate(kernel.data)
+    notes = [note.code + (f":{note.facts['cache']}" if "cache" in note.facts else "") for note in found.notes]
+    assert (found.kind, " ".join(found.devices), " ".join(notes)) == (wanted.kind, wanted.devices, wanted.notes)
+    assert (" ".join(found.layers), found.counts_reads) == (wanted.layers, wanted.counts)
+    assert reads_from_storage(found) == (None if wanted.sectors is None else wanted.sectors * 512)
 
 
-def test_no_device_means_a_note() -> None:
-    """A file system without a visible device is unknown, and a note says so."""
-    found = locate(Path("/proc"))
-    assert found.kind == "unknown" and found.devices == () and found.notes
+def test_notes_name_what_they_are_about(kernel: Kernel) -> None:
+    """The file of a loop device with the storage under it; layers in memory, and how many are hidden."""
+    kernel.build(IMAGES + "; mount ext4 data 7:3; mount tmpfs memory 0:41")
+    (note,) = locate(kernel.data).notes
+    file = f"{kernel.root}/disk/image"
+    assert note.facts == {"device": "loop3", "file": file, "cache": "own_cache", "filesystem": "ext4", "under": "vda"}
+    kernel.build("mount overlay over 0:9 rw,lowerdir=$disk/lower:/not/there,upperdir=$memory")
+    hidden, memory = locate(kernel.root / "over").notes
+    assert (hidden.facts, memory.facts) == ({"hidden": 1, "layers": 3}, {"paths": f"{kernel.root}/memory"})
 
 
-def test_block_devices_are_listed(tmp_path: Path) -> None:
-    """The leaf devices of a block file system are those that diskstats lists."""
-    found = locate(tmp_path)
-    if found.kind != "block":
-        pytest.skip("the temporary directory is not on a visible block device")
-    assert found.devices and (read_sectors(found.devices) or 0) > 0
+def test_a_loop_device_is_never_added_to_its_disk(kernel: Kernel) -> None:
+    """The disk read its bytes, also with another loop between; where its file is hidden the sum is not known."""
+    kernel.build(IMAGES + "; mount ext4 outer 7:3; loop loop4 7:4 $outer/image; loop loop5 7:5 /not/there")
+    kernel.build("mount ext4 hidden 7:5; loop loop6 7:7 $hidden/image")
+    kernel.build("mount ext4 circle 7:8; loop loop7 7:8 $circle/image")
+    kernel.have_read(vda=100, loop3=30, loop4=5, vdb=1, loop5=9, loop6=2, loop7=1)
+    wanted = {
+        "loop3 vda": 100,
+        "vda loop4 loop3 vdb": 101,
+        "loop4 vda": 100,
+        "loop3 vdb": 31,
+        "loop4": 5,
+        "loop5 vda": None,
+        "loop5": 9,
+        "loop6 vda": None,
+        "loop7 vda": None,
+        "vda sdz": None,
+        "": None,
+    }
+    found = {names: read_sectors(names.split()) for names in wanted}
+    assert found == {names: None if count is None else count * 512 for names, count in wanted.items()}
+    kernel.have_read(vda=100)
+    assert read_sectors(("vda",)) == 100 * 512, "also where no other device is listed"
 
 
-def test_a_bad_path_raises(tmp_path: Path) -> None:
-    """A path that is not there is an error, not an unknown storage."""
+def test_names_with_spaces_are_unescaped(kernel: Kernel) -> None:
+    """The kernel writes a space as \\040."""
+    kernel.mount("nfs", "data", source="a\\040b:/")
+    lines = kernel.proc / "self/mountinfo"
+    lines.write_text(lines.read_text().replace(str(kernel.data), "/my\\040data"))
+    assert (locate(kernel.data).mount, locate(kernel.data).source) == ("/my data", "a b:/")
+
+
+def test_a_hidden_mountinfo_is_no_error(kernel: Kernel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The device may still be known, by its number. A path that is not there is an error."""
+    kernel.build("disk vda 254:0; mount ext4 data 254:0")
+    monkeypatch.setattr(device, "PROC", tmp_path / "none")
+    found = locate(kernel.data)
+    assert (found.filesystem, found.kind, found.mount, found.devices) == ("unknown", "block", "?", ("vda",))
     with pytest.raises(OSError):
         locate(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("filesystem", "number", "place"),
+    [
+        ("xfs", "253:0", "class/bdi/253:0"),
+        ("ext4", "8:1", "devices/sda/queue"),
+        ("nfs4", "0:40", "class/bdi/0:40"),
+        ("fuse.s3fs", "0:40", "class/bdi/0:40"),
+        ("fuseblk", "0:40", "class/bdi/0:40-fuseblk"),
+        ("btrfs", "0:40", "fs/btrfs/0-0/bdi"),
+    ],
+)
+def test_the_read_ahead_is_that_of_the_backing_device(kernel: Kernel, filesystem: str, number: str, place: str) -> None:
+    """Of a file system of its own, where it has one; a partition has that of its disk, which is not that of dm."""
+    kernel.build(TWO_DISKS + f"ahead class/bdi/8:0 64; ahead {place} 2560; mount {filesystem} data {number} /dev/sda1")
+    assert locate(kernel.data).read_ahead_bytes == 2560 * 1024
+
+
+def test_a_read_ahead_that_is_not_known_is_none(kernel: Kernel) -> None:
+    """Off is 0; an overlay has the largest of its layers that are no memory."""
+    kernel.mount("nfs4")
+    assert locate(kernel.data).read_ahead_bytes is None
+    kernel.build(
+        "ahead class/bdi/0:40 0; mount xfs lower 0:51; mount tmpfs upper 0:52; ahead class/bdi/0:51 128;"
+        "ahead class/bdi/0:52 4096; mount overlay over 0:53 rw,lowerdir=$lower,upperdir=$upper"
+    )
+    assert locate(kernel.data).read_ahead_bytes == 0
+    assert locate(kernel.root / "over").read_ahead_bytes == 128 * 1024
+
+
+MOUNTSTATS = """\
+device proc mounted on /proc with fstype proc
+device server:/export/a mounted on /mnt/data with fstype nfs4 statvers=1.1
+\topts:\trw,vers=4.2,rsize=1048576,wsize=1048576,namlen=255,hard,proto=tcp
+\tbytes:\t1001 1002 1003 1004 5000000 1006 1007 1008
+\tper-op statistics
+\t        NULL: 1 1 0 44 24 0 0 0 0
+\t        READ: 9000 9000 0 1 1 0 0 0 0
+\t        OPEN: 30 30 0 1 1 0 0 0 0
+\t     GETATTR: 5 5 0 1 1 0 0 0 0
+\t      LOOKUP: 700 701 0 1 1 0 0 0 0
+\t      ACCESS: 0 0 0 0 0 0 0 0 0
+
+device server:/b mounted on /mnt/my\\040data with fstype nfs statvers=1.1
+\tbytes:\t1 2 3 4 77 6 7 8
+
+device server:/c mounted on /mnt/hidden with fstype nfs statvers=1.1
+\tbytes:\t1 2 3 4 88 6 7 8
+
+device server:/d mounted on /mnt/short with fstype nfs statvers=1.1
+\tbytes:\t1 2
+
+no device mounted on /run with fstype tmpfs
+device /dev/vdb mounted on /mnt/hidden with fstype ext4
+"""
+
+
+@pytest.mark.parametrize(
+    ("point", "read_bytes", "calls"),
+    [
+        ("/mnt/data", 5_000_000, 735),
+        ("/mnt/my data", 77, None),
+        ("/mnt/hidden", None, None),
+        ("/mnt/short", None, None),
+        ("/proc", None, None),
+        ("/mnt", None, None),
+    ],
+)
+def test_what_a_client_read_from_its_server(
+    tmp_path: Path, point: str, read_bytes: int | None, calls: int | None
+) -> None:
+    """The fifth figure of that mount; calls for names are opens, lookups and attributes, each counted once.
+
+    A mount that another one covers, or that is no NFS, has none; nor has one in a file that is not there.
+    """
+    (tmp_path / "self").mkdir()
+    stats = tmp_path / "self/mountstats"
+    assert server_read_bytes(point, stats) is None and device_read_bytes(tmp_path / "none") == {}
+    stats.write_text(MOUNTSTATS)
+    assert (server_read_bytes(point, stats), server_name_calls(point, stats)) == (read_bytes, calls)
+    location = StorageLocation(path=point, filesystem="nfs4", kind="network", mount=point, source="", devices=())
+    assert reads_from_storage(location, tmp_path) == read_bytes
+
+
+def test_the_storage_of_this_machine(tmp_path: Path) -> None:
+    """Its disk is listed by diskstats; /dev/shm and /proc have none, and notes say so."""
+    found = locate(tmp_path)
+    if found.kind == "block":
+        assert found.devices and (read_sectors(found.devices) or 0) > 0
+    hidden = locate(Path("/proc"))
+    assert hidden.kind == "unknown" and hidden.devices == () and hidden.notes
+    shared = Path("/dev/shm")
+    if shared.is_dir() and locate(shared).filesystem == "tmpfs":
+        assert locate(shared).kind == "memory" and not locate(shared).counts_reads

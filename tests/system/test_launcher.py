@@ -1,12 +1,28 @@
-"""Which process of a launcher this one is."""
+"""Which process of a launcher this one is, and how it reaches the others."""
 
 from __future__ import annotations
 
+import socket
+from contextlib import ExitStack
+from dataclasses import replace
+from types import SimpleNamespace
+
+import psutil
 import pytest
 
 from loaderprobe.errors import BadValue
 from loaderprobe.records.ranks import Launched
-from loaderprobe.system.launcher import TORCH, first_host, half_set, launched, own_gpu
+from loaderprobe.system.launcher import (
+    TORCH,
+    Join,
+    address_towards,
+    bound_calls,
+    first_host,
+    half_set,
+    interface_of,
+    launched,
+    own_gpu,
+)
 
 TORCHRUN = {
     "RANK": "9", "WORLD_SIZE": "16", "LOCAL_RANK": "1", "GROUP_RANK": "1", "MASTER_ADDR": "head", "MASTER_PORT": "4000",
@@ -24,64 +40,71 @@ MPIRUN = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_W
 HYDRA = {"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALNRANKS": "1", "MASTER_ADDR": "head", "MASTER_PORT": "7"}
 
 
-def test_the_variables_of_torchrun_count_without_being_asked_for() -> None:
-    """Its agent holds the store, and a restart is another attempt."""
-    expected = Launched(
-        rank=9, size=16, node="1", address="head", port=4000, agent_store=True, attempt="2"
-    )  # fmt: skip
-    assert launched(TORCHRUN) == launched(TORCHRUN, "slurm") == expected
+OWN = {"MASTER_ADDR": "other", "MASTER_PORT": "99"}
+AGENT = Launched(rank=9, size=16, node="1", address="head", port=4000, agent_store=True, attempt="2")
+STEP = Launched(rank=3, size=4, node="1", address="gpu017", port=15000 + 1234 * 8 + 2, agent_store=False)
 
 
-def test_bare_variables_are_enough() -> None:
-    """Without an agent, rank 0 holds the store."""
-    found = launched({name: TORCHRUN[name] for name in TORCH})
-    assert found is not None and not found.agent_store and found.node == ""
-
-
-def test_one_process_alone_is_no_group() -> None:
-    """Nor is one without variables, or with a part of them."""
-    assert launched({}) is None
-    assert launched({**TORCHRUN, "RANK": "0", "WORLD_SIZE": "1"}) is None
-    assert launched({**TORCHRUN, "LOCAL_RANK": ""}) is None
-    assert half_set({**TORCHRUN, "LOCAL_RANK": ""}) == "LOCAL_RANK"
-    assert half_set(TORCHRUN) == half_set({}) == half_set({**TORCHRUN, "LOCAL_RANK": "", "WORLD_SIZE": "1"}) == ""
-
-
-def test_slurm_counts_only_when_it_is_asked_for() -> None:
-    """A batch script has the number of tasks too, and would wait for ever."""
-    assert launched(SRUN) is None
-    assert launched(BATCH_SCRIPT) is None
-    with pytest.raises(BadValue, match="srun did not start"):
-        launched(BATCH_SCRIPT, "slurm")
-
-
-def test_a_step_of_slurm() -> None:
-    """The first host of the step has the store, at a port of the job and the step."""
-    assert launched(SRUN, "slurm") == Launched(
-        rank=3, size=4, node="1", address="gpu017", port=15000 + 1234 * 8 + 2, agent_store=False
-    )
-    own = launched({**SRUN, "MASTER_ADDR": "other", "MASTER_PORT": "99"}, "slurm")
-    assert own is not None and (own.address, own.port) == ("other", 99)
+@pytest.mark.parametrize(
+    ("variables", "launcher", "expected"),
+    [
+        # The agent of torchrun holds the store, and a restart is another attempt; it counts without being asked for.
+        (TORCHRUN, None, AGENT),
+        (TORCHRUN, "slurm", AGENT),
+        # Without an agent, rank 0 holds the store.
+        (
+            {name: TORCHRUN[name] for name in TORCH},
+            None,
+            Launched(rank=9, size=16, node="", address="head", port=4000, agent_store=False),
+        ),
+        # One process alone is no group, nor is one without variables, or with a part of them.
+        ({}, None, None),
+        ({**TORCHRUN, "RANK": "0", "WORLD_SIZE": "1"}, None, None),
+        ({**TORCHRUN, "LOCAL_RANK": ""}, None, None),
+        # Slurm counts only when it is asked for: a batch script has the number of tasks too, and would wait for ever.
+        (SRUN, None, None),
+        (BATCH_SCRIPT, None, None),
+        # The first host of the step has the store, at a port of the job and the step.
+        (SRUN, "slurm", STEP),
+        ({**SRUN, **OWN}, "slurm", replace(STEP, address="other", port=99)),
+        (MPIRUN, None, None),
+    ],
+)
+def test_which_process_of_a_launcher_this_is(
+    variables: dict[str, str], launcher: Join | None, expected: Launched | None
+) -> None:
+    """By the variables that it sets."""
+    assert launched(variables, launcher) == expected
 
 
 def test_mpirun() -> None:
     """On one host nothing more is needed; on several, where rank 0 is."""
-    found = launched(MPIRUN, "mpi")
+    found, hydra = launched(MPIRUN, "mpi"), launched(HYDRA, "mpi")
     assert found is not None and (found.rank, found.size, found.address) == (1, 2, "localhost")
-    hydra = launched(HYDRA, "mpi")
     assert hydra is not None and (hydra.rank, hydra.address, hydra.port) == (1, "head", 7)
-    with pytest.raises(BadValue, match="on which host rank 0 is"):
-        launched({**MPIRUN, "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}, "mpi")
-    with pytest.raises(BadValue, match="mpirun did not start"):
-        launched({}, "mpi")
-    assert launched(MPIRUN) is None
 
 
-@pytest.mark.parametrize("wrong", [{"RANK": "x"}, {"RANK": "16"}, {"RANK": "-1"}])
-def test_variables_that_cannot_be_are_refused(wrong: dict[str, str]) -> None:
-    """A rank is a number below that of all."""
-    with pytest.raises(BadValue):
-        launched({**TORCHRUN, **wrong})
+@pytest.mark.parametrize(
+    ("variables", "launcher", "says"),
+    [
+        (BATCH_SCRIPT, "slurm", "srun did not start"),
+        ({**MPIRUN, "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}, "mpi", "on which host rank 0 is"),
+        ({}, "mpi", "mpirun did not start"),
+        ({**TORCHRUN, "RANK": "x"}, None, "no number"),
+        ({**TORCHRUN, "RANK": "16"}, None, "rank 16 of 16"),
+        ({**TORCHRUN, "RANK": "-1"}, None, "rank -1 of 16"),
+    ],
+)
+def test_variables_that_cannot_be_are_refused(variables: dict[str, str], launcher: Join | None, says: str) -> None:
+    """A rank is a number below that of all, and a launcher that is asked for has set its variables."""
+    with pytest.raises(BadValue, match=says):
+        launched(variables, launcher)
+
+
+def test_a_variable_that_is_not_set_is_named() -> None:
+    """Of several processes only."""
+    assert half_set({**TORCHRUN, "LOCAL_RANK": ""}) == "LOCAL_RANK"
+    assert half_set(TORCHRUN) == half_set({}) == half_set({**TORCHRUN, "LOCAL_RANK": "", "WORLD_SIZE": "1"}) == ""
 
 
 @pytest.mark.parametrize(
@@ -104,3 +127,31 @@ def test_the_first_host_of_a_list(hosts: str, first: str) -> None:
 def test_a_rank_sees_its_own_gpu(shown: str | None, gpus: int, seen: str | None) -> None:
     """The third of those that it sees; where one is shown, or too few, the variable stays."""
     assert own_gpu({} if shown is None else {"CUDA_VISIBLE_DEVICES": shown}, 2, gpus) == seen
+
+
+def test_this_machine_is_no_way_to_another() -> None:
+    """By its loopback, under any name; nor is a name that cannot be found, or an address without a route."""
+    assert address_towards("127.0.0.1", 1) == address_towards("localhost", 1) == address_towards("127.0.1.1", 1) == ""
+    assert address_towards("no-such-host.invalid", 1) == ""
+
+
+def test_an_interface_is_found_by_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """IPv6 addresses may name it; an unknown address belongs to none."""
+    given = {"lo": ["127.0.0.1", "::1"], "eth0": ["10.0.0.7", "fe80::1%eth0", "02:42:ac:11:00:02"]}
+    addresses = {name: [SimpleNamespace(address=each) for each in found] for name, found in given.items()}
+    monkeypatch.setattr(psutil, "net_if_addrs", lambda: addresses)
+    assert [interface_of(each) for each in ("10.0.0.7", "fe80::1", "127.0.0.1")] == ["eth0", "eth0", "lo"]
+    assert interface_of("10.0.0.8") == interface_of("") == ""
+
+
+def test_a_call_over_a_bounded_connection_ends() -> None:
+    """Of connections to that port, and of no others; sockets of other kinds, as MPICH hands down, have no port."""
+    with ExitStack() as held:
+        for each in socket.socketpair():
+            held.enter_context(each)
+        servers = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
+        bounded, free = (held.enter_context(socket.create_connection(each.getsockname())) for each in servers)
+        bound_calls(servers[0].getsockname()[1], 0.05)
+        with pytest.raises(BlockingIOError):
+            bounded.recv(1)
+        assert not any(free.getsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, 16))

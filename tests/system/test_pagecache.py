@@ -1,77 +1,84 @@
+"""The page cache: what is evicted and warmed, what is known of other users' files, and mounts that lie about both."""
+
 from __future__ import annotations
 
+import errno
+import json
+import mmap
 import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from loaderprobe.errors import MissingPart
-from loaderprobe.system.pagecache import LinuxPageCache, drop_all_caches, why_unknown
-from tests.said import said
+from loaderprobe.system import pagecache
+from loaderprobe.system.device import locate
+from loaderprobe.system.mapped import held_files, let_go, may_hold_data
+from loaderprobe.system.pagecache import (
+    OVERLAY,
+    PAGE_BYTES,
+    SAMPLED_PAGES,
+    LinuxPageCache,
+    acts_as_owner,
+    drop_all_caches,
+    knows_all_users,
+    why_unknown,
+)
 from tests.skips import needs_cold_reads
+
+PAGES = 64
+CACHE = LinuxPageCache()
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> list[Path]:
-    """Files on a file system whose page cache can be emptied."""
-    needs_cold_reads(tmp_path)
-    paths = [tmp_path / str(number) for number in range(20)]
+def public() -> Iterator[Path]:
+    """A directory that every user may enter, as pytest's own may not be."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.fixture
+def files(public: Path) -> list[Path]:
+    """Files of one user, which others may read, on a file system whose page cache can be emptied; not written back."""
+    needs_cold_reads(public)
+    paths = [public / f"{number:03}" for number in range(20)]
     for path in paths:
-        path.write_bytes(os.urandom(50_000))
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
+        path.write_bytes(os.urandom(PAGES * PAGE_BYTES))
+        path.chmod(0o644)
     return paths
 
 
-def test_evict_and_warm(files: list[Path]) -> None:
-    """After an eviction nothing is resident, after warming everything is."""
-    cache = LinuxPageCache()
-    cache.evict(files)
-    assert cache.resident(files) == 0.0
-    cache.warm(files)
-    assert cache.resident(files) == 1.0
+@pytest.fixture
+def lied_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if every file were another user's."""
+    monkeypatch.setattr(pagecache._Asker, "gets_the_truth", lambda *_: False)
 
 
-def test_resident_counts_pages(files: list[Path]) -> None:
-    """The share is of pages over all files asked about, not of files that are wholly there."""
-    cache = LinuxPageCache()
-    cache.evict(files)
-    cache.warm(files[:5])
-    assert cache.resident(files) == 0.25
+def test_exactly_the_files_named_are_evicted_and_warmed(files: list[Path]) -> None:
+    """The share is of pages over all files asked about; files written a moment ago can be read cold, too."""
+    CACHE.evict(files)
+    assert CACHE.resident(files) == 0.0
+    CACHE.warm(files[:5])
+    assert (CACHE.resident(files), CACHE.resident(files[:5])) == (0.25, 1.0)
+    CACHE.warm(files)
+    assert CACHE.resident(files) == 1.0
+    CACHE.evict(files[:10])
+    assert (CACHE.resident(files[:10]), CACHE.resident(files[10:])) == (0.0, 1.0)
 
 
-def test_evicting_some_leaves_the_others(files: list[Path]) -> None:
-    """Exactly the files named are dropped."""
-    cache = LinuxPageCache()
-    cache.warm(files)
-    cache.evict(files[:10])
-    assert cache.resident(files[:10]) == 0.0
-    assert cache.resident(files[10:]) == 1.0
-
-
-def test_empty_files_have_no_share(tmp_path: Path) -> None:
-    """A file without pages is neither cached nor not cached."""
-    (tmp_path / "empty").touch()
-    assert LinuxPageCache().resident([tmp_path / "empty"]) is None
-    assert LinuxPageCache().resident([]) is None
-
-
-def test_own_file_is_known_and_missing_is_not(tmp_path: Path) -> None:
-    """An owner may ask; for a file that is not there the reason names it."""
-    (tmp_path / "own").write_bytes(b"x")
-    assert why_unknown(tmp_path / "own") is None
-    assert "gone" in said(why_unknown(tmp_path / "gone"))
-    assert LinuxPageCache().resident([tmp_path / "gone"]) is None
-
-
-def test_evict_passes_over_files_that_are_gone(tmp_path: Path) -> None:
-    """A file that vanished holds no cache, so evicting it is no error."""
-    LinuxPageCache().evict([tmp_path / "gone"])
-
-
-def test_a_file_that_cannot_be_opened_ends_nothing(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others are dropped and read all the same."""
+def test_a_file_that_is_gone_or_cannot_be_opened_ends_nothing(
+    files: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are dropped all the same, also where single files cannot be written back, as on squashfs."""
     usual = os.open
 
     def opened(path: Any, *given: Any, **named: Any) -> int:
@@ -79,37 +86,427 @@ def test_a_file_that_cannot_be_opened_ends_nothing(files: list[Path], monkeypatc
             raise PermissionError(13, "Permission denied", str(path))
         return usual(path, *given, **named)
 
-    cache = LinuxPageCache()
-    cache.warm(files)
-    monkeypatch.setattr("loaderprobe.system.pagecache.os.open", opened)
-    cache.evict(files)
-    assert cache.resident(files[1:]) == 0.0
+    monkeypatch.setattr(os, "open", opened)
+    CACHE.evict([*files[:10], files[0].with_name("gone")])
+    assert CACHE.resident(files[1:10]) == 0.0
+
+    def refuse(_: int) -> None:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(os, "fdatasync", refuse)
+    CACHE.evict([*files[10:], files[0]])
 
 
-def test_freshly_written_files_are_evicted(tmp_path: Path) -> None:
-    """Files written a moment ago, as by the generator, can be read cold."""
-    needs_cold_reads(tmp_path)
-    path = tmp_path / "fresh"
-    path.write_bytes(os.urandom(500_000))
-    cache = LinuxPageCache()
-    cache.evict([path])
-    assert cache.resident([path]) == 0.0
+def test_an_eviction_that_does_not_help_ends(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages that a process holds are given up after two tries; on overlayfs after the whole machine is written back.
+
+    That happens only where single files cannot be, and only once.
+    """
+    content, tries, written = files[0].read_bytes(), [], []
+    monkeypatch.setattr(os, "posix_fadvise", lambda *_: tries.append(1))
+    monkeypatch.setattr(os, "sync", lambda: written.append(1))
+    CACHE.evict(files[:1])
+    assert (len(tries), written, files[0].read_bytes()) == (2, [], content)
+    monkeypatch.setattr(pagecache, "filesystem_magic", lambda _: OVERLAY)
+    CACHE.evict([files[0].with_name("gone"), files[0]])
+    assert not written, "what is unknown is no reason"
+    CACHE.evict(files[:1])
+    assert len(written) == 1
 
 
 def test_all_caches_are_dropped_after_writing_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dirty pages are not dropped, so they are written first; 3 stands for pages, names and inodes."""
-    switch = tmp_path / "drop_caches"
+    """Dirty pages are not dropped, so they are written first; where it is not permitted, no file is made."""
+    switch, content = tmp_path / "drop_caches", []
     switch.write_text("0\n")
-    content = []
     monkeypatch.setattr(os, "sync", lambda: content.append(switch.read_text()))
     drop_all_caches(switch)
     assert (content, switch.read_text()) == (["0\n"], "3\n")
-
-
-def test_caches_that_may_not_be_dropped_are_a_missing_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error names the file and the reason, and says how to go on; no file is made."""
-    monkeypatch.setattr(os, "sync", lambda: None)
     with pytest.raises(MissingPart, match="none: No such file") as caught:
         drop_all_caches(tmp_path / "none")
-    assert "root" in caught.value.hint
-    assert not (tmp_path / "none").exists()
+    assert "root" in caught.value.hint and not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "magic", "owner", "share", "code"),
+    [
+        ("file", 0, True, 1.0, None),
+        ("empty", 0, True, None, None),
+        ("gone", None, True, None, "not_examined"),
+        ("pipe", None, True, None, "not_regular"),
+        ("closed", pagecache.FUSE, True, None, "on_fuse"),
+        ("closed", 0x2FC12FC1, True, None, "own_cache"),
+        ("file", 0x6969, True, 1.0, None),
+        ("closed", 0x6969, False, None, "foreign_on_network"),
+        ("file", 0, False, None, "foreign_hidden"),
+    ],
+)
+def test_what_is_not_known_has_a_reason(
+    public: Path, monkeypatch: pytest.MonkeyPatch, name: str, magic: int | None, owner: bool, share: float | None,
+    code: str | None,
+) -> None:  # fmt: skip
+    """A pipe would block, FUSE may change its answer, ZFS has a cache of its own: those are not even opened.
+
+    Over a network mincore gives an owner what the client caches; without trial reads nothing is guessed.
+    """
+    for made, content in (("file", b"x"), ("closed", b"x"), ("empty", b"")):
+        (public / made).write_bytes(content)
+    os.mkfifo(public / "pipe")
+    opened = os.open
+
+    def open_some(path: Any, *rest: Any, **named: Any) -> int:
+        assert Path(path).name not in ("closed", "pipe"), "the file was opened"
+        return opened(path, *rest, **named)
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    monkeypatch.setattr(os, "open", open_some)
+    monkeypatch.setattr(os, "preadv", refuse)
+    if magic is not None:
+        monkeypatch.setattr(pagecache, "filesystem_magic", lambda _: magic)
+    monkeypatch.setattr(pagecache._Asker, "gets_the_truth", lambda *_: owner)
+    why = why_unknown(public / name)
+    assert (CACHE.resident([public / name]), why and why.code) == (share, code)
+    assert CACHE.resident([]) is None
+
+
+@pytest.mark.usefixtures("lied_to")
+def test_asking_leaves_a_file_as_it_was(files: list[Path]) -> None:
+    """Of a file in part warm no page is lost, and of none is a page left that was not there."""
+    CACHE.evict(files[:1])
+    fd = os.open(files[0], os.O_RDONLY)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+    os.pread(fd, PAGES // 2 * PAGE_BYTES, 0)
+    os.close(fd)
+    assert pagecache._resident_pages(files[0], PAGES * PAGE_BYTES) == PAGES // 2
+    assert CACHE.resident(files[:1]) == pytest.approx(0.5, abs=0.1)
+    assert pagecache._resident_pages(files[0], PAGES * PAGE_BYTES) == PAGES // 2
+
+
+@pytest.mark.usefixtures("lied_to")
+def test_few_pages_are_asked_of_many_files(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many files there are, a sample of them is opened; small ones give all their pages."""
+    paths = [public / str(number) for number in range(1000)]
+    for path in paths:
+        path.write_bytes(b"x")
+    asked = []
+
+    def read(*call: Any) -> int:
+        asked.append(call)
+        return 1
+
+    monkeypatch.setattr(os, "preadv", read)
+    assert CACHE.resident(paths) == 1.0
+    assert 100 < len(asked) <= SAMPLED_PAGES
+
+
+@pytest.mark.usefixtures("lied_to")
+def test_shares_are_weighed_by_size(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A warm file of three pages and a cold one of one are three quarters warm; an empty one has no say."""
+    sizes = {"warm": 3 * PAGE_BYTES, "cold": 1, "empty": 0}
+    for name, size in sizes.items():
+        (public / name).write_bytes(bytes(size))
+    monkeypatch.setattr(pagecache, "_share_of_file", lambda path, _: float(path.name == "warm"))
+    assert CACHE.resident([public / name for name in sizes]) == 0.75
+
+
+@pytest.mark.usefixtures("lied_to")
+def test_a_sample_without_a_page_is_evicted_once_more(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was not asked may not be written back yet."""
+    CACHE.evict(files)
+    written: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", written.append)
+    CACHE.evict(files[:3])
+    assert len(written) == 3
+
+
+@pytest.mark.usefixtures("lied_to")
+def test_a_page_that_comes_in_time_was_not_there(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quick device may answer a trial read before it is given up; that the thread read from storage shows it."""
+    (public / "file").write_bytes(bytes(3 * PAGE_BYTES))
+    blocks = iter([0, 8, 8, 8, 8, 16])
+    monkeypatch.setattr(os, "preadv", lambda *_: 1)
+    monkeypatch.setattr(resource, "getrusage", lambda _: SimpleNamespace(ru_inblock=next(blocks)))
+    assert CACHE.resident([public / "file"]) == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(
+    ("euid", "owns_all", "knows_all", "owner", "kind", "truth"),
+    [
+        (65534, True, False, 65534, 0, False),
+        (65534, True, False, 1000, 0, True),
+        (65534, False, True, 65534, 0, True),
+        (-1, False, True, 0, 0, True),
+        (-1, False, True, 0, OVERLAY, False),
+    ],
+)
+def test_who_gets_the_truth(
+    tmp_path: Path, euid: int, owns_all: bool, knows_all: bool, owner: int, kind: int, truth: bool
+) -> None:
+    """A user namespace gives all unknown users one number, which may be the asker's.
+
+    The right to write shows it, but not on an overlay, where the layer under the file decides.
+    """
+    asker = pagecache._Asker(euid=euid, owns_all=owns_all, knows_all=knows_all)
+    path = tmp_path if euid == -1 else tmp_path / "none"
+    assert asker.gets_the_truth(path, owner, kind) is truth
+
+
+def test_rights_are_read_from_proc(tmp_path: Path) -> None:
+    """Bit 3 of the effective capabilities, and a map of all users onto themselves; what is hidden is not had."""
+    status, uid_map = tmp_path / "status", tmp_path / "uid_map"
+    assert not acts_as_owner(status) and not knows_all_users(uid_map)
+    for mask, own in (("0000000000000008", True), ("00000000fffffff7", False)):
+        status.write_text(f"Name:\tx\nCapPrm:\t0000000000000008\nCapEff:\t{mask}\n")
+        assert acts_as_owner(status) is own
+    for users, known in (("0 0 4294967295\n", True), ("0 1000 1\n 1 100000 65536\n", False)):
+        uid_map.write_text(users)
+        assert knows_all_users(uid_map) is known
+
+
+def test_held_files_are_let_go_before_they_can_be_evicted(files: list[Path], tmp_path: Path) -> None:
+    """Files open for reading or mapped are held; dropping alone leaves what is mapped; it reads as before."""
+    path = files[0]
+    with path.open("rb") as file, (tmp_path / "log").open("w") as log:
+        assert held_files()[str(path)] == PAGES * PAGE_BYTES
+        assert log.name not in held_files()
+        with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
+            os.close(os.dup(file.fileno()))
+            assert held_files()[str(path)] == PAGES * PAGE_BYTES
+            before = bytes(mapped)
+            CACHE.evict([path])
+            assert let_go() >= 1
+            CACHE.evict([path])
+            assert CACHE.resident([path]) == 0.0 and bytes(mapped) == before
+        with mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE) as mapped:
+            mapped[:5] = b"mine!"
+            let_go()
+            assert mapped[:5] == b"mine!", "changes of a private mapping are nowhere else"
+    assert str(path) not in held_files()
+
+
+@pytest.mark.parametrize(
+    ("path", "data"),
+    [
+        ("/data/a.tar", True),
+        ("/lib/x.so.1", False),
+        ("/x/site-packages/a.bin", False),
+        ("/dev/shm/a", False),
+        ("a", False),
+    ],
+)
+def test_code_and_devices_hold_no_data(path: str, data: bool) -> None:
+    """Nor does a relative name."""
+    assert may_hold_data(path) is data
+
+
+NOT_PERMITTED = 77
+PRELUDE = (
+    f"NOT_PERMITTED, BYTES = {NOT_PERMITTED}, 4_000_000"
+    + """
+import json, os, sys
+from pathlib import Path
+from loaderprobe.system.device import locate, reads_from_storage
+from loaderprobe.system.pagecache import LinuxPageCache, why_unknown
+
+cache = LinuxPageCache()
+paths = [Path(name) for name in sys.argv[1:]]
+
+def as_json(answer):
+    return json.dumps(answer, default=lambda remark: [remark.code, remark.facts])
+
+def as_nobody(ask):
+    "What `ask` returns in a process of user 65534."
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
+        except PermissionError:
+            os._exit(NOT_PERMITTED)
+        try:
+            os.write(write, as_json(ask()).encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == NOT_PERMITTED:
+        sys.exit(NOT_PERMITTED)
+    with os.fdopen(read) as answer:
+        return json.load(answer)
+
+def shares():
+    return [cache.resident(paths), as_nobody(lambda: cache.resident(paths))]
+
+def tell(**answers):
+    print(as_json(answers))
+
+"""
+)
+
+
+def ask_kernel(script: str, *paths: object, mounts: Sequence[str] = (), user_namespace: bool = False) -> Any:
+    """The output of `script`, run by root after PRELUDE, inside mounts made for it by shell commands.
+
+    The mounts, and the loop devices under them, are gone when it ends.
+    """
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user, or mount")
+    command = [sys.executable, "-c", PRELUDE + script, *map(str, paths)]
+    if mounts or user_namespace:
+        if not shutil.which("unshare"):
+            pytest.skip("without unshare nothing can be mounted for a test alone")
+        flags = ["--mount", "--user", "--map-root-user"] if user_namespace else ["--mount"]
+        prepare = f"{{ {' && '.join(['true', *mounts])}; }} >&2 || exit {NOT_PERMITTED}"
+        command = ["unshare", *flags, "sh", "-c", f'{prepare}; exec "$@"', "sh", *command]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    if done.returncode == NOT_PERMITTED or done.stderr.startswith("unshare:"):
+        pytest.skip(f"not permitted here: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_another_user_sees_what_is_cached_and_may_evict_it(files: list[Path]) -> None:
+    """User 65534 finds root's warm files warm and the cold ones cold, leaves both so, and can drop them."""
+    CACHE.evict(files)
+    CACHE.warm(files[:10])
+    found = ask_kernel(
+        """
+tell(
+    shares=as_nobody(lambda: [cache.resident(paths[:10]), cache.resident(paths[10:]), cache.resident(paths)]),
+    reasons=as_nobody(lambda: [why_unknown(path) for path in paths]),
+    after=[cache.resident(paths[:10]), cache.resident(paths[10:])],
+    evicted=as_nobody(lambda: [cache.evict(paths), cache.resident(paths)])[1],
+)
+""",
+        *files,
+    )
+    warm, cold, all_files = found["shares"]
+    assert warm > 0.9 and cold < 0.1 and 0.4 < all_files < 0.6
+    assert found["reasons"] == [None] * len(files)
+    # Memory that is short may cost a warm page; no look makes a cold one warm.
+    assert found["after"] == [pytest.approx(1.0, abs=0.05), 0.0]
+    assert found["evicted"] == CACHE.resident(files) == 0.0
+
+
+def test_root_of_a_user_namespace_sees_what_is_cached(files: list[Path]) -> None:
+    """There root does not get the truth of files of users whom the namespace does not know."""
+    try:
+        for path in files:
+            os.chown(path, 12345, 12345)
+    except PermissionError:
+        pytest.skip("files cannot be given to another user here")
+    CACHE.evict(files)
+    script = "cold = cache.resident(paths)\ncache.warm(paths)\ntell(cold=cold, warm=cache.resident(paths))"
+    found = ask_kernel(script, *files, user_namespace=True)
+    # As above, memory that is short may cost a warm page.
+    assert found == {"cold": 0.0, "warm": pytest.approx(1.0, abs=0.05)}
+
+
+@pytest.fixture
+def place(public: Path) -> Path:
+    """Folders to mount on and from, on a disk."""
+    if locate(public).kind != "block":
+        pytest.skip("the temporary directory is not on a block device")
+    for name in ("lower", "upper", "work", "mounted", "image"):
+        (public / name).mkdir(mode=0o755)
+    (public / "lower/in_lower").write_bytes(bytes(4_000_000))
+    return public
+
+
+OVERLAY_MOUNT = "mount -t overlay overlay -o lowerdir=$PWD/lower,upperdir=$PWD/upper,workdir=$PWD/work mounted"
+MEMORY_MOUNT = "mount -t tmpfs -o mode=755 none image"
+ASK = """
+(path,) = paths
+if not path.exists():
+    path.write_bytes(os.urandom(BYTES))
+    path.chmod(0o644)
+cache.warm([path])
+warm = shares()
+cache.evict([path])
+cold = [*shares(), cache.resident([path])]
+place = locate(path)
+before = reads_from_storage(place)
+path.read_bytes()
+after = reads_from_storage(place)
+tell(
+    warm=warm, cold=cold, kind=place.kind, devices=place.devices, notes=place.notes, layers=place.layers,
+    read=None if before is None else after - before >= 0.95 * BYTES, reason=as_nobody(lambda: why_unknown(path)),
+)
+"""
+
+
+def image(filesystem: str) -> list[str]:
+    """Commands that make a file system in a file and mount it by a loop device."""
+    return [
+        "truncate -s 128M file",
+        f"mkfs.{filesystem} -q file",
+        "mount -o loop file image",
+        "chmod 755 image",
+    ]
+
+
+MOUNTS: dict[str, tuple[list[str], str, dict[str, Any]]] = {
+    # The owner sees warm and cold, and the layers' disk counts; others get nothing. The file was not written back when
+    # it was evicted, also where overlayfs itself cannot do so, in the lower layer.
+    "overlay, lower layer": (
+        [OVERLAY_MOUNT], "mounted/in_lower",
+        {"warm": [1.0, None], "cold": [0.0, None, 0.0], "kind": "overlay", "layers": ["block"] * 2, "read": True},
+    ),
+    "overlay, upper layer": (
+        [OVERLAY_MOUNT], "mounted/file",
+        {"warm": [1.0, None], "cold": [0.0, None, 0.0], "kind": "overlay", "layers": ["block"] * 2, "read": True},
+    ),
+    "overlay in memory": (
+        [
+            MEMORY_MOUNT, "mkdir image/u image/w image/l",
+            "mount -t overlay overlay -o lowerdir=$PWD/image/l,upperdir=$PWD/image/u,workdir=$PWD/image/w mounted",
+        ],
+        "mounted/file",
+        {"kind": "overlay", "layers": ["memory"] * 2, "read": None, "notes": [["layers_in_memory", {}]]},
+    ),
+    # All users see; the loop device counts.
+    "ext4 in a file": (
+        image("ext4"), "image/file", {"warm": [1.0, 1.0], "cold": [0.0] * 3, "reason": None, "read": True},
+    ),
+    "btrfs in a file": (
+        image("btrfs"), "image/file", {"warm": [1.0, 1.0], "cold": [0.0] * 3, "reason": None, "read": True},
+    ),
+    "tmpfs is always warm": (
+        [MEMORY_MOUNT], "image/file", {"warm": [1.0, None], "cold": [1.0, None, 1.0], "kind": "memory", "read": None},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MOUNTS)
+def test_a_mounted_file_system_gives_its_owner_the_truth(place: Path, name: str) -> None:
+    """Warm, evicted and read again, as owner and as another user; skipped where mounting is not permitted."""
+    mounts, file, expected = MOUNTS[name]
+    found = ask_kernel(ASK, place / file, mounts=[f"cd {place}", *mounts, "cd -"])
+    assert {key: found[key] for key in expected} == expected
+    if found["warm"][1] is None:
+        assert found["reason"][0] == "foreign_hidden"
+    if "layer" in name:
+        assert tuple(found["devices"]) == locate(place).devices
+    if "in a file" in name:
+        ((code, facts),) = found["notes"]
+        assert (code, facts["file"], facts["filesystem"]) == ("loop_file", f"{place}/file", locate(place).filesystem)
+        assert found["devices"] == [facts["device"]] and facts["device"].startswith("loop")
+
+
+def test_a_writable_file_of_a_read_only_layer_is_not_believed(place: Path) -> None:
+    """Its mode lets every user write, and yet mincore answers others that all of it is cached."""
+    found = ask_kernel(
+        "cache.evict(paths)\nwritable = as_nobody(lambda: os.access(paths[0], os.W_OK))\n"
+        "tell(writable=writable, share=as_nobody(lambda: cache.resident(paths)))",
+        place / "mounted/file",
+        mounts=[
+            f"cd {place}",
+            *image("ext4"),
+            "head -c 4000000 /dev/zero > image/file",
+            "chmod 666 image/file",
+            "mount -o remount,ro image",
+            OVERLAY_MOUNT.replace("/lower", "/image"),
+            "cd -",
+        ],
+    )
+    assert found == {"writable": True, "share": None}

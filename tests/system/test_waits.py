@@ -1,229 +1,200 @@
-"""What threads wait for, in a /proc that is written out."""
+"""What threads wait for: in a /proc that is written out, and in real children that are truly blocked."""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+import fcntl
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.waits import WaitKind
 from loaderprobe.system import waits
-from loaderprobe.system.waits import TableBudget, ThreadFiles, ThreadGone, WatchedProcess, start_ticks
-from tests.system.fake_threads import PID, FakeThreads, pollfds
+from loaderprobe.system.waits import (
+    Socket,
+    TableBudget,
+    ThreadFiles,
+    ThreadGone,
+    WatchedProcess,
+    calls_of,
+    kind_of_channel,
+    let_be_read_by,
+    peer,
+    start_ticks,
+)
+from tests.system.fake_kernel import PID, Processes, pollfds
 
-FILE, PIPE, PEER, LISTENING, EVENT, TIMER, DEVICE, LOCAL = 3, 4, 5, 6, 7, 8, 9, 10
+FILE, PIPE, PEER, LISTENING, EVENT, TIMER, DEVICE, LOCAL, EPOLL = range(3, 12)
+AT_CWD, NONE = 0xFFFFFF9C, -1
+IMAGE, REMOTE = "/data/a.jpg", "10.0.0.5:443"
 
 
 @pytest.fixture
-def threads(tmp_path: Path) -> FakeThreads:
+def threads(tmp_path: Path) -> Processes:
     """One process with a descriptor of every kind."""
-    fake = FakeThreads(tmp_path / "proc")
+    fake = Processes(tmp_path / "proc")
     fake.begin()
-    for number, link in (
-        (FILE, "/data/a.jpg"), (PIPE, "pipe:[1]"), (PEER, "socket:[77]"), (LISTENING, "socket:[78]"),
-        (EVENT, "anon_inode:[eventfd]"), (TIMER, "anon_inode:[timerfd]"), (DEVICE, "/dev/nvidia0"),
-        (LOCAL, "socket:[79]"),
-    ):  # fmt: skip
+    fake.runs()
+    links = [IMAGE, "pipe:[1]", "socket:[77]", "socket:[78]", "anon_inode:[eventfd]", "anon_inode:[timerfd]"]
+    for number, link in enumerate([*links, "/dev/nvidia0", "socket:[79]"], start=FILE):
         fake.opens(number, link)
-    fake.connects(77, "0500000A:01BB")
-    fake.connects(78, "00000000:0000", state="0A")
-    (fake.proc / str(PID) / "net/unix").write_text("0000: 00000003 00000000 00000000 0001 03 79\n")
+    row = "   0: 0100007F:0001 {} {} 0:0 00:0 0 1000 0 {} 1\n"
+    fake.write("net/tcp", row.format("0500000A:01BB", "01", 77) + row.format("00000000:0000", "0A", 78))
+    fake.write("net/unix", "0000: 00000003 00000000 00000000 0001 03 79\n")
     return fake
 
 
 @pytest.fixture
-def watched(threads: FakeThreads) -> Iterator[WatchedProcess]:
+def watched(threads: Processes) -> Iterator[WatchedProcess]:
     # Reading a table costs nothing here, so that it may be read for each socket.
     process = WatchedProcess(PID, proc=threads.proc, machine="x86_64", budget=TableBudget(cpu_ns=lambda: 0))
     yield process
     process.close()
 
 
-def _seen(watched: WatchedProcess) -> tuple[WaitKind, str | None]:
+def seen(watched: WatchedProcess) -> tuple[WaitKind, str | None]:
     return watched.look(PID)[:2]
 
 
-def test_a_thread_that_runs_is_running(threads: FakeThreads, watched: WatchedProcess) -> None:
-    """A thread on a core, or in the queue for one, is running."""
-    assert _seen(watched) == ("running", None)
+class Call(NamedTuple):
+    """A thread in a system call, what the process remembers, and what the thread waits for."""
+
+    call: str | int
+    arguments: tuple[int, ...]
+    kind: WaitKind
+    subject: str | None = None
+    letter: str = "S"
+    channel: str = "0"
+    memory: bytes | None = None
+
+
+CALLS = [
+    # What is behind a descriptor: files are storage with their path, sockets network with their peer.
+    Call("read", (FILE,), "storage", IMAGE),
+    Call("read", (PIPE,), "pipe"),
+    Call("read", (PEER,), "network", REMOTE),
+    Call("read", (LISTENING,), "other", "connections from outside"),
+    Call("read", (EVENT,), "lock"),
+    Call("read", (TIMER,), "sleep"),
+    Call("read", (DEVICE,), "other", "/dev/nvidia0"),
+    Call("read", (LOCAL,), "pipe"),
+    Call("read", (99,), "other", "read"),
+    # A file that is sent to a socket is read: sendfile waits for its second descriptor.
+    Call("sendfile", (PEER, FILE), "storage", IMAGE, "D"),
+    # Opening waits in D on disks, in S on FUSE; listing is about a descriptor; a named pipe is no file.
+    Call("openat", (AT_CWD, 0), "metadata", "/data/b.jpg", "D", "io_schedule", b"/data/b.jpg\0rest"),
+    Call("openat", (AT_CWD, 0), "metadata", "/data/b.jpg", "S", "request_wait_answer", b"/data/b.jpg\0rest"),
+    Call("openat", (AT_CWD, 0), "pipe", "/data/b.jpg", "S", "wait_for_partner", b"/data/b.jpg\0rest"),
+    Call("getdents64", (FILE,), "metadata", IMAGE, "D"),
+    # Metadata stays metadata when the process's memory is closed to us.
+    Call("openat", (AT_CWD, 0), "metadata", "openat", "D"),
+    Call("nanosleep", (), "sleep"),
+    Call("futex", (), "lock"),
+    Call("flock", (FILE,), "lock", IMAGE),
+    Call("fcntl", (FILE, 7), "lock", IMAGE),
+    Call("fcntl", (FILE, 1), "storage", IMAGE),
+    Call("io_uring_enter", (EPOLL,), "storage"),
+    Call("wait4", (), "pipe", "a child process"),
+    # An unknown call is known by its number; by the kernel function; or by the letter.
+    Call(9999, (), "other", "system call 9999"),
+    Call(9999, (), "storage", "system call 9999", "D", "folio_wait_bit_common"),
+    Call(9999, (), "uninterruptible", "system call 9999", "D", "something_new"),
+    # The network counts first; a server's connections do not; polling nothing is sleeping.
+    Call("poll", (0, 0), "sleep", memory=b""),
+    Call("poll", (0, 1), "sleep", memory=pollfds(NONE)),
+    Call("poll", (0, 1), "pipe", memory=pollfds(PIPE)),
+    Call("poll", (0, 2), "network", REMOTE, memory=pollfds(PIPE, PEER)),
+    Call("poll", (0, 1), "lock", memory=pollfds(EVENT)),
+    Call("poll", (0, 1), "sleep", memory=pollfds(TIMER)),
+    Call("poll", (0, 2), "other", "connections from outside", memory=pollfds(LISTENING, PEER)),
+    Call("poll", (0, 2), "other", "/dev/nvidia0", memory=pollfds(DEVICE, PIPE)),
+    Call("poll", (0, 1), "other", "poll"),
+    # The sets of select are bits; a set may be absent, and bits beyond the count mean nothing.
+    Call("select", (PEER + 1, 8), "network", REMOTE, memory=bytes(8) + (1 << PEER).to_bytes(8, "little")),
+    Call("select", (PEER, 8), "sleep", memory=bytes(8) + (1 << PEER).to_bytes(8, "little")),
+    *(
+        # A read or an open inside memory reclaim waits for memory.
+        Call(call, (FILE,), "memory", subject, "D", channel)
+        for call, subject in (("read", IMAGE), ("openat", None))
+        for channel in ("shrink_node", "balance_dirty_pages", "mem_cgroup_handle_over_high")
+    ),
+]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: f"{call.call}-{call.kind}")
+def test_a_thread_in_a_system_call_waits_for(threads: Processes, watched: WatchedProcess, call: Call) -> None:
+    """Known by the call, what its arguments are about, and the function of the kernel."""
+    if call.memory is not None:
+        threads.write("mem", call.memory)
+    threads.waits(call.call, *call.arguments, letter=call.letter, channel=call.channel)
+    assert seen(watched) == (call.kind, call.subject)
 
 
 @pytest.mark.parametrize(
-    ("number", "expected"),
+    ("channel", "letter", "expected"),
     [
-        (FILE, ("storage", "/data/a.jpg")), (PIPE, ("pipe", None)), (PEER, ("network", "10.0.0.5:443")),
-        (LISTENING, ("other", "connections from outside")), (EVENT, ("lock", None)), (TIMER, ("sleep", None)),
-        (DEVICE, ("other", "/dev/nvidia0")), (LOCAL, ("pipe", None)), (99, ("other", "read")),
+        ("folio_wait_bit_common", "D", ("storage", None)),
+        ("rwsem_down_read_slowpath", "D", ("lock", None)),
+        ("shrink_node", "D", ("memory", None)),
+        ("do_signal_stop", "T", ("other", "do_signal_stop")),
+        # The first reading decides, or short waits would count too little: a page came meanwhile.
+        ("0", "R", ("storage", None)),
     ],
-)  # fmt: skip
-def test_a_read_waits_for_what_is_behind_its_descriptor(
-    threads: FakeThreads, watched: WatchedProcess, number: int, expected: tuple[str, str | None]
+)
+def test_page_faults(
+    threads: Processes, watched: WatchedProcess, channel: str, letter: str, expected: tuple[str, str | None]
 ) -> None:
-    """Files are storage with their path, sockets network with their peer, pipes other processes."""
-    threads.waits("read", number)
-    assert _seen(watched) == expected
-
-
-def test_a_file_sent_to_a_socket_is_read(threads: FakeThreads, watched: WatchedProcess) -> None:
-    """sendfile waits for its second descriptor."""
-    threads.waits("sendfile", PEER, FILE, letter="D")
-    assert _seen(watched) == ("storage", "/data/a.jpg")
-
-
-@pytest.mark.parametrize("channel", ["shrink_node", "balance_dirty_pages", "mem_cgroup_handle_over_high"])
-def test_memory_comes_before_storage(threads: FakeThreads, watched: WatchedProcess, channel: str) -> None:
-    """A read, an open or a page fault inside memory reclaim waits for memory."""
-    threads.waits("read", FILE, letter="D", channel=channel)
-    assert _seen(watched)[0] == "memory"
-    threads.waits("openat", letter="D", channel=channel)
-    assert _seen(watched)[0] == "memory"
-    threads.faults(channel)
-    assert _seen(watched)[0] == "memory"
-
-
-def test_page_faults(threads: FakeThreads, watched: WatchedProcess) -> None:
     """Outside system calls D is a page of a mapped file, or the lock on the process's memory; T is neither."""
-    threads.faults()
-    assert _seen(watched) == ("storage", None)
-    threads.faults(channel="rwsem_down_read_slowpath")
-    assert _seen(watched)[0] == "lock"
-    threads.faults(letter="T", channel="do_signal_stop")
-    assert _seen(watched) == ("other", "do_signal_stop")
+    assert seen(watched) == ("running", None)
+    threads.faults(channel, letter)
+    assert seen(watched) == expected
 
 
-def test_a_page_that_came_meanwhile_was_waited_for(threads: FakeThreads, watched: WatchedProcess) -> None:
-    """The first reading decides, or short waits would count too little."""
-    threads.faults(letter="R", channel="0")
-    assert _seen(watched)[0] == "storage"
-
-
-def test_metadata_has_its_path(threads: FakeThreads, watched: WatchedProcess) -> None:
-    """Opening waits in D on disks, in S on FUSE; listing is about a descriptor; a named pipe is no file."""
-    threads.remembers(b"/data/b.jpg\0rest")
-    threads.waits("openat", 0xFFFFFF9C, 0, letter="D", channel="io_schedule")
-    assert _seen(watched) == ("metadata", "/data/b.jpg")
-    threads.waits("openat", 0xFFFFFF9C, 0, channel="request_wait_answer")
-    assert _seen(watched) == ("metadata", "/data/b.jpg")
-    threads.waits("openat", 0xFFFFFF9C, 0, channel="wait_for_partner")
-    assert _seen(watched) == ("pipe", "/data/b.jpg")
-    threads.waits("getdents64", FILE, letter="D")
-    assert _seen(watched) == ("metadata", "/data/a.jpg")
-
-
-def test_an_unreadable_path_leaves_the_call(threads: FakeThreads, watched: WatchedProcess) -> None:
-    """Metadata stays metadata when the process's memory is closed to us."""
-    threads.waits("openat", 0xFFFFFF9C, 0, letter="D")
-    assert _seen(watched) == ("metadata", "openat")
-
-
-@pytest.mark.parametrize(
-    ("call", "arguments", "expected"),
-    [
-        ("nanosleep", (), ("sleep", None)), ("futex", (), ("lock", None)), ("flock", (FILE,), ("lock", "/data/a.jpg")),
-        ("fcntl", (FILE, 7), ("lock", "/data/a.jpg")), ("fcntl", (FILE, 1), ("storage", "/data/a.jpg")),
-        ("io_uring_enter", (11,), ("storage", None)), ("wait4", (), ("pipe", "a child process")),
-        (9999, (), ("other", "system call 9999")),
-    ],
-)  # fmt: skip
-def test_other_calls(
-    threads: FakeThreads, watched: WatchedProcess, call: str | int, arguments: tuple[int, ...], expected: object
-) -> None:
-    """Sleeping, locks, rings and children are known by the call; an unknown call by its number."""
-    threads.waits(call, *arguments)
-    assert _seen(watched) == expected
-
-
-def test_an_unknown_call_is_known_by_the_kernel_function(threads: FakeThreads, watched: WatchedProcess) -> None:
-    """Where the number means nothing, wchan may; where that does not, the letter."""
-    threads.waits(9999, letter="D", channel="folio_wait_bit_common")
-    assert _seen(watched)[0] == "storage"
-    threads.waits(9999, letter="D", channel="something_new")
-    assert _seen(watched)[0] == "uninterruptible"
-
-
-@pytest.mark.parametrize(
-    ("numbers", "expected"),
-    [
-        ((), ("sleep", None)), ((-1 & 0xFFFFFFFF,), ("sleep", None)), ((PIPE,), ("pipe", None)),
-        ((PIPE, PEER), ("network", "10.0.0.5:443")), ((EVENT,), ("lock", None)), ((TIMER,), ("sleep", None)),
-        ((LISTENING, PEER), ("other", "connections from outside")), ((DEVICE, PIPE), ("other", "/dev/nvidia0")),
-    ],
-)  # fmt: skip
-def test_polling(
-    threads: FakeThreads, watched: WatchedProcess, numbers: tuple[int, ...], expected: tuple[str, str | None]
-) -> None:
-    """The network counts first; a server's connections do not; polling nothing is sleeping."""
-    threads.remembers(pollfds(*(number - (1 << 32) if number > 1 << 31 else number for number in numbers)))
-    threads.waits("poll", 0, len(numbers))
-    assert _seen(watched) == expected
-
-
-def test_polling_unseen(threads: FakeThreads, watched: WatchedProcess) -> None:
-    """Without the process's memory it is not known what is polled."""
-    threads.waits("poll", 0, 1)
-    assert _seen(watched) == ("other", "poll")
-
-
-def test_selecting(threads: FakeThreads, watched: WatchedProcess) -> None:
-    """The sets of select are bits; a set may be absent, and bits beyond the count mean nothing."""
-    threads.remembers(bytes(8) + (1 << PEER).to_bytes(8, "little"))
-    threads.waits("select", PEER + 1, 8)
-    assert _seen(watched) == ("network", "10.0.0.5:443")
-    threads.waits("select", PEER, 8)
-    assert _seen(watched)[0] == "sleep"
-
-
-def test_epoll(threads: FakeThreads, watched: WatchedProcess) -> None:
+def test_epoll(threads: Processes, watched: WatchedProcess) -> None:
     """What an epoll watches is in fdinfo; one that only its own threads wake waits for its timer."""
-    info = threads.proc / str(PID) / "fdinfo" / "11"
-    info.write_text(f"pos:\t0\nflags:\t02\ntfd: {PEER:8} events:       19 data: 5\n")
-    threads.waits("epoll_wait", 11, 0, 1, 0xFFFFFFFF)
-    assert _seen(watched) == ("network", "10.0.0.5:443")
-    info.write_text(f"tfd: {LOCAL:8} events:       19 data: 5\n")
-    threads.waits("epoll_wait", 11, 0, 1, 500)
-    assert _seen(watched)[0] == "sleep"
-    threads.waits("epoll_wait", 11, 0, 1, 0xFFFFFFFFFFFFFFFF)
-    assert _seen(watched)[0] == "pipe"
+    for number, timeout, expected in (
+        (PEER, 0xFFFFFFFF, ("network", REMOTE)),
+        (LOCAL, 500, ("sleep", None)),
+        (LOCAL, 0xFFFFFFFFFFFFFFFF, ("pipe", "a socket of this machine")),
+    ):
+        threads.write(f"fdinfo/{EPOLL}", f"pos:\t0\nflags:\t02\ntfd: {number:8} events:       19 data: 5\n")
+        threads.waits("epoll_wait", EPOLL, 0, 1, timeout)
+        assert seen(watched) == expected
 
 
-def test_who_waits_for_threads_does_what_they_do(threads: FakeThreads, watched: WatchedProcess) -> None:
-    """Storage counts before running, and that before an idle connection; threads in futex count for nothing."""
+def test_who_waits_for_threads_does_what_they_do(threads: Processes, watched: WatchedProcess) -> None:
+    """Storage counts before running, and that before an idle connection; threads in futex count for nothing.
+
+    A thread that has gone is forgotten; who reads waits for its read, whatever its other threads do.
+    """
     threads.waits("futex")
     threads.waits("futex", tid=43)
-    assert _seen(watched) == ("lock", None)
+    assert seen(watched) == ("lock", None)
     threads.waits("read", PEER, tid=44)
-    assert _seen(watched) == ("network", "10.0.0.5:443")
+    assert seen(watched) == ("network", REMOTE)
     threads.runs(tid=45)
-    assert _seen(watched) == ("running", None)
+    assert seen(watched) == ("running", None)
     threads.faults(tid=46)
-    assert _seen(watched) == ("storage", None)
-
-
-def test_threads_that_ended_count_no_more(threads: FakeThreads, watched: WatchedProcess) -> None:
-    """A thread that has gone is forgotten."""
-    threads.waits("futex")
-    threads.faults(tid=46)
-    assert _seen(watched)[0] == "storage"
-    threads.ends(tid=46)
-    assert _seen(watched)[0] == "lock"
-
-
-def test_who_waits_for_no_thread_is_not_mixed_up_with_them(threads: FakeThreads, watched: WatchedProcess) -> None:
-    """A worker that reads waits for its read, whatever its other threads do."""
-    threads.waits("read", PEER)
-    threads.faults(tid=46)
-    assert _seen(watched)[0] == "network"
+    assert seen(watched) == ("storage", None)
+    threads.leaves(tid=46)
+    assert seen(watched) == ("running", None)
+    threads.waits("read", PIPE)
+    assert seen(watched) == ("pipe", None)
 
 
 @pytest.mark.parametrize("error", [errno.EPERM, errno.EACCES])
 def test_refused_system_calls_leave_the_letter(
-    threads: FakeThreads, watched: WatchedProcess, monkeypatch: pytest.MonkeyPatch, error: int
+    threads: Processes, watched: WatchedProcess, monkeypatch: pytest.MonkeyPatch, error: int
 ) -> None:
     """Without the call there are the letter and the kernel function, and the reason why; once seen again, none."""
-    threads.hide("D")
     read = ThreadFiles.read
 
     def refuse(self: ThreadFiles, name: str) -> bytes:
@@ -234,23 +205,21 @@ def test_refused_system_calls_leave_the_letter(
     with monkeypatch.context() as patch:
         patch.setattr(ThreadFiles, "read", refuse)
         patch.setattr(waits, "yama_scope", lambda: 2)
-        assert _seen(watched) == ("uninterruptible", None)
-        threads.hide("S", channel="hrtimer_nanosleep")
-        assert _seen(watched)[0] == "sleep"
-        threads.hide("R")
-        assert _seen(watched)[0] == "running"
+        for letter, channel, kind in (
+            ("D", "0", "uninterruptible"),
+            ("S", "hrtimer_nanosleep", "sleep"),
+            ("R", "0", "running"),
+        ):
+            threads.hide(letter, channel)
+            assert seen(watched)[0] == kind
         assert watched.letters_only == Remark(code="ptrace_scope", facts={"scope": 2})
-    threads.waits("nanosleep")
-    assert _seen(watched)[0] == "sleep" and watched.letters_only is None
-
-
-def test_a_kernel_without_system_calls_in_proc(threads: FakeThreads, watched: WatchedProcess) -> None:
-    """A thread that is there without that file shows its letter."""
     threads.hide("S")
-    assert _seen(watched)[0] == "other" and watched.letters_only == Remark(code="no_syscall_file")
+    assert seen(watched)[0] == "other" and watched.letters_only == Remark(code="no_syscall_file")
+    threads.waits("nanosleep")
+    assert seen(watched)[0] == "sleep" and watched.letters_only is None
 
 
-def test_other_machines_have_letters_and_functions(threads: FakeThreads) -> None:
+def test_other_machines_have_letters_and_functions(threads: Processes) -> None:
     """Numbers of system calls differ between machines: those of an unknown one are not guessed."""
     watched = WatchedProcess(PID, proc=threads.proc, machine="riscv64")
     threads.waits("read", FILE, letter="D")
@@ -259,33 +228,152 @@ def test_other_machines_have_letters_and_functions(threads: FakeThreads) -> None
     watched.close()
 
 
-def test_a_thread_that_ended_is_gone(threads: FakeThreads, watched: WatchedProcess) -> None:
-    """Neither a thread that left nor a zombie is waiting for anything."""
+def test_a_thread_that_ended_is_gone(threads: Processes, watched: WatchedProcess) -> None:
+    """Neither a thread that left nor a zombie is waiting for anything, nor a process that never was."""
     threads.faults(letter="Z")
     with pytest.raises(ThreadGone):
         watched.look(PID)
-    threads.ends()
+    threads.leaves()
     with pytest.raises(ThreadGone):
         watched.look(PID)
+    with pytest.raises(ThreadGone):
+        WatchedProcess(PID + 1, proc=threads.proc)
 
 
-def test_a_number_used_again_is_not_the_process(threads: FakeThreads) -> None:
-    """With its start time a process is not mistaken for a later one of the same number."""
+def test_a_number_used_again_is_not_the_process(threads: Processes, watched: WatchedProcess) -> None:
+    """By its start time; and open descriptors stay with the process that was meant."""
     assert start_ticks(PID, threads.proc) == 1000
     with pytest.raises(ThreadGone):
         WatchedProcess(PID, started=999, proc=threads.proc)
     WatchedProcess(PID, started=1000, proc=threads.proc).close()
-
-
-def test_a_number_used_again_later_is_not_seen(threads: FakeThreads, watched: WatchedProcess) -> None:
-    """Open descriptors stay with the process that was meant."""
     threads.waits("nanosleep")
     (threads.proc / str(PID)).rename(threads.proc / "old")
-    threads.begin(started=2000)
-    assert _seen(watched)[0] == "sleep"
+    threads.begin(start=2000)
+    threads.runs()
+    assert seen(watched)[0] == "sleep"
 
 
-def test_no_process_at_all(tmp_path: Path) -> None:
-    """A process that never was is gone."""
+@pytest.mark.parametrize(
+    ("channel", "kind"),
+    [
+        ("folio_wait_bit_common", "storage"),
+        ("request_wait_answer", "storage"),
+        ("rpc_wait_bit_killable", "storage"),
+        ("futex_wait_queue", "lock"),
+        ("locks_lock_inode_wait", "lock"),
+        ("hrtimer_nanosleep", "sleep"),
+        ("anon_pipe_read", "pipe"),
+        ("wait_woken", "network"),
+        ("shrink_lruvec", "memory"),
+        ("do_poll", None),
+    ],
+)
+def test_kernel_functions_seen(channel: str, kind: str | None) -> None:
+    """Names met on real kernels."""
+    assert kind_of_channel(channel) == kind
+
+
+def test_both_machines_have_what_loaders_wait_in() -> None:
+    """A call that is missing on one machine has a newer name there."""
+    groups = {"descriptor", "second", "path", "futex", "lock", "fcntl", "sleep", "poll", "select", "epoll", "ring"}
+    for machine in ("x86_64", "aarch64"):
+        assert {call.group for call in (calls_of(machine) or {}).values()} == groups | {"child"}
+
+
+def test_peers_are_written_as_addresses() -> None:
+    """IPv4, IPv6, and IPv4 through IPv6; no port, no peer."""
+    assert peer(b"0100007F:1F90") == "127.0.0.1:8080"
+    assert peer(b"00000000000000000000000001000000:0050") == "[::1]:80"
+    assert peer(b"0000000000000000FFFF00000500000A:01BB") == REMOTE
+    assert peer(b"00000000:0000") is None
+
+
+def test_tables_of_connections_are_read_seldom() -> None:
+    """A table that took 1 ms is not read again for 1 s."""
+    now, cpu = [0], iter((0, 1_000_000, 1_000_000, 2_000_000))
+    budget = TableBudget(now_ns=lambda: now[0], cpu_ns=lambda: next(cpu))
+    found = Socket("network", REMOTE)
+    assert budget.spend(lambda: found) == found
+    now[0] = 999_999_999
+    assert budget.spend(lambda: found) is None
+    now[0] = 1_000_000_000
+    assert budget.spend(lambda: found) == found
+
+
+# Real children.
+
+DEADLINE_S = 60.0
+CONNECT = (
+    "import select, socket, sys\n"
+    "link = socket.create_connection(('127.0.0.1', int(sys.argv[1])))\n"
+    "loop = select.epoll(); loop.register(link, select.EPOLLIN)\n"
+)
+BURN = "import threading\ndef burn():\n  while True: pass\nt = threading.Thread(target=burn); t.start(); t.join()"
+
+
+@pytest.fixture
+def blocked() -> Iterator[Callable[..., int]]:
+    """Starts a Python that runs `code`, and gives its number."""
+    children: list[subprocess.Popen[bytes]] = []
+
+    def start(code: str, *arguments: object) -> int:
+        command = [sys.executable, "-I", "-c", code, *map(str, arguments)]
+        children.append(subprocess.Popen(command, stdin=subprocess.PIPE))
+        return children[-1].pid
+
+    yield start
+    for child in children:
+        child.kill()
+        child.communicate()
+
+
+def comes(pid: int, kind: str, subject: str | None = None) -> bool:
+    """True as soon as the process is seen waiting so."""
+    watched, end = WatchedProcess(pid), time.monotonic() + DEADLINE_S
+    try:
+        while time.monotonic() < end:
+            found = watched.look(pid)
+            if found.kind == kind and (subject is None or found.subject == subject):
+                return True
+            os.sched_yield()
+        return False
+    finally:
+        watched.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("import select, sys; select.select([sys.stdin], [], [])", "pipe"),
+        ("import time; time.sleep(1000)", "sleep"),
+        ("import asyncio; asyncio.run(asyncio.sleep(1000))", "sleep"),
+        ("import threading; lock = threading.Lock(); lock.acquire(); lock.acquire()", "lock"),
+        (BURN, "running"),
+    ],
+)
+def test_a_real_process_is_seen_waiting(blocked: Callable[..., int], code: str, kind: str) -> None:
+    """A process truly blocked shows what it waits for."""
+    assert comes(blocked(code), kind)
+
+
+@pytest.mark.parametrize("wait", ["link.recv(1)", "link.settimeout(1e6); link.recv(1)", "loop.poll()"])
+def test_a_real_socket_has_its_peer(blocked: Callable[..., int], wait: str) -> None:
+    """Blocked on a connection without data, by recv, poll or epoll, a process waits for the network."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        pid = blocked(CONNECT + wait, port)
+        with server.accept()[0]:
+            assert comes(pid, "network", f"127.0.0.1:{port}")
+
+
+def test_a_real_file_lock_has_its_file(blocked: Callable[..., int], tmp_path: Path) -> None:
+    """Held by another process; one that ended, a zombie, is gone. Leave to be read is harmless without Yama."""
+    path = tmp_path / "lock"
+    with path.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        code = "import fcntl, sys; fcntl.flock(open(sys.argv[1]), fcntl.LOCK_EX)"
+        assert comes(blocked(code, path), "lock", str(path))
     with pytest.raises(ThreadGone):
-        WatchedProcess(PID, proc=tmp_path)
+        comes(blocked("pass"), "storage without end")
+    let_be_read_by(os.getppid())
+    let_be_read_by(0)

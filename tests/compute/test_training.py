@@ -1,0 +1,249 @@
+"""Real training steps: of models by name, written out, or of an installed package; and with each option."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torchvision.transforms import v2
+
+from loaderprobe import plugins
+from loaderprobe.analyze.forecast.advice import Known, recommend_groups
+from loaderprobe.compute import torch as module
+from loaderprobe.compute.profile import Device, thread_numbers
+from loaderprobe.compute.torch import CpuCompute, CudaCompute, crop, split
+from loaderprobe.compute.trainer import CLASSES, FORMATS, Trainer
+from loaderprobe.errors import BadValue, MissingPart
+from loaderprobe.measure.assembly import check_parts
+from loaderprobe.measure.clock import SystemClock
+from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN, ComputeSpec, with_options
+from loaderprobe.testing import example_arguments, example_config
+from tests.analyze.measured import measured
+from tests.analyze.scripted import Truth
+from tests.test_installed import blocks, install
+
+MODELS = """
+import torch
+from torch import nn
+
+def frozen(num_classes):
+    return nn.Sequential(nn.Flatten(), nn.ReLU())
+
+def number(num_classes):
+    return num_classes
+
+def two(num_classes):
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.last = nn.Linear(3, num_classes)
+        def forward(self, images):
+            made = self.last(images.mean((2, 3)))
+            return made, made
+    return Two()
+
+def narrow(num_classes):
+    return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 10))
+
+def unfitting():
+    return nn.Identity()
+
+NONE = None
+"""
+
+
+SMALL = (torch.randn(2, 3, 64, 64), torch.tensor([1, 2]))
+
+
+@pytest.fixture
+def odd_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module of models that cannot be trained."""
+    (tmp_path / "odd_models.py").write_text(MODELS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "odd_models", raising=False)
+
+
+def _trainer(model: str, device: str = "cpu", **options: Any) -> Trainer:
+    spec = ComputeSpec(name="cpu", batch_size=2, model=model, **options)
+    return Trainer(torch.device(device), spec, plugins.resolve("model", model))
+
+
+def _trained(model: str) -> tuple[Trainer, torch.Tensor]:
+    """After one step on two small images; the first weights before it."""
+    trainer = _trainer(model)
+    before = trainer.parameters()[0].detach().clone()
+    trainer.train_step(trainer.copy(SMALL))
+    return trainer, before
+
+
+@pytest.mark.parametrize("model", ["lenet5", "mlp", "torchvision.models:squeezenet1_1"])
+def test_a_model_trains_and_is_named(model: str) -> None:
+    """Its weights change, and what it is stands in the report."""
+    trainer, before = _trained(model)
+    assert not torch.equal(before, trainer.parameters()[0])
+    assert trainer.words().startswith(model)
+
+
+def test_vgg16_is_torchvisions_own() -> None:
+    """Without its hundred million random numbers."""
+    factory: Any = plugins.resolve("model", "vgg16")
+    with torch.device("meta"):
+        assert factory(num_classes=CLASSES)(torch.empty(2, 3, 64, 64)).shape == (2, CLASSES)
+        assert _trainer("vgg16", "meta").words().startswith("VGG16")
+
+
+@pytest.mark.parametrize(("model", "sides"), [("lenet5", (28, 32, 224)), ("mlp", (28, 32, 224))])
+def test_small_models_take_images_of_any_size(model: str, sides: tuple[int, ...]) -> None:
+    """Those of MNIST, CIFAR and ImageNet; LeNet-5 has the 61,706 weights of its kind for one channel and 10 classes."""
+    made: Any = plugins.resolve("model", model)(num_classes=CLASSES)
+    assert all(made(torch.randn(2, 3, side, side)).shape == (2, CLASSES) for side in sides)
+    if model == "lenet5":
+        small: Any = plugins.resolve("model", model)(num_classes=10)
+        # Two channels more in the first convolution of 6 kernels of 5 x 5.
+        assert sum(each.numel() for each in small.parameters()) == 61_706 + 6 * 25 * 2
+
+
+@pytest.mark.usefixtures("odd_models")
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("number", "is int, not a torch.nn.Module"),
+        ("frozen", "has no parameters to train"),
+        ("two", "gives a tuple for 2 images, not a tensor of 2 x 1000"),
+        ("narrow", r"gives \(2, 10\) for 2 images"),
+        ("unfitting", r"is not made by factory\(num_classes=1000\)"),
+        ("NONE", "is not a function"),
+    ],
+)
+def test_what_cannot_be_trained_says_why(name: str, says: str) -> None:
+    """With the page that shows what a model must do."""
+    with pytest.raises(BadValue, match=says) as caught:
+        _trained(f"odd_models:{name}")
+    assert caught.value.hint
+
+
+def test_a_wrong_name_is_found_before_anything_is_measured() -> None:
+    """By the check of the device: an unknown name lists the known, a missing module is named."""
+    config = example_config(compute="cpu")
+    for name, error, says in (
+        ("resnet51", BadValue, "no model named 'resnet51'"),
+        ("no.such.module:net", MissingPart, "no.such.module:net"),
+        ("torchvision.models:resnet51", MissingPart, "resnet51"),
+    ):
+        with pytest.raises(error, match=re.escape(says)):
+            check_parts(config.loader, with_options(config, model=name).compute)
+    with pytest.raises(BadValue, match="model does not apply to emulated:500"):
+        check_parts(config.loader, with_options(config, compute="emulated:500", model="vgg16").compute)
+
+
+def test_the_guides_model_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From a package of its own, by the name of its entry point."""
+    modules = {re.findall(r"^# (\S+\.py)$", code, re.MULTILINE)[0]: code for code in blocks("python")}
+    (table,) = (tomllib.loads(text)["project"]["entry-points"] for text in blocks("toml"))
+    install(tmp_path, "acme", table, {**modules, "acme/__init__.py": ""})
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("tiny", "acme.models:Rows"):
+        trainer, before = _trained(name)
+        assert not torch.equal(before, trainer.parameters()[0]), name
+    assert plugins.foreign_module("model", "tiny") == "acme.models"
+
+
+def test_published_rates_are_advised_for_their_model_only() -> None:
+    """Another model trains at other rates on the same accelerator."""
+    slow = Truth(compute=50.0, cpu_s=0.001, latency_s=0.0, bytes_per_s=1e15)
+    for model, names in (("resnet50", ["fast"]), ("vgg16", [])):
+        (found,) = recommend_groups([measured(slow, 2, model=model)], Known(accelerators={"fast": 5000.0}))[0].values()
+        actions = [each.action for each in found.advice if each.action.code == "accelerator"]
+        assert actions
+        assert [each.facts["name"] for each in actions if "name" in each.facts] == names
+
+
+def test_a_cpu_step_trains_and_ends_before_the_host_goes_on() -> None:
+    """Weights change with a step, and its end is stamped."""
+    clock = SystemClock()
+    device = CpuCompute(example_arguments(clock, compute="cpu"))
+    before = [parameter.detach().clone() for parameter in device._trainer.parameters()]
+    device.step(device.copy((torch.randn(2, 3, 224, 224), torch.tensor([1, 2]))))
+    (finished,) = device.finish()
+    assert finished <= clock.now_ns()
+    after = list(device._trainer.parameters())
+    assert any(not torch.equal(old, new) for old, new in zip(before, after, strict=True))
+    assert device.info().specified_images_per_s is None
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_without_a_gpu_the_error_says_what_still_works() -> None:
+    """The next step names the CPU and an emulated accelerator."""
+    with pytest.raises(MissingPart) as caught:
+        CudaCompute(example_arguments(SystemClock(), compute="cuda"))
+    assert "emulated:mlperf-h100" in caught.value.hint
+
+
+def test_bytes_are_normalised_on_the_device_as_floats_are_in_the_workers() -> None:
+    """Training sees the same numbers, whichever way they were sent."""
+    pixels = torch.randint(0, 256, (2, 3, 224, 224), dtype=torch.uint8)
+    worker = v2.Compose([v2.ToDtype(torch.float32, scale=True), v2.Normalize(CHANNEL_MEAN, CHANNEL_DEVIATION)])
+    images, _ = CpuCompute(example_arguments(SystemClock(), compute="cpu")).copy(
+        (pixels, torch.zeros(2, dtype=torch.int64))
+    )
+    assert torch.allclose(images, worker(pixels), atol=1e-5)
+
+
+@pytest.mark.parametrize("decoder", [None, object()], ids=["no decoder", "decoding on the GPU"])
+def test_on_rocm_the_window_is_recorded_without_occupancy(monkeypatch: pytest.MonkeyPatch, decoder: Any) -> None:
+    """The profiler records AMD's kernels, too; what limits a multiprocessor there is not known."""
+    taken: list[Device] = []
+    monkeypatch.setattr(torch.version, "hip", "6.3", raising=False)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "AMD Instinct MI300X")
+    monkeypatch.setattr(module, "record_window", lambda feed, stage, device, **rest: taken.append(device))
+    monkeypatch.setattr(CudaCompute, "finish", lambda self: ())
+    compute = object.__new__(CudaCompute)
+    compute._device, compute._decoder, compute._side = torch.device("cuda", 1), decoder, None
+    compute.profile(lambda count: iter(()), steps=20, warm_up=3, batch_size=4)
+    (device,) = taken
+    assert (device.name, device.index, device.limits) == ("AMD Instinct MI300X", 1, None)
+    assert device.loader_streams == (decoder is not None)
+
+
+@pytest.mark.parametrize("options", [{"precision": "bf16"}, {"memory_format": "contiguous"}, {"precision": "fp32"}])
+def test_options_of_the_cpu_train(options: dict[str, Any]) -> None:
+    """Whichever is asked for is used, and weights change; the thread of the backward pass is known then."""
+    trainer = _trainer("resnet18", **options)
+    seen: list[Any] = []
+    trainer._model.conv1.register_forward_hook(lambda module, given, made: seen.append((given[0], made)))
+    before = trainer.parameters()[0].detach().clone()
+    trainer.train_step(trainer.copy(SMALL))
+    (given, made), *_ = seen
+    assert made.dtype == (torch.bfloat16 if options.get("precision") == "bf16" else torch.float32)
+    assert given.is_contiguous(memory_format=FORMATS[options.get("memory_format", "channels_last")])
+    assert not torch.equal(before, trainer.parameters()[0])
+    assert trainer.backward_threads == thread_numbers() and trainer.words().startswith("ResNet-18")
+
+
+def test_a_compiled_model_is_the_one_that_trains(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch.compile is given the model, and what it returns is called."""
+    calls: list[Any] = []
+
+    def compiled(model: Any) -> Any:
+        def forward(images: Any) -> Any:
+            calls.append(images)
+            return model(images)
+
+        return forward
+
+    monkeypatch.setattr(torch, "compile", compiled)
+    trainer = _trainer("lenet5", compile=True)
+    trainer.train_step(trainer.copy(SMALL))
+    assert len(calls) == 1 and "torch.compile" in trainer.words()
+
+
+def test_files_in_a_row_come_apart_and_crops_are_square() -> None:
+    """What workers pack for the GPU; each file is where its length says."""
+    files = split(torch.tensor([2, 3]), torch.tensor([1, 2, 3, 4, 5], dtype=torch.uint8))
+    assert [each.tolist() for each in files] == [[1, 2], [3, 4, 5]]
+    assert crop()(torch.zeros(3, 300, 500, dtype=torch.uint8)).shape == (3, 224, 224)

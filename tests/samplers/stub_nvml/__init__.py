@@ -1,1 +1,0 @@
-"""A driver library without a driver, to put under the real pynvml."""
