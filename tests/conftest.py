@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import gc
 import multiprocessing
@@ -29,7 +30,6 @@ from loaderprobe.store import run_directory
 from loaderprobe.testing import example_config
 from tests.planted.fixtures import plant_disk
 from tests.skips import summary
-from tests.turns import Turns
 from tests.warm import Warm
 
 __all__ = ["plant_disk"]  # a fixture
@@ -38,7 +38,7 @@ __all__ = ["plant_disk"]  # a fixture
 multiprocessing.set_forkserver_preload(["torch"])
 
 HERE = Path(__file__).parent
-TURNS = pytest.StashKey[Turns]()
+TURN = pytest.StashKey[int]()
 LONGEST = (
     "storage/test_planted.py", "api/test_first_epochs.py", "cli/test_sweep.py", "libraries/test_files.py",
     "api/test_variants.py", "libraries/test_streams.py", "cli/test_run.py", "measure/test_forkserver.py",
@@ -120,34 +120,32 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.alone)  # by then others may run that nothing should run beside
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: (item.path in last, places.get(item.path.relative_to(HERE).as_posix(), len(places))))
-    config.stash[TURNS] = Turns()
+    config.stash[TURN] = os.open(HERE, os.O_RDONLY)
+    fcntl.flock(config.stash[TURN], fcntl.LOCK_SH)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Others need not wait for this process."""
-    if turns := session.config.stash.get(TURNS, None):
-        turns.end_others()
+    if turn := session.config.stash.get(TURN, None):
+        fcntl.flock(turn, fcntl.LOCK_UN)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Tests that are alone wait for all others, in all processes."""
-    marker = item.get_closest_marker("alone")
-    if marker is None:
+    """Tests that are alone wait, one by one, until each process has run all its others."""
+    if item.get_closest_marker("alone") is None:
         return (yield)
-    with item.config.stash[TURNS].alone(by_itself=bool(marker.kwargs.get("by_itself"))):
-        return (yield)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
-    """What is imported stays: each search for garbage in torch and all tests takes a third of a second."""
-    gc.disable()
+    # No two can wait for each other: Linux gives up the shared lock before it waits for the exclusive one.
+    fcntl.flock(item.config.stash[TURN], fcntl.LOCK_EX)
     try:
         return (yield)
     finally:
-        gc.freeze()
-        gc.enable()
+        fcntl.flock(item.config.stash[TURN], fcntl.LOCK_UN)
+
+
+def pytest_collection_finish() -> None:
+    """What is imported stays: each search for garbage in torch and all tests takes a third of a second."""
+    gc.freeze()
 
 
 def pytest_unconfigure() -> None:

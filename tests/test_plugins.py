@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -46,11 +47,35 @@ def test_half_a_name_is_a_bad_value(name: str) -> None:
         plugins.resolve("loader", name)
 
 
-def test_a_missing_module_names_itself_and_the_next_step() -> None:
+def test_built_in_names_and_names_written_out_become_classes() -> None:
+    """A class of a module of one's own needs no more than its name."""
+    assert plugins.resolve("compute", "emulated").__name__ == "EmulatedCompute"
+    assert plugins.resolve("loader", "tests.planted.loaders:Hanging").__name__ == "Hanging"
+
+
+@pytest.mark.parametrize("name", ["no.such.module:Class", "collections:NoSuchClass"])
+def test_what_cannot_be_imported_is_a_missing_part(name: str) -> None:
     """The error says which plug-in and what to check."""
-    with pytest.raises(MissingPart, match=r"no\.such\.module:Class") as caught:
-        plugins.resolve("loader", "no.such.module:Class")
-    assert "no.such.module" in caught.value.hint
+    with pytest.raises(MissingPart, match=re.escape(name)) as caught:
+        plugins.resolve("loader", name)
+    assert name.partition(":")[0] in caught.value.hint
+
+
+def test_what_is_built_in_is_imported_only_to_say_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where torch is not installed; a plug-in is always imported."""
+
+    def imported(name: str) -> None:
+        raise ModuleNotFoundError(f"No module named 'torchvision', which {name} imports")
+
+    monkeypatch.setattr(plugins, "import_module", imported)
+    plugins.check_installed("loader", "torch")
+    with pytest.raises(BadValue, match="no loader named 'dali'"):
+        plugins.check_installed("loader", "dali")
+    with pytest.raises(MissingPart, match=r"which tests\.planted\.loaders imports"):
+        plugins.check_installed("loader", "tests.planted.loaders:Plain")
+    monkeypatch.setattr(plugins, "find_spec", {"torch": "there"}.get)
+    with pytest.raises(MissingPart, match="No module named 'torchvision'"):
+        plugins.check_installed("loader", "torch")
 
 
 def test_a_module_that_raises_is_a_missing_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,15 +165,6 @@ def test_an_unknown_name_lists_installed_ones_too(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(BadValue) as caught:
         plugins.resolve("loader", "mime")
     assert caught.value.hint.startswith("use mine or torch,")
-
-
-def test_an_entry_point_of_another_kind_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each kind has its own group."""
-    asked: list[str] = []
-    monkeypatch.setattr(plugins, "entry_points", lambda group: asked.append(group) or [])  # type: ignore[func-returns-value]  # append returns None, on purpose
-    with pytest.raises(BadValue):
-        plugins.resolve("compute", "mine")
-    assert asked == ["loaderprobe.computes"]
 
 
 def test_nothing_is_imported_for_an_unknown_name(monkeypatch: pytest.MonkeyPatch) -> None:
