@@ -15,7 +15,6 @@ import pytest
 from PIL import Image, JpegImagePlugin
 
 from loaderprobe.datasets.generate.generate import verify_set
-from loaderprobe.datasets.generate.manifest import read_manifest
 from loaderprobe.datasets.generate.pool import PoolRequest, build_pool
 from tests.datasets.conftest import Make, tree
 
@@ -134,13 +133,6 @@ def test_hundreds_of_files_of_one_base_image_share_nothing(
     assert saved(of_one_base_image) < 1.01
 
 
-def test_imagefolder_takes_the_set(two_hundred: Path) -> None:
-    """torchvision's ImageFolder finds every image, in its class."""
-    datasets = pytest.importorskip("torchvision.datasets")
-    folder = datasets.ImageFolder(two_hundred / "train")
-    assert (len(folder), len(folder.classes)) == (200, 4)
-
-
 def test_shards_hold_the_same_images_in_the_form_of_webdataset(tmp_path: Path, make: Make) -> None:
     """NAME.jpg with the very bytes of the folder's NAME.JPEG, then NAME.cls with the class; times are zero."""
     folder = tree(make(tmp_path / "folder", count=25))
@@ -162,18 +154,8 @@ def test_shards_hold_the_same_images_in_the_form_of_webdataset(tmp_path: Path, m
     assert all(int(found[f"{name}.cls"]) == int(name[1:9]) for name in images)
 
 
-def test_shards_grow_by_the_last_one(tmp_path: Path, make: Make) -> None:
-    """The last shard was not full, so it is written again; the others stay; the whole equals one made at once."""
-    options = {"layout": "shards", "shard_images": 10}
-    directory = make(tmp_path / "grown", count=25, **options)
-    first = (directory / "train/shard-000000.tar").stat().st_ino
-    make(tmp_path / "grown", count=47, **options)
-    assert (directory / "train/shard-000000.tar").stat().st_ino == first
-    assert tree(directory) == tree(make(tmp_path / "whole", count=47, **options))
-
-
 def test_verify_finds_what_changed(tmp_path: Path, make: Make) -> None:
-    """A flipped bit, a lost file and a longer one are named with what is wrong; a whole set has nothing."""
+    """A flipped bit, a lost file and a longer one are named with what is wrong, and so is a set without a manifest."""
     directory = make(tmp_path)
     assert verify_set(directory, lambda *_: None) == ()
     flipped, lost, longer = (path for path in sorted(directory.rglob("*.JPEG"))[:3])
@@ -190,37 +172,30 @@ def test_verify_finds_what_changed(tmp_path: Path, make: Make) -> None:
     assert "No such file" in found[paths[1]]
     assert "bytes, not" in found[paths[2]]
     assert told[-1] == (70, 70)
-
-
-def test_an_incomplete_set_is_damaged(tmp_path: Path, make: Make) -> None:
-    """Without a manifest there is nothing to hold files against, and that is what is wrong."""
-    directory = make(tmp_path)
     (directory / "manifest.json").unlink()
     (damage,) = verify_set(directory, lambda *_: None)
     assert (damage.path, "not complete" in damage.trouble) == ("manifest.json", True)
 
 
-def test_shards_whose_growth_was_interrupted_are_whole_again_at_their_old_number(tmp_path: Path, make: Make) -> None:
-    """The last shard may be a longer one by then: it is noticed, and made again."""
+def test_shards_grow_by_the_last_one(tmp_path: Path, make: Make) -> None:
+    """The last shard was not full, so it is written again; the others stay; the whole equals one made at once.
+
+    Where growth was interrupted, the last shard may be a longer one: it is noticed, and made again.
+    """
 
     def stop(done: int, _: int) -> None:
         if done >= 40:
             raise KeyboardInterrupt
 
     options = {"layout": "shards", "shard_images": 10}
-    directory = make(tmp_path, count=25, **options)
-    whole = tree(directory)
+    directory = make(tmp_path / "grown", count=25, **options)
+    whole, first = tree(directory), (directory / "train/shard-000000.tar").stat().st_ino
     with pytest.raises(KeyboardInterrupt):
-        make(tmp_path, count=47, progress=stop, **options)
-    make(tmp_path, count=25, **options)
+        make(tmp_path / "grown", count=47, progress=stop, **options)
+    make(tmp_path / "grown", count=25, **options)
     assert verify_set(directory, lambda *_: None) == ()
-    assert {name: data for name, data in tree(directory).items() if name in whole and "json" not in name} == {
-        name: data for name, data in whole.items() if "json" not in name
-    }
-
-
-def test_oddities_are_counted_in_the_manifest(tmp_path: Path, make: Make) -> None:
-    """How many of each kind are among the images."""
-    manifest = read_manifest(make(tmp_path, oddities=("grey", "icc")))
-    assert manifest is not None
-    assert manifest.odd_images == {"grey": 2, "icc": 10}
+    tars = {name: data for name, data in whole.items() if "json" not in name}
+    assert {name: data for name, data in tree(directory).items() if name in tars} == tars
+    make(tmp_path / "grown", count=47, **options)
+    assert (directory / "train/shard-000000.tar").stat().st_ino == first
+    assert tree(directory) == tree(make(tmp_path / "whole", count=47, **options))
