@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -29,7 +28,6 @@ from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store import run_directory
 from loaderprobe.testing import example_config
 from tests.planted.fixtures import plant_disk
-from tests.skips import summary
 from tests.warm import Warm
 
 __all__ = ["plant_disk"]  # a fixture
@@ -151,16 +149,6 @@ def pytest_collection_finish() -> None:
 def pytest_unconfigure() -> None:
     """Libraries that look for leaks when Python ends find none."""
     gc.unfreeze()
-
-
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Each reason for which tests were skipped, once, with the command that runs them."""
-    skipped = [report.longrepr for report in terminalreporter.stats.get("skipped", ())]
-    reasons = [place[2].removeprefix("Skipped: ") for place in skipped if isinstance(place, tuple | list)]
-    if reasons:
-        terminalreporter.section(f"{len(reasons)} skipped")
-        for line in summary(reasons):
-            terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -40,12 +40,14 @@ def _named() -> Iterator[tuple[str, str]]:
 
 
 def test_every_script_that_is_named_is_there() -> None:
-    """A reader can type what is written."""
+    """A reader can type what is written; all that have no ending can be run."""
     benches, named = _benches(), list(_named())
     assert len(named) > 10
     for where, words in named:
         script, *bench = words.split()
         assert bench[0] in benches if bench else (ROOT / script).exists(), f"{where}: {words}"
+    scripts = [path for path in (ROOT / "scripts").iterdir() if path.is_file() and not path.suffix]
+    assert [path.name for path in scripts if not os.access(path, os.X_OK)] == []
 
 
 @pytest.mark.parametrize(("bench", "parts"), [("truth", FAMILIES), ("forecast", MODULES)])
@@ -144,10 +146,3 @@ def test_setup_installs_what_is_asked_for_and_only_once(tmp_path: Path) -> None:
     assert (installed("dev"), installed("dev"), installed()) == ([".[dev]"], [], [])
     project.write_text("another")
     assert (installed("dev"), installed()) == ([".[dev]"], [])
-
-
-def test_scripts_can_be_run() -> None:
-    """All that have no ending."""
-    scripts = [path for path in (ROOT / "scripts").iterdir() if path.is_file() and not path.suffix]
-    assert scripts
-    assert [path.name for path in scripts if not os.access(path, os.X_OK)] == []
