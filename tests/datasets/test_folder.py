@@ -194,33 +194,23 @@ def test_no_usable_image_says_what_was_skipped_and_why(tmp_path: Path) -> None:
     assert "a.txt" in error.value.hint
 
 
-@pytest.mark.parametrize("closed", ["", "train"])
-def test_a_root_that_may_not_be_read_is_a_missing_part(
-    open_path: Path, as_unprivileged: AsUnprivileged, closed: str
-) -> None:
-    """Permission is asked for, with exit code 3."""
-    save(open_path / "train/c/a.jpg")
-    (open_path / closed).chmod(0)
+def test_what_may_not_be_read_is_skipped_or_asked_for(open_path: Path, as_unprivileged: AsUnprivileged) -> None:
+    """The rest of the set is used; where it is the root, permission is asked for."""
+    save(open_path / "train/c/good.jpg")
+    save(open_path / "train/c/secret.jpg").chmod(0)
+    save(open_path / "train/private/a.jpg")
+    closed = [open_path / "train/private", open_path / "train", open_path]
     try:
-        with as_unprivileged(), pytest.raises(MissingPart):
-            scan(open_path)
-    finally:
-        (open_path / closed).chmod(0o755)
-
-
-def test_files_and_directories_that_may_not_be_read_are_skipped(
-    open_path: Path, as_unprivileged: AsUnprivileged
-) -> None:
-    """The rest of the set is used."""
-    save(open_path / "c/good.jpg")
-    save(open_path / "c/secret.jpg").chmod(0)
-    save(open_path / "private/a.jpg")
-    (open_path / "private").chmod(0)
-    try:
+        closed[0].chmod(0)
         with as_unprivileged():
             files = scan(open_path)
+        for root in closed[1:]:
+            root.chmod(0)
+            with as_unprivileged(), pytest.raises(MissingPart):
+                scan(open_path)
     finally:
-        (open_path / "private").chmod(0o755)
+        for folder in reversed(closed):
+            folder.chmod(0o755)
     assert files.paths == ("c/good.jpg",)
     assert reasons(files) == {"private": "cannot be read: Permission denied", "c/secret.jpg": "no read permission"}
 

@@ -27,6 +27,13 @@ from loaderprobe.store.run_directory import lock_directory
 from tests.datasets.conftest import AsUnprivileged, Make, tree
 
 
+def images_of(directory: Path) -> int:
+    """As its manifest has it."""
+    manifest = read_manifest(directory)
+    assert manifest is not None
+    return manifest.images
+
+
 def identities(directory: Path) -> dict[str, tuple[int, int]]:
     """What changes when an image is written again."""
     return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in directory.rglob("*.JPEG")}
@@ -90,8 +97,7 @@ def test_a_set_grows_without_touching_what_is_there(tmp_path: Path, make: Make) 
     before = identities(directory)
     with pytest.raises(KeyboardInterrupt):
         make(tmp_path / "grown", count=140, progress=interrupt_at(96, KeyboardInterrupt()))
-    manifest = read_manifest(directory)
-    assert manifest is not None and manifest.images == 70
+    assert images_of(directory) == 70
     grown = make(tmp_path / "grown", count=140, processes=2)
     assert before.items() <= identities(grown).items()
     assert tree(grown) == tree(make(tmp_path / "whole", count=140))
@@ -101,7 +107,7 @@ def test_a_set_grows_without_touching_what_is_there(tmp_path: Path, make: Make) 
 def test_an_interrupted_set_goes_on_where_it_was(tmp_path: Path, make: Make, processes: int) -> None:
     """After Ctrl-C there is no manifest and no half file; the next call keeps the images and makes the rest.
 
-    A half file that a killed process left beyond the count that is asked now does not stay for ever.
+    Asking for fewer keeps what the larger set had; a half file that a killed process left does not stay for ever.
     """
     with pytest.raises(KeyboardInterrupt):
         make(tmp_path / "cut", count=140, processes=processes, progress=interrupt_at(64, KeyboardInterrupt()))
@@ -112,25 +118,10 @@ def test_an_interrupted_set_goes_on_where_it_was(tmp_path: Path, make: Make, pro
     assert not list(directory.rglob("*.part"))
     part = directory / "train" / "n00000000" / ".n00000000_999.JPEG.part"
     part.write_bytes(b"half")
+    assert images_of(make(tmp_path / "cut", count=10)) == 10
     make(tmp_path / "cut", count=140, processes=processes)
     assert kept.items() <= identities(directory).items()
     assert tree(directory) == tree(make(tmp_path / "whole", count=140))
-
-
-def test_an_image_that_was_being_written_leaves_no_half_file(
-    tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ctrl-C in the middle of one file removes that file's first half."""
-
-    def interrupted(path: Path, data: bytes) -> int:
-        with path.open("wb") as file:
-            file.write(data[:100])
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Path, "write_bytes", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        make(tmp_path)
-    assert not list(tmp_path.rglob("*.part"))
 
 
 def test_a_set_that_another_process_enlarged_meanwhile_does_not_shrink(
@@ -146,9 +137,7 @@ def test_a_set_that_another_process_enlarged_meanwhile_does_not_shrink(
             yield
 
     monkeypatch.setattr(generate, "lock_directory", late)
-    manifest = read_manifest(make(tmp_path))
-    assert manifest is not None
-    assert manifest.images == 140
+    assert images_of(make(tmp_path)) == 140
 
 
 def test_files_that_no_record_names_are_made_again(tmp_path: Path, make: Make) -> None:
@@ -172,20 +161,6 @@ def test_the_pool_is_painted_once(tmp_path: Path, make: Make) -> None:
     (directory / "pool.npz").write_bytes((other / "pool.npz").read_bytes())
     with pytest.raises(BadValue, match="not the pool"):
         make(tmp_path, count=90)
-
-
-def test_asking_for_fewer_keeps_what_a_larger_set_had(tmp_path: Path, make: Make) -> None:
-    """An interrupted set of 200 is not thrown away for one of 10: files and journal stay, and it grows from there."""
-    with pytest.raises(KeyboardInterrupt):
-        make(tmp_path / "cut", count=200, progress=interrupt_at(128, KeyboardInterrupt()))
-    before = identities(tmp_path / "cut")
-    small = make(tmp_path / "cut", count=10)
-    manifest = read_manifest(small)
-    assert manifest is not None
-    assert manifest.images == 10
-    grown = make(tmp_path / "cut", count=200)
-    assert before.items() <= identities(grown).items()
-    assert tree(grown) == tree(make(tmp_path / "whole", count=200))
 
 
 @pytest.mark.parametrize("count", [5, 70])
@@ -220,18 +195,6 @@ def _entry(number: int) -> Entry:
     return Entry(number=number, images=1, size_bytes=100 + number, xxh3="00")
 
 
-def test_what_was_added_is_believed_again(tmp_path: Path) -> None:
-    """In order, over several lines, and by another journal of the same directory."""
-    journal = Journal(tmp_path)
-    journal.add([_entry(1), _entry(2)])
-    journal.add([_entry(5)])
-    assert Journal(tmp_path).entries() == [_entry(1), _entry(2), _entry(5)]
-    journal.end([_entry(5)])
-    assert Journal(tmp_path).entries() == [_entry(5)]
-    journal.end([])
-    assert Journal(tmp_path).entries() == []
-
-
 @pytest.mark.parametrize("lost", range(1, 60, 7))
 def test_a_torn_line_is_not_believed(tmp_path: Path, lost: int) -> None:
     """Whatever the crash cut off the end of the last line, or a checksum that fails: those before it are kept."""
@@ -239,6 +202,11 @@ def test_a_torn_line_is_not_believed(tmp_path: Path, lost: int) -> None:
     journal.add([_entry(1)])
     journal.add([_entry(2)])
     path = tmp_path / JOURNAL
+    journal.end([])
+    assert Journal(tmp_path).entries() == []
+    journal.add([_entry(1)])
+    journal.add([_entry(2)])
+    assert Journal(tmp_path).entries() == [_entry(1), _entry(2)]
     whole = path.read_bytes()
     path.write_bytes(whole[:-lost])
     assert Journal(tmp_path).entries() == [_entry(1)]
@@ -267,7 +235,7 @@ def test_killed_at_any_moment_a_set_completes_to_the_same_tree(tmp_path: Path, m
 
 @pytest.mark.parametrize("name", ["thesis.txt", "spec.json", "manifest.json", ".hidden", "pool.npz"])
 def test_a_directory_of_somebody_else_is_refused(tmp_path: Path, make: Make, name: str) -> None:
-    """Whatever lies there and is not ours stays as it was, and nothing is added."""
+    """Whatever lies there and is not ours stays as it was, and nothing is added; a root that is a file, too."""
     directory = tmp_path / "64x48"
     directory.mkdir()
     (directory / name).write_text("{}")
@@ -275,6 +243,8 @@ def test_a_directory_of_somebody_else_is_refused(tmp_path: Path, make: Make, nam
         make(tmp_path)
     assert refusal.value.exit_code == 5
     assert [path.name for path in directory.iterdir()] == [name]
+    with pytest.raises(BadValue, match="in the way"):
+        make(directory / name)
 
 
 @pytest.mark.parametrize(
@@ -297,13 +267,6 @@ def test_impossible_numbers_are_refused(tmp_path: Path, make: Make, change: dict
     with pytest.raises(BadValue):
         make(tmp_path, **change)
     assert not any(tmp_path.iterdir())
-
-
-def test_a_file_in_the_way_is_a_bad_path(tmp_path: Path, make: Make) -> None:
-    """A root that is a file is the user's mistake, said in words."""
-    (tmp_path / "file").write_text("")
-    with pytest.raises(BadValue, match="in the way"):
-        make(tmp_path / "file")
 
 
 @pytest.mark.parametrize("shortage", [{"f_bavail": 10}, {"f_favail": 10}])
