@@ -37,15 +37,8 @@ multiprocessing.set_forkserver_preload(["torch"])
 
 HERE = Path(__file__).parent
 TURN = pytest.StashKey[int]()
-LONGEST = (
-    "storage/test_planted.py", "api/test_first_epochs.py", "cli/test_sweep.py", "libraries/test_files.py",
-    "api/test_variants.py", "libraries/test_streams.py", "cli/test_run.py", "measure/test_forkserver.py",
-    "cli/test_run_ranks.py", "api/test_wrappers.py", "cli/test_seats.py", "measure/test_rank_session.py",
-    "compute/test_gradients.py", "test_installed.py", "cli/test_bandwidth.py",
-)  # fmt: skip
-"""They begin first, files of tests that are alone among the last.
-
-A long file that begins when all others have ended would leave a core idle."""
+FIRST = ("libraries/", "api/", "cli/", "measure/", "test_installed.py")
+"""They begin first: a long file that begins when all others have ended would leave a core idle."""
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 MeasureReal = Callable[..., Measurement | RunFailure]
@@ -116,8 +109,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path in last and not item.get_closest_marker("alone"):
             item.add_marker(pytest.mark.alone)  # by then others may run that nothing should run beside
-    places = {name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: (item.path in last, places.get(item.path.relative_to(HERE).as_posix(), len(places))))
+    items.sort(key=lambda item: (item.path in last, not item.path.relative_to(HERE).as_posix().startswith(FIRST)))
     config.stash[TURN] = os.open(HERE, os.O_RDONLY)
     fcntl.flock(config.stash[TURN], fcntl.LOCK_SH)
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from loaderprobe.datasets.generate.jpeg import Frame, encoded_size
 from loaderprobe.datasets.generate.oddities import NAMES, ODDITIES, OddityName, parse_oddities
 from loaderprobe.datasets.generate.pool import (
-    GRAIN,
     IMAGENET_MEAN_BYTES,
     Base,
     BaseImage,
@@ -20,7 +19,6 @@ from loaderprobe.datasets.generate.pool import (
     PoolRequest,
     build_pool,
     draws,
-    grain,
     load_pool,
     tilted,
 )
@@ -30,11 +28,6 @@ from tests.datasets.images import encode, frames, opened
 
 def _rng(seed: int = 0) -> np.random.Generator:
     return np.random.Generator(np.random.SFC64(seed))
-
-
-def test_grain_shows_in_luminance() -> None:
-    """Deviation 1 there, and little colour."""
-    assert [plane.std() for plane in grain(_rng(), 100, 100)] == pytest.approx(GRAIN, rel=0.05)
 
 
 @pytest.mark.parametrize("components", [1, 3, 4])
@@ -148,13 +141,6 @@ def test_a_pool_comes_back_as_it_was_saved(pool: Pool, tmp_path: Path) -> None:
     (tmp_path / "pool.npz").write_bytes(b"PK\3\4 nothing")
     with pytest.raises(BadValue, match="cannot be read"):
         load_pool(tmp_path / "pool.npz", pool.digest)
-
-
-def test_any_number_of_processes_paints_the_same_pool() -> None:
-    """Base images depend on their number, not on who paints them."""
-    backwards = lambda job, items: reversed([job(item) for item in reversed(list(items))])  # noqa: E731
-    asked = PoolRequest(resolution=(48, 48), seed=0, base_images=5, mean_bytes=None)
-    assert build_pool(asked, backwards, lambda *_: None).digest == build_pool(asked, map, lambda *_: None).digest
 
 
 @pytest.mark.parametrize("name", NAMES)

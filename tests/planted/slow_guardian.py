@@ -127,11 +127,10 @@ def _on_fuse(order: Order, folder: Path, undo: ExitStack) -> Planted:
     source.mkdir()
     disk.mkdir(exist_ok=True)
     credit_s = BUCKET_CREDIT_S if order.kind == "token_bucket" else 0.0
-    command: list[str | Path] = [sys.executable, "-m", "tests.planted.slow_fuse", source, disk]
-    option = {"latency": "--latency-s", "requests": "--requests-per-s"}.get(order.kind, "--bytes-per-s")
-    command += [option, repr(order.limit), "--credit-s", repr(credit_s)]
-    if order.keep_cache:
-        command += ["--keep-cache"]
+    name = {"latency": "latency_s", "requests": "requests_per_s"}.get(order.kind, "bytes_per_s")
+    schedule = json.dumps({name: order.limit, "credit_s": credit_s})
+    server_of = [sys.executable, "-m", "tests.planted.slow_fuse", source, disk, schedule]
+    command = [*server_of, "keep" if order.keep_cache else "drop"]
     log = folder / "log"
     with log.open("w") as output:
         server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=output)
