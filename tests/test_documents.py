@@ -36,6 +36,8 @@ def commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
 
 COMMANDS: dict[str, Any] = dict(commands(typer.main.get_command(app)))
 HELP = {"--help", "-h"}
+USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
+"""Of the click that typer has inside."""
 
 
 def spans(text: str) -> Iterator[str]:
@@ -61,22 +63,13 @@ def trouble(line: str) -> str:
         name = f"{name} {words.pop(0)}"
     if name not in COMMANDS:
         return f"no command {name}"
-    options = {option: each for each in COMMANDS[name].params for option in (*each.opts, *each.secondary_opts)}
-    arguments = [each for each in COMMANDS[name].params if each.param_type_name == "argument"]
-    places = sum(each.nargs if each.nargs > 0 else len(words) for each in arguments)
-    while words:
-        word = words.pop(0)
-        if word == "--":
-            break  # what follows is another program's
-        if not word.startswith("-"):
-            places -= 1
-        elif word not in {*options, *HELP}:
-            return f"{name} has no {word}"
-        elif word in options and not options[word].is_flag and not words:
-            return f"{word} needs a value"
-        elif word in options and not options[word].is_flag:
-            words.pop(0)
-    return "" if places >= 0 else f"{name} takes fewer arguments"
+    command = COMMANDS[name]
+    own = words[: words.index("--")] if "--" in words else words  # what follows is another program's
+    try:
+        _, left, _ = command.make_parser(command.context_class(command)).parse_args([*own])
+    except USAGE_ERROR as error:
+        return error.message
+    return f"{name} takes fewer arguments" if left else ""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -93,8 +86,8 @@ def test_a_command_line_that_is_wrong_is_found() -> None:
         "sweep",
     ]
     assert trouble("nonsense") == "no command nonsense"
-    assert trouble("sweep --nonsense") == "sweep has no --nonsense"
-    assert trouble("sweep --workers") == "--workers needs a value"
+    assert "--nonsense" in trouble("sweep --nonsense")
+    assert "--workers" in trouble("sweep --workers")
     assert trouble("doctor a b") == "doctor takes fewer arguments"
     assert trouble("sweep data --workers 1,2 --json") == ""
 

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+import torch
 
 from scripts.benches.forecast import MODULES
 from scripts.benches.score import Row, Said
@@ -146,3 +147,14 @@ def test_setup_installs_what_is_asked_for_and_only_once(tmp_path: Path) -> None:
     assert (installed("dev"), installed("dev"), installed()) == ([".[dev]"], [], [])
     project.write_text("another")
     assert (installed("dev"), installed()) == ([".[dev]"], [])
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_the_check_of_gpus_is_refused_without_one(tmp_path: Path, python: str) -> None:
+    """With exit code 3 and what is missing, before anything is written."""
+    command = [python, str(ROOT / "scripts" / "gpu_check.py"), "--out", str(tmp_path / "out")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "no GPU" in done.stderr
+    assert not (tmp_path / "out").exists()
