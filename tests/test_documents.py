@@ -68,7 +68,7 @@ def trouble(line: str) -> str:
     try:
         _, left, _ = command.make_parser(command.context_class(command)).parse_args([*own])
     except USAGE_ERROR as error:
-        return error.message
+        return str(error.message)
     return f"{name} takes fewer arguments" if left else ""
 
 

@@ -129,7 +129,7 @@ def _on_fuse(order: Order, folder: Path, undo: ExitStack) -> Planted:
     credit_s = BUCKET_CREDIT_S if order.kind == "token_bucket" else 0.0
     name = {"latency": "latency_s", "requests": "requests_per_s"}.get(order.kind, "bytes_per_s")
     schedule = json.dumps({name: order.limit, "credit_s": credit_s})
-    server_of = [sys.executable, "-m", "tests.planted.slow_fuse", source, disk, schedule]
+    server_of = [sys.executable, "-m", "tests.planted.slow_fuse", str(source), str(disk), schedule]
     command = [*server_of, "keep" if order.keep_cache else "drop"]
     log = folder / "log"
     with log.open("w") as output:
