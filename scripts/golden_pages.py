@@ -1,77 +1,72 @@
-"""Results that no fixture holds, as they are shown: causes, refusals, uneven ranks, searches that end in other ways.
+"""Results that no fixture holds, as they are shown: `pages` in 80 columns, and what `variants` of a page change on it.
 
-They are made up; `example` is one report with every kind of verdict, in every format. The others are a page of text.
+They are made up, each for lines that no stored result shows; `example` has every kind of verdict. A variant is the
+lines that go and those that come where one thing about a result is other, in 200 columns: a paragraph is a line.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
 from loaderprobe.analyze.batch_size import Throughput, by_size, limit_at, together
-from loaderprobe.analyze.plan.plan import make_plan
 from loaderprobe.analyze.report import build_report
 from loaderprobe.measure.batch_size import search
+from loaderprobe.records.bandwidth import BandwidthReport, DeviceKind
 from loaderprobe.records.batch_size import BatchSizeReport, BatchSizeStop, StopCode, StrategyName
 from loaderprobe.records.compare import Compared, ComparedSide, ComparisonReport, Gate, Subject
+from loaderprobe.records.config import StudyPlan, SweepPlan
 from loaderprobe.records.environment import Origin
-from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.records.measurement import Measurement, Missing, RunFailure
 from loaderprobe.records.plan import CacheAsked, CheckpointAsked
-from loaderprobe.records.remark import reported
-from loaderprobe.records.report import Report
+from loaderprobe.records.remark import Remark, reported
+from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.studies import EpochFigures
-from loaderprobe.records.verdict import Interval, ShortVerdict
+from loaderprobe.records.verdict import Interval, ShortVerdict, Speedup
+from loaderprobe.render.bandwidth import bandwidth_document
 from loaderprobe.render.batch_size import batch_size_document
 from loaderprobe.render.compare import compare_document
+from loaderprobe.render.document import Document
+from loaderprobe.render.first import first_screen
 from loaderprobe.render.plan import plan_document
+from loaderprobe.render.sweep_plan_words import sweep_plan_words
 from loaderprobe.render.writers import document_text
 from loaderprobe.testing import FakeClock, ScriptedProber, example_config, example_environment
-from scripts.golden_variants import variants
 from tests.analyze.rank_runs import rank_run
 from tests.analyze.runs import FILES, Cost, alike
-from tests.examples.plan import (
-    MADE,
-    SOURCE,
-    example_asked,
-    example_plan,
-    example_storage,
-    example_workload,
+from tests.examples.bandwidth import (
+    example_bandwidth,
+    example_operations,
+    example_phase,
+    example_rank_bandwidth,
+    example_ranks,
 )
+from tests.examples.plan import example_asked, example_plan, example_workload
 from tests.examples.reports import example_report, example_row
 from tests.examples.studies import example_effect, example_epochs
 from tests.pages import html_report, terminal_report
 
+Pages = Iterator[tuple[str, str]]
 ORIGIN = Origin(created_utc="2026-11-22T10:00:00+00:00", command="loaderprobe", environment=example_environment())
+_WIDTH = 200
 
 
 def _around(value: float, share: float = 0.01) -> Interval:
     return Interval(value=value, low=value * (1 - share), high=value * (1 + share))
 
 
-# Ranks: a slow one of many, even ones beside one, on more nodes, and one that failed.
+# Ranks: a slow one of many, beside even ones; and one that failed.
 
-_DISK: dict[str, Any] = {
-    "training": 180.0,
-    "baseline": 176.0,
-    "warm": 338.0,
-    "cached_samples": 185.0,
-    "no_transport": 181.0,
-}
-_SLEEPING: dict[str, Any] = {
-    "training": 88.0,
-    "baseline": 86.0,
-    "warm": 90.0,
-    "cached_samples": 868.0,
-    "no_transport": 88.0,
-}
-_WAITING = Cost(blocked_s=0.05)
+_DISK = {"training": 180.0, "baseline": 176.0, "warm": 338.0, "cached_samples": 185.0, "no_transport": 181.0}
+_SLEEPING = {"training": 88.0, "baseline": 86.0, "warm": 90.0, "cached_samples": 868.0, "no_transport": 88.0}
 
 
-def _even(**changes: Any) -> Measurement:
-    without: dict[str, Any] = {"without": {0: 340.0, 1: 343.0}}
-    return rank_run(alike(**_DISK), _WAITING, alone=(88.0, 88.5), workers=2, compute=600.0, **without, **changes)
+def _even() -> Measurement:
+    without = {0: 340.0, 1: 343.0}
+    cost = Cost(blocked_s=0.05)
+    return rank_run(alike(**_DISK), cost, alone=(88.0, 88.5), workers=2, compute=600.0, without=without)
 
 
 def _uneven(ranks: int = 12) -> Measurement:
@@ -87,58 +82,46 @@ def _report_on(*measured: Measurement | RunFailure) -> Report:
     )  # fmt: skip
 
 
-def _ranks() -> Iterator[tuple[str, str]]:
+def _ranks() -> Pages:
     failed = RunFailure(
         config=_even().config, stage="round 1: baseline loader_only", reason="a worker was killed", hint="",
         exit_code=None, signal="SIGKILL", log=(), started_utc="", wall_s=1.0, rank=1, host="node7",
     )  # fmt: skip
-    reports = {
-        "a rank that failed": _report_on(failed),
-    }
-    yield from ((name, terminal_report(report)) for name, report in reports.items())
+    yield "a rank that failed", terminal_report(_report_on(failed))
 
 
 # Studies beside verdicts.
 
 
+def _with_buffer(workers: int, factor: int, **changes: Any) -> ConfigurationRow:
+    return example_row(workers=workers, prefetch_factor=factor, buffer=example_effect(factor, workers, **changes))
+
+
 def _studied() -> Report:
-    rows = [
-        example_row(workers=workers, prefetch_factor=factor, buffer=example_effect(factor, workers, how=how))
-        for factor, workers, how in ((2, 2, "measured"), (4, 8, "measured"), (2, 8, "estimated"))
-    ]
+    rows = [_with_buffer(2, 2), _with_buffer(8, 4), _with_buffer(8, 2, how="estimated")]
     return example_report([*rows, example_row(epochs=example_epochs())])
 
 
-def _studies() -> Iterator[tuple[str, str]]:
+def _studies() -> Pages:
     plain = EpochFigures(images_per_s=1.0, cold_fraction=None)
-    epochs: dict[str, dict[str, Any]] = {
-        "fits": {},
-        "in part": {"fit": "fits in part", "memory_bytes": 290_000_000},
-        "not measured": {"reason": reported("the worker was killed"), "epochs": ()},
-        "memory unknown": {"memory_bytes": None, "fit": None},
-        "not cold": {"epochs": (replace(plain, cold_fraction=0.5),)},
-        "not counted": {"epochs": (plain,)},
-        "whole set fits": {"whole_set_bytes": 2e9},
-        "whole set is larger": {"whole_set_bytes": 42e9},
-    }
-    rows = [example_row(epochs=example_epochs(**changes), seed=n) for n, changes in enumerate(epochs.values())]
+    epochs: tuple[dict[str, Any], ...] = (
+        {},
+        {"fit": "fits in part", "memory_bytes": 290_000_000},
+        {"reason": reported("the worker was killed"), "epochs": ()},
+        {"memory_bytes": None, "fit": None},
+        {"epochs": (replace(plain, cold_fraction=0.5),)},
+        {"epochs": (plain,)},
+        {"whole_set_bytes": 2e9},
+        {"whole_set_bytes": 42e9},
+    )
+    rows = [example_row(epochs=example_epochs(**changes), seed=n) for n, changes in enumerate(epochs)]
     yield "epochs", terminal_report(example_report(rows))
-    effects: dict[str, Sequence[tuple[int, int, dict[str, Any]]]] = {
-        "two factors": [(2, 2, {}), (2, 8, {}), (4, 8, {})],
-        "within noise": [(1, 8, {"noise": 0.3})],
-        "estimated": [(2, 8, {"how": "estimated", "reason": reported("99 images are too few")})],
-        "compute-bound": [(2, 8, {"most": 1.003}), (4, 8, {"most": 1.003})],
-    }
-    for name, some in effects.items():
-        rows = [
-            example_row(workers=workers, prefetch_factor=factor, buffer=example_effect(factor, workers, **changes))
-            for factor, workers, changes in some
-        ]
-        text = terminal_report(example_report([example_row(workers=0), *rows]))
-        yield f"short benchmarks, {name}", text[text.index("Short benchmarks") :]
+    never = [example_row(workers=0), _with_buffer(8, 2, most=1.003), _with_buffer(8, 4, most=1.003)]
+    text = terminal_report(example_report(never))
+    yield "short benchmarks, compute-bound", text[text.index("Short benchmarks") :]
 
 
-# Searches.
+# Searches for a batch size.
 
 
 def _searched(rate: Any, *, most: int = 256, fits_up_to: int | None = None, data: str = "") -> BatchSizeReport:
@@ -153,9 +136,9 @@ def _searched(rate: Any, *, most: int = 256, fits_up_to: int | None = None, data
     )  # fmt: skip
 
 
-def _batch_sizes() -> Iterator[tuple[str, str]]:
+def _batch_sizes() -> Pages:
     even, rising = _searched(lambda size: 100.0), _searched(float, fits_up_to=40)
-    cases: dict[str, BatchSizeReport] = {
+    cases = {
         "compute limits": _searched(lambda size: 100 * min(1.0, size / 16)),
         "memory limits": rising,
         "the most limits": _searched(float, most=64),
@@ -164,8 +147,8 @@ def _batch_sizes() -> Iterator[tuple[str, str]]:
     }
     for name, found in cases.items():
         yield f"batch-size, {name}", document_text(batch_size_document(found, by_size(found.probes)))
-    strategies: tuple[StrategyName, ...] = ("throughput", "epoch-time")
-    for code, strategy in itertools.product(get_args(StopCode), strategies):
+    ends: list[tuple[StopCode, StrategyName]] = [(code, "throughput") for code in get_args(StopCode)]
+    for code, strategy in (*ends[:1], (ends[0][0], "epoch-time"), *ends[1:]):
         stop = BatchSizeStop(code=code, chosen=rising.stop.chosen, left=0.25)
         ended = replace(rising, stop=stop, strategy=strategy)
         text = document_text(batch_size_document(ended, by_size(rising.probes)))
@@ -176,10 +159,8 @@ def _batch_sizes() -> Iterator[tuple[str, str]]:
 
 
 def _compared(ratio: float = 1.0, *, workers: int = 1, **changes: Any) -> Compared:
-    config, storage = (
-        example_config(workers=workers, compute="emulated:1000"),
-        ShortVerdict(side="input", cause="storage"),
-    )
+    config = example_config(workers=workers, compute="emulated:1000")
+    storage = ShortVerdict(side="input", cause="storage")
     row = Compared(
         subject=Subject(kind="configuration", name=config.key, config=config), unit="images/s",
         before=_around(200.0, 0.02), after=_around(200.0 * ratio, 0.02), rounds=(3, 3),
@@ -191,62 +172,173 @@ def _compared(ratio: float = 1.0, *, workers: int = 1, **changes: Any) -> Compar
     return replace(row, **changes)
 
 
-def _comparisons() -> Iterator[tuple[str, str]]:
+def _comparison(*rows: Compared, gates: Sequence[Gate] = ()) -> str:
     side = ComparedSide(paths=("runs/a",), created_utc=("2026-11-21T07:00:00",), command="loaderprobe sweep",
                         environment=None, roots=("/data",))  # fmt: skip
-    compute = ShortVerdict(side="compute", cause="compute")
+    found = ComparisonReport(
+        origin=ORIGIN, kind="sweep", matters=0.05, before=side, after=side, rows=rows, whole=None, only_before=(),
+        only_after=(), differences=(), gates=tuple(gates), notes=(),
+    )  # fmt: skip
+    return document_text(compare_document(found))
+
+
+def _comparisons() -> Pages:
+    changed = _compared(workers=4, verdict_after=ShortVerdict(side="compute", cause="compute"))
     noisy = _compared(1.0, workers=8, word="unclear", reason="too_noisy", visible=0.3, rounds_needed=8)
-    gates = (
-        Gate(name="slower", passed=True, rows=(), blind=1),
-        Gate(name="unclear", passed=False, rows=(1,), missing=2),
-    )
-    cases: dict[str, tuple[Sequence[Compared], dict[str, Any]]] = {
-        "all of it": ([_compared(), _compared(0.8, workers=2), _compared(1.3, workers=3),
-                       _compared(workers=4, verdict_after=compute), noisy], {}),
-        "gates": ([_compared(), _compared(0.8, workers=2)], {"gates": gates}),
-    }  # fmt: skip
-    for name, (rows, changes) in cases.items():
-        found = ComparisonReport(
-            origin=ORIGIN, kind="sweep", matters=0.05, before=side, after=side, rows=tuple(rows), whole=None,
-            only_before=(), only_after=(), differences=(), gates=(), notes=(),
-        )  # fmt: skip
-        yield f"compare, {name}", document_text(compare_document(replace(found, **changes)))
+    same, slower = _compared(), _compared(0.8, workers=2)
+    yield "compare, all of it", _comparison(same, slower, _compared(1.3, workers=3), changed, noisy)
+    passed = Gate(name="slower", passed=True, rows=(), blind=1)
+    failed = Gate(name="unclear", passed=False, rows=(1,), missing=2)
+    yield "compare, gates", _comparison(same, slower, gates=(passed, failed))
 
 
-# Plans.
-
-
-def _plans() -> Iterator[tuple[str, str]]:
-    full = example_plan(
-        asked=replace(example_asked(), cache=CacheAsked(kind="page", bytes=75e9), nic_bytes_per_s=12.5e9)
-    )
-    stale = replace(full.supplies[1], label="published", stale=True, read_on="2025-01-01", source="a page")
-    nothing: dict[str, Any] = {"cpu_s": None, "wait_s": None, "storage": None, "images": None}
+def _plans() -> Pages:
+    published = {"label": "published", "stale": True, "read_on": "2025-01-01", "source": "a page"}
+    nothing = {"cpu_s": None, "wait_s": None, "storage": None, "images": None}
+    every = CheckpointAsked(bytes=2e9, every_s=1800)
+    page = CacheAsked(kind="page", bytes=75e9)
+    stale = example_plan(asked=replace(example_asked(), cache=page, nic_bytes_per_s=12.5e9))
     cases = {
-        "full": full,
         "one accelerator": example_plan(asked=example_asked(1)),
         "nothing measured": example_plan(example_workload(**nothing)),
-        "at least": example_plan(example_workload(storage=example_storage(at_least=True))),
-        "with checkpoints": example_plan(
-            asked=replace(example_asked(8), checkpoint=CheckpointAsked(bytes=2e9, every_s=1800))
-        ),
-        "stale": replace(full, supplies=(stale,)),
-        "enough": make_plan(example_workload(1.0), example_asked(2), [], SOURCE, MADE),
+        "with checkpoints": example_plan(asked=replace(example_asked(8), checkpoint=every)),
+        "stale": replace(stale, supplies=(replace(stale.supplies[1], **published),)),  # type: ignore[arg-type]
     }
     yield from ((f"plan, {name}", document_text(plan_document(plan))) for name, plan in cases.items())
 
 
-def pages() -> str:
-    """Each under its name, in 80 columns."""
-    every = (_ranks, _studies, _batch_sizes, _comparisons, _plans)
-    return "".join(f"{'=' * 80}\n{name}\n\n{text.rstrip()}\n" for each in every for name, text in each())
+# Variants: the page as it is with a name of its own, and what others change on it.
+
+
+def _changed(usual: Document, other: Document) -> str:
+    """The lines that are only in one of them."""
+    before, after = (document_text(each, width=_WIDTH).splitlines() for each in (usual, other))
+    lines = list(difflib.unified_diff(before, after, n=0, lineterm=""))[2:]
+    return "\n".join(line.rstrip() for line in lines if not line.startswith("@@"))
+
+
+def _variants_of(name: str, usual: BandwidthReport, others: Mapping[str, BandwidthReport]) -> Pages:
+    for other, found in others.items():
+        yield f"{name}, {other}", _changed(bandwidth_document(usual), bandwidth_document(found))
+
+
+def _one_phase(**changes: Any) -> BandwidthReport:
+    return replace(example_bandwidth(), phases=(example_phase(4, 204e6, **changes),), missing=())
+
+
+def _bandwidth() -> Pages:
+    usual, snow = example_bandwidth(), Remark(code="quoted", facts={"text": "it snowed"})
+    few = Missing(name="files", reason=Remark(code="too_few_files", facts={"files": 40, "readers": 64}))
+    several = tuple(
+        example_phase(readers, 1e8, notes=(snow,) * (readers < 4), other_bytes_per_s=readers * 10e6)
+        for readers in (1, 2, 4)
+    )
+    yield "bandwidth", document_text(bandwidth_document(usual), width=_WIDTH)
+    wholes = {
+        "a kind that is known": replace(usual, kind=DeviceKind(kind="token_bucket", code="token_bucket", evidence=())),
+        "interrupted in the ladder": replace(usual, interrupted=True, phases=usual.phases[:3], missing=()),
+        "notes of several phases": replace(usual, phases=several),
+        "dropped caches": replace(usual, drop_caches=True),
+        "too few files": replace(usual, missing=(few,)),
+    }
+    yield from _variants_of("bandwidth", usual, wholes)
+    phases = {
+        "without an interval": _one_phase(settled=False, bw_low=204e6, bw_high=204e6),
+        "from memory": _one_phase(cache="warm", cold_fraction=0.0),
+        "partly from memory": _one_phase(cache="mixed", cold_fraction=0.62),
+        "held before": _one_phase(cache="unproved", cold_fraction=None, resident_before=0.4),
+        "a scratch file": replace(_one_phase(block_bytes=131072), scratch=True, images=False),
+        "unread files": _one_phase(unread={"vanished": 3}),
+        "other processes": _one_phase(other_bytes_per_s=12.5e6),
+        "a fall": _one_phase(last_third_bw_bytes=120e6),
+        "processes": _one_phase(engine="processes"),
+    }
+    yield from _variants_of("one phase", _one_phase(), phases)
+
+
+def _opens() -> Pages:
+    slow, usual = {1: 310.0, 16: 3120.0}, example_bandwidth()
+    phases = example_operations(slow)
+    plain = replace(usual, metadata=phases)
+    unproved = tuple(replace(each, metadata="unproved", storage_bytes=None) for each in phases)
+    called = tuple(replace(each, storage_bytes=None, server_calls=2 * each.total_ops) for each in phases)
+    cases = {
+        "not proved": replace(usual, metadata=unproved),
+        "short": replace(usual, metadata=example_operations(slow, at_least=True, short=True)),
+        "FUSE": replace(
+            usual, metadata=example_operations(slow, metadata="warm", drops=0),
+            location=replace(usual.location, kind="fuse", devices=()),
+        ),
+        "calls to a server": replace(usual, metadata=called),
+    }  # fmt: skip
+    yield "opens", _changed(bandwidth_document(usual), bandwidth_document(plain))
+    yield from _variants_of("opens", plain, cases)
+
+
+def _rank_bandwidth() -> Pages:
+    one, most = example_ranks(20e6), example_ranks(6.9e6, 6.8e6, 6.8e6, 4e6)
+    slow = example_rank_bandwidth(one, most)
+    many = example_ranks(*[1e6 + rank for rank in range(1024)], nodes=128)
+    cases = {
+        "many": example_rank_bandwidth(many),
+        "a slow host": example_rank_bandwidth(one, example_ranks(7e6, 6.8e6, 4e6, 4.2e6, nodes=2)),
+    }
+    yield "bandwidth of ranks", document_text(bandwidth_document(slow), width=_WIDTH).rstrip()
+    yield from _variants_of("bandwidth of ranks", slow, cases)
+
+
+def _limited(cause: str, *, side: str = "input", storage: float = 1.04, **changes: Any) -> ConfigurationRow:
+    """A row with this cause, of which storage is worth 4 %."""
+    row = example_row()
+    assert row.verdict
+    worth = Speedup(value=storage, low=1.0, high=1.1, how="measured")
+    bound = replace(row.verdict.bound, side=side, cause=cause, candidates=(), evidence=())  # type: ignore[arg-type]
+    bound = replace(bound, reason=replace(bound.reason, code="largest_speedup", facts={}))
+    return example_row(**{"bound": bound, "speedups": replace(row.verdict.speedups, storage=worth), **changes})
+
+
+def _first_pages() -> Pages:
+    """The answer, the map, the best settings, what to do next, and what accelerators need."""
+    usual = example_row().verdict
+    assert usual
+    alike = _limited("preprocessing")
+    one, two = (Interval(value=rate, low=rate - 2, high=rate + 2) for rate in (381.0, 402.0))
+    cases = {
+        "a CPU": [_limited("compute", side="compute", compute="cpu", emulated=False, speedups=usual.speedups)],
+        "warm files": [_limited("cpu", cache="warm", speedups=usual.speedups)],
+        "storage with one rank only": [alike, _limited("inconclusive", side="inconclusive", ranks=2)],
+        "ranks with other loaders": [
+            _limited("preprocessing", images_per_s=one, workers=2),
+            _limited("preprocessing", images_per_s=two, workers=1, ranks=2),
+        ],
+    }
+    for name, rows in cases.items():
+        screen = Document(title="", sections=tuple(first_screen(example_report(rows))))
+        yield f"first page, {name}", document_text(screen, width=_WIDTH).strip()
+
+
+def _sweep_plans() -> Pages:
+    """What a sweep is about to measure."""
+    studies = (
+        StudyPlan(study="prefilled", configurations=2, each_s=20.0),
+        StudyPlan(study="epochs", configurations=1, each_s=40.0, epochs=2, images=6000, set_bytes=690_000_000,
+                  images_per_s=300.0),
+    )  # fmt: skip
+    for count in (3, 0):
+        plan = SweepPlan(configurations=count, expected_s=60.0, least_s=24.0, budget_s=None, thorough=False, rounds=3,
+                         beside=studies)  # fmt: skip
+        yield f"a plan of {count}, and of studies", "\n".join(sweep_plan_words(plan))
+
+
+def _listed(*parts: Pages) -> str:
+    return "".join(f"{'=' * 80}\n{name}\n\n{text.rstrip()}\n" for part in parts for name, text in part)
 
 
 EXAMPLES = {
     "example.html": lambda: html_report(example_report()),
     "example-ranks.html": lambda: html_report(_report_on(_uneven(), _even())),
     "example-studies.html": lambda: html_report(_studied()),
-    "pages.txt": pages,
-    "variants.txt": variants,
+    "pages.txt": lambda: _listed(_ranks(), _studies(), _batch_sizes(), _comparisons(), _plans()),
+    "variants.txt": lambda: _listed(_bandwidth(), _opens(), _rank_bandwidth(), _first_pages(), _sweep_plans()),
 }
 """What is kept, by its file."""

@@ -6,8 +6,8 @@ So a code without words, or with a fact that none gives a unit, is seen where al
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, get_args
 
 from loaderprobe.records.bandwidth import DeviceKind, KindCode, Limit, LimitCode
@@ -17,19 +17,12 @@ from loaderprobe.records.files import UnknownFilesCode
 from loaderprobe.records.measurement import RejectedCode
 from loaderprobe.records.ranks import Apart, ApartCode
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.verdict import (
-    Action,
-    Bound,
-    Evidence,
-    EvidenceCode,
-    How,
-    Reason,
-)
+from loaderprobe.records.verdict import Action, Bound, Evidence, EvidenceCode, How, Reason
 from loaderprobe.render.attachment_words import not_measured, without_verdict
 from loaderprobe.render.capability_words import step_words
-from loaderprobe.render.json import worded
 from loaderprobe.render.messages import MESSAGES
 from loaderprobe.render.words import action_words, explanation
+from tests.said import said
 
 Facts = dict[str, Any]
 
@@ -52,21 +45,9 @@ _SAMPLES: Facts = {
 }  # fmt: skip
 _ENDS = {"share": 0.25, "bytes_per_s": 20.3e6, "_per_s": 123.4, "bytes": 3.2e6, "_s": 2.5, "_speedup": 1.7}
 _NAMED = (
-    "path",
-    "file",
-    "mount",
-    "filesystem",
-    "devices",
-    "subject",
-    "name",
-    "gpu",
-    "gpus",
-    "wrapper",
-    "under",
-    "accelerator",
-    "recipe",
-    "data",
-)
+    "path", "file", "mount", "filesystem", "devices", "subject", "name", "gpu", "gpus", "wrapper", "under",
+    "accelerator", "recipe", "data",
+)  # fmt: skip
 
 _RATES: Facts = {
     "judged": "training", "images_per_s": 205.0, "loader_images_per_s": 210.0, "compute_images_per_s": 1786.0,
@@ -195,9 +176,42 @@ _ACTIONS: tuple[tuple[str, Facts], ...] = (
 _LADDER: Facts = {
     "first_readers": 1.0, "first_bytes_per_s": 20e6, "file_s": 0.0057, "knee_readers": 8.0,
     "best_readers": 16.0, "best_bytes_per_s": 104e6, "before_readers": 4.0, "before_bytes_per_s": 60e6,
-    "after_readers": 8.0, "after_bytes_per_s": 50e6,
+    "after_readers": 8.0, "after_bytes_per_s": 50e6, "slow_ranks": 7.0, "host_ranks": 8.0,
 }  # fmt: skip
 _KIND: Facts = {"readers": 32.0, "rise": 4.91, "paced": 1.0, "because": "no_single_reader"}
+
+
+# Each of these says one sentence of a code with facts.
+
+
+def _verdict(side: Any, cause: Any, candidates: tuple[str, ...], code: Any, facts: Facts) -> str:
+    reason = Reason(code=code, facts={**_RATES, **facts})
+    return said(Bound(side=side, cause=cause, candidates=candidates, reason=reason, evidence=()))
+
+
+def _remark(code: str, facts: Facts) -> str:
+    return said(Remark(code=code, facts=facts))
+
+
+def _action(code: Any, facts: Facts) -> str:
+    return action_words(Action(code=code, facts=facts))
+
+
+def _limit(code: Any, facts: Facts) -> str:
+    return said(Limit(by="unknown", knee_readers=None, code=code, facts=facts))
+
+
+def _asked(say: Callable[..., str], *given: Any) -> str:
+    """What is said of a code with facts, the last of these, and with as many more facts as are asked for."""
+    *code, facts = given
+    while True:
+        try:
+            return say(*code, facts)
+        except KeyError as missing:
+            name = str(missing.args[0])
+            if name in facts or name == "None":
+                raise
+            facts = {**facts, name: _sample(name)}
 
 
 def _sample(name: str) -> Any:
@@ -208,91 +222,46 @@ def _sample(name: str) -> Any:
     return next((value for end, value in _ENDS.items() if name.endswith(end)), 3.0)
 
 
-def _asked(say: Callable[[Facts], str], given: Facts | None = None) -> str:
-    """What is said with these facts, and with as many more as are asked for."""
-    facts = dict(given or {})
-    while True:
-        try:
-            return say(facts)
-        except KeyError as missing:
-            name = str(missing.args[0])
-            if name in facts or name == "None":
-                raise
-            facts[name] = _sample(name)
+def _all_codes(codes: Iterable[str], rows: Sequence[tuple[str, Facts]]) -> list[tuple[str, Facts]]:
+    """The rows, and a row without facts for each other code; by code."""
+    return sorted([*((code, {}) for code in codes if code not in dict(rows)), *rows], key=lambda row: row[0])
 
 
-def _sentence(record: Any) -> str:
-    said: str = worded(record).sentence
-    return said
-
-
-def _bound(side: Any, cause: Any, candidates: Any, code: Any, facts: Facts) -> Bound:
-    return Bound(side=side, cause=cause, candidates=candidates, reason=Reason(code=code, facts=facts), evidence=())
-
-
-def _bound_sentence(side: str, cause: str, candidates: Sequence[str], code: str, facts: Facts) -> str:
-    return _sentence(_bound(side, cause, candidates, code, {**_RATES, **facts}))
-
-
-def _remark_sentence(code: str, facts: Facts) -> str:
-    return _sentence(Remark(code=code, facts=facts))
-
-
-def _limit_sentence(code: Any, facts: Facts) -> str:
-    return _sentence(Limit(by="unknown", knee_readers=None, code=code, facts=facts))
-
-
-def _action(code: Any, facts: Facts) -> str:
-    return action_words(Action(code=code, facts=facts))
-
-
-def _bounds() -> Iterator[tuple[str, str]]:
-    """Of each reason, and of the same without side and cause above it where samples are counted."""
+def _coded() -> Iterator[tuple[str, str]]:
+    """Of each reason, also without side and cause above it where samples are counted; of remarks and of actions."""
     given = {code for _, _, _, code, _ in _BOUNDS}
-    rest: list[tuple[str, str, tuple[str, ...], str, Facts]] = [
-        ("inconclusive", "inconclusive", (), code, {}) for code in under("reason") if code not in given
-    ]
-    for side, cause, candidates, code, facts in (*_BOUNDS, *rest):
-        yield f"verdict {code}", _asked(partial(_bound_sentence, side, cause, candidates, code), facts)
-    alone = _bound("input", "storage", (), "largest_speedup", {**_RATES, **_SPEEDUP, "judged": "loader"})
+    rest = [("inconclusive", "inconclusive", (), code, {}) for code in under("reason") if code not in given]
+    for row in (*_BOUNDS, *rest):
+        yield f"verdict {row[3]}", _asked(_verdict, *row)
+    reason = Reason(code="largest_speedup", facts={**_RATES, **_SPEEDUP, "judged": "loader"})
+    alone = Bound(side="input", cause="storage", candidates=(), reason=reason, evidence=())
     yield "of a loader", explanation(alone, sample="sample")
-
-
-def _remarks() -> Iterator[tuple[str, str]]:
-    every = sorted(
-        [*((code, {}) for code in MESSAGES if "." not in code and code not in dict(_REMARKS)), *_REMARKS],
-        key=lambda each: each[0],
-    )
-    for code, given in every:
-        yield f"remark {code}", _asked(partial(_remark_sentence, code), given)
-
-
-def _actions() -> Iterator[tuple[str, str]]:
+    for code, facts in _all_codes([code for code in MESSAGES if "." not in code], _REMARKS):
+        yield f"remark {code}", _asked(_remark, code, facts)
     plain: list[tuple[str, Facts]] = [(code, {}) for code in under("action")]
-    for code, given in sorted([*plain, *_ACTIONS], key=lambda each: each[0]):
-        yield f"action {code}", _asked(partial(_action, code), given)
+    for code, facts in sorted([*plain, *_ACTIONS], key=lambda row: row[0]):
+        yield f"action {code}", _asked(_action, code, facts)
 
 
 def _storage() -> Iterator[tuple[str, str]]:
     for code, end in itertools.product(get_args(LimitCode), ("flat", "rising")):
         if end == "flat" or code.startswith("rises"):
-            facts = {**_LADDER, "end": end, "slow_ranks": 7.0, "host_ranks": 8.0}
-            facts |= {"share": "partly" if code == "from_memory" else 0.25}
-            yield f"limit {code}", _asked(partial(_limit_sentence, code), facts)
+            share = "partly" if code == "from_memory" else 0.25
+            yield f"limit {code}", _asked(_limit, code, {**_LADDER, "end": end, "share": share})
     for code in get_args(KindCode):
-        yield f"kind {code}", _sentence(DeviceKind(kind="unknown", code=code, facts=_KIND, evidence=()))
+        yield f"kind {code}", said(DeviceKind(kind="unknown", code=code, facts=_KIND, evidence=()))
 
 
 def _scripts() -> Iterator[tuple[str, str]]:
     """Why a script, or its ranks, were not measured."""
     for why in get_args(WhyNot):
-        apart = why == "ranks_apart"
         seen = Attached(pid=1, loaders=(), why_not=why, detail="its own words", hint="its own hint")
-        for code in get_args(ApartCode) if apart else ():
-            reason = Apart(code=code, ranks=(1, 3), detail="workers, period", hint="its own hint")
-            yield f"ranks {code}", not_measured(Attached(pid=1, loaders=(), why_not=why, apart=reason))
-        if not apart:
+        if why != "ranks_apart":
             yield f"script {why}", not_measured(seen)
+            continue
+        for code in get_args(ApartCode):
+            apart = Apart(code=code, ranks=(1, 3), detail="workers, period", hint="its own hint")
+            yield f"ranks {code}", not_measured(replace(seen, detail="", hint="", apart=apart))
     yield "script ended_early", not_measured(Attached(pid=1, loaders=(), why_not="ended_early", endangered="/out/a.pt"))
     follows = [Attached(pid=1, loaders=(), why_not="follows")] * 2
     refused = Attached(pid=1, loaders=(), why_not="ranks_apart", apart=Apart(code="ended", ranks=(1,)))
@@ -303,14 +272,13 @@ def _scripts() -> Iterator[tuple[str, str]]:
 def _others() -> Iterator[tuple[str, str]]:
     for metric in get_args(EvidenceCode):
         how: How | None = "estimated" if metric.startswith("speedups") else None
-        yield f"evidence {metric}", _sentence(Evidence(metric=metric, value=1.0, threshold=None, unit="", how=how))
-    facts: Facts = {"mount": "/mnt", "path": "/data"}
+        yield f"evidence {metric}", said(Evidence(metric=metric, value=1.0, threshold=None, unit="", how=how))
+    why = Remark(code="cores", facts={"mount": "/mnt", "path": "/data"})
     for step in get_args(StepCode):
-        found = Capability(name="cores", state="no", why=(Remark(code="cores", facts=facts),), next_step=step)
-        yield f"step {step}", step_words(found)
+        yield f"step {step}", step_words(Capability(name="cores", state="no", why=(why,), next_step=step))
 
 
 def words() -> str:
     """A line a sentence."""
-    made = (_bounds(), _remarks(), _actions(), _storage(), _scripts(), _others())
-    return "".join(f"{name}: {said}\n" for name, said in itertools.chain(*made))
+    made = itertools.chain(_coded(), _storage(), _scripts(), _others())
+    return "".join(f"{name}: {sentence}\n" for name, sentence in made)

@@ -51,7 +51,6 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "compare-runs.json": ("compare", "cpu", "causes", "--json"),
 }
 """Of what is made from stored results, by the file of what it prints."""
-_ENDING = ".json.gz"
 _LONG = 400
 _LONG_FIGURE = re.compile(r"-?\d+\.\d{10,}(?:e[-+]?\d+)?")
 """Kept to ten digits: the last ones of a sum differ between versions of Python and machines."""
@@ -76,23 +75,45 @@ def cases() -> dict[str, Sequence[str]]:
 
 def verdicts() -> str:
     """All figures, the cause, and the code of its reason, of each measurement; JSON."""
-    return json.dumps(
-        {file.name.removesuffix(_ENDING): _judged(file) for file in sorted(MEASUREMENTS.iterdir())}, indent=1
-    )
+    found = {}
+    for file in sorted(MEASUREMENTS.iterdir()):
+        kept = msgspec.json.decode(gzip.decompress(file.read_bytes()))
+        judged = verdict(msgspec.convert(kept["measurement"], Measurement))
+        found[file.name.removesuffix(".json.gz")] = _rounded(msgspec.to_builtins(judged))
+    return json.dumps(found, indent=1)
 
 
-def _judged(file: Path) -> dict[str, Any]:
-    kept = msgspec.json.decode(gzip.decompress(file.read_bytes()))
-    found = verdict(msgspec.convert(kept["measurement"], Measurement))
-    told: dict[str, Any] = _rounded(msgspec.to_builtins(found))
-    return told
+def _rounded(value: Any) -> Any:
+    """To six digits: the last ones of a sum differ between machines."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, dict):
+        return {name: _rounded(each) for name, each in value.items()}
+    return [_rounded(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def sessions() -> str:
     """Of each scripted session its segments in their order, its notes, and the verdict on it; JSON."""
     with patch.object(segments, "MOST_BATCHES", FEW_STEPS):
-        found = {name: _session(made()) for name, made in SESSIONS.items()}
+        measured = {name: made() for name, made in SESSIONS.items()}
+    found = {}
+    for name, session in measured.items():
+        bound = verdict(session).bound
+        found[name] = {
+            "segments": [_segment(each) for each in session.segments],
+            "notes": [each.code for each in session.notes],
+            "verdict": [bound.side, bound.cause, *bound.candidates, bound.reason.code],
+        }
     return json.dumps(found, indent=1)
+
+
+def _segment(found: Segment) -> str:
+    took = found.others and found.others.cpu_ns / found.others.span_ns / found.others.cores
+    beside = f", others took {took:.2f} of the cores" if took else ""
+    of = "" if found.without is None else f" without {found.without}"
+    seconds = (found.closed_ns - found.begin_ns[0]) / 1e9
+    steps = f"{found.steps} steps from {found.first_batch}, {seconds:.6f} s"
+    return f"{found.round}: {found.mode} {found.activity}{of}, {steps}{beside}"
 
 
 def _alone(service: Service, compute: str = "emulated:100000", **changes: Any) -> Callable[[], Measurement]:
@@ -126,34 +147,6 @@ SESSIONS: Mapping[str, Callable[[], Measurement]] = {
     "continued": _continued,
     "two ranks": _ranks,
 }
-
-
-def _session(found: Measurement) -> dict[str, Any]:
-    bound = verdict(found).bound
-    return {
-        "segments": [_segment(each) for each in found.segments],
-        "notes": [each.code for each in found.notes],
-        "verdict": [bound.side, bound.cause, *bound.candidates, bound.reason.code],
-    }
-
-
-def _segment(found: Segment) -> str:
-    took = found.others and found.others.cpu_ns / found.others.span_ns / found.others.cores
-    beside = f", others took {took:.2f} of the cores" if took else ""
-    of = "" if found.without is None else f" without {found.without}"
-    return (
-        f"{found.round}: {found.mode} {found.activity}{of}, {found.steps} steps from {found.first_batch}, "
-        f"{(found.closed_ns - found.begin_ns[0]) / 1e9:.6f} s{beside}"
-    )
-
-
-def _rounded(value: Any) -> Any:
-    """To six digits: the last ones of a sum differ between machines."""
-    if isinstance(value, float):
-        return float(f"{value:.6g}")
-    if isinstance(value, dict):
-        return {name: _rounded(each) for name, each in value.items()}
-    return [_rounded(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 MADE: Mapping[str, Callable[[], str]] = {

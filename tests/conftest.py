@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import gc
 import multiprocessing
@@ -13,7 +14,6 @@ import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -28,8 +28,6 @@ from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store import run_directory
 from loaderprobe.testing import example_config
 from tests.planted.fixtures import plant_disk
-from tests.skips import summary
-from tests.turns import Turns
 from tests.warm import Warm
 
 __all__ = ["plant_disk"]  # a fixture
@@ -38,16 +36,9 @@ __all__ = ["plant_disk"]  # a fixture
 multiprocessing.set_forkserver_preload(["torch"])
 
 HERE = Path(__file__).parent
-TURNS = pytest.StashKey[Turns]()
-LONGEST = (
-    "storage/test_planted.py", "api/test_first_epochs.py", "cli/test_sweep.py", "libraries/test_files.py",
-    "api/test_variants.py", "libraries/test_streams.py", "cli/test_run.py", "measure/test_forkserver.py",
-    "cli/test_run_ranks.py", "api/test_wrappers.py", "cli/test_seats.py", "measure/test_rank_session.py",
-    "compute/test_gradients.py", "test_installed.py", "cli/test_bandwidth.py",
-)  # fmt: skip
-"""They begin first, files of tests that are alone among the last.
-
-A long file that begins when all others have ended would leave a core idle."""
+TURN = pytest.StashKey[int]()
+FIRST = ("libraries/", "api/", "cli/", "measure/", "test_installed.py")
+"""They begin first: a long file that begins when all others have ended would leave a core idle."""
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 MeasureReal = Callable[..., Measurement | RunFailure]
@@ -118,51 +109,38 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path in last and not item.get_closest_marker("alone"):
             item.add_marker(pytest.mark.alone)  # by then others may run that nothing should run beside
-    places = {name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: (item.path in last, places.get(item.path.relative_to(HERE).as_posix(), len(places))))
-    config.stash[TURNS] = Turns()
+    items.sort(key=lambda item: (item.path in last, not item.path.relative_to(HERE).as_posix().startswith(FIRST)))
+    config.stash[TURN] = os.open(HERE, os.O_RDONLY)
+    fcntl.flock(config.stash[TURN], fcntl.LOCK_SH)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Others need not wait for this process."""
-    if turns := session.config.stash.get(TURNS, None):
-        turns.end_others()
+    if turn := session.config.stash.get(TURN, None):
+        fcntl.flock(turn, fcntl.LOCK_UN)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Tests that are alone wait for all others, in all processes."""
-    marker = item.get_closest_marker("alone")
-    if marker is None:
+    """Tests that are alone wait, one by one, until each process has run all its others."""
+    if item.get_closest_marker("alone") is None:
         return (yield)
-    with item.config.stash[TURNS].alone(by_itself=bool(marker.kwargs.get("by_itself"))):
-        return (yield)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
-    """What is imported stays: each search for garbage in torch and all tests takes a third of a second."""
-    gc.disable()
+    # No two can wait for each other: Linux gives up the shared lock before it waits for the exclusive one.
+    fcntl.flock(item.config.stash[TURN], fcntl.LOCK_EX)
     try:
         return (yield)
     finally:
-        gc.freeze()
-        gc.enable()
+        fcntl.flock(item.config.stash[TURN], fcntl.LOCK_UN)
+
+
+def pytest_collection_finish() -> None:
+    """What is imported stays: each search for garbage in torch and all tests takes a third of a second."""
+    gc.freeze()
 
 
 def pytest_unconfigure() -> None:
     """Libraries that look for leaks when Python ends find none."""
     gc.unfreeze()
-
-
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Each reason for which tests were skipped, once, with the command that runs them."""
-    skipped = [report.longrepr for report in terminalreporter.stats.get("skipped", ())]
-    reasons = [place[2].removeprefix("Skipped: ") for place in skipped if isinstance(place, tuple | list)]
-    if reasons:
-        terminalreporter.section(f"{len(reasons)} skipped")
-        for line in summary(reasons):
-            terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session", autouse=True)

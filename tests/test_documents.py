@@ -36,6 +36,8 @@ def commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
 
 COMMANDS: dict[str, Any] = dict(commands(typer.main.get_command(app)))
 HELP = {"--help", "-h"}
+USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
+"""Of the click that typer has inside."""
 
 
 def spans(text: str) -> Iterator[str]:
@@ -61,22 +63,13 @@ def trouble(line: str) -> str:
         name = f"{name} {words.pop(0)}"
     if name not in COMMANDS:
         return f"no command {name}"
-    options = {option: each for each in COMMANDS[name].params for option in (*each.opts, *each.secondary_opts)}
-    arguments = [each for each in COMMANDS[name].params if each.param_type_name == "argument"]
-    places = sum(each.nargs if each.nargs > 0 else len(words) for each in arguments)
-    while words:
-        word = words.pop(0)
-        if word == "--":
-            break  # what follows is another program's
-        if not word.startswith("-"):
-            places -= 1
-        elif word not in {*options, *HELP}:
-            return f"{name} has no {word}"
-        elif word in options and not options[word].is_flag and not words:
-            return f"{word} needs a value"
-        elif word in options and not options[word].is_flag:
-            words.pop(0)
-    return "" if places >= 0 else f"{name} takes fewer arguments"
+    command = COMMANDS[name]
+    own = words[: words.index("--")] if "--" in words else words  # what follows is another program's
+    try:
+        _, left, _ = command.make_parser(command.context_class(command)).parse_args([*own])
+    except USAGE_ERROR as error:
+        return str(error.message)
+    return f"{name} takes fewer arguments" if left else ""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -93,35 +86,22 @@ def test_a_command_line_that_is_wrong_is_found() -> None:
         "sweep",
     ]
     assert trouble("nonsense") == "no command nonsense"
-    assert trouble("sweep --nonsense") == "sweep has no --nonsense"
-    assert trouble("sweep --workers") == "--workers needs a value"
+    assert "--nonsense" in trouble("sweep --nonsense")
+    assert "--workers" in trouble("sweep --workers")
     assert trouble("doctor a b") == "doctor takes fewer arguments"
     assert trouble("sweep data --workers 1,2 --json") == ""
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_option_exists(page: Path) -> None:
-    """An option that is named without its command belongs to one of them."""
+def test_every_option_and_topic_exists() -> None:
+    """An option that is named without its command belongs to one of them; `explain TOPIC` has a page."""
     options = {option for each in COMMANDS.values() for parameter in each.params for option in parameter.opts} | HELP
-    named = {span.split()[0] for span in spans(page.read_text()) if span.startswith("--")}
+    texts = [page.read_text() for page in PAGES]
+    named = {span.split()[0] for text in texts for span in spans(text) if span.startswith("--")}
     assert named - options == set()
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_topic_exists(page: Path) -> None:
-    """`loaderprobe explain TOPIC` prints a page for each topic that is named."""
-    named = {line.split()[1] for line in command_lines(page.read_text()) if re.match(r"explain \w", line)}
-    assert named - {path.stem for path in GUIDE.glob("*.md")} - {"TOPIC"} == set()
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_script_exists(page: Path) -> None:
-    """`scripts/NAME`, and `scripts/bench NAME` for a bench."""
-    text, scripts = page.read_text(), ROOT / "scripts"
-    benches = set(re.findall(r"scripts/bench\s+(\w+)", text))
-    others = set(re.findall(r"scripts/(\w+)", text)) - {"bench"}
-    assert {name for name in benches if not (scripts / "benches" / f"{name}.py").is_file()} == set()
-    assert {name for name in others if not (scripts / name).is_file()} == set()
+    topics = {
+        line.split()[1] for text in texts for line in command_lines(text) if re.match(r"explain [a-z]", line)
+    }  # fmt: skip
+    assert topics - {path.stem for path in GUIDE.glob("*.md")} == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

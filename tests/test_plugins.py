@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -11,21 +12,12 @@ import pytest
 
 from loaderprobe import plugins
 from loaderprobe.errors import BadValue, MissingPart
-from loaderprobe.testing import ProfiledCompute, ScriptedLoader
 
 
 @pytest.mark.parametrize("kind", get_args(plugins.Kind))
 def test_every_built_in_name_can_be_loaded(kind: plugins.Kind) -> None:
     """The table names nothing that is not there, and each class has the methods of its protocol."""
     assert all(callable(plugins.resolve(kind, name)) for name in plugins.BUILT_IN[kind])
-
-
-def test_a_class_must_have_the_methods_of_its_protocol() -> None:
-    """Those that the protocols define, which the fakes have as well."""
-    assert plugins.methods("loader") == ("batches", "workers", "records", "__enter__", "__exit__")
-    assert plugins.methods("compute") == ("info", "copy", "step", "finish")
-    assert all(hasattr(ScriptedLoader, name) for name in plugins.methods("loader"))
-    assert all(hasattr(ProfiledCompute, name) for name in plugins.methods("compute"))
 
 
 @pytest.mark.parametrize("name", ["", "torch2", "package.module", "os.path"])
@@ -46,19 +38,35 @@ def test_half_a_name_is_a_bad_value(name: str) -> None:
         plugins.resolve("loader", name)
 
 
-def test_a_missing_module_names_itself_and_the_next_step() -> None:
+def test_built_in_names_and_names_written_out_become_classes() -> None:
+    """A class of a module of one's own needs no more than its name."""
+    assert plugins.resolve("compute", "emulated").__name__ == "EmulatedCompute"
+    assert plugins.resolve("loader", "tests.planted.loaders:Hanging").__name__ == "Hanging"
+
+
+@pytest.mark.parametrize("name", ["no.such.module:Class", "collections:NoSuchClass"])
+def test_what_cannot_be_imported_is_a_missing_part(name: str) -> None:
     """The error says which plug-in and what to check."""
-    with pytest.raises(MissingPart, match=r"no\.such\.module:Class") as caught:
-        plugins.resolve("loader", "no.such.module:Class")
-    assert "no.such.module" in caught.value.hint
+    with pytest.raises(MissingPart, match=re.escape(name)) as caught:
+        plugins.resolve("loader", name)
+    assert name.partition(":")[0] in caught.value.hint
 
 
-def test_a_module_that_raises_is_a_missing_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever a module of the user's own raises while it is imported, the error says which one it was."""
-    (tmp_path / "broken_part.py").write_text("raise RuntimeError('no licence')")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(MissingPart, match=r"'broken_part:Loader' cannot be loaded: RuntimeError: no licence"):
-        plugins.resolve("loader", "broken_part:Loader")
+def test_what_is_built_in_is_imported_only_to_say_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where torch is not installed; a plug-in is always imported."""
+
+    def imported(name: str) -> None:
+        raise ModuleNotFoundError(f"No module named 'torchvision', which {name} imports")
+
+    monkeypatch.setattr(plugins, "import_module", imported)
+    plugins.check_installed("loader", "torch")
+    with pytest.raises(BadValue, match="no loader named 'dali'"):
+        plugins.check_installed("loader", "dali")
+    with pytest.raises(MissingPart, match=r"which tests\.planted\.loaders imports"):
+        plugins.check_installed("loader", "tests.planted.loaders:Plain")
+    monkeypatch.setattr(plugins, "find_spec", {"torch": "there"}.get)
+    with pytest.raises(MissingPart, match="No module named 'torchvision'"):
+        plugins.check_installed("loader", "torch")
 
 
 CLASSES = """
@@ -113,13 +121,6 @@ def test_what_would_be_imported_is_known_before(monkeypatch: pytest.MonkeyPatch)
     assert plugins.foreign_module("loader", "no.such.module:Class") == "no.such.module"
 
 
-def test_an_entry_point_that_is_broken_is_a_missing_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An installed plug-in whose module has gone is named, as one written out would be."""
-    _install(monkeypatch, mine="gone.away:Loader")
-    with pytest.raises(MissingPart, match="'mine'"):
-        plugins.resolve("loader", "mine")
-
-
 def test_a_name_of_several_classes_stands_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """A package cannot replace a built-in loader or another package's silently; the same class twice is one."""
     _install(monkeypatch, torch="acme.loading:Loader", mine="acme.loading:Loader", mine_="other:Loader")
@@ -132,23 +133,9 @@ def test_a_name_of_several_classes_stands_for_none(monkeypatch: pytest.MonkeyPat
     assert "uninstall" in caught.value.hint and "acme.loading:Loader" in caught.value.hint
     _install(monkeypatch, mine="acme.loading:Loader", mine_="acme.loading:Loader")
     assert plugins.foreign_module("loader", "mine") == "acme.loading"
-
-
-def test_an_unknown_name_lists_installed_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside the built-in names."""
-    _install(monkeypatch, mine="acme.loading:Loader")
     with pytest.raises(BadValue) as caught:
         plugins.resolve("loader", "mime")
-    assert caught.value.hint.startswith("use mine or torch,")
-
-
-def test_an_entry_point_of_another_kind_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each kind has its own group."""
-    asked: list[str] = []
-    monkeypatch.setattr(plugins, "entry_points", lambda group: asked.append(group) or [])  # type: ignore[func-returns-value]  # append returns None, on purpose
-    with pytest.raises(BadValue):
-        plugins.resolve("compute", "mine")
-    assert asked == ["loaderprobe.computes"]
+    assert caught.value.hint.startswith("use mine or torch,"), "installed ones are listed beside the built-in"
 
 
 def test_nothing_is_imported_for_an_unknown_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Configurations and file sets: what names them, what they refuse."""
+"""Configurations, file sets and other records: what names them, and what cannot be and is not made."""
 
 from __future__ import annotations
 
@@ -6,79 +6,102 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from loaderprobe.errors import BadValue
-from loaderprobe.records.config import LoaderSpec
+from loaderprobe.records.bandwidth import StorageCeiling
+from loaderprobe.records.config import ComputeSpec, with_options
+from loaderprobe.records.files import content_hash
+from loaderprobe.records.measurement import Measurement
 from loaderprobe.testing import example_config, example_files
+from tests.analyze.measured import measured
+from tests.analyze.scripted import Truth
+from tests.examples import timelines
+from tests.examples.bandwidth import example_phase
+from tests.other_options import PATHS, with_another
+
+MADE: Measurement = measured(Truth(), 2)
+SEGMENT, RECORDS = MADE.segments[0], MADE.worker_batches
+FILES = replace(example_files(3), paths=("a", "b", "c"), size_bytes=(1, 2, 3))
+
+
+def test_a_key_changes_with_every_option_and_with_nothing_else() -> None:
+    """Resuming by content rests on it; an option that is new tomorrow does not change what was measured today."""
+    keys = {with_another(example_config(), path, kind).key for path, kind in PATHS}
+    assert len(keys) == len(PATHS)
+    assert example_config().key not in keys
+    assert example_config(rounds=3, cache="cold").key == example_config().key
+    usual = {"data": "0" * 16, "resolution": "500x375", "loader": {"workers": 2, "prefetch_factor": 2},
+             "compute": {"name": "emulated:1000", "batch_size": 16}}  # fmt: skip
+    assert example_config().key == content_hash(usual)
+    changed = usual | {"compute": {"name": "emulated:1000", "batch_size": 16, "compile": True}}
+    assert example_config(compile=True).key == content_hash(changed)
 
 
 def test_a_key_is_the_same_in_every_process() -> None:
     """Resuming tomorrow finds what was measured today: no hash of this process is in the key."""
     script = "from loaderprobe.testing import example_config; print(example_config().key)"
-    keys = {
-        subprocess.run(
-            [sys.executable, "-c", script], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
-        ).stdout.strip()
-        for seed in ("1", "2")
-    }
-    assert keys == {example_config().key}
+    environment = {"PYTHONHASHSEED": "1"}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == example_config().key
+
+
+def test_a_compute_is_a_kind_with_an_argument() -> None:
+    """The argument follows the colon of a built-in name."""
+    named = [ComputeSpec(name=name, batch_size=1) for name in ("emulated:1786.5", "package.module:Class", "cpu")]
+    assert [(spec.kind, spec.argument) for spec in named] == [
+        ("emulated", "1786.5"),
+        ("package.module:Class", ""),
+        ("cpu", ""),
+    ]
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{"prefetch_factor": -1}, {"workers": 1, "prefetch_factor": 0}, {"batch_size": -1}, {"rounds": -1}],
-)
-def test_negative_and_contradictory_numbers_are_refused(changes: dict[str, int]) -> None:
-    """Workers without a batch ahead, or less than none, cannot be made."""
-    with pytest.raises(BadValue):
-        example_config(**changes)
-
-
-def test_a_serial_loader_has_no_prefetch_factor() -> None:
-    """With 0 workers a prefetch factor means nothing, so it must be 0."""
-    with pytest.raises(BadValue, match="serial"):
-        LoaderSpec(workers=0, prefetch_factor=2)
+    ("changes", "says"),
+    [
+        ({"workers": -1}, ""), ({"batch_size": 0}, ""), ({"batch_size": -1}, ""), ({"rounds": 0}, ""),
+        ({"rounds": -1}, ""), ({"prefetch_factor": -1}, ""), ({"workers": 1, "prefetch_factor": 0}, ""),
+        ({"workers": 0, "prefetch_factor": 2}, "serial"), ({"workers": 10**30}, "for workers is more than"),
+        ({"colour": "red"}, "no option 'colour'"),
+    ],
+)  # fmt: skip
+def test_impossible_configurations_cannot_be_made(changes: dict[str, Any], says: str) -> None:
+    """A config is checked when it is made. A serial loader has no prefetch factor, and makes nothing ahead."""
+    with pytest.raises(BadValue, match=says or None):
+        with_options(example_config(), **changes)
     assert example_config(workers=0).loader.batches_ahead == 0
 
 
 @pytest.mark.parametrize(
-    ("change", "same"),
+    ("change", "fingerprint", "content"),
     [
-        ({"root": "/elsewhere"}, False),
-        ({"size_bytes": (1, 2, 4)}, False),
-        ({"paths": ("b", "a", "c")}, False),
-        ({"label": "other"}, True),
-        ({"images_found": 99}, True),
-        ({"skipped_count": 5}, True),
+        ({"root": "/elsewhere"}, False, True),
+        ({"size_bytes": (1, 2, 4)}, False, False),
+        ({"paths": ("b", "a", "c")}, False, False),
+        ({"label": "other"}, True, True),
+        ({"images_found": 99}, True, True),
+        ({"skipped_count": 5}, True, True),
     ],
 )
-def test_a_fingerprint_depends_on_places_sizes_and_order(change: dict[str, object], same: bool) -> None:
-    """What describes the set does not change which files are read."""
-    files = replace(example_files(3), paths=("a", "b", "c"), size_bytes=(1, 2, 3))
-    assert (replace(files, **change).fingerprint == files.fingerprint) is same  # type: ignore[arg-type]  # by name
+def test_a_fingerprint_depends_on_places_sizes_and_order(
+    change: dict[str, Any], fingerprint: bool, content: bool
+) -> None:
+    """What describes the set does not change which files are read. The content is also that of a copy elsewhere."""
+    other = replace(FILES, **change)
+    assert ((other.fingerprint == FILES.fingerprint), (other.content == FILES.content)) == (fingerprint, content)
 
 
-@pytest.mark.parametrize(
-    ("change", "same"),
-    [({"root": "/elsewhere"}, True), ({"size_bytes": (1, 2, 4)}, False), ({"paths": ("b", "a", "c")}, False)],
-)
-def test_the_content_is_that_of_a_copy_elsewhere(change: dict[str, object], same: bool) -> None:
-    """The same data on two storages compare; other names, sizes or another order are other data."""
-    files = replace(example_files(3), paths=("a", "b", "c"), size_bytes=(1, 2, 3))
-    assert (replace(files, **change).content == files.content) is same  # type: ignore[arg-type]  # by name
-
-
-@given(st.integers(1, 7), st.integers(0, 30), st.integers(0, 30))
-def test_files_go_round(count: int, first: int, images: int) -> None:
-    """Image k is file k modulo the number of files, wherever one begins."""
-    files = example_files(count)
-    assert files.absolute(first, images) == [
-        Path("/nowhere", files.paths[k % count]) for k in range(first, first + images)
-    ]
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=9), st.integers(0, 40), st.integers(0, 40))
+def test_files_go_round(sizes: list[int], first: int, count: int) -> None:
+    """Image k is file k modulo the number of files, wherever one begins; its bytes are delivered."""
+    files = replace(example_files(len(sizes)), size_bytes=tuple(sizes))
+    numbers = [k % len(sizes) for k in range(first, first + count)]
+    assert files.absolute(first, count) == [Path("/nowhere", files.paths[number]) for number in numbers]
+    assert files.delivered_bytes(first, count) == sum(sizes[number] for number in numbers)
 
 
 @given(st.integers(1, 9), st.integers(1, 6))
@@ -94,16 +117,36 @@ def test_shards_of_ranks_are_disjoint_and_together_the_whole(count: int, size: i
     assert max(each.count for each in shards) - min(each.count for each in shards) <= 1
 
 
-@given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 50))
-def test_delivered_bytes_add_up(first: int, one: int, other: int) -> None:
-    """Two stretches in turn deliver what they deliver as one."""
-    files = replace(example_files(5), size_bytes=(1, 10, 100, 1000, 10_000))
-    parts = files.delivered_bytes(first, one) + files.delivered_bytes(first + one, other)
-    assert parts == files.delivered_bytes(first, one + other)
+@pytest.mark.parametrize(
+    ("record", "changes", "says"),
+    [
+        (SEGMENT, {"begin_ns": SEGMENT.begin_ns[:-1]}, "columns differ in length"),
+        (SEGMENT, {"begin_ns": (), "ready_ns": (), "copied_ns": (), "end_ns": ()}, "no step"),
+        (SEGMENT, {"ready_ns": (-1, *SEGMENT.ready_ns[1:])}, "time runs backwards"),
+        (SEGMENT, {"closed_ns": 0}, "time runs backwards"),
+        (SEGMENT, {"batch_size": 0}, "batch_size is 0, below 1"),
+        (SEGMENT, {"delivered_bytes": -5}, "delivered_bytes is -5, below 0"),
+        (RECORDS, {"cpu_ns": RECORDS.cpu_ns[1:]}, "columns differ in length"),
+        (RECORDS, {"wall_ns": (-1, *RECORDS.wall_ns[1:])}, "wall_ns is -1"),
+        (MADE, {"cores_available": 0.0}, "0 cores"),
+        (MADE, {"wall_s": -1.0}, "wall_s"),
+        (MADE.compute, {"specified_images_per_s": -7.0}, "-7 images/s is no rate"),
+        (timelines.starved(), {"names": ()}, "a name that is not there"),
+        (timelines.starved(), {"wait_end_ns": ()}, "columns differ in length"),
+        (FILES, {"paths": ("a",)}, "differ in number"),
+        (FILES, {"classes": (0,)}, "differ in number"),
+        (FILES, {"size_bytes": (1,)}, "differ in number"),
+        (FILES, {"paths": (), "classes": (), "size_bytes": ()}, "no file"),
+        (FILES, {"size_bytes": (1, -1, 1)}, "below 0"),
+        (StorageCeiling(data="", phases=()), {"phases": (example_phase(1, 1e6, io_bytes=0),)}, "has no rate"),
+    ],
+)
+def test_a_record_that_cannot_be_is_not_made(record: Any, changes: dict[str, Any], says: str) -> None:
+    """Whoever wrote it, the error says what is wrong; what is left could only mislead or divide by 0."""
+    with pytest.raises(BadValue, match=says):
+        replace(record, **changes)
 
 
-@pytest.mark.parametrize("changes", [{"paths": ("a",)}, {"classes": (0,)}, {"size_bytes": (1,)}])
-def test_columns_of_different_length_are_refused(changes: dict[str, object]) -> None:
-    """Each file has one path, one class and one size."""
-    with pytest.raises(BadValue, match="differ in number"):
-        replace(example_files(3), **changes)  # type: ignore[arg-type]  # by name
+def test_columns_of_older_versions_may_be_empty() -> None:
+    """What was not recorded then is no damage."""
+    assert replace(RECORDS, collate_ns=(), instrument_ns=()).collate_ns == ()

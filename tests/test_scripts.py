@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
@@ -42,12 +41,14 @@ def _named() -> Iterator[tuple[str, str]]:
 
 
 def test_every_script_that_is_named_is_there() -> None:
-    """A reader can type what is written."""
+    """A reader can type what is written; all that have no ending can be run."""
     benches, named = _benches(), list(_named())
     assert len(named) > 10
     for where, words in named:
         script, *bench = words.split()
         assert bench[0] in benches if bench else (ROOT / script).exists(), f"{where}: {words}"
+    scripts = [path for path in (ROOT / "scripts").iterdir() if path.is_file() and not path.suffix]
+    assert [path.name for path in scripts if not os.access(path, os.X_OK)] == []
 
 
 @pytest.mark.parametrize(("bench", "parts"), [("truth", FAMILIES), ("forecast", MODULES)])
@@ -100,12 +101,20 @@ def test_without_a_name_benches_are_listed() -> None:
     assert [line.split(maxsplit=1) for line in done.stdout.splitlines()[1:]] == [[*each] for each in _benches().items()]
 
 
-@pytest.mark.parametrize("name", ["nosuch", "harness", "../setup"])
-def test_what_is_no_bench_is_refused(name: str) -> None:
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (["bench", "nosuch"], "scripts/bench lists them"), (["bench", "harness"], "scripts/bench lists them"),
+        (["bench", "../setup"], "scripts/bench lists them"), (["setup", "all"], "scripts/setup dev"),
+        (["setup", "dev", "bench"], "scripts/setup dev"),
+    ],
+)  # fmt: skip
+def test_what_there_is_not_is_refused(command: list[str], says: str) -> None:
     """Before anything is installed, with exit code 2."""
-    done = subprocess.run([ROOT / "scripts" / "bench", name], capture_output=True, text=True, check=False)
+    script, *arguments = command
+    done = subprocess.run([ROOT / "scripts" / script, *arguments], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "scripts/bench lists them" in done.stderr
+    assert says in done.stderr
 
 
 FAKE_PYTHON = """#!/bin/sh
@@ -140,47 +149,12 @@ def test_setup_installs_what_is_asked_for_and_only_once(tmp_path: Path) -> None:
     assert (installed("dev"), installed()) == ([".[dev]"], [])
 
 
-@pytest.mark.parametrize("arguments", [["all"], ["dev", "bench"]])
-def test_setup_refuses_what_it_does_not_have(arguments: list[str]) -> None:
-    """Before anything is installed, with exit code 2."""
-    done = subprocess.run([ROOT / "scripts" / "setup", *arguments], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "scripts/setup dev" in done.stderr
-
-
-PARTS_OF_CI = ("scripts/lint", "scripts/test", "scripts/golden")
-
-
-@pytest.mark.parametrize("failing", [None, *PARTS_OF_CI])
-def test_a_failed_part_fails_the_whole(tmp_path: Path, failing: str | None) -> None:
-    """CI runs lint, the tests, and the goldens on another day, and ends with the code of the first that fails."""
-    fakes = {name: f"exit {5 if name == failing else 0}" for name in PARTS_OF_CI} | {"bin/faketime": 'shift; exec "$@"'}
-    for name, body in fakes.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(f"#!/bin/sh\necho {name} >> '{tmp_path}/calls'\n{body}\n")
-        (tmp_path / name).chmod(0o755)
-    (tmp_path / ".ci").mkdir()
-    shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci")
-    environment = {**os.environ, "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"}
-    done = subprocess.run(["bash", tmp_path / ".ci" / "run"], env=environment, check=False, capture_output=True)
-    assert done.returncode == (5 if failing else 0)
-    ran = [name for name in (tmp_path / "calls").read_text().split() if name in PARTS_OF_CI]
-    assert ran == list(PARTS_OF_CI[: PARTS_OF_CI.index(failing) + 1 if failing else None])
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
-def test_the_check_of_gpus_is_refused_without_one(tmp_path: Path) -> None:
+def test_the_check_of_gpus_is_refused_without_one(tmp_path: Path, python: str) -> None:
     """With exit code 3 and what is missing, before anything is written."""
-    command = [sys.executable, str(ROOT / "scripts" / "gpu_check.py"), "--out", str(tmp_path / "out")]
+    command = [python, str(ROOT / "scripts" / "gpu_check.py"), "--out", str(tmp_path / "out")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (3, "")
     assert "no GPU" in done.stderr
     assert not (tmp_path / "out").exists()
-
-
-def test_scripts_can_be_run() -> None:
-    """All that have no ending."""
-    scripts = [path for path in (ROOT / "scripts").iterdir() if path.is_file() and not path.suffix]
-    assert scripts
-    assert [path.name for path in scripts if not os.access(path, os.X_OK)] == []

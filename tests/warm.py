@@ -16,7 +16,7 @@ import importlib
 import importlib.util
 import json
 import os
-import selectors
+import select
 import signal
 import socket
 import struct
@@ -114,64 +114,40 @@ class Asked:
     group: int
 
 
-class Server:
-    """Forks a child for each that connects, and sends it the child's exit code."""
-
-    def __init__(self, listener: socket.socket) -> None:
-        self._listener = listener
-        self._watched = selectors.PollSelector()  # one that a child shares with nothing
-        self._watched.register(listener, selectors.EVENT_READ)
-        self._running: set[int] = set()
-
-    def serve(self) -> tuple[Asked, list[int]]:
-        """Returns in the child: the command, and its files 0 to 2."""
-        while True:
-            for key, _ in self._watched.select():
-                if key.fileobj is self._listener:
-                    if born := self._forked():
-                        return born
-                    continue
-                pid, link = key.data
-                if pid not in self._running:
-                    continue  # it has ended, and the program as well
-                if key.fd == link.fileno():
-                    self._passed_on(pid, link)
-                else:
-                    self._ended(key.fd, pid, link)
-
-    def _forked(self) -> tuple[Asked, list[int]] | None:
-        """What to do, in the child."""
-        link, _ = self._listener.accept()
+def serve(listener: socket.socket) -> tuple[Asked, list[int]]:
+    """Fork a child for each that connects. Returns in the child: the command, and its files 0 to 2."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # of the processes that stand between
+    while True:
+        link, _ = listener.accept()
         asked, files = received(link)
-        pid = os.fork()
-        if pid == 0:
-            link.close()
-            for held in self._watched.get_map().values():
-                held.fileobj.close() if isinstance(held.fileobj, socket.socket) else os.close(held.fd)
+        if os.fork() == 0:
+            listener.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            stand_between(link, files)
             return asked, files
+        link.close()
         for file in files:
             os.close(file)
-        self._running.add(pid)
-        for watched in (os.pidfd_open(pid), link):
-            self._watched.register(watched, selectors.EVENT_READ, (pid, link))
-        return None
 
-    def _passed_on(self, pid: int, link: socket.socket) -> None:
-        """A signal of the program, or its end."""
+
+def stand_between(link: socket.socket, files: list[int]) -> None:
+    """Returns in the child; its parent passes signals of the program on, and sends it how the child ended."""
+    pid = os.fork()
+    if pid == 0:
+        link.close()
+        return
+    for file in files:
+        os.close(file)  # who reads what the child writes waits for their end
+    ended = os.pidfd_open(pid)
+    watched: list[Any] = [ended, link]
+    while ended not in select.select(watched, [], [])[0]:
         sent = link.recv(1)
         os.kill(pid, sent[0] if sent else signal.SIGKILL)
         if not sent:
-            self._watched.unregister(link)
-
-    def _ended(self, pidfd: int, pid: int, link: socket.socket) -> None:
-        self._running.remove(pid)
-        self._watched.unregister(pidfd)
-        os.close(pidfd)
-        if link in self._watched.get_map():
-            self._watched.unregister(link)
-        _, status = os.waitpid(pid, 0)
-        with link, suppress(BrokenPipeError):
-            link.sendall(struct.pack("q", os.waitstatus_to_exitcode(status)))
+            break
+    with suppress(BrokenPipeError, ConnectionResetError):
+        link.sendall(struct.pack("q", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])))
+    os._exit(0)
 
 
 def received(link: socket.socket) -> tuple[Asked, list[int]]:
@@ -263,7 +239,7 @@ def main(listener: int, parent: int) -> None:
     for name in IMPORTED:
         importlib.import_module(name)
     gc.freeze()
-    asked, files = Server(socket.socket(fileno=listener)).serve()
+    asked, files = serve(socket.socket(fileno=listener))
     error = None
     try:
         become(asked, files)

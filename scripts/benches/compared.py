@@ -25,8 +25,6 @@ class Compared:
     low: float | None = None
     high: float | None = None
     """Of the range, where one is given."""
-    slack: float = 0.0
-    """Half of the interval of what was measured: the range holds where it reaches that."""
     repeat: float | None = None
     """The relative error of an earlier measurement of the same."""
     trivial: bool = False
@@ -43,7 +41,7 @@ class Compared:
     def held(self) -> bool | None:
         if self.low is None or self.high is None:
             return None
-        return self.low - self.slack <= self.measured <= self.high + self.slack
+        return self.low <= self.measured <= self.high
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,9 +2,7 @@
 
 disks    more and fewer workers, other accelerators, faster disks, on planted disks; some 11 minutes, as root
 caches   hits of the page cache in shuffled epochs in little memory; some 4 minutes, as root
-epochs   what stays cold of a set that fits into memory, fits half and does not; some 3 minutes, as root
 plan     what a plan says of accelerators that then train at once on a slow disk; some 5 minutes, as root
-buffer   by how much a full buffer flatters a short benchmark; some 2 minutes
 
 With --keep the raw results stay, and what is there already of `disks` is not measured again; --from judges what was
 kept, and measures nothing. Ends with code 1 where errors are larger than the kind allows, too few ranges hold, a rule
@@ -24,9 +22,7 @@ from scripts.benches.harness import parser_of_kept, raw_results
 MODULES = {
     "disks": "forecast_disks",
     "caches": "forecast_memory",
-    "epochs": "forecast_memory",
     "plan": "forecast_plan",
-    "buffer": "forecast_loaders",
 }
 
 
@@ -41,10 +37,7 @@ def options() -> argparse.Namespace:
     found.add_argument("kind", choices=MODULES)
     found.add_argument("--only", default="", help="rows whose name contains this, or one of these: cpu,lock")
     found.add_argument("--rounds", type=int, help="of each row; visits of disks; 3, 2")
-    found.add_argument("--images", type=int, help="in the set of caches (4000), of epochs (5000)")
-    found.add_argument("--workers", type=int, help="of buffer (8) and epochs (2)")
-    found.add_argument("--factors", help="prefetch factors of buffer, with commas (2)")
-    found.add_argument("--epochs", type=int, default=3, help="of epochs (%(default)s)")
+    found.add_argument("--images", type=int, help="in the set of caches (4000)")
     found.add_argument("--child", help=argparse.SUPPRESS)
     return found.parse_args()
 

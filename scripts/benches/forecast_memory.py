@@ -1,16 +1,10 @@
-"""Kinds `caches` and `epochs`: what stays of a set in little memory, against the laws; in a memory cgroup, as root.
+"""Kind `caches`: what stays of a set in little memory, against the law; in a memory cgroup, as root.
 
-`caches`: photographs on a loop device are read whole, epoch after epoch, by processes in a memory cgroup that has
-memory for a share c of them. Hits are 1 - bytes that the device served / bytes of the files, in whole pages, so that
-what the kernel reads ahead counts. c is what the cgroup held in fact, seen twice a second. Shuffled: each epoch in an
-order of its own. Same order: what a loader without shuffling does. loader: a DataLoader whose workers read the files.
-The hits of shuffled epochs must lie in the range of the law (`page_cache_hits`), to what orders of 4000 files differ
-by.
-
-`epochs`: the process of `loaderprobe sweep --epochs` trains on photographs for three epochs, with an emulated
-accelerator, in a memory cgroup that leaves all, half or a fifth of them beside the processes. The fit must be the
-planted one, and the share of the last epoch that comes from storage between those of a cache that drops the least
-recently used files and of one that pins a part, to 0.15.
+Photographs on a loop device are read whole, epoch after epoch, by processes in a memory cgroup that has memory for a
+share c of them. Hits are 1 - bytes that the device served / bytes of the files, in whole pages, so that what the kernel
+reads ahead counts. c is what the cgroup held in fact, seen twice a second. Shuffled: each epoch in an order of its own.
+Same order: what a loader without shuffling does. loader: a DataLoader whose workers read the files. The hits of
+shuffled epochs must lie in the range of the law (`page_cache_hits`), to what orders of 4000 files differ by.
 """
 
 from __future__ import annotations
@@ -24,23 +18,14 @@ import select
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from loaderprobe.analyze.caches import lru_hits, page_cache_hits, pinned_hits
-from loaderprobe.analyze.report import epochs_of
-from loaderprobe.api.policy import JUDGING
-from loaderprobe.datasets.folder import generated_set
-from loaderprobe.measure.child import study
-from loaderprobe.measure.runner import Order
-from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
-from loaderprobe.records.studies import EpochsMeasured
-from loaderprobe.stats import mean, median
-from loaderprobe.store.codec import decode, encode
+from loaderprobe.stats import mean
 from scripts.benches.compared import Compared, Kind
 from scripts.benches.harness import Progress, part_of, photographs
 from tests.planted.slow_reader import evict
@@ -170,10 +155,6 @@ def _answered(process: subprocess.Popen[str], word: str) -> None:
 MOST_IMAGE_BYTES = 200_000
 """On average, with its inode."""
 REPEATS = 3
-CASES = {"fits": (1.5, "fits"), "half fits": (0.5, "fits in part"), "does not fit": (0.2, "does not fit")}
-"""Memory for files over the set, and what the study must call it."""
-OFF = 0.15
-EPOCH_IMAGES = 5000
 
 
 def _in_little_memory(undo: ExitStack, count: int) -> SmallMemory:
@@ -267,73 +248,6 @@ def load_caches(folder: Path, _: Any) -> list[Compared]:
     return rows
 
 
-def measure_epochs(chosen: argparse.Namespace, out: Path) -> bool:
-    """Each case in a process of its own, within the cgroup."""
-    with ExitStack() as undo:
-        place = _in_little_memory(undo, chosen.images or EPOCH_IMAGES)
-        folder = place.folder / RESOLUTION
-        given = {"folder": str(folder), "workers": chosen.workers or 2, "epochs": chosen.epochs}
-        processes, most = _used(place, {**given, "result": str(out / "epochs-unlimited.json")}, None)
-        print(f"{processes / 1e6:.0f} MB of processes")
-        for name, (share, _) in CASES.items():
-            # Less than they take at most would end them.
-            limit = max(processes + share * pages_bytes(photographs_of(folder)), most)
-            _used(place, {**given, "result": str(out / f"epochs-{name}.json")}, limit)
-    return True
-
-
-def _used(place: SmallMemory, given: Mapping[str, Any], limit: float | None) -> tuple[float, float]:
-    """Run it with so much memory; bytes that its processes used beside files: in training, and at most."""
-    if limit is not None:
-        place.leave_for_files(limit - place.used_bytes())
-    used: list[float] = []
-    with subprocess.Popen(place.command(part_of("forecast", "epochs", given))) as process:
-        while process.poll() is None:
-            used.append(place.used_bytes())
-            time.sleep(LOOK_S)
-    place.lift()
-    if process.returncode:
-        raise SystemExit(f"the study failed with code {process.returncode}")
-    return median(used[len(used) // 2 :]), max(used)
-
-
-def study_epochs(given: dict[str, Any]) -> None:
-    """What the child of a sweep does."""
-    folder = Path(given["folder"])
-    files = generated_set(folder, sample=len(photographs_of(folder)), seed=0)
-    config = RunConfig(
-        data=files.fingerprint, resolution=files.label,
-        loader=LoaderSpec(workers=given["workers"], prefetch_factor=2),
-        compute=ComputeSpec(name="emulated:mlperf-h100", batch_size=32),
-    )  # fmt: skip
-    order = Order(config=config, files=files, budget_s=None, begin_ns=0, study="epochs", epochs=given["epochs"])
-    with tempfile.TemporaryDirectory(prefix="loaderprobe-epochs-") as scratch:
-        found = study(order, Path(scratch), lambda *_: None, JUDGING)
-    Path(given["result"]).write_bytes(encode("epochs", found))
-
-
-def load_epochs(folder: Path, _: Any) -> list[Compared]:
-    rows = []
-    for name, (_, fit) in CASES.items():
-        path = folder / f"epochs-{name}.json"
-        found = decode("epochs", path.read_bytes(), EpochsMeasured, str(path))
-        seen = epochs_of(found, None)
-        share = min(1.0, (found.memory_bytes or 0) / found.set_bytes)
-        most, least = 1 - lru_hits(share), 1 - pinned_hits(share)
-        last = seen.epochs[-1].cold_fraction
-        off = last is None or not least - OFF <= last <= most + OFF
-        told = ", ".join(f"{each.images_per_s:.0f}/s {each.cold_fraction or 0:.0%} cold" for each in seen.epochs)
-        rows.append(
-            Compared(
-                group="epochs", name=f"{name}, memory for {share:.2f}", measured=last or 0.0,
-                predicted=(least + most) / 2, low=least - OFF, high=most + OFF,
-                wrong="outside" * off + f"{seen.fit} instead of {fit}" * (seen.fit != fit), note=f"{told}: {seen.fit}",
-            )
-        )  # fmt: skip
-    return rows
-
-
 KINDS = {
     "caches": Kind(measure=measure_caches, load=load_caches, child=read),
-    "epochs": Kind(measure=measure_epochs, load=load_epochs, child=study_epochs),
 }

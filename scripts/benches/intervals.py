@@ -43,7 +43,7 @@ from loaderprobe.records.config import ComputeSpec, LoaderSpec
 from loaderprobe.records.measurement import ComputeInfo, Measurement, Segment, segments_of
 from loaderprobe.stats import mean, quantile
 from scripts.benches.beside import neighbour
-from scripts.benches.harness import Plant, answer, child, parser, photographs
+from scripts.benches.harness import answer, child, parser, photographs
 from tests.analyze.runs import Cost, alike, run, segment
 
 BATCH = 32
@@ -256,8 +256,7 @@ def main() -> int:
     asked = options.parse_args()
     if asked.child:
         kind, folder = asked.child
-        place = Plant(folder=Path(folder))
-        with neighbour(place, place.folder, kind, ["core"]) if kind.endswith("+neighbours") else nullcontext():
+        with neighbour(kind) if kind.endswith("+neighbours") else nullcontext():
             print(json.dumps(stamps(kind.removesuffix("+neighbours"), Path(folder), asked.seconds)))
         return 0
     with tempfile.TemporaryDirectory(prefix="loaderprobe-loops-") as scratch:

@@ -12,20 +12,16 @@ import http.client
 import importlib.util
 import io
 import mmap
-import multiprocessing
 import shutil
 import sqlite3
 import tarfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
-from queue import Queue
-from threading import Thread
 from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
@@ -33,12 +29,11 @@ import numpy as np
 import torch
 import torchvision
 from PIL import Image
-from torch.nn.utils.rnn import pad_sequence
-from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler, Sampler, get_worker_info
+from torch.utils.data import DataLoader, Dataset, IterableDataset, RandomSampler, get_worker_info
 from torchvision import transforms
 from torchvision.transforms import v2
 
-from scripts.benches.beside import lock_of
+from scripts.benches.beside import held_lock
 
 PHOTOGRAPHS = 1500
 TINY_FILES = 4000
@@ -46,8 +41,6 @@ TINY_SIDE = 64
 BATCH_SIZE = 8
 SIDE = 192
 PIXEL_BYTES = SIDE * SIDE * 3
-POOL_THREADS = 4
-AHEAD = 32
 READY = torch.zeros(3, 224, 224)
 READY_TINY = torch.zeros(3, TINY_SIDE, TINY_SIDE)
 _AUGMENT = v2.Compose([v2.RandomResizedCrop(224), v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True)])
@@ -80,8 +73,8 @@ class Work:
         if self.wait_s and self.without != "wait":
             time.sleep(self.wait_s)
 
-    def burn(self, times: float = 1.0) -> None:
-        end_s = time.thread_time() + self.burn_s * times
+    def burn(self) -> None:
+        end_s = time.thread_time() + self.burn_s
         while time.thread_time() < end_s:
             pass
 
@@ -209,17 +202,6 @@ class MappedFiles(PythonFiles):
             return bytes(mapped)
 
 
-class PooledFiles(PythonFiles):
-    """A thread pool inside the data set reads and finishes the samples of a batch."""
-
-    _pool: ThreadPoolExecutor | None = None
-
-    def __getitems__(self, indices: list[int]) -> list[Sample]:
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(POOL_THREADS)
-        return list(self._pool.map(self.__getitem__, indices))
-
-
 class LockedFiles(PythonFiles):
     """A batch is read under a lock, then finished without it."""
 
@@ -227,41 +209,6 @@ class LockedFiles(PythonFiles):
         with self.work.held():
             found = [self.read(index) for index in indices]
         return [self.finish(data, index) for data, index in zip(found, indices, strict=True)]
-
-
-class CachedFiles(PythonFiles):
-    """Each worker keeps what it has read and finished; the first epoch is judged."""
-
-    def __init__(self, folder: Path, work: Work) -> None:
-        super().__init__(folder, work)
-        self._kept: dict[int, Sample] = {}
-
-    def __getitem__(self, index: int) -> Sample:
-        if index not in self._kept:
-            image, number = super().__getitem__(index)
-            self._kept[index] = (image.half(), number)
-        return self._kept[index]
-
-
-class AheadFiles(Finish, IterableDataset[Sample]):
-    """A thread reads ahead, the worker's own thread finishes."""
-
-    def __init__(self, folder: Path, work: Work) -> None:
-        self.files = photographs_in(folder)
-        self.work = work
-
-    def __iter__(self) -> Any:
-        own = part_of_worker(range(self.work.count))
-        queue: Queue[tuple[bytes, int] | None] = Queue(AHEAD)
-
-        def read() -> None:
-            for index in own:
-                queue.put((self.files[index].read_bytes(), index))
-            queue.put(None)
-
-        Thread(target=read, daemon=True).start()
-        while (found := queue.get()) is not None:
-            yield self.finish(*found)
 
 
 class Made(Samples):
@@ -421,55 +368,6 @@ def web_loader(dataset: Any, *, batch_size: int, **common: Any) -> Any:
     return webdataset.WebLoader(dataset.batched(batch_size), batch_size=None, **common)
 
 
-TEXTS = 6000
-# In tokens.
-SHORTEST, LONGEST = 64, 512
-MEAN_LENGTH = (SHORTEST + LONGEST) / 2
-# The order of its multiples, modulo 1: any few batches in a row cover all lengths evenly.
-GOLDEN = 0.618034
-
-
-def text_lengths() -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    return np.random.default_rng(2).integers(SHORTEST, LONGEST + 1, TEXTS)
-
-
-class Texts(Dataset[torch.Tensor]):
-    """Tokens of texts, one after another in one file; what a text costs goes with its length."""
-
-    def __init__(self, folder: Path, work: Work) -> None:
-        self.file = folder / "tokens.bin"
-        self.work = work
-        self.ends = np.cumsum(text_lengths())
-
-    def __len__(self) -> int:
-        return self.work.count
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        begin = int(self.ends[index - 1]) if index else 0
-        length = int(self.ends[index]) - begin
-        tokens = np.fromfile(self.file, dtype=np.uint16, count=length, offset=2 * begin)
-        if self.work.without != "preprocessing":
-            self.work.burn(length / MEAN_LENGTH)
-        return torch.from_numpy(tokens.astype(np.int64))
-
-
-def pad(texts: list[torch.Tensor]) -> torch.Tensor:
-    return pad_sequence(texts, batch_first=True)
-
-
-class LengthGrouped(Sampler[list[int]]):
-    """Texts of about the same length together; short and long batches mixed, beginning anywhere."""
-
-    def __len__(self) -> int:
-        return TEXTS // BATCH_SIZE
-
-    def __iter__(self) -> Iterator[list[int]]:
-        groups = np.argsort(text_lengths(), kind="stable")[: len(self) * BATCH_SIZE].reshape(-1, BATCH_SIZE)
-        mixed = np.argsort(np.arange(len(self)) * GOLDEN % 1)
-        for number in np.roll(mixed, int(torch.randint(len(self), ()))):
-            yield groups[number].tolist()
-
-
 TIMEOUT_S = 30.0
 
 
@@ -519,9 +417,6 @@ READERS = {
     "native": Reader(NativeFiles),
     "lazy": Reader(LazyFiles),
     "mmap": Reader(MappedFiles),
-    "pool": Reader(PooledFiles),
-    "ahead": Reader(AheadFiles, iterable=True),
-    "cached": Reader(CachedFiles),
     "locked": Reader(LockedFiles),
     "tiny": Reader(TinyFiles, "tiny"),
     "memmap": Reader(BigMap, "npy", access="random"),
@@ -533,11 +428,9 @@ READERS = {
     "webdataset": Reader(webdataset_of, "shards", "webdataset", iterable=True, access="stream"),
     "webloader": Reader(webdataset_of, "shards", "webdataset", iterable=True, access="stream", loader=web_loader),
     "parquet": Reader(Parquet, "parquet", "pyarrow", iterable=True, access="stream"),
-    "text": Reader(Texts, "tokens"),
     "http": Reader(partial(Remote, how="10ms"), remote=True),
     "httpfar": Reader(partial(Remote, how="40ms"), remote=True),
     "s3": Reader(partial(Remote, how="20ms"), remote=True),
-    "s3narrow": Reader(partial(Remote, how="6MB"), remote=True),
     "imagefolder": Reader(FolderFiles),
     "made": Reader(Made, "nothing", access="none"),
     "resized": Reader(ResizedFiles),
@@ -628,11 +521,6 @@ def _write_tiny(photographs: Sequence[Path], folder: Path) -> None:
         piece.save(folder / f"{index:06}.JPEG", quality=85)
 
 
-def _write_tokens(_: Sequence[Path], folder: Path) -> None:
-    tokens = np.random.default_rng(3).integers(0, 50_000, int(text_lengths().sum()), dtype=np.uint16)
-    tokens.tofile(folder / "tokens.bin")
-
-
 WRITERS: dict[str, Callable[[Sequence[Path], Path], None]] = {
     "files": _write_files,
     "npy": _write_npy,
@@ -643,7 +531,6 @@ WRITERS: dict[str, Callable[[Sequence[Path], Path], None]] = {
     "sqlite": _write_sqlite,
     "shards": _write_shards,
     "tiny": _write_tiny,
-    "tokens": _write_tokens,
     "nothing": lambda photographs, folder: None,
 }
 """Each writes a folder from the photographs."""
@@ -698,7 +585,7 @@ LARGE_SAMPLES = 8320
 """Of a copy in which samples can be drawn that nothing else's read-ahead serves: 900 MB."""
 
 Start = Literal["fork", "spawn", "forkserver"]
-Step = Literal["none", "sleep", "conv", "tokens", "train"]
+Step = Literal["none", "sleep", "conv", "train"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -712,8 +599,8 @@ class Row:
     """CPU time a sample, beside decoding."""
     wait_ms: float = 0.0
     """Slept in each sample."""
-    lock: str = ""
-    """`flock` or `writer`: held by another process; `shared`: by the workers, while they sleep."""
+    lock: bool = False
+    """Another process holds it most of the time."""
     start: Start = "fork"
     step: Step = "none"
     step_ms: float = 0.0
@@ -731,8 +618,6 @@ class Row:
 
     @property
     def samples(self) -> int:
-        if self.reader == "text":
-            return TEXTS
         if self.reader == "tiny":
             return TINY_FILES
         return SMALL_SAMPLES if DISKS[self.disk].read_ahead_kb else PHOTOGRAPHS
@@ -772,7 +657,7 @@ class Row:
             "storage": self.on_files,
             "network": self.remote,
             "preprocessing": True,
-            "lock": bool(self.lock),
+            "lock": self.lock,
             "wait": bool(self.wait_ms),
             "compute": self.step != "none",
         }
@@ -786,10 +671,10 @@ def _row(line: str) -> Row:
         key, _, value = text.rpartition("=")
         if key in ("burn", "wait"):
             given[f"{key}_ms"] = float(value)
-        elif key in ("sleep", "conv", "tokens", "train"):
+        elif key in ("sleep", "conv", "train"):
             given |= {"step": key, "step_ms": float(value)}
-        elif key == "lock":
-            given["lock"] = value
+        elif value == "lock":
+            given["lock"] = True
         else:
             given["order" if value == "replacement" else "start"] = value
     own = tuple(text.replace("=", "") for text in texts)
@@ -813,7 +698,6 @@ bucket16 arrow      2
 bucket16 tar        2
 bucket16 webdataset 2
 bucket16 sqlite     2
-bucket16 cached     2
 bucket16 python     2 sleep=20
 bucket16 lmdb       2 sleep=150
 bucket16 tar        2 sleep=150
@@ -825,8 +709,6 @@ bucket6  native     0
 bucket6  memmap     2
 bucket6  lmdb       4
 bucket6  arrow      1 sleep=20
-bucket6  pool       1
-bucket6  ahead      1
 bucket6  python     0 sleep=50
 bucket20 python     1 burn=25
 bucket20 native     2 burn=25
@@ -834,7 +716,6 @@ bucket20 lmdb       2 burn=25
 bucket20 arrow      1 burn=25
 bucket20 tar        2 burn=25
 bucket20 sqlite     0 burn=25
-bucket20 ahead      1 burn=25
 bucket20 python     2 sleep=43
 latency  python     1
 latency  native     2
@@ -843,7 +724,6 @@ latency  memmap     1
 latency  python     2 burn=60
 latency  python     2 burn=10
 fast     python     0 burn=10
-fast     cached     2 burn=20
 fast     lazy       2 sleep=100
 fast     python     0 sleep=100
 fast     http       1
@@ -856,14 +736,9 @@ fast     httpfar    2 conv=16
 fast     s3         2
 fast     s3         0
 fast     s3         2 sleep=150
-fast     s3narrow   2
-fast     locked     2 lock=flock
-fast     locked     2 lock=writer
+fast     locked     2 lock
 fast     python     2 wait=20
 fast     native     0 wait=20
-fast     python     4 wait=5 lock=shared
-fast     text       2 tokens=40
-fast     text       2 burn=20 tokens=10
 fast     python     2 burn=30 conv=32
 fast     memmap     2 conv=64
 fast     native     2 burn=4 conv=16
@@ -914,31 +789,11 @@ class Place:
     lock: Any = None
 
 
-class _SharedSleep:
-    """A lock that the workers share, and a call under it that takes its time."""
-
-    def __init__(self, work: Work, lock: Any) -> None:
-        self._sleeps = 0.0 if work.without == "wait" else work.wait_s
-        self._lock = None if work.without == "lock" else lock
-
-    def __enter__(self) -> None:
-        if self._lock:
-            self._lock.acquire()
-        time.sleep(self._sleeps)
-
-    def __exit__(self, *_: object) -> None:
-        if self._lock:
-            self._lock.release()
-
-
 @contextmanager
 def place_of(row: Row, disk: Path, url: str) -> Iterator[Place]:
     """On this disk, with the lock held by someone, while it is used."""
     folder, large = disk / row.folder, disk / row.large_folder if row.large_folder else None
-    if row.lock == "shared":
-        yield Place(folder=folder, large=large, lock=multiprocessing.get_context("fork").Lock())
-        return
-    with lock_of(row.lock, folder) as lock:
+    with held_lock() if row.lock else nullcontext() as lock:
         yield Place(folder=folder, large=large, url=url, lock=lock)
 
 
@@ -952,18 +807,12 @@ def make_loader(row: Row, place: Place, without: str = "", apart: int = 0) -> An
         lock=place.lock,
         without=without,
     )
-    if row.lock == "shared":
-        work = replace(
-            work, lock=_SharedSleep(work, place.lock), wait_s=0.0, without="" if without == "lock" else without
-        )
     common: dict[str, Any] = {
         "num_workers": row.workers,
         "multiprocessing_context": row.start if row.workers else None,
     }
     reader = READERS[row.reader]
     dataset = reader.make(folder, work, *([place.url] if reader.remote else []))
-    if row.reader == "text":
-        return DataLoader(dataset, batch_sampler=LengthGrouped(), collate_fn=pad, **common)
     if apart:
         common["sampler"] = far_apart(LARGE_SAMPLES, apart)
     elif row.order == "replacement":
@@ -994,8 +843,6 @@ def make_step(row: Row) -> Callable[[Any], Any] | None:
     if row.step == "conv":
         return _conv_step(int(row.step_ms))
     seconds = row.step_ms / 1e3
-    if row.step == "tokens":
-        return lambda batch: time.sleep(seconds * batch.numel() / (MEAN_LENGTH * BATCH_SIZE))
     if row.step == "train":
         return _small_step(seconds)
     return lambda batch: time.sleep(seconds)

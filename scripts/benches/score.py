@@ -19,13 +19,11 @@ rows: on others the largest of several noisy speed-ups is too large on average, 
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Literal
 
 from loaderprobe.stats import mean, standard_error
@@ -192,7 +190,6 @@ def report(rows: Sequence[Row], marks: Marks, everything: bool) -> bool:
             lines = (*row.details, said.sentence if said else "", row.trouble and f"trouble: {row.trouble}")
             print("".join(f"    {line}\n" for line in lines if line), end="")
     print(aligned([HEAD, *(_cells(*each) for each in found)]) + "\n")
-    print(_confusion(found) + "\n")
     drivers = dict.fromkeys(driver for _, driver, _, _ in found if driver)
     good = [_summary(name, [(row, row.said[name]) for row in rows if name in row.said], marks) for name in drivers]
     errors = [error for row, _, said, _ in found if (error := row.rate_error(said)) is not None]
@@ -218,14 +215,6 @@ def _cells(row: Row, driver: str, said: Said | None, outcome: Outcome) -> tuple[
     )  # fmt: skip
 
 
-def _confusion(found: Sequence[tuple[Row, str, Said | None, Outcome]]) -> str:
-    """Truth by what was said."""
-    counts = Counter((row.word if row.clear else "unclear", said.cause) for row, _, said, _ in found if said)
-    truths, causes = ([*dict.fromkeys(each)] for each in zip(*sorted(counts), strict=True)) if counts else ([], [])
-    cells = [[truth, *(str(counts[truth, cause] or ".") for cause in causes)] for truth in truths]
-    return aligned([["truth", *(f"said {cause}" for cause in causes)], *cells])
-
-
 def _summary(name: str, said: Sequence[tuple[Row, Said | None]], marks: Marks) -> bool:
     """One line for a driver; True where it reaches the marks, and no firm word is wrong."""
     counts = Counter(row.outcome(each) for row, each in said)
@@ -237,17 +226,3 @@ def _summary(name: str, said: Sequence[tuple[Row, Said | None]], marks: Marks) -
     print(f"{name:14} {len(said):4} rows, {len(clear)} clear, {right:.0%} of these right; {words}; {lost}")
     cheap = not regrets or mean(regrets) <= marks.regret_at_most
     return bool(not counts["wrong"] and right >= marks.right_at_least and cheap)
-
-
-def changed(rows: Sequence[Row], file: Path) -> None:
-    """Keep what was said in this file; or, where it is there, list what is other now, and leave it."""
-    now = {f"{row.name} {driver}": [str(said or "-"), outcome] for row, driver, said, outcome in words_of(rows)}
-    if not file.exists():
-        file.write_text(json.dumps(now, indent=1))
-        print(f"\nwhat was said of {len(now)} rows is in {file}")
-        return
-    before = json.loads(file.read_text())
-    others = [name for name in now if name in before and now[name] != before[name]]
-    print(f"\n{len(others)} of {sum(name in before for name in now)} are others than in {file}")
-    for name in others:
-        print(f"    {name}: {' '.join(before[name])} -> {' '.join(now[name])}")

@@ -3,8 +3,8 @@
 For every recording in a folder (fixtures/traces unless one is given): the share of time with a kernel, SM efficiency,
 occupancy, communication alone and idle time inside next() are computed again from samples of the timeline, by code
 that shares nothing with the product; they agree within half a point. Parts sum to the step. Recordings whose cause is
-known by hand have it. Of two recordings NAME_w0 and NAME_w4, the training with workers is not faster than the bound of
-the one without. Then the rate of reading beside a plain read, and the memory of a long recording, made of one of these.
+known by hand have it. Then the rate of reading beside a plain read, and the memory of a long recording, made of one of
+these.
 
 Ends with code 1 when one of these does not hold.
 """
@@ -220,22 +220,6 @@ def checked(path: Path, whole: bool) -> tuple[TraceRank | None, bool]:
     return found, good
 
 
-def bounds(found: dict[str, TraceRank]) -> bool:
-    """Whether workers made no training faster than the bound of the one without: names with w0 and w4."""
-    good = True
-    for serial in sorted(found):
-        workers = serial.replace("_w0", "_w4")
-        if workers != serial and workers in found:
-            least = next(each.step_s for each in found[serial].free if each.name == "input")
-            took = found[workers].step_s
-            print(
-                f"{serial}: {1e3 * found[serial].step_s:.1f} ms, at least {1e3 * least:.1f} without input; with four "
-                f"workers {1e3 * took:.1f}: {'held' if least <= took else 'BROKEN'}"
-            )
-            good &= least <= took
-    return good
-
-
 def long_recording(source: Path, path: Path, megabytes: float) -> None:
     """The same steps repeated, each time later and with calls of its own, to that size."""
     spans = spans_in(whole_in(source))
@@ -287,7 +271,6 @@ def main() -> int:
     print(f"{'ours / sampled':24}steps" + "".join(f"{name:>16}" for name in FIGURES) + "  cause")
     results = {path.name.split(".")[0]: checked(path, asked.folder != FIXTURES) for path in paths}
     good = all(holds for _, holds in results.values())
-    good &= bounds({name: found for name, (found, _) in results.items() if found})
     read = [path for path in paths if results[path.name.split(".")[0]][0]]
     if asked.long and read:
         good &= reading(max(read, key=lambda path: path.stat().st_size), asked.long)

@@ -1,18 +1,13 @@
-"""Family `sweeps`: cheaper verdicts against those of the experiment: the quick sweep, and training alone (`--watch`).
+"""Family `sweeps`: verdicts from training alone, as `run --watch` judges, against those of the experiment.
 
-`quick`: 3 resolutions x the serial loader and 1, 2, 3, 4, 6, 8 workers on an emulated H100, once quick and once
-thorough. The quick sweep measures the costly experiments only where its verdict is open; each of its verdicts must be
-that of the thorough sweep, or a weaker word, in under 5 minutes. `watch`: each configuration of a sweep is judged again
-without its segments of the loader alone and of compute alone, as `run --watch` judges. A firm side that contradicts the
-experiment's is wrong. --from takes any run of `sweep`, or a folder of runs.
+Each configuration of a thorough sweep is judged again without its segments of the loader alone and of compute alone. A
+firm side that contradicts the experiment's is wrong. --from takes any run of `sweep`, or a folder of runs.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,86 +17,34 @@ import loaderprobe
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.errors import BadValue
 from loaderprobe.records.measurement import Measurement, base_mode
-from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.verdict import Verdict
 from loaderprobe.stats import median
-from scripts.benches.harness import answer, wanted
+from scripts.benches.harness import answer
 from scripts.benches.score import Marks, Row, Said
 
 MARKS = Marks()
-LIMIT_S, THOROUGH_S = 300.0, 1200.0
-WEAK = ("either", "balanced", "inconclusive")
+BUDGET_S = 1200.0
 FIRM = ("compute", "input")
 
 
 def names() -> list[str]:
-    return ["quick", "watch"]
+    return ["watch"]
 
 
 def measure(chosen: argparse.Namespace, out: Path) -> bool:
-    """Both sweeps into `out`, and what they took."""
-    # The data are generated before the clock runs.
-    _swept(out, "first", "--rounds", "1", "--budget", "1")
-    quick_s = _swept(out, "quick", "--budget", str(chosen.budget or LIMIT_S - 10))
-    thorough_s = _swept(out, "thorough", "--thorough", "--budget", str(THOROUGH_S))
-    (out / "seconds.json").write_text(json.dumps({"quick": quick_s, "thorough": thorough_s}))
+    """A sweep of 3 resolutions, serial and with up to 8 workers, into `out`."""
+    command = [
+        sys.executable, "-m", "loaderprobe", "sweep", "--workers", "1,2,3,4,6,8", "--json",
+        "--compute", "emulated:mlperf-h100", "--data-dir", str(out / "data"), "--out", str(out / "thorough"),
+        "--thorough", "--budget", str(chosen.budget or BUDGET_S),
+    ]  # fmt: skip
+    answer(command)
     return True
 
 
-def _swept(place: Path, name: str, *options: str) -> float:
-    """Seconds of one sweep in a fresh process."""
-    begin = time.monotonic()
-    command = [
-        sys.executable, "-m", "loaderprobe", "sweep", "--workers", "1,2,3,4,6,8", "--json",
-        "--compute", "emulated:mlperf-h100", "--data-dir", str(place / "data"), "--out", str(place / name),
-    ]  # fmt: skip
-    answer([*command, *options])
-    return time.monotonic() - begin
-
-
-def load(folder: Path, chosen: argparse.Namespace) -> list[Row]:
+def load(folder: Path, _: argparse.Namespace) -> list[Row]:
     """All rows of the runs that are kept there."""
-    only, rows = wanted(names(), chosen.only), list[Row]()
-    if "quick" in only and (folder / "seconds.json").exists():
-        rows += _quick(folder)
-    runs = [path.parent for path in sorted([*folder.glob("run.json"), *folder.glob("*/run.json")])]
-    if "watch" in only:
-        rows += _watched([run for run in runs if run.name not in ("first", "quick")])
-    return rows
-
-
-def _quick(folder: Path) -> Iterator[Row]:
-    took = json.loads((folder / "seconds.json").read_text())
-    quick, thorough = (
-        loaderprobe.load(folder / name).report().summary.configurations for name in ("quick", "thorough")
-    )
-    slow = took["quick"] >= LIMIT_S
-    yield Row(
-        name="quick sweep",
-        details=(f"{len(quick)} configurations: quick {took['quick']:.0f} s, thorough {took['thorough']:.0f} s",),
-        faults=(f"{took['quick']:.0f} s",) * slow,
-    )
-    for one, other in zip(quick, thorough, strict=True):
-        own, whole = _said(one), _said(other)
-        firm = (
-            ()
-            if whole.cause in WEAK
-            else ("preprocessing", "cpu")
-            if "preprocessing" in whole.named
-            else (whole.cause,)
-        )
-        stronger = not firm and own.cause not in WEAK and one.verdict and other.verdict
-        # A weaker word is none.
-        own = own if own.cause not in WEAK else replace(own, cause="inconclusive")
-        faults = (f"quick says {own}, thorough {whole}",) * bool(stronger)
-        yield Row(name=one.config.title(), planted=firm, said={"quick": own}, faults=faults)
-
-
-def _said(row: ConfigurationRow) -> Said:
-    if row.verdict is None:
-        return Said(cause=str(row.status))
-    bound = row.verdict.bound
-    return Said(cause=bound.cause, candidates=tuple(bound.candidates))
+    return list(_watched([path.parent for path in sorted([*folder.glob("run.json"), *folder.glob("*/run.json")])]))
 
 
 def _watched(runs: list[Path]) -> Iterator[Row]:

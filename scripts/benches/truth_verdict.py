@@ -5,9 +5,6 @@ whose rounds for the verdict and rounds for the truth alternate inside one itera
 `Measurement`s for each accelerator: what the verdict asked for itself, and the truth, in which the accelerator trains
 on the loader as it is, without storage (warm files), without preprocessing (bytes read, cached samples), and without
 transport; and the loader runs without the accelerator. This truth has no say on cores: `cpu` counts as `preprocessing`.
-
-With --noise each block is measured several times beside a neighbour that comes and goes (`beside`), and that is paused
-while the truth is measured, in the first of these. Three times take some 5 minutes a block.
 """
 
 from __future__ import annotations
@@ -20,11 +17,11 @@ import tempfile
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby, product
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
@@ -59,16 +56,13 @@ from loaderprobe.records.measurement import (
 )
 from loaderprobe.stats import median
 from loaderprobe.store.codec import decode, encode, write_atomically
-from scripts.benches.beside import KINDS, neighbour, set_paused
 from scripts.benches.harness import LATENCY_S, Plant, Progress, part_of, photographs, planted, ran, wanted
 from scripts.benches.score import Marks, Row, Said
 
 MARKS = Marks(right_at_least=0.85, regret_at_most=0.005)
-MARKS_BESIDE_NOISE = Marks(right_at_least=0.7)
 IMAGES = 512
 CHILD_LIMIT_S = 600
 ROUNDS = 3
-REPEATS_BESIDE_NOISE = 3
 RESOURCES = ("storage", "preprocessing", "transport", "compute")
 WITHOUT: dict[str, Mode] = {"storage": "warm", "preprocessing": "cached_samples", "transport": "no_transport"}
 WAITED_LESS = 0.33
@@ -227,21 +221,13 @@ class Director:
     """Decides the rounds of a block: the verdict's own, as the standard asks, and in between those of the truth.
 
     A loader segment that several accelerators ask for in one round is measured once. The truth has rounds of its own
-    for each accelerator, so that all its parts see the same machine. `on_round` is called before each round, with
-    whether it is for the truth.
+    for each accelerator, so that all its parts see the same machine.
     """
 
-    def __init__(
-        self,
-        accelerators: Sequence[str],
-        truth_rounds: int,
-        standard: NextRound,
-        on_round: Callable[[bool], None] = lambda truth: None,
-    ) -> None:
+    def __init__(self, accelerators: Sequence[str], truth_rounds: int, standard: NextRound) -> None:
         self._accelerators = accelerators
         self._truth_rounds = truth_rounds
         self._standard = standard
-        self._on_round = on_round
         self._plans = self._all_plans()
         self._seen: Measurement | None = None
         self._rack: Rack | None = None
@@ -302,7 +288,6 @@ class Director:
     def _begin(self, part: Part, loader_only: Any, training: Any) -> Plan:
         assert self._rack
         self.parts.append(part)
-        self._on_round(part.truth)
         self._rack.begin(part.trained or self._accelerators)
         return (*loader_only, *training)
 
@@ -359,14 +344,9 @@ def names() -> list[str]:
 
 
 def measure(chosen: argparse.Namespace, out: Path) -> bool:
-    """Plant each disk in turn, and measure its blocks there, each in a process of its own; True when none failed.
-
-    Each is measured so often, beside neighbours if there are any; the truth only the first time.
-    """
+    """Plant each disk in turn, and measure its blocks there, each in a process of its own; True when none failed."""
     blocks = [block for block in BLOCKS if block.name in wanted(names(), chosen.only)]
-    repeats = chosen.repeats or (REPEATS_BESIDE_NOISE if chosen.noise else 1)
-    kinds = (chosen.neighbours or ",".join(KINDS)).split(",") if chosen.noise else []
-    progress, complete = Progress(len(blocks) * repeats), True
+    progress, complete = Progress(len(blocks)), True
     with tempfile.TemporaryDirectory(prefix="loaderprobe-verdict-") as scratch:
         source = Path(scratch, "photographs")
         for resolution in sorted({block.resolution for block in blocks}):
@@ -376,26 +356,18 @@ def measure(chosen: argparse.Namespace, out: Path) -> bool:
                 place = disk_of(undo, kind, mb_per_s, source, Path(scratch))
                 if place is None:
                     continue
-                for block, repeat in product(group, range(repeats)):
-                    suffix, folder = f"-{repeat}" if repeats > 1 else "", place.folder / block.resolution
-                    with ExitStack() as beside:
-                        seed = f"{block.name}{suffix}"
-                        pid = beside.enter_context(neighbour(place, folder, seed, kinds)) if kinds else 0
-                        rounds = 0 if repeat else chosen.rounds or ROUNDS
-                        own = {"block": block.name, "folder": str(folder), "out": str(out), "rounds": rounds,
-                               "neighbour": pid, "suffix": suffix}  # fmt: skip
-                        complete &= ran(place.command(part_of("truth", "verdict", own)), block.name, CHILD_LIMIT_S)
-                    progress.done(block.name + suffix)
+                for block in group:
+                    own = {"block": block.name, "folder": str(place.folder / block.resolution), "out": str(out),
+                           "rounds": chosen.rounds or ROUNDS}  # fmt: skip
+                    complete &= ran(place.command(part_of("truth", "verdict", own)), block.name, CHILD_LIMIT_S)
+                    progress.done(block.name)
     return complete
 
 
 def run_child(given: dict[str, Any]) -> None:
-    """Measure one block in this process; two files for each accelerator go to `out`, or one without truth rounds.
-
-    The process `neighbour`, if not 0, is paused in the rounds for the truth.
-    """
+    """Measure one block in this process; two files for each accelerator go to `out`."""
     block = next(block for block in BLOCKS if block.name == given["block"])
-    out, truth_rounds = Path(given["out"]), given["rounds"]
+    out = Path(given["out"])
     warnings.filterwarnings("ignore", message="This DataLoader will create")  # more workers than cores are meant
     # The truth takes rounds beyond those that a verdict may take.
     session.MOST_ROUNDS = 1000
@@ -404,11 +376,7 @@ def run_child(given: dict[str, Any]) -> None:
         num_workers=block.workers,
     )  # fmt: skip
 
-    def on_round(truth: bool) -> None:
-        if given["neighbour"]:
-            set_paused(given["neighbour"], truth)
-
-    director = Director(block.accelerators, truth_rounds, next_round, on_round)
+    director = Director(block.accelerators, given["rounds"], next_round)
     cache: CacheState = "warm" if block.disk == "warm" else "cold"
     asked = LoaderRequest(judging=JUDGING, cache=cache, budget_s=None, next_round=director)
     found = measure_loader(loader, director.rack, asked, lambda *_: None)
@@ -416,10 +384,9 @@ def run_child(given: dict[str, Any]) -> None:
         raise SystemExit(f"{block.name}: {found.files.code}")
     director.finished(found.measurement)
     for name in block.accelerators:
-        stem = f"{block.name}-{'a' if name != 'none' else ''}{name}{given['suffix']}"
+        stem = f"{block.name}-{'a' if name != 'none' else ''}{name}"
         write_atomically(out / f"{stem}.verdict.json", encode("measurement", director.verdict_of(name)))
-        if truth_rounds:
-            write_atomically(out / f"{stem}.truth.json", encode("measurement", director.truth_of(name)))
+        write_atomically(out / f"{stem}.truth.json", encode("measurement", director.truth_of(name)))
 
 
 def load(folder: Path, chosen: argparse.Namespace) -> list[Row]:
@@ -427,12 +394,8 @@ def load(folder: Path, chosen: argparse.Namespace) -> list[Row]:
     rows = []
     kept = {file.name.removesuffix(".verdict.json"): file for file in sorted(folder.glob("*.verdict.json"))}
     for name in wanted(list(kept), chosen.only):
-        truth = folder / f"{name}.truth.json"
-        # Measured the first time only.
-        truth = truth if truth.exists() else folder / f"{name.rpartition('-')[0]}-0.truth.json"
-        rows.append(
-            judged(name, *(decode("measurement", p.read_bytes(), Measurement, str(p)) for p in (kept[name], truth)))
-        )
+        files = (kept[name], folder / f"{name}.truth.json")
+        rows.append(judged(name, *(decode("measurement", p.read_bytes(), Measurement, str(p)) for p in files)))
     return rows
 
 

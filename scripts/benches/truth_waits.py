@@ -16,8 +16,7 @@ gets there goes with how the files are read.
   least twice the read-ahead from any other. Eviction before each batch would need no copy, but one worker's eviction
   takes what another's read-ahead has just brought, and a mapping must be undone in each worker first.
 
-Beside it stand the first pass over the row's own set, which read-ahead may bring into memory early, and the warm rate,
-that of later epochs. Each loop keeps samples, seconds and bytes from storage since its start.
+Beside it stands the warm rate, that of later epochs.
 
 **Bytes.** Who says that files were cold, at a rate that takes over 15 % more bytes a second than the disk gives,
 contradicts the storage, whatever the word. So does `run` where its rate is over 10 % off that of `diagnose`.
@@ -47,7 +46,7 @@ from typing import Any, Literal
 from loaderprobe.stats import median
 from loaderprobe.store.codec import encode
 from loaderprobe.system.limits import cores_available
-from scripts.benches.beside import LOCK, served
+from scripts.benches.beside import served
 from scripts.benches.harness import LATENCY_S, Plant, Progress, part_of, photographs, planted, ran, wanted
 from scripts.benches.loaders import (
     DISKS,
@@ -65,6 +64,7 @@ from scripts.benches.loaders import (
 )
 from scripts.benches.score import Marks, Said
 from scripts.benches.score import Row as Judged
+from tests.planted.slow_reader import evict, files_in
 
 MARKS = Marks(right_at_least=0.9)
 RESOLUTION = "500x375"
@@ -90,8 +90,6 @@ ENOUGH_S = 1.0
 AT_MOST_S = 3.0
 FIRST_PASS_S = 10.0
 """At most, of a first pass."""
-TRACED_FROM = 20
-"""Samples since the start; then each time that they have doubled."""
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 CACHESTAT = 451
 """The system call that counts the cached pages of a file, by its number on all 64-bit Linux from 6.5 on."""
@@ -112,14 +110,9 @@ with ThreadPoolExecutor(32) as pool:
 Timed = Literal["after flush", "after first group", "first pass"]
 
 
-def files_in(folder: Path | None) -> list[Path]:
-    return sorted(file for file in folder.rglob("*") if file.is_file()) if folder else []
-
-
 def files_of(row: Row, place: Place) -> list[Path]:
     """Those of its own set, and of the large copy."""
-    found = [*files_in(place.folder), *files_in(place.large)] if row.on_files else []
-    return [file for file in found if file.suffix != LOCK]
+    return [*files_in(place.folder), *(files_in(place.large) if place.large else [])] if row.on_files else []
 
 
 def sample_bytes(row: Row, place: Place) -> float:
@@ -143,15 +136,6 @@ def counter_of(row: Row, folder: Path) -> Path | None:
     """Counts what is read from the row's own disk; None where others read from it too, or nothing counts."""
     counter = Path(f"/sys/dev/block/{_device(folder)}/stat")
     return counter if row.disk.startswith("bucket") and counter.exists() else None
-
-
-def evict(files: Sequence[Path]) -> None:
-    """Out of the page cache; no process may have them mapped."""
-    gc.collect()
-    for file in files:
-        fd = os.open(file, os.O_RDONLY)
-        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.close(fd)
 
 
 def warm(files: Sequence[Path], unlimited: str) -> None:
@@ -199,10 +183,6 @@ def measure_round(
             loader = make_loader(row, place, variant, apart)
             seen = train(loader, None if variant == "compute" else step, cold, counter)
         found[variant] = {**_with_amplification(seen, size), "resident": there}
-    if apart and number == 0:
-        evict(files)
-        seen = train(make_loader(row, place), step, "first pass", counter)
-        found[BASE]["first_pass"] = _with_amplification(seen, size)
     return found
 
 
@@ -213,29 +193,6 @@ def _with_amplification(seen: dict[str, Any], size: float) -> dict[str, Any]:
     return {**seen, "read_amplification": read_bytes / (seen["read_samples"] * size) if known else None}
 
 
-class _Trace:
-    """Samples, seconds, and bytes from storage (None where they are not counted) since its start."""
-
-    def __init__(self, counter: Path | None) -> None:
-        self._counter = counter
-        self._before = self._read() or 0
-        self._begin_s = time.perf_counter()
-        self._next = TRACED_FROM
-        self.points: list[tuple[int, float, int | None]] = []
-
-    def _read(self) -> int | None:
-        return 512 * int(self._counter.read_text().split()[2]) if self._counter else None
-
-    def at(self, samples: int) -> tuple[int, float, int | None]:
-        read = self._read()
-        return samples, time.perf_counter() - self._begin_s, None if read is None else read - self._before
-
-    def add(self, samples: int) -> None:
-        if samples >= self._next:
-            self.points.append(self.at(samples))
-            self._next *= 2
-
-
 class _Loop:
     """A plain training loop, some batches at a time; StopIteration ends it, as it does the epoch."""
 
@@ -243,7 +200,7 @@ class _Loop:
         # WebLoader has it inside.
         self.inner = loader.pipeline[0] if hasattr(loader, "pipeline") else loader
         self._step = step
-        self.trace = _Trace(counter)
+        self._counter = counter
         self._batches = iter(loader)
         self.samples = self.steps = 0
         self.spent: tuple[float, float] | None = None
@@ -253,23 +210,27 @@ class _Loop:
         for _ in range(batches):
             self.samples += _one(self._batches, self._step)
             self.steps += 1
-            self.trace.add(self.samples)
         cpu_s = _cpu_s([os.getpid(), *(worker.pid or 0 for worker in active_children())])
         self.spent = self.spent if cpu_s is None else (cpu_s, time.perf_counter())
 
+    def now(self) -> tuple[int, float, int | None]:
+        """Samples, seconds, and bytes from storage, None where they are not counted."""
+        read = 512 * int(self._counter.read_text().split()[2]) if self._counter else None
+        return self.samples, time.perf_counter(), read
+
 
 def train(loader: Any, step: Callable[[Any], Any] | None, timed: Timed, counter: Path | None) -> dict[str, Any]:
-    """Rate and cores in use of a plain training loop, once it is to be timed; bytes from storage; and its trace.
+    """Rate and cores in use of a plain training loop, once it is to be timed; bytes from storage.
 
     Bytes are those of the samples timed; in a first pass those of all samples, as a stream is read ahead at first.
     """
     loop = _Loop(loader, step, counter)
-    inner = loop.inner
+    inner, start = loop.inner, loop.now()
     group = max(1, inner.num_workers)
     fewest = FEWEST_BATCHES if inner.num_workers else FEWEST_SERIAL
     at_most_s = FIRST_PASS_S if timed == "first pass" else AT_MOST_S
     _flush(loop, inner, group, timed)
-    begun, before, steps = loop.trace.at(loop.samples), loop.spent, loop.steps
+    begun, before, steps = loop.now(), loop.spent, loop.steps
     now = begun
     while loop.steps == steps or (
         now[1] - begun[1] < at_most_s
@@ -278,14 +239,14 @@ def train(loader: Any, step: Callable[[Any], Any] | None, timed: Timed, counter:
         try:
             loop.run(group)
         except StopIteration:
-            now = loop.trace.at(loop.samples)
+            now = loop.now()
             break
-        now = loop.trace.at(loop.samples)
-    after, trace = loop.spent, [*loop.trace.points, now]
+        now = loop.now()
+    after = loop.spent
     # Its workers end.
     del loop
     gc.collect()
-    first = (0, 0.0, 0) if timed == "first pass" else begun
+    first = start if timed == "first pass" else begun
     return {
         "images_per_s": (now[0] - begun[0]) / (now[1] - begun[1]),
         "samples": now[0] - begun[0],
@@ -294,7 +255,6 @@ def train(loader: Any, step: Callable[[Any], Any] | None, timed: Timed, counter:
         "cores": (after[0] - before[0]) / (after[1] - before[1]) if after and before and after[1] > before[1] else None,
         "read_samples": now[0] - first[0],
         "read_bytes": None if now[2] is None else now[2] - (first[2] or 0),
-        "trace": trace,
     }
 
 
@@ -372,8 +332,7 @@ def names() -> list[str]:
 def measure(chosen: argparse.Namespace, out: Path) -> bool:
     """Plant each disk in turn, and measure its rows there; True when none failed."""
     rows, complete = chosen_rows(chosen), True
-    given = {"out": str(out), "rounds": chosen.rounds or ROUNDS, "repeats": chosen.repeats, "budget_s": chosen.budget,
-             "truth": str(chosen.truth.resolve()) if chosen.truth else ""}  # fmt: skip
+    given = {"out": str(out), "rounds": chosen.rounds or ROUNDS, "repeats": chosen.repeats, "budget_s": chosen.budget}
     progress = Progress(len(rows))
     with tempfile.TemporaryDirectory(prefix="loaderprobe-waits-") as name:
         scratch, source = Path(name), Path(name, "source")
@@ -408,16 +367,12 @@ def run_child(given: dict[str, Any]) -> None:
 def measure_row(row: Row, given: dict[str, Any]) -> None:
     """Two rounds of the truth, what each driver says, and the rest of the truth; one or more files.
 
-    Without a budget the truth alone, one round of it. With `truth`, the plain loops of this row are not run again where
-    they were kept in this folder.
+    Without a budget the truth alone, one round of it.
     """
     disk, out, budget_s = Path(given["disk"]), Path(given["out"]), given["budget_s"]
     rounds_after = given["rounds"] if budget_s != 0 else 1
-    kept = Path(given["truth"], f"{row.name}.row.json") if given["truth"] else None
-    rounds: list[dict[str, Any]] = json.loads(kept.read_text())["truth"] if kept and kept.exists() else []
-    missing, before = not rounds, max(1, rounds_after - 1)
-    if missing:
-        rounds += truths(row, given, range(before))
+    before = max(1, rounds_after - 1)
+    rounds = truths(row, given, range(before))
     with place_of(row, disk, given["url"]) as place:
         files, size = files_of(row, place), sample_bytes(row, place)
         counted, ahead = counter_of(row, place.folder) is not None, read_ahead_kb(place.folder)
@@ -425,8 +380,7 @@ def measure_row(row: Row, given: dict[str, Any]) -> None:
     for driver in row.drivers * (given["repeats"] or len(row.drivers)) if budget_s != 0 else ():
         evict(files)
         said.append({"driver": driver, **diagnosed({**given, "driver": driver, "budget_s": budget_s or row.budget_s})})
-    if missing:
-        rounds += truths(row, given, range(before, rounds_after))
+    rounds += truths(row, given, range(before, rounds_after))
     stored = {
         "name": row.name, "cores": cores_available(), "counted": counted, "read_ahead_kb": ahead,
         "disk_bytes_per_s": DISKS[row.disk].bytes_per_s or None, "sample_bytes": size or None, "samples": row.samples,
@@ -552,18 +506,11 @@ def over_storage(stored: dict[str, Any], said: dict[str, Any] | None) -> float |
 
 
 def _read(stored: dict[str, Any], rounds: Sequence[dict[str, Any]], over: dict[str, float | None]) -> Iterator[str]:
-    """Bytes from storage, and how it begins on the row's own set."""
+    """Bytes from storage."""
     read = [each[BASE]["read_amplification"] for each in rounds if each[BASE].get("read_amplification") is not None]
     if not read:
         return
-    base = rounds[0][BASE]
-    first = base.get("first_pass", base)
-    later = [each["storage"]["images_per_s"] for each in rounds if "storage" in each]
-    trace = "; ".join(f"{count} : {took:.2f} : {(size or 0) / 1e6:.0f}" for count, took, size in first["trace"])
-    yield (
-        f"{median(read):.2f} bytes read for one of a sample, {stored.get('read_ahead_kb')} kB ahead; first pass over "
-        f"the own set {first['images_per_s']:.0f} images/s, later {median(later):.0f}; samples : s : MB {trace}"
-    )
+    yield f"{median(read):.2f} bytes read for one of a sample, {stored.get('read_ahead_kb')} kB ahead"
     yield from (f"{name}: {value:.2f} times what the disk gives" for name, value in over.items() if value is not None)
 
 

@@ -79,17 +79,14 @@ def tried(judge: Judge) -> Iterator[Tried]:
 
     def run(make: Callable[[], Any], library: str, how: str) -> Diagnosis:
         found: list[Diagnosis] = []
+
+        def diagnose(loader: Any) -> None:
+            found.append(judge(loader, lambda batch: None, modes=("warm", "cached_samples", "no_transport")))
+
         seed()
         alone = list(epochs(make(), lambda loader: None))
         seed()
-        judged = list(
-            epochs(
-                make(),
-                lambda loader: found.append(
-                    judge(loader, lambda batch: None, modes=("warm", "cached_samples", "no_transport"))
-                ),
-            )
-        )
+        judged = list(epochs(make(), diagnose))
         assert alone[0], "the loader gives nothing"
         assert judged == alone
         ROWS.append((library, version(library) if library else "", how, *row(found[0])))

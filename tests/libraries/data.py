@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import sqlite3
 import tarfile
@@ -79,6 +80,35 @@ class Read(Dataset[Any]):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "handle": None}
+
+
+class Dicts(Dataset[Any]):
+    """Images by name."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __len__(self) -> int:
+        return len(self.inner)
+
+    def __getitem__(self, index: int) -> Any:
+        image, label = self.inner[index]
+        return {"x": image, "labels": label}
+
+
+class OpenZarr:
+    """Opens an array for reading; can be pickled."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __call__(self) -> Any:
+        zarr: Any = importlib.import_module("zarr")
+        return zarr.open(self.path, mode="r")
+
+
+def item(held: Any, number: int) -> Any:
+    return held[number]
 
 
 def database(path: Path) -> Path:

@@ -6,9 +6,9 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 LEAVE_DEADLINE_S = 10.0
@@ -20,112 +20,71 @@ class Impossible(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Controller:
-    """Where cgroups with a limit can be made, and how a rule is written there: bytes/s, requests/s, or bytes."""
+    """A controller of one version of cgroups, and how a rule is written there: bytes/s, requests/s, or bytes."""
 
     how: str
-    parent: Path
-    home: Path
-    """The cgroup of this process."""
+    name: str
     file: str
     rule: str
     lift: str
+    version: int
 
 
-def blkio(mounts: str, memberships: str) -> Controller:
-    """The version 1 controller; its rules are not inherited, so the cgroup of this process is a fit parent.
+_BYTES, _REQUESTS = "blkio.throttle.read_bps_device", "blkio.throttle.read_iops_device"
+_ON_LOOP, _DEVICE = "on a loop device", "{device} {amount}"
+CONTROLLERS: Mapping[str, Sequence[Controller]] = {
+    "blkio": [Controller(how=f"cgroup v1 blkio {_ON_LOOP}", name="blkio", file=_BYTES, rule=_DEVICE, lift="{device} 0",
+                         version=1)],
+    "blkio, requests": [Controller(how=f"cgroup v1 blkio {_ON_LOOP}, requests/s", name="blkio", file=_REQUESTS,
+                                   rule=_DEVICE, lift="{device} 0", version=1)],
+    "io.max": [Controller(how=f"cgroup v2 io.max {_ON_LOOP}", name="io", file="io.max", rule="{device} rbps={amount}",
+                          lift="{device} rbps=max", version=2)],
+    "io.max, requests": [Controller(how=f"cgroup v2 io.max {_ON_LOOP}, requests/s", name="io", file="io.max",
+                                    rule="{device} riops={amount}", lift="{device} riops=max", version=2)],
+    "memory": [
+        Controller(how="cgroup v1 memory", name="memory", file="memory.limit_in_bytes", rule="{amount}", lift="-1",
+                   version=1),
+        Controller(how="cgroup v2 memory", name="memory", file="memory.max", rule="{amount}", lift="max", version=2),
+    ],
+}  # fmt: skip
+"""By way of planting; the first that is there is taken. Page cache counts as memory."""
 
-    Takes the texts of /proc/self/mountinfo and /proc/self/cgroup. Raises Impossible where it is not mounted.
+
+def find(way: str) -> tuple[Controller, Path, Path]:
+    """(the controller, the cgroup to make others in, that of this process).
+
+    Rules of version 1 are not inherited, so the cgroup of this process is a fit parent. In version 2 it is the nearest
+    one at or above this process that hands the controller on; raises Impossible where none does: to make one do so
+    would change a cgroup that is not ours.
     """
-    home = _home(mounts, memberships, "cgroup", "blkio")
-    return Controller(
-        how="cgroup v1 blkio on a loop device",
-        parent=home,
-        home=home,
-        file="blkio.throttle.read_bps_device",
-        rule="{device} {amount}",
-        lift="{device} 0",
-    )
+    for controller in CONTROLLERS[way]:
+        old = controller.version == 1
+        home = _home("cgroup" if old else "cgroup2", controller.name if old else "")
+        if home is None:
+            continue
+        for parent in (home, *home.parents):
+            handed_on = parent / "cgroup.subtree_control"
+            if old or (handed_on.is_file() and controller.name in handed_on.read_text().split()):
+                return controller, parent, home
+        raise Impossible(f"no cgroup above this process hands on the {controller.name} controller")
+    raise Impossible(f"no {way} hierarchy is mounted")
 
 
-def io_max(mounts: str, memberships: str) -> Controller:
-    """The version 2 controller, under the nearest cgroup at or above this process that hands it on.
-
-    Takes the texts of /proc/self/mountinfo and /proc/self/cgroup. Raises Impossible where none hands it on:
-    to make one do so would change a cgroup that is not ours.
-    """
-    home = _home(mounts, memberships, "cgroup2", "")
-    return Controller(
-        how="cgroup v2 io.max on a loop device",
-        parent=_handing_on("io", home),
-        home=home,
-        file="io.max",
-        rule="{device} rbps={amount}",
-        lift="{device} rbps=max",
-    )
-
-
-def memory(mounts: str, memberships: str) -> Controller:
-    """The memory controller of either version, page cache included; under this process where that is version 1.
-
-    Takes and raises what the others do.
-    """
-    with contextlib.suppress(Impossible):
-        home = _home(mounts, memberships, "cgroup", "memory")
-        file, lift = "memory.limit_in_bytes", "-1"
-        return Controller(how="cgroup v1 memory", parent=home, home=home, file=file, rule="{amount}", lift=lift)
-    home = _home(mounts, memberships, "cgroup2", "")
-    return Controller(
-        how="cgroup v2 memory",
-        parent=_handing_on("memory", home),
-        home=home,
-        file="memory.max",
-        rule="{amount}",
-        lift="max",
-    )
-
-
-def _handing_on(controller: str, home: Path) -> Path:
-    """The nearest cgroup of version 2, at `home` or above, that hands a controller on; raises Impossible."""
-    for parent in (home, *home.parents):
-        handed_on = parent / "cgroup.subtree_control"
-        if not handed_on.is_file():
-            break
-        if controller in handed_on.read_text().split():
-            return parent
-    said = f"no cgroup above this process hands on the {controller} controller (cgroup.subtree_control lacks it)"
-    raise Impossible(said)
-
-
-def _home(mounts: str, memberships: str, filesystem: str, controller: str) -> Path:
-    """The folder of this process's cgroup in one hierarchy; raises Impossible where that is not mounted."""
-    for line in mounts.splitlines():
+def _home(filesystem: str, controller: str) -> Path | None:
+    """The folder of this process's cgroup in one hierarchy; None where that is not mounted."""
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
         # number parent major:minor root point options ... - filesystem source options
         before, _, after = line.partition(" - ")
         kind, _, options = after.split(maxsplit=2)
         if kind != filesystem or (controller and controller not in options.split(",")):
             continue
         root, point = before.split()[3:5]
-        for membership in memberships.splitlines():
+        for membership in Path("/proc/self/cgroup").read_text().splitlines():
             _, names, path = membership.split(":", 2)
             if controller in names.split(","):
                 inside = os.path.relpath(path, root)
                 return Path(point) if inside.startswith("..") else Path(point) / inside
-    raise Impossible(f"no {controller or 'cgroup version 2'} hierarchy is mounted")
-
-
-def of_requests(controller: Controller) -> Controller:
-    """The same for requests/s, whatever their size."""
-
-    def renamed(text: str) -> str:
-        return text.replace("read_bps_device", "read_iops_device").replace("rbps=", "riops=")
-
-    return replace(
-        controller,
-        how=f"{controller.how}, requests/s",
-        file=renamed(controller.file),
-        rule=renamed(controller.rule),
-        lift=renamed(controller.lift),
-    )
+    return None
 
 
 def inside(members: Path, argv: Sequence[str]) -> list[str]:
@@ -133,24 +92,25 @@ def inside(members: Path, argv: Sequence[str]) -> list[str]:
     return ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(members), *argv]
 
 
-def limit(controller: Controller, device: str, amount: int, owner_pid: int, undo: ExitStack) -> Path:
+def limit(way: str, device: str, amount: int, owner_pid: int, undo: ExitStack) -> tuple[str, Path]:
     """Make a cgroup that reads `device` (MAJOR:MINOR) this fast, or has so much memory.
 
-    Returns the file that takes its members' ids.
+    Returns what it is, and the file that takes its members' ids.
 
     To undo it is to kill whatever still runs in it, but for `owner_pid`. Raises OSError without the permission,
     Impossible where the kernel lacks the controller.
     """
-    cgroup = controller.parent / f"loaderprobe-{os.getpid()}"
+    controller, parent, home = find(way)
+    cgroup = parent / f"loaderprobe-{os.getpid()}"
     file = cgroup / controller.file
     cgroup.mkdir()
-    undo.callback(_empty, cgroup, controller.home, owner_pid)
+    undo.callback(_empty, cgroup, home, owner_pid)
     if not file.exists():
         raise Impossible(f"the kernel offers no {controller.file}")
     file.write_text(controller.rule.format(device=device, amount=amount))
     # First of all, or whoever is killed would wait for all that it asked for.
     undo.callback(file.write_text, controller.lift.format(device=device))
-    return cgroup / "cgroup.procs"
+    return controller.how, cgroup / "cgroup.procs"
 
 
 def _empty(cgroup: Path, home: Path, owner_pid: int) -> None:

@@ -25,7 +25,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
@@ -41,6 +41,8 @@ CONTROL_S = 0.3
 READERS = 8
 """Enough that the disk always has something to do, so that its rate is measured and not that of the readers."""
 LATENCY_READS = 20
+KEPT_RATE, KEPT_LATENCY = (0.9, 1.1), (0.95, 1.5)
+"""Of what was ordered."""
 ROOT = Path(__file__).parents[2]
 """Where `python -m` finds this package, whatever the folder of the caller."""
 ATTEMPTS = 2
@@ -63,21 +65,8 @@ class SlowDisk:
     folder: Path
     how: str
     """`cgroup v1 blkio on a loop device`, `cgroup v2 io.max on a loop device` or `FUSE ...`."""
-    kind: Kind
-    bytes_per_s: float | None
-    """Shared by all readers; None for the kinds that bytes do not limit."""
-    latency_s: float | None
-    """Of each read request, however many are under way; None for the others."""
-    credit_s: float
-    """Idle time that counts as credit, at most: the disk may be ahead of its rate by this many seconds."""
-    requests_per_s: float | None
-    """Shared by all readers; None for the others."""
-    measured: float
-    """What verified it: bytes/s, requests/s, or the median s of a request."""
     members: Path | None
     """The file of the limited cgroup that takes process ids; None when the limit is for all processes."""
-    passed_over: tuple[str, ...]
-    """Why ways of planting that come before this one did not work."""
 
     def command(self, argv: Sequence[str]) -> list[str]:
         """`argv`, wrapped so that its process and the children of that meet the limit.
@@ -118,15 +107,13 @@ def slow_disk(
     """
     name = {"latency": "latency_s", "requests": "requests_per_s"}.get(kind, "bytes_per_s")
     value = {"latency": latency_s, "requests": requests_per_s}.get(kind, bytes_per_s)
-    if (value or 0) <= 0:
+    if value is None or value <= 0:
         raise BadValue(f"a {kind} disk needs {name} above 0")
     order = Order(
         owner_pid=os.getpid(),
         scratch=str(scratch.resolve()),
         kind=kind,
-        bytes_per_s=value if name == "bytes_per_s" else None,
-        latency_s=value if name == "latency_s" else None,
-        requests_per_s=value if name == "requests_per_s" else None,
+        limit=value,
         size_bytes=size_bytes,
         keep_cache=keep_cache,
         read_ahead_bytes=read_ahead_bytes,
@@ -136,7 +123,7 @@ def slow_disk(
         if not planted.how:
             raise CannotPlant(kind, planted.reasons)
         fill(Path(planted.fill))
-        yield _verified(kind, order, planted)
+        yield _verified(order, planted)
 
 
 @contextmanager
@@ -170,52 +157,37 @@ def guarded(order: Order) -> Iterator[Planted]:
         raise LoaderprobeError(f"the guardian of a slow disk in {order.scratch} failed with code {code}")
 
 
-def _verified(kind: Kind, order: Order, planted: Planted) -> SlowDisk:
-    """The disk, with what it measured; raises CannotPlant with the figure when that is not what was ordered."""
-    fill = Path(planted.fill)
-    if planted.members:
+def _verified(order: Order, planted: Planted) -> SlowDisk:
+    """The disk; raises CannotPlant with what it measured when that is not what was ordered."""
+    fill, members = Path(planted.fill), Path(planted.members) if planted.members else None
+    if members:
         # Only what has been written back can be read directly, or dropped from the page cache.
         subprocess.run(["sync", "--file-system", fill], check=True)
-    disk = SlowDisk(
-        folder=Path(planted.folder),
-        how=planted.how,
-        kind=kind,
-        bytes_per_s=order.bytes_per_s,
-        latency_s=order.latency_s,
-        requests_per_s=order.requests_per_s,
-        credit_s=planted.credit_s,
-        measured=0.0,
-        members=Path(planted.members) if planted.members else None,
-        passed_over=planted.reasons,
-    )
+    disk = SlowDisk(folder=Path(planted.folder), how=planted.how, members=members)
     if not any(file.stat().st_size for file in files_in(fill)):
         raise BadValue("a slow disk cannot be verified without a file that has something in it")
-    wanted = disk.bytes_per_s or disk.requests_per_s
-    if wanted:
-        control = _rate(read_folder(fill, readers=READERS, seconds=CONTROL_S), disk, skip_s=0.0)
-        if control < 2 * wanted:
-            raise CannotPlant(disk.kind, [f"the storage under it reads at only {_figure(disk, control)}"])
+    if order.kind != "latency":
+        control = _rate(read_folder(fill, readers=READERS, seconds=CONTROL_S), order, skip_s=0.0)
+        if control < 2 * order.limit:
+            raise CannotPlant(order.kind, [f"the storage under it reads at only {_figure(order, control)}"])
     for _ in range(ATTEMPTS):
-        measured, kept = _measured(disk)
-        if kept:
+        measured = _measured(disk, order)
+        least, most = KEPT_LATENCY if order.kind == "latency" else KEPT_RATE
+        if least <= measured / order.limit <= most:
             break
     else:
-        said = f"{disk.how} was planted, but measured {_figure(disk, measured)}"
-        raise CannotPlant(disk.kind, [*disk.passed_over, said])
+        said = f"{disk.how} was planted, but measured {_figure(order, measured)}"
+        raise CannotPlant(order.kind, [*planted.reasons, said])
     evict(files_in(disk.folder))
-    return replace(disk, measured=measured)
+    return disk
 
 
-def _measured(disk: SlowDisk) -> tuple[float, bool]:
-    """(what it is limited in, or the median s of a request; whether as ordered), seen by a process inside the limit."""
-    wanted = disk.bytes_per_s or disk.requests_per_s
-    if wanted:
-        rate = _rate(_reads_inside(disk, readers=READERS, seconds=BURST_S + RATE_S), disk, skip_s=BURST_S)
-        return rate, 0.9 <= rate / wanted <= 1.1
-    wanted_s = disk.latency_s or 0.0
-    reads = _reads_inside(disk, readers=1, seconds=LATENCY_READS * wanted_s)
-    latency_s = statistics.median(read.seconds for read in reads)
-    return latency_s, 0.95 <= latency_s / wanted_s <= 1.5
+def _measured(disk: SlowDisk, order: Order) -> float:
+    """What it is limited in, or the median s of a request, seen by a process inside the limit."""
+    if order.kind != "latency":
+        return _rate(_reads_inside(disk, readers=READERS, seconds=BURST_S + RATE_S), order, skip_s=BURST_S)
+    reads = _reads_inside(disk, readers=1, seconds=LATENCY_READS * order.limit)
+    return statistics.median(read.seconds for read in reads)
 
 
 def _reads_inside(disk: SlowDisk, *, readers: int, seconds: float) -> list[Read]:
@@ -224,14 +196,14 @@ def _reads_inside(disk: SlowDisk, *, readers: int, seconds: float) -> list[Read]
     return [Read(*fields) for fields in json.loads(done.stdout)]
 
 
-def _rate(reads: Sequence[Read], disk: SlowDisk, *, skip_s: float) -> float:
+def _rate(reads: Sequence[Read], order: Order, *, skip_s: float) -> float:
     """Bytes/s, or requests/s, from the first read that ended after `skip_s` to the last; inf for fewer than two."""
     first, *later = [read for read in reads if read.end_s >= skip_s] or reads
-    amount = len(later) if disk.requests_per_s else sum(read.size_bytes for read in later)
+    amount = len(later) if order.kind == "requests" else sum(read.size_bytes for read in later)
     return amount / (later[-1].end_s - first.end_s) if later else float("inf")
 
 
-def _figure(disk: SlowDisk, measured: float) -> str:
-    if disk.requests_per_s:
+def _figure(order: Order, measured: float) -> str:
+    if order.kind == "requests":
         return f"{measured:.0f} requests/s"
-    return format_rate(measured) if disk.bytes_per_s else f"{format_duration(measured)} a request"
+    return f"{format_duration(measured)} a request" if order.kind == "latency" else format_rate(measured)

@@ -1,4 +1,4 @@
-"""A folder served slowly over FUSE: `python -m tests.planted.slow_fuse SOURCE MOUNT --bytes-per-s 20e6`.
+"""A folder served slowly over FUSE: `python -m tests.planted.slow_fuse SOURCE MOUNT '{"bytes_per_s": 20e6}' drop`.
 
 It serves until its standard input ends, or SIGTERM comes, and then unmounts. Reading is slow, metadata is not.
 It needs mfusepy, libfuse and a /dev/fuse that the user may open, and either root or fusermount.
@@ -6,13 +6,13 @@ It needs mfusepy, libfuse and a /dev/fuse that the user may open, and either roo
 
 from __future__ import annotations
 
-import argparse
 import importlib
+import json
 import os
 import signal
+import sys
 import threading
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -151,30 +151,15 @@ def _stop_at_end_of_input() -> None:
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """The server's command line."""
-    parser = argparse.ArgumentParser(prog="python -m tests.planted.slow_fuse", description=__doc__)
-    parser.add_argument("source", type=Path)
-    parser.add_argument("mount", type=Path)
-    parser.add_argument("--bytes-per-s", type=float, help="shared by all reads; unlimited when it is not given")
-    parser.add_argument("--requests-per-s", type=float, help="the same for reads of any size")
-    parser.add_argument("--credit-s", type=float, default=0.0, help="idle time that counts as credit, at most, in s")
-    parser.add_argument("--latency-s", type=float, default=0.0, help="of each read, any number of them at once, in s")
-    parser.add_argument("--keep-cache", action="store_true", help="do not drop cached pages when a file is opened")
-    chosen = parser.parse_args(arguments)
-    schedule = Schedule(
-        bytes_per_s=chosen.bytes_per_s,
-        requests_per_s=chosen.requests_per_s,
-        credit_s=chosen.credit_s,
-        latency_s=chosen.latency_s,
-    )
+def main(source: str, mount: str, schedule: str, keep_cache: str) -> None:
+    """The server's command line; `schedule` are the arguments of `Schedule`, as JSON."""
     threading.Thread(target=_stop_at_end_of_input, daemon=True).start()
     try:
-        serve(chosen.source, chosen.mount, schedule, keep_cache=chosen.keep_cache)
+        serve(Path(source), Path(mount), Schedule(**json.loads(schedule)), keep_cache=keep_cache == "keep")
     except RuntimeError as error:
         # libfuse 3 also calls it an error to be ended by a signal.
         raise SystemExit(f"libfuse ended with code {error}") from None
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -19,18 +19,17 @@ import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from tests.planted.slow_cgroup import Controller, Impossible, blkio, io_max, limit, memory, of_requests, until
+from tests.planted.slow_cgroup import Impossible, limit, until
 
 Kind = Literal["token_bucket", "single_server", "latency", "requests"]
 Way = Literal["blkio", "io.max", "fuse", "memory"]
 
-KERNEL_CREDIT_S = 0.25
-"""Idle time that the kernel's throttle hands out as credit, at most: a slice of 0.1 s after a rest, 0.2 to 0.24 s
-after reading more slowly than it may (measured on Linux 6.18)."""
 BUCKET_CREDIT_S = 0.1
+"""Idle time that FUSE hands out as credit, at most; the kernel's throttle, 0.25 s (measured on Linux 6.18)."""
 READ_AHEAD_BYTES = 128 << 10
 """What Linux reads ahead by default. A loop device inherits that of the disk below, which may be 20 times as much: a
 few pages of a mapped file then bring all of a small data set into memory."""
@@ -46,10 +45,8 @@ class Order:
     owner_pid: int
     scratch: str
     kind: Kind | Literal["small_memory"]
-    bytes_per_s: float | None = None
-    latency_s: float | None = None
-    requests_per_s: float | None = None
-    memory_bytes: float | None = None
+    limit: float
+    """Bytes/s; s of a request (latency); requests/s; bytes (small_memory)."""
     size_bytes: int
     keep_cache: bool = False
     read_ahead_bytes: int | None = None
@@ -66,22 +63,18 @@ class Planted:
     """Where files are written: the folder itself, or the one behind it when that is read-only."""
     members: str | None = None
     """The file that takes the ids of the processes that the limit is for; None when it is for all processes."""
-    credit_s: float = 0.0
     reasons: tuple[str, ...] = ()
     """Why the ways that were tried before did not work."""
 
 
-def _on_loop(order: Order, folder: Path, undo: ExitStack, find: Callable[[str, str], Controller]) -> Planted:
+def _on_loop(order: Order, folder: Path, undo: ExitStack, way: Way) -> Planted:
     """An ext4 image on a loop device, and a cgroup of its own that reads it slowly or has little memory."""
-    controller = find(Path("/proc/self/mountinfo").read_text(), Path("/proc/self/cgroup").read_text())
-    if order.requests_per_s:
-        controller = of_requests(controller)
     disk = folder / "disk"
     read_ahead_bytes = READ_AHEAD_BYTES if order.read_ahead_bytes is None else order.read_ahead_bytes
     device = _mount_image(folder / "image", disk, order.size_bytes, read_ahead_bytes, undo)
-    amount = round(order.requests_per_s or order.bytes_per_s or order.memory_bytes or 0)
-    members = limit(controller, device, amount, order.owner_pid, undo)
-    return Planted(how=controller.how, folder=str(disk), fill=str(disk), members=str(members), credit_s=KERNEL_CREDIT_S)
+    name = f"{way}, requests" if order.kind == "requests" else way
+    how, members = limit(name, device, round(order.limit), order.owner_pid, undo)
+    return Planted(how=how, folder=str(disk), fill=str(disk), members=str(members))
 
 
 def _mount_image(image: Path, disk: Path, size_bytes: int, read_ahead_bytes: int, undo: ExitStack) -> str:
@@ -134,15 +127,10 @@ def _on_fuse(order: Order, folder: Path, undo: ExitStack) -> Planted:
     source.mkdir()
     disk.mkdir(exist_ok=True)
     credit_s = BUCKET_CREDIT_S if order.kind == "token_bucket" else 0.0
-    command: list[str | Path] = [sys.executable, "-m", "tests.planted.slow_fuse", source, disk]
-    if order.bytes_per_s:
-        command += ["--bytes-per-s", repr(order.bytes_per_s), "--credit-s", repr(credit_s)]
-    if order.requests_per_s:
-        command += ["--requests-per-s", repr(order.requests_per_s)]
-    if order.latency_s:
-        command += ["--latency-s", repr(order.latency_s)]
-    if order.keep_cache:
-        command += ["--keep-cache"]
+    name = {"latency": "latency_s", "requests": "requests_per_s"}.get(order.kind, "bytes_per_s")
+    schedule = json.dumps({name: order.limit, "credit_s": credit_s})
+    server_of = [sys.executable, "-m", "tests.planted.slow_fuse", str(source), str(disk), schedule]
+    command = [*server_of, "keep" if order.keep_cache else "drop"]
     log = folder / "log"
     with log.open("w") as output:
         server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=output)
@@ -150,20 +138,14 @@ def _on_fuse(order: Order, folder: Path, undo: ExitStack) -> Planted:
     until(lambda: mounted(disk) or server.poll() is not None, MOUNT_DEADLINE_S)
     if not mounted(disk):
         raise Impossible("; ".join(log.read_text().splitlines()) or "the server did not mount in time")
-    names = {
-        "token_bucket": "token bucket",
-        "single_server": "server with a single queue",
-        "latency": "server with a latency",
-        "requests": "server of so many requests/s",
-    }
-    return Planted(how=f"FUSE {names[order.kind]}", folder=str(disk), fill=str(source), credit_s=credit_s)
+    return Planted(how=f"FUSE {order.kind}", folder=str(disk), fill=str(source))
 
 
 WAYS: Mapping[Way, Callable[[Order, Path, ExitStack], Planted]] = {
-    "blkio": lambda order, folder, undo: _on_loop(order, folder, undo, blkio),
-    "io.max": lambda order, folder, undo: _on_loop(order, folder, undo, io_max),
+    "blkio": partial(_on_loop, way="blkio"),
+    "io.max": partial(_on_loop, way="io.max"),
     "fuse": _on_fuse,
-    "memory": lambda order, folder, undo: _on_loop(order, folder, undo, memory),
+    "memory": partial(_on_loop, way="memory"),
 }
 
 

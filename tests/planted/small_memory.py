@@ -75,7 +75,7 @@ def small_memory(*, fill: Callable[[Path], None], scratch: Path, size_bytes: int
         owner_pid=os.getpid(),
         scratch=str(scratch.resolve()),
         kind="small_memory",
-        memory_bytes=MOST_BYTES,
+        limit=MOST_BYTES,
         size_bytes=size_bytes,
         ways=("memory",),
     )

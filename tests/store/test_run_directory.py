@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import errno
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from loaderprobe.errors import BadValue, DamagedRun, ForeignDirectory, Locked, MissingPart, NoSpace
+from loaderprobe.errors import BadValue, DamagedRun, ForeignDirectory, Locked, MissingPart, Refused
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import SweepSpec
 from loaderprobe.records.measurement import Measurement, RankSeen, RunFailure
 from loaderprobe.records.report import DamagedFile
-from loaderprobe.store.codec import decode, encode, write_atomically
+from loaderprobe.store.codec import encode
 from loaderprobe.store.run_directory import RunDirectory, RunRecord, lock_directory
 from loaderprobe.testing import Service, example_config, example_environment, example_files
 from tests.examples.bandwidth import example_phase
@@ -31,8 +35,11 @@ FAILURE = RunFailure(
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
     """A run of one configuration."""
-    record = RunRecord(created_utc="now", spec=SweepSpec(configs=(CONFIG,)), environment=example_environment())
-    return RunDirectory.create(tmp_path / "run", record, [FILES])
+    return RunDirectory.create(tmp_path / "run", _record(), [FILES])
+
+
+def _record() -> RunRecord:
+    return RunRecord(created_utc="now", spec=SweepSpec(configs=(CONFIG,)), environment=example_environment())
 
 
 def test_a_measurement_comes_back_as_it_was(run: RunDirectory, measure_fake: Measure) -> None:
@@ -80,15 +87,11 @@ def test_ranks_have_files_of_their_own(run: RunDirectory, measure_fake: Measure)
 
 
 def test_a_run_opens_with_what_was_asked_and_its_files(run: RunDirectory) -> None:
-    """Spec, environment and file sets are those it was made with."""
+    """Spec, environment and file sets are those it was made with; another budget changes nothing else."""
     opened = RunDirectory.open(run.path)
     assert opened.record == run.record
     assert opened.files(CONFIG.data) == FILES
     assert opened.result(CONFIG.key) is None
-
-
-def test_another_budget_is_kept_and_changes_nothing_else(run: RunDirectory) -> None:
-    """What was asked for stays; so do the keys of the configurations, and with them their results."""
     asked = run.record
     run.set_budget(77.0)
     found = RunDirectory.open(run.path).record
@@ -110,7 +113,7 @@ def test_a_ceiling_comes_back_and_can_grow(run: RunDirectory) -> None:
 
 
 def test_what_is_not_a_run_is_refused(tmp_path: Path, run: RunDirectory) -> None:
-    """A directory without run.json, a missing file set and a foreign directory each have their error."""
+    """Without run.json or a file set, a foreign directory, a file, one that holds a run, damage: each has its error."""
     with pytest.raises(BadValue, match=r"no run\.json"):
         RunDirectory.open(tmp_path)
     with pytest.raises(BadValue, match="missing from the run"):
@@ -119,58 +122,15 @@ def test_what_is_not_a_run_is_refused(tmp_path: Path, run: RunDirectory) -> None
     with pytest.raises(ForeignDirectory):
         RunDirectory.create(tmp_path, run.record, [FILES])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["precious", "run"]
-
-
-@pytest.mark.parametrize(
-    ("data", "says"),
-    [
-        (b'{"schema": "loaderprobe/run", "schema_version": 99, "run": {}}', "version 99"),
-        (b'{"schema": "loaderprobe/run", "schema_version": 6, "run": {}}', "loaderprobe/run version 6, not"),
-        (b'{"schema": "another/program", "schema_version": 1}', "another/program"),
-        (b'{"schema": "loaderprobe/run", "schema_version": 1, "run": {"created_utc": 3}}', "damaged"),
-        (b'{"schema": "loaderprobe/run", "schema_version": 1}', "damaged"),
-        (b"{", "damaged"),
-    ],
-)
-def test_strange_and_damaged_files_are_refused_by_name(run: RunDirectory, data: bytes, says: str) -> None:
-    """The error names the file and what is wrong with it."""
-    (run.path / "run.json").write_bytes(data)
-    with pytest.raises(BadValue, match=says) as caught:
+    before = (run.path / "run.json").read_bytes()
+    with pytest.raises(Refused, match="already holds a run") as caught:
+        RunDirectory.create(run.path, run.record, [])
+    assert "--resume" in caught.value.hint and (run.path / "run.json").read_bytes() == before
+    with pytest.raises(BadValue, match="is a file"):
+        RunDirectory.create(tmp_path / "precious", run.record, [])
+    (run.path / "run.json").write_bytes(b"{")
+    with pytest.raises(BadValue, match=r"run\.json is damaged"):
         RunDirectory.open(run.path)
-    assert "run.json" in caught.value.message
-
-
-@pytest.mark.usefixtures("impatient")
-def test_only_one_process_holds_a_run(run: RunDirectory) -> None:
-    """The second is refused at once, and may have it afterwards."""
-    with run.lock(), pytest.raises(Locked), lock_directory(run.path):
-        pytest.fail("both hold it")
-    with run.lock():
-        pass
-
-
-@pytest.mark.parametrize(("number", "error"), [(errno.ENOSPC, NoSpace), (errno.EACCES, MissingPart)])
-def test_a_write_that_fails_leaves_the_old_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, error: type[Exception]
-) -> None:
-    """On a full disk nothing is lost and nothing half-written stays."""
-    path = tmp_path / "file.json"
-    write_atomically(path, b"old")
-
-    def fail(*_: object) -> None:
-        raise OSError(number, "no")
-
-    monkeypatch.setattr("os.fsync", fail)
-    with pytest.raises(error):
-        write_atomically(path, b"new")
-    assert path.read_bytes() == b"old"
-    assert [entry.name for entry in tmp_path.iterdir()] == ["file.json"]
-
-
-def test_an_envelope_of_another_kind_is_refused() -> None:
-    """A measurement is no run."""
-    with pytest.raises(BadValue, match="loaderprobe/measurement"):
-        decode("run", encode("measurement", FAILURE), RunRecord, "x.json")
 
 
 def test_a_damaged_measurement_is_measured_again(run: RunDirectory, measure_fake: Measure) -> None:
@@ -209,3 +169,69 @@ def test_files_are_those_of_their_name_and_under_their_root(run: RunDirectory, c
     (run.path / "files" / f"{CONFIG.data}.json").write_bytes(encode("files", odd))
     with pytest.raises(DamagedRun, match="other files than its name says"):
         run.files(CONFIG.data)
+
+
+# The lock, between real processes.
+
+HOLD = (
+    "import sys; from pathlib import Path; from loaderprobe.store.run_directory import lock_directory\n"
+    "with lock_directory(Path(sys.argv[1])):\n    print('held', flush=True); sys.stdin.read()"
+)
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds the run of this folder."""
+    command = [sys.executable, "-c", HOLD, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+
+
+@pytest.mark.usefixtures("impatient")
+def test_another_process_is_refused_until_the_holder_is_gone(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
+    """The lock of a process that was killed is free: no user has to remove a file."""
+    with pytest.raises(Locked) as caught, lock_directory(tmp_path):
+        pytest.fail("both hold it")
+    assert str(tmp_path) in caught.value.message and caught.value.hint
+    holder.kill()
+    holder.wait()
+    with lock_directory(tmp_path):
+        pass
+
+
+def test_a_lock_is_free_once_the_workers_of_a_killed_process_are_gone(
+    tmp_path: Path, holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers inherit the lock and die a moment later than the process that was killed."""
+
+    def while_waiting(_: float) -> None:
+        holder.kill()
+        holder.wait()
+
+    monkeypatch.setattr("filelock._api.time.sleep", while_waiting)
+    with lock_directory(tmp_path):
+        assert holder.returncode
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_run_of_another_user_cannot_be_locked() -> None:
+    """Without permission to write, resuming says so, with the exit code for it."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        run = RunDirectory.create(Path(name) / "run", _record(), [])
+        os.seteuid(65534)
+        try:
+            with pytest.raises(MissingPart, match="cannot be written"), run.lock():
+                pytest.fail("the lock is not writable")
+        finally:
+            os.seteuid(0)
+
+
+def test_trouble_while_a_run_is_held_stays_as_it_is(run: RunDirectory) -> None:
+    """An error of the work inside is not taken for an error of the lock, and the lock is given back."""
+    with pytest.raises(FileNotFoundError), run.lock():
+        raise FileNotFoundError
+    with run.lock():
+        pass

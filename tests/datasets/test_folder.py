@@ -1,3 +1,5 @@
+"""File sets: of a folder of images, and of a set that loaderprobe generated, whole or not at all."""
+
 from __future__ import annotations
 
 import os
@@ -9,10 +11,11 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from loaderprobe.datasets.folder import NAMED_SKIPS, scan_folder
+from loaderprobe.datasets.folder import NAMED_SKIPS, generated_set, scan_folder
+from loaderprobe.datasets.generate.manifest import is_generated
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.records.files import FileSet
-from tests.datasets.conftest import AsUnprivileged
+from tests.datasets.conftest import AsUnprivileged, Make
 
 
 def scan(root: Path, sample: int = 100, seed: int = 0) -> FileSet:
@@ -51,49 +54,37 @@ def test_the_class_is_the_first_directory(tmp_path: Path) -> None:
     assert [Path(files.root, path).stat().st_size for path in files.paths] == list(files.size_bytes)
 
 
-def test_a_train_directory_is_the_root_of_the_classes(tmp_path: Path) -> None:
-    """With ImageNet's layout, what is beside `train` takes no part."""
-    save(tmp_path / "train/cat/a.jpg")
-    save(tmp_path / "val/cat/b.jpg")
-    files = scan(tmp_path)
-    assert (files.paths, files.root) == (("cat/a.jpg",), str(tmp_path / "train"))
-    assert files.label == tmp_path.name, "the folder that was given"
-
-
-def test_a_relative_path_becomes_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file set read in another directory still finds its files."""
-    save(tmp_path / "data/a.jpg")
+def test_the_root_of_the_classes_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With ImageNet's layout, what is beside `train` takes no part. A relative path becomes absolute."""
+    save(tmp_path / "data/train/cat/a.jpg")
+    save(tmp_path / "data/val/cat/b.jpg")
     monkeypatch.chdir(tmp_path)
-    assert scan(Path("data")).root == str(tmp_path / "data")
-    assert scan(Path("data/../data")).label == "data"
+    files = scan(Path("data"))
+    assert (files.paths, files.root) == (("cat/a.jpg",), str(tmp_path / "data" / "train"))
+    assert files.label == scan(Path("data/../data")).label == "data", "the folder that was given"
 
 
 def test_the_order_is_drawn_by_seed(tmp_path: Path) -> None:
-    """A seed gives one order, another seed another, and the order is not that of the names."""
+    """A seed gives one order, another seed another, and the order is not that of the names; samples reach all."""
     for number in range(30):
         save(tmp_path / f"c/{number:02}.jpg", size=(8, 8))
     first, again, other = (scan(tmp_path, seed=seed).paths for seed in (1, 1, 2))
     assert first == again
     assert sorted(first) == sorted(other)
     assert len({first, other, tuple(sorted(first))}) == 3
+    assert len({path for seed in range(40) for path in scan(tmp_path, sample=6, seed=seed).paths}) == 30
 
 
 def test_only_the_sample_is_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 50 images, a sample of 5 opens 5; the set still says how many there are."""
+    """Of 50 images, a sample of 5 opens 5; the set still says how many there are, and progress ends at the sample."""
     for number in range(50):
         save(tmp_path / f"c/{number}.jpg", size=(8, 8))
     opened: list[Path] = []
     image_open = Image.open
     monkeypatch.setattr(Image, "open", lambda path: opened.append(path) or image_open(path))  # type: ignore[func-returns-value]  # append returns None, on purpose
-    files = scan(tmp_path, sample=5)
-    assert (len(files.paths), files.images_found, len(opened)) == (5, 50, 5)
-
-
-def test_samples_of_several_seeds_reach_all_images(tmp_path: Path) -> None:
-    """A sample is drawn from the whole set, not from its beginning."""
-    for number in range(20):
-        save(tmp_path / f"c/{number}.jpg", size=(8, 8))
-    assert len({path for seed in range(30) for path in scan(tmp_path, sample=4, seed=seed).paths}) == 20
+    told: list[tuple[int, int]] = []
+    files = scan_folder(tmp_path, sample=5, seed=0, progress=lambda *now: told.append(now))
+    assert (len(files.paths), files.images_found, len(opened), told[-1]) == (5, 50, 5, (5, 5))
 
 
 def test_damaged_images_are_replaced_by_others(tmp_path: Path) -> None:
@@ -128,21 +119,24 @@ def test_every_skipped_file_has_its_reason(tmp_path: Path) -> None:
     assert found["c/pipe.jpg"] == found["c/dangling.jpg"] == "not a regular file"
     assert all(found[f"c/{name}"].startswith("damaged: ") for name in ("text.png", "cut.jpg", "cut.png"))
     assert str(tmp_path) not in "".join(found.values())
+    for number in range(50):
+        (tmp_path / f"c/0{number:02}.txt").write_text("")
+    files = scan(tmp_path)
+    assert (files.skipped_count, len(files.skipped)) == (57, NAMED_SKIPS), "all are counted, the first are named"
 
 
-@pytest.mark.parametrize("suffix", ["jpg", "JPEG", "Png", "webp", "bmp", "tif", "TIFF", "gif", "ppm"])
-def test_usual_formats_are_images(tmp_path: Path, suffix: str) -> None:
-    """By suffix, in any case of letters; every one is opened and found whole."""
-    save(tmp_path / f"c/a.{suffix.lower()}").rename(tmp_path / f"c/b.{suffix}")
-    assert scan(tmp_path).paths == (f"c/b.{suffix}",)
-
-
-@pytest.mark.parametrize("mode", ["L", "CMYK", "RGB"])
-@pytest.mark.parametrize("size", [(1, 1), (3, 200), (7, 7), (64, 64)])
-def test_other_colours_and_tiny_images_are_whole(tmp_path: Path, mode: str, size: tuple[int, int]) -> None:
-    """Greyscale, CMYK and images smaller than one JPEG block can all be used."""
-    save(tmp_path / "c/a.jpg", mode, size)
-    assert scan(tmp_path).skipped_count == 0
+@pytest.mark.parametrize(
+    ("name", "mode", "size"),
+    [
+        *((f"a.{suffix}", "RGB", (40, 30)) for suffix in ("JPEG", "Png", "webp", "bmp", "tif", "TIFF", "gif", "ppm")),
+        *(("a.jpg", mode, size) for mode in ("L", "CMYK", "RGB") for size in ((1, 1), (3, 200), (7, 7), (64, 64))),
+    ],
+)
+def test_usual_formats_are_images(tmp_path: Path, name: str, mode: str, size: tuple[int, int]) -> None:
+    """By suffix, in any case of letters; greyscale, CMYK and images smaller than one JPEG block, too."""
+    save(tmp_path / "c" / name.lower(), mode, size).rename(tmp_path / "c" / name)
+    files = scan(tmp_path)
+    assert (files.paths, files.skipped_count) == ((f"c/{name}",), 0)
 
 
 def test_odd_metadata_raises_no_warning(tmp_path: Path) -> None:
@@ -161,20 +155,12 @@ def test_odd_metadata_raises_no_warning(tmp_path: Path) -> None:
 
 
 def test_links_that_go_round_end(tmp_path: Path) -> None:
-    """A link to a directory above is not followed for ever, and no image counts twice."""
+    """A link to a directory above is not followed for ever, and no image counts twice; a linked class takes part."""
     save(tmp_path / "c/a.jpg")
     (tmp_path / "c/up").symlink_to(tmp_path)
     (tmp_path / "c/self").symlink_to(".")
     files = scan(tmp_path)
     assert files.paths == ("c/a.jpg",)
-
-
-def test_a_linked_class_takes_part(tmp_path: Path) -> None:
-    """A class directory that lies elsewhere and is linked to is read like any other."""
-    save(tmp_path / "elsewhere/a.jpg")
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data/cat").symlink_to(tmp_path / "elsewhere")
-    assert scan(tmp_path / "data").paths == ("cat/a.jpg",)
 
 
 def test_a_name_that_no_record_can_hold_is_skipped(tmp_path: Path) -> None:
@@ -187,27 +173,11 @@ def test_a_name_that_no_record_can_hold_is_skipped(tmp_path: Path) -> None:
     assert files.fingerprint
 
 
-def test_only_the_first_skipped_files_are_named(tmp_path: Path) -> None:
-    """All are counted."""
-    save(tmp_path / "c/a.jpg")
-    for number in range(50):
-        (tmp_path / f"c/{number:02}.txt").write_text("")
-    files = scan(tmp_path)
-    assert (files.skipped_count, len(files.skipped)) == (50, NAMED_SKIPS)
-    assert files.skipped[0].path == "c/00.txt"
-
-
-def test_progress_ends_at_the_sample(tmp_path: Path) -> None:
-    """Done never exceeds the total, and the last word is the number of good images."""
-    for number in range(8):
-        save(tmp_path / f"c/{number}.jpg", size=(8, 8))
-    told: list[tuple[int, int]] = []
-    scan_folder(tmp_path, sample=6, seed=0, progress=lambda *now: told.append(now))
-    assert told[-1] == (6, 6)
-
-
 def test_a_path_that_is_no_directory_is_a_bad_value(tmp_path: Path) -> None:
-    """Missing, or a file."""
+    """Missing, or a file; a folder must have something in it."""
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BadValue, match="no files in it"):
+        scan(tmp_path / "empty")
     (tmp_path / "file").write_text("")
     for name in ("missing", "file"):
         with pytest.raises(BadValue, match=name):
@@ -224,38 +194,56 @@ def test_no_usable_image_says_what_was_skipped_and_why(tmp_path: Path) -> None:
     assert "a.txt" in error.value.hint
 
 
-def test_an_empty_folder_is_a_bad_value(tmp_path: Path) -> None:
-    """It says that there is nothing in it."""
-    with pytest.raises(BadValue, match="no files in it"):
-        scan(tmp_path)
-
-
-@pytest.mark.parametrize("closed", ["", "train"])
-def test_a_root_that_may_not_be_read_is_a_missing_part(
-    open_path: Path, as_unprivileged: AsUnprivileged, closed: str
-) -> None:
-    """Permission is asked for, with exit code 3."""
-    save(open_path / "train/c/a.jpg")
-    (open_path / closed).chmod(0)
+def test_what_may_not_be_read_is_skipped_or_asked_for(open_path: Path, as_unprivileged: AsUnprivileged) -> None:
+    """The rest of the set is used; where it is the root, permission is asked for."""
+    save(open_path / "train/c/good.jpg")
+    save(open_path / "train/c/secret.jpg").chmod(0)
+    save(open_path / "train/private/a.jpg")
+    closed = [open_path / "train/private", open_path / "train", open_path]
     try:
-        with as_unprivileged(), pytest.raises(MissingPart):
-            scan(open_path)
-    finally:
-        (open_path / closed).chmod(0o755)
-
-
-def test_files_and_directories_that_may_not_be_read_are_skipped(
-    open_path: Path, as_unprivileged: AsUnprivileged
-) -> None:
-    """The rest of the set is used."""
-    save(open_path / "c/good.jpg")
-    save(open_path / "c/secret.jpg").chmod(0)
-    save(open_path / "private/a.jpg")
-    (open_path / "private").chmod(0)
-    try:
+        closed[0].chmod(0)
         with as_unprivileged():
             files = scan(open_path)
+        for root in closed[1:]:
+            root.chmod(0)
+            with as_unprivileged(), pytest.raises(MissingPart):
+                scan(open_path)
     finally:
-        (open_path / "private").chmod(0o755)
+        for folder in reversed(closed):
+            folder.chmod(0o755)
     assert files.paths == ("c/good.jpg",)
     assert reasons(files) == {"private": "cannot be read: Permission denied", "c/secret.jpg": "no read permission"}
+
+
+def test_a_generated_set_is_taken_from_its_manifest(two_hundred: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Label, classes and sizes are right, the order is by seed, and no image is opened."""
+    monkeypatch.delattr(Image, "open")
+    files = generated_set(two_hundred, sample=60, seed=3)
+    assert (files.label, files.generated, files.images_found, len(files.paths)) == ("160x120", True, 200, 60)
+    assert files == generated_set(two_hundred, sample=60, seed=3)
+    assert files.paths != generated_set(two_hundred, sample=60, seed=4).paths
+    for path, number, size in zip(files.paths, files.classes, files.size_bytes, strict=True):
+        assert Path(files.root, path).stat().st_size == size
+        assert Path(path).parent.name == f"n{number:08}"
+
+
+def test_a_generated_set_that_is_not_whole_is_refused(tmp_path: Path, make: Make) -> None:
+    """A file that is missing or of another size is named; without a manifest there is no set."""
+    directory = make(tmp_path, count=6)
+    image = next(directory.rglob("*.JPEG"))
+    image.write_bytes(b"short")
+    with pytest.raises(BadValue, match=image.name):
+        generated_set(directory, sample=6, seed=0)
+    image.unlink()
+    with pytest.raises(BadValue, match=image.name):
+        generated_set(directory, sample=6, seed=0)
+    (directory / "manifest.json").unlink()
+    with pytest.raises(BadValue, match="no complete"):
+        generated_set(directory, sample=6, seed=0)
+
+
+def test_only_our_own_manifest_marks_a_generated_set(tmp_path: Path, photographs: FileSet) -> None:
+    """Another program's `manifest.json` does not turn their folder into ours."""
+    assert is_generated(Path(photographs.root))
+    (tmp_path / "manifest.json").write_text('{"name": "a web app"}')
+    assert not is_generated(tmp_path)

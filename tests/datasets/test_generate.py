@@ -1,0 +1,406 @@
+"""Sets are written whole, and resumed, enlarged and repaired; what is in the way is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import xxhash
+
+from loaderprobe.datasets.generate import generate
+from loaderprobe.datasets.generate.generate import JOURNAL, Entry, Journal
+from loaderprobe.datasets.generate.manifest import SetSpec, read_manifest
+from loaderprobe.datasets.generate.pool import Pool
+from loaderprobe.errors import BadValue, ForeignDirectory, LoaderprobeError, Locked, MissingPart, NoSpace, Refused
+from loaderprobe.records.environment import SCHEMA_VERSION
+from loaderprobe.store.run_directory import lock_directory
+from tests.datasets.conftest import AsUnprivileged, Make, tree
+
+
+def images_of(directory: Path) -> int:
+    """As its manifest has it."""
+    manifest = read_manifest(directory)
+    assert manifest is not None
+    return manifest.images
+
+
+def identities(directory: Path) -> dict[str, tuple[int, int]]:
+    """What changes when an image is written again."""
+    return {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in directory.rglob("*.JPEG")}
+
+
+def interrupt_at(done: int, error: BaseException) -> object:
+    def progress(now: int, _total: int) -> None:
+        if now >= done:
+            raise error
+
+    return progress
+
+
+def test_a_set_depends_on_its_spec_alone(tmp_path: Path, make: Make) -> None:
+    """Not on how the work was shared. Image i lies in class i modulo the classes; no other seed gives one of them.
+
+    The manifest has schema, version, spec, size and XXH3 digest of every file; progress goes up to the whole.
+    """
+    told: list[tuple[int, int]] = []
+    one = make(tmp_path / "one", progress=lambda *now: told.append(now))
+    assert told == sorted(told) and (told[0], told[-1]) == ((0, 70), (70, 70))
+    assert tree(one) == tree(make(tmp_path / "three", processes=3))
+    other = tree(make(tmp_path / "other", seed=1, count=4))
+    names = [name for name in other if name.endswith(".JPEG")]
+    assert sorted(names) == [f"train/n0000000{k}/n0000000{k}_{i}.JPEG" for k, i in ((0, 0), (0, 3), (1, 1), (2, 2))]
+    assert not {other[name] for name in names} & {*tree(one).values()}
+    envelope = json.loads((one / "manifest.json").read_bytes())
+    assert (envelope["schema"], envelope["schema_version"]) == ("loaderprobe/image-set", SCHEMA_VERSION)
+    manifest = read_manifest(one)
+    assert manifest is not None
+    assert (manifest.spec.resolution, manifest.spec.seed, manifest.spec.classes, manifest.images) == ("64x48", 0, 3, 70)
+    for number, (size, digest) in enumerate(zip(manifest.size_bytes, manifest.xxh3, strict=True)):
+        data = (one / manifest.spec.path(number)).read_bytes()
+        assert (len(data), xxhash.xxh3_128_hexdigest(data)) == (size, digest)
+    odd = read_manifest(make(tmp_path / "odd", oddities=("grey", "icc")))
+    assert odd is not None and odd.odd_images == {"grey": 2, "icc": 10}
+
+
+@pytest.mark.parametrize("classes", [4, 10])
+def test_imagefolder_takes_the_set(tmp_path: Path, make: Make, classes: int) -> None:
+    """torchvision's ImageFolder finds every image, in its class; with fewer images than classes none is empty."""
+    datasets = pytest.importorskip("torchvision.datasets")
+    folder = datasets.ImageFolder(make(tmp_path, count=5, classes=classes) / "train")
+    assert (len(folder), len(folder.classes)) == (5, min(classes, 5))
+
+
+@pytest.mark.parametrize("count", [70, 12])
+def test_a_complete_set_is_left_alone(tmp_path: Path, make: Make, count: int) -> None:
+    """Asking again for as many images, or fewer, writes nothing at all."""
+    before = {path: path.stat().st_mtime_ns for path in make(tmp_path).rglob("*")}
+    directory = make(tmp_path, count=count, progress=interrupt_at(0, AssertionError("nothing is to be done")))
+    assert {path: path.stat().st_mtime_ns for path in directory.rglob("*")} == before
+
+
+def test_a_set_grows_without_touching_what_is_there(tmp_path: Path, make: Make) -> None:
+    """An enlarged set equals one made at full size, and its first files were not written again.
+
+    Until the larger set is complete, the manifest is that of the smaller one.
+    """
+    directory = make(tmp_path / "grown")
+    before = identities(directory)
+    with pytest.raises(KeyboardInterrupt):
+        make(tmp_path / "grown", count=140, progress=interrupt_at(96, KeyboardInterrupt()))
+    assert images_of(directory) == 70
+    grown = make(tmp_path / "grown", count=140, processes=2)
+    assert before.items() <= identities(grown).items()
+    assert tree(grown) == tree(make(tmp_path / "whole", count=140))
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_an_interrupted_set_goes_on_where_it_was(tmp_path: Path, make: Make, processes: int) -> None:
+    """After Ctrl-C there is no manifest and no half file; the next call keeps the images and makes the rest.
+
+    Asking for fewer keeps what the larger set had; a half file that a killed process left does not stay for ever.
+    """
+    with pytest.raises(KeyboardInterrupt):
+        make(tmp_path / "cut", count=140, processes=processes, progress=interrupt_at(64, KeyboardInterrupt()))
+    directory = tmp_path / "cut" / "64x48"
+    kept = identities(directory)
+    assert len(kept) >= 64
+    assert not (directory / "manifest.json").exists()
+    assert not list(directory.rglob("*.part"))
+    part = directory / "train" / "n00000000" / ".n00000000_999.JPEG.part"
+    part.write_bytes(b"half")
+    assert images_of(make(tmp_path / "cut", count=10)) == 10
+    make(tmp_path / "cut", count=140, processes=processes)
+    assert kept.items() <= identities(directory).items()
+    assert tree(directory) == tree(make(tmp_path / "whole", count=140))
+
+
+def test_a_set_that_another_process_enlarged_meanwhile_does_not_shrink(
+    tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is there is looked at again under the lock."""
+
+    @contextlib.contextmanager
+    def late(directory: Path) -> Iterator[None]:
+        monkeypatch.undo()
+        make(tmp_path, count=140)
+        with lock_directory(directory):
+            yield
+
+    monkeypatch.setattr(generate, "lock_directory", late)
+    assert images_of(make(tmp_path)) == 140
+
+
+def test_files_that_no_record_names_are_made_again(tmp_path: Path, make: Make) -> None:
+    """After a power failure a name can be there without its bytes: only the journal is believed."""
+    directory = make(tmp_path)
+    whole = tree(directory)
+    (directory / "manifest.json").unlink()
+    empty, zeroed = sorted(directory.rglob("*.JPEG"))[:2]
+    empty.write_bytes(b"")
+    zeroed.write_bytes(zeroed.read_bytes()[:700] + bytes(500))
+    assert tree(make(tmp_path)) == whole
+
+
+def test_the_pool_is_painted_once(tmp_path: Path, make: Make) -> None:
+    """A set that goes on takes the saved base images; with changed ones it is refused."""
+    directory = make(tmp_path)
+    painted: list[tuple[int, int]] = []
+    make(tmp_path, count=80, on_base_image=lambda *now: painted.append(now))
+    assert painted == []
+    other = make(tmp_path / "other", seed=1)
+    (directory / "pool.npz").write_bytes((other / "pool.npz").read_bytes())
+    with pytest.raises(BadValue, match="not the pool"):
+        make(tmp_path, count=90)
+
+
+@pytest.mark.parametrize("count", [5, 70])
+def test_a_complete_set_is_repaired(tmp_path: Path, make: Make, count: int) -> None:
+    """A file that is gone or cut short is made again, nothing else is touched, and the set does not shrink."""
+    directory = make(tmp_path)
+    whole, before = tree(directory), identities(directory)
+    gone, short = (directory / f"train/n0000000{k}/n0000000{k}_{k}.JPEG" for k in (1, 2))
+    gone.unlink()
+    short.write_bytes(short.read_bytes()[:100])
+    make(tmp_path, count=count)
+    assert tree(directory) == whole
+    assert {name for name, identity in identities(directory).items() if before[name] != identity} == {
+        gone.name, short.name,
+    }  # fmt: skip
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from loaderprobe.datasets.generate import generate as module
+from loaderprobe.datasets.generate.generate import generate
+from loaderprobe.datasets.generate.generate import SetRequest
+module.SYNC_S = 0.0
+say = lambda done, _: print(done, flush=True)
+request = SetRequest(resolution=(64, 48), classes=3, base_images=4)
+generate(Path(sys.argv[1]), request, count=200, processes=2, progress=say)
+"""
+
+
+def _entry(number: int) -> Entry:
+    return Entry(number=number, images=1, size_bytes=100 + number, xxh3="00")
+
+
+@pytest.mark.parametrize("lost", range(1, 60, 7))
+def test_a_torn_line_is_not_believed(tmp_path: Path, lost: int) -> None:
+    """Whatever the crash cut off the end of the last line, or a checksum that fails: those before it are kept."""
+    journal = Journal(tmp_path)
+    journal.add([_entry(1)])
+    journal.add([_entry(2)])
+    path = tmp_path / JOURNAL
+    journal.end([])
+    assert Journal(tmp_path).entries() == []
+    journal.add([_entry(1)])
+    journal.add([_entry(2)])
+    assert Journal(tmp_path).entries() == [_entry(1), _entry(2)]
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-lost])
+    assert Journal(tmp_path).entries() == [_entry(1)]
+    path.write_bytes(whole.replace(b'"size_bytes":102', b'"size_bytes":999'))
+    assert Journal(tmp_path).entries() == [_entry(1)]
+
+
+@pytest.mark.parametrize("after", [0, 150])
+def test_killed_at_any_moment_a_set_completes_to_the_same_tree(tmp_path: Path, make: Make, after: int) -> None:
+    """kill -9 once so many files are written, then resumed: the same bytes. No worker outlives its parent."""
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "cut")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stdout is not None
+        written = next(count for count in map(int, process.stdout) if count >= after)
+        process.kill()
+        try:
+            # Returns when the last holder of the pipe has gone; the limit only keeps a failure from hanging.
+            process.communicate(timeout=30)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    assert written < 200, "it was killed in the middle"
+    resumed = make(tmp_path / "cut", count=200)
+    assert tree(resumed) == tree(make(tmp_path / "whole", count=200, processes=2))
+
+
+@pytest.mark.parametrize("name", ["thesis.txt", "spec.json", "manifest.json", ".hidden", "pool.npz"])
+def test_a_directory_of_somebody_else_is_refused(tmp_path: Path, make: Make, name: str) -> None:
+    """Whatever lies there and is not ours stays as it was, and nothing is added; a root that is a file, too."""
+    directory = tmp_path / "64x48"
+    directory.mkdir()
+    (directory / name).write_text("{}")
+    with pytest.raises(ForeignDirectory) as refusal:
+        make(tmp_path)
+    assert refusal.value.exit_code == 5
+    assert [path.name for path in directory.iterdir()] == [name]
+    with pytest.raises(BadValue, match="in the way"):
+        make(directory / name)
+
+
+@pytest.mark.parametrize(
+    "change", [{"seed": 1}, {"classes": 4}, {"base_images": 5}, {"mean_bytes": 2000}, {"layout": "shards"}]
+)
+def test_another_set_in_the_directory_is_refused(tmp_path: Path, make: Make, change: dict[str, object]) -> None:
+    """Sets of two specs are never mixed."""
+    before = tree(make(tmp_path))
+    with pytest.raises(Refused, match="another data set") as refusal:
+        make(tmp_path, count=140, **change)
+    assert refusal.value.hint
+    assert tree(tmp_path / "64x48") == before
+
+
+@pytest.mark.parametrize(
+    "change", [{"seed": -1}, {"count": 0}, {"classes": 0}, {"processes": 0}, {"base_images": 0}, {"mean_bytes": 0}]
+)
+def test_impossible_numbers_are_refused(tmp_path: Path, make: Make, change: dict[str, int]) -> None:
+    """A number that cannot be is a bad value, not a traceback from numpy."""
+    with pytest.raises(BadValue):
+        make(tmp_path, **change)
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("shortage", [{"f_bavail": 10}, {"f_favail": 10}])
+def test_too_little_space_is_refused_before_writing(
+    tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch, shortage: dict[str, int]
+) -> None:
+    """Bytes or inodes short: nothing is written, not even the base images. To go on takes space for what is missing."""
+    room = {"f_bavail": 10**9, "f_frsize": 4096, "f_files": 10**9, "f_favail": 10**9}
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(**room | shortage))
+    with pytest.raises(NoSpace):
+        make(tmp_path / "new")
+    assert tree(tmp_path) == {}
+    monkeypatch.undo()
+    make(tmp_path, count=69)
+    whole = tree(make(tmp_path / "whole"))
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(**room | {"f_bavail": 4, "f_files": 0, "f_favail": 0}))
+    assert tree(make(tmp_path)) == whole
+
+
+def test_a_disk_that_fills_up_midway_loses_nothing(tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ENOSPC leaves the whole images and no half one; with space again, the set completes."""
+    written = itertools.count()
+    write_bytes = Path.write_bytes
+
+    def full_after_forty(path: Path, data: bytes) -> int:
+        if path.name.endswith(".part") and next(written) >= 40:
+            write_bytes(path, data[:100])
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write_bytes(path, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", full_after_forty)
+        with pytest.raises(NoSpace) as full:
+            make(tmp_path / "cut")
+    assert "it resumes" in full.value.hint
+    directory = tmp_path / "cut" / "64x48"
+    assert len(list(directory.rglob("*.JPEG"))) == 40
+    assert not list(directory.rglob("*.part"))
+    assert tree(make(tmp_path / "cut")) == tree(make(tmp_path / "whole"))
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+def test_a_write_that_the_medium_refuses_is_never_called_complete(
+    tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    """The kernel reports once that it could not write back: no manifest then, and no record of those files."""
+    calls = itertools.count(1)
+
+    def refused(_: Path) -> None:
+        if next(calls) == failing:
+            raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(generate, "sync_filesystem", refused)
+        patch.setattr(generate, "SYNC_S", 0.0 if failing == 2 else 1e9)
+        with pytest.raises(MissingPart, match="Input/output"):
+            make(tmp_path / "cut")
+    directory = tmp_path / "cut" / "64x48"
+    assert not (directory / "manifest.json").exists()
+    assert len(generate.Journal(directory).entries()) == (32 if failing == 2 else 0)
+    assert tree(make(tmp_path / "cut")) == tree(make(tmp_path / "whole"))
+
+
+def test_nothing_is_entered_after_a_write_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel reported it once, and it may have been any file: the next sync, which succeeds, proves nothing."""
+    calls = itertools.count(1)
+
+    def refused_once(_: Path) -> None:
+        if next(calls) == 1:
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(generate, "sync_filesystem", refused_once)
+    book = generate.Book(generate.Journal(tmp_path))
+    book.add([Entry(number=0, images=1, size_bytes=1, xxh3="")])
+    with pytest.raises(OSError, match="Input/output"):
+        book.close()
+    book.add([Entry(number=1, images=1, size_bytes=1, xxh3="")])
+    book.close()
+    assert generate.Journal(tmp_path).entries() == []
+
+
+def test_files_of_somebody_else_are_left_alone(tmp_path: Path, make: Make) -> None:
+    """Names like ours in other places stay, when a set is completed, repaired or made larger."""
+    directory = make(tmp_path)
+    others = [
+        "train/n01440764/n01440764_10026.JPEG",
+        "train/mine/shard-000000.tar",
+        "train/mine/.n00000001_4.JPEG.part",
+    ]
+    for name in others:
+        (directory / name).parent.mkdir(exist_ok=True)
+        (directory / name).write_bytes(b"mine")
+    (directory / "train/n00000001/n00000001_1.JPEG").unlink()
+    make(tmp_path, count=100)
+    assert {name: tree(directory)[name] for name in others} == dict.fromkeys(others, b"mine")
+
+
+@pytest.mark.usefixtures("impatient")
+def test_two_at_once_are_refused(tmp_path: Path, make: Make) -> None:
+    """While one process writes a set, another refuses and does nothing."""
+    with lock_directory(tmp_path / "64x48"), pytest.raises(Locked):
+        make(tmp_path)
+    assert not list(tmp_path.rglob("*.JPEG"))
+
+
+@pytest.mark.parametrize("below", ["", "new/deep"])
+def test_a_place_without_permission_is_a_missing_part(
+    open_path: Path, make: Make, as_unprivileged: AsUnprivileged, below: str
+) -> None:
+    """Where this user may not write, the error says so and how to go on; a set that is there can be used."""
+    directory = make(open_path, count=4)
+    with as_unprivileged():
+        assert make(open_path, count=4) == directory
+    open_path = open_path / "other"
+    open_path.mkdir(0o555)
+    with as_unprivileged(), pytest.raises(MissingPart) as error:
+        make(open_path / below)
+    assert "write permission" in error.value.hint
+
+
+def test_a_killed_process_is_reported_and_nothing_is_lost(
+    tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that the kernel kills gives one clear error, and the next call completes the set."""
+    write_file = generate.write_file
+
+    def killed_at_forty(directory: Path, spec: SetSpec, pool: Pool, number: int, indices: range) -> Entry:
+        if number == 40:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return write_file(directory, spec, pool, number, indices)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(generate, "write_file", killed_at_forty)
+        with pytest.raises(LoaderprobeError, match="died") as death:
+            make(tmp_path / "cut", processes=2)
+    assert "it resumes" in death.value.hint
+    assert tree(make(tmp_path / "cut")) == tree(make(tmp_path / "whole"))

@@ -1,0 +1,166 @@
+"""What loaders and storage see of a generated set."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import tarfile
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from shutil import which
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from loaderprobe.datasets.generate.generate import verify_set
+from loaderprobe.datasets.generate.pool import PoolRequest, build_pool
+from tests.datasets.conftest import Make, tree
+
+SMALL, MIXED, LARGE = 380, 60, 10
+
+
+def _files(resolution: tuple[int, int] | None, base_images: int, count: int) -> list[bytes]:
+    asked = PoolRequest(resolution=resolution, seed=0, base_images=base_images, mean_bytes=None)
+    pool = build_pool(asked, map, lambda *_: None)
+    return [pool.image(0, index, ()) for index in range(count)]
+
+
+@pytest.fixture(scope="module")
+def files() -> list[bytes]:
+    """450 images of the real mixture's qualities and samplings: small ones, those of the mixture itself, large ones."""
+    return _files((120, 90), 24, SMALL) + _files(None, 4, MIXED) + _files((1024, 768), 1, LARGE)
+
+
+def _torchvision(data: bytes) -> tuple[int, ...]:
+    torch, read = pytest.importorskip("torch"), pytest.importorskip("torchvision.io")
+    with warnings.catch_warnings():
+        # That torchvision's decoders will move says nothing about a file.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return tuple(read.decode_jpeg(torch.frombuffer(bytearray(data), dtype=torch.uint8)).shape[:0:-1])
+
+
+def _djpeg(data: bytes) -> tuple[int, ...]:
+    if which("djpeg") is None:
+        pytest.skip("djpeg is not installed")
+    done = subprocess.run(["djpeg", "-strict", "-pnm"], input=data, capture_output=True, check=True)
+    assert done.stderr == b""
+    return tuple(map(int, done.stdout.split()[1:3]))
+
+
+DECODERS: dict[str, Callable[[bytes], tuple[int, ...]]] = {
+    "pillow": lambda data: Image.open(io.BytesIO(data)).convert("RGB").size,
+    "torchvision": _torchvision,
+    "simplejpeg": lambda data: pytest.importorskip("simplejpeg").decode_jpeg(data, strict=True).shape[1::-1],
+    "opencv": lambda data: pytest.importorskip("cv2").imdecode(np.frombuffer(data, np.uint8), 1).shape[1::-1],
+    "djpeg": _djpeg,
+}
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_every_decoder_takes_every_file_without_a_warning(
+    files: list[bytes], name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Each of the size that its header says; nothing is said on standard error, where libjpeg warns."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert all(DECODERS[name](data) == Image.open(io.BytesIO(data)).size for data in files)
+    assert capfd.readouterr().err == ""
+
+
+def _chunks(data: bytes) -> Iterator[bytes]:
+    """Cut where the content says (FastCDC, 2 KiB on average)."""
+    cuts = pytest.importorskip("fastcdc").fastcdc(data, min_size=512, avg_size=2048, max_size=16384)
+    yield from (data[cut.offset : cut.offset + cut.length] for cut in cuts)
+
+
+def _blocks(data: bytes) -> Iterator[bytes]:
+    yield from (data[start : start + 4096] for start in range(0, len(data), 4096))
+
+
+@pytest.fixture(scope="module")
+def of_one_base_image() -> list[bytes]:
+    """150 files of 110 kB, all varied from one base image: the hardest case."""
+    asked = PoolRequest(resolution=(500, 375), seed=0, base_images=1, mean_bytes=110_000)
+    pool = build_pool(asked, map, lambda *_: None)
+    return [pool.image(0, index, ()) for index in range(150)]
+
+
+def test_hundreds_of_files_of_one_base_image_share_nothing(of_one_base_image: list[bytes]) -> None:
+    """Deduplication by blocks or by content, and compression that finds what is repeated far apart, save under 1 %."""
+    for cut in (_blocks, _chunks):
+        parts = [part for data in of_one_base_image for part in cut(data)]
+        assert sum(map(len, parts)) / sum(map(len, {*parts})) < 1.01
+    zstandard = pytest.importorskip("zstandard")
+    window = zstandard.ZstdCompressionParameters.from_level(3, window_log=27, enable_ldm=True)
+    data = b"".join(of_one_base_image)
+    assert len(data) / len(zstandard.ZstdCompressor(compression_params=window).compress(data)) < 1.01
+
+
+def test_shards_hold_the_same_images_in_the_form_of_webdataset(tmp_path: Path, make: Make) -> None:
+    """NAME.jpg with the very bytes of the folder's NAME.JPEG, then NAME.cls with the class; times are zero."""
+    folder = tree(make(tmp_path / "folder", count=25))
+    shards = make(tmp_path / "shards", count=25, layout="shards", shard_images=10)
+    found: dict[str, bytes] = {}
+    names = sorted(path.name for path in (shards / "train").iterdir())
+    assert names == ["shard-000000.tar", "shard-000001.tar", "shard-000002.tar"]
+    for name in names:
+        with tarfile.open(shards / "train" / name) as tar:
+            members = tar.getmembers()
+            assert {(member.mtime, member.uid, member.mode) for member in members} == {(0, 0, 0o644)}
+            assert [Path(member.name).suffix for member in members] == [".jpg", ".cls"] * (len(members) // 2)
+            for member in members:
+                file = tar.extractfile(member)
+                assert file is not None
+                found[member.name] = file.read()
+    images = {Path(name).stem: data for name, data in folder.items() if name.endswith(".JPEG")}
+    assert {Path(name).stem: data for name, data in found.items() if name.endswith(".jpg")} == images
+    assert all(int(found[f"{name}.cls"]) == int(name[1:9]) for name in images)
+
+
+def test_verify_finds_what_changed(tmp_path: Path, make: Make) -> None:
+    """A flipped bit, a lost file and a longer one are named with what is wrong, and so is a set without a manifest."""
+    directory = make(tmp_path)
+    assert verify_set(directory, lambda *_: None) == ()
+    flipped, lost, longer = (path for path in sorted(directory.rglob("*.JPEG"))[:3])
+    data = bytearray(flipped.read_bytes())
+    data[500] ^= 1
+    flipped.write_bytes(data)
+    lost.unlink()
+    longer.write_bytes(longer.read_bytes() + b"x")
+    told: list[tuple[int, int]] = []
+    found = {damage.path: damage.trouble for damage in verify_set(directory, lambda *now: told.append(now))}
+    paths = [path.relative_to(directory).as_posix() for path in (flipped, lost, longer)]
+    assert found.keys() == set(paths)
+    assert "content" in found[paths[0]]
+    assert "No such file" in found[paths[1]]
+    assert "bytes, not" in found[paths[2]]
+    assert told[-1] == (70, 70)
+    (directory / "manifest.json").unlink()
+    (damage,) = verify_set(directory, lambda *_: None)
+    assert (damage.path, "not complete" in damage.trouble) == ("manifest.json", True)
+
+
+def test_shards_grow_by_the_last_one(tmp_path: Path, make: Make) -> None:
+    """The last shard was not full, so it is written again; the others stay; the whole equals one made at once.
+
+    Where growth was interrupted, the last shard may be a longer one: it is noticed, and made again.
+    """
+
+    def stop(done: int, _: int) -> None:
+        if done >= 40:
+            raise KeyboardInterrupt
+
+    options = {"layout": "shards", "shard_images": 10}
+    directory = make(tmp_path / "grown", count=25, **options)
+    whole, first = tree(directory), (directory / "train/shard-000000.tar").stat().st_ino
+    with pytest.raises(KeyboardInterrupt):
+        make(tmp_path / "grown", count=47, progress=stop, **options)
+    make(tmp_path / "grown", count=25, **options)
+    assert verify_set(directory, lambda *_: None) == ()
+    tars = {name: data for name, data in whole.items() if "json" not in name}
+    assert {name: data for name, data in tree(directory).items() if name in tars} == tars
+    make(tmp_path / "grown", count=47, **options)
+    assert (directory / "train/shard-000000.tar").stat().st_ino == first
+    assert tree(directory) == tree(make(tmp_path / "whole", count=47, **options))
