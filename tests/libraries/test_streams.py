@@ -70,7 +70,7 @@ def test_datasets_with_one_shard_on_two_workers(tried: Tried) -> None:
     datasets = pytest.importorskip("datasets", reason=WHY)
     make = lambda: DataLoader(_iterable(datasets, 1), batch_size=BATCH, num_workers=2)  # noqa: E731
     found = tried(make, "datasets", "iterable, one shard on two workers")
-    assert "1 of 2 workers gets no data: measured with 1 worker" in all_said(found.notes)
+    assert "workers without data: 1 of 2; measured with 1 worker" in all_said(found.notes)
 
 
 @WORKERS
