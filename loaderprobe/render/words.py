@@ -23,17 +23,9 @@ def message(code: str, facts: Facts) -> str:
 
 def remark_words(remark: Remark) -> str:
     """A clause without a full stop: `no warm segment was measured`."""
-    return _clause(remark.code, remark.facts)
-
-
-def because_words(facts: Facts) -> str:
-    """The same for facts that stand among others, with their code under `because`."""
-    return _clause(facts["because"], facts)
-
-
-def _clause(code: str, facts: Facts) -> str:
-    by_resource = {name: value for name, value in facts.items() if name in RESOURCE}
-    return message(code, {**facts, "resources": by_resource}) + message("part.readings_end", facts)
+    by_resource = {name: value for name, value in remark.facts.items() if name in RESOURCE}
+    facts = {**remark.facts, "resources": by_resource}
+    return message(remark.code, facts) + message("part.readings_end", facts)
 
 
 def sentence(bound: Judged, *, sample: str = "image") -> str:
@@ -90,12 +82,6 @@ def code_line(action: Action) -> str:
     """The line of the user's code to change; empty for a change of anything else."""
     code = f"line.{action.code}"
     return message(code, action.facts) if code in MESSAGES else ""
-
-
-def advice_words(advice: Advice) -> str:
-    """`use 4 workers: 205 → 391 images/s (352 to 430), 1.91x, estimated`; the action alone where it gains nothing."""
-    action = action_words(advice.action)
-    return f"{action}: {forecast_words(advice)}" if advice.is_worth_making else action
 
 
 def forecast_words(advice: Advice, sample: str = "images") -> str:

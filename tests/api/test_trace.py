@@ -250,7 +250,7 @@ def stepped(path: Path, inputs_ms: tuple[float, ...]) -> Trace:
     ("inputs_ms", "code", "says"),
     [
         ((0, 0, 0, 30, 0, 30), "first_steps_fed", "The first 3 steps did not wait for input: batches loaded ahead may"),
-        ((0, 0, 0, 0, 0, 0), "perhaps_fed", "6 steps are few where workers have loaded batches ahead"),
+        ((0, 0, 0, 0, 0, 0), "perhaps_fed", "6 steps on record, where workers have loaded batches ahead"),
         ((0, 0, 30, 0, 0, 30), "", ""),
         ((0, 0, 0, 0, 5, 0, 0, 0, 0), "", ""),
         ((0,) * 40, "", "A faster loader gains little"),

@@ -114,7 +114,7 @@ def test_workers_without_data_are_done_without(judge: Judge, paths: list[str]) -
     loader = DataLoader(Shared(paths, shares=False), batch_size=4, num_workers=3)
     found = judge(loader)
     assert (found.workers, loader.num_workers) == (1, 3)
-    assert "2 of 3 workers get no data: measured with 1 worker" in all_said(found.notes)
+    assert "workers without data: 2 of 3; measured with 1 worker" in all_said(found.notes)
 
 
 @pytest.mark.parametrize("workers", [0, 1])

@@ -25,7 +25,7 @@ from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.records.measurement import Alternative, Measurement
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import WORTH
-from loaderprobe.render.words import action_words, advice_words, knee_words, remark_words
+from loaderprobe.render.words import action_words, forecast_words, knee_words, remark_words
 from loaderprobe.testing import example_environment
 from tests.analyze.measured import FILES, measured
 from tests.analyze.rank_runs import rank_run
@@ -128,13 +128,13 @@ def test_a_rate_that_is_predicted_is_not_called_measured_and_has_a_range() -> No
     around = Surroundings(storage=SLOW_DISK.storage(), place=place)
     made = recommend(measured(SLOW_DISK, 4), found, around)
     (memory,) = (each for each in made.advice if each.action.code == "files_in_memory")
-    assert memory.how == "estimated" and "measured" not in advice_words(memory)
+    assert memory.how == "estimated" and "measured" not in forecast_words(memory)
     assert memory.after.low < 0.97 * memory.after.value and memory.after.high > 1.03 * memory.after.value
     (cached,) = (each for each in made.forecasts if each.changed == "page_cache_share" and each.to.startswith("100 %"))
     assert cached.how == "estimated"
     seen = recommend(measured(SLOW_DISK, 4), replace(found, seen_without=frozenset({"storage"})), around)
     (memory,) = (each for each in seen.advice if each.action.code == "files_in_memory")
-    assert memory.how == "measured" and advice_words(memory).endswith(", measured; then preprocessing is the limit")
+    assert memory.how == "measured" and forecast_words(memory).endswith(", measured; then preprocessing is the limit")
 
 
 def test_data_beyond_memory_are_pinned_or_left_to_the_page_cache() -> None:
