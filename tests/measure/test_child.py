@@ -1,16 +1,26 @@
-"""Whole measurements in real child processes: bytes that agree, and trouble that becomes a record."""
+"""Whole measurements in real child processes: bytes that agree, trouble that becomes a record, and a forkserver."""
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rates import cold_fraction
+from loaderprobe.api.child import forkserver
+from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.runner import ForkServer, Order, run_configuration
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure, segments_of
+from loaderprobe.testing import example_config, example_files
 from tests.conftest import MeasureReal
+from tests.planted.loaders import without_torch
 from tests.said import said
 
 
@@ -24,9 +34,12 @@ def two_workers(photographs: FileSet, measure_real: MeasureReal) -> Measurement:
 
 @pytest.mark.usefixtures("on_disk")
 def test_cold_reads_of_workers_agree_with_the_files_consumed(two_workers: Measurement) -> None:
-    """Bytes that the workers read from storage are the sizes of the files, within 5 %."""
-    share = cold_fraction(two_workers, [s for s in two_workers.segments if s.mode == "baseline"])
-    assert share == pytest.approx(1.0, abs=0.05)
+    """Bytes that the workers read from storage are the sizes of the files, within 5 %; both CPUs were sampled."""
+    assert cold_fraction(two_workers, [s for s in two_workers.segments if s.mode == "baseline"]) == pytest.approx(
+        1.0, abs=0.05
+    )
+    assert {"worker_cpu", "machine_cpu"} <= {series.name for series in two_workers.series}
+    assert "no GPU" in next(said(m.reason) for m in two_workers.missing if m.name == "gpu_utilization")
 
 
 def test_warm_reads_come_from_memory(on_disk: FileSet, measure_real: MeasureReal) -> None:
@@ -34,8 +47,7 @@ def test_warm_reads_come_from_memory(on_disk: FileSet, measure_real: MeasureReal
     measurement = measure_real(on_disk, cache="warm")
     assert isinstance(measurement, Measurement)
     share = cold_fraction(measurement, [s for s in measurement.segments if s.mode == "warm"])
-    assert share is not None
-    assert share < 0.02
+    assert share is not None and share < 0.02
 
 
 def test_real_training_on_the_cpu_is_judged(photographs: FileSet, measure_real: MeasureReal) -> None:
@@ -47,12 +59,6 @@ def test_real_training_on_the_cpu_is_judged(photographs: FileSet, measure_real: 
     assert judged.rates_images_per_s.compute is not None
     assert judged.step_time.step_s > judged.step_time.copy_s > 0
     assert segments_of(measurement, "resident", "training")
-
-
-def test_samplers_saw_the_workers(two_workers: Measurement) -> None:
-    """Worker CPU and machine CPU are series; what is not there has a reason."""
-    assert {"worker_cpu", "machine_cpu"} <= {series.name for series in two_workers.series}
-    assert "no GPU" in next(said(m.reason) for m in two_workers.missing if m.name == "gpu_utilization")
 
 
 def test_a_killed_worker_becomes_a_failure(photographs: FileSet, measure_real: MeasureReal) -> None:
@@ -77,3 +83,70 @@ def test_a_data_set_that_raises_becomes_a_failure_naming_the_file(tmp_path: Path
     assert "bad.JPEG cannot be decoded" in failure.reason
     assert failure.stage == "first batch"
     assert any("Traceback" in line for line in failure.log)
+
+
+Run = Callable[..., Measurement | RunFailure]
+
+
+@pytest.fixture(scope="module")
+def server_without_torch(photographs: FileSet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    """Started where an `html.py` lies, which shadows nothing. The photographs are made before: that takes torch."""
+    folder = tmp_path_factory.mktemp("current")
+    (folder / "html.py").write_text("raise ImportError('the wrong module')")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.syspath_prepend(without_torch(folder / "first"))
+        with forkserver() as started:
+            yield started
+
+
+@pytest.fixture
+def run_forked(server_without_torch: ForkServer, photographs: FileSet) -> Run:
+    """Measures a small configuration in a child of the forkserver."""
+
+    def run(
+        files: FileSet = photographs, limit_s: float = 120.0, on_event: Callable[[Event], None] | None = None
+    ) -> Any:
+        loader = {"loader": "tests.planted.loaders:Plain", "workers": 0}
+        config = example_config(data=files.fingerprint, batch_size=4, rounds=1, compute="emulated:200", **loader)
+        clock = SystemClock()
+        order = Order(config=config, files=files, budget_s=1.0, begin_ns=clock.now_ns())
+        start = server_without_torch.start
+        return run_configuration(order, clock=clock, time_limit_s=limit_s, on_event=on_event, start=start)
+
+    return run
+
+
+def test_each_configuration_has_a_process_of_its_own(run_forked: Run) -> None:
+    """Files that are not there end that child alone, with the reason; the next is born all the same."""
+    assert isinstance(run_forked(), Measurement)
+    failure = run_forked(example_files(64))
+    assert isinstance(failure, RunFailure) and failure.exit_code and "/nowhere" in failure.reason
+    assert isinstance(run_forked(), Measurement)
+
+
+def test_a_killed_child_is_told_by_its_signal(server_without_torch: ForkServer, tmp_path: Path) -> None:
+    """The forkserver waits for its children and passes on how they ended."""
+    (tmp_path / "order.json").write_bytes(b"no order")
+    child = server_without_torch.start(tmp_path / "order.json", tmp_path / "result.json", tmp_path / "log.txt")
+    os.kill(child.pid, signal.SIGKILL)
+    assert child.wait(60) in (-signal.SIGKILL, 1)
+    assert child.stdout is not None
+    child.stdout.close()
+
+
+def test_a_forkserver_that_was_killed_costs_one_configuration_and_not_the_sweep(
+    run_forked: Run, server_without_torch: ForkServer
+) -> None:
+    """Its child has died with it and says so; the next child has a new forkserver."""
+    failure = run_forked(on_event=lambda _: server_without_torch._process.kill())
+    assert isinstance(failure, RunFailure) and failure.signal == "SIGKILL"
+    assert isinstance(run_forked(), Measurement)
+
+
+def test_waiting_has_a_limit(run_forked: Run, server_without_torch: ForkServer) -> None:
+    """A child that takes longer than it may is reported as such, and ended."""
+    hung = run_forked(limit_s=0.0)
+    assert isinstance(hung, RunFailure) and "not finished after 0 s" in hung.reason
+    children = subprocess.run(["pgrep", "-P", str(server_without_torch._process.pid)], capture_output=True, check=False)
+    assert children.stdout == b""

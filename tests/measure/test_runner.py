@@ -1,4 +1,4 @@
-"""One configuration in a child process that goes wrong in every way."""
+"""One configuration in a child process that goes wrong in every way, and what is said of it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from loaderprobe.errors import LoaderprobeError
+from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.runner import Child, Event, Order, Start, run_configuration
+from loaderprobe.measure.runner import Child, Event, Order, Start, explain_death, explain_error, run_configuration
+from loaderprobe.protocols import Clock
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store.codec import encode
 from loaderprobe.testing import FakeClock, Service, example_config, example_files
@@ -36,75 +37,52 @@ def by_command(command: Callable[[Path, Path], list[str]]) -> Start:
     return start
 
 
-def run(script: str, events: list[Event] | None = None, time_limit_s: float = 60.0) -> Measurement | RunFailure:
+def run(script: str, events: list[Event] | None = None) -> Measurement | RunFailure:
     """Run a child that executes `script`, with RESULT as the path it should write."""
 
     def command(_: Path, result: Path) -> list[str]:
         return [sys.executable, "-c", f"import os, signal, sys; RESULT = {str(result)!r}\n{script}"]
 
-    heard = events if events is not None else []
-    return run_configuration(
-        order(), clock=SystemClock(), time_limit_s=time_limit_s, on_event=heard.append, start=by_command(command)
-    )
+    heard, start = events if events is not None else [], by_command(command)
+    return run_configuration(order(), clock=SystemClock(), time_limit_s=60.0, on_event=heard.append, start=start)
 
 
-def test_a_child_that_says_why_becomes_a_failure_with_that_reason() -> None:
-    """Stage, reason, hint, exit code and last words are all kept."""
-    events: list[Event] = []
-    failure = run(
-        """print('{"stage": "round 1", "done": 1, "total": 9}')
+SAYS_WHY = """print('{"stage": "round 1", "done": 1, "total": 9}')
 print('{"stage": "round 1", "failure": "it broke", "hint": "repair it"}')
-sys.stderr.write("last words\\n"); sys.exit(5)""",
-        events,
-    )
+sys.stderr.write("last words\\n"); sys.exit(5)"""
+
+
+def test_a_child_that_ends_without_a_result_becomes_a_failure() -> None:
+    """With all that it says: reason, stage, hint, exit code, last words; or its signal. Exit code 0 is no result."""
+    events: list[Event] = []
+    failure = run(SAYS_WHY, events)
     assert isinstance(failure, RunFailure)
     assert (failure.stage, failure.reason, failure.hint, failure.exit_code) == ("round 1", "it broke", "repair it", 5)
     assert failure.log == ("last words",)
     assert events[0].done == 1
+    killed = run("os.kill(os.getpid(), signal.SIGKILL)")
+    assert isinstance(killed, RunFailure) and (killed.signal, killed.exit_code) == ("SIGKILL", None)
+    assert isinstance(run("pass"), RunFailure)
 
 
-def test_a_killed_child_becomes_a_failure_with_the_signal() -> None:
-    """A child killed by the kernel or a person says nothing; the record does."""
-    failure = run("os.kill(os.getpid(), signal.SIGKILL)")
-    assert isinstance(failure, RunFailure)
-    assert (failure.signal, failure.exit_code) == ("SIGKILL", None)
-
-
-def test_a_hung_child_is_ended_with_all_its_processes() -> None:
-    """At the time limit the child and its workers are gone, and the failure says so."""
-    clock = FakeClock()
-
-    def command(_: Path, __: Path) -> list[str]:
-        return [sys.executable, "-c", "import os, signal; os.fork(); signal.pause()"]
-
-    failure = run_configuration(
-        order(), clock=clock, time_limit_s=0.0, on_event=lambda _: None, start=by_command(command)
-    )
-    assert isinstance(failure, RunFailure)
-    assert "not finished after 0 s" in failure.reason
-    assert "--time-limit" in failure.hint
-
-
-@pytest.mark.parametrize("script", ["", "signal.pause()"])
-def test_what_a_child_said_is_closed_by_the_thread_that_reads_it(script: str) -> None:
-    """Of one that ends, and of one that is ended at its time limit."""
+@pytest.mark.parametrize("script", ["", "os.fork(); signal.pause()"])
+def test_a_hung_child_is_ended_with_all_its_processes(script: str) -> None:
+    """At the time limit; what it said is closed by the thread that reads it, as is that of one that ends."""
     started: list[Child] = []
 
     def start(*paths: Path) -> Child:
-        started.append(by_command(lambda *_: [sys.executable, "-c", f"import signal\n{script}"])(*paths))
+        started.append(by_command(lambda *_: [sys.executable, "-c", f"import os, signal\n{script}"])(*paths))
         return started[0]
 
+    clock: Clock = FakeClock() if script else SystemClock()
     limit_s = 0.0 if script else 60.0
-    run_configuration(order(), clock=SystemClock(), time_limit_s=limit_s, on_event=lambda _: None, start=start)
+    failure = run_configuration(order(), clock=clock, time_limit_s=limit_s, on_event=lambda _: None, start=start)
     for thread in threading.enumerate():
         if thread is not threading.current_thread():
             thread.join(10)
     assert started[0].stdout is not None and started[0].stdout.closed
-
-
-def test_a_child_that_ends_without_a_result_is_a_failure() -> None:
-    """Exit code 0 alone is no measurement."""
-    assert isinstance(run("pass"), RunFailure)
+    assert isinstance(failure, RunFailure)
+    assert ("not finished after 0 s" in failure.reason) == ("--time-limit" in failure.hint) == bool(script)
 
 
 def test_an_answer_for_another_configuration_is_refused(measure_fake: Measure, tmp_path: Path) -> None:
@@ -113,3 +91,40 @@ def test_an_answer_for_another_configuration_is_refused(measure_fake: Measure, t
     other.write_bytes(encode("measurement", measure_fake(Service(cpu_s=0.001), batch_size=8)))
     with pytest.raises(LoaderprobeError, match="another configuration"):
         run(f"import shutil; shutil.copy({str(other)!r}, RESULT)")
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "hint"),
+    [
+        (RuntimeError("unable to allocate shared memory(shm) for file"), "shared memory", "--shm-size"),
+        (
+            ValueError("Caught ValueError in DataLoader worker process 0.\nTraceback ...\nValueError: bad label\n"),
+            "the data set raised in a worker: ValueError: bad label",
+            "traceback",
+        ),
+        (
+            RuntimeError("DataLoader worker (pid 77) is killed by signal: Killed. "),
+            "a loader worker (pid 77) was killed by SIGKILL",
+            "out-of-memory killer",
+        ),
+        (
+            RuntimeError("DataLoader worker (pid 77) is killed by signal: Bus error. It is possible that ..."),
+            "a loader worker (pid 77) ran out of shared memory",
+            "--shm-size",
+        ),
+        (BadValue("x.jpg cannot be decoded", hint="remove it"), "x.jpg cannot be decoded", "remove it"),
+        (ZeroDivisionError("division by zero"), "ZeroDivisionError: division by zero", ""),
+    ],
+)
+def test_an_error_becomes_a_reason_and_a_hint(error: Exception, reason: str, hint: str) -> None:
+    """The reason says what happened in one sentence, the hint what to do about it."""
+    found = explain_error(error)
+    assert reason in found[0]
+    assert hint in found[1]
+    assert "\n" not in found[0]
+
+
+def test_a_silent_death_is_known_from_its_signal_or_last_line() -> None:
+    """A child that could not speak is explained by how it ended."""
+    assert explain_death(-9, [])[::2] == ("the measuring process was killed by SIGKILL", "SIGKILL")
+    assert "last words" in explain_death(1, ["first", "last words", ""])[0]
