@@ -41,7 +41,7 @@ HERE = Path(__file__).parent
 TURNS = pytest.StashKey[Turns]()
 LONGEST = (
     "storage/test_planted.py", "api/test_first_epochs.py", "cli/test_sweep.py", "libraries/test_files.py",
-    "api/test_variants.py", "libraries/test_streams.py", "cli/test_run.py", "measure/test_forkserver.py",
+    "api/test_variants.py", "libraries/test_streams.py", "cli/test_run.py", "measure/test_child.py",
     "cli/test_run_ranks.py", "api/test_wrappers.py", "cli/test_seats.py", "measure/test_rank_session.py",
     "compute/test_gradients.py", "test_installed.py", "cli/test_bandwidth.py",
 )  # fmt: skip

@@ -45,17 +45,13 @@ def test_a_sampler_goes_through_the_whole_data_set_or_a_share(options: dict[str,
 
 
 def test_batches_of_the_same_content_are_the_same() -> None:
-    """Tensors of any type; what holds none shows nothing."""
+    """Tensors of any type; what holds none shows nothing. Of made-up data batch after batch has the same content: all
+    ranks have it, whatever their samplers take."""
     batch = {"x": torch.ones(2, 3, dtype=torch.bfloat16), "y": [torch.tensor([True]), torch.tensor(3)]}
     other = {**batch, "x": torch.zeros(2, 3, dtype=torch.bfloat16)}
     loader = DataLoader(DATA)
-    assert seen(loader, (batch,)).first == seen(loader, (dict(batch),)).first is not None
-    assert seen(loader, (batch,)).first != seen(loader, (other,)).first
-    assert seen(loader, (["text"],)).first is None and seen(loader).first is None
-
-
-def test_made_up_data_shows_nothing() -> None:
-    """Where batch after batch has the same content, all ranks have it, whatever their samplers take."""
-    batch = torch.zeros(2, 3)
-    assert seen(DataLoader(DATA), (batch, torch.zeros(2, 3))).first is None
-    assert seen(DataLoader(DATA), (batch, torch.ones(2, 3))).first == seen(DataLoader(DATA), (batch,)).first
+    first = seen(loader, (batch,)).first
+    assert first == seen(loader, (dict(batch),)).first == seen(loader, (batch, other)).first is not None
+    assert first != seen(loader, (other,)).first
+    for nothing in ((["text"],), (), (batch, dict(batch))):
+        assert seen(loader, nothing).first is None

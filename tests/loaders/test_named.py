@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,12 @@ class Holding:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Three files in two folders."""
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Three files in two folders, of which the script runs in one."""
     for name in ("a/1.bin", "a/2.bin", "b/3.bin"):
         (tmp_path / "data" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "data" / name).write_bytes(b"12345")
+    monkeypatch.chdir(tmp_path / "data" / "a")
     return tmp_path / "data"
 
 
@@ -38,25 +40,20 @@ def test_files_and_folders_that_are_named_are_found(folder: Path) -> None:
     (folder / "link").symlink_to(folder / "a" / "1.bin")
     assert names(str(folder), folder / "a", f"{folder}/a/../b/3.bin") == ["1.bin", "2.bin", "3.bin", "link"]
     assert names(folder / "link") == ["1.bin"]
+    assert names("./1.bin", "../b") == ["1.bin", "3.bin"]
     assert named_files(Holding(folder / "b"), most=9) == {str(folder.resolve() / "b" / "3.bin"): 5}
 
 
-@pytest.mark.parametrize("text", ["//", "/", "/./", "//..", "/proc", "/proc/", "/sys/", "//dev/", "/usr"])
-def test_a_text_that_is_not_meant_names_nothing(text: str) -> None:
-    """A vocabulary holds many: the root, what the kernel shows as files, folders at the top."""
+@pytest.mark.parametrize(
+    "text",
+    ["//", "/", "/./", "//..", "/proc", "/proc/", "/sys/", "//dev/", "/usr", "./", "../", ".//", "../../"],
+)
+def test_a_text_that_is_not_meant_names_nothing(text: str, folder: Path) -> None:
+    """A vocabulary holds many: the root, what the kernel shows as files, folders at the top, dots."""
     assert names(text) == []
 
 
-@pytest.mark.parametrize("text", ["./", "../", ".//", "../../"])
-def test_nor_do_dots(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wherever the script runs. What lies there may be named, and the folder itself by its name."""
-    monkeypatch.chdir(folder / "a")
-    assert names(text) == []
-    assert names("./1.bin", "../b") == ["1.bin", "3.bin"]
-    assert names(f"{folder}/a") == ["1.bin", "2.bin"]
-
-
-def test_nor_a_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nor_does_a_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a whole, or what it is in."""
     monkeypatch.setenv("HOME", str(folder / "a"))
     assert holds_more_than_data(str(folder.resolve())) and holds_more_than_data(str(folder.resolve() / "a"))
@@ -64,15 +61,19 @@ def test_nor_a_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert holds_more_than_data("/home/someone") and not holds_more_than_data("/home/someone/data")
 
 
-def test_a_walk_ends(folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("given", "limits", "found"),
+    [
+        (["."], {"most": 2}, None),
+        (["."], {"entries": 4}, None),
+        (["."], {"entries": 5}, ["1.bin", "2.bin", "3.bin"]),
+        (["."], {"now": iter([0.0, *[MOST_S] * 4, MOST_S + 1]).__next__}, None),
+        (["x/this", "x/that", "x/these"], {"now": iter([0.0, MOST_S, MOST_S + 1]).__next__}, None),  # they do not exist
+    ],
+)
+def test_a_walk_ends(folder: Path, given: Iterable[str], limits: dict[str, Any], found: list[str] | None) -> None:
     """After so many files or entries, and when its time is over; then the files are not known."""
-    assert names(folder, most=2) is None
-    assert names(folder, entries=4) is None
-    assert names(folder, entries=5) == ["1.bin", "2.bin", "3.bin"]
-    clock = iter([0.0, *[MOST_S] * 4, MOST_S + 1])
-    assert names(folder, now=lambda: next(clock)) is None
-    clock = iter([0.0, MOST_S, MOST_S + 1])  # names that do not exist take time, too
-    assert names("this/or", "that/or", "these/or", now=lambda: next(clock)) is None
+    assert names(*(folder / name if name == "." else name for name in given), **limits) == found
 
 
 def test_a_file_that_fails_ends_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,8 +87,7 @@ def test_a_file_that_fails_ends_nothing(folder: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr("loaderprobe.loaders.data_files.os.stat", stat)
     assert names(folder) == ["1.bin", "3.bin"]
-    gone = folder / "gone"
-    gone.mkdir()
-    monkeypatch.chdir(gone)
-    gone.rmdir()
+    (folder / "gone").mkdir()
+    monkeypatch.chdir(folder / "gone")
+    (folder / "gone").rmdir()
     assert names("./1.bin", folder / "b") == ["3.bin"]

@@ -100,3 +100,30 @@ def test_only_errors_of_groups_mean_a_lost_rank(text: str, of_ranks: bool) -> No
     group = object.__new__(GlooGroup)
     group._store = None
     assert (group.lost_by(RuntimeError(text)) is not None) == of_ranks
+
+
+@pytest.mark.parametrize(("set_", "count"), [({}, "0"), ({"TORCHELASTIC_RESTART_COUNT": "2"}, "2")])
+def test_code_may_read_the_variables_of_torchrun(
+    set_: dict[str, str], count: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are those of the rank, and all of its numbers are numbers."""
+    joined: list[dict[str, Any]] = []
+    for module in (dist, dist.distributed_c10d):
+        monkeypatch.setattr(module, "init_process_group", lambda *_, **given: joined.append(given))
+    monkeypatch.setattr(ranks, "store_at", lambda place, name: (place, name))
+    place = Place(
+        rank=3,
+        size=4,
+        node=1,
+        local_rank=1,
+        local_size=2,
+        address="head",
+        port=4000,
+        prefix="loaderprobe/0/turn/1/ranks",
+    )
+    variables = {**set_, "RANK": "0", "LOCAL_RANK": "0"}
+    ranks.join_group(place, variables)
+    assert variables["TORCHELASTIC_RESTART_COUNT"] == count
+    numbers = {name: int(value) for name, value in variables.items() if name.endswith(("RANK", "SIZE", "COUNT"))}
+    assert (numbers["RANK"], numbers["LOCAL_RANK"], numbers["GROUP_RANK"], numbers["GROUP_WORLD_SIZE"]) == (3, 1, 1, 2)
+    assert joined == [{"store": (place, "own"), "rank": 3, "world_size": 4}]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import random
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,8 @@ from torch.utils.data import DataLoader
 from loaderprobe.batches import holds_images, samples_in, samples_without_collation
 from loaderprobe.errors import BadValue
 from loaderprobe.loaders.data_files import OpenedFiles
-from loaderprobe.loaders.state import random_state_kept
 from loaderprobe.loaders.user_loader import BatchPool, UserLoader, origin_of
-from tests.api.samples import Dreaming, Moving, Numbers
+from tests.api.samples import Moving, Numbers
 
 
 @given(st.integers(1, 40), st.integers(0, 5), st.integers(1, 60))
@@ -36,27 +35,55 @@ def test_a_pool_gives_every_worker_the_same_batches_each_time(count: int, worker
         assert all(whole[number] == whole[number % pool.size] for number in range(max(count, taken), len(whole)))
 
 
-def test_a_pool_of_nothing_ends() -> None:
-    """There is nothing to repeat."""
+def test_a_pool_keeps_batches_of_one_length() -> None:
+    """The others are counted; one of nothing ends."""
+    pool = BatchPool([[1, 2], [3], [4, 5], [6, 7, 8]], 1)
+    assert list(islice(iter(pool), 4)) == [[1, 2], [4, 5], [1, 2], [4, 5]]
+    assert pool.odd == 2
     assert list(iter(BatchPool([], 2))) == []
 
 
-def test_a_pool_keeps_batches_of_one_length() -> None:
-    """The others are counted."""
-    pool = BatchPool([[1, 2], [3], [4, 5], [6, 7, 8]], 1)
+def settled(count: int, workers: int, taken: int) -> tuple[BatchPool, list[list[int]], Any]:
+    """A pool of which so many batches were taken; and those."""
+    pool = BatchPool([[number] for number in range(count)], workers)
     batches = iter(pool)
-    assert [next(batches) for _ in range(4)] == [[1, 2], [4, 5], [1, 2], [4, 5]]
-    assert pool.odd == 2
+    first = list(islice(batches, taken))
+    pool.close()
+    return pool, first, batches
+
+
+def test_new_batches_were_not_taken_before() -> None:
+    """Not those of the pool, though it has gone round since; a sampler without new ones says so."""
+    pool, first, batches = settled(40, 2, 8)
+    assert list(islice(batches, 8)) == first
+    pool.take_new()
+    assert list(islice(batches, 10)) == [[number] for number in range(8, 18)]
+    assert (pool.left(), pool.passes) == (22, 0)
+    pool, _, batches = settled(12, 2, 8)
+    pool.take_new()
+    list(islice(batches, 6))
+    assert pool.passes >= 1 and pool.left() < pool.passes
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_repeated_batches_go_to_the_worker_that_had_them(workers: int) -> None:
+    """What a data set keeps, it keeps in the worker that made it."""
+    pool, first, batches = settled(60, workers, 6)
+    pool.take_new()
+    new = list(islice(batches, 12))
+    had = {batch[0]: number % workers for number, batch in enumerate([*first, *new])}
+    pool.repeat(9)
+    for number, batch in enumerate(islice(batches, 30), start=len(had)):
+        assert had[batch[0]] == number % workers
+        assert batch[0] >= 18 - 9 - workers
 
 
 def test_files_that_are_opened_are_heard(tmp_path: Path) -> None:
     """Data that is read, once each, by absolute path; not what is written, code, devices, or what has gone."""
-    data, code, package = tmp_path / "a.raw", tmp_path / "b.py", tmp_path / "site-packages" / "c.json"
+    data, code, package, gone = (tmp_path / name for name in ("a.raw", "b.py", "site-packages/c.json", "gone"))
     package.parent.mkdir()
-    for path in (data, code, package):
+    for path in (data, code, package, gone):
         path.write_bytes(b"12345")
-    gone = tmp_path / "gone"
-    gone.write_bytes(b"")
     listener = OpenedFiles()
     listener.listen()
     for path in (data, data, code, package, gone):
@@ -70,62 +97,60 @@ def test_files_that_are_opened_are_heard(tmp_path: Path) -> None:
     assert listener.heard() == []
 
 
-def test_batches_and_samples_are_separate() -> None:
-    """Without a collate_fn a data set yields one sample, or batches of its own."""
-    image, images, labels = torch.zeros(3, 8, 8), torch.zeros(6, 3, 8, 8), torch.zeros(6)
-    assert [samples_without_collation(item) for item in ((image, 1), image, images, (images, labels))] == [1, 1, 6, 6]
-    assert samples_without_collation({"x": np.zeros((7, 5)), "y": np.zeros(7)}) == 7
-    assert samples_without_collation("text") == samples_without_collation(torch.tensor(1.0)) == 1
+IMAGE, IMAGES, LABELS = torch.zeros(3, 8, 8), torch.zeros(6, 3, 8, 8), torch.zeros(6)
+FEATURES = {"x": np.zeros((7, 5)), "y": np.zeros(7)}
+
+
+@pytest.mark.parametrize(
+    ("item", "samples"),
+    [
+        ((IMAGE, 1), 1),
+        (IMAGE, 1),
+        (IMAGES, 6),
+        ((IMAGES, LABELS), 6),
+        (FEATURES, 7),
+        ("text", 1),
+        (torch.tensor(1.0), 1),
+    ],
+)
+def test_batches_and_samples_are_separate(item: Any, samples: int) -> None:
+    """Without a collate_fn a data set yields one sample, or batches of its own; features are no images."""
+    assert samples_without_collation(item) == samples
     assert samples_in({"x": np.zeros((7, 5))}) == 7
-    assert [holds_images(batch) for batch in (images, [{"x": (labels, images)}], (labels, image))] == [
-        True,
-        True,
-        False,
-    ]
+    assert holds_images(IMAGES) and holds_images([{"x": (LABELS, IMAGES)}]) and not holds_images((LABELS, IMAGE))
 
 
-def test_errors_name_their_origin() -> None:
+IN_WORKER = (
+    "Caught KeyError in DataLoader worker process 1.\nOriginal Traceback (most recent call last):\n"
+    "  File \"watch.py\", line 1, in fetch\n    batch = self._make(fetcher)\nKeyError: 'label'\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (RuntimeError(IN_WORKER), "the data set raised KeyError: 'label', in a worker"),
+        (RuntimeError("DataLoader timed out"), "the loader raised RuntimeError: DataLoader timed out"),
+        (ValueError(), "the loader raised ValueError"),
+    ],
+)
+def test_errors_name_their_origin(error: Exception, message: str) -> None:
     """By what a worker's traceback holds; the last line that names the error begins its message."""
-    text = (
-        "Caught KeyError in DataLoader worker process 1.\nOriginal Traceback (most recent call last):\n"
-        "  File \"watch.py\", line 1, in fetch\n    batch = self._make(fetcher)\nKeyError: 'label'\n"
-    )
-    assert origin_of(KeyError(text)).message.startswith("the data set raised KeyError")
-    assert origin_of(RuntimeError(text)).message == "the data set raised KeyError: 'label', in a worker"
-    assert (
-        origin_of(RuntimeError("DataLoader timed out")).message
-        == "the loader raised RuntimeError: DataLoader timed out"
-    )
-    assert origin_of(ValueError()).message == "the loader raised ValueError"
+    assert origin_of(error).message == message
+    assert origin_of(KeyError(IN_WORKER)).message.startswith("the data set raised KeyError")
 
 
-def test_generators_go_back_to_where_they_were() -> None:
-    """Those of torch, Python and numpy, and those that the data set keeps, also after an error."""
-    data = Dreaming()
-    loader = DataLoader(data, batch_size=2)
-
-    def draw() -> list[Any]:
-        return [torch.rand(1).item(), random.random(), np.random.random(), data[0][0][0].item()]
-
-    with pytest.raises(ValueError, match="within"), random_state_kept(loader):
-        within = draw()
-        raise ValueError("within")
-    assert draw() == within
+SERIAL = {"baseline", "warm", "cached_samples"}
 
 
 def test_a_twin_shares_nothing_that_it_changes(tmp_path: Path) -> None:
     """The loader keeps its own settings, and what may be done with a sub-class is less."""
     loader = DataLoader(Numbers(), batch_size=4, num_workers=2, persistent_workers=True)
     before = dict(vars(loader))
-    assert UserLoader(loader, tmp_path).modes() == {"baseline", "warm", "cached_samples", "no_transport"}
+    assert UserLoader(loader, tmp_path).modes() == {*SERIAL, "no_transport"}
     assert vars(loader) == before
-    assert UserLoader(Moving(Numbers(), batch_size=4, num_workers=2), tmp_path).modes() == {
-        "baseline",
-        "warm",
-        "cached_samples",
-    }
-    serial = {"baseline", "warm", "cached_samples", "one_thread"}
-    assert UserLoader(DataLoader(Numbers(), batch_size=4), tmp_path).modes() == serial
+    assert UserLoader(Moving(Numbers(), batch_size=4, num_workers=2), tmp_path).modes() == SERIAL
+    assert UserLoader(DataLoader(Numbers(), batch_size=4), tmp_path).modes() == {*SERIAL, "one_thread"}
 
 
 def test_a_loader_that_goes_past_torch_is_refused(tmp_path: Path) -> None:

@@ -104,14 +104,11 @@ def server_without_torch(photographs: FileSet, tmp_path_factory: pytest.TempPath
 def run_forked(server_without_torch: ForkServer, photographs: FileSet) -> Run:
     """Measures a small configuration in a child of the forkserver."""
 
-    def run(
-        files: FileSet = photographs, limit_s: float = 120.0, on_event: Callable[[Event], None] | None = None
-    ) -> Any:
+    def run(files: FileSet = photographs, limit_s: float = 120.0, on_event: Any = lambda _: None) -> Any:
         loader = {"loader": "tests.planted.loaders:Plain", "workers": 0}
         config = example_config(data=files.fingerprint, batch_size=4, rounds=1, compute="emulated:200", **loader)
-        clock = SystemClock()
+        clock, start = SystemClock(), server_without_torch.start
         order = Order(config=config, files=files, budget_s=1.0, begin_ns=clock.now_ns())
-        start = server_without_torch.start
         return run_configuration(order, clock=clock, time_limit_s=limit_s, on_event=on_event, start=start)
 
     return run
