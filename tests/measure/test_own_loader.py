@@ -35,11 +35,12 @@ value = 1
 
 
 @pytest.fixture
-def script(tmp_path: Path) -> Iterator[str]:
-    """A script of the user's, with its folder out of the way afterwards."""
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A script of the user's, and a package of theirs in the current folder; out of the way afterwards."""
     before = list(sys.path)
     path = tmp_path / "own_loader_script.py"
     path.write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
     yield str(path)
     sys.path[:] = before
     sys.modules.pop("own_loader_script", None)
@@ -54,24 +55,20 @@ def test_a_function_is_named_by_its_file_or_its_module(script: str, tmp_path: Pa
     assert "own_loader_script" not in sys.modules
 
 
-@pytest.mark.parametrize("text", ["make", "train.py", "a b:make", "module:", ":make", "my-train:make"])
+@pytest.mark.parametrize(
+    "text", ["make", "train.py", "a b:make", "module:", ":make", "my-train:make", "nowhere.py:make"]
+)
 def test_what_is_no_name_is_refused(text: str) -> None:
-    """With the two forms."""
-    with pytest.raises(BadValue, match="names no function") as caught:
+    """With the two forms; a script that is not there is not taken for a module."""
+    missing = text.startswith("nowhere")
+    with pytest.raises(BadValue, match=r"there is no file nowhere\.py" if missing else "names no function") as caught:
         named(text)
-    assert "train.py:make_loader" in caught.value.hint
-
-
-def test_a_script_must_be_there() -> None:
-    """It is not taken for a module."""
-    with pytest.raises(BadValue, match=r"there is no file nowhere\.py"):
-        named("nowhere.py:make")
+    assert missing or "train.py:make_loader" in caught.value.hint
 
 
 def test_a_loader_comes_alone_or_with_a_step(script: str) -> None:
     """The function sees no arguments of our command line."""
-    loader, step = made(named(f"{script}:alone"))
-    assert (loader, step) == ([[script]], None)
+    assert made(named(f"{script}:alone")) == ([[script]], None)
     assert made(named(f"{script}:both")) == ([1], print)
     assert sys.argv != [script]
 
@@ -85,52 +82,40 @@ def test_a_loader_comes_alone_or_with_a_step(script: str) -> None:
         ("missing", MissingPart, "cannot be loaded: module 'own_loader_script' has no attribute 'missing'"),
         ("raises", LoaderprobeError, "raised KeyError: 'x'"),
         ("parses", LoaderprobeError, "raised SystemExit: 2"),
+        ("in_group", None, "--ranks 2"),
+        ("joins", None, "--ranks 2"),
     ],
 )
-def test_what_makes_no_loader_is_named(script: str, function: str, kind: type[Exception], said: str) -> None:
-    """And keeps its exit code."""
-    with pytest.raises(LoaderprobeError, match=said) as caught:
-        made(named(f"{script}:{function}"))
-    assert type(caught.value) is kind
-
-
-@pytest.mark.parametrize("function", ["in_group", "joins"])
-def test_a_function_that_asks_for_its_rank_needs_ranks(script: str, function: str) -> None:
-    """The next step says so."""
+def test_what_makes_no_loader_is_named(script: str, function: str, kind: type[Exception] | None, said: str) -> None:
+    """And keeps its exit code; the next step of one that asks for its rank says that it needs ranks."""
     with pytest.raises(LoaderprobeError) as caught:
         made(named(f"{script}:{function}"))
-    assert "--ranks 2" in caught.value.hint
-
-
-def test_nodes_are_asked_for_the_file_of_the_module(script: str, tmp_path: Path) -> None:
-    """A package by its own file; what does not exist is refused before any rank begins."""
-    found = module_file(named(f"{script}:alone"))
-    assert (found.root, found.paths, found.size_bytes) == (str(tmp_path), (Path(script).name,), (len(MODULE),))
-    assert module_file(named("json.decoder:make")).paths == ("decoder.py",)
-    with pytest.raises(MissingPart, match="there is no module nowhere_at_all"):
-        module_file(named("nowhere_at_all:make"))
+    if kind is None:
+        assert said in caught.value.hint
+    else:
+        assert caught.match(said) and type(caught.value) is kind
 
 
 @pytest.mark.parametrize("inside", ["__init__.py", ""])
-def test_a_module_is_found_without_its_packages(inside: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are the user's code, which only the ranks run; also of packages without a file of their own."""
+def test_nodes_are_asked_for_the_file_of_the_module(script: str, tmp_path: Path, inside: str) -> None:
+    """It is found without its packages, which are the user's code and only run in ranks; also of packages without a
+    file of their own."""
     folder = tmp_path / "own_outer" / "own_inner"
     folder.mkdir(parents=True)
     (folder / "data.py").write_text(MODULE)
     for package in (folder, folder.parent) if inside else ():
         (package / inside).write_text("raise RuntimeError('imported')")
-    monkeypatch.chdir(tmp_path)
     before = list(sys.path)
     assert module_file(named("own_outer.own_inner.data:alone")).root == str(folder)
     assert sys.path == before and "own_outer" not in sys.modules
-    with pytest.raises(MissingPart, match=r"there is no module own_outer\.own_inner\.other"):
-        module_file(named("own_outer.own_inner.other:alone"))
+    found = module_file(named(f"{script}:alone"))
+    assert (found.root, found.paths, found.size_bytes) == (str(tmp_path), (Path(script).name,), (len(MODULE),))
+    assert module_file(named("json.decoder:make")).paths == ("decoder.py",)
 
 
-@pytest.mark.parametrize("module", ["nowhere_at_all.data", "__main__"])
-def test_what_is_no_module_is_no_bug(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A package that does not exist is refused by name, as is the running program."""
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.parametrize("module", ["nowhere_at_all", "nowhere_at_all.data", "own_loader_script.other", "__main__"])
+def test_what_is_no_module_is_no_bug(script: str, tmp_path: Path, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not exist is refused by name before any rank begins, as is the running program."""
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     with pytest.raises(MissingPart, match=f"there is no module {module}"):
         module_file(named(f"{module}:make"))

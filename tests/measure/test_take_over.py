@@ -1,16 +1,98 @@
-"""Ranks take over all at one step, or none does and all hear why. No rank waits for one that may not come."""
+"""A loop and a session take turns; ranks take over all at one step, or none does and all hear why."""
 
 from __future__ import annotations
 
+import contextvars
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from loaderprobe.measure.attach.script_ranks import AHEAD, PATIENCE_S, TURN_S, TakeOver
+from loaderprobe.measure.attach.turns import GivenUp, LoopTurns
+from loaderprobe.measure.session import Interrupted
 from loaderprobe.records.ranks import Apart, RankOffer
 from loaderprobe.testing import FakeClock, FakeStore
 
 OFFER = RankOffer(loader=0, batch_size=8, workers=2, prefetch_factor=2, period=1)
+OTHER_THREAD = Apart(code="other_thread", ranks=(1,))
+Step = Callable[[Any], None]
+
+
+def test_the_loop_trains_on_what_the_session_steps_on() -> None:
+    """Batch by batch, until the session returns; its context variables are those of the loop."""
+    heard: list[str] = []
+    level = contextvars.ContextVar("level", default="none")
+    level.set("loop")
+
+    def session(step: Step) -> str:
+        for batch in ("a", "b"):
+            step(batch)
+            heard.append(f"{batch} is over")
+        return level.get()
+
+    turns = LoopTurns(session)
+    assert not turns.inside
+    while True:
+        batch = turns.next()
+        if turns.over:
+            break
+        heard.append(f"trains on {batch}")
+    assert heard == ["trains on a", "a is over", "trains on b", "b is over"]
+    assert (turns.result, turns.steps) == ("loop", 2)
+
+
+def test_what_the_session_raises_surfaces_in_the_loop() -> None:
+    """At the batch that it asks for."""
+
+    def session(step: Step) -> None:
+        step(1)
+        raise KeyError("no way")
+
+    turns = LoopTurns(session)
+    assert turns.next() == 1
+    with pytest.raises(KeyError, match="no way"):
+        turns.next()
+    assert turns.over
+
+
+def test_an_interruption_reaches_the_step_that_it_disturbed() -> None:
+    """With the first of its reasons; the steps before it are counted."""
+    seen: list[tuple[int, str, int]] = []
+
+    def session(step: Step) -> None:
+        for batch in range(4):
+            try:
+                step(batch)
+            except Interrupted as why:
+                seen.append((batch, str(why), why.steps))
+
+    turns = LoopTurns(session)
+    for _ in range(3):
+        turns.next()
+    turns.interrupt("validation")
+    turns.interrupt("next epoch")
+    turns.next()
+    assert (seen, turns.undisturbed) == ([(2, "validation", 3)], 1)
+
+
+def test_a_session_concludes_when_the_loop_does_not_come_back() -> None:
+    """What it returns then is the result; without a step there is nothing to conclude from."""
+
+    def session(step: Step) -> str:
+        try:
+            step(1)
+        except GivenUp:
+            return "from what there is"
+        return "complete"
+
+    turns = LoopTurns(session)
+    turns.give_up()
+    assert turns.result is None
+    assert turns.next() == 1
+    turns.give_up()
+    assert (turns.result, turns.over) == ("from what there is", True)
 
 
 class Meeting:
@@ -29,14 +111,20 @@ class Meeting:
                     taken[rank] = passes
         return taken
 
+    @property
+    def apart(self) -> list[Apart | None]:
+        return [rank.apart for rank in self.ranks]
+
 
 @pytest.mark.parametrize("ranks", [(0, 1), (0, 1, 2)])
 def test_all_take_over_at_the_same_step(ranks: tuple[int, ...]) -> None:
-    """Some steps after the last has offered its loader."""
+    """Some steps after the last has offered its loader. Who refuses too late takes over with the others."""
     meeting = Meeting(len(ranks))
     taken = meeting.steps(8, 40, ranks)
     assert set(taken) == set(ranks)
     assert len(set(taken.values())) == 1 and 8 + AHEAD <= taken[0] <= 9 + AHEAD
+    meeting.ranks[1].refuse(OTHER_THREAD)
+    assert meeting.ranks[1].agreed and meeting.ranks[1].apart is None
 
 
 def test_a_rank_that_is_ahead_waits_for_the_word_of_rank_0() -> None:
@@ -56,70 +144,72 @@ def test_a_rank_that_is_ahead_waits_for_the_word_of_rank_0() -> None:
 
 
 def test_a_rank_without_a_loader_holds_up_no_step() -> None:
-    """Rank 0 trains on, and after some time all have the reason."""
+    """Rank 0 trains on, and after some time, or when its script ends, all have the reason."""
     meeting = Meeting(3)
     meeting.ranks[2].ask(8, OFFER)
     assert not meeting.steps(8, 60, (0,)) and meeting.ranks[0].apart is None
     meeting.clock.sleep(PATIENCE_S + 1)
-    assert not meeting.ranks[0].ask(60, OFFER)
-    assert meeting.ranks[0].apart == Apart(code="silent", ranks=(1,))
-    assert not meeting.ranks[2].ask(60, OFFER)
-    assert meeting.ranks[2].apart == meeting.ranks[0].apart
-
-
-def test_the_script_may_end_before() -> None:
-    """Then the silent rank is named, or the one that ended."""
+    assert not meeting.ranks[0].ask(60, OFFER) and not meeting.ranks[2].ask(60, OFFER)
+    assert meeting.apart[::2] == [Apart(code="silent", ranks=(1,))] * 2
     meeting = Meeting()
     meeting.steps(8, 10, (0,))
     meeting.ranks[0].end()
     assert meeting.ranks[0].apart == Apart(code="silent", ranks=(1,))
-    meeting = Meeting()
+
+
+def ends(meeting: Meeting) -> None:
     meeting.steps(8, 10)
     meeting.ranks[1].end()
-    assert not meeting.ranks[0].ask(10, OFFER)
-    assert meeting.ranks[0].apart == Apart(code="ended", ranks=(1,))
+    meeting.steps(10, 12, (0,))
 
 
-def test_a_rank_that_refuses_is_heard_by_all() -> None:
-    """Before a step is named, and after."""
-    for before in (8, 12):
-        meeting = Meeting()
-        meeting.steps(8, before)
-        meeting.ranks[1].refuse(Apart(code="other_thread", ranks=(1,)))
-        assert not meeting.steps(before, 40)
-        assert {each.apart for each in meeting.ranks} == {Apart(code="other_thread", ranks=(1,))}
+def refuses(meeting: Meeting, at: int = 12) -> None:
+    meeting.steps(8, at)
+    meeting.ranks[1].refuse(OTHER_THREAD)
+    assert not meeting.steps(at, 40)
 
 
-def test_who_refuses_too_late_takes_over_with_the_others() -> None:
-    """The word is final."""
-    meeting = Meeting()
-    assert len(meeting.steps(8, 40)) == 2
-    meeting.ranks[1].refuse(Apart(code="other_thread", ranks=(1,)))
-    assert meeting.ranks[1].agreed and meeting.ranks[1].apart is None
-
-
-def test_loaders_must_be_alike() -> None:
-    """The settings that differ are named."""
-    meeting = Meeting()
+def differs(meeting: Meeting) -> None:
     meeting.ranks[1].ask(8, replace(OFFER, batch_size=4, loader=1))
     meeting.ranks[0].ask(8, OFFER)
-    assert meeting.ranks[0].apart == Apart(code="loaders_differ", ranks=(1,), detail="batch_size")
 
 
-def test_ranks_out_of_step_go_on() -> None:
-    """One that hears of the step when it has passed it, one that never hears, and one whom rank 0 leaves waiting."""
-    meeting = Meeting()
+def passes_it(meeting: Meeting) -> None:
+    """It hears of the step when it has passed it."""
     meeting.ranks[1].ask(8, OFFER)
     meeting.steps(8, 9, (0,))
     meeting.ranks[1].ask(50, OFFER)
-    assert meeting.ranks[1].apart == Apart(code="out_of_step", ranks=(1,))
-    meeting = Meeting()
+
+
+def never_hears(meeting: Meeting) -> None:
     meeting.ranks[1].ask(8, OFFER)
     meeting.steps(8, 40, (0,))
-    assert meeting.ranks[0].apart == Apart(code="out_of_step", ranks=(1,))
-    meeting = Meeting()
+
+
+def is_left_waiting(meeting: Meeting) -> None:
+    """By rank 0, for a turn."""
     meeting.steps(8, 10)
     begin_ns = meeting.clock.now_ns()
     meeting.steps(10, 40, (1,))
-    assert meeting.ranks[1].apart == Apart(code="out_of_step", ranks=(0,))
     assert TURN_S <= (meeting.clock.now_ns() - begin_ns) / 1e9 < TURN_S + 1
+
+
+@pytest.mark.parametrize(
+    ("trouble", "apart"),
+    [
+        (ends, [Apart(code="ended", ranks=(1,)), None]),
+        (refuses, [OTHER_THREAD, OTHER_THREAD]),
+        (lambda meeting: refuses(meeting, at=8), [OTHER_THREAD, OTHER_THREAD]),
+        (differs, [Apart(code="loaders_differ", ranks=(1,), detail="batch_size"), None]),
+        (passes_it, [None, Apart(code="out_of_step", ranks=(1,))]),
+        (never_hears, [Apart(code="out_of_step", ranks=(1,)), None]),
+        (is_left_waiting, [None, Apart(code="out_of_step", ranks=(0,))]),
+    ],
+)
+def test_ranks_that_cannot_be_measured_together_go_on(
+    trouble: Callable[[Meeting], None], apart: list[Apart | None]
+) -> None:
+    """Who hears of it has the reason; no rank waits for one that may not come."""
+    meeting = Meeting()
+    trouble(meeting)
+    assert [found if expected else None for found, expected in zip(meeting.apart, apart, strict=True)] == apart
