@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import mmap
 import multiprocessing
-import random
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Iterator
@@ -19,9 +18,9 @@ import torch
 from torch.utils.data import DataLoader
 
 from loaderprobe.loaders import state
-from loaderprobe.loaders.state import copied_iterable, held, random_state_kept, shared_state_kept
+from loaderprobe.loaders.state import copied_iterable, held, shared_state_kept
 from loaderprobe.records.remark import Remark
-from tests.api.samples import Backwards, Dreaming, Numbers, Shared
+from tests.api.samples import Backwards, Numbers, Shared
 from tests.said import all_said
 
 
@@ -239,16 +238,3 @@ def test_attributes_of_samplers_are_put_back(workers: int) -> None:
     assert vars(sampler) == {"count": 8, "begun": 0}
     assert data.count == (64 if workers else 3)
     assert resumable.given == 0
-
-
-def test_generators_go_back_to_where_they_were() -> None:
-    """Those of torch, Python and numpy, and those that the data set keeps, also after an error."""
-    data = Dreaming()
-
-    def draw() -> list[Any]:
-        return [torch.rand(1).item(), random.random(), np.random.random(), data[0][0][0].item()]
-
-    with pytest.raises(ValueError, match="within"), random_state_kept(DataLoader(data, batch_size=2)):
-        within = draw()
-        raise ValueError("within")
-    assert draw() == within

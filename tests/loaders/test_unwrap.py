@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 import loaderprobe
 from loaderprobe.errors import BadValue
 from loaderprobe.loaders.unwrap import EndlessBatches, bare_copy, unwrap
-from tests.api.samples import Keeping, Moving, Numbers
+from tests.api.samples import Keeping, Numbers
 from tests.api.wrappers import Disguised, Doubling, Piped, TwoLoaders
 from tests.said import said
 
@@ -82,14 +82,6 @@ def test_a_wrapper_is_copied_around_a_copy_of_its_loader(
     assert (copy is None) == (first is None)
     assert first is None or (type(copy) is type(wrapper) and next(iter(copy))[1].tolist() == first)
     assert {name: value for name, value in vars(wrapper).items() if isinstance(value, list)} == before
-
-
-@pytest.mark.parametrize("kind", [DataLoader, Moving, Keeping])
-def test_a_data_loader_is_itself(kind: Any) -> None:
-    """Sub-classes as well."""
-    loader = kind(Numbers(), batch_size=4)
-    found = unwrap(loader)
-    assert (found.loader, found.path, found.notes, found.rewrap(loader)) == (loader, "loader", (), None)
 
 
 class Data:

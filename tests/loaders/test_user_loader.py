@@ -7,17 +7,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
-from loaderprobe.batches import holds_images, samples_in, samples_without_collation
 from loaderprobe.errors import BadValue
 from loaderprobe.loaders.data_files import OpenedFiles
-from loaderprobe.loaders.user_loader import BatchPool, UserLoader, origin_of
+from loaderprobe.loaders.user_loader import BatchPool, UserLoader
 from tests.api.samples import Moving, Numbers
 
 
@@ -95,49 +92,6 @@ def test_files_that_are_opened_are_heard(tmp_path: Path) -> None:
     assert listener.heard() == [(str(data), 5)]
     data.read_bytes()
     assert listener.heard() == []
-
-
-IMAGE, IMAGES, LABELS = torch.zeros(3, 8, 8), torch.zeros(6, 3, 8, 8), torch.zeros(6)
-FEATURES = {"x": np.zeros((7, 5)), "y": np.zeros(7)}
-
-
-@pytest.mark.parametrize(
-    ("item", "samples"),
-    [
-        ((IMAGE, 1), 1),
-        (IMAGE, 1),
-        (IMAGES, 6),
-        ((IMAGES, LABELS), 6),
-        (FEATURES, 7),
-        ("text", 1),
-        (torch.tensor(1.0), 1),
-    ],
-)
-def test_batches_and_samples_are_separate(item: Any, samples: int) -> None:
-    """Without a collate_fn a data set yields one sample, or batches of its own; features are no images."""
-    assert samples_without_collation(item) == samples
-    assert samples_in({"x": np.zeros((7, 5))}) == 7
-    assert holds_images(IMAGES) and holds_images([{"x": (LABELS, IMAGES)}]) and not holds_images((LABELS, IMAGE))
-
-
-IN_WORKER = (
-    "Caught KeyError in DataLoader worker process 1.\nOriginal Traceback (most recent call last):\n"
-    "  File \"watch.py\", line 1, in fetch\n    batch = self._make(fetcher)\nKeyError: 'label'\n"
-)
-
-
-@pytest.mark.parametrize(
-    ("error", "message"),
-    [
-        (RuntimeError(IN_WORKER), "the data set raised KeyError: 'label', in a worker"),
-        (RuntimeError("DataLoader timed out"), "the loader raised RuntimeError: DataLoader timed out"),
-        (ValueError(), "the loader raised ValueError"),
-    ],
-)
-def test_errors_name_their_origin(error: Exception, message: str) -> None:
-    """By what a worker's traceback holds; the last line that names the error begins its message."""
-    assert origin_of(error).message == message
-    assert origin_of(KeyError(IN_WORKER)).message.startswith("the data set raised KeyError")
 
 
 SERIAL = {"baseline", "warm", "cached_samples"}

@@ -35,10 +35,8 @@ from loaderprobe.loaders.worker_probe import (
 )
 from loaderprobe.records.measurement import Mode
 from loaderprobe.records.waits import CodePlace, StackSamples
-from loaderprobe.system.mapped import Evicted
 from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.system.stacks import stack_of
-from tests.api.samples import RawImages, raw_files
 from tests.examples.training import Costly
 from tests.skips import needs_cold_reads
 
@@ -132,17 +130,6 @@ def test_nothing_is_listened_to_and_nothing_is_kept_after_an_error(tmp_path: Pat
     assert meters() == before
 
 
-def test_files_that_are_gone_are_met_where_they_are_read(tmp_path: Path) -> None:
-    """Cached samples read them as well."""
-    paths = raw_files(tmp_path / "data", 32)
-    with driven(tmp_path, RawImages(paths), lambda indices: [Path(paths[index]) for index in indices]) as loader:
-        next(loader.batches())
-        loader.switch("cached_samples")
-        Path(paths[4]).unlink()
-        with pytest.raises(FileNotFoundError):
-            next(loader.batches())
-
-
 @pytest.mark.parametrize(
     ("codes", "message"),
     [
@@ -198,7 +185,6 @@ def test_a_training_is_watched_over_all_its_epochs(tmp_path: Path, workers: int)
         begun.append(time.perf_counter_ns())
         assert len(list(watched.iterate(loader, DataLoader.__iter__))) == 3
     assert [sum(watched.records(since).images) for since in (*begun, 0)] == [60, 40, 20, 60]
-    assert watched.records(begun[1]).batch == tuple(range(6))
     watched.forget(begun[1])
     assert sum(watched.records(0).images) == 40
     without = WatchedLoader(tmp_path / "removed" / "0")
@@ -354,13 +340,3 @@ def test_each_sample_finds_the_mapped_file_cold(
     head.ahead = 1
     assert ahead.around(Batched(), head).__getitems__([1, 2]) == [1, 2]
     assert not hasattr(ahead.around(data, head), "__getitems__")
-
-
-def test_changes_of_a_private_mapping_survive_an_eviction(data: Mapped) -> None:
-    """They are nowhere else."""
-    with mmap.mmap(data.file.fileno(), 0, flags=mmap.MAP_PRIVATE) as private:
-        private[:5] = b"mine!"
-        files = Evicted([str(data.path)])
-        files.drop()
-        files.close()
-        assert private[:5] == b"mine!"

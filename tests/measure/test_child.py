@@ -61,15 +61,6 @@ def test_real_training_on_the_cpu_is_judged(photographs: FileSet, measure_real: 
     assert segments_of(measurement, "resident", "training")
 
 
-def test_a_killed_worker_becomes_a_failure(photographs: FileSet, measure_real: MeasureReal) -> None:
-    """A worker killed by SIGKILL is named as such, with the out-of-memory killer as the first suspect."""
-    failure = measure_real(photographs, loader="tests.planted.loaders:KilledWorker")
-    assert isinstance(failure, RunFailure)
-    assert "a loader worker" in failure.reason
-    assert "killed by SIGKILL" in failure.reason
-    assert "out-of-memory" in failure.hint
-
-
 def test_a_data_set_that_raises_becomes_a_failure_naming_the_file(tmp_path: Path, measure_real: MeasureReal) -> None:
     """A file that went bad after it was checked is named, with the stage it was met in."""
     (tmp_path / "bad.JPEG").write_bytes(b"\xff\xd8 no image")

@@ -243,8 +243,9 @@ def test_what_was_measured_is_studied_once(run: RunDirectory) -> None:
     assert asked == [("emulated:1000", "epochs", 2), ("emulated:2000", "epochs", 2)]
     assert shares == sorted(shares) and shares[0] == 0 and shares[-1] < 1
     key = runner.orders[0].config.key
-    found, why = run.study("epochs", key), {"error": "a worker was killed", "stage": "epoch 1", "hint": ""}
-    assert found is not None and found.reason == Remark(code="failed", facts=why)
+    why = Remark(code="failed", facts={"error": "a worker was killed", "stage": "epoch 1", "hint": ""})
+    found = run.study("epochs", key)
+    assert found is not None and found.reason == why
     runner.fails = ""
     studied(run, runner)
     studied(run, runner)
