@@ -1,20 +1,26 @@
-"""The pool that a user's sampler is asked for, files that are learned, and whose an error is."""
+"""The pool that a sampler is asked for, files that are opened or named, and the samples that a rank takes."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.utils.data import DataLoader
+from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
 
 from loaderprobe.errors import BadValue
-from loaderprobe.loaders.data_files import OpenedFiles
+from loaderprobe.loaders.data_files import MOST_S, OpenedFiles, holds_more_than_data, named_files
+from loaderprobe.loaders.drawn import drawn
 from loaderprobe.loaders.user_loader import BatchPool, UserLoader
+from loaderprobe.records.files import BatchFiles, UnknownFiles
+from loaderprobe.testing import example_config
 from tests.api.samples import Moving, Numbers
 
 
@@ -118,3 +124,128 @@ def test_a_loader_that_goes_past_torch_is_refused(tmp_path: Path) -> None:
         next(own.batches())
         with pytest.raises(BadValue, match="does not iterate as torch's DataLoader does"):
             own.check()
+
+
+class Holding:
+    """A data set with such attributes."""
+
+    def __init__(self, *names: Any) -> None:
+        self.names = names
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Three files in two folders, of which the script runs in one."""
+    for name in ("a/1.bin", "a/2.bin", "b/3.bin"):
+        (tmp_path / "data" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "data" / name).write_bytes(b"12345")
+    monkeypatch.chdir(tmp_path / "data" / "a")
+    return tmp_path / "data"
+
+
+def names(*given: Any, most: int = 100, **limits: Any) -> list[str] | None:
+    """The last parts of the names that are found."""
+    found = named_files(Holding(*given), most=most, **limits)
+    return None if found is None else sorted(os.path.basename(each) for each in found)
+
+
+def test_files_and_folders_that_are_named_are_found(folder: Path) -> None:
+    """Once, also by a folder and a folder in it, with links and dots resolved."""
+    (folder / "link").symlink_to(folder / "a" / "1.bin")
+    assert names(str(folder), folder / "a", f"{folder}/a/../b/3.bin") == ["1.bin", "2.bin", "3.bin", "link"]
+    assert names(folder / "link") == ["1.bin"]
+    assert names("./1.bin", "../b") == ["1.bin", "3.bin"]
+    assert named_files(Holding(folder / "b"), most=9) == {str(folder.resolve() / "b" / "3.bin"): 5}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["//", "/", "/./", "//..", "/proc", "/proc/", "/sys/", "//dev/", "/usr", "./", "../", ".//", "../../"],
+)
+def test_a_text_that_is_not_meant_names_nothing(text: str, folder: Path) -> None:
+    """A vocabulary holds many: the root, what the kernel shows as files, folders at the top, dots."""
+    assert names(text) == []
+
+
+def test_nor_does_a_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a whole, or what it is in."""
+    monkeypatch.setenv("HOME", str(folder / "a"))
+    assert holds_more_than_data(str(folder.resolve())) and holds_more_than_data(str(folder.resolve() / "a"))
+    assert names(f"{folder}/", f"{folder}/b/") == ["3.bin"]
+    assert holds_more_than_data("/home/someone") and not holds_more_than_data("/home/someone/data")
+
+
+@pytest.mark.parametrize(
+    ("given", "limits", "found"),
+    [
+        (["."], {"most": 2}, None),
+        (["."], {"entries": 4}, None),
+        (["."], {"entries": 5}, ["1.bin", "2.bin", "3.bin"]),
+        (["."], {"now": iter([0.0, *[MOST_S] * 4, MOST_S + 1]).__next__}, None),
+        (["x/this", "x/that", "x/these"], {"now": iter([0.0, MOST_S, MOST_S + 1]).__next__}, None),  # they do not exist
+    ],
+)
+def test_a_walk_ends(folder: Path, given: Iterable[str], limits: dict[str, Any], found: list[str] | None) -> None:
+    """After so many files or entries, and when its time is over; then the files are not known."""
+    assert names(*(folder / name if name == "." else name for name in given), **limits) == found
+
+
+def test_a_file_that_fails_ends_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is left out, as is everything where the current folder is gone."""
+    usual = os.stat
+
+    def stat(path: Any, **options: Any) -> os.stat_result:
+        if str(path).endswith("2.bin"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return usual(path, **options)
+
+    monkeypatch.setattr("loaderprobe.loaders.data_files.os.stat", stat)
+    assert names(folder) == ["1.bin", "3.bin"]
+    (folder / "gone").mkdir()
+    monkeypatch.chdir(folder / "gone")
+    (folder / "gone").rmdir()
+    assert names("./1.bin", folder / "b") == ["3.bin"]
+
+
+DATA = TensorDataset(torch.arange(64.0).reshape(16, 4))
+FILES = BatchFiles(batch_size=1, paths=(("/a",), ("/b",)), file_bytes={"/a": 1, "/b": 1})
+
+
+def drawn_by(loader: DataLoader[Any], held: Any = ()) -> Any:
+    """Of a loader whose files are hidden."""
+    return drawn(loader, example_config(), UnknownFiles(code="none_seen"), held, exchanges=False)
+
+
+def test_files_are_known_by_their_names() -> None:
+    """The same name has the same number in every process."""
+    found = drawn(DataLoader(DATA), example_config(), FILES, (), exchanges=True)
+    again = drawn(DataLoader(DATA), example_config(), FILES, (), exchanges=True)
+    assert found == again and len(set(found.files)) == 2 and found.exchanges
+
+
+@pytest.mark.parametrize(
+    ("options", "whole"),
+    [
+        ({"shuffle": True}, True),
+        ({"batch_size": None}, True),
+        ({"sampler": DistributedSampler(DATA, num_replicas=2, rank=0)}, False),
+        ({"batch_sampler": BatchSampler(SequentialSampler(DATA), 2, False)}, True),
+        ({"batch_sampler": [[0], [1]]}, False),
+    ],
+)
+def test_a_sampler_goes_through_the_whole_data_set_or_a_share(options: dict[str, Any], whole: bool) -> None:
+    """Of batches that something else forms, it is not known."""
+    assert drawn_by(DataLoader(DATA, **options)).whole is whole
+
+
+def test_batches_of_the_same_content_are_the_same() -> None:
+    """Tensors of any type; what holds none shows nothing. Of made-up data batch after batch has the same content: all
+    ranks have it, whatever their samplers take."""
+    batch = {"x": torch.ones(2, 3, dtype=torch.bfloat16), "y": [torch.tensor([True]), torch.tensor(3)]}
+    other = {**batch, "x": torch.zeros(2, 3, dtype=torch.bfloat16)}
+    loader = DataLoader(DATA)
+    first = drawn_by(loader, (batch,)).first
+    assert first == drawn_by(loader, (dict(batch),)).first == drawn_by(loader, (batch, other)).first is not None
+    assert first != drawn_by(loader, (other,)).first
+    for nothing in ((["text"],), (), (batch, dict(batch))):
+        assert drawn_by(loader, nothing).first is None

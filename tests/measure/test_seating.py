@@ -134,73 +134,49 @@ def failed(rank: int, reason: str, **given: Any) -> SeatEnd:
 
 WAITS = lost(0, reason="it failed", log=("x", BARRIER), first=True)
 LATE = end(0, "timeout", reason="timeout: not finished after 9 s", first=True)
-KILLED = {"reason": "killed by SIGKILL", "signal": "SIGKILL"}
+KILLED: dict[str, Any] = {"reason": "killed by SIGKILL", "signal": "SIGKILL"}
+SAYS: dict[str, Any] = {"stage": "round 2", "hint": "repair it", "exit_code": 1, "log": ("last words",)}
+JOINING: dict[str, Any] = {"stage": "joining the ranks"}
+LOOK = "look for a hang on that host: storage, memory, GPU"
+NO_WORD = "its process, or its node, does not answer"
 NO_ANSWER = "did not answer, ended because rank 0 could not go on"
 
 
 @pytest.mark.parametrize(
-    ("ends", "rank", "expected"),
+    ("ends", "rank", "reason", "kept"),
     [
-        (
-            [lost(0, first=True), end(1, "failed", stage="round 2", log=("last words",), **KILLED), end(2)],
-            1,
-            {"signal": "SIGKILL", "stage": "round 2", "log": ("last words",)},
-        ),
-        ([lost(0), failed(1, "ValueError: no"), failed(2, "B", first=True)], 2, {"reason": "B"}),
-        (
-            [lost(0, first=True), failed(1, "ValueError: no", hint="repair it", exit_code=1)],
-            1,
-            {"reason": "ValueError: no", "hint": "repair it", "exit_code": 1},
-        ),
-        (
-            [lost(0, first=True), end(1, stage="joining the ranks", **KILLED)],
-            1,
-            {
-                "reason": f"{NO_ANSWER}, which was at: round 1",
-                "hint": "look for a hang on that host: storage, memory, GPU",
-                "stage": "joining the ranks",
-            },
-        ),
-        ([lost(0, first=True), end(1, **KILLED)], 1, {"reason": NO_ANSWER}),
-        ([lost(0, first=True), end(1), end(2, events=3), end(3)], 2, {"reason": NO_ANSWER}),
-        ([lost(0, first=True), end(1), end(2)], None, {"reason": f"{GONE}; ranks 1 and 2 did not answer", "host": ""}),
-        ([WAITS, end(1), end(2)], 2, {"reason": NO_ANSWER}),
-        ([lost(0, reason=NAMED.format("rank 2"), first=True), end(1), end(2)], 2, {}),
-        ([lost(0, reason=NAMED.format("ranks 1 and 2"), first=True), end(1, events=1), end(2)], 1, {}),
-        ([WAITS, end(1), lost(2)], 2, {"reason": "did not come in time: it failed"}),
-        (
-            [lost(0, first=True), end(1), end(2, "lost", stage="", events=0)],
-            2,
-            {"reason": "its process, or its node, does not answer", "stage": "round 1"},
-        ),
-        ([LATE, end(1), end(2)], None, {"reason": LATE.reason, "host": ""}),
-        ([LATE, end(1, events=2), end(2)], 1, {"reason": f"{LATE.reason}; it was behind the other ranks"}),
-    ],
-    ids=[
-        "killed, though another failed first, which had only lost it",
-        "of several that raised, the first",
-        "raised after another had lost it",
-        "hung; the signal that its own process sent it is no reason",
-        "hung where the others were",
-        "hung behind all others",
-        "of several that were ended none is behind",
-        "those that wait at a barrier name the one that is missing",
-        "those that lost it name it",
-        "of two that are named, the one behind",
-        "came too late",
-        "its process gives no word",
-        "a timeout of all",
-        "a timeout with one behind",
+        # Killed or raised, though another failed first, which had only lost it; of several that raised, the first.
+        ([lost(0, first=True), end(1, "failed", **KILLED), end(2)], 1, KILLED["reason"], {"signal": "SIGKILL"}),
+        ([lost(0), failed(1, "ValueError: no"), failed(2, "B", first=True)], 2, "B", {}),
+        ([lost(0, first=True), failed(1, "no", **SAYS)], 1, "no", SAYS),
+        # Hung: the signal that its own process sent it is no reason.
+        ([lost(0, first=True), end(1, **KILLED, **JOINING)], 1, f"{NO_ANSWER}, which was at: round 1", JOINING),
+        ([lost(0, first=True), end(1, **KILLED)], 1, NO_ANSWER, {"hint": LOOK}),
+        # Of several that were ended, the one that is behind all others; without such a one none is named.
+        ([lost(0, first=True), end(1), end(2, events=3), end(3)], 2, NO_ANSWER, {}),
+        ([lost(0, first=True), end(1), end(2)], None, f"{GONE}; ranks 1 and 2 did not answer", {"host": ""}),
+        # Those that wait for it, or lost it, name it; of two that are named, the one behind.
+        ([WAITS, end(1), end(2)], 2, NO_ANSWER, {}),
+        ([lost(0, reason=NAMED.format("rank 2"), first=True), end(1), end(2)], 2, NO_ANSWER, {}),
+        ([lost(0, reason=NAMED.format("ranks 1 and 2"), first=True), end(1, events=1), end(2)], 1, NO_ANSWER, {}),
+        ([WAITS, end(1), lost(2)], 2, "did not come in time: it failed", {}),
+        # Its process gives no word.
+        ([lost(0, first=True), end(1), end(2, "lost", stage="", events=0)], 2, NO_WORD, {}),
+        # A timeout is a rank's only where one is behind: the others run into it as well.
+        ([LATE, end(1), end(2)], None, LATE.reason, {"host": ""}),
+        ([LATE, end(1, events=2), end(2)], 1, f"{LATE.reason}; it was behind the other ranks", {}),
     ],
 )
-def test_the_rank_in_which_it_began_is_named(ends: list[SeatEnd], rank: int | None, expected: dict[str, Any]) -> None:
+def test_the_rank_in_which_it_began_is_named(
+    ends: list[SeatEnd], rank: int | None, reason: str, kept: dict[str, Any]
+) -> None:
     """With its host, its reason, and the stage at which it was; a signal that we sent is not kept."""
     files = example_files(16)
     asked = Order(config=example_config(data=files.fingerprint), files=files, budget_s=None, begin_ns=0)
     found = failure_of(asked, ends, started_utc="2026-11-22T00:00:00+00:00", wall_s=1.0)
-    kept = {"host": f"host{rank}", "signal": None, "stage": "round 1", **expected}
-    assert found.rank == rank
-    assert {name: getattr(found, name) for name in kept} == kept
+    expected = {"rank": rank, "host": f"host{rank}", "signal": None, "stage": "round 1", **kept}
+    assert {name: getattr(found, name) for name in expected} == expected
+    assert found.reason == reason
 
 
 ABORTED = "the measuring process was killed by SIGABRT"

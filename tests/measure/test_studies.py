@@ -147,15 +147,6 @@ def test_the_rate_falls_as_the_batches_of_the_buffer_are_used_up(measure_fake: M
         assert found.measured(iterations) == pytest.approx(found.predicted(iterations), rel=0.05)
 
 
-def test_where_compute_is_the_limit_the_buffer_does_nothing(measure_fake: Measure) -> None:
-    """The device is as fast with an empty buffer."""
-    study = prefilled(compute="emulated:100")
-    measured = measure_fake(SERVICE, workers=4, compute="emulated:100")
-    found = buffer_effect(measured, verdict(measured), study)
-    assert found is not None and found.enough == 1
-    assert all(each.over_steady == pytest.approx(1, abs=0.01) for each in found.runs)
-
-
 def test_a_buffer_that_cannot_be_filled_is_refused() -> None:
     """A set that is too small, with the size that is enough; and after a minute of the clock."""
     config = example_config(workers=4, prefetch_factor=4)

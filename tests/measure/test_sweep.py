@@ -192,10 +192,8 @@ def test_time_that_is_left_goes_to_what_the_budget_cut_short(tmp_path: Path, bud
     swept(run, children)
     assert children.workers == [0, 1, 2, 0]
     once, found = children.orders[3].earlier, measured(run)
-    assert once is not None and NO_TIME in once.notes
-    assert verdict(once).bound.cause == "inconclusive"
-    assert verdict(found).bound.cause == "storage"
-    assert NO_TIME not in found.notes
+    assert once is not None and NO_TIME in once.notes and NO_TIME not in found.notes
+    assert (verdict(once).bound.cause, verdict(found).bound.cause) == ("inconclusive", "storage")
     assert found.segments[: len(once.segments)] == once.segments
 
 
@@ -277,19 +275,19 @@ def test_time_that_is_left_goes_to_further_rounds_while_one_fits(
 @pytest.mark.parametrize(
     ("count", "changes", "said"),
     [
-        (0, {}, ["Plan: everything is already measured."]),
-        (21, {}, ["21 configurations: the loader alone and in training, 3 rounds", "where the cause is still open"]),
-        (21, {}, ["about 5 min 57 s; --budget"]),
-        (21, {"thorough": True}, ["about 11 min 54 s; --budget"]),
-        (21, {"budget_s": 300.0}, ["within the budget of 5 min, 14 s each"]),
-        (21, {"budget_s": 30.0}, ["less than the 2 min 48 s that one round", "may be left for --resume"]),
+        (0, {}, "Plan: everything is already measured."),
+        (21, {}, "where the cause is still open. about 5 min 57 s; --budget"),
+        (21, {"thorough": True}, "about 11 min 54 s; --budget"),
+        (21, {"budget_s": 300.0}, "within the budget of 5 min, 14 s each"),
+        (21, {"budget_s": 30.0}, "less than the 2 min 48 s that one round. may be left for --resume"),
     ],
 )
-def test_a_plan_says_what_is_measured_and_for_how_long(count: int, changes: dict[str, Any], said: list[str]) -> None:
-    """Screening for all, ablations where the cause stays open; where a budget does not suffice, before it is spent."""
+def test_a_plan_says_what_is_measured_and_for_how_long(count: int, changes: dict[str, Any], said: str) -> None:
+    """Ablations where the cause stays open, or everywhere; and where a budget does not suffice, before it is spent."""
     configs = tuple(example_config(batch_size=number + 1) for number in range(count))
     told = " ".join(sweep_plan_words(plan_sweep(SweepSpec(configs=configs, **changes), configs)))
-    assert all(words in told for words in said)
+    assert count == 0 or "21 configurations: the loader alone and in training, 3 rounds" in told or changes
+    assert all(words.strip() in told for words in said.split(". "))
     assert "thorough" not in changes or "where the cause is still open" not in told
 
 
