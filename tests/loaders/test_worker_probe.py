@@ -150,20 +150,6 @@ def test_the_exit_code_shows_what_ended_a_worker(
     assert isinstance(found, NoSpace) == (-signal.SIGBUS in codes)
 
 
-def test_a_log_is_a_switch_for_workers_and_a_record_of_what_they_finished(tmp_path: Path) -> None:
-    """It begins in the baseline with no pool; a batch in the making has no record yet."""
-    log = FetchLog.create(tmp_path / "log", 1)
-    parent, worker = log.open("r+"), log.open("r+")
-    assert (worker.mode, worker.pool) == ("baseline", 0)
-    parent.mode, parent.pool = "cached_samples", 12
-    assert (worker.mode, worker.pool) == ("cached_samples", 12)
-    worker.rows[0, 0] = (1, 10, 20, 15, 2, 4096, 8, 5, 1, 16)
-    worker.rows[0, 1, :2] = (-2, 30)
-    found = parent.read()
-    assert found.batch == (0,)
-    assert (found.wall_ns, found.collate_ns, found.instrument_ns) == ((20,), (5,), (1,))
-
-
 @pytest.mark.parametrize(("started_ns", "before"), [(100, True), (300, False)])
 def test_what_was_begun_before_a_switch_is_known(tmp_path: Path, started_ns: int, before: bool) -> None:
     """A batch counts from when its worker began it, whether it is ready or still being made; rows are used again

@@ -21,7 +21,7 @@ from loaderprobe.measure.attach.attachment import announce, claimed, others_that
 from loaderprobe.measure.attach.outside import LEAST_PASSES, Outside, Pauses
 from loaderprobe.measure.attach.script_loaders import SeenLoaders
 from loaderprobe.measure.attach.script_ranks import AHEAD, PATIENCE_S, TURN_S, TakeOver
-from loaderprobe.measure.attach.turns import GivenUp, LoopTurns
+from loaderprobe.measure.attach.turns import LoopTurns
 from loaderprobe.measure.attach.watcher import LEAST_STEPS, ROUNDS, LoopStep, observed
 from loaderprobe.measure.session import Interrupted
 from loaderprobe.records.measurement import Measurement, WorkerBatches
@@ -360,25 +360,6 @@ def test_an_interruption_reaches_the_step_that_it_disturbed() -> None:
     turns.interrupt("next epoch")
     turns.next()
     assert (seen, turns.undisturbed) == ([(2, "validation", 3)], 1)
-
-
-def test_a_session_concludes_when_the_loop_does_not_come_back() -> None:
-    """What it returns then is the result; without a step there is nothing to conclude from."""
-
-    def session(step: Step) -> str:
-        try:
-            step(1)
-        except GivenUp:
-            return "from what there is"
-        return "complete"
-
-    turns = LoopTurns(session)
-    turns.give_up()
-    assert turns.result is None
-    assert turns.next() == 1
-    turns.give_up()
-    found: Any = turns.result
-    assert found == "from what there is" and turns.over
 
 
 class Meeting:
