@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from loaderprobe.loaders import ranks
 from loaderprobe.loaders.ranks import AtPlace, GlooGroup, joined_at
 from loaderprobe.measure.ranks.crew import Crew
 from loaderprobe.records.ranks import Place
+from tests.measure.scripted import in_threads
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def port() -> int:
 _STORES: list[Any] = []
 
 
-def in_threads(port: int, prefix: str, size: int, each: Callable[[int, AtPlace], Any]) -> list[Any]:
+def on_ranks(port: int, prefix: str, size: int, each: Callable[[int, AtPlace], Any]) -> list[Any]:
     """What `each(rank, joined)` returns or raises on every rank."""
     found: list[Any] = [None] * size
 
@@ -44,11 +45,7 @@ def in_threads(port: int, prefix: str, size: int, each: Callable[[int, AtPlace],
         except LostRank as error:
             found[rank] = error
 
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(size)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(partial(run, rank) for rank in range(size))
     return found
 
 
@@ -60,7 +57,7 @@ def test_three_ranks_agree_by_the_store_of_their_place(port: int) -> None:
         told = crew.agree(100 + rank), crew.least(None if rank == 2 else rank), crew.ends(rank == 1)
         return *told, crew.ascending(-rank), at.device.most(rank), at.group.gathered(b"x" * rank)
 
-    first, *others = in_threads(port, "agree", 3, agrees)
+    first, *others = on_ranks(port, "agree", 3, agrees)
     assert first == (100, 0, False, (2, 1, 0), (2,), (b"", b"x", b"xx"))
     assert all(each == (*first[:-1], ()) for each in others)
 
@@ -77,7 +74,7 @@ def test_a_rank_that_has_gone_is_named_by_the_others(port: int, monkeypatch: pyt
         else:
             _STORES.append(at)
 
-    first, gone, third = in_threads(port, "lost", 3, leaves)
+    first, gone, third = on_ranks(port, "lost", 3, leaves)
     assert gone is None
     for error in (first, third):
         assert isinstance(error, LostRank)

@@ -240,7 +240,7 @@ def test_samples_are_counted_by_their_stacks_below_the_loader(tmp_path: Path, pr
     if seen is not None:
         assert [each.name.rpartition(".")[2] for each in seen.functions] == ["__getitem__", "decoded"]
         assert (seen.counts, seen.stacks) == ((4,), ((0, 1),))
-        assert all(each.file == Path(__file__).name and not each.library for each in seen.functions)
+        assert all(function.file == Path(__file__).name and not function.library for function in seen.functions)
 
 
 def test_functions_are_ordered_by_all_that_they_take() -> None:

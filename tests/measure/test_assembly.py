@@ -228,4 +228,4 @@ def test_a_strategy_that_needs_utilization_says_that_it_is_not_there() -> None:
         if gpu:
             assert isinstance(readings, Missing) and readings.reason
         else:
-            assert not isinstance(readings, Missing) and all(0 <= each <= 1 for each in readings)
+            assert not isinstance(readings, Missing) and all(0 <= reading <= 1 for reading in readings)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +31,7 @@ from loaderprobe.system import stacks
 from loaderprobe.system.stacks import CallTimes, called, of_the_script, place_of, shared, stack_of
 from loaderprobe.testing import FakeClock, FakeStore
 from tests.examples.training import Training
+from tests.measure.scripted import in_threads
 
 MS = 1_000_000
 
@@ -93,11 +93,11 @@ def test_only_training_is_recorded(steps: list[LoopStep]) -> None:
     assert found is not None
     expected = [("baseline", "training", number) for number in range(ROUNDS)]
     assert [(each.mode, each.activity, each.round) for each in found.segments] == expected
-    for each in found.segments:
-        pairs = list(zip(each.begin_ns, each.ready_ns, each.end_ns, strict=True))
+    for segment in found.segments:
+        pairs = list(zip(segment.begin_ns, segment.ready_ns, segment.end_ns, strict=True))
         assert {(ready - begin, end - ready) for begin, ready, end in pairs} == {(10 * MS, 30 * MS)}
-        assert (each.thread_cpu_ns, each.receive_cpu_ns) == (33 * MS * each.steps, 3 * MS * each.steps)
-        assert each.closed_ns - each.begin_ns[0] == 40 * MS * each.steps
+        assert (segment.thread_cpu_ns, segment.receive_cpu_ns) == (33 * MS * segment.steps, 3 * MS * segment.steps)
+        assert segment.closed_ns - segment.begin_ns[0] == 40 * MS * segment.steps
     assert found.first_batch_s == 0.01 and found.config.compute.batch_size == 8
 
 
@@ -208,12 +208,6 @@ def test_the_time_beside_the_model_is_that_of_a_function(made: Made) -> None:
     assert found.timed >= outside.TIMED_STEPS
 
 
-def in_another_thread(call: Callable[[], Any]) -> None:
-    thread = threading.Thread(target=call)
-    thread.start()
-    thread.join()
-
-
 def test_another_thread_is_no_part_of_the_training(made: Made) -> None:
     """Its passes are no steps; timing that it ends leaves no hook: it goes with the next call in its own thread."""
     seen, heard, clock = made
@@ -222,13 +216,13 @@ def test_another_thread_is_no_part_of_the_training(made: Made) -> None:
         for _ in range(LEAST_PASSES + 1):
             seen.backward()
 
-    in_another_thread(passes)
+    in_threads([passes])
     assert heard and seen._count == 1
     passes()
     assert seen._count == 1
     calls = CallTimes(stack_of(sys._getframe()), clock.now_ns)
     begun = calls.begin()
-    in_another_thread(calls.end)
+    in_threads([calls.end])
     slow_batch(clock, 0.01)
     assert begun and sys.getprofile() is None
 

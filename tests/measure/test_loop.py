@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -21,7 +20,7 @@ from loaderprobe.measure.session import AGAIN, ATTEMPTS, MOST_RESIDENT, Recorder
 from loaderprobe.records.measurement import ComputeInfo, Measurement
 from loaderprobe.records.ranks import Apart, RankMeasurement
 from loaderprobe.testing import FakeClock, FakeGroup, FakePageCache, Service, example_config, example_files
-from tests.measure.scripted import scripted_parts
+from tests.measure.scripted import in_threads, scripted_parts
 
 STEP_S = 0.01
 
@@ -79,7 +78,7 @@ def trained(interrupted: Callable[[int], bool], *, other_s: float = 1.0, **optio
 
 def holds_no_interruption(found: Measurement) -> bool:
     """No step of any segment lasts as long as a validation, and segments were measured again."""
-    spans = [span for each in found.segments for span in zip(each.begin_ns, each.end_ns, strict=True)]
+    spans = [span for segment in found.segments for span in zip(segment.begin_ns, segment.end_ns, strict=True)]
     return AGAIN in found.notes and all(end - begin < 0.5e9 for begin, end in spans)
 
 
@@ -88,16 +87,16 @@ def test_a_loop_without_interruption_is_measured_as_any_step() -> None:
     for period in (1, 4):
         found = trained(lambda _: False, period=period)
         assert AGAIN not in found.notes
-        alone = [each for each in found.segments if each.mode == "resident"]
+        alone = [segment for segment in found.segments if segment.mode == "resident"]
         assert alone and all(0 < each.steps <= MOST_RESIDENT for each in alone)
-        assert all(each.steps % period == 0 for each in found.segments if each.activity == "training")
+        assert all(segment.steps % period == 0 for segment in found.segments if segment.activity == "training")
 
 
 def test_segments_with_an_interruption_are_void() -> None:
     """And batches are still counted right."""
     found = trained(lambda number: number % 40 == 0)
     assert holds_no_interruption(found)
-    taken = [each.first_batch for each in found.segments if each.first_batch >= 0]
+    taken = [segment.first_batch for segment in found.segments if segment.first_batch >= 0]
     assert len(set(taken)) == len(taken)
 
 
@@ -111,7 +110,7 @@ def test_a_long_pause_of_the_script_ends_a_budget() -> None:
     late, early = (paused(at) for at in (250, 40))
     assert CUT_SHORT in late.notes and late.wall_s < 250
     assert 0 < len(late.segments) < len(whole.segments)
-    assert {"loader_only", "training"} <= {each.activity for each in early.segments}
+    assert {"loader_only", "training"} <= {segment.activity for segment in early.segments}
 
 
 def test_a_loop_that_never_trains_in_a_row_is_refused() -> None:
@@ -168,11 +167,7 @@ def nothing(_: Rank) -> None:
 def ran(*loops: tuple[float, Callable[[Rank], None]]) -> list[Rank]:
     """All ranks, by the CPU time of their samples and what their loops do, to their ends."""
     ranks = [Rank(group, *loop) for group, loop in zip(FakeGroup.of(len(loops)), loops, strict=True)]
-    threads = [threading.Thread(target=rank.run) for rank in ranks]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(rank.run for rank in ranks)
     return ranks
 
 
@@ -200,10 +195,7 @@ def test_a_rank_that_refuses_lets_no_loop_be_handed_over() -> None:
     """The others hear of it before their first step, rank 0 with the reason."""
     first, second = (Rank(group, 0.001, nothing) for group in FakeGroup.of(2))
     apart = Apart(code="refused", ranks=(1,), detail="no batches")
-    refusing = threading.Thread(target=lambda: second.crew.refuse(apart))
-    refusing.start()
-    first.run()
-    refusing.join()
+    in_threads([lambda: second.crew.refuse(apart), first.run])
     assert isinstance(first.error, Withdrawn) and first.turns.steps == 0
     assert first.crew.apart == second.crew.apart == apart
 

@@ -44,7 +44,7 @@ def test_ranks_take_equal_steps_in_every_segment_but_those_alone() -> None:
     assert common_steps(ranks[0]) == common_steps(ranks[1])
     found = together(ranks)
     assert found.ranks == 2 and found.config.ranks == 2 and found.config.compute.batch_size == 16
-    assert {each.batch_size for each in found.segments} == {32}
+    assert {segment.batch_size for segment in found.segments} == {32}
     kinds = {(s.mode, s.activity, s.without) for s in found.segments if s.round == 0}
     assert {("baseline", "alone", None), ("baseline", "loader_only", 0), ("baseline", "loader_only", 1)} <= kinds
 
@@ -126,7 +126,7 @@ def test_no_budget_is_kept_for_a_profiler_window_that_ranks_never_have(monkeypat
     found = together(
         ran(Service(cpu_s=0.002), Service(cpu_s=0.002), compute="emulated:1000", budgets_s=(300.0, 300.0), rounds=2)
     )
-    assert len({each.round for each in found.segments}) == 2
+    assert len({segment.round for segment in found.segments}) == 2
 
 
 def test_further_rounds_are_added_to_those_of_all_ranks_before() -> None:
@@ -136,7 +136,9 @@ def test_further_rounds_are_added_to_those_of_all_ranks_before() -> None:
     found = together(ran(*services, compute="emulated:1000", earlier=earlier))
     before = len(earlier.segments)
     assert found.segments[:before] == earlier.segments and len(found.segments) > before
-    assert min(each.round for each in found.segments[before:]) == 1 + max(each.round for each in earlier.segments)
+    assert min(segment.round for segment in found.segments[before:]) == 1 + max(
+        segment.round for segment in earlier.segments
+    )
     assert {len(each.steps) for each in found.by_rank} == {len(found.segments)}
     removed = [{s.without for s in segments} for segments in (earlier.segments, found.segments[before:])]
     assert removed[0] == removed[1] == {None, 0, 1}

@@ -75,7 +75,7 @@ class Group:
         self.seats = [
             seat(self.store, SystemClock(), rank, nodes * local, rank // local) for rank in range(nodes * local)
         ]
-        self.threads = [threading.Thread(target=self._follow, args=(each,), daemon=True) for each in self.seats[1:]]
+        self.threads = [threading.Thread(target=self._follow, args=(seat,), daemon=True) for seat in self.seats[1:]]
 
     def lead(self, **scripts: list[str]) -> Lead:
         """All have come; `scripts` by the name of the rank, as `r0`."""
@@ -132,8 +132,8 @@ def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
         return made[-1]
 
     yield make
-    for each in made:
-        each.ended()
+    for started in made:
+        started.ended()
 
 
 def test_all_ranks_have_a_child_and_rank_0_s_record_counts(group: Callable[..., Group]) -> None:
@@ -152,7 +152,7 @@ def test_all_ranks_have_a_child_and_rank_0_s_record_counts(group: Callable[..., 
     here.ended()
     assert (here.codes, here.raised) == ([4], [])
     assert [each.stage for each in events] == ["round 1"]
-    places = sorted((each.prefix, each.rank, each.size, each.local_size) for each in here.places)
+    places = sorted((place.prefix, place.rank, place.size, place.local_size) for place in here.places)
     assert places == [(f"p/0/turn/{turn}/ranks", rank, 2, 2) for turn in (0, 1) for rank in (0, 1)]
 
 
@@ -162,7 +162,7 @@ def test_a_layout_leaves_the_other_processes_waiting(group: Callable[..., Group]
     lead = here.lead(r0=[DONE], r2=[DONE])
     assert run(lead, order(2, 2)) == here.given
     lead.end(0)
-    assert sorted((each.rank, each.node, each.local_rank) for each in here.places) == [(0, 0, 0), (1, 1, 0)]
+    assert sorted((place.rank, place.node, place.local_rank) for place in here.places) == [(0, 0, 0), (1, 1, 0)]
 
 
 @pytest.mark.parametrize(
@@ -338,4 +338,4 @@ def test_ranks_of_this_machine_are_threads_with_a_child_each(
     assert first == last == here.given
     assert isinstance(failure, RunFailure) and failure.rank == 1 and "killed by SIGKILL" in failure.reason
     assert [each["OMP_NUM_THREADS"] for each in variables] == ["4", "4"]
-    assert {(each.address, each.local_size) for each in here.places} == {("127.0.0.1", 2)}
+    assert {(place.address, place.local_size) for place in here.places} == {("127.0.0.1", 2)}

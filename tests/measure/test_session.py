@@ -83,9 +83,11 @@ def test_a_file_may_hold_many_samples() -> None:
     session = scripted_session(service, clock, make_compute(config, clock), config, files, cache, thorough=True)
     session.run()
     segments = session.measurement((), ()).segments
-    resident = {each.mode: each.resident_before for each in segments}
+    resident = {segment.mode: segment.resident_before for segment in segments}
     assert (resident["baseline"], resident["warm"]) == (0.0, 1.0)
-    assert all(each.delivered_bytes == each.steps * each.batch_size * files.sample_bytes for each in segments)
+    assert all(
+        segment.delivered_bytes == segment.steps * segment.batch_size * files.sample_bytes for segment in segments
+    )
 
 
 def test_the_wait_for_the_first_batch_after_a_flush_is_not_timed(measure_fake: Measure) -> None:
@@ -108,7 +110,7 @@ def test_every_file_is_read_once_in_a_cold_segment(measure_fake: Measure) -> Non
     so: they are measured all the same, with a note."""
     service = Service(cpu_s=0.0001, blocked_s=0.0001)
     found = measure_fake(service, files=example_files(512), compute="emulated:1e6")
-    assert all(each.steps * each.batch_size < 512 for each in found.segments if each.mode == "baseline")
+    assert all(segment.steps * segment.batch_size < 512 for segment in found.segments if segment.mode == "baseline")
     assert verdict(found).cold_fraction == pytest.approx(1)
     few = measure_fake(
         Service(cpu_s=0.002, blocked_s=0.001), files=example_files(12), batch_size=4, compute="emulated:50"

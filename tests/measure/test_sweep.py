@@ -324,7 +324,7 @@ def test_rounds_and_batches_are_numbered_on(measure_fake: Measure) -> None:
     """No two batches of both have one number, and each segment still has the batches that it took."""
     one = measure_fake(SLOW, compute="emulated:100000", batch_size=8)
     both = joined(one, one)
-    rounds = {each.round for each in one.segments}
+    rounds = {segment.round for segment in one.segments}
     assert {each.round for each in both.segments} == rounds | {each + len(rounds) for each in rounds}
     assert len(set(both.worker_batches.batch)) == 2 * len(one.worker_batches.batch)
     assert verdict(both).images_per_s.value == verdict(one).images_per_s.value
@@ -399,7 +399,7 @@ def test_a_part_of_a_round_is_noted() -> None:
     found = session.measurement((), ())
     assert CUT_SHORT in found.notes
     assert session.more_s is not None and session.more_s > 0, "for two more rounds"
-    assert {each.activity for each in found.segments if each.round == 1} == {"loader_only"}
+    assert {segment.activity for segment in found.segments if segment.round == 1} == {"loader_only"}
     said = enough_said((CUT_SHORT, other), 31.0, 3)
     assert said == (replace(CUT_SHORT, facts={"budget_s": 35.0, "rounds": 3.0}), other)
     for notes in (found.notes, said[:1]):
