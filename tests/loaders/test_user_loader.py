@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
+from loaderprobe.batches import holds_images, samples_in, samples_without_collation
 from loaderprobe.errors import BadValue
 from loaderprobe.loaders.data_files import MOST_S, OpenedFiles, holds_more_than_data, named_files
 from loaderprobe.loaders.drawn import drawn
@@ -98,6 +99,21 @@ def test_files_that_are_opened_are_heard(tmp_path: Path) -> None:
     assert listener.heard() == [(str(data), 5)]
     data.read_bytes()
     assert listener.heard() == []
+
+
+IMAGE, IMAGES, LABELS = torch.zeros(3, 8, 8), torch.zeros(6, 3, 8, 8), torch.zeros(6)
+FEATURES = {"x": torch.zeros(7, 5), "y": torch.zeros(7)}
+
+
+@pytest.mark.parametrize(
+    ("item", "samples"),
+    [((IMAGE, 1), 1), (IMAGE, 1), (IMAGES, 6), ((IMAGES, LABELS), 6), (FEATURES, 7), ("text", 1), (LABELS[0], 1)],
+)
+def test_batches_and_samples_are_separate(item: Any, samples: int) -> None:
+    """Without a collate_fn a data set yields one sample, or batches of its own; features are no images."""
+    assert samples_without_collation(item) == samples
+    assert samples_in(FEATURES) == 7
+    assert holds_images(IMAGES) and holds_images([{"x": (LABELS, IMAGES)}]) and not holds_images((LABELS, IMAGE))
 
 
 SERIAL = {"baseline", "warm", "cached_samples"}
