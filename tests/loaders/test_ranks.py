@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from loaderprobe.loaders import ranks
 from loaderprobe.loaders.ranks import AtPlace, GlooGroup, joined_at
 from loaderprobe.measure.ranks.crew import Crew
 from loaderprobe.records.ranks import Place
+from tests.measure.scripted import in_threads
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def port() -> int:
 _STORES: list[Any] = []
 
 
-def in_threads(port: int, prefix: str, size: int, each: Callable[[int, AtPlace], Any]) -> list[Any]:
+def on_ranks(port: int, prefix: str, size: int, each: Callable[[int, AtPlace], Any]) -> list[Any]:
     """What `each(rank, joined)` returns or raises on every rank."""
     found: list[Any] = [None] * size
 
@@ -44,11 +45,7 @@ def in_threads(port: int, prefix: str, size: int, each: Callable[[int, AtPlace],
         except LostRank as error:
             found[rank] = error
 
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(size)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(partial(run, rank) for rank in range(size))
     return found
 
 
@@ -60,7 +57,7 @@ def test_three_ranks_agree_by_the_store_of_their_place(port: int) -> None:
         told = crew.agree(100 + rank), crew.least(None if rank == 2 else rank), crew.ends(rank == 1)
         return *told, crew.ascending(-rank), at.device.most(rank), at.group.gathered(b"x" * rank)
 
-    first, *others = in_threads(port, "agree", 3, agrees)
+    first, *others = on_ranks(port, "agree", 3, agrees)
     assert first == (100, 0, False, (2, 1, 0), (2,), (b"", b"x", b"xx"))
     assert all(each == (*first[:-1], ()) for each in others)
 
@@ -77,7 +74,7 @@ def test_a_rank_that_has_gone_is_named_by_the_others(port: int, monkeypatch: pyt
         else:
             _STORES.append(at)
 
-    first, gone, third = in_threads(port, "lost", 3, leaves)
+    first, gone, third = on_ranks(port, "lost", 3, leaves)
     assert gone is None
     for error in (first, third):
         assert isinstance(error, LostRank)
@@ -100,3 +97,30 @@ def test_only_errors_of_groups_mean_a_lost_rank(text: str, of_ranks: bool) -> No
     group = object.__new__(GlooGroup)
     group._store = None
     assert (group.lost_by(RuntimeError(text)) is not None) == of_ranks
+
+
+@pytest.mark.parametrize(("set_", "count"), [({}, "0"), ({"TORCHELASTIC_RESTART_COUNT": "2"}, "2")])
+def test_code_may_read_the_variables_of_torchrun(
+    set_: dict[str, str], count: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are those of the rank, and all of its numbers are numbers."""
+    joined: list[dict[str, Any]] = []
+    for module in (dist, dist.distributed_c10d):
+        monkeypatch.setattr(module, "init_process_group", lambda *_, **given: joined.append(given))
+    monkeypatch.setattr(ranks, "store_at", lambda place, name: (place, name))
+    place = Place(
+        rank=3,
+        size=4,
+        node=1,
+        local_rank=1,
+        local_size=2,
+        address="head",
+        port=4000,
+        prefix="loaderprobe/0/turn/1/ranks",
+    )
+    variables = {**set_, "RANK": "0", "LOCAL_RANK": "0"}
+    ranks.join_group(place, variables)
+    assert variables["TORCHELASTIC_RESTART_COUNT"] == count
+    numbers = {name: int(value) for name, value in variables.items() if name.endswith(("RANK", "SIZE", "COUNT"))}
+    assert (numbers["RANK"], numbers["LOCAL_RANK"], numbers["GROUP_RANK"], numbers["GROUP_WORLD_SIZE"]) == (3, 1, 1, 2)
+    assert joined == [{"store": (place, "own"), "rank": 3, "world_size": 4}]

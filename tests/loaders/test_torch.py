@@ -12,7 +12,15 @@ import torch
 
 from loaderprobe.errors import BadValue, NoSpace
 from loaderprobe.loaders import torch as torch_loader
-from loaderprobe.loaders.torch import EncodedFiles, ImageFiles, TorchLoader, decode, image_loader, shared_memory_needed
+from loaderprobe.loaders.torch import (
+    EncodedFiles,
+    ImageFiles,
+    TorchLoader,
+    alternatives,
+    decode,
+    image_loader,
+    shared_memory_needed,
+)
 from loaderprobe.records.config import Decoder, Pipeline, with_options
 from loaderprobe.records.files import FileSet
 from loaderprobe.testing import example_config
@@ -41,12 +49,11 @@ def test_batches_come_in_the_order_of_the_set_with_a_record_each(
 
 def test_the_set_is_read_round_and_round(photographs: FileSet, tmp_path: Path) -> None:
     """After the last file comes the first."""
-    config = example_config(data=photographs.fingerprint, workers=0, batch_size=200)
-    with TorchLoader(config, photographs, tmp_path) as loader:
-        batches = loader.batches()
-        next(batches)
-        _, labels = next(batches)
-    assert tuple(labels.tolist()) == photographs.classes[200:] + photographs.classes[: 200 - 56]
+    few = {name: getattr(photographs, name)[:6] for name in ("paths", "classes", "size_bytes")}
+    config = example_config(data=photographs.fingerprint, workers=0, batch_size=4)
+    with TorchLoader(config, replace(photographs, **few), tmp_path) as loader:
+        _, (_, labels) = islice(loader.batches(), 2)
+    assert tuple(labels.tolist()) == photographs.classes[4:6] + photographs.classes[:2]
 
 
 @pytest.mark.parametrize("decoder", ["pillow", "torchvision"])
@@ -69,41 +76,50 @@ def test_decoders_agree(photographs: FileSet) -> None:
     assert (pillow - decode(path, "torchvision").float()).abs().mean() < 1.0
 
 
-def test_a_file_that_does_not_decode_is_named(photographs: FileSet, tmp_path: Path) -> None:
-    """The error of a damaged file says which it is."""
-    (tmp_path / "bad.JPEG").write_bytes(b"\xff\xd8 no image")
-    files = replace(photographs, root=str(tmp_path), paths=("bad.JPEG",), classes=(0,), size_bytes=(11,))
-    with pytest.raises(BadValue, match=r"bad\.JPEG cannot be decoded by pillow"):
-        ImageFiles(files, "imagenet", "pillow", "float32")[0]
+@pytest.mark.parametrize(
+    ("content", "encoded", "said"),
+    [(b"\xff\xd8 no image", False, r"bad\.JPEG cannot be decoded by pillow"), (b"", True, r"bad\.JPEG is empty")],
+)
+def test_a_bad_file_is_named(photographs: FileSet, tmp_path: Path, content: bytes, encoded: bool, said: str) -> None:
+    """One that is damaged, and one that has no bytes to send. No other way to decode it is measured."""
+    (tmp_path / "bad.JPEG").write_bytes(content)
+    files = replace(photographs, root=str(tmp_path), paths=("bad.JPEG",), classes=(0,), size_bytes=(len(content),))
+    with pytest.raises(BadValue, match=said):
+        (EncodedFiles(files) if encoded else ImageFiles(files, "imagenet", "pillow", "float32"))[0]
+    assert alternatives(example_config(data=files.fingerprint), files) == ()
+
+
+def test_other_ways_are_measured_beside_the_usual_one(photographs: FileSet) -> None:
+    """Not a way that is taken; each with CPU time above 0 beside the same figure for the way at hand. Of a photograph,
+    decoding and reading take CPU time; the crop is the same. Threads and random state stay."""
+    threads, state = torch.get_num_threads(), torch.get_rng_state()
+    found = alternatives(example_config(data=photographs.fingerprint), photographs)
+    assert [each.name for each in found] == ["torchvision", "uint8", "decoded"]
+    assert all(each.cpu_s > 0 for each in found) and len({each.usual_cpu_s for each in found}) == 1
+    assert found[2].cpu_s < found[2].usual_cpu_s
+    assert torch.get_num_threads() == threads and torch.equal(torch.get_rng_state(), state)
+    taken = example_config(data=photographs.fingerprint, decoder="torchvision", tensor="uint8")
+    assert [each.name for each in alternatives(taken, photographs)] == ["pillow", "decoded"]
 
 
 def test_too_little_shared_memory_is_refused_before_a_worker_dies_of_it(
     photographs: FileSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker would get a bus error; the loader says how much is needed and how to get it."""
-    monkeypatch.setattr(torch_loader, "free_shared_memory_bytes", lambda: 1000)
+    """A worker would get a bus error; the loader says how much is needed and how to get it. All ranks of a node share
+    its memory: each finds enough free for itself, as long as no other has begun."""
     config = example_config(data=photographs.fingerprint)
-    with (
-        pytest.raises(NoSpace, match=r"shared memory has 1\.00 kB free") as caught,
-        TorchLoader(config, photographs, tmp_path),
-    ):
-        pytest.fail("it must not start")
-    assert "--shm-size" in caught.value.hint
-    assert shared_memory_needed(config) == 16 * 3 * 224 * 224 * 4 * (4 + 1 + 2)
-
-
-def test_all_ranks_of_a_node_share_its_memory(
-    photographs: FileSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each finds enough free for itself, as long as no other has begun."""
-    config = replace(example_config(data=photographs.fingerprint), ranks=4, nodes=2)
     needed = shared_memory_needed(config)
-    monkeypatch.setattr(torch_loader, "free_shared_memory_bytes", lambda: needed)
-    monkeypatch.setattr(torch_loader, "shared_memory_bytes", lambda: 2 * needed - 1)
-    with pytest.raises(NoSpace, match="batches in flight of 2 ranks"), TorchLoader(config, photographs, tmp_path):
-        pytest.fail("it must not start")
+    assert needed == 16 * 3 * 224 * 224 * 4 * (4 + 1 + 2)
+    two_of_four = replace(config, ranks=4, nodes=2)
+    monkeypatch.setattr(torch_loader, "free_shared_memory_bytes", lambda: 1000)
+    for asked, said in ((config, r"shared memory has 1\.00 kB free"), (two_of_four, "batches in flight of 2 ranks")):
+        with pytest.raises(NoSpace, match=said) as caught, TorchLoader(asked, photographs, tmp_path):
+            pytest.fail("it must not start")
+        assert "--shm-size" in caught.value.hint
+        monkeypatch.setattr(torch_loader, "free_shared_memory_bytes", lambda: needed)
+        monkeypatch.setattr(torch_loader, "shared_memory_bytes", lambda: 2 * needed - 1)
     monkeypatch.setattr(torch_loader, "shared_memory_bytes", lambda: 2 * needed)
-    with TorchLoader(config, photographs, tmp_path):
+    with TorchLoader(two_of_four, photographs, tmp_path):
         pass
 
 
@@ -136,14 +152,6 @@ def test_files_stay_encoded_for_a_gpu_that_decodes(photographs: FileSet, tmp_pat
     largest = max(photographs.size_bytes)
     needed = shared_memory_needed(with_options(config, workers=2, prefetch_factor=2), largest)
     assert needed == 4 * largest * (4 + 1 + 2)
-
-
-def test_an_empty_file_is_named(photographs: FileSet, tmp_path: Path) -> None:
-    """It has no bytes to send."""
-    (tmp_path / "none.JPEG").write_bytes(b"")
-    files = replace(photographs, root=str(tmp_path), paths=("none.JPEG",), classes=(0,), size_bytes=(0,))
-    with pytest.raises(BadValue, match=r"none\.JPEG is empty"):
-        EncodedFiles(files)[0]
 
 
 def test_memory_is_pinned_for_a_gpu_unless_it_is_not_wanted(photographs: FileSet) -> None:

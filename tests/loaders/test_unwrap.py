@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,103 +13,85 @@ from torch.utils.data import DataLoader
 import loaderprobe
 from loaderprobe.errors import BadValue
 from loaderprobe.loaders.unwrap import EndlessBatches, bare_copy, unwrap
-from tests.api.samples import Keeping, Moving, Numbers
+from tests.api.samples import Keeping, Numbers
 from tests.api.wrappers import Disguised, Doubling, Piped, TwoLoaders
-from tests.said import all_said, said
+from tests.said import said
 
 
-def _loader() -> DataLoader[Any]:
+def data_loader() -> DataLoader[Any]:
     return DataLoader(Numbers(), batch_size=4)
 
 
-@pytest.mark.parametrize("kind", [DataLoader, Moving, Keeping])
-def test_a_data_loader_is_itself(kind: Any) -> None:
-    """Sub-classes as well."""
-    loader = kind(Numbers(), batch_size=4)
-    found = unwrap(loader)
-    assert (found.loader, found.path, found.notes, found.rewrap(loader)) == (loader, "loader", (), None)
+class Around(DataLoader[Any]):
+    """A DataLoader without a data set of its own, which only wraps another."""
+
+    def __init__(self, inner: DataLoader[Any]) -> None:
+        self.inner = inner
+
+    def __iter__(self) -> Any:
+        return iter(self.inner)
 
 
-def test_a_wrapper_is_copied_around_a_copy_of_its_loader() -> None:
-    """The wrapper itself keeps its loader and its lists."""
-    loader = _loader()
-    wrapper = Doubling(loader)
-    found = unwrap(wrapper)
-    assert (found.loader, found.path) == (loader, "loader.inner")
-    twin = bare_copy(loader)
-    copy = found.rewrap(twin)
-    assert next(iter(copy))[1].tolist() == [0, 2, 4, 6]
-    assert (copy.inner, copy.seen, wrapper.inner, wrapper.seen) == (twin, [4], loader, [])
+class Cleaning(Doubling):
+    """Cleans up after itself."""
+
+    def __del__(self) -> None:
+        self.seen.append(-1)
 
 
-def test_wrappers_of_wrappers_are_followed() -> None:
-    """Each is copied."""
-    loader = _loader()
-    found = unwrap(Doubling(Doubling(loader)))
-    assert (found.loader, found.path) == (loader, "loader.inner.inner")
-    assert next(iter(found.rewrap(bare_copy(loader))))[1].tolist() == [0, 4, 8, 12]
+def at_work(held: Any) -> Callable[[DataLoader[Any]], Any]:
+    """A wrapper that holds something which a copy would share."""
 
-
-def test_a_wrapper_that_passes_for_a_data_loader_is_one() -> None:
-    """What `isinstance` says does not count, and it is not asked."""
-    loader = _loader()
-    disguised = Disguised(loader)
-    assert isinstance(disguised, DataLoader)
-    found = unwrap(disguised)
-    assert found.loader is loader
-    assert type(found.rewrap(loader)) is Disguised
-
-
-def test_a_data_loader_that_only_wraps_another_is_a_wrapper() -> None:
-    """It has no data set of its own."""
-
-    class Around(DataLoader[Any]):
-        def __init__(self, inner: DataLoader[Any]) -> None:
-            self.inner = inner
-
-        def __iter__(self) -> Any:
-            return iter(self.inner)
-
-    loader = _loader()
-    assert unwrap(Around(loader)).loader is loader
-
-
-def test_a_pipeline_of_one_stage_is_kept_and_of_more_left_out() -> None:
-    """What comes after may make other batches of them; a note says so and where the loader is."""
-    loader = _loader()
-    alone = unwrap(Piped([loader]))
-    assert (alone.loader, alone.path, alone.notes) == (loader, "loader.stages[0]", ())
-    assert next(iter(alone.rewrap(bare_copy(loader))))[1].tolist() == [0, 1, 2, 3]
-    staged = unwrap(Piped([loader, print]))
-    assert (staged.loader, staged.rewrap(loader)) == (loader, None)
-    assert all_said(staged.notes) == [
-        "what Piped does around its DataLoader is left out: it may form new batches; loader.stages[0] is measured",
-    ]
-
-
-def test_what_cannot_be_copied_is_left_out() -> None:
-    """Threads, iterators in use and classes that clean up after themselves would be shared."""
-
-    class Cleaning(Doubling):
-        def __del__(self) -> None:
-            self.seen.append(-1)
-
-    for held in (threading.Thread(), iter(_loader()), (each for each in range(0))):
-        wrapper = Doubling(_loader())
+    def made(loader: DataLoader[Any]) -> Any:
+        wrapper = Doubling(loader)
         vars(wrapper)["at_work"] = held
-        assert "its .at_work is at work" in said(unwrap(wrapper).notes[0])
-        assert unwrap(wrapper).rewrap(wrapper.inner) is None
-    assert "it has a __del__" in said(unwrap(Cleaning(_loader())).notes[0])
+        return wrapper
+
+    return made
 
 
-class _Data:
+LEFT_OUT = "what Piped does around its DataLoader is left out: it may form new batches; loader.stages[0] is measured"
+
+
+@pytest.mark.parametrize(
+    ("wrapped", "path", "first", "note"),
+    [
+        (Doubling, "loader.inner", [0, 2, 4, 6], ""),
+        (lambda loader: Doubling(Doubling(loader)), "loader.inner.inner", [0, 4, 8, 12], ""),
+        (Disguised, "loader.base", [0, 1, 2, 3], ""),  # what `isinstance` says does not count
+        (Around, "loader.inner", [0, 1, 2, 3], ""),
+        (lambda loader: Piped([loader]), "loader.stages[0]", [0, 1, 2, 3], ""),
+        (lambda loader: Piped([loader, print]), "loader.stages[0]", None, LEFT_OUT),
+        (Cleaning, "loader.inner", None, "it has a __del__"),
+        (at_work(threading.Thread()), "loader.inner", None, "its .at_work is at work"),
+        (at_work(iter(data_loader())), "loader.inner", None, "its .at_work is at work"),
+        (at_work(each for each in range(0)), "loader.inner", None, "its .at_work is at work"),
+    ],
+)
+def test_a_wrapper_is_copied_around_a_copy_of_its_loader(
+    wrapped: Callable[[DataLoader[Any]], Any], path: str, first: list[int] | None, note: str
+) -> None:
+    """It keeps its loader and what it has seen. What cannot be copied, or may form new batches, is left out."""
+    loader = data_loader()
+    wrapper = wrapped(loader)
+    before = {name: list(value) for name, value in vars(wrapper).items() if isinstance(value, list)}
+    found = unwrap(wrapper)
+    assert (found.loader, found.path) == (loader, path)
+    assert note in "".join(said(remark) for remark in found.notes) and bool(note) == bool(found.notes)
+    copy = found.rewrap(bare_copy(loader))
+    assert (copy is None) == (first is None)
+    assert first is None or (type(copy) is type(wrapper) and next(iter(copy))[1].tolist() == first)
+    assert {name: value for name, value in vars(wrapper).items() if isinstance(value, list)} == before
+
+
+class Data:
     """As data modules of Lightning."""
 
     def train_dataloader(self) -> DataLoader[Any]:
-        return _loader()
+        return data_loader()
 
 
-class _Without:
+class Without:
     """Wraps, but cannot be iterated."""
 
     def __init__(self, inner: Any) -> None:
@@ -119,15 +101,18 @@ class _Without:
 @pytest.mark.parametrize(
     ("given", "hint"),
     [
-        (TwoLoaders(_loader(), _loader()), r"give loader\.labeled or loader\.unlabeled"),
-        ([_loader(), _loader()], r"give loader\[0\] or loader\[1\]"),
-        ({"train": _loader()}, r"give loader\['train'\]"),
-        (_Without(_loader()), r"give loader\.inner"),
-        (_Without(iter(_loader())), r"its \.inner is an iterator of a DataLoader: give that DataLoader itself"),
-        (_Data(), r"give what its train_dataloader\(\) returns"),
-        (iter(_loader()), "give the DataLoader itself, not an iterator of it"),
+        (TwoLoaders(data_loader(), data_loader()), r"give loader\.labeled or loader\.unlabeled"),
+        ([data_loader(), data_loader()], r"give loader\[0\] or loader\[1\]"),
+        ({"train": data_loader()}, r"give loader\['train'\]"),
+        (Without(data_loader()), r"give loader\.inner"),
+        (Without(iter(data_loader())), r"its \.inner is an iterator of a DataLoader: give that DataLoader itself"),
+        (Data(), r"give what its train_dataloader\(\) returns"),
+        (iter(data_loader()), "give the DataLoader itself, not an iterator of it"),
         (range(3), "give the DataLoader that feeds it"),
-        (Doubling(TwoLoaders(_loader(), _loader())), r"give loader\.inner\.labeled or loader\.inner\.unlabeled"),
+        (
+            Doubling(TwoLoaders(data_loader(), data_loader())),
+            r"give loader\.inner\.labeled or loader\.inner\.unlabeled",
+        ),
     ],
 )
 def test_what_cannot_be_unwrapped_is_refused_with_a_hint(given: Any, hint: str) -> None:

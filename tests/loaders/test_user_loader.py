@@ -1,25 +1,28 @@
-"""The pool that a user's sampler is asked for, files that are learned, and whose an error is."""
+"""The pool that a sampler is asked for, files that are opened or named, and the samples that a rank takes."""
 
 from __future__ import annotations
 
 import os
-import random
+from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.utils.data import DataLoader
+from torch.utils.data import BatchSampler, DataLoader, SequentialSampler, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
 
 from loaderprobe.batches import holds_images, samples_in, samples_without_collation
 from loaderprobe.errors import BadValue
-from loaderprobe.loaders.data_files import OpenedFiles
-from loaderprobe.loaders.state import random_state_kept
-from loaderprobe.loaders.user_loader import BatchPool, UserLoader, origin_of
-from tests.api.samples import Dreaming, Moving, Numbers
+from loaderprobe.loaders.data_files import MOST_S, OpenedFiles, holds_more_than_data, named_files
+from loaderprobe.loaders.drawn import drawn
+from loaderprobe.loaders.user_loader import BatchPool, UserLoader
+from loaderprobe.records.files import BatchFiles, UnknownFiles
+from loaderprobe.testing import example_config
+from tests.api.samples import Moving, Numbers
 
 
 @given(st.integers(1, 40), st.integers(0, 5), st.integers(1, 60))
@@ -36,27 +39,55 @@ def test_a_pool_gives_every_worker_the_same_batches_each_time(count: int, worker
         assert all(whole[number] == whole[number % pool.size] for number in range(max(count, taken), len(whole)))
 
 
-def test_a_pool_of_nothing_ends() -> None:
-    """There is nothing to repeat."""
+def test_a_pool_keeps_batches_of_one_length() -> None:
+    """The others are counted; one of nothing ends."""
+    pool = BatchPool([[1, 2], [3], [4, 5], [6, 7, 8]], 1)
+    assert list(islice(iter(pool), 4)) == [[1, 2], [4, 5], [1, 2], [4, 5]]
+    assert pool.odd == 2
     assert list(iter(BatchPool([], 2))) == []
 
 
-def test_a_pool_keeps_batches_of_one_length() -> None:
-    """The others are counted."""
-    pool = BatchPool([[1, 2], [3], [4, 5], [6, 7, 8]], 1)
+def settled(count: int, workers: int, taken: int) -> tuple[BatchPool, list[list[int]], Any]:
+    """A pool of which so many batches were taken; and those."""
+    pool = BatchPool([[number] for number in range(count)], workers)
     batches = iter(pool)
-    assert [next(batches) for _ in range(4)] == [[1, 2], [4, 5], [1, 2], [4, 5]]
-    assert pool.odd == 2
+    first = list(islice(batches, taken))
+    pool.close()
+    return pool, first, batches
+
+
+def test_new_batches_were_not_taken_before() -> None:
+    """Not those of the pool, though it has gone round since; a sampler without new ones says so."""
+    pool, first, batches = settled(40, 2, 8)
+    assert list(islice(batches, 8)) == first
+    pool.take_new()
+    assert list(islice(batches, 10)) == [[number] for number in range(8, 18)]
+    assert (pool.left(), pool.passes) == (22, 0)
+    pool, _, batches = settled(12, 2, 8)
+    pool.take_new()
+    list(islice(batches, 6))
+    assert pool.passes >= 1 and pool.left() < pool.passes
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_repeated_batches_go_to_the_worker_that_had_them(workers: int) -> None:
+    """What a data set keeps, it keeps in the worker that made it."""
+    pool, first, batches = settled(60, workers, 6)
+    pool.take_new()
+    new = list(islice(batches, 12))
+    had = {batch[0]: number % workers for number, batch in enumerate([*first, *new])}
+    pool.repeat(9)
+    for number, batch in enumerate(islice(batches, 30), start=len(had)):
+        assert had[batch[0]] == number % workers
+        assert batch[0] >= 18 - 9 - workers
 
 
 def test_files_that_are_opened_are_heard(tmp_path: Path) -> None:
     """Data that is read, once each, by absolute path; not what is written, code, devices, or what has gone."""
-    data, code, package = tmp_path / "a.raw", tmp_path / "b.py", tmp_path / "site-packages" / "c.json"
+    data, code, package, gone = (tmp_path / name for name in ("a.raw", "b.py", "site-packages/c.json", "gone"))
     package.parent.mkdir()
-    for path in (data, code, package):
+    for path in (data, code, package, gone):
         path.write_bytes(b"12345")
-    gone = tmp_path / "gone"
-    gone.write_bytes(b"")
     listener = OpenedFiles()
     listener.listen()
     for path in (data, data, code, package, gone):
@@ -70,62 +101,32 @@ def test_files_that_are_opened_are_heard(tmp_path: Path) -> None:
     assert listener.heard() == []
 
 
-def test_batches_and_samples_are_separate() -> None:
-    """Without a collate_fn a data set yields one sample, or batches of its own."""
-    image, images, labels = torch.zeros(3, 8, 8), torch.zeros(6, 3, 8, 8), torch.zeros(6)
-    assert [samples_without_collation(item) for item in ((image, 1), image, images, (images, labels))] == [1, 1, 6, 6]
-    assert samples_without_collation({"x": np.zeros((7, 5)), "y": np.zeros(7)}) == 7
-    assert samples_without_collation("text") == samples_without_collation(torch.tensor(1.0)) == 1
-    assert samples_in({"x": np.zeros((7, 5))}) == 7
-    assert [holds_images(batch) for batch in (images, [{"x": (labels, images)}], (labels, image))] == [
-        True,
-        True,
-        False,
-    ]
+IMAGE, IMAGES, LABELS = torch.zeros(3, 8, 8), torch.zeros(6, 3, 8, 8), torch.zeros(6)
+FEATURES = {"x": torch.zeros(7, 5), "y": torch.zeros(7)}
 
 
-def test_errors_name_their_origin() -> None:
-    """By what a worker's traceback holds; the last line that names the error begins its message."""
-    text = (
-        "Caught KeyError in DataLoader worker process 1.\nOriginal Traceback (most recent call last):\n"
-        "  File \"watch.py\", line 1, in fetch\n    batch = self._make(fetcher)\nKeyError: 'label'\n"
-    )
-    assert origin_of(KeyError(text)).message.startswith("the data set raised KeyError")
-    assert origin_of(RuntimeError(text)).message == "the data set raised KeyError: 'label', in a worker"
-    assert (
-        origin_of(RuntimeError("DataLoader timed out")).message
-        == "the loader raised RuntimeError: DataLoader timed out"
-    )
-    assert origin_of(ValueError()).message == "the loader raised ValueError"
+@pytest.mark.parametrize(
+    ("item", "samples"),
+    [((IMAGE, 1), 1), (IMAGE, 1), (IMAGES, 6), ((IMAGES, LABELS), 6), (FEATURES, 7), ("text", 1), (LABELS[0], 1)],
+)
+def test_batches_and_samples_are_separate(item: Any, samples: int) -> None:
+    """Without a collate_fn a data set yields one sample, or batches of its own; features are no images."""
+    assert samples_without_collation(item) == samples
+    assert samples_in(FEATURES) == 7
+    assert holds_images(IMAGES) and holds_images([{"x": (LABELS, IMAGES)}]) and not holds_images((LABELS, IMAGE))
 
 
-def test_generators_go_back_to_where_they_were() -> None:
-    """Those of torch, Python and numpy, and those that the data set keeps, also after an error."""
-    data = Dreaming()
-    loader = DataLoader(data, batch_size=2)
-
-    def draw() -> list[Any]:
-        return [torch.rand(1).item(), random.random(), np.random.random(), data[0][0][0].item()]
-
-    with pytest.raises(ValueError, match="within"), random_state_kept(loader):
-        within = draw()
-        raise ValueError("within")
-    assert draw() == within
+SERIAL = {"baseline", "warm", "cached_samples"}
 
 
 def test_a_twin_shares_nothing_that_it_changes(tmp_path: Path) -> None:
     """The loader keeps its own settings, and what may be done with a sub-class is less."""
     loader = DataLoader(Numbers(), batch_size=4, num_workers=2, persistent_workers=True)
     before = dict(vars(loader))
-    assert UserLoader(loader, tmp_path).modes() == {"baseline", "warm", "cached_samples", "no_transport"}
+    assert UserLoader(loader, tmp_path).modes() == {*SERIAL, "no_transport"}
     assert vars(loader) == before
-    assert UserLoader(Moving(Numbers(), batch_size=4, num_workers=2), tmp_path).modes() == {
-        "baseline",
-        "warm",
-        "cached_samples",
-    }
-    serial = {"baseline", "warm", "cached_samples", "one_thread"}
-    assert UserLoader(DataLoader(Numbers(), batch_size=4), tmp_path).modes() == serial
+    assert UserLoader(Moving(Numbers(), batch_size=4, num_workers=2), tmp_path).modes() == SERIAL
+    assert UserLoader(DataLoader(Numbers(), batch_size=4), tmp_path).modes() == {*SERIAL, "one_thread"}
 
 
 def test_a_loader_that_goes_past_torch_is_refused(tmp_path: Path) -> None:
@@ -139,3 +140,128 @@ def test_a_loader_that_goes_past_torch_is_refused(tmp_path: Path) -> None:
         next(own.batches())
         with pytest.raises(BadValue, match="does not iterate as torch's DataLoader does"):
             own.check()
+
+
+class Holding:
+    """A data set with such attributes."""
+
+    def __init__(self, *names: Any) -> None:
+        self.names = names
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Three files in two folders, of which the script runs in one."""
+    for name in ("a/1.bin", "a/2.bin", "b/3.bin"):
+        (tmp_path / "data" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "data" / name).write_bytes(b"12345")
+    monkeypatch.chdir(tmp_path / "data" / "a")
+    return tmp_path / "data"
+
+
+def names(*given: Any, most: int = 100, **limits: Any) -> list[str] | None:
+    """The last parts of the names that are found."""
+    found = named_files(Holding(*given), most=most, **limits)
+    return None if found is None else sorted(os.path.basename(each) for each in found)
+
+
+def test_files_and_folders_that_are_named_are_found(folder: Path) -> None:
+    """Once, also by a folder and a folder in it, with links and dots resolved."""
+    (folder / "link").symlink_to(folder / "a" / "1.bin")
+    assert names(str(folder), folder / "a", f"{folder}/a/../b/3.bin") == ["1.bin", "2.bin", "3.bin", "link"]
+    assert names(folder / "link") == ["1.bin"]
+    assert names("./1.bin", "../b") == ["1.bin", "3.bin"]
+    assert named_files(Holding(folder / "b"), most=9) == {str(folder.resolve() / "b" / "3.bin"): 5}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["//", "/", "/./", "//..", "/proc", "/proc/", "/sys/", "//dev/", "/usr", "./", "../", ".//", "../../"],
+)
+def test_a_text_that_is_not_meant_names_nothing(text: str, folder: Path) -> None:
+    """A vocabulary holds many: the root, what the kernel shows as files, folders at the top, dots."""
+    assert names(text) == []
+
+
+def test_nor_does_a_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a whole, or what it is in."""
+    monkeypatch.setenv("HOME", str(folder / "a"))
+    assert holds_more_than_data(str(folder.resolve())) and holds_more_than_data(str(folder.resolve() / "a"))
+    assert names(f"{folder}/", f"{folder}/b/") == ["3.bin"]
+    assert holds_more_than_data("/home/someone") and not holds_more_than_data("/home/someone/data")
+
+
+@pytest.mark.parametrize(
+    ("given", "limits", "found"),
+    [
+        (["."], {"most": 2}, None),
+        (["."], {"entries": 4}, None),
+        (["."], {"entries": 5}, ["1.bin", "2.bin", "3.bin"]),
+        (["."], {"now": iter([0.0, *[MOST_S] * 4, MOST_S + 1]).__next__}, None),
+        (["x/this", "x/that", "x/these"], {"now": iter([0.0, MOST_S, MOST_S + 1]).__next__}, None),  # they do not exist
+    ],
+)
+def test_a_walk_ends(folder: Path, given: Iterable[str], limits: dict[str, Any], found: list[str] | None) -> None:
+    """After so many files or entries, and when its time is over; then the files are not known."""
+    assert names(*(folder / name if name == "." else name for name in given), **limits) == found
+
+
+def test_a_file_that_fails_ends_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is left out, as is everything where the current folder is gone."""
+    usual = os.stat
+
+    def stat(path: Any, **options: Any) -> os.stat_result:
+        if str(path).endswith("2.bin"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return usual(path, **options)
+
+    monkeypatch.setattr("loaderprobe.loaders.data_files.os.stat", stat)
+    assert names(folder) == ["1.bin", "3.bin"]
+    (folder / "gone").mkdir()
+    monkeypatch.chdir(folder / "gone")
+    (folder / "gone").rmdir()
+    assert names("./1.bin", folder / "b") == ["3.bin"]
+
+
+DATA = TensorDataset(torch.arange(64.0).reshape(16, 4))
+FILES = BatchFiles(batch_size=1, paths=(("/a",), ("/b",)), file_bytes={"/a": 1, "/b": 1})
+
+
+def drawn_by(loader: DataLoader[Any], held: Any = ()) -> Any:
+    """Of a loader whose files are hidden."""
+    return drawn(loader, example_config(), UnknownFiles(code="none_seen"), held, exchanges=False)
+
+
+def test_files_are_known_by_their_names() -> None:
+    """The same name has the same number in every process."""
+    found = drawn(DataLoader(DATA), example_config(), FILES, (), exchanges=True)
+    again = drawn(DataLoader(DATA), example_config(), FILES, (), exchanges=True)
+    assert found == again and len(set(found.files)) == 2 and found.exchanges
+
+
+@pytest.mark.parametrize(
+    ("options", "whole"),
+    [
+        ({"shuffle": True}, True),
+        ({"batch_size": None}, True),
+        ({"sampler": DistributedSampler(DATA, num_replicas=2, rank=0)}, False),
+        ({"batch_sampler": BatchSampler(SequentialSampler(DATA), 2, False)}, True),
+        ({"batch_sampler": [[0], [1]]}, False),
+    ],
+)
+def test_a_sampler_goes_through_the_whole_data_set_or_a_share(options: dict[str, Any], whole: bool) -> None:
+    """Of batches that something else forms, it is not known."""
+    assert drawn_by(DataLoader(DATA, **options)).whole is whole
+
+
+def test_batches_of_the_same_content_are_the_same() -> None:
+    """Tensors of any type; what holds none shows nothing. Of made-up data batch after batch has the same content: all
+    ranks have it, whatever their samplers take."""
+    batch = {"x": torch.ones(2, 3, dtype=torch.bfloat16), "y": [torch.tensor([True]), torch.tensor(3)]}
+    other = {**batch, "x": torch.zeros(2, 3, dtype=torch.bfloat16)}
+    loader = DataLoader(DATA)
+    first = drawn_by(loader, (batch,)).first
+    assert first == drawn_by(loader, (dict(batch),)).first == drawn_by(loader, (batch, other)).first is not None
+    assert first != drawn_by(loader, (other,)).first
+    for nothing in ((["text"],), (), (batch, dict(batch))):
+        assert drawn_by(loader, nothing).first is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -144,6 +144,15 @@ class Rank:
         self.all = gathering.together() if gathering.seen else None
 
 
+def in_threads(calls: Iterable[Callable[[], object]]) -> None:
+    """All at once, to their ends."""
+    threads = [threading.Thread(target=call) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 def ran(
     *services: Service, files: FileSet | None = None, budgets_s: tuple[float | None, ...] | None = None,
     earlier: Measurement | None = None, **changes: Any,
@@ -157,14 +166,10 @@ def ran(
             FakeGroup.of(size), FakeGroup.of(size), services, budgets_s or (None,) * size, strict=True
         )
     ]
-    threads = [threading.Thread(target=each.run) for each in ranks]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for each in ranks:
-        if each.error:
-            raise each.error
+    in_threads(rank.run for rank in ranks)
+    for rank in ranks:
+        if rank.error:
+            raise rank.error
     return ranks
 
 

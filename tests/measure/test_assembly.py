@@ -1,29 +1,43 @@
-"""Parts by name, options of a trainer, and devices that do not take them."""
+"""What is looked at before anything is measured: parts and their options, data sets, and what this machine permits."""
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from PIL import Image
 
+from loaderprobe.api.generate import generate
 from loaderprobe.compute import torch as trainers
 from loaderprobe.errors import BadValue, MissingPart
+from loaderprobe.measure import capabilities
 from loaderprobe.measure.assembly import alternatives, check_parts, make_compute
+from loaderprobe.measure.batch_size import Meter, WithReadings
 from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.image_data import image_files, image_sets
 from loaderprobe.protocols import ComputeArguments
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.remark import Remark
+from loaderprobe.records.measurement import Missing, Others
+from loaderprobe.records.remark import Remark, reported
+from loaderprobe.render.capability_words import step_words, why_words
+from loaderprobe.render.words import remark_words
+from loaderprobe.samplers.host import CoresSampler
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.testing import (
     FakeClock,
     FakePageCache,
     ProfiledCompute,
     ScriptedLoader,
+    ScriptedProber,
     Service,
     example_config,
     example_files,
+    example_location,
 )
 
 
@@ -61,6 +75,8 @@ def test_configurations_of_before_are_read() -> None:
         ("cpu", {"gpu_decode": True, "pin_memory": False}, "pin_memory and gpu_decode need a GPU"),
         ("cpu", {"precision": "tf32"}, "precision tf32 needs a GPU"),
         ("cuda", {"gpu_decode": True, "side_stream": True}, "leave out side_stream"),
+        ("cuda", {"gpu_decode": True, "decoder": "torchvision"}, "gpu_decode"),
+        ("cuda", {"gpu_decode": True, "pipeline": "crop"}, "gpu_decode"),
         ("cuda:first", {}, "'first' is not the number of a GPU"),
         ("emulated:h200", {}, "'h200' is neither a known accelerator nor a rate"),
         (PLAIN, {"compile": True}, f"compile does not apply to {PLAIN}: it takes none"),
@@ -68,34 +84,9 @@ def test_configurations_of_before_are_read() -> None:
 )
 def test_what_would_change_nothing_is_refused(compute: str, options: dict[str, Any], words: str) -> None:
     """Before anything is measured, and with the option's name."""
-    config = example_config(compute=compute, **options)
     with pytest.raises(BadValue, match=words):
+        config = example_config(compute=compute, **options)
         check_parts(config.loader, config.compute)
-
-
-def test_what_applies_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On each device; the CPU says how it trains then."""
-    monkeypatch.setattr(trainers, "list_gpus", lambda: (("a GPU",), None))
-    for config in (example_config(), example_config(compute="cuda", precision="fp16", side_stream=True, compile=True)):
-        check_parts(config.loader, config.compute)
-    compute = make_compute(example_config(compute="cpu", precision="bf16", memory_format="contiguous"), SystemClock())
-    assert compute.info().source == "ResNet-50 training steps, bf16 autocast, contiguous, SGD with momentum"
-    emulated = make_compute(example_config(compute="emulated:500"), SystemClock())
-    assert emulated.info().specified_images_per_s == 500
-
-
-def test_a_gpu_that_is_not_there_is_missed_before_it_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """By NVML, or by AMD's driver; the next step names what still works."""
-    config = example_config(compute="cuda")
-    monkeypatch.setattr(
-        trainers, "list_gpus", lambda: ((), Remark(code="nvml_not_started", facts={"error": "no driver"}))
-    )
-    monkeypatch.setattr(trainers, "ROCM", tmp_path / "kfd")
-    with pytest.raises(MissingPart, match=r"no GPU to train on: no driver$") as caught:
-        check_parts(config.loader, config.compute)
-    assert "emulated:mlperf-h100" in caught.value.hint
-    (tmp_path / "kfd").touch()
-    check_parts(config.loader, config.compute)
 
 
 def test_every_compute_is_made_from_one_record() -> None:
@@ -104,17 +95,137 @@ def test_every_compute_is_made_from_one_record() -> None:
     made = make_compute(config, clock)
     assert isinstance(made, Plain)
     assert made.arguments == ComputeArguments(spec=config.compute, loader=config.loader, clock=clock)
+    compute = make_compute(example_config(compute="cpu", precision="bf16", memory_format="contiguous"), SystemClock())
+    assert compute.info().source == "ResNet-50 training steps, bf16 autocast, contiguous, SGD with momentum"
+    emulated = make_compute(example_config(compute="emulated:500"), SystemClock())
+    assert emulated.info().specified_images_per_s == 500
+
+
+def test_a_gpu_that_is_not_there_is_missed_before_it_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """By NVML, or by AMD's driver; the next step names what still works."""
+    plain = example_config(compute="cuda")
+    config = example_config(compute="cuda", precision="fp16", side_stream=True, compile=True)
+    monkeypatch.setattr(trainers, "list_gpus", lambda: (("a GPU",), None))
+    check_parts(config.loader, config.compute)
+    why = Remark(code="nvml_not_started", facts={"error": "no driver"})
+    monkeypatch.setattr(trainers, "list_gpus", lambda: ((), why))
+    monkeypatch.setattr(trainers, "ROCM", tmp_path / "kfd")
+    with pytest.raises(MissingPart, match=r"no GPU to train on: no driver$") as caught:
+        check_parts(plain.loader, plain.compute)
+    assert "emulated:mlperf-h100" in caught.value.hint
+    (tmp_path / "kfd").touch()
+    check_parts(plain.loader, plain.compute)
 
 
 def test_only_a_loader_that_knows_other_ways_is_asked_for_them() -> None:
     """An outsider's need know none, and where the GPU decodes none applies."""
-    files = example_files(8)
-    assert alternatives(example_config(gpu_decode=True), files) == ()
-    assert alternatives(example_config(loader=f"{__name__}:PlainLoader"), files) == ()
+    for changes in ({"gpu_decode": True}, {"loader": f"{__name__}:PlainLoader"}):
+        assert alternatives(example_config(**changes), example_files(8)) == ()
 
 
-@pytest.mark.parametrize("changes", [{"decoder": "torchvision"}, {"pipeline": "crop"}])
-def test_the_gpu_decodes_in_its_own_way(changes: dict[str, str]) -> None:
-    """The choice of a decoder on the CPU is refused beside it."""
-    with pytest.raises(BadValue, match="gpu_decode"):
-        example_config(gpu_decode=True, **changes)
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that `generate` makes, with two resolutions."""
+    root = tmp_path_factory.mktemp("generated")
+    generate(root, resolutions=["64x48", "32x32"], count=6, classes=2, pool=1)
+    return root
+
+
+def test_each_generated_set_of_a_folder_is_a_data_set(generated: Path, tmp_path: Path) -> None:
+    """Their files are not mixed; the smallest come first. Where one is needed several are refused by name, and so is
+    one that is not complete: its files are not taken for images of one's own."""
+    small, large = image_sets(generated, sample=100)
+    assert (small.label, large.label) == ("32x32", "64x48")
+    assert (Path(small.root).name, len(small.paths), small.generated) == ("32x32", 6, True)
+    assert [each.label for each in image_sets(generated / "64x48", sample=100)] == ["64x48"]
+    with pytest.raises(BadValue, match="holds 2 generated data sets") as caught:
+        image_files(generated, sample=100)
+    assert f"{generated / '32x32'} or {generated / '64x48'}" in caught.value.hint
+    shutil.copytree(generated, tmp_path / "copy")
+    (tmp_path / "copy" / "64x48" / "manifest.json").unlink()
+    for place in (tmp_path / "copy", tmp_path / "copy" / "64x48"):
+        with pytest.raises(BadValue, match="no complete generated data set"):
+            image_sets(place, sample=100)
+
+
+def test_ones_own_folders_with_such_file_names_are_one_data_set(tmp_path: Path) -> None:
+    """A `spec.json` of another program makes no generated set."""
+    for name in ("cat", "dog"):
+        (tmp_path / name).mkdir()
+        Image.new("RGB", (8, 8)).save(tmp_path / name / "a.png")
+        (tmp_path / name / "spec.json").write_text("{}")
+    (found,) = image_sets(tmp_path, sample=100)
+    assert (found.label, found.generated, len(found.paths)) == (tmp_path.name, False, 2)
+
+
+@pytest.mark.parametrize(
+    ("refused", "scope", "step"),
+    [
+        (None, 0, None),
+        (Remark(code="trace_refused"), 0, "SYS_PTRACE"),
+        (Remark(code="trace_refused"), 2, "ptrace_scope=1"),
+        (Remark(code="trace_refused"), 3, "ptrace_scope=1"),
+        (reported("numbers not known"), 0, None),  # no permission helps
+    ],
+)
+def test_refused_system_calls_are_a_limit_of_waits(
+    monkeypatch: pytest.MonkeyPatch, refused: Remark | None, scope: int, step: str | None
+) -> None:
+    """Where a child may be looked at, workers may; else there is the reason and the step that brings the rest."""
+    monkeypatch.setattr(capabilities, "_why_letters_only", lambda pid: refused)
+    monkeypatch.setattr(capabilities, "yama_scope", lambda: scope)
+    found = capabilities._waits()
+    assert (found.name, found.state) == ("waits", "limited" if refused else "yes")
+    assert (found.next_step is None) == (step is None)
+    assert step is None or ("hardened" in why_words(found) and step in step_words(found))
+
+
+@pytest.mark.parametrize(("seen", "words"), [(True, "they take 19 % of 2 cores now"), (False, "counts no CPU time")])
+def test_what_others_take_now_is_said(monkeypatch: pytest.MonkeyPatch, *, seen: bool, words: str) -> None:
+    """Or why it cannot be seen."""
+    taken = Others(span_ns=10**9, cores=2, cpu_ns=380_000_000, own_cpu_ns=0, steal_ns=0)
+    why = Missing(name="others", reason=Remark(code="machine_uncounted"))
+    meter = SimpleNamespace(begin=lambda: None, end=lambda: taken if seen else None, missing=lambda: (why,))
+    monkeypatch.setattr(capabilities, "OthersMeter", lambda: meter)
+    monkeypatch.setattr(capabilities, "LOOK_S", 0.0)
+    found = capabilities._others()
+    assert (found.state, words in why_words(found)) == ("yes" if seen else "no", True)
+
+
+def test_the_row_of_the_storage_has_its_read_ahead() -> None:
+    """As the kernel writes it."""
+    place = example_location("/data")
+    assert why_words(capabilities._storage(place)) == "ext4 on vdb"
+    place = replace(place, read_ahead_bytes=2560 * 1024)
+    assert why_words(capabilities._storage(place)) == "ext4 on vdb, read-ahead 2560 KiB"
+
+
+def test_the_share_of_the_cores_is_that_between_readings() -> None:
+    """CPU time over wall time and cores; nothing for the first reading."""
+    clock = FakeClock()
+    sampler = CoresSampler(clock, cores=2)
+    sampler.sample()
+    assert not sampler.series()
+    clock.work(1.0)
+    sampler.sample()
+    clock.sleep(1.0)
+    sampler.sample()
+    (series,) = sampler.series()
+    assert not isinstance(series, Missing) and series.values == (0.5, 0.0)
+
+
+def test_a_strategy_that_needs_utilization_says_that_it_is_not_there() -> None:
+    """Instead of growing the batch for ever. A meter reads however short it is; of no GPU it gives the reason."""
+    prober = ScriptedProber(rate=float, utilization=lambda size: 0.5)
+    assert WithReadings(prober, remark_words).probe(8).utilization == 0.5
+    with pytest.raises(MissingPart, match="needs the utilization of the device: the device is scripted"):
+        WithReadings(ScriptedProber(rate=float), remark_words).probe(8)
+    assert not WithReadings(ScriptedProber(rate=float, fits_up_to=4), remark_words).probe(8).fits
+    for gpu in (None, "GPU-none"):
+        with Meter(SystemClock(), gpu, period_s=1.0) as meter:
+            sum(range(100_000))
+        readings = meter.readings()
+        if gpu:
+            assert isinstance(readings, Missing) and readings.reason
+        else:
+            assert not isinstance(readings, Missing) and all(0 <= reading <= 1 for reading in readings)

@@ -1,17 +1,152 @@
-"""Whole measurements in real child processes: bytes that agree, and trouble that becomes a record."""
+"""One configuration in a child process: bytes that agree, every way to go wrong, and a forkserver."""
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rates import cold_fraction
+from loaderprobe.api.child import forkserver
+from loaderprobe.errors import BadValue, LoaderprobeError
+from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.runner import (
+    Child,
+    Event,
+    ForkServer,
+    Order,
+    Start,
+    explain_death,
+    explain_error,
+    run_configuration,
+)
+from loaderprobe.protocols import Clock
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure, segments_of
+from loaderprobe.store.codec import encode
+from loaderprobe.testing import FakeClock, Service, example_config, example_files
 from tests.conftest import MeasureReal
+from tests.measure.conftest import Measure
+from tests.planted.loaders import without_torch
 from tests.said import said
+
+
+def order() -> Order:
+    files = example_files(16)
+    return Order(config=example_config(data=files.fingerprint), files=files, budget_s=None, begin_ns=0)
+
+
+def by_command(command: Callable[[Path, Path], list[str]]) -> Start:
+    """Starts children that are programs of any kind: from the paths of order and result to a command line."""
+
+    def start(order: Path, result: Path, log: Path) -> Child:
+        with log.open("wb") as log_file:
+            return subprocess.Popen(
+                command(order, result), stdout=subprocess.PIPE, stderr=log_file, start_new_session=True, bufsize=0
+            )
+
+    return start
+
+
+def run(script: str, events: list[Event] | None = None) -> Measurement | RunFailure:
+    """Run a child that executes `script`, with RESULT as the path it should write."""
+
+    def command(_: Path, result: Path) -> list[str]:
+        return [sys.executable, "-c", f"import os, signal, sys; RESULT = {str(result)!r}\n{script}"]
+
+    heard, start = events if events is not None else [], by_command(command)
+    return run_configuration(order(), clock=SystemClock(), time_limit_s=60.0, on_event=heard.append, start=start)
+
+
+SAYS_WHY = """print('{"stage": "round 1", "done": 1, "total": 9}')
+print('{"stage": "round 1", "failure": "it broke", "hint": "repair it"}')
+sys.stderr.write("last words\\n"); sys.exit(5)"""
+
+
+def test_a_child_that_ends_without_a_result_becomes_a_failure() -> None:
+    """With all that it says: reason, stage, hint, exit code, last words; or its signal. Exit code 0 is no result."""
+    events: list[Event] = []
+    failure = run(SAYS_WHY, events)
+    assert isinstance(failure, RunFailure)
+    assert (failure.stage, failure.reason, failure.hint, failure.exit_code) == ("round 1", "it broke", "repair it", 5)
+    assert failure.log == ("last words",)
+    assert events[0].done == 1
+    killed = run("os.kill(os.getpid(), signal.SIGKILL)")
+    assert isinstance(killed, RunFailure) and (killed.signal, killed.exit_code) == ("SIGKILL", None)
+    assert isinstance(run("pass"), RunFailure)
+
+
+@pytest.mark.parametrize("script", ["", "os.fork(); signal.pause()"])
+def test_a_hung_child_is_ended_with_all_its_processes(script: str) -> None:
+    """At the time limit; what it said is closed by the thread that reads it, as is that of one that ends."""
+    started: list[Child] = []
+
+    def start(*paths: Path) -> Child:
+        started.append(by_command(lambda *_: [sys.executable, "-c", f"import os, signal\n{script}"])(*paths))
+        return started[0]
+
+    clock: Clock = FakeClock() if script else SystemClock()
+    limit_s = 0.0 if script else 60.0
+    failure = run_configuration(order(), clock=clock, time_limit_s=limit_s, on_event=lambda _: None, start=start)
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread():
+            thread.join(10)
+    assert started[0].stdout is not None and started[0].stdout.closed
+    assert isinstance(failure, RunFailure)
+    assert ("not finished after 0 s" in failure.reason) == ("--time-limit" in failure.hint) == bool(script)
+
+
+def test_an_answer_for_another_configuration_is_refused(measure_fake: Measure, tmp_path: Path) -> None:
+    """The parent checks that what comes back is what it asked for."""
+    other = tmp_path / "other.json"
+    other.write_bytes(encode("measurement", measure_fake(Service(cpu_s=0.001), batch_size=8)))
+    with pytest.raises(LoaderprobeError, match="another configuration"):
+        run(f"import shutil; shutil.copy({str(other)!r}, RESULT)")
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "hint"),
+    [
+        (RuntimeError("unable to allocate shared memory(shm) for file"), "shared memory", "--shm-size"),
+        (
+            ValueError("Caught ValueError in DataLoader worker process 0.\nTraceback ...\nValueError: bad label\n"),
+            "the data set raised in a worker: ValueError: bad label",
+            "traceback",
+        ),
+        (
+            RuntimeError("DataLoader worker (pid 77) is killed by signal: Killed. "),
+            "a loader worker (pid 77) was killed by SIGKILL",
+            "out-of-memory killer",
+        ),
+        (
+            RuntimeError("DataLoader worker (pid 77) is killed by signal: Bus error. It is possible that ..."),
+            "a loader worker (pid 77) ran out of shared memory",
+            "--shm-size",
+        ),
+        (BadValue("x.jpg cannot be decoded", hint="remove it"), "x.jpg cannot be decoded", "remove it"),
+        (ZeroDivisionError("division by zero"), "ZeroDivisionError: division by zero", ""),
+    ],
+)
+def test_an_error_becomes_a_reason_and_a_hint(error: Exception, reason: str, hint: str) -> None:
+    """The reason says what happened in one sentence, the hint what to do about it."""
+    found = explain_error(error)
+    assert reason in found[0]
+    assert hint in found[1]
+    assert "\n" not in found[0]
+
+
+def test_a_silent_death_is_known_from_its_signal_or_last_line() -> None:
+    """A child that could not speak is explained by how it ended."""
+    assert explain_death(-9, [])[::2] == ("the measuring process was killed by SIGKILL", "SIGKILL")
+    assert "last words" in explain_death(1, ["first", "last words", ""])[0]
 
 
 @pytest.fixture(scope="module")
@@ -24,9 +159,12 @@ def two_workers(photographs: FileSet, measure_real: MeasureReal) -> Measurement:
 
 @pytest.mark.usefixtures("on_disk")
 def test_cold_reads_of_workers_agree_with_the_files_consumed(two_workers: Measurement) -> None:
-    """Bytes that the workers read from storage are the sizes of the files, within 5 %."""
-    share = cold_fraction(two_workers, [s for s in two_workers.segments if s.mode == "baseline"])
-    assert share == pytest.approx(1.0, abs=0.05)
+    """Bytes that the workers read from storage are the sizes of the files, within 5 %; both CPUs were sampled."""
+    assert cold_fraction(two_workers, [s for s in two_workers.segments if s.mode == "baseline"]) == pytest.approx(
+        1.0, abs=0.05
+    )
+    assert {"worker_cpu", "machine_cpu"} <= {series.name for series in two_workers.series}
+    assert "no GPU" in next(said(m.reason) for m in two_workers.missing if m.name == "gpu_utilization")
 
 
 def test_warm_reads_come_from_memory(on_disk: FileSet, measure_real: MeasureReal) -> None:
@@ -34,8 +172,7 @@ def test_warm_reads_come_from_memory(on_disk: FileSet, measure_real: MeasureReal
     measurement = measure_real(on_disk, cache="warm")
     assert isinstance(measurement, Measurement)
     share = cold_fraction(measurement, [s for s in measurement.segments if s.mode == "warm"])
-    assert share is not None
-    assert share < 0.02
+    assert share is not None and share < 0.02
 
 
 def test_real_training_on_the_cpu_is_judged(photographs: FileSet, measure_real: MeasureReal) -> None:
@@ -47,21 +184,6 @@ def test_real_training_on_the_cpu_is_judged(photographs: FileSet, measure_real: 
     assert judged.rates_images_per_s.compute is not None
     assert judged.step_time.step_s > judged.step_time.copy_s > 0
     assert segments_of(measurement, "resident", "training")
-
-
-def test_samplers_saw_the_workers(two_workers: Measurement) -> None:
-    """Worker CPU and machine CPU are series; what is not there has a reason."""
-    assert {"worker_cpu", "machine_cpu"} <= {series.name for series in two_workers.series}
-    assert "no GPU" in next(said(m.reason) for m in two_workers.missing if m.name == "gpu_utilization")
-
-
-def test_a_killed_worker_becomes_a_failure(photographs: FileSet, measure_real: MeasureReal) -> None:
-    """A worker killed by SIGKILL is named as such, with the out-of-memory killer as the first suspect."""
-    failure = measure_real(photographs, loader="tests.planted.loaders:KilledWorker")
-    assert isinstance(failure, RunFailure)
-    assert "a loader worker" in failure.reason
-    assert "killed by SIGKILL" in failure.reason
-    assert "out-of-memory" in failure.hint
 
 
 def test_a_data_set_that_raises_becomes_a_failure_naming_the_file(tmp_path: Path, measure_real: MeasureReal) -> None:
@@ -77,3 +199,67 @@ def test_a_data_set_that_raises_becomes_a_failure_naming_the_file(tmp_path: Path
     assert "bad.JPEG cannot be decoded" in failure.reason
     assert failure.stage == "first batch"
     assert any("Traceback" in line for line in failure.log)
+
+
+Run = Callable[..., Measurement | RunFailure]
+
+
+@pytest.fixture(scope="module")
+def server_without_torch(photographs: FileSet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    """Started where an `html.py` lies, which shadows nothing. The photographs are made before: that takes torch."""
+    folder = tmp_path_factory.mktemp("current")
+    (folder / "html.py").write_text("raise ImportError('the wrong module')")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.syspath_prepend(without_torch(folder / "first"))
+        with forkserver() as started:
+            yield started
+
+
+@pytest.fixture
+def run_forked(server_without_torch: ForkServer, photographs: FileSet) -> Run:
+    """Measures a small configuration in a child of the forkserver."""
+
+    def run(files: FileSet = photographs, limit_s: float = 120.0, on_event: Any = lambda _: None) -> Any:
+        loader = {"loader": "tests.planted.loaders:Plain", "workers": 0}
+        config = example_config(data=files.fingerprint, batch_size=4, rounds=1, compute="emulated:200", **loader)
+        clock, start = SystemClock(), server_without_torch.start
+        order = Order(config=config, files=files, budget_s=1.0, begin_ns=clock.now_ns())
+        return run_configuration(order, clock=clock, time_limit_s=limit_s, on_event=on_event, start=start)
+
+    return run
+
+
+def test_each_configuration_has_a_process_of_its_own(run_forked: Run) -> None:
+    """Files that are not there end that child alone, with the reason; the next is born all the same."""
+    assert isinstance(run_forked(), Measurement)
+    failure = run_forked(example_files(64))
+    assert isinstance(failure, RunFailure) and failure.exit_code and "/nowhere" in failure.reason
+    assert isinstance(run_forked(), Measurement)
+
+
+def test_a_killed_child_is_told_by_its_signal(server_without_torch: ForkServer, tmp_path: Path) -> None:
+    """The forkserver waits for its children and passes on how they ended."""
+    (tmp_path / "order.json").write_bytes(b"no order")
+    child = server_without_torch.start(tmp_path / "order.json", tmp_path / "result.json", tmp_path / "log.txt")
+    os.kill(child.pid, signal.SIGKILL)
+    assert child.wait(60) in (-signal.SIGKILL, 1)
+    assert child.stdout is not None
+    child.stdout.close()
+
+
+def test_a_forkserver_that_was_killed_costs_one_configuration_and_not_the_sweep(
+    run_forked: Run, server_without_torch: ForkServer
+) -> None:
+    """Its child has died with it and says so; the next child has a new forkserver."""
+    failure = run_forked(on_event=lambda _: server_without_torch._process.kill())
+    assert isinstance(failure, RunFailure) and failure.signal == "SIGKILL"
+    assert isinstance(run_forked(), Measurement)
+
+
+def test_waiting_has_a_limit(run_forked: Run, server_without_torch: ForkServer) -> None:
+    """A child that takes longer than it may is reported as such, and ended."""
+    hung = run_forked(limit_s=0.0)
+    assert isinstance(hung, RunFailure) and "not finished after 0 s" in hung.reason
+    children = subprocess.run(["pgrep", "-P", str(server_without_torch._process.pid)], capture_output=True, check=False)
+    assert children.stdout == b""

@@ -1,15 +1,21 @@
-"""The function that makes a loader: by its name, and what it may return or raise."""
+"""A loader of one's own: the function that makes it, how its files are made cold and warm, and what a segment needs."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.measure.own.function import made, module_file, named
+from loaderprobe.measure.own.loader import Learned, Learning, bytes_of_sample, measured_first_pass
+from loaderprobe.measure.segments import MOST_EVICTED_AHEAD, REST_S, Pace, Readiness
+from loaderprobe.records.files import PartFiles, UnknownFiles
+from loaderprobe.records.measurement import FirstPass, WorkerBatches
+from loaderprobe.testing import FakeClock, FakePageCache, ScriptedLoader, Service, example_config, example_files
 
 MODULE = """
 import sys
@@ -35,11 +41,12 @@ value = 1
 
 
 @pytest.fixture
-def script(tmp_path: Path) -> Iterator[str]:
-    """A script of the user's, with its folder out of the way afterwards."""
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A script of the user's, and a package of theirs in the current folder; out of the way afterwards."""
     before = list(sys.path)
     path = tmp_path / "own_loader_script.py"
     path.write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
     yield str(path)
     sys.path[:] = before
     sys.modules.pop("own_loader_script", None)
@@ -54,24 +61,20 @@ def test_a_function_is_named_by_its_file_or_its_module(script: str, tmp_path: Pa
     assert "own_loader_script" not in sys.modules
 
 
-@pytest.mark.parametrize("text", ["make", "train.py", "a b:make", "module:", ":make", "my-train:make"])
+@pytest.mark.parametrize(
+    "text", ["make", "train.py", "a b:make", "module:", ":make", "my-train:make", "nowhere.py:make"]
+)
 def test_what_is_no_name_is_refused(text: str) -> None:
-    """With the two forms."""
-    with pytest.raises(BadValue, match="names no function") as caught:
+    """With the two forms; a script that is not there is not taken for a module."""
+    missing = text.startswith("nowhere")
+    with pytest.raises(BadValue, match=r"there is no file nowhere\.py" if missing else "names no function") as caught:
         named(text)
-    assert "train.py:make_loader" in caught.value.hint
-
-
-def test_a_script_must_be_there() -> None:
-    """It is not taken for a module."""
-    with pytest.raises(BadValue, match=r"there is no file nowhere\.py"):
-        named("nowhere.py:make")
+    assert missing or "train.py:make_loader" in caught.value.hint
 
 
 def test_a_loader_comes_alone_or_with_a_step(script: str) -> None:
     """The function sees no arguments of our command line."""
-    loader, step = made(named(f"{script}:alone"))
-    assert (loader, step) == ([[script]], None)
+    assert made(named(f"{script}:alone")) == ([[script]], None)
     assert made(named(f"{script}:both")) == ([1], print)
     assert sys.argv != [script]
 
@@ -85,52 +88,256 @@ def test_a_loader_comes_alone_or_with_a_step(script: str) -> None:
         ("missing", MissingPart, "cannot be loaded: module 'own_loader_script' has no attribute 'missing'"),
         ("raises", LoaderprobeError, "raised KeyError: 'x'"),
         ("parses", LoaderprobeError, "raised SystemExit: 2"),
+        ("in_group", None, "--ranks 2"),
+        ("joins", None, "--ranks 2"),
     ],
 )
-def test_what_makes_no_loader_is_named(script: str, function: str, kind: type[Exception], said: str) -> None:
-    """And keeps its exit code."""
-    with pytest.raises(LoaderprobeError, match=said) as caught:
-        made(named(f"{script}:{function}"))
-    assert type(caught.value) is kind
-
-
-@pytest.mark.parametrize("function", ["in_group", "joins"])
-def test_a_function_that_asks_for_its_rank_needs_ranks(script: str, function: str) -> None:
-    """The next step says so."""
+def test_what_makes_no_loader_is_named(script: str, function: str, kind: type[Exception] | None, said: str) -> None:
+    """And keeps its exit code; the next step of one that asks for its rank says that it needs ranks."""
     with pytest.raises(LoaderprobeError) as caught:
         made(named(f"{script}:{function}"))
-    assert "--ranks 2" in caught.value.hint
-
-
-def test_nodes_are_asked_for_the_file_of_the_module(script: str, tmp_path: Path) -> None:
-    """A package by its own file; what does not exist is refused before any rank begins."""
-    found = module_file(named(f"{script}:alone"))
-    assert (found.root, found.paths, found.size_bytes) == (str(tmp_path), (Path(script).name,), (len(MODULE),))
-    assert module_file(named("json.decoder:make")).paths == ("decoder.py",)
-    with pytest.raises(MissingPart, match="there is no module nowhere_at_all"):
-        module_file(named("nowhere_at_all:make"))
+    if kind is None:
+        assert said in caught.value.hint
+    else:
+        assert caught.match(said) and type(caught.value) is kind
 
 
 @pytest.mark.parametrize("inside", ["__init__.py", ""])
-def test_a_module_is_found_without_its_packages(inside: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are the user's code, which only the ranks run; also of packages without a file of their own."""
+def test_nodes_are_asked_for_the_file_of_the_module(script: str, tmp_path: Path, inside: str) -> None:
+    """It is found without its packages, which are the user's code and only run in ranks; also of packages without a
+    file of their own."""
     folder = tmp_path / "own_outer" / "own_inner"
     folder.mkdir(parents=True)
     (folder / "data.py").write_text(MODULE)
     for package in (folder, folder.parent) if inside else ():
         (package / inside).write_text("raise RuntimeError('imported')")
-    monkeypatch.chdir(tmp_path)
     before = list(sys.path)
     assert module_file(named("own_outer.own_inner.data:alone")).root == str(folder)
     assert sys.path == before and "own_outer" not in sys.modules
-    with pytest.raises(MissingPart, match=r"there is no module own_outer\.own_inner\.other"):
-        module_file(named("own_outer.own_inner.other:alone"))
+    found = module_file(named(f"{script}:alone"))
+    assert (found.root, found.paths, found.size_bytes) == (str(tmp_path), (Path(script).name,), (len(MODULE),))
+    assert module_file(named("json.decoder:make")).paths == ("decoder.py",)
 
 
-@pytest.mark.parametrize("module", ["nowhere_at_all.data", "__main__"])
-def test_what_is_no_module_is_no_bug(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A package that does not exist is refused by name, as is the running program."""
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.parametrize("module", ["nowhere_at_all", "nowhere_at_all.data", "own_loader_script.other", "__main__"])
+def test_what_is_no_module_is_no_bug(script: str, tmp_path: Path, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not exist is refused by name before any rank begins, as is the running program."""
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     with pytest.raises(MissingPart, match=f"there is no module {module}"):
         module_file(named(f"{module}:make"))
+
+
+FILES = PartFiles(file_bytes={"/data/a.tar": 10**9})
+PASS: dict[str, Any] = {
+    "images": 100, "wall_s": 1.0, "cpu_s": 0.4, "read_bytes": 10**7, "called_bytes": 10**7, "again_wall_s": 1.0,
+    "again_cpu_s": 0.4, "again_read_bytes": 10**7,
+}  # fmt: skip
+NOT_AGAIN: dict[str, Any] = {"again_read_bytes": 0}
+KEPT: dict[str, Any] = {"again_wall_s": 0.1, "again_cpu_s": 0.05}
+NOTHING: dict[str, Any] = {"read_bytes": 0, "called_bytes": 0, "again_read_bytes": 0}
+
+
+class Renewable:
+    """Has so many new batches, and holds files open or not; remembers whether new ones were asked for."""
+
+    def __init__(self, left: float, holds: bool) -> None:
+        self.left, self.holds, self.took_new = left, holds, False
+
+    def new_left(self) -> float:
+        return self.left
+
+    def holds_files(self) -> bool:
+        return self.holds
+
+    def take_new(self) -> None:
+        self.took_new = True
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        # Read again after their eviction: they are believed to be all, and the pool goes round.
+        ({}, "parts"),
+        # From the second time on the page cache answers: they are nowhere found, and never taken twice.
+        ({**NOT_AGAIN, "again_wall_s": 0.5}, "fresh"),
+        ({**NOT_AGAIN, "again_wall_s": 0.5, "left": 3}, "none"),
+        ({**NOT_AGAIN, "left": 3}, "none"),
+        # A few pages, read once in a pass over small files in memory, are those of a module.
+        ({**NOT_AGAIN, "images": 8, "read_bytes": 16 << 10}, "parts"),
+        ({**NOT_AGAIN, "images": 8, "read_bytes": 64 << 10}, "fresh"),
+        # Samples that read nothing come from memory, whatever files are named.
+        (NOTHING, "none"),
+        ({**NOTHING, "read_bytes": 6000, "called_bytes": 9000}, "none"),
+        ({**NOTHING, "again_read_bytes": 10**6}, "parts"),
+        ({**NOTHING, "called_bytes": 10**6}, "parts"),
+        ({**NOTHING, "read_again": 4096.0}, "parts"),
+        ({**NOTHING, "counts": False}, "parts"),
+        ({**NOTHING, "holds": True}, "parts"),
+        # Samples that are kept cost next to nothing when they are made again.
+        ({**NOT_AGAIN, **KEPT, "read_bytes": 0}, "fresh, keeps samples"),
+        ({**KEPT, "left": 3}, "parts, keeps samples"),
+        # On FUSE no bytes are counted: workers that wait no more the second time met the cache.
+        ({"counts": False, "again_wall_s": 0.45}, "fresh"),
+        # Behind a device that reads far ahead, the first batches after the eviction read what all others need.
+        ({**NOT_AGAIN, "read_again": 100_000.0}, "parts"),
+        ({**NOT_AGAIN, "read_again": 20_000.0}, "fresh"),
+    ],
+)
+def test_two_passes_say_how_files_are_made_cold(changes: dict[str, Any], expected: str) -> None:
+    """New batches are taken where files stay warm or samples are kept, if there are enough."""
+    given = {"left": 1e9, "counts": True, "read_again": None, "holds": False, **PASS, **changes}
+    loader = Renewable(given["left"], given["holds"])
+    learning = Learning(
+        loader=loader,  # type: ignore[arg-type]  # only what deciding needs
+        cache=FakePageCache(), workers=2, ahead=4, spent_s=lambda: 0.0, budget_s=None,
+        ended=lambda taken: ValueError(str(taken)), counts_reads=lambda files: given["counts"],
+    )  # fmt: skip
+    first_pass = FirstPass(**{name: given[name] for name in PASS})
+    learned = Learned(
+        taken=30, pool=20, images=True, files=FILES, access="parts", held=(), first_pass=first_pass,
+        keeps_samples=False, read_again=given["read_again"],
+    )  # fmt: skip
+    found = learning._decided(learned)
+    assert found.access + ", keeps samples" * found.keeps_samples == expected
+    assert loader.took_new == (found.access == "fresh")
+    assert (found.files == UnknownFiles(code="none_read")) == (found.access == "none" and "left" not in changes)
+
+
+def records(wall_ns: Sequence[int], cpu_ns: int, run_delay_ns: Sequence[int] | None = None) -> WorkerBatches:
+    """Of one worker, 4 images and 5 bytes read a batch."""
+    count = len(wall_ns)
+    return WorkerBatches(
+        batch=tuple(range(count)), worker=(0,) * count, start_ns=(0,) * count, wall_ns=tuple(wall_ns),
+        cpu_ns=(cpu_ns,) * count, run_delay_ns=tuple(run_delay_ns or (0,) * count), read_bytes=(5,) * count,
+        images=(4,) * count,
+    )  # fmt: skip
+
+
+def test_the_first_batch_of_a_worker_counts_in_neither_pass() -> None:
+    """It pays for imports; and batches made before the eviction are no second time."""
+    made = records(range(1, 13), cpu_ns=1)
+    found = measured_first_pass(made, (7,) * 5, pool=5, skipped=1, again=range(7, 12))
+    assert found is not None
+    assert found.images == 4 * 4  # numbers 7, 8, 9, 11: batch 10 is the first one again
+    assert (found.called_bytes, found.read_bytes) == (4 * 7, 4 * 5)
+    assert found.wall_s == pytest.approx((3 + 4 + 5 + 2) / 1e9)
+    assert measured_first_pass(made, (), pool=5, skipped=1, again=range(0)) is None
+
+
+def test_waiting_for_a_core_is_no_work_that_was_saved() -> None:
+    """A busy machine makes the first pass long; a delay between two records never makes a batch negative."""
+    made = records([5, 5, 50, *[5] * 7], cpu_ns=4, run_delay_ns=[0, 0, 45, 60, *[0] * 6])
+    found = measured_first_pass(made, (), pool=5, skipped=1, again=range(5, 10))
+    assert found is not None
+    assert found.wall_s == pytest.approx((5 + 5 + 4 + 5) / 1e9)
+    assert found.again_wall_s == pytest.approx(4 * 5 / 1e9)
+    assert not found.quicker
+
+
+@pytest.mark.parametrize(
+    ("changes", "samples", "size"),
+    [
+        ({}, 1000, 100_000.0),
+        ({"called_bytes": 700, "again_read_bytes": 10**8}, 10_000, 100_000.0),  # mapped
+        ({"called_bytes": 700}, None, None),  # mapped, of unknown length
+        ({"read_bytes": 0, "again_read_bytes": 0}, 1000, None),  # not from storage
+    ],
+)
+def test_the_bytes_of_a_sample_are_those_of_its_files(
+    changes: dict[str, int], samples: int | None, size: float | None
+) -> None:
+    """Not what the kernel reads around it, which is compared with them; nothing of what no storage read."""
+    assert bytes_of_sample(FILES, FirstPass(**(PASS | changes)), samples) == size
+
+
+def scripted(images: int, kind: type[ScriptedLoader] = ScriptedLoader, **changes: Any) -> ScriptedLoader:
+    service = Service(cpu_s=0.001)
+    return kind(example_config(**changes), example_files(images), FakeClock(), FakePageCache(), service)
+
+
+class Busy(ScriptedLoader):
+    """Workers that go on making batches for 0.3 s after a segment."""
+
+    def still(self, taken: int) -> bool:
+        self.asked = getattr(self, "asked", 0) + 1
+        return self.asked > 150
+
+
+def test_compute_alone_waits_until_the_workers_rest() -> None:
+    """On a CPU they would take its cores from it: compute alone came out at a fifth of its rate."""
+    loader = scripted(4096, Busy)
+    ready = Readiness(loader.config, loader.files, "files", loader, FakePageCache(), lambda count: None)
+    begun_ns = loader.clock.now_ns()
+    ready.rest(10, loader.clock)
+    assert loader.clock.now_ns() - begun_ns == pytest.approx(150 * REST_S * 1e9)
+
+
+@pytest.mark.parametrize(("read_bytes", "whole"), [(500.0, False), (2000.0, True)])
+def test_small_shards_are_made_warm_by_reading_them(read_bytes: float, whole: bool) -> None:
+    """A pool of 10 batches of 4 images reads 40 times those bytes; the shard has 64 kB."""
+    loader, cache, taken = scripted(4096, batch_size=4), FakePageCache(), list[int]()
+    shard = PartFiles(file_bytes={"/data/a.tar": 64_000})
+    ready = Readiness(loader.config, shard, "parts", loader, cache, taken.append, pool=10)
+    # What was read so far says it once: later it is mixed with warm batches.
+    for so_far in (read_bytes, 0.0):
+        ready.prepare("warm", taken=0, pace=Pace(), to_flush=4, cpu_s=0.001, read_bytes=so_far, cores=2)
+    assert (Path("/data/a.tar") in cache.held, taken) == (whole, [] if whole else [10, 10])
+
+
+class Evicted:
+    """A loader whose workers evict ahead, where samples are drawn in random order; keeps what it was asked."""
+
+    def __init__(self, *, random: bool) -> None:
+        self.random, self.pool = random, 40
+        self.asked: list[tuple[Path, ...]] = [()]
+
+    def evicts(self) -> bool:
+        return self.random
+
+    def evict_ahead(self, paths: Sequence[Path]) -> None:
+        self.asked.append(tuple(paths))
+
+    def extend_pool(self, batches: int) -> int:
+        self.pool = max(self.pool, batches)
+        return self.pool
+
+
+def ready_for(loader: Evicted, shards: int, megabytes: float, **known: Any) -> Readiness:
+    """Samples of 100 kB, 16 a batch, in so many files of so many MB."""
+    files = PartFiles(file_bytes={f"/data/{number}.tar": round(megabytes * 1e6) for number in range(shards)})
+    facts = {"sample_bytes": 1e5, "read_ahead_bytes": 2_621_440, **known}
+    config = example_config(workers=2, batch_size=16)
+    return Readiness(config, files, "parts", loader, FakePageCache(), lambda count: None, loader.pool, **facts)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("random", "shards", "evicts"), [(True, 1, True), (False, 1, False), (True, 300, False)])
+def test_files_of_random_samples_are_evicted_ahead_while_they_are_to_be_cold(
+    random: bool, shards: int, evicts: bool
+) -> None:
+    """Not those of a stream, and not many: what is read ahead ends with its file. Never while they are made warm."""
+    assert (shards > MOST_EVICTED_AHEAD) == (shards == 300)
+    loader = Evicted(random=random)
+    ready = ready_for(loader, shards, 90.0)
+    for mode in ("baseline", "warm"):
+        ready._evict_ahead(cold=mode == "baseline")
+        assert bool(loader.asked[-1]) == (evicts and mode == "baseline")
+    limited = ready.limit(Pace(multiple=2), "baseline", 6).max_batches
+    assert limited == (None if evicts else ready.pool - 6 - ready.untimed("baseline", 6))
+
+
+@pytest.mark.parametrize(
+    ("shards", "megabytes", "known", "multiple"),
+    [
+        (8, 11.2, {}, 14),
+        (8, 100.0, {}, 2),  # long shards
+        (2, 11.2, {}, 2),  # fewer than a segment takes
+        (8, 11.2, {"read_ahead_bytes": None}, 2),
+        (8, 11.2, {"sample_bytes": None}, 2),
+    ],
+)
+def test_a_segment_of_short_shards_is_as_long_as_one_of_each_worker(
+    shards: int, megabytes: float, known: dict[str, Any], multiple: int
+) -> None:
+    """112 samples, 7 batches: then as much is read ahead at its end as at its begin."""
+    ready = ready_for(Evicted(random=False), shards, megabytes, **known)
+    assert ready.limit(Pace(multiple=2), "baseline", 6).multiple == multiple

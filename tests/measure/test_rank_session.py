@@ -1,30 +1,50 @@
-"""Ranks of one configuration, on threads with clocks of their own: equal steps, no deadlock, what only they have."""
+"""Ranks of one configuration, on threads with clocks of their own: equal steps, no deadlock, what only they have.
+
+And what belongs to one node, and not to all ranks: cores, the ceiling of its storage, GPUs.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loaderprobe.measure import session
+from loaderprobe.api.policy import JUDGING
+from loaderprobe.compute.torch import gpu_of
+from loaderprobe.errors import MissingPart
+from loaderprobe.measure import child, session
+from loaderprobe.measure.ceilings import Ceilings
+from loaderprobe.measure.ranks.child import cores_of
 from loaderprobe.measure.ranks.crew import PaceAhead
 from loaderprobe.measure.segments import Pace
-from loaderprobe.testing import Service, example_files
-from tests.measure.scripted import ran, together
+from loaderprobe.records.ranks import Place
+from loaderprobe.system.limits import cores_available
+from loaderprobe.testing import FakeGroup, Service, example_config, example_files
+from tests.measure.scripted import Rank, ran, together
+
+
+def common_steps(rank: Rank) -> list[tuple[str, str, int | None, int]]:
+    """Of all segments but those in which each rank is alone."""
+    assert rank.own is not None
+    return [(s.mode, s.activity, s.without, s.steps) for s in rank.own.segments if s.activity != "alone"]
 
 
 def test_ranks_take_equal_steps_in_every_segment_but_those_alone() -> None:
     """Although their clocks and their speeds differ; and one measurement comes of it, of the configuration as asked."""
     ranks = ran(Service(cpu_s=0.002), Service(cpu_s=0.006), compute="emulated:100000", rounds=1)
-    steps = [
-        [(s.mode, s.activity, s.without, s.steps) for s in each.own.segments if s.activity != "alone"]
-        for each in ranks
-        if each.own
-    ]
-    assert steps[0] == steps[1]
+    assert common_steps(ranks[0]) == common_steps(ranks[1])
     found = together(ranks)
     assert found.ranks == 2 and found.config.ranks == 2 and found.config.compute.batch_size == 16
-    assert {each.batch_size for each in found.segments} == {32}
+    assert {segment.batch_size for segment in found.segments} == {32}
     kinds = {(s.mode, s.activity, s.without) for s in found.segments if s.round == 0}
     assert {("baseline", "alone", None), ("baseline", "loader_only", 0), ("baseline", "loader_only", 1)} <= kinds
 
@@ -48,12 +68,7 @@ def test_no_deadlock(data: st.DataObject) -> None:
         cache=data.draw(st.sampled_from(("cold", "warm"))),
         rounds=1,
     )
-    steps = [
-        [(s.mode, s.activity, s.without, s.steps) for s in each.own.segments if s.activity != "alone"]
-        for each in ranks
-        if each.own
-    ]
-    assert all(each == steps[0] for each in steps)
+    assert all(common_steps(rank) == common_steps(ranks[0]) for rank in ranks)
     assert together(ranks).ranks == size
 
 
@@ -62,14 +77,13 @@ def stepped(finished: tuple[int, ...]) -> float:
     return (len(finished) - 1) * 1e9 / (finished[-1] - finished[0])
 
 
-@pytest.mark.parametrize("size", [2, 4])
-def test_an_emulated_group_reaches_its_rate_with_free_input(size: int) -> None:
+def test_an_emulated_group_reaches_its_rate_with_free_input() -> None:
     """99.5 % of what is specified: neither the meeting nor anything else of ranks is in the rate."""
-    services, budgets_s = [Service(cpu_s=1e-3)] * size, (10.0,) * size
+    services, budgets_s = [Service(cpu_s=1e-3)] * 4, (10.0,) * 4
     ranks = ran(*services, compute="emulated:400", workers=1, cache="warm", rounds=1, budgets_s=budgets_s)
     trained = [each for each in together(ranks).segments if each.activity == "training"]
     for segment in trained:
-        assert 0.995 <= stepped(segment.finished_ns) * segment.batch_size / (400 * size) <= 1.0001
+        assert 0.995 <= stepped(segment.finished_ns) * segment.batch_size / (400 * 4) <= 1.0001
     assert trained
 
 
@@ -112,7 +126,7 @@ def test_no_budget_is_kept_for_a_profiler_window_that_ranks_never_have(monkeypat
     found = together(
         ran(Service(cpu_s=0.002), Service(cpu_s=0.002), compute="emulated:1000", budgets_s=(300.0, 300.0), rounds=2)
     )
-    assert len({each.round for each in found.segments}) == 2
+    assert len({segment.round for segment in found.segments}) == 2
 
 
 def test_further_rounds_are_added_to_those_of_all_ranks_before() -> None:
@@ -122,25 +136,92 @@ def test_further_rounds_are_added_to_those_of_all_ranks_before() -> None:
     found = together(ran(*services, compute="emulated:1000", earlier=earlier))
     before = len(earlier.segments)
     assert found.segments[:before] == earlier.segments and len(found.segments) > before
-    assert min(each.round for each in found.segments[before:]) == 1 + max(each.round for each in earlier.segments)
+    assert min(segment.round for segment in found.segments[before:]) == 1 + max(
+        segment.round for segment in earlier.segments
+    )
     assert {len(each.steps) for each in found.by_rank} == {len(found.segments)}
     removed = [{s.without for s in segments} for segments in (earlier.segments, found.segments[before:])]
     assert removed[0] == removed[1] == {None, 0, 1}
 
 
-def test_a_pace_ahead_agrees_seldom_and_ends_where_any_pace_would() -> None:
+@pytest.mark.parametrize(("most", "expected"), [(None, 141), (90, 90)])
+def test_a_pace_ahead_agrees_seldom_and_ends_where_any_pace_would(most: int | None, expected: int) -> None:
     """Some ten meetings for a hundred steps, a whole multiple of the workers, and never more than the files allow."""
-    for most in (None, 90):
-        agreed: list[int] = []
+    agreed: list[int] = []
 
-        def told(value: int, agreed: list[int] = agreed) -> int:
-            agreed.append(value)
-            return value
+    def told(value: int) -> int:
+        agreed.append(value)
+        return value
 
-        pace = Pace(min_s=0.7, multiple=3, max_batches=most)
-        ahead, steps = PaceAhead.of(pace, told), 0
-        while not ahead.enough(steps, steps * 0.005):
-            steps += 1
-        assert pace.enough(steps, steps * 0.005)
-        assert steps == (141 if most is None else most)
-        assert len(agreed) <= 10
+    pace = Pace(min_s=0.7, multiple=3, max_batches=most)
+    ahead, steps = PaceAhead.of(pace, told), 0
+    while not ahead.enough(steps, steps * 0.005):
+        steps += 1
+    assert pace.enough(steps, steps * 0.005)
+    assert steps == expected
+    assert len(agreed) <= 10
+
+
+@pytest.mark.parametrize(("node_of", "sharing"), [(lambda _: 0, 4), (lambda rank: rank // 2, 2)])
+def test_ranks_of_one_node_share_its_cores(node_of: Callable[[int], int], sharing: int) -> None:
+    """Evenly; containers on two nodes may have the same host name."""
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda group: cores_of(group, node_of(group.rank)), FakeGroup.of(4)))
+    assert found == [cores_available() / sharing] * 4
+
+
+def test_one_node_measures_no_ceiling_of_several() -> None:
+    """What it gets alone is less than all get together."""
+    run: Any = None
+    order: Any = SimpleNamespace(config=replace(example_config(), ranks=4, nodes=2))
+    Ceilings(run=run, judging=JUDGING).after(order, order)
+
+
+class OnlyGpu(Exception):
+    """What is seen of GPUs when the loader starts."""
+
+
+@pytest.mark.parametrize(
+    ("compute", "shown", "seen"),
+    [
+        ("cuda", None, "2"),
+        ("cuda:1", None, "3"),
+        ("cuda", "7,6,5", "5"),
+        ("cuda", "7", "7"),
+        ("emulated:100", None, None),
+    ],
+)
+def test_a_rank_sees_its_own_gpu_before_its_loader_starts(
+    compute: str, shown: str | None, seen: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its thread that pins memory uses the first GPU it sees, and starts before the device chooses one."""
+
+    def make_loader(*_: Any) -> Any:
+        raise OnlyGpu(os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if shown:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
+    monkeypatch.setattr(child, "list_gpus", lambda: (("a", "b", "c", "d"), None))
+    monkeypatch.setattr(child, "make_loader", make_loader)
+    shard: Any = SimpleNamespace(root="/")
+    order: Any = SimpleNamespace(
+        config=example_config(compute=compute, ranks=3), files=SimpleNamespace(shard=lambda *_: shard), earlier=None,
+        place=Place(rank=2, size=3, node=0, local_rank=2, local_size=3, address="a", port=1, prefix="p"),
+    )  # fmt: skip
+    with pytest.raises(OnlyGpu) as raised:
+        child.measure(order, Path("/"), lambda *_: None, JUDGING)
+    assert raised.value.args == (seen,)
+
+
+@pytest.mark.parametrize(("first", "gpus", "number"), [(0, 1, 0), (2, 1, 0), (0, 4, 2), (1, 4, 3)])
+def test_the_device_of_a_rank_is_the_only_one_it_sees(
+    first: int, gpus: int, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of several, those of a node's ranks follow each other; without ranks it is the one that is asked for."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    peers: Any = SimpleNamespace(local_rank=2)
+    assert gpu_of(first, peers) == number and gpu_of(first, None) == first
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(MissingPart, match="rank 2 of this node has no GPU"):
+        gpu_of(0, peers)

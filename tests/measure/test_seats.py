@@ -1,110 +1,168 @@
-"""Ranks in the processes of a launcher: each has a child, and a rank or node that fails is named."""
+"""Ranks in the processes of a launcher: each has a child, and a rank or node that fails is named.
+
+The processes are threads with a store in memory; their children are shell scripts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+import shlex
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from loaderprobe.errors import BadValue, LostRank
+from loaderprobe.errors import BadValue, LoaderprobeError, LostRank, MissingPart
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.ranks import launch as lead_module
-from loaderprobe.measure.ranks import launch as seat_module
-from loaderprobe.measure.ranks.launch import Seat, put, take
-from loaderprobe.measure.runner import Event
+from loaderprobe.measure.ranks import launch
+from loaderprobe.measure.ranks.launch import Lead, Seat, put, take
+from loaderprobe.measure.runner import Child, Event, Order, Start
 from loaderprobe.records.diagnosis import DataFound, OwnLoader, OwnMeasured
-from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
-from loaderprobe.records.ranks import Launched, SeatSeen, Turn
-from loaderprobe.store.codec import encode
-from loaderprobe.testing import FakeClock, FakeStore, example_files
+from loaderprobe.records.ranks import Launched, Place, SeatSeen, Turn
+from loaderprobe.store.codec import decode, encode
+from loaderprobe.testing import FakeClock, FakeStore, example_config, example_files
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth
-from tests.measure.seat_group import (
-    DONE,
-    HUNG,
-    KILLED,
-    KILLED_WITH_WORKER,
-    LOST,
-    RAISED,
-    WAITS,
-    Group,
-    measure,
-    order,
-)
 
 pytestmark = pytest.mark.starts  # in the threads that stand for processes of a launcher
 
+AT_ROUND = """echo '{"stage": "round 1"}'; """
+DONE = AT_ROUND + "cp $MEASURED $RESULT"
+KILLED = AT_ROUND + "kill -9 $$"
+KILLED_WITH_WORKER = AT_ROUND + "sleep 1000 & kill -9 $$"
+"""Its worker holds its output, as those of a DataLoader do for some seconds."""
+HUNG = """echo '{"stage": "joining"}'; exec sleep 1000"""
+RAISED = AT_ROUND + """echo '{"stage": "round 1", "failure": "ValueError: no"}'; exit 1"""
+LOST = AT_ROUND + """echo '{"stage": "round 1", "failure": "another rank has gone", "lost": true}'; exit 1"""
+WAITS = AT_ROUND + "exec sleep 1000"
+FILES = example_files(16)
 
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seat_module, "POLL_S", 0.005)
-    monkeypatch.setattr(seat_module, "GRACE_S", 0.05)
+
+def order(ranks: int = 2, nodes: int = 1) -> Order:
+    """Of a configuration of several ranks."""
+    config = example_config(data=FILES.fingerprint, ranks=ranks, nodes=nodes)
+    return Order(config=config, files=FILES, budget_s=None, begin_ns=7)
 
 
-@pytest.fixture
-def group(tmp_path: Path) -> Iterator[Callable[..., Group]]:
-    """Makes groups, and lets all their threads go."""
-    made: list[Group] = []
+def process(rank: int, size: int, *, agent_store: bool = True) -> Launched:
+    """One of so many."""
+    return Launched(rank=rank, size=size, node="", address="head", port=1, agent_store=agent_store)
 
-    def make(nodes: int = 1, local: int = 2, ranks: int = 2, over: int = 1) -> Group:
-        given = replace(measured(Truth(compute=1000.0), 2), config=order(ranks, over).config)
-        made.append(Group(nodes, local, tmp_path, encode("measurement", given)))
-        return made[-1]
 
-    yield make
-    for each in made:
-        for thread in each.threads:
+def seat(store: FakeStore, clock: Any, rank: int, size: int, node: int = 0, version: str = "1") -> Seat:
+    seen = SeatSeen(rank=rank, host=f"host{node}", node=str(node), gpus=(), version=version)
+    return Seat(process(rank, size), seen, store, store, clock, "p/0")
+
+
+class Group:
+    """Nodes with as many processes each as asked; `scripts` are those of the children, by rank."""
+
+    def __init__(self, folder: Path, nodes: int = 1, local: int = 2) -> None:
+        self.store = FakeStore()
+        self.scripts: dict[int, list[str]] = {}
+        self.places: list[Place] = []
+        self.codes: list[int] = []
+        self.raised: list[BaseException] = []
+        self.measured = folder / "measured.json"
+        self.given = replace(measured(Truth(compute=1000.0), 2), config=order(2, nodes).config)
+        self.measured.write_bytes(encode("measurement", self.given))
+        self.seats = [
+            seat(self.store, SystemClock(), rank, nodes * local, rank // local) for rank in range(nodes * local)
+        ]
+        self.threads = [threading.Thread(target=self._follow, args=(seat,), daemon=True) for seat in self.seats[1:]]
+
+    def lead(self, **scripts: list[str]) -> Lead:
+        """All have come; `scripts` by the name of the rank, as `r0`."""
+        self.scripts = {int(name[1:]): given for name, given in scripts.items()}
+        for thread in self.threads:
+            thread.start()
+        self.seats[0].come()
+        return Lead(self.seats[0], self.start(0))
+
+    def ended(self) -> None:
+        """All other processes have returned."""
+        for thread in self.threads:
             thread.join(10)
             assert not thread.is_alive()
 
+    def _follow(self, own: Seat) -> None:
+        try:
+            own.come()
+            self.codes.append(own.follow(self.start(own.here.rank)))
+        except BaseException as error:  # noqa: BLE001  # the test looks for it
+            self.raised.append(error)
 
-def test_all_ranks_have_a_child_and_rank_0_s_measurement_counts(group: Callable[..., Group]) -> None:
-    """Each child has its place; the others' processes then wait for the next, and go when all is over."""
-    here = group()
-    here.scripts = {0: [DONE, DONE], 1: [DONE, DONE]}
-    lead, events = here.lead(), list[Event]()
-    assert isinstance(measure(lead, order(), events), Measurement)
-    assert isinstance(measure(lead, order()), Measurement)
-    lead.end(4)
-    for thread in here.threads:
-        thread.join(10)
-    assert here.codes == [4], "all processes end alike"
-    assert [each.stage for each in events] == ["round 1"]
-    places = sorted((each.prefix, each.rank, each.size, each.local_size) for each in here.places)
-    assert places == [(f"p/0/turn/{turn}/ranks", rank, 2, 2) for turn in (0, 1) for rank in (0, 1)]
-    assert here.raised == []
+    def start(self, rank: int) -> Start:
+        """Each child of a rank runs its next script."""
+
+        def begin(order: Path, result: Path, log: Path) -> Child:
+            place = decode("order", order.read_bytes(), Order, "order").place
+            assert place is not None
+            self.places.append(place)
+            paths = f"MEASURED={shlex.quote(str(self.measured))}; RESULT={shlex.quote(str(result))}; "
+            command = ["/bin/sh", "-c", paths + self.scripts[rank].pop(0)]
+            with log.open("wb") as log_file:
+                return subprocess.Popen(
+                    command, stdout=subprocess.PIPE, stderr=log_file, start_new_session=True, bufsize=0
+                )
+
+        return begin
 
 
-def test_children_may_return_another_record(group: Callable[..., Group], tmp_path: Path) -> None:
-    """That of a user's own loader, by whose order each process knows what its child returns."""
-    here = group()
-    here.scripts = {0: [DONE], 1: [DONE]}
-    given = replace(measured(Truth(compute=1000.0), 2), config=order().config)
-    data = DataFound(hidden=None, size_bytes=None, root="")
-    record = OwnMeasured(config=given.config, measurement=given, data=data, with_step=True)
-    (tmp_path / "measured.json").write_bytes(encode("own-loader", record))
+def run(lead: Lead, asked: Order, type_: Any = Measurement, on_event: Callable[[Event], None] = lambda _: None) -> Any:
+    """In the children of all ranks."""
+    return lead.run(asked, type_, clock=SystemClock(), time_limit_s=60.0, on_event=on_event)
+
+
+@pytest.fixture
+def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Group]]:
+    """Makes groups, whose processes wait for milliseconds; lets all their threads go."""
+    for name, seconds in {"POLL_S": 0.005, "GRACE_S": 0.05}.items():
+        monkeypatch.setattr(launch, name, seconds)
+    made: list[Group] = []
+
+    def make(**size: int) -> Group:
+        made.append(Group(tmp_path, **size))
+        return made[-1]
+
+    yield make
+    for started in made:
+        started.ended()
+
+
+def test_all_ranks_have_a_child_and_rank_0_s_record_counts(group: Callable[..., Group]) -> None:
+    """Each child has its place; the other processes wait for the next turn, know its record, and end as rank 0 does."""
+    here, events = group(), list[Event]()
+    lead = here.lead(r0=[DONE, DONE], r1=[DONE, DONE])
+    assert run(lead, order(), on_event=events.append) == here.given
+    record = OwnMeasured(
+        config=here.given.config, measurement=here.given, with_step=True,
+        data=DataFound(hidden=None, size_bytes=None, root=""),
+    )  # fmt: skip
+    here.measured.write_bytes(encode("own-loader", record))
     own = OwnLoader(name="a:b", folder="/", module="a", function="b")
-    lead = here.lead()
-    found = lead.run(
-        replace(order(), own=own), OwnMeasured, clock=SystemClock(), time_limit_s=60.0, on_event=lambda _: None
-    )
-    lead.end(0)
-    assert found == record and here.raised == []
+    assert run(lead, replace(order(), own=own), OwnMeasured) == record
+    lead.end(4)
+    here.ended()
+    assert (here.codes, here.raised) == ([4], [])
+    assert [each.stage for each in events] == ["round 1"]
+    places = sorted((place.prefix, place.rank, place.size, place.local_size) for place in here.places)
+    assert places == [(f"p/0/turn/{turn}/ranks", rank, 2, 2) for turn in (0, 1) for rank in (0, 1)]
 
 
 def test_a_layout_leaves_the_other_processes_waiting(group: Callable[..., Group]) -> None:
     """One rank on each of two nodes with two processes."""
-    here = group(nodes=2, local=2, over=2)
-    here.scripts = {0: [DONE], 2: [DONE]}
-    lead = here.lead()
-    assert isinstance(measure(lead, order(2, 2)), Measurement)
+    here = group(nodes=2)
+    lead = here.lead(r0=[DONE], r2=[DONE])
+    assert run(lead, order(2, 2)) == here.given
     lead.end(0)
-    assert sorted((each.rank, each.node, each.local_rank) for each in here.places) == [(0, 0, 0), (1, 1, 0)]
+    assert sorted((place.rank, place.node, place.local_rank) for place in here.places) == [(0, 0, 0), (1, 1, 0)]
 
 
 @pytest.mark.parametrize(
@@ -116,34 +174,24 @@ def test_a_layout_leaves_the_other_processes_waiting(group: Callable[..., Group]
         (WAITS, RAISED, 1, "ValueError: no"),
         (RAISED, LOST, 0, "ValueError: no"),
         (KILLED, WAITS, 0, "killed by SIGKILL"),
+        (DONE, WAITS, None, ""),
     ],
 )
 def test_a_rank_that_fails_costs_one_configuration(
-    group: Callable[..., Group], first: str, second: str, rank: int, said: str
+    group: Callable[..., Group], monkeypatch: pytest.MonkeyPatch, first: str, second: str, rank: int | None, said: str
 ) -> None:
-    """It is named, all children are ended, and the next configuration is measured."""
+    """It is named, all children are ended, and the next is measured. What rank 0 gathered before counts."""
+    monkeypatch.setattr(launch, "ENDS_S", 0.05 if rank is None else launch.ENDS_S)
     here = group()
-    here.scripts = {0: [first, DONE], 1: [second, DONE]}
-    lead = here.lead()
-    failure = measure(lead, order())
-    assert isinstance(failure, RunFailure)
-    assert (failure.rank, failure.host) == (rank, "host0")
-    assert said in failure.reason
-    assert failure.stage == ("joining" if second == HUNG else "round 1")
-    assert isinstance(measure(lead, order()), Measurement)
-    lead.end(0)
-    assert here.raised == []
-
-
-def test_a_child_that_stays_after_rank_0_s_has_ended_is_ended(
-    group: Callable[..., Group], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What rank 0 gathered counts."""
-    monkeypatch.setattr(lead_module, "ENDS_S", 0.05)
-    here = group()
-    here.scripts = {0: [DONE], 1: [WAITS]}
-    lead = here.lead()
-    assert isinstance(measure(lead, order()), Measurement)
+    lead = here.lead(r0=[first, DONE], r1=[second, DONE])
+    found = run(lead, order())
+    if rank is None:
+        assert found == here.given
+    else:
+        assert isinstance(found, RunFailure) and said in found.reason
+        assert (found.rank, found.host) == (rank, "host0")
+        assert found.stage == ("joining" if second == HUNG else "round 1")
+    assert run(lead, order()) == here.given
     lead.end(0)
     assert here.raised == []
 
@@ -151,119 +199,143 @@ def test_a_child_that_stays_after_rank_0_s_has_ended_is_ended(
 def test_ctrl_c_at_one_process_ends_the_children_of_all(group: Callable[..., Group]) -> None:
     """The others wait for what is next."""
     here = group()
-    here.scripts = {0: [WAITS], 1: [WAITS]}
-    lead = here.lead()
+    lead = here.lead(r0=[WAITS], r1=[WAITS])
 
     def interrupt(_: Event) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        lead.run(order(), Measurement, clock=SystemClock(), time_limit_s=60.0, on_event=interrupt)
+        run(lead, order(), on_event=interrupt)
     lead.end(0)
-    for thread in here.threads:
-        thread.join(10)
-    assert here.raised == [] and not any(thread.is_alive() for thread in here.threads)
+    here.ended()
+    assert here.raised == []
 
 
 def test_a_process_that_has_gone_ends_the_sweep_but_no_result(
     group: Callable[..., Group], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its configuration has a record with its host; then what is left waits for a resume."""
-    monkeypatch.setattr(lead_module, "ENDS_S", 0.02)
-    monkeypatch.setattr(lead_module, "ENDED_S", 0.02)
-    here = group(nodes=2, local=1, over=2)
-    here.scripts = {0: [LOST], 1: []}
+    monkeypatch.setattr(launch, "ENDS_S", 0.02)
+    monkeypatch.setattr(launch, "ENDED_S", 0.02)
+    here = group(nodes=2, local=1)
     here.threads = []
     put(here.store, "seat/1", here.seats[1]._seen)
-    lead = here.lead()
-    failure = measure(lead, order(2, 2))
-    assert isinstance(failure, RunFailure)
-    assert (failure.rank, failure.host) == (1, "host1")
+    lead = here.lead(r0=[LOST])
+    failure = run(lead, order(2, 2))
+    assert isinstance(failure, RunFailure) and (failure.rank, failure.host) == (1, "host1")
     with pytest.raises(LostRank, match="rank 1 on host1 has gone") as caught:
-        measure(lead, order(2, 2))
+        run(lead, order(2, 2))
     assert "--resume" in caught.value.hint
 
 
 def test_a_store_that_has_gone_ends_the_others(group: Callable[..., Group]) -> None:
     """Their children too: rank 0's process held it."""
     here = group()
-    here.scripts = {1: [WAITS]}
-    lead = here.lead()
+    lead = here.lead(r1=[WAITS])
     put(here.store, "order", order())
     lead._begin(Turn(kind="measure", ranks=2, nodes=1, time_limit_s=60.0))
     while not here.places:
         SystemClock().sleep(0.005)
     here.store.gone = True
-    for thread in here.threads:
-        thread.join(10)
+    here.ended()
     assert [type(each) for each in here.raised] == [LostRank]
 
 
-def files_at(folder: Path) -> FileSet:
-    """One file there."""
-    (folder / "a.jpg").write_bytes(b"12345")
-    return replace(example_files(1), root=str(folder), paths=("a.jpg",), classes=(0,), size_bytes=(5,))
-
-
-@pytest.mark.parametrize("damage", ["gone", "shorter", ""])
-def test_every_node_sees_the_data_set(group: Callable[..., Group], tmp_path: Path, damage: str) -> None:
-    """Where a file is missing or has another size there, the sweep is refused, and the node is named."""
-    here = group(nodes=2, local=1, over=2)
-    files = files_at(tmp_path)
-    configs = [replace(order(2, 2).config, data=files.fingerprint)]
-    if damage == "gone":
-        files.folder.joinpath("a.jpg").unlink()
-    elif damage == "shorter":
-        files.folder.joinpath("a.jpg").write_bytes(b"123")
-    lead = here.lead()
-    if damage:
-        with pytest.raises(BadValue, match=r"host1 does not see the data set 500x375: .*a\.jpg"):
-            lead.admit(configs, [files])
-    else:
+@pytest.mark.parametrize(
+    ("content", "ranks", "said"),
+    [
+        (b"12345", 2, None),
+        (None, 2, r"host1 does not see the data set 500x375: .*a\.jpg cannot be read there"),
+        (b"123", 2, r"host1 does not see the data set 500x375: .*a\.jpg has 3 bytes there, and 5 at rank 0"),
+        (b"12345", 4, "4 ranks are asked for, and the launcher started 2"),
+    ],
+    ids=["all is there", "a file is missing", "a file is shorter", "more ranks than processes"],
+)
+def test_what_a_node_lacks_is_refused_before_measuring(
+    group: Callable[..., Group], tmp_path: Path, content: bytes | None, ranks: int, said: str | None
+) -> None:
+    """With its name."""
+    files = replace(example_files(1), root=str(tmp_path), paths=("a.jpg",), classes=(0,), size_bytes=(5,))
+    if content is not None:
+        (tmp_path / "a.jpg").write_bytes(content)
+    lead = group(nodes=2, local=1).lead()
+    configs = [replace(order(ranks, 2).config, data=files.fingerprint)]
+    if said is None:
         lead.admit(configs, [files])
+    else:
+        with pytest.raises(BadValue, match=said):
+            lead.admit(configs, [files])
     lead.end(0)
 
 
-def test_more_ranks_than_processes_are_refused_before_measuring(group: Callable[..., Group]) -> None:
-    """A run that is resumed with fewer."""
-    here = group()
-    lead = here.lead()
-    with pytest.raises(BadValue, match="4 ranks are asked for, and the launcher started 2"):
-        lead.admit([order(4).config], [])
-    lead.end(0)
-
-
-def test_processes_that_do_not_come_are_named() -> None:
-    """After some minutes, on a fake clock."""
-    store = FakeStore()
-    here = Launched(rank=0, size=2, node="0", address="head", port=1, agent_store=True)
-    seen = SeatSeen(rank=0, host="host0", node="0", gpus=(), version="1")
-    with pytest.raises(LostRank, match="rank 1 of 2 has not come after 300 s"):
-        Seat(here, seen, store, store, FakeClock(), "p").come()
-
-
-def test_different_versions_are_refused(group: Callable[..., Group]) -> None:
-    """Their records would not be alike."""
-    here = group()
-    here.threads = []
-    put(here.store, "seat/1", here.seat(1, 2, 1, version="2")._seen)
-    with pytest.raises(BadValue, match="host1 has loaderprobe 2, and host0 has 1"):
-        here.lead()
-
-
-def test_many_processes_ask_the_store_less_often() -> None:
-    """It serves them all while they measure."""
+@pytest.mark.parametrize(
+    ("second", "kind", "said"),
+    [
+        (None, LostRank, "rank 1 of 2 has not come after 300 s"),
+        ("2", BadValue, "host1 has loaderprobe 2, and host0 has 1"),
+    ],
+)
+def test_processes_that_do_not_meet_are_named(second: str | None, kind: type[LoaderprobeError], said: str) -> None:
+    """One that does not come within some minutes, and one of another version, whose records would not be alike."""
     store, clock = FakeStore(), FakeClock()
-    here = Launched(rank=0, size=1024, node="0", address="head", port=1, agent_store=True)
-    seen = SeatSeen(rank=0, host="host0", node="0", gpus=(), version="1")
-    assert Seat(here, seen, store, store, clock, "p").poll_s == pytest.approx(1.024)
+    if second:
+        put(store, "seat/1", seat(store, clock, 1, 2, node=1, version=second)._seen)
+    with pytest.raises(kind, match=said):
+        seat(store, clock, 0, 2).come()
 
 
-def test_a_long_record_is_kept_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The store takes no value above 8 MiB."""
-    monkeypatch.setattr(seat_module, "PART", 7)
+def test_the_store_serves_many_processes_and_long_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many ask it less often; it takes no value above 8 MiB, so a record is kept in parts."""
     store = FakeStore()
+    assert seat(store, FakeClock(), 0, 1024).poll_s == pytest.approx(1.024)
+    monkeypatch.setattr(launch, "PART", 7)
     put(store, "long", ["ä" * 9, "b"])
     assert max(map(len, store.held.values())) == 7
-    found: Any = take(store, "long", list[str])
-    assert found == ["ä" * 9, "b"] == msgspec.json.decode(msgspec.json.encode(found))
+    assert take(store, "long", list[str]) == ["ä" * 9, "b"]
+
+
+@pytest.mark.parametrize(("agent_store", "holder"), [(True, "torchrun on the node of rank 0"), (False, "to rank 0")])
+def test_too_many_processes_for_the_store_are_refused_before_they_meet(
+    agent_store: bool, holder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the one that holds it, or is started by it, with how to raise the limit; others raise their own."""
+    asked: list[tuple[int, int]] = []
+
+    def allowed(least: int, pid: int = 0) -> int:
+        asked.append((least, pid))
+        return 1024
+
+    monkeypatch.setattr(launch, "allow_open_files", allowed)
+    monkeypatch.setattr(launch, "die_with_parent", lambda _: None)
+    needs = rf"1000 processes .*{holder}, which needs 7100 open .* limit is 1024"
+    with pytest.raises(MissingPart, match=needs) as raised:
+        launch.comes(process(0, 1000, agent_store=agent_store))
+    assert "ulimit -Hn 7100" in raised.value.hint
+    assert asked[-1] == (7100, os.getppid() if agent_store else 0)
+    launch._allow_connections(process(1, 1000, agent_store=False))
+    launch._allow_connections(process(0, 8, agent_store=True))
+
+
+def test_ranks_of_this_machine_are_threads_with_a_child_each(
+    group: Callable[..., Group], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over torch's own store. Each gets its share of the cores; one that dies is named; no thread is left."""
+    monkeypatch.setattr(launch, "cores_available", lambda: 8.0)
+    monkeypatch.delenv("RANK", raising=False)
+    here, before = group(local=0), threading.active_count()
+    here.scripts = {0: [DONE, WAITS, DONE], 1: [DONE, KILLED, DONE]}
+    variables: list[Mapping[str, str]] = []
+
+    @contextmanager
+    def forkserver(given: Mapping[str, str]) -> Iterator[Any]:
+        variables.append(given)
+        yield type("Server", (), {"start": staticmethod(here.start(len(variables) - 1))})
+
+    made: Any = forkserver
+    with launch.on_this_machine(2, made) as lead:
+        first, failure, last = (run(lead, order()) for _ in range(3))
+    assert threading.active_count() == before
+    assert first == last == here.given
+    assert isinstance(failure, RunFailure) and failure.rank == 1 and "killed by SIGKILL" in failure.reason
+    assert [each["OMP_NUM_THREADS"] for each in variables] == ["4", "4"]
+    assert {(place.address, place.local_size) for place in here.places} == {("127.0.0.1", 2)}

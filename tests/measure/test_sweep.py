@@ -1,141 +1,251 @@
-"""The sweep over many configurations: kept at once, resumed by content, within its budget."""
+"""The sweep over many configurations and its studies: kept at once, resumed by content, within its budget."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from loaderprobe.analyze.caches import lru_hits
+from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.policy import is_open
+from loaderprobe.analyze.report import buffer_effect, epochs_of
+from loaderprobe.analyze.verdict.rounds import next_round
+from loaderprobe.measure.assembly import make_compute
+from loaderprobe.measure.further import CUT_SHORT, NO_TIME, Durations, Part, enough_said, joined
 from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT, Event, Order
-from loaderprobe.measure.sweep import DEALT, Progress, SweepPolicy, SweepResult, Task, pending
-from loaderprobe.measure.sweep import sweep as sweep_by
+from loaderprobe.measure.studies import (
+    EpochsStudy,
+    PrefilledStudy,
+    StudiesPolicy,
+    StudyTask,
+    batches_read,
+    images_for,
+    in_epochs,
+    pages_bytes,
+    study_all,
+    too_small,
+)
+from loaderprobe.measure.sweep import (
+    DEALT,
+    Progress,
+    SweepPolicy,
+    SweepResult,
+    Task,
+    pending,
+    plan_sweep,
+    sweep,
+    usual_seconds,
+)
 from loaderprobe.policy import Result, Results, Stop
-from loaderprobe.records.config import SweepSpec
-from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.records.config import RunConfig, SweepSpec, asks_for
+from loaderprobe.records.files import FileSet
+from loaderprobe.records.measurement import Measurement, Missing, RunFailure, Series
+from loaderprobe.records.remark import Remark, reported
+from loaderprobe.records.studies import Epoch, EpochsMeasured, Prefilled
+from loaderprobe.records.waits import WaitSamples
+from loaderprobe.render.sweep_plan_words import sweep_plan_words
+from loaderprobe.render.words import remark_words
+from loaderprobe.store.codec import decode, encode
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
-from loaderprobe.testing import FakeClock, Service, example_config, example_environment, example_files
+from loaderprobe.testing import (
+    FakeClock,
+    FakePageCache,
+    ScriptedLoader,
+    Service,
+    example_config,
+    example_environment,
+    example_files,
+)
 from tests.measure.conftest import Measure
+from tests.measure.scripted import scripted_parts, scripted_session
 
-FILES = example_files(2048)
-
-
-def sweep(run: RunDirectory, **options: Any) -> None:
-    """A sweep in which one order is enough for each configuration."""
-    sweep_by(run, next_round=lambda measured, *, thorough: (), is_open=lambda measured: True, **options)
-
-
-@pytest.fixture
-def run_directory(tmp_path: Path) -> RunDirectory:
-    """A run of three configurations that has 100 s."""
-    return made_run(tmp_path, budget_s=100.0)
-
-
-def made_run(tmp_path: Path, **options: Any) -> RunDirectory:
-    """A run of three configurations; `options` are those of the sweep."""
-    configs = tuple(example_config(data=FILES.fingerprint, workers=workers) for workers in (0, 1, 2))
-    record = RunRecord(
-        created_utc="2026-01-01T00:00:00+00:00",
-        spec=SweepSpec(configs=configs, **options),
-        environment=example_environment(),
-    )
-    return RunDirectory.create(tmp_path / "run", record, [FILES])
+FILES = example_files(4096)
+# Cold segments of the first take seconds; of the second one round is enough.
+SLOW = Service(cpu_s=0.001, blocked_s=0.2)
+FAST = Service(cpu_s=0.0005)
+CLEAR = Service(cpu_s=0.001, blocked_s=0.05)
+CONFIGS = tuple(
+    example_config(data=FILES.fingerprint, workers=workers, compute="emulated:100", batch_size=8)
+    for workers in (0, 1, 2)
+)
+ONE_ROUND: dict[str, Any] = {"next_round": lambda measured, *, thorough: (), "is_open": lambda measured: True}
+"""One order is enough for each configuration."""
 
 
-class Runner:
-    """Stands in for the child process; takes `takes_s` a configuration on the clock."""
+def failure(config: RunConfig, reason: str = "it broke", hint: str = "") -> RunFailure:
+    return RunFailure(
+        config=config, stage="half", reason=reason, hint=hint, exit_code=1, signal=None, log=(), started_utc="",
+        wall_s=1.0,
+    )  # fmt: skip
+
+
+class Children:
+    """Stands in for the child processes: a session on a fake clock for each order, by the number of workers.
+
+    Those that `fail` have no result, nor has a further round where `breaks`; one `is_interrupted`. Each takes
+    `takes_s`, or as long as it takes.
+    """
 
     def __init__(
-        self, clock: FakeClock, measure_fake: Measure, fails: tuple[int, ...] = (), takes_s: float = 10
-    ) -> None:
-        self.clock, self.measure_fake, self.fails, self.takes_s = clock, measure_fake, fails, takes_s
-        self.orders: list[Order] = []
+        self, services: Mapping[int, Service] | None = None, *, fail: tuple[int, ...] = (), breaks: bool = False,
+        is_interrupted: int | None = None, takes_s: float | None = None, hints: Mapping[int, str] | None = None,
+    ) -> None:  # fmt: skip
+        self.clock, self.orders = FakeClock(), list[Order]()
+        self._services, self._fail, self._breaks = services or {0: SLOW, 1: FAST, 2: FAST}, fail, breaks
+        self._is_interrupted, self._takes_s, self._hints = is_interrupted, takes_s, hints or {}
 
     def __call__(self, order: Order, *, on_event: Any, **_: Any) -> Measurement | RunFailure:
+        order = decode("order", encode("order", order), Order, "an order")
         self.orders.append(order)
-        self.clock.sleep(self.takes_s)
+        config, workers = order.config, order.config.loader.workers
+        if workers == self._is_interrupted:
+            raise KeyboardInterrupt
+        self.clock.sleep(self._takes_s or 0.0)
         on_event(Event(stage="half", done=1, total=2))
-        config = order.config
-        if config.loader.workers in self.fails:
-            return RunFailure(
-                config=config, stage="half", reason="it broke", hint="", exit_code=1, signal=None, log=(),
-                started_utc="", wall_s=10.0,
-            )  # fmt: skip
-        return self.measure_fake(Service(cpu_s=0.001), files=FILES, workers=config.loader.workers)
+        if workers in self._fail or (self._breaks and order.earlier):
+            return failure(config, hint=self._hints.get(workers, ""))
+        clock = FakeClock() if self._takes_s else self.clock
+        session = scripted_session(
+            self._services[workers], clock, make_compute(config, clock), config, FILES, FakePageCache(),
+            budget_s=order.budget_s, earlier=order.earlier,
+        )  # fmt: skip
+        session.run()
+        return session.measurement((), ())
+
+    @property
+    def workers(self) -> list[int]:
+        return [order.config.loader.workers for order in self.orders]
 
 
-def test_results_are_kept_and_failures_do_not_stop_the_sweep(
-    run_directory: RunDirectory, measure_fake: Measure
+def run_of(
+    path: Path, budget_s: float | None = None, *, configs: tuple[RunConfig, ...] = CONFIGS, files: FileSet = FILES,
+    epochs: int = 0,
+) -> RunDirectory:  # fmt: skip
+    spec = SweepSpec(configs=configs, budget_s=budget_s, epochs=epochs)
+    record = RunRecord(created_utc="2026-01-01T00:00:00+00:00", spec=spec, environment=example_environment())
+    return RunDirectory.create(path / "run", record, [files])
+
+
+def swept(run: RunDirectory, children: Children, **options: Any) -> list[Progress]:
+    """The progress that is heard of."""
+    heard: list[Progress] = []
+    usual: dict[str, Any] = {"next_round": next_round, "is_open": is_open, "on_progress": heard.append}
+    sweep(run, clock=children.clock, run_one=children, **{**usual, **options})
+    return heard
+
+
+def results(run: RunDirectory) -> list[object]:
+    return [run.result(config.key) for config in run.record.spec.configs]
+
+
+def measured(run: RunDirectory) -> Measurement:
+    """Of the slow configuration."""
+    found = results(run)[0]
+    assert isinstance(found, Measurement)
+    return found
+
+
+def test_results_are_kept_once_and_resuming_measures_only_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The middle configuration fails; its failure is stored and the others are measured."""
-    clock = FakeClock()
-    sweep(run_directory, clock=clock, on_progress=lambda _: None, run_one=Runner(clock, measure_fake, fails=(1,)))
-    kinds = [type(run_directory.result(config.key)) for config in run_directory.record.spec.configs]
-    assert kinds == [Measurement, RunFailure, Measurement]
-
-
-def test_a_measurement_is_kept_once_and_before_what_follows_it(
-    run_directory: RunDirectory, measure_fake: Measure, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What hears of it may be interrupted: measuring the storage under it, say. A failure is not heard of."""
-    clock, saved = FakeClock(), list[str]()
-    save = run_directory.save
+    """A failure ends nothing. What hears of a measurement may be interrupted; a failure is not heard of."""
+    run, saved, heard = run_of(tmp_path, budget_s=100.0), list[str](), list[int]()
+    save = RunDirectory.save
 
     def counted(run: RunDirectory, found: Measurement | RunFailure) -> None:
         saved.append(found.config.key)
-        save(found)
+        save(run, found)
+
+    def kept(order: Order, found: Measurement) -> None:
+        assert run.has_measurement(found.config.key)
+        heard.append(order.config.loader.workers)
+        if order.config.loader.workers == 2:
+            raise KeyboardInterrupt
 
     monkeypatch.setattr(RunDirectory, "save", counted)
-
-    def heard(order: Order, measured: Measurement) -> None:
-        assert run_directory.has_measurement(measured.config.key)
-        if order.config.loader.workers == 2:
-            raise KeyboardInterrupt
-
-    runner = Runner(clock, measure_fake, fails=(1,))
     with pytest.raises(KeyboardInterrupt):
-        sweep(run_directory, clock=clock, on_progress=lambda _: None, run_one=runner, on_kept=heard)
-    assert saved == [config.key for config in run_directory.record.spec.configs]
-    assert [config.loader.workers for config in pending(run_directory)] == [1]
-
-
-def test_resuming_measures_only_what_is_missing(run_directory: RunDirectory, measure_fake: Measure) -> None:
-    """After a failure and an interruption, only those two configurations run again."""
-    clock = FakeClock()
-    runner = Runner(clock, measure_fake, fails=(1,))
-
-    def interrupted(order: Order, **options: Any) -> Measurement | RunFailure:
-        if order.config.loader.workers == 2:
-            raise KeyboardInterrupt
-        return runner(order, **options)
-
+        swept(run, Children(fail=(1,), is_interrupted=2), on_kept=kept, **ONE_ROUND)
+    assert [type(found) for found in results(run)] == [Measurement, RunFailure, type(None)]
+    again = Children()
     with pytest.raises(KeyboardInterrupt):
-        sweep(run_directory, clock=clock, on_progress=lambda _: None, run_one=interrupted)
-    again = Runner(clock, measure_fake)
-    reopened = RunDirectory.open(run_directory.path)
-    sweep(reopened, clock=clock, on_progress=lambda _: None, run_one=again)
-    assert [order.config.loader.workers for order in again.orders] == [1, 2]
-    assert pending(reopened) == []
-    assert not list((run_directory.path / "failures").iterdir())
+        swept(RunDirectory.open(run.path), again, on_kept=kept, **ONE_ROUND)
+    assert again.workers == [1, 2] and heard == [0, 1, 2]
+    assert saved == [CONFIGS[number].key for number in (0, 1, 1, 2)]
+    assert pending(run) == [] and not list((run.path / "failures").iterdir())
 
 
-CONFIGS = tuple(example_config(data=FILES.fingerprint, workers=workers) for workers in (0, 1, 2))
+def test_configurations_without_their_files_fail_and_the_others_go_on(tmp_path: Path) -> None:
+    """A damaged list of files costs the configurations that need it; none of them is tried."""
+    run, children = run_of(tmp_path), Children()
+    (path,) = (run.path / "files").iterdir()
+    path.write_bytes(b"{")
+    swept(run, children)
+    assert children.orders == []
+    assert all(isinstance(found, RunFailure) and str(path) in found.reason for found in results(run))
+
+
+@pytest.mark.parametrize(("budget_s", "hint"), [(100.0, RAISE_BUDGET), (None, RAISE_TIME_LIMIT)])
+def test_a_timeout_names_the_limit_that_it_ran_into(tmp_path: Path, budget_s: float | None, hint: str) -> None:
+    """The budget where that leaves less than the time limit of 600 s; another failure keeps its hint."""
+    run = run_of(tmp_path, budget_s)
+    given = {0: "look at the log", 1: RAISE_TIME_LIMIT, 2: RAISE_TIME_LIMIT}
+    swept(run, Children(fail=(0, 1, 2), hints=given), **ONE_ROUND)
+    hints = [found.hint for found in results(run) if isinstance(found, RunFailure)]
+    assert hints == ["look at the log", hint, hint]
+
+
+def test_progress_grows_and_gives_the_time_left(tmp_path: Path) -> None:
+    """Shares rise from 0 towards 1, and the estimate falls once a configuration has been timed."""
+    heard = swept(run_of(tmp_path, 100.0), Children(takes_s=10.0), **ONE_ROUND)
+    assert [now.share for now in heard] == pytest.approx([0, 1 / 6, 2 / 6, 3 / 6, 4 / 6, 5 / 6])
+    assert heard[-1].left_s == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize("budget_s", [60.0, None])
+def test_time_that_is_left_goes_to_what_the_budget_cut_short(tmp_path: Path, budget_s: float | None) -> None:
+    """A third of the budget is not enough for the slow one; the others leave theirs, and its verdict becomes firm."""
+    run, children = run_of(tmp_path, budget_s), Children()
+    swept(run, children)
+    assert children.workers == [0, 1, 2, 0]
+    once, found = children.orders[3].earlier, measured(run)
+    assert once is not None and NO_TIME in once.notes and NO_TIME not in found.notes
+    assert (verdict(once).bound.cause, verdict(found).bound.cause) == ("inconclusive", "storage")
+    assert found.segments[: len(once.segments)] == once.segments
+
+
+@pytest.mark.parametrize("budget_s", [27.0, 30.0])
+def test_the_budget_is_kept_by_further_rounds(tmp_path: Path, budget_s: float) -> None:
+    """They end within it, and less than one round of it is left; progress never says more than all."""
+    run, children = run_of(tmp_path, budget_s), Children()
+    heard = swept(run, children)
+    assert (children.clock.now_ns() - FakeClock().now_ns()) / 1e9 <= budget_s
+    assert len(measured(run).segments) > 2
+    assert NO_TIME in measured(run).notes, "the rest was not enough for one more"
+    assert all(0 <= now.share <= 1 for now in heard)
+
+
+def test_a_failure_of_a_further_round_leaves_the_measurement(tmp_path: Path) -> None:
+    """It is tried once, and what was measured before stays as it is."""
+    run, children = run_of(tmp_path, 60.0), Children(breaks=True)
+    swept(run, children)
+    assert [order.earlier is not None for order in children.orders] == [False, False, False, True]
+    assert measured(run) == children.orders[3].earlier
+    assert not list((run.path / "failures").iterdir())
 
 
 def asked(*done: tuple[int, SweepResult], spent_s: float = 0.0, **options: Any) -> Any:
     """(workers, budget) of what is measured next of three configurations, or why nothing is, after these results."""
     policy = SweepPolicy(spec=SweepSpec(configs=CONFIGS, **options), todo=CONFIGS)
-    results = [Result(what=Task(config=CONFIGS[n], number=n + 1, total=3), found=found) for n, found in done]
-    found = policy.next(Results(done=results, spent_s=spent_s))
+    so_far = [Result(what=Task(config=CONFIGS[n], number=n + 1, total=3), found=found) for n, found in done]
+    found = policy.next(Results(done=so_far, spent_s=spent_s))
     if isinstance(found, Stop):
         return found.reason
     assert found.what.further == (len(done) >= 3)
     return found.what.config.loader.workers, found.what.budget_s
-
-
-CLEAR, OPEN = (SweepResult(needed_s=5.0, is_open=is_open) for is_open in (False, True))
-ONCE = [(0, SweepResult()), (1, SweepResult()), (2, SweepResult())]
 
 
 @pytest.mark.parametrize(
@@ -153,64 +263,377 @@ def test_time_is_dealt_out_over_what_is_left(
 ) -> None:
     """Evenly, but for 5 % of a budget. Without one, none is left out; where all is measured, each has what it needs."""
     for number, expected in enumerate(budgets):
-        found = asked(*ONCE[:number], spent_s=number * took_s, **options)
+        found = asked(*((n, SweepResult()) for n in range(number)), spent_s=number * took_s, **options)
         assert found == (expected if isinstance(expected, str) else (number, pytest.approx(expected))), number
 
 
-def test_time_that_is_left_goes_to_further_rounds_while_one_fits() -> None:
+DONE, OPEN = (SweepResult(needed_s=5.0, is_open=is_open) for is_open in (False, True))
+CHEAP = SweepResult(needed_s=4.0, is_open=True)
+FIRST = [(0, OPEN), (1, DONE), (2, CHEAP)]
+
+
+@pytest.mark.parametrize(
+    ("further", "options", "expected"),
+    [
+        ([], {}, (2, 10.0)),  # half of what is left
+        ([(2, CHEAP)], {}, (0, 20.0)),
+        ([(2, CHEAP), (0, OPEN)], {}, (2, 10.0)),
+        ([(2, SweepResult()), (0, SweepResult())], {}, (1, 20.0)),
+        ([], {"spent_s": 35.5}, (2, 4.5)),  # the only one that fits
+        ([], {"spent_s": 36.5}, "complete"),
+        ([], {"thorough": True, "budget_s": None}, "complete"),  # all is measured at once
+    ],
+)
+def test_time_that_is_left_goes_to_further_rounds_while_one_fits(
+    further: list[tuple[int, SweepResult]], options: dict[str, Any], expected: tuple[int, float] | str
+) -> None:
     """Of open verdicts first, each once before any twice, the cheapest first; what brought nothing is left alone."""
-    cheap = SweepResult(needed_s=4.0, is_open=True)
-    first = [(0, OPEN), (1, CLEAR), (2, cheap)]
-    budget_s, options = 40 / DEALT, {"spent_s": 20.0}
-    assert asked(*first, budget_s=budget_s, **options) == (2, pytest.approx(10.0)), "half of what is left"
-    assert asked(*first, (2, cheap), budget_s=budget_s, **options) == (0, pytest.approx(20.0))
-    assert asked(*first, (2, cheap), (0, OPEN), budget_s=budget_s, **options) == (2, pytest.approx(10.0))
-    assert asked(*first, (2, SweepResult()), (0, SweepResult()), budget_s=budget_s, **options) == (
-        1,
-        pytest.approx(20.0),
+    found = asked(*FIRST, *further, **{"budget_s": 40 / DEALT, "spent_s": 20.0, **options})
+    assert found == (expected if isinstance(expected, str) else (expected[0], pytest.approx(expected[1])))
+
+
+@pytest.mark.parametrize(
+    ("count", "changes", "said"),
+    [
+        (0, {}, "Plan: everything is already measured."),
+        (21, {}, "where the cause is still open. about 5 min 57 s; --budget"),
+        (21, {"thorough": True}, "about 11 min 54 s; --budget"),
+        (21, {"budget_s": 300.0}, "within the budget of 5 min, 14 s each"),
+        (21, {"budget_s": 30.0}, "less than the 2 min 48 s that one round. may be left for --resume"),
+    ],
+)
+def test_a_plan_says_what_is_measured_and_for_how_long(count: int, changes: dict[str, Any], said: str) -> None:
+    """Ablations where the cause stays open, or everywhere; and where a budget does not suffice, before it is spent."""
+    configs = tuple(example_config(batch_size=number + 1) for number in range(count))
+    told = " ".join(sweep_plan_words(plan_sweep(SweepSpec(configs=configs, **changes), configs)))
+    assert count == 0 or "21 configurations: the loader alone and in training, 3 rounds" in told or changes
+    assert all(words.strip() in told for words in said.split(". "))
+    assert "thorough" not in changes or "where the cause is still open" not in told
+
+
+@pytest.mark.parametrize(
+    ("changes", "seconds"),
+    [({}, 17), ({"rounds": 6}, 34), ({"rounds": 1}, 17), ({"compute": "cuda"}, 40), ({"compile": True}, 197)],
+)
+def test_a_configuration_has_its_usual_time(changes: dict[str, Any], seconds: float) -> None:
+    """More rounds, a GPU and compiling take more."""
+    assert usual_seconds(example_config(**changes)) == seconds
+
+
+def test_rounds_and_batches_are_numbered_on(measure_fake: Measure) -> None:
+    """No two batches of both have one number, and each segment still has the batches that it took."""
+    one = measure_fake(SLOW, compute="emulated:100000", batch_size=8)
+    both = joined(one, one)
+    rounds = {segment.round for segment in one.segments}
+    assert {each.round for each in both.segments} == rounds | {each + len(rounds) for each in rounds}
+    assert len(set(both.worker_batches.batch)) == 2 * len(one.worker_batches.batch)
+    assert verdict(both).images_per_s.value == verdict(one).images_per_s.value
+    assert verdict(both).cold_fraction == pytest.approx(1)
+    assert both.wall_s == 2 * one.wall_s
+
+
+def test_what_is_beside_the_rounds_is_joined_too(measure_fake: Measure) -> None:
+    """Readings, samples of waits with their subjects; what is missing only where neither has it."""
+    no_gpu, no_waits = (Missing(name=name, reason=reported("not there")) for name in ("sm", "waits"))
+
+    def seen(subject: str, found: Measurement) -> Measurement:
+        waits = WaitSamples(
+            time_ns=(1,), worker=(0,), kind=(1,), subject=(0,), subjects=(subject,), letters_only=None, cpu_ns=1,
+            wall_ns=1,
+        )  # fmt: skip
+        series = Series(name="cores", unit="", source="", time_ns=(1,), values=(1.0,))
+        return replace(found, waits=waits, series=(series,), missing=(no_gpu,))
+
+    one = measure_fake(FAST)
+    both = joined(seen("a.jpg", one), seen("b.jpg", one))
+    assert both.waits is not None
+    assert [both.waits.subjects[each] for each in both.waits.subject] == ["a.jpg", "b.jpg"]
+    assert [len(each.values) for each in both.series] == [2]
+    assert both.missing == (no_gpu,)
+    assert joined(replace(one, missing=(no_waits,)), seen("b.jpg", one)).missing == (no_gpu,)
+
+
+LOADER, TRAINING, RESIDENT = Part("baseline", "loader_only"), Part("baseline", "training"), Part("resident", "training")
+WARM, CACHED = Part("warm", "loader_only"), Part("cached_samples", "loader_only")
+ALL, SHORT = [LOADER, TRAINING, RESIDENT, WARM, CACHED], [LOADER, TRAINING, WARM, CACHED]
+OF_RANKS = [Part("baseline", "alone"), Part("baseline", "loader_only", 1), Part("exchange", "training")]
+TWICE = {"shorter": SHORT[:3], "times": 2}
+
+
+@pytest.mark.parametrize(
+    ("plan", "left_s", "options", "expected"),
+    [
+        (ALL, 10.0, {}, ALL),
+        ([*ALL, *OF_RANKS], 15.0, {}, ALL),
+        ([*ALL, Part("one_thread", "loader_only")], 11.0, {}, ALL),
+        (ALL, 9.0, {}, [LOADER, TRAINING, WARM, CACHED]),
+        (ALL, 7.0, {}, [LOADER, WARM, CACHED]),
+        (ALL, 5.0, {}, []),
+        ([LOADER, TRAINING, Part("warm", "training")], 5.0, {}, []),
+        (SHORT, 16.0, TWICE, SHORT),
+        (SHORT, 15.0, TWICE, SHORT[:3]),
+        (SHORT, 11.0, TWICE, SHORT),  # one round in any case: all of it
+        (SHORT, 15.0, {"shorter": SHORT[:3]}, SHORT),  # the last round needs to fit once
+        (SHORT, 4.0, {"shorter": SHORT[:3]}, [LOADER, WARM]),
+        (SHORT, 3.0, TWICE, []),
+    ],
+)
+def test_a_round_that_does_not_fit_is_measured_in_part(
+    plan: list[Part], left_s: float, options: dict[str, Any], expected: list[Part]
+) -> None:
+    """Segments of 2 s. One thread and ranks go first, then compute alone, then training where ablations are compared
+    with the loader; what decides is measured if it fits twice where all of it does not."""
+    durations = Durations(usual_s=2.0)
+    assert durations.fitting(ALL[:3], 5.0) == [], "of those never measured"
+    for part in ALL[:3]:
+        durations.add(part, 2.0)
+    assert durations.fitting(plan, left_s, **options) == expected
+
+
+def test_a_part_of_a_round_is_noted() -> None:
+    """The note says that the last round is not whole, and the budget that would do, in full steps of five seconds;
+    further rounds take it away, and others stay."""
+    clock, config, other = FakeClock(), CONFIGS[0], Remark(code="all_batches_made")
+    session = scripted_session(CLEAR, clock, make_compute(config, clock), config, FILES, FakePageCache(), budget_s=7.6)
+    session.run()
+    found = session.measurement((), ())
+    assert CUT_SHORT in found.notes
+    assert session.more_s is not None and session.more_s > 0, "for two more rounds"
+    assert {segment.activity for segment in found.segments if segment.round == 1} == {"loader_only"}
+    said = enough_said((CUT_SHORT, other), 31.0, 3)
+    assert said == (replace(CUT_SHORT, facts={"budget_s": 35.0, "rounds": 3.0}), other)
+    for notes in (found.notes, said[:1]):
+        assert not joined(replace(found, notes=notes), replace(found, notes=())).notes
+
+
+SERVICE = Service(cpu_s=0.002, blocked_s=0.006)
+"""With 4 workers: 500 images/s cold."""
+FEW = example_files(1000)
+CONFIG = example_config(data=FEW.fingerprint, compute="emulated:100000")
+
+
+def test_an_epoch_has_each_file_once_in_its_own_order() -> None:
+    """What fills no batch is left out, of each epoch other files. Too few images are refused with the number needed."""
+    paths = in_epochs(FEW, CONFIG, 3).paths
+    parts = [paths[number * 992 : (number + 1) * 992] for number in range(3)]
+    assert len(paths) == 3 * 992 and all(len(set(part)) == 992 for part in parts)
+    assert parts[0] != parts[1] != parts[2] and set(parts[0]) != set(parts[1])
+    assert too_small(example_files(287), CONFIG) == Remark(
+        code="too_few_for_epoch", facts={"images": 287, "least": 288}
     )
-    assert asked(*first, budget_s=budget_s, spent_s=35.5) == (2, pytest.approx(4.5)), "the only one that fits"
-    assert asked(*first, budget_s=budget_s, spent_s=36.5) == "complete"
-    assert asked(*first, thorough=True, **options) == "complete", "where all is measured at once"
+    assert too_small(example_files(288), CONFIG) is None
 
 
-@pytest.mark.parametrize(("budget_s", "hint"), [(100.0, RAISE_BUDGET), (None, RAISE_TIME_LIMIT)])
-def test_a_timeout_names_the_limit_that_it_ran_into(
-    tmp_path: Path, measure_fake: Measure, budget_s: float | None, hint: str
+class Small(FakePageCache):
+    """Drops the files that were used least recently."""
+
+    def __init__(self, files: int) -> None:
+        super().__init__()
+        self._files = files
+        self._used: dict[Path, None] = {}
+
+    def warm(self, paths: Sequence[Path]) -> None:
+        for path in paths:
+            self._used.pop(path, None)
+            self._used[path] = None
+        while len(self._used) > self._files:
+            del self._used[next(iter(self._used))]
+        self.held = set(self._used)
+
+
+@pytest.mark.parametrize(
+    ("cache", "share", "fit", "cold"),
+    [
+        # The eight images that the first epoch left out are cold in the second.
+        (FakePageCache(), 1.5, "fits", [1, 8 / 992, 0]),
+        # A cache that drops the least recently used answers 15 % of random reads, not half of them.
+        (Small(500), 0.5, "fits in part", [1, 1 - lru_hits(0.5), 1 - lru_hits(0.5)]),
+        (Small(100), 0.1, "does not fit", [1, 1, 1]),
+    ],
+)
+def test_epochs_after_the_first_are_as_cold_as_the_memory_makes_them(
+    cache: FakePageCache, share: float, fit: str, cold: list[float]
 ) -> None:
-    """The budget where that leaves less than the time limit of 600 s."""
-    run, clock = made_run(tmp_path, budget_s=budget_s), FakeClock()
-    fails = Runner(clock, measure_fake, fails=(0, 1, 2))
-
-    def late(order: Order, **options: Any) -> Measurement | RunFailure:
-        failure = fails(order, **options)
-        assert isinstance(failure, RunFailure)
-        return replace(failure, hint=RAISE_TIME_LIMIT if order.config.loader.workers else "look at the log")
-
-    sweep(run, clock=clock, on_progress=lambda _: None, run_one=late)
-    found = [run.result(config.key) for config in run.record.spec.configs]
-    hints = [each.hint for each in found if isinstance(each, RunFailure)]
-    assert hints == ["look at the log", hint, hint], "another failure keeps its hint"
-
-
-def test_progress_grows_and_gives_the_time_left(run_directory: RunDirectory, measure_fake: Measure) -> None:
-    """Shares rise from 0 towards 1, and the estimate falls once a configuration has been timed."""
-    clock = FakeClock()
-    heard: list[Progress] = []
-    sweep(run_directory, clock=clock, on_progress=heard.append, run_one=Runner(clock, measure_fake))
-    assert [p.share for p in heard] == pytest.approx([0, 1 / 6, 2 / 6, 3 / 6, 4 / 6, 5 / 6])
-    assert heard[-1].left_s == pytest.approx(5.0)
+    """Of a set that fits, a quarter as much time: two workers with 8 ms an image, then with 2 ms."""
+    clock, order = FakeClock(), in_epochs(FEW, CONFIG, 3)
+    parts = scripted_parts(SERVICE, clock, make_compute(CONFIG, clock), CONFIG, order, cache)
+    study = EpochsStudy(
+        config=CONFIG, files=FEW, order=order, parts=parts, epochs=3, resident_before=0.0,
+        memory=lambda: round(share * pages_bytes(FEW)), on_stage=lambda *_: None,
+    )  # fmt: skip
+    found = epochs_of(study.run(), FEW)
+    assert found.fit == fit
+    assert [each.cold_fraction for each in found.epochs] == pytest.approx(cold, abs=0.002 if fit == "fits" else 0.05)
+    if fit == "fits":
+        assert [each.images_per_s for each in found.epochs] == pytest.approx([250, 1000, 1000], rel=0.04)
 
 
-def test_configurations_without_their_files_fail_and_the_others_go_on(
-    run_directory: RunDirectory, measure_fake: Measure
+class Filling(ScriptedLoader):
+    """Workers that say when all that is requested has been made."""
+
+    def still(self, taken: int) -> bool:
+        now_ns = self.clock.now_ns()
+        for number in list(self._asked_ns):
+            if self._start_ns(number) <= now_ns:
+                self._make(number)
+        return not self._asked_ns and all(ready_ns <= now_ns for ready_ns, _ in self._ready_ns.values())
+
+
+class Never(ScriptedLoader):
+    """Workers that never stand still."""
+
+    def still(self, taken: int) -> bool:
+        return False
+
+
+def prefilled(*, images: int = 8192, loader: type[ScriptedLoader] = Filling, **changes: Any) -> Prefilled:
+    clock, files, cache = FakeClock(), example_files(images), FakePageCache()
+    config = example_config(data=files.fingerprint, workers=4, **changes)
+    parts = scripted_parts(SERVICE, clock, make_compute(config, clock), config, files, cache)
+    parts = replace(parts, loader=loader(config, files, clock, cache, SERVICE))
+    return PrefilledStudy(config, files, parts, lambda *_: None).run()
+
+
+@pytest.mark.parametrize("factor", [1, 4])
+def test_the_rate_falls_as_the_batches_of_the_buffer_are_used_up(measure_fake: Measure, factor: int) -> None:
+    """They are seen at every number of iterations, and no others."""
+    study = prefilled(prefetch_factor=factor, compute="emulated:5000")
+    measured = measure_fake(SERVICE, workers=4, prefetch_factor=factor, compute="emulated:5000")
+    found = buffer_effect(measured, verdict(measured), study)
+    assert found is not None and (found.how, found.batches) == ("measured", 4 * factor)
+    assert study.prefilled is not None and study.prefilled.steps == 100
+    assert study.prefilled.resident_before == 0 and found.most == pytest.approx(10, rel=0.03)
+    for iterations in (50, 100):
+        # Batches of 4 workers come in groups of 4.
+        assert found.measured(iterations) == pytest.approx(found.predicted(iterations), rel=0.05)
+
+
+def test_a_buffer_that_cannot_be_filled_is_refused() -> None:
+    """A set that is too small, with the size that is enough; and after a minute of the clock."""
+    config = example_config(workers=4, prefetch_factor=4)
+    least = images_for(config, 2 * config.loader.batches_ahead)
+    why = Remark(code="too_few_for_buffer", facts={"images": least - 1, "least": least})
+    assert prefilled(images=least - 1, prefetch_factor=4).reason == why
+    assert prefilled(images=least, prefetch_factor=4).prefilled is not None
+    assert prefilled(loader=Never).reason == Remark(code="buffer_not_filled", facts={"within_s": 60.0})
+    assert batches_read(example_config(workers=8, prefetch_factor=8).loader) == 72 + 64 + 3 * 64
+
+
+def few(workers: int, **changes: Any) -> RunConfig:
+    return example_config(data=FEW.fingerprint, workers=workers, **changes)
+
+
+FACTORS = [few(workers, prefetch_factor=factor) for factor in (1, 4) for workers in (2, 8)]
+
+
+@pytest.mark.parametrize(
+    ("configs", "options", "asked"),
+    [
+        # A full buffer with the most workers, where prefetch factors differ; never of the serial loader.
+        ([few(0), *FACTORS], {}, {"prefilled": [FACTORS[1], FACTORS[3]]}),
+        ([few(0), *FACTORS[:2]], {}, {}),
+        ([few(0), *FACTORS[:2]], {"thorough": True}, {"prefilled": [FACTORS[1]]}),
+        ([few(0)], {"thorough": True}, {}),
+        # Epochs begin cold; of the serial loader where there is no other.
+        ([few(2), few(2, cache="warm")], {"epochs": 3}, {"epochs": [few(2)]}),
+        ([few(0)], {"epochs": 3}, {"epochs": [few(0)]}),
+    ],
+)
+def test_what_is_studied_of_a_sweep(configs: list[RunConfig], options: dict[str, Any], asked: dict[str, Any]) -> None:
+    assert asks_for(SweepSpec(configs=tuple(configs), **options)) == asked
+
+
+class Runner:
+    """Stands in for the child: each study takes 10 s, and fails where `fails` says so."""
+
+    def __init__(self, fails: str = "") -> None:
+        self.clock, self.fails = FakeClock(), fails
+        self.orders: list[Order] = []
+
+    def __call__(self, order: Order, type_: type[Any], *, on_event: Any, **_: Any) -> Any:
+        self.orders.append(order)
+        on_event(Event(stage="epoch 1", done=1, total=2))
+        self.clock.sleep(10.0)
+        if self.fails:
+            return failure(order.config, reason=self.fails)
+        epoch = Epoch(images=2000, wall_s=10.0, delivered_bytes=1, storage_bytes=1)
+        return EpochsMeasured(
+            config=order.config, started_utc="", set_bytes=1, memory_bytes=1, resident_before=0.0, epochs=(epoch,)
+        )
+
+
+@pytest.fixture
+def run(tmp_path: Path, measure_fake: Measure) -> RunDirectory:
+    """Three configurations, of which one is not measured; two epochs are asked for."""
+    configs = tuple(few(2, compute=f"emulated:{rate}") for rate in (1000, 2000, 3000))
+    made = run_of(tmp_path, configs=configs, files=FEW, epochs=2)
+    for rate in (1000, 2000):
+        made.save(measure_fake(Service(cpu_s=0.001), files=FEW, workers=2, compute=f"emulated:{rate}"))
+    return made
+
+
+def studied(run: RunDirectory, runner: Runner, rate: float = 500.0) -> list[float]:
+    shares: list[float] = []
+    study_all(
+        run, clock=runner.clock, run_one=runner, rate=lambda _: rate,
+        on_progress=lambda now: shares.append(now.share), left_s=None,
+    )  # fmt: skip
+    return shares
+
+
+def test_what_was_measured_is_studied_once(run: RunDirectory) -> None:
+    """Each with its files and number of epochs. A failure is kept as the reason, and tried again; what is there is
+    not measured again."""
+    runner = Runner("a worker was killed")
+    shares = studied(run, runner)
+    asked = [(order.config.compute.name, order.study, order.epochs) for order in runner.orders]
+    assert asked == [("emulated:1000", "epochs", 2), ("emulated:2000", "epochs", 2)]
+    assert shares == sorted(shares) and shares[0] == 0 and shares[-1] < 1
+    key = runner.orders[0].config.key
+    why = Remark(code="failed", facts={"error": "a worker was killed", "stage": "half", "hint": ""})
+    found = run.study("epochs", key)
+    assert found is not None and found.reason == why
+    runner.fails = ""
+    studied(run, runner)
+    studied(run, runner)
+    assert len(runner.orders) == 4
+    assert isinstance(run.study("epochs", key), EpochsMeasured)
+
+
+def test_epochs_that_take_longer_than_the_timeout_are_not_begun(run: RunDirectory) -> None:
+    """At the rate of the verdict, with the option that allows it."""
+    runner = Runner()
+    studied(run, runner, rate=2.5)
+    found = run.study("epochs", run.record.spec.configs[0].key)
+    assert not runner.orders and found is not None
+    assert isinstance(found.reason, Remark)
+    assert remark_words(found.reason).startswith("2 epochs of 1000 images take about 13 min")
+    assert remark_words(found.reason).endswith("more than --time-limit: 10 min")
+
+
+TASKS = [
+    StudyTask(study="epochs", config=few(n), files=FEW, expected_s=seconds, number=n, total=3)
+    for n, seconds in ((1, 10.0), (2, 30.0), (3, 5.0))
+]
+
+
+@pytest.mark.parametrize(
+    ("done", "left_s", "spent_s", "expected"),
+    [
+        ((), None, 0.0, 1),
+        ((1,), None, 0.0, 2),
+        ((1, 2), None, 0.0, 3),
+        ((1, 2, 3), None, 0.0, "complete"),
+        ((), 20.0, 0.0, 1),
+        ((1,), 20.0, 12.0, 3),
+        ((1, 3), 20.0, 16.0, "no_time"),
+        ((), 4.0, 0.0, "no_time"),
+    ],
+)
+def test_what_a_budget_has_no_time_for_waits(
+    done: tuple[int, ...], left_s: float | None, spent_s: float, expected: int | str
 ) -> None:
-    """A damaged list of files costs the configurations that need it; none of them is tried."""
-    (path,) = (run_directory.path / "files").iterdir()
-    path.write_bytes(b"{")
-    clock = FakeClock()
-    runner = Runner(clock, measure_fake)
-    sweep(run_directory, clock=clock, on_progress=lambda _: None, run_one=runner)
-    assert runner.orders == []
-    found = [run_directory.result(config.key) for config in run_directory.record.spec.configs]
-    assert all(isinstance(each, RunFailure) and str(path) in each.reason for each in found)
+    """A study that takes longer than is left is passed over, and the policy says that not all is measured."""
+    results = [Result(what=TASKS[n - 1], found=None) for n in done]
+    found = StudiesPolicy(tasks=TASKS, left_s=left_s).next(Results(done=results, spent_s=spent_s))
+    assert (found.reason if isinstance(found, Stop) else found.what.number) == expected

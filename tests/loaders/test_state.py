@@ -1,0 +1,236 @@
+"""What a loader holds and changes: found without running any code of the user's, copied or put back."""
+
+from __future__ import annotations
+
+import functools
+import mmap
+import multiprocessing
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from multiprocessing.shared_memory import SharedMemory
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from loaderprobe.loaders import state
+from loaderprobe.loaders.state import copied_iterable, held, shared_state_kept
+from loaderprobe.records.remark import Remark
+from tests.api.samples import Backwards, Numbers, Shared
+from tests.said import all_said
+
+
+class Holding:
+    """Holds what it is given, by attribute."""
+
+    def __init__(self, **held: Any) -> None:
+        vars(self).update(held)
+
+
+class Slotted:
+    """Holds one thing in a slot, and leaves another empty."""
+
+    __slots__ = ("empty", "thing")
+
+    def __init__(self, thing: Any) -> None:
+        self.thing = thing
+
+
+class Armed(list[Any]):
+    """Runs code wherever Python would let it."""
+
+    def _no(self, *_: Any) -> Any:
+        pytest.fail("code of the user's was called")
+
+    __iter__ = __len__ = __getitem__ = __bool__ = __eq__ = __hash__ = _no  # type: ignore[assignment]  # the point
+    trap = property(_no)
+
+    def __getattr__(self, name: str) -> Any:
+        return self._no()
+
+    @property  # type: ignore[misc]  # as Accelerate does
+    def __class__(self) -> Any:
+        return self._no()
+
+
+def function(default: str = "default") -> Any:
+    closed = "closure"
+    return lambda other=default: closed + other
+
+
+@pytest.mark.parametrize(
+    ("root", "texts"),
+    [
+        (Holding(one="attribute"), {"attribute"}),
+        (Slotted("slot"), {"slot"}),
+        ([("list", 1)], {"list"}),
+        ({"key": {"set"}}, {"key", "set"}),
+        (deque(["deque"]), {"deque"}),
+        (OrderedDict(a=frozenset({"frozen"})), {"frozen"}),
+        (functools.partial(print, "argument", sep="keyword"), {"argument", "keyword"}),
+        (function(), {"closure", "default"}),
+        (Holding(one="bound").__init__, {"bound"}),  # type: ignore[misc]  # a bound method
+        (np.array(["array", Path("path")], dtype=object), {"array", Path("path")}),
+    ],
+)
+def test_everything_that_python_stores_is_found(root: Any, texts: set[Any]) -> None:
+    """Attributes, slots, containers and their sub-classes, functions with what they close over, arrays of objects."""
+    assert texts <= {value for value in held([root]) if isinstance(value, str | Path)}
+
+
+def test_no_code_of_the_users_is_called() -> None:
+    """Not even to ask for its class, its length or its items."""
+    armed = Armed()
+    list.append(armed, "item")
+    vars(armed)["own"] = "attribute"
+    found = list(held([armed]))
+    assert found[0] is armed
+    assert {value for value in found if type(value) is str} == {"item", "attribute"}
+
+
+def test_looking_has_an_end() -> None:
+    """Of circles, at a depth, at a number of things, and at closed types; each object is found once."""
+    one, shared = Holding(), Holding()
+    other = Holding(one=one, shared=shared)
+    vars(one).update(other=other, shared=shared)
+    found = list(held([one]))
+    assert [found.count(each) for each in (one, other, shared)] == [1, 1, 1]
+    deep = Holding(inner=Holding(inner=Holding(text="deep")))
+    assert "deep" in list(held([deep])) and "deep" not in list(held([deep], depth=2))
+    assert len(list(held([[str(number) for number in range(50)], list(range(50))], most=10))) == 10
+    assert [type(value) for value in held([Holding(text="hidden")], closed=(Holding,))] == [Holding]
+
+
+def test_a_long_list_hides_nothing() -> None:
+    """What else there is comes first, and two long lists take turns."""
+    samples, more = ([f"{name}{number}" for number in range(5000)] for name in "ab")
+    data = Holding(samples=[(text, 1) for text in samples], more=more, later=Holding(root="root"))
+    found = [value for value in held([data], most=3000) if type(value) is str]
+    assert "root" in found
+    assert min(sum(text[0] == name for text in found) for name in "ab") >= 1000
+
+
+@pytest.mark.parametrize(
+    ("held", "limits", "copied"),
+    [
+        (threading.Lock(), {}, False),
+        ((each for each in "a"), {}, False),
+        (open, {}, True),
+        (np.zeros(1000), {}, True),
+        (np.zeros(1000), {"MOST_BYTES": 7999}, False),
+        (["b", "c"], {"MOST": 3}, False),
+    ],
+)
+def test_what_does_not_let_itself_be_copied_stays(
+    held: Any, limits: dict[str, int], copied: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or is too large."""
+    for name, most in limits.items():
+        monkeypatch.setattr(state, name, most)
+    data = Shared(["a"])
+    vars(data)["held"] = held
+    copy = copied_iterable(data)
+    assert (copy is not None) == copied
+    if copied:
+        copy.used, copy.paths[0] = True, "b"
+        assert (data.used, data.paths) == (False, ["a"]), "the copy moves on by itself"
+
+
+@pytest.fixture
+def block() -> Iterator[Any]:
+    """64 bytes of named shared memory."""
+    made = SharedMemory(create=True, size=64)
+    yield made
+    made.close()
+    made.unlink()
+
+
+def shared(count: int) -> torch.Tensor:
+    tensor = torch.zeros(count)
+    tensor.share_memory_()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    return tensor
+
+
+def loader_with(**held: Any) -> DataLoader[Any]:
+    data = Numbers()
+    vars(data).update(held)
+    return DataLoader(data, batch_size=4, num_workers=1)
+
+
+def test_shared_memory_of_any_kind_is_put_back(block: Any, tmp_path: Path) -> None:
+    """Values, arrays, tensors, blocks, anonymous maps, and numpy arrays over them, however deep; not what is this
+    process's own, nor files: those are the user's to write."""
+    value, raw = multiprocessing.Value("i", 1), multiprocessing.RawArray("d", 3)
+    array = multiprocessing.Array("b", 4)
+    held_array: Any = array.get_obj()
+    tensor, anonymous, own = shared(5), mmap.mmap(-1, 16), np.zeros(4)
+    (tmp_path / "file").write_bytes(bytes(8))
+    file = np.memmap(tmp_path / "file", np.uint8, mode="r+")
+    over, reverse = np.frombuffer(held_array, np.int8), np.frombuffer(anonymous, np.uint8)[::-2]
+    kept = {"value": [value], "raw": (raw,), "own": own, "file": file}
+    with shared_state_kept(loader_with(kept=kept, tensor=tensor, over=over, block=block, reverse=reverse)) as found:
+        value.value, raw[1], over[2], tensor[3], reverse[4] = 2, 2.0, 2, 2.0, 2
+        block.buf[5] = own[1] = file[1] = 2
+    assert found.notes == ()
+    assert (value.value, raw[1], array[2], tensor[3].item(), reverse[4], block.buf[5]) == (1, 0.0, 0, 0.0, 0, 0)
+    assert (own[1], file[1]) == (2, 2)
+
+
+def test_memory_is_put_back_after_an_error_unless_it_has_gone() -> None:
+    """What the collate_fn holds is part of the loader; a block that was closed is no longer mapped."""
+    value = multiprocessing.Value("i", 1)
+    block: Any = SharedMemory(create=True, size=64)
+
+    def collate(samples: Any) -> Any:
+        value.value += len(samples)
+        block.buf[0] = 1
+
+    loader = DataLoader(Numbers(), collate_fn=collate)
+    with pytest.raises(ValueError, match="within"), shared_state_kept(loader):
+        collate([1, 2])
+        block.close()
+        raise ValueError("within")
+    assert value.value == 1
+    block.unlink()
+
+
+def test_what_cannot_be_put_back_is_said_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is too large, beside small pieces that are restored, and what a manager has in its process."""
+    monkeypatch.setattr(state, "MOST_BYTES", 1000)
+    counter, cache = shared(1), shared(4000)
+    with shared_state_kept(loader_with(cache=cache, counter=counter)) as found:
+        assert found.notes == (Remark(code="shared_memory_stays", facts={"size_bytes": 16_000}),)
+        counter[0] = cache[0] = 1.0
+    assert (counter[0].item(), cache[0].item()) == (0.0, 1.0)
+    with multiprocessing.Manager() as manager, shared_state_kept(loader_with(seen=manager.list())) as found:
+        assert any("Manager" in note for note in all_said(found.notes))
+
+
+class Resumable(Numbers):
+    """Counts what it has given, and can go on from there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given = 0
+
+    def load_state_dict(self, given: Any) -> None:
+        self.given = given
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_attributes_of_samplers_are_put_back(workers: int) -> None:
+    """And those of a data set, unless it works in this process, where it keeps what it has cached; one that can be
+    resumed keeps its place there too."""
+    sampler, data, resumable = Backwards(8), Numbers(), Resumable()
+    loader = DataLoader(data, sampler=sampler, num_workers=workers)
+    with shared_state_kept(loader), shared_state_kept(DataLoader(resumable)):
+        sampler.begun = data.count = 3
+        vars(sampler)["epoch"] = 3
+        resumable.load_state_dict(3)
+    assert vars(sampler) == {"count": 8, "begun": 0}
+    assert data.count == (64 if workers else 3)
+    assert resumable.given == 0

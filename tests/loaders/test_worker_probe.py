@@ -1,0 +1,328 @@
+"""What a worker does in each mode and records, how it is switched, and what it evicts ahead of a sample."""
+
+from __future__ import annotations
+
+import mmap
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from loaderprobe.analyze.verdict.rates import LEAST_LOOKS, function_times
+from loaderprobe.errors import NoSpace
+from loaderprobe.loaders import switched, worker_probe
+from loaderprobe.loaders.data_files import OPENED
+from loaderprobe.loaders.onlooker import OnlookerProbe, WatchedLoader
+from loaderprobe.loaders.switched import SwitchedLoader, dead_worker
+from loaderprobe.loaders.worker_probe import (
+    ROWS,
+    Bells,
+    EvictAhead,
+    FetchLog,
+    WorkerProbe,
+    stacks_seen,
+    watch_here,
+)
+from loaderprobe.records.measurement import Mode
+from loaderprobe.records.waits import CodePlace, StackSamples
+from loaderprobe.system.pagecache import LinuxPageCache
+from loaderprobe.system.stacks import stack_of
+from tests.examples.training import Costly
+from tests.skips import needs_cold_reads
+
+
+class Counting(Dataset[Any]):
+    """Samples that know how often they were made, and hold the number of torch's threads."""
+
+    def __init__(self) -> None:
+        self.made = 0
+
+    def __len__(self) -> int:
+        return 1_000_000
+
+    def __getitem__(self, index: int) -> Any:
+        self.made += 1
+        return torch.tensor([index, torch.get_num_threads()])
+
+
+class Broken(Counting):
+    """Opens a file and fails."""
+
+    def __getitem__(self, index: int) -> Any:
+        Path(__file__).read_bytes()
+        raise ValueError("broken")
+
+
+def driven(folder: Path, data: Any, files_of: Any = lambda _: (), **options: Any) -> SwitchedLoader:
+    return SwitchedLoader(DataLoader(data, batch_size=4, **options), folder, files_of=files_of, tied=False)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_preprocessing_and_handing_over_can_be_left_out(tmp_path: Path, own: bool) -> None:
+    """Cached samples are returned without making any; without transport they are made and only counted. What a
+    `collate_fn` of the user's does is preprocessing: it runs without transport, and not with cached samples."""
+    data, calls, found = Counting(), list[int](), list[Any]()
+
+    def collated(samples: list[torch.Tensor]) -> torch.Tensor:
+        calls.append(len(samples))
+        return torch.stack(samples) * 2
+
+    with driven(tmp_path, data, collate_fn=collated if own else None) as loader:
+        batches = loader.batches()
+        modes: tuple[Mode, ...] = ("baseline", "cached_samples", "no_transport", "baseline")
+        for mode in modes:
+            loader.switch(mode)
+            found.append(next(batches))
+        records = loader.records()
+    first, again, count, last = found
+    assert torch.equal(first, again) and first.data_ptr() != again.data_ptr()
+    assert count == 4
+    assert last[:, 0].tolist() == [number * (2 if own else 1) for number in (12, 13, 14, 15)]
+    assert (data.made, len(calls)) == (12, 3 if own else 0)
+    assert (records.batch, records.images) == ((0, 1, 2, 3), (4, 4, 4, 4))
+    assert [bool(each) for each in records.collate_ns] == ([False] * 4 if own else [True, True, False, True])
+
+
+def meters() -> int:
+    """Meters of threads that this process has open."""
+    opened = [os.readlink(link.path) for link in os.scandir("/proc/self/fd") if os.path.lexists(link.path)]
+    return sum(path.endswith("schedstat") for path in opened)
+
+
+def test_on_one_thread_batches_are_made_with_one_and_the_step_keeps_its_own(tmp_path: Path) -> None:
+    """What was set before holds again once the batch is there, in the next mode, and after an error."""
+    before, seen = torch.get_num_threads(), list[tuple[int, int]]()
+    torch.set_num_threads(3)
+    try:
+        with driven(tmp_path, Counting()) as loader:
+            batches = loader.batches()
+            modes: tuple[Mode, ...] = ("baseline", "one_thread", "one_thread", "baseline")
+            for mode in modes:
+                loader.switch(mode)
+                seen.append((int(next(batches)[0, 1]), torch.get_num_threads()))
+        with pytest.raises(ValueError, match="broken"), driven(tmp_path, Broken()) as loader:
+            loader.switch("one_thread")
+            next(loader.batches())
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [(3, 3), (1, 3), (1, 3), (3, 3)]
+
+
+def test_nothing_is_listened_to_and_nothing_is_kept_after_an_error(tmp_path: Path) -> None:
+    """Later files do not count, and the process has as many open as before."""
+    before = meters()
+    with pytest.raises(ValueError, match="broken"), driven(tmp_path, Broken(), files_of=None) as loader:
+        next(loader.batches())
+    (tmp_path / "later.bin").write_bytes(b"1")
+    (tmp_path / "later.bin").read_bytes()
+    assert OPENED.heard() == []
+    assert meters() == before
+
+
+@pytest.mark.parametrize(
+    ("codes", "message"),
+    [
+        ([None, -signal.SIGBUS], "a loader worker (pid 7) ran out of shared memory"),
+        ([-signal.SIGKILL], "a loader worker (pid 7) was killed by SIGKILL"),
+        ([3], "a loader worker (pid 7) ended with code 3"),
+        ([0, None], None),
+    ],
+)
+def test_the_exit_code_shows_what_ended_a_worker(
+    codes: list[int | None], message: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bus errors are shared memory that has run out; a worker that lives is no trouble."""
+    monkeypatch.setattr(switched, "wait", lambda sentinels, timeout: sentinels)
+    workers: Any = [SimpleNamespace(pid=7, exitcode=code, sentinel=0, join=lambda _: None) for code in codes]
+    found = dead_worker(workers)
+    assert (found and found.message) == message
+    assert isinstance(found, NoSpace) == (-signal.SIGBUS in codes)
+
+
+@pytest.mark.parametrize(("started_ns", "before"), [(100, True), (300, False)])
+def test_what_was_begun_before_a_switch_is_known(tmp_path: Path, started_ns: int, before: bool) -> None:
+    """A batch counts from when its worker began it, whether it is ready or still being made; rows are used again
+    after 8192 batches of a lane, and only the number shows whose a row is."""
+    log = FetchLog.create(tmp_path / "log", 2).open("r+")
+    for number in (6, -6):
+        log.rows[1, 2, :2] = (number, started_ns)
+        assert log.begun_before(4, 4, 200) is before
+        assert not log.begun_before(6, 4, 200)
+        assert not log.begun_before(4 + 2 * ROWS, 4, 200)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_training_is_watched_over_all_its_epochs(tmp_path: Path, workers: int) -> None:
+    """Records stay until they are forgotten. Without a place for the log training goes on, without records."""
+    loader: DataLoader[Any] = DataLoader(Costly(0.0, 20), 8, num_workers=workers)
+    watched, begun = WatchedLoader(tmp_path), []
+    for _ in range(3):
+        begun.append(time.perf_counter_ns())
+        assert len(list(watched.iterate(loader, DataLoader.__iter__))) == 3
+    assert [sum(watched.records(since).images) for since in (*begun, 0)] == [60, 40, 20, 60]
+    watched.forget(begun[1])
+    assert sum(watched.records(0).images) == 40
+    without = WatchedLoader(tmp_path / "removed" / "0")
+    assert len(list(without.iterate(loader, DataLoader.__iter__))) == 3
+    assert without.records(0).images == ()
+
+
+def _worker(bells: Bells, ready: Any, heard: Any) -> None:
+    bells.answer(0, heard.release)
+    ready.release()
+    threading.Event().wait()
+
+
+def test_a_worker_hears_a_bell_whatever_it_is_doing(tmp_path: Path) -> None:
+    """As often as it is rung, from a thread of its own; a listener is optional."""
+    context = multiprocessing.get_context("fork")
+    bells = Bells.create(tmp_path, 2)
+    assert bells is not None
+    ready, heard = context.Semaphore(0), context.Semaphore(0)
+    worker = context.Process(target=_worker, args=(bells, ready, heard), daemon=True)
+    worker.start()
+    try:
+        assert ready.acquire(timeout=30)
+        for _ in range(2):
+            bells.ring()
+            assert heard.acquire(timeout=30)
+    finally:
+        worker.kill()
+        worker.join()
+
+
+class Numbers(Dataset[int]):
+    """Its samples look at the stack themselves, so that no clock decides what is seen."""
+
+    heard: Any = None
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> int:
+        return self.decoded(index)
+
+    def decoded(self, index: int) -> int:
+        if self.heard is not None:
+            self.heard(stack_of(sys._getframe()))
+        return index
+
+
+@pytest.mark.parametrize("probe", [WorkerProbe, OnlookerProbe])
+def test_samples_are_counted_by_their_stacks_below_the_loader(tmp_path: Path, probe: type[WorkerProbe]) -> None:
+    """Of batches as asked alone: not of the first, whose files are learned, nor without a resource; and not of a
+    training that is only watched."""
+    numbers = Numbers()
+    iterator = iter(DataLoader(numbers, batch_size=2))
+    log = FetchLog.create(tmp_path / "log", 1)
+    watch = watch_here(log, iterator, None, probe)
+    switch = log.open("r+")
+    switch.pool = 1  # its files are learned with the first batch, which does not count
+    numbers.heard = watch._seen.heard if watch._seen is not None else None
+    modes: tuple[Mode, ...] = ("baseline", "baseline", "cached_samples", "warm")
+    for mode in modes:
+        switch.mode = mode
+        next(iterator)
+    watch.close()
+    seen = stacks_seen(log)
+    assert (seen is None) == (probe is OnlookerProbe)
+    if seen is not None:
+        assert [each.name.rpartition(".")[2] for each in seen.functions] == ["__getitem__", "decoded"]
+        assert (seen.counts, seen.stacks) == ((4,), ((0, 1),))
+        assert all(function.file == Path(__file__).name and not function.library for function in seen.functions)
+
+
+def test_functions_are_ordered_by_all_that_they_take() -> None:
+    """Own time is of the innermost function; one that calls itself counts once; too few looks say nothing."""
+    slow, outer, quick = (CodePlace(name, "train.py", 1, "") for name in ("slow", "outer", "quick"))
+    counts, stacks = (LEAST_LOOKS, LEAST_LOOKS // 2, LEAST_LOOKS // 2), ((0, 1), (0, 1, 1), (0, 2))
+    seen = StackSamples(functions=(outer, slow, quick), stacks=stacks, counts=counts, cpu_ns=0)
+    found = [(str(each.function), each.own, each.total) for each in function_times(seen)]
+    assert found == [("slow (train.py:1)", 0.75, 0.75), ("quick (train.py:1)", 0.25, 0.25)]
+    few = StackSamples(functions=(slow,), stacks=((0,),), counts=(LEAST_LOOKS - 1,), cpu_ns=0)
+    assert function_times(few) == () == function_times(None)
+
+
+SIZE = 1 << 20
+
+
+class Mapped:
+    """Samples of one file that is mapped; remembers how much of it was in memory before each."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.file = path, path.open("rb")
+        self.pages = mmap.mmap(self.file.fileno(), 0, prot=mmap.PROT_READ)
+        self.resident: list[float | None] = []
+
+    def __getitem__(self, index: int) -> bytes:
+        self.resident.append(LinuxPageCache().resident([self.path]))
+        return bytes(self.pages)  # all of it, as a device that reads far ahead would
+
+
+class Batched:
+    """torch asks it for a whole batch."""
+
+    def __getitems__(self, indices: list[int]) -> list[int]:
+        return indices
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Iterator[Mapped]:
+    needs_cold_reads(tmp_path)
+    path = tmp_path / "samples.bin"
+    path.write_bytes(os.urandom(SIZE))
+    found = Mapped(path)
+    LinuxPageCache().evict([path])
+    yield found
+    found.pages.close()
+    found.file.close()
+
+
+@pytest.mark.parametrize(
+    ("share", "most_cached", "resident"),
+    [
+        (1e9, None, [0.0, 0.0, 0.0]),
+        # Where a worker has read little of the files since, the next sample is hardly met; others may be reading.
+        (1e9, 3.0, [0.0, 1.0, 1.0]),
+        # A quick loader would else be measured with it: after the first, it waits until that has been made up for.
+        (0.0, None, [0.0, None, 1.0]),
+    ],
+)
+def test_each_sample_finds_the_mapped_file_cold(
+    data: Mapped,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    share: float,
+    most_cached: float | None,
+    resident: Any,
+) -> None:
+    """Although the one before has read all of it; without the request it is warm from the second on."""
+    monkeypatch.setattr(worker_probe, "MOST_SHARE", share)
+    monkeypatch.setattr(worker_probe, "MOST_CACHED", most_cached or worker_probe.MOST_CACHED)
+    log = FetchLog.create(tmp_path / "log", 1)
+    head, ahead = log.open("r+"), EvictAhead(log)
+    assert ahead.around(data, head) is data
+    worker_probe.ask(log, 1, [data.path])
+    head.ahead = 1
+    cold = ahead.around(data, head)
+    assert [len(cold[number]) for number in range(3)] == [SIZE] * 3
+    seen = [expected if expected is None else found for found, expected in zip(data.resident, resident, strict=True)]
+    assert seen == resident
+    head.ahead = 0
+    assert ahead.around(data, head) is data
+    assert len(data[0]) == SIZE and data.resident[-1] == 1.0
+    assert ahead.spent_ns > 0
+    head.ahead = 1
+    assert ahead.around(Batched(), head).__getitems__([1, 2]) == [1, 2]
+    assert not hasattr(ahead.around(data, head), "__getitems__")

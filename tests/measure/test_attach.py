@@ -1,0 +1,476 @@
+"""A script that is measured where it runs: watched, seen from outside, or with its loop handed over, in ranks too."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+import torch
+
+from loaderprobe.analyze.judge import verdict
+from loaderprobe.measure.attach import outside
+from loaderprobe.measure.attach.attachment import announce, claimed, others_that_train
+from loaderprobe.measure.attach.outside import LEAST_PASSES, Outside, Pauses
+from loaderprobe.measure.attach.script_loaders import SeenLoaders
+from loaderprobe.measure.attach.script_ranks import AHEAD, PATIENCE_S, TURN_S, TakeOver
+from loaderprobe.measure.attach.turns import LoopTurns
+from loaderprobe.measure.attach.watcher import LEAST_STEPS, ROUNDS, LoopStep, observed
+from loaderprobe.measure.session import Interrupted
+from loaderprobe.records.measurement import Measurement, WorkerBatches
+from loaderprobe.records.ranks import Apart, RankOffer
+from loaderprobe.records.waits import CodePlace
+from loaderprobe.render.attachment_words import no_loader_yet
+from loaderprobe.system import stacks
+from loaderprobe.system.stacks import CallTimes, called, of_the_script, place_of, shared, stack_of
+from loaderprobe.testing import FakeClock, FakeStore
+from tests.examples.training import Training
+from tests.measure.scripted import in_threads
+
+MS = 1_000_000
+
+
+def records(count: int, wall_ms: int = 20) -> WorkerBatches:
+    """Batches of 8 images."""
+    wall_ns = wall_ms * MS
+    row = {"wall_ns": wall_ns, "cpu_ns": wall_ns, "process_cpu_ns": wall_ns, "run_delay_ns": 0, "read_bytes": 0}
+    columns: dict[str, Any] = {name: (value,) * count for name, value in row.items()}
+    start_ns = tuple(number * 40 * MS for number in range(count))
+    return WorkerBatches(
+        batch=tuple(range(count)), worker=(0,) * count, images=(8,) * count, start_ns=start_ns, **columns
+    )
+
+
+def loop(
+    count: int, wait_ms: int = 10, step_ms: int = 30, validates: bool = False, cores: float = 1.0
+) -> list[LoopStep]:
+    """Steps of which 3 ms of `next()` and all of the rest are CPU time; after two a validation of 5 s."""
+    found, now, cpu = [], 0, 0
+    for number in range(count):
+        ready = now + wait_ms * MS
+        end, end_cpu = ready + step_ms * MS, cpu + (3 + step_ms) * MS
+        found.append(
+            LoopStep(
+                begin_ns=now, ready_ns=ready, end_ns=end, begin_cpu_ns=cpu, ready_cpu_ns=cpu + 3 * MS,
+                end_cpu_ns=end_cpu, begin_process_ns=round(now * cores), end_process_ns=round(end * cores),
+            )
+        )  # fmt: skip
+        now, cpu = end + (5000 * MS if validates and number in (9, 33) else 0), end_cpu
+    return found
+
+
+def seen(steps: list[LoopStep], rows: WorkerBatches | None = None) -> Measurement | None:
+    """As the product calls it."""
+    return observed(steps, rows or records(60), name="Pictures", workers=2, prefetch_factor=2, cores=2.0)
+
+
+def with_checkpoint() -> list[LoopStep]:
+    """A step took ten times as long."""
+    steps = loop(60)
+    steps[20].end_ns += 301 * MS
+    return steps
+
+
+def with_evaluation() -> list[LoopStep]:
+    """Some steps had no backward pass."""
+    steps = loop(90)
+    for step in steps[30:60]:
+        step.end_ns, step.trains = step.end_ns - 25 * MS, False
+    return steps
+
+
+@pytest.mark.parametrize("steps", [loop(60), loop(60, validates=True), with_checkpoint(), with_evaluation()])
+def test_only_training_is_recorded(steps: list[LoopStep]) -> None:
+    """Three rounds of waits and steps as they were; no segment of the loader alone, none of compute, and no time of
+    what a loop does between its steps or instead of one."""
+    found = seen(steps)
+    assert found is not None
+    expected = [("baseline", "training", number) for number in range(ROUNDS)]
+    assert [(each.mode, each.activity, each.round) for each in found.segments] == expected
+    for segment in found.segments:
+        pairs = list(zip(segment.begin_ns, segment.ready_ns, segment.end_ns, strict=True))
+        assert {(ready - begin, end - ready) for begin, ready, end in pairs} == {(10 * MS, 30 * MS)}
+        assert (segment.thread_cpu_ns, segment.receive_cpu_ns) == (33 * MS * segment.steps, 3 * MS * segment.steps)
+        assert segment.closed_ns - segment.begin_ns[0] == 40 * MS * segment.steps
+    assert found.first_batch_s == 0.01 and found.config.compute.batch_size == 8
+
+
+@pytest.mark.parametrize(
+    ("workers_ms", "process_cores", "reason"),
+    [(35, 1.5, "cores_shared"), (35, 0.5, "largest_speedup"), (2, 1.9, "largest_speedup")],
+)
+def test_compute_is_open_where_workers_may_take_the_cores_of_the_step(
+    workers_ms: int, process_cores: float, reason: str
+) -> None:
+    """Training keeps two cores busy, and looks like compute alone; not where workers need a twentieth of a core."""
+    found = seen(loop(60, wait_ms=0, step_ms=40, cores=process_cores), records(60, workers_ms))
+    assert found is not None
+    bound = verdict(found).bound
+    assert bound.reason.code == reason
+    assert bound.side == ("compute" if reason == "largest_speedup" else "inconclusive")
+
+
+def test_too_little_is_no_measurement() -> None:
+    """Too few steps, or no record of what batches cost. A clock that began later gives no negative time."""
+    assert seen(loop(ROUNDS * LEAST_STEPS - 1)) is None
+    assert seen(loop(60), records(0)) is None
+    steps = loop(60)
+    steps[5].end_cpu_ns = 0
+    found = seen(steps)
+    assert found is not None and found.segments[0].thread_cpu_ns == 33 * MS * (found.segments[0].steps - 1)
+
+
+def get_batch() -> FrameType:
+    return sys._getframe()
+
+
+def slow_batch(clock: FakeClock, seconds: float) -> None:
+    clock.sleep(seconds)
+
+
+Made = tuple[Outside, list[str], FakeClock]
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+    """Of a training on a fake clock, and what is said of it; no process samples waits."""
+    monkeypatch.setattr("loaderprobe.samplers.waits.WaitsSampler._begin", lambda self, folder: None)
+    heard, clock = list[str](), FakeClock()
+    return Outside(heard.append, tmp_path, no_loader_yet, clock.now_ns), heard, clock
+
+
+@pytest.mark.parametrize(
+    ("steps", "batch", "passes", "seconds", "said"),
+    [
+        (LEAST_PASSES - 1, False, 1, 0.0, 0),
+        (400, False, 1, 0.0, LEAST_PASSES),
+        (3, False, 1, 25.0, 0),
+        (4, False, 1, 25.0, 4),
+        (200, True, 3, 30.0, 0),  # several passes a batch, however long it goes on
+    ],
+)
+def test_passes_without_a_loader_are_said_once(
+    made: Made, steps: int, batch: bool, passes: int, seconds: float, said: int
+) -> None:
+    """After a hundred of them, or a minute; before, a loader may still come."""
+    seen, heard, clock = made
+    for _ in range(steps):
+        if batch:
+            seen.took()
+        for _ in range(passes):
+            seen.backward()
+        clock.sleep(seconds)
+    assert [line.split(" without a new batch of a torch DataLoader")[0] for line in heard] == (
+        [f"{said} backward passes"] if said else []
+    )
+    assert seen.looked == bool(said)
+
+
+def test_the_time_beside_the_model_is_that_of_a_function(made: Made) -> None:
+    """As a share of a step; not that of an evaluation, which makes batches, too, nor of a step that holds one."""
+    seen, heard, clock = made
+
+    class Model(torch.nn.Module):
+        def forward(self, seconds: float) -> None:
+            clock.sleep(seconds)
+
+    model = Model()
+
+    def evaluate() -> None:
+        for _ in range(100):
+            slow_batch(clock, 0.05)
+            model(0.01)
+
+    def train(count: int) -> None:
+        for step in range(count):
+            if step % 110 == 109:
+                evaluate()
+            slow_batch(clock, 0.003)
+            model(0.007)
+            seen.backward()
+            seen.updated()
+
+    train(LEAST_PASSES)
+    before = sys.getprofile()
+    train(400)
+    assert sys.getprofile() is before and heard
+    seen.close()
+    found = seen.seen()
+    assert found is not None
+    assert found.place.startswith("slow_batch (test_attach.py:")
+    assert found.share == pytest.approx(0.3, abs=0.001) and found.step_s == pytest.approx(0.01, rel=0.01)
+    assert found.timed >= outside.TIMED_STEPS
+
+
+def test_another_thread_is_no_part_of_the_training(made: Made) -> None:
+    """Its passes are no steps; timing that it ends leaves no hook: it goes with the next call in its own thread."""
+    seen, heard, clock = made
+
+    def passes() -> None:
+        for _ in range(LEAST_PASSES + 1):
+            seen.backward()
+
+    in_threads([passes])
+    assert heard and seen._count == 1
+    passes()
+    assert seen._count == 1
+    calls = CallTimes(stack_of(sys._getframe()), clock.now_ns)
+    begun = calls.begin()
+    in_threads([calls.end])
+    slow_batch(clock, 0.01)
+    assert begun and sys.getprofile() is None
+
+
+def test_what_timing_costs_is_no_time_of_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A place is looked up once the step is over."""
+    clock = FakeClock()
+
+    def slow_place_of(*given: Any) -> CodePlace:
+        clock.sleep(1.0)
+        return place_of(*given)
+
+    monkeypatch.setattr(stacks, "place_of", slow_place_of)
+    calls = CallTimes(stack_of(sys._getframe()), clock.now_ns)
+    begun, before = calls.begin(), clock.now_ns()
+    for _ in range(3):
+        slow_batch(clock, 0.01)
+    after_ns = clock.now_ns()
+    calls.end()
+    found = {place.name: ns for place, ns in calls.taken().items()}
+    assert begun and after_ns - before == 30_000_000 == found["slow_batch"]
+
+
+def test_a_script_that_is_profiled_is_left_alone(made: Made) -> None:
+    """Its own hook stays."""
+    seen, _, clock = made
+
+    def heard(*_: object) -> None:
+        """A profiler."""
+
+    before = sys.getprofile()
+    sys.setprofile(heard)
+    try:
+        for _ in range(200):
+            slow_batch(clock, 0.01)
+            seen.backward()
+        assert sys.getprofile() is heard
+    finally:
+        sys.setprofile(before)
+    assert seen.seen() is None
+
+
+def test_a_place_is_the_script_s_own_by_its_file_and_a_library_s_by_its_name() -> None:
+    """The script ends where torch begins: what a closure of an optimizer calls is the optimizer's."""
+    here = stack_of(sys._getframe())
+    inside = stack_of(get_batch())
+    assert shared(here, inside) == here
+    assert of_the_script((*here, (here[-1][0], "torch._tensor"), *inside)) == here
+    assert str(called(here, inside)).startswith("get_batch (test_attach.py:") and called(here, here) is None
+    assert str(place_of(subprocess.list2cmdline.__code__, "subprocess")) == "list2cmdline of subprocess"
+
+
+def test_a_pause_says_where_it_was() -> None:
+    """Not a step of usual length."""
+    clock = FakeClock()
+    pauses = Pauses(clock.now_ns)
+    pauses.begin()
+    clock.sleep(4)
+    assert pauses.end() is None
+    pauses.begin()
+    clock.sleep(30)
+    pauses.heard(stack_of(get_batch()))
+    clock.sleep(10)
+    seconds, place = pauses.end() or (0.0, "")
+    assert seconds == 40 == pauses.total_s and place.startswith("get_batch (test_attach.py:")
+
+
+@pytest.mark.parametrize(
+    ("batches", "passes", "updates", "expected"),
+    [
+        (8, 1, 0, ""),
+        (7, 3, 0, "too_few_steps"),
+        (8, 3, 0, ""),  # three backward passes are one step
+        (12, 8, 3, ""),  # with an optimizer for each parameter
+        (12, 25, 3, "no_loader"),  # a validation between many updates
+    ],
+)
+def test_the_loader_that_trains_is_chosen(
+    tmp_path: Path, batches: int, passes: int, updates: int, expected: str
+) -> None:
+    """Once a batch of it had so many steps, of up to eight updates each."""
+    loaders, chosen = SeenLoaders(), list[bool]()
+    seen = loaders.seen(Training(tmp_path).loader)
+    for _ in range(batches):
+        loaders.took(seen, 1, 2)
+        for _ in range(passes):
+            loaders.backward()
+            chosen.append(loaders.choice(None, 8) is seen)
+            for _ in range(updates):
+                loaders.updated()
+    assert any(chosen) == (not expected)
+    assert not expected or loaders.why_none(None) == expected
+
+
+def test_a_command_is_claimed_once_and_knows_which_other_processes_train(tmp_path: Path) -> None:
+    """Not this one, and none that has ended. A script outlives the command: its folder is gone then."""
+    announce(tmp_path / "gone")
+    assert not claimed(tmp_path / "gone")
+    assert claimed(tmp_path) and not claimed(tmp_path)
+    announce(tmp_path)
+    ended = subprocess.Popen([sys.executable, "-S", "-c", ""])
+    (tmp_path / f"trains-{ended.pid}").touch()
+    ended.wait()
+    assert others_that_train(tmp_path) == 0
+    (tmp_path / f"trains-{os.getppid()}").touch()
+    assert others_that_train(tmp_path) == 1
+
+
+OFFER = RankOffer(loader=0, batch_size=8, workers=2, prefetch_factor=2, period=1)
+OTHER_THREAD = Apart(code="other_thread", ranks=(1,))
+Step = Callable[[Any], None]
+
+
+def test_an_interruption_reaches_the_step_that_it_disturbed() -> None:
+    """With the first of its reasons; the steps before it are counted."""
+    seen: list[tuple[int, str, int]] = []
+
+    def session(step: Step) -> None:
+        for batch in range(4):
+            try:
+                step(batch)
+            except Interrupted as why:
+                seen.append((batch, str(why), why.steps))
+
+    turns = LoopTurns(session)
+    for _ in range(3):
+        turns.next()
+    turns.interrupt("validation")
+    turns.interrupt("next epoch")
+    turns.next()
+    assert (seen, turns.undisturbed) == ([(2, "validation", 3)], 1)
+
+
+class Meeting:
+    """Some ranks, whose turns a test gives."""
+
+    def __init__(self, size: int = 2) -> None:
+        self.store, self.clock = FakeStore(), FakeClock()
+        self.ranks = [TakeOver(self.store, rank, size, self.clock) for rank in range(size)]
+
+    def steps(self, first: int, last: int, ranks: tuple[int, ...] = (0, 1)) -> dict[int, int]:
+        """Every rank asks before each of these passes; the pass at which each took over."""
+        taken: dict[int, int] = {}
+        for passes in range(first, last):
+            for rank in ranks:
+                if rank not in taken and self.ranks[rank].ask(passes, OFFER):
+                    taken[rank] = passes
+        return taken
+
+    @property
+    def apart(self) -> list[Apart | None]:
+        return [rank.apart for rank in self.ranks]
+
+
+@pytest.mark.parametrize("ranks", [(0, 1), (0, 1, 2)])
+def test_all_take_over_at_the_same_step(ranks: tuple[int, ...]) -> None:
+    """Some steps after the last has offered its loader. Who refuses too late takes over with the others."""
+    meeting = Meeting(len(ranks))
+    taken = meeting.steps(8, 40, ranks)
+    assert set(taken) == set(ranks)
+    assert len(set(taken.values())) == 1 and 8 + AHEAD <= taken[0] <= 9 + AHEAD
+    meeting.ranks[1].refuse(OTHER_THREAD)
+    assert meeting.ranks[1].agreed and meeting.ranks[1].apart is None
+
+
+def test_a_rank_that_is_ahead_waits_for_the_word_of_rank_0() -> None:
+    """It polls at the step, and rank 0 comes meanwhile."""
+    meeting = Meeting()
+    assert not meeting.steps(8, 12)
+    named = meeting.ranks[0].named
+    assert named is not None
+    meeting.steps(12, named.passes)
+
+    def sleep(seconds: float) -> None:
+        meeting.clock._now_ns += round(seconds * 1e9)
+        assert meeting.ranks[0].ask(named.passes, OFFER)
+
+    meeting.ranks[1].clock = type("Polled", (), {"now_ns": meeting.clock.now_ns, "sleep": staticmethod(sleep)})()
+    assert meeting.ranks[1].ask(named.passes, OFFER)
+
+
+def test_a_rank_without_a_loader_holds_up_no_step() -> None:
+    """Rank 0 trains on, and after some time, or when its script ends, all have the reason."""
+    meeting = Meeting(3)
+    meeting.ranks[2].ask(8, OFFER)
+    assert not meeting.steps(8, 60, (0,)) and meeting.ranks[0].apart is None
+    meeting.clock.sleep(PATIENCE_S + 1)
+    assert not meeting.ranks[0].ask(60, OFFER) and not meeting.ranks[2].ask(60, OFFER)
+    assert meeting.apart[::2] == [Apart(code="silent", ranks=(1,))] * 2
+    meeting = Meeting()
+    meeting.steps(8, 10, (0,))
+    meeting.ranks[0].end()
+    assert meeting.ranks[0].apart == Apart(code="silent", ranks=(1,))
+
+
+def ends(meeting: Meeting) -> None:
+    meeting.steps(8, 10)
+    meeting.ranks[1].end()
+    meeting.steps(10, 12, (0,))
+
+
+def refuses(meeting: Meeting, at: int = 12) -> None:
+    meeting.steps(8, at)
+    meeting.ranks[1].refuse(OTHER_THREAD)
+    assert not meeting.steps(at, 40)
+
+
+def differs(meeting: Meeting) -> None:
+    meeting.ranks[1].ask(8, replace(OFFER, batch_size=4, loader=1))
+    meeting.ranks[0].ask(8, OFFER)
+
+
+def passes_it(meeting: Meeting) -> None:
+    """It hears of the step when it has passed it."""
+    meeting.ranks[1].ask(8, OFFER)
+    meeting.steps(8, 9, (0,))
+    meeting.ranks[1].ask(50, OFFER)
+
+
+def never_hears(meeting: Meeting) -> None:
+    meeting.ranks[1].ask(8, OFFER)
+    meeting.steps(8, 40, (0,))
+
+
+def is_left_waiting(meeting: Meeting) -> None:
+    """By rank 0, for a turn."""
+    meeting.steps(8, 10)
+    begin_ns = meeting.clock.now_ns()
+    meeting.steps(10, 40, (1,))
+    assert TURN_S <= (meeting.clock.now_ns() - begin_ns) / 1e9 < TURN_S + 1
+
+
+@pytest.mark.parametrize(
+    ("trouble", "apart"),
+    [
+        (ends, [Apart(code="ended", ranks=(1,)), None]),
+        (refuses, [OTHER_THREAD, OTHER_THREAD]),
+        (lambda meeting: refuses(meeting, at=8), [OTHER_THREAD, OTHER_THREAD]),
+        (differs, [Apart(code="loaders_differ", ranks=(1,), detail="batch_size"), None]),
+        (passes_it, [None, Apart(code="out_of_step", ranks=(1,))]),
+        (never_hears, [Apart(code="out_of_step", ranks=(1,)), None]),
+        (is_left_waiting, [None, Apart(code="out_of_step", ranks=(0,))]),
+    ],
+)
+def test_ranks_that_cannot_be_measured_together_go_on(
+    trouble: Callable[[Meeting], None], apart: list[Apart | None]
+) -> None:
+    """Who hears of it has the reason; no rank waits for one that may not come."""
+    meeting = Meeting()
+    trouble(meeting)
+    assert [found if expected else None for found, expected in zip(meeting.apart, apart, strict=True)] == apart

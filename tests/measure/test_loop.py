@@ -1,0 +1,224 @@
+"""Sessions whose step is a loop, of one process and of ranks in threads: what disturbs a segment voids it for all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from loaderprobe.analyze.ranks import as_one
+from loaderprobe.analyze.verdict.rounds import Round, next_round
+from loaderprobe.errors import BadValue, LostRank
+from loaderprobe.measure.attach.script_ranks import ScriptCrew
+from loaderprobe.measure.attach.turns import GivenUp, LoopTurns, Withdrawn
+from loaderprobe.measure.further import CUT_SHORT
+from loaderprobe.measure.session import AGAIN, ATTEMPTS, MOST_RESIDENT, Recorder, Session
+from loaderprobe.records.measurement import ComputeInfo, Measurement
+from loaderprobe.records.ranks import Apart, RankMeasurement
+from loaderprobe.testing import FakeClock, FakeGroup, FakePageCache, Service, example_config, example_files
+from tests.measure.scripted import in_threads, scripted_parts
+
+STEP_S = 0.01
+
+
+class LoopCompute:
+    """A compute whose steps are those of a loop, which take `STEP_S` on a fake clock."""
+
+    def __init__(self, clock: FakeClock, step: Callable[[Any], None]) -> None:
+        self._clock, self._step = clock, step
+        self._ended: list[int] = []
+
+    def info(self) -> ComputeInfo:
+        return ComputeInfo(name="step", device="CPU", synchronous=True, specified_images_per_s=None, source="a loop")
+
+    def copy(self, batch: Any) -> Any:
+        return batch
+
+    def step(self, batch: Any) -> None:
+        self._step(batch)
+        self._ended.append(self._clock.now_ns())
+
+    def finish(self) -> tuple[int, ...]:
+        ended, self._ended = self._ended, []
+        return tuple(ended)
+
+
+def loop_session(
+    clock: FakeClock, step: Callable[[Any], None], service: Service, parts: dict[str, Any], **options: Any
+) -> Measurement:
+    """What is measured until the loop gives up; `parts` are those that are not usual, `options` of the session."""
+    files, config = example_files(), example_config()
+    usual = scripted_parts(service, clock, LoopCompute(clock, step), config, files, FakePageCache())
+    session = Session(
+        recorder=Recorder(config), files=files, parts=replace(usual, **parts), on_stage=lambda *_: None,
+        **{"period": 1, **options},
+    )  # fmt: skip
+    with suppress(GivenUp):
+        session.run()
+    return session.measurement((), ())
+
+
+def trained(interrupted: Callable[[int], bool], *, other_s: float = 1.0, **options: Any) -> Measurement:
+    """What is measured of a loop that does something else, for `other_s`, after the steps that `interrupted` names."""
+    clock = FakeClock()
+    turns = LoopTurns(lambda step: loop_session(clock, step, Service(cpu_s=0.002), {}, **options))
+    while True:
+        turns.next()
+        if turns.over:
+            return turns.result  # type: ignore[no-any-return]
+        clock.sleep(STEP_S)
+        if interrupted(turns.steps):
+            clock.sleep(other_s)
+            turns.interrupt("validation")
+
+
+def holds_no_interruption(found: Measurement) -> bool:
+    """No step of any segment lasts as long as a validation, and segments were measured again."""
+    spans = [span for segment in found.segments for span in zip(segment.begin_ns, segment.end_ns, strict=True)]
+    return AGAIN in found.notes and all(end - begin < 0.5e9 for begin, end in spans)
+
+
+def test_a_loop_without_interruption_is_measured_as_any_step() -> None:
+    """No note, compute alone in few steps, and whole updates of four batches where gradients are accumulated."""
+    for period in (1, 4):
+        found = trained(lambda _: False, period=period)
+        assert AGAIN not in found.notes
+        alone = [segment for segment in found.segments if segment.mode == "resident"]
+        assert alone and all(0 < each.steps <= MOST_RESIDENT for each in alone)
+        assert all(segment.steps % period == 0 for segment in found.segments if segment.activity == "training")
+
+
+def test_segments_with_an_interruption_are_void() -> None:
+    """And batches are still counted right."""
+    found = trained(lambda number: number % 40 == 0)
+    assert holds_no_interruption(found)
+    taken = [segment.first_batch for segment in found.segments if segment.first_batch >= 0]
+    assert len(set(taken)) == len(taken)
+
+
+def paused(at: int) -> Measurement:
+    return trained(lambda number: number == at, other_s=200.0, budget_s=100.0)
+
+
+def test_a_long_pause_of_the_script_ends_a_budget() -> None:
+    """With the rounds that there are. Before the first is over it ends nothing: there would be no verdict."""
+    whole = trained(lambda _: False, budget_s=100.0)
+    late, early = (paused(at) for at in (250, 40))
+    assert CUT_SHORT in late.notes and late.wall_s < 250
+    assert 0 < len(late.segments) < len(whole.segments)
+    assert {"loader_only", "training"} <= {segment.activity for segment in early.segments}
+
+
+def test_a_loop_that_never_trains_in_a_row_is_refused() -> None:
+    """After some attempts, with the reason."""
+    with pytest.raises(BadValue, match="never trained 6 steps in a row: validation"):
+        trained(lambda number: number > 40)
+    assert ATTEMPTS > 1
+
+
+class Rank:
+    """One rank in a thread of its own, with a fake clock of its own; `after` is what its loop does after each step."""
+
+    def __init__(self, group: FakeGroup, cpu_s: float, after: Callable[[Rank], None]) -> None:
+        self.group, self.clock, self.crew = group, FakeClock(), ScriptCrew(group)
+        self._service, self._after = Service(cpu_s=cpu_s), after
+        self.found: Measurement | None = None
+        self.error: BaseException | None = None
+        self.turns = self.crew.turns = LoopTurns(self._measured, self.crew)
+
+    def run(self) -> None:
+        """Until the session is over."""
+        try:
+            self.turns.next()
+            while not self.turns.over:
+                self.clock.sleep(STEP_S)
+                self._after(self)
+                if not self.turns.over:
+                    self.turns.next()
+            self.found = self.turns.result
+        except (Withdrawn, LostRank) as error:
+            self.error = error
+
+    def _measured(self, step: Callable[[Any], None]) -> Measurement:
+        return loop_session(self.clock, step, self._service, {"next_round": self._decided, "crew": self.crew})
+
+    def _decided(self, measurement: Measurement, *, thorough: bool) -> Round:
+        """By rank 0, from what all measured."""
+        own = RankMeasurement(rank=self.group.rank, host="one", cores=2.0, affinity=(0, 1), measurement=measurement)
+        given = self.group.gathered(msgspec.json.encode(own))
+        ranks = [msgspec.json.decode(each, type=RankMeasurement) for each in given]
+        plan = next_round(as_one(ranks), thorough=thorough) if ranks else ()
+        return msgspec.json.decode(self.group.broadcast(msgspec.json.encode(plan)), type=Round)
+
+    @property
+    def steps(self) -> list[tuple[str, str, int]]:
+        assert self.found is not None
+        return [(each.mode, each.activity, each.steps) for each in self.found.segments]
+
+
+def nothing(_: Rank) -> None:
+    """A loop that goes on for ever."""
+
+
+def ran(*loops: tuple[float, Callable[[Rank], None]]) -> list[Rank]:
+    """All ranks, by the CPU time of their samples and what their loops do, to their ends."""
+    ranks = [Rank(group, *loop) for group, loop in zip(FakeGroup.of(len(loops)), loops, strict=True)]
+    in_threads(rank.run for rank in ranks)
+    return ranks
+
+
+def test_ranks_of_unlike_speed_take_the_same_steps() -> None:
+    """In the same segments, although each has a clock of its own; and as many in all."""
+    fast, slow = ran((0.001, nothing), (0.004, nothing))
+    assert fast.steps == slow.steps
+    assert fast.turns.steps == slow.turns.steps and fast.group.meetings == slow.group.meetings
+
+
+def test_what_disturbs_one_rank_voids_the_segment_of_all() -> None:
+    """Both begin it again."""
+
+    def validates(rank: Rank) -> None:
+        if rank.turns.steps % 40 == 0:
+            rank.clock.sleep(1.0)
+            rank.turns.interrupt("validation")
+
+    ranks = ran((0.002, validates), (0.002, nothing))
+    assert ranks[0].steps == ranks[1].steps
+    assert all(rank.found is not None and holds_no_interruption(rank.found) for rank in ranks)
+
+
+def test_a_rank_that_refuses_lets_no_loop_be_handed_over() -> None:
+    """The others hear of it before their first step, rank 0 with the reason."""
+    first, second = (Rank(group, 0.001, nothing) for group in FakeGroup.of(2))
+    apart = Apart(code="refused", ranks=(1,), detail="no batches")
+    in_threads([lambda: second.crew.refuse(apart), first.run])
+    assert isinstance(first.error, Withdrawn) and first.turns.steps == 0
+    assert first.crew.apart == second.crew.apart == apart
+
+
+def test_a_script_that_ends_on_one_rank_ends_the_measurement_of_all() -> None:
+    """With the whole rounds so far; the other's loop waits at its next batch meanwhile."""
+
+    def ends(rank: Rank) -> None:
+        if rank.turns.steps == 300:
+            rank.turns.give_up()
+
+    first, second = ran((0.001, ends), (0.001, nothing))
+    assert first.steps == second.steps != []
+    assert first.turns.steps == second.turns.steps == 300
+
+
+def test_a_rank_that_dies_leaves_no_other_waiting() -> None:
+    """They lose it where they meet next."""
+
+    def dies(rank: Rank) -> None:
+        if rank.turns.steps == 30:
+            rank.group.leave()
+            raise LostRank("it died")
+
+    first, _ = ran((0.001, nothing), (0.001, dies))
+    assert isinstance(first.error, LostRank) and 29 <= first.turns.steps <= 30
