@@ -81,27 +81,25 @@ def exact(**rates: float) -> dict[int, Interval]:
     return {int(name[1:]): Interval(value=rate, low=rate, high=rate) for name, rate in rates.items()}
 
 
-def test_a_forecast_knee_is_measured_first() -> None:
-    """As far as so many workers may be tried; the report then names what was measured."""
-    rates = exact(w0=50, w1=50)
-    assert next_workers(rates, knee=6, most=8) == 6
-    assert next_workers(rates, knee=6, most=5) == 2
-    assert next_workers({}, knee=6, most=8) is None, "where all have failed"
+WIDE = {1: Interval(value=100.0, low=100.0, high=100.0), 2: Interval(value=100.0, low=90.0, high=130.0)}
+NEXT: dict[str, tuple[dict[int, Interval], dict[str, float | None], int | None]] = {
+    "a forecast knee is measured first": (exact(w0=50, w1=50), {"knee": 6}, 6),
+    "as far as so many may be tried": (exact(w0=50, w1=50), {"knee": 6, "most": 5}, 2),
+    "where all have failed": ({}, {"knee": 6}, None),
+    # It also sends what it loads; two may be faster than both.
+    "one worker that is slower than none": (exact(w0=100, w1=60), {"knee": 0}, 2),
+    "compute is reached": (exact(w0=100, w1=60), {"knee": 0, "compute": 101}, None),
+    "two gain nothing": (exact(w1=100) | {2: Interval(value=100.0, low=90.0, high=102.0)}, {"knee": 1}, None),
+    "and may, by the end of the interval": (WIDE, {"knee": 1}, 4),
+    "but no more may be tried": (WIDE, {"knee": 1, "most": 2}, None),
+}
 
 
-def test_one_worker_that_is_slower_than_the_serial_loader_ends_nothing() -> None:
-    """It also sends what it loads; two may be faster than both."""
-    assert next_workers(exact(w0=100, w1=60), knee=0, most=8) == 2
-    assert next_workers(exact(w0=100, w1=60), knee=0, most=8, compute=101) is None, "compute is reached"
-
-
-def test_a_rate_that_may_be_higher_leads_on() -> None:
-    """Two workers gain nothing by the middle of the interval, and may by its end."""
-    rates = exact(w1=100)
-    for high, following in ((102.0, None), (130.0, 4)):
-        rates[2] = Interval(value=100.0, low=90.0, high=high)
-        assert next_workers(rates, knee=1, most=8) == following
-        assert next_workers(rates, knee=1, most=2) is None
+@pytest.mark.parametrize("name", NEXT)
+def test_more_workers_are_tried_while_they_may_gain(name: str) -> None:
+    """The report then names what was measured."""
+    rates, options, number = NEXT[name]
+    assert next_workers(rates, **{"most": 8, **options}) == number  # type: ignore[arg-type]  # numbers of workers
 
 
 def test_prefetch_factors_are_tried_while_they_gain() -> None:

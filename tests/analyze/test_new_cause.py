@@ -42,7 +42,7 @@ from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.testing import example_environment
 from loaderprobe.render.words import sentence
 from tests.analyze.runs import FILES, Cost, alike, looked, run
-from tests.analyze.verdict.test_waiting import UNKNOWN, WAITING
+from tests.analyze.verdict.test_truths import AS_FOUND, REMOTE
 from typer.testing import CliRunner
 
 # The words of its advice.
@@ -72,7 +72,7 @@ def shown(*options):
     return done.stdout
 
 
-waiting = verdict(looked(run(alike(baseline=90.0), WAITING, cache="as-found", facts=UNKNOWN), "pipe"))
+waiting = verdict(looked(run(alike(baseline=90.0), REMOTE, **AS_FOUND), "pipe"))
 formats = {each: shown(sys.argv[2], "--format", each) for each in ("json", "csv", "table", "html")}
 print(json.dumps({
     **formats, "asked": next_round(first, thorough=False), "schema": shown("--schema"),
@@ -100,14 +100,12 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
-def test_its_ablation_is_measured_before_anything_is_judged(shown: dict[str, Any]) -> None:
-    """It has no estimate, so the first round that leaves it open asks for its mode, beside the loader as it is."""
-    assert ["no_decryption", "loader_only"] in shown["asked"]
-    assert shown["same"]
+def test_a_row_is_measured_judged_and_stored(shown: dict[str, Any]) -> None:
+    """It has no estimate, so the first round that leaves it open asks for its mode; the largest speed-up is the cause.
 
-
-def test_the_largest_speedup_is_the_cause(shown: dict[str, Any]) -> None:
-    """Side, cause, speed-up, rate of the loader without it, evidence and advice stand in the JSON."""
+    Side, cause, speed-up, rate of the loader without it, evidence and advice stand in the JSON, and in its schema.
+    """
+    assert ["no_decryption", "loader_only"] in shown["asked"] and shown["same"]
     (row,) = json.loads(shown["json"])["configurations"]
     assert (row["bound"]["side"], row["bound"]["cause"]) == ("input", "decryption")
     assert row["speedups"]["decryption"]["value"] == pytest.approx(4.0, rel=0.05)
@@ -115,6 +113,10 @@ def test_the_largest_speedup_is_the_cause(shown: dict[str, Any]) -> None:
     assert row["rates_images_per_s"]["loader_without_decryption"] == pytest.approx(400.0)
     assert "speedups.decryption" in {each["metric"] for each in row["bound"]["evidence"]}
     assert "hardware_decryption" in {each["action"]["code"] for each in row["advice"]}
+    definitions = json.loads(shown["schema"])["$defs"]
+    assert "decryption" in definitions["Bound"]["properties"]["cause"]["enum"]
+    assert "decryption" in definitions["Speedups"]["properties"]
+    assert "hardware_decryption" in definitions["Action"]["properties"]["code"]["enum"]
 
 
 def test_it_has_a_letter_a_column_and_a_sentence(shown: dict[str, Any]) -> None:
@@ -131,11 +133,3 @@ def test_one_that_workers_wait_for_needs_no_ablation(shown: dict[str, Any]) -> N
     """Samples of what they wait for estimate it, and its noun is in the sentence."""
     cause, sentence = shown["waiting"]
     assert cause == "pipe" and sentence.startswith("Input-bound by a pipe: ")
-
-
-def test_the_schema_lists_it(shown: dict[str, Any]) -> None:
-    """As a cause, as a speed-up, and as what advice may be."""
-    definitions = json.loads(shown["schema"])["$defs"]
-    assert "decryption" in definitions["Bound"]["properties"]["cause"]["enum"]
-    assert "decryption" in definitions["Speedups"]["properties"]
-    assert "hardware_decryption" in definitions["Action"]["properties"]["code"]["enum"]

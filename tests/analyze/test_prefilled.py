@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 
 import pytest
@@ -10,11 +9,10 @@ import pytest
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.report import buffer_effect, enough
 from loaderprobe.records.config import LoaderSpec
-from loaderprobe.records.measurement import Segment
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.studies import Prefilled, free_batches, over_steady
-from loaderprobe.stats import mean
 from tests.analyze.measured import measured
+from tests.analyze.runs import segment
 from tests.analyze.scripted import Truth
 
 SLOW = measured(Truth(compute=100000.0), 2)
@@ -38,29 +36,10 @@ def test_iterations_that_are_enough(free: float, most: float, iterations: int) -
     assert iterations == 1 or over_steady(iterations - 1, free, most) > 1.02
 
 
-@pytest.mark.parametrize(("workers", "factor"), [(8, 2), (8, 4), (2, 8), (3, 2)])
-def test_the_law_is_that_of_the_schedule(workers: int, factor: int) -> None:
-    """DataLoader's own: task k goes to worker k mod N, a new one is sent when a batch is taken."""
-    loader = LoaderSpec(workers=workers, prefetch_factor=factor)
-    ends = [finished(loader, seed) for seed in range(20)]
-    for buffers in (2, 5, 9):
-        group = range(buffers * loader.batches_ahead, buffers * loader.batches_ahead + workers)
-        # A worker makes a batch a second, and so N a second of all.
-        seen = mean([iterations / end[iterations - 1] / workers for end in ends for iterations in group])
-        assert seen == pytest.approx(over_steady(round(mean(group)), free_batches(loader), 1e9), rel=0.06)
-
-
-def finished(loader: LoaderSpec, seed: int) -> list[float]:
-    """When each batch is taken, by a device that takes no time; batches of a second, a tenth more or less."""
-    chance, ahead = random.Random(seed), loader.batches_ahead
-    free, ready, now, taken = [0.0] * loader.workers, [0.0] * ahead, 0.0, []
-    for number in range(10 * ahead):
-        now = max(now, ready[number])
-        taken.append(now)
-        worker = number % loader.workers
-        free[worker] = max(free[worker], now) + chance.gauss(1.0, 0.1)
-        ready.append(free[worker])
-    return taken
+@pytest.mark.parametrize(("workers", "factor", "free"), [(8, 2, 12.5), (8, 4, 28.5), (2, 8, 15.5), (3, 2, 5.0)])
+def test_a_full_buffer_holds_free_batches(workers: int, factor: int, free: float) -> None:
+    """As many as are ahead, less those that half of the other workers would have begun meanwhile."""
+    assert free_batches(LoaderSpec(workers=workers, prefetch_factor=factor)) == free
 
 
 def test_an_effect_that_was_not_measured_is_estimated() -> None:
@@ -75,34 +54,23 @@ def test_an_effect_that_was_not_measured_is_estimated() -> None:
     assert found.measured(100) is None and found.predicted(100) == pytest.approx(100 / 96.5)
 
 
-def test_the_serial_loader_has_no_buffer() -> None:
-    """It makes a batch when it is asked for one."""
-    serial = measured(Truth(compute=1000.0), 0)
+def test_a_serial_loader_has_no_buffer_and_unknown_compute_no_estimate() -> None:
+    """The one makes a batch when it is asked for it; the other is the most that a full buffer can do."""
+    serial, judged = measured(Truth(compute=1000.0), 0), verdict(SLOW)
     assert buffer_effect(serial, verdict(serial), None) is None
-
-
-def test_without_the_rate_of_compute_nothing_is_estimated() -> None:
-    """It is the most that a full buffer can do."""
-    judged = verdict(SLOW)
     rates = replace(judged.rates_images_per_s, compute=None)
     assert buffer_effect(SLOW, replace(judged, rates_images_per_s=rates), None) is None
 
 
 def test_the_noise_is_half_of_what_steady_rates_differ_by() -> None:
     """100 and 110 images/s: in the time of both, 104.8 within 5."""
-    slow, fast = (segment(rate) for rate in (100.0, 110.0))
-    study = Prefilled(config=SLOW.config, started_utc="", steady=(slow, fast), prefilled=segment(100.0))
+    made = (
+        segment("baseline", "training", 0, 0, rate, steps=40, thread_cpu_ns=0, delivered_bytes=None)
+        for rate in (100.0, 110.0)
+    )
+    slow, fast = (replace(each, finished_ns=(*each.begin_ns[1:], each.closed_ns)) for each in made)
+    study = Prefilled(config=SLOW.config, started_utc="", steady=(slow, fast), prefilled=slow)
     found = buffer_effect(SLOW, verdict(SLOW), study)
     assert found is not None and found.how == "measured"
     assert found.noise == pytest.approx(5 / 104.8, rel=0.01)
     assert found.measured(20) == pytest.approx(100 / 104.8, rel=0.01)
-
-
-def segment(images_per_s: float) -> Segment:
-    """40 steps of 10 images."""
-    stamps = tuple(round(number * 1e10 / images_per_s) for number in range(41))
-    return Segment(
-        mode="baseline", activity="training", round=0, first_batch=0, batch_size=10, begin_ns=stamps[:-1],
-        ready_ns=stamps[:-1], copied_ns=stamps[:-1], end_ns=stamps[:-1], finished_ns=stamps[1:], closed_ns=stamps[-1],
-        thread_cpu_ns=0, delivered_bytes=None, disk_bytes=None, resident_before=None,
-    )  # fmt: skip

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.ranks import as_one, cores
+from loaderprobe.analyze.ranks import as_one, cores, differing, host_names, same_samples, slow_host
 from loaderprobe.errors import LoaderprobeError
+from loaderprobe.records.diagnosis import Drawn
 from loaderprobe.records.measurement import Measurement, Missing, Segment, Series
 from loaderprobe.records.ranks import RankMeasurement
 from loaderprobe.records.remark import reported
@@ -57,13 +61,9 @@ def renumbered(measurement: Measurement, by: int) -> Measurement:
     )
 
 
-def test_one_rank_is_itself(alone: Measurement) -> None:
-    """Unchanged."""
-    assert as_one([rank(0, alone)]) is alone
-
-
 def test_two_alike_have_the_same_verdict_at_twice_the_rate(alone: Measurement) -> None:
-    """With the same shares and speed-ups; and cores that both use count once."""
+    """With the same shares and speed-ups; and cores that both use count once. A single rank is itself."""
+    assert as_one([rank(0, alone)]) is alone
     before, both = verdict(alone), verdict(as_one([rank(0, alone), rank(1, renumbered(alone, 5))]))
     assert both.bound.cause == before.bound.cause
     assert both.images_per_s.value == pytest.approx(2 * before.images_per_s.value)
@@ -93,12 +93,25 @@ def test_a_hosts_devices_and_cores_count_once(alone: Measurement) -> None:
     assert {each.disk_bytes for each in apart.segments} == {2 * DISK}
     for found in (same, apart):
         assert found.segments[0].delivered_bytes == 2 * (alone.segments[0].delivered_bytes or 0)
-    assert cores([rank(0, alone), rank(1, alone)]) == 4
-    assert cores([rank(0, alone), rank(1, alone, host="two")]) == 8
-    assert cores([rank(0, alone), replace(rank(1, alone), node=1)]) == 8, "two nodes of one name"
-    assert cores([rank(0, alone, affinity=(0, 1), cores=2.0), rank(1, alone, affinity=(2, 3), cores=2.0)]) == 4
-    assert cores([rank(0, alone, affinity=(0, 1, 2), cores=3.0), rank(1, alone, affinity=(1, 2, 3), cores=3.0)]) == 4
-    assert cores([rank(0, alone, affinity=(0, 1), cores=0.5), rank(1, alone, affinity=(1, 2), cores=0.5)]) == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "node", "expected"),
+    [
+        ({}, {}, 0, 4),
+        ({}, {"host": "two"}, 0, 8),
+        ({}, {}, 1, 8),
+        ({"affinity": (0, 1), "cores": 2.0}, {"affinity": (2, 3), "cores": 2.0}, 0, 4),
+        ({"affinity": (0, 1, 2), "cores": 3.0}, {"affinity": (1, 2, 3), "cores": 3.0}, 0, 4),
+        ({"affinity": (0, 1), "cores": 0.5}, {"affinity": (1, 2), "cores": 0.5}, 0, 1),
+    ],
+    ids=["shared", "two hosts", "two nodes of one name", "apart", "some shared", "less than they may run on"],
+)
+def test_cores_that_ranks_share_count_once(
+    alone: Measurement, first: dict[str, Any], second: dict[str, Any], node: int, expected: float
+) -> None:
+    """Of each host."""
+    assert cores([rank(0, alone, **first), replace(rank(1, alone, **second), node=node)]) == expected
 
 
 def test_files_that_were_warm_on_one_rank_were_not_cold(alone: Measurement) -> None:
@@ -109,13 +122,9 @@ def test_files_that_were_warm_on_one_rank_were_not_cold(alone: Measurement) -> N
     assert verdict(as_one([rank(0, alone), rank(1, warm)])).files_were == "partly warm"
 
 
-def test_only_modes_of_all_ranks_are_possible(alone: Measurement) -> None:
-    """One that a rank lacks is not measured on the others."""
+def test_ranks_did_the_same_in_step(alone: Measurement) -> None:
+    """A mode that one lacks is not measured on the others, and unlike numbers of steps are an error."""
     assert as_one([rank(0, alone), rank(1, replace(alone, modes=("baseline",)))]).modes == ("baseline",)
-
-
-def test_unlike_numbers_of_steps_are_an_error(alone: Measurement) -> None:
-    """They cannot have trained in step."""
     with pytest.raises(LoaderprobeError, match="the same steps"):
         as_one([rank(0, alone), rank(1, replace(alone, segments=alone.segments[:-1]))])
 
@@ -156,3 +165,120 @@ def test_counters_of_a_node_are_those_of_its_first_rank(alone: Measurement) -> N
     second = replace(in_a_sweep(alone, alone_steps=4), series=(), missing=(own, nodes))
     found = as_one([rank(0, first), rank(1, second)])
     assert found.series == (disk,) and found.missing == (own,)
+
+
+ONE = Drawn(batch_size=8, workers=2, prefetch_factor=2, files=tuple(range(100)), first=1, whole=False)
+HIDDEN, LABELS = replace(ONE, files=()), 9999
+
+
+def files(first: int, *, whole: bool = False) -> Drawn:
+    """A rank that read 100 files from this number on; `whole` where its sampler goes through all of its data set."""
+    return replace(ONE, files=tuple(range(first, first + 100)), first=first, whole=whole)
+
+
+def with_labels(first: int) -> Drawn:
+    return replace(ONE, files=(LABELS, *range(first, first + 50)), whole=True)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "code", "facts"),
+    [
+        ([files(0), files(100)], None, {}),
+        ([files(0), files(95), files(190)], None, {}),
+        ([ONE] * 2, "same_samples", {"ranks": 2, "again": 100.0, "files": 200.0}),
+        ([ONE] * 8, "same_samples", {"ranks": 8, "again": 700.0, "files": 800.0}),
+        ([files(0, whole=True), files(96, whole=True)], "same_samples", {}),
+        ([files(0, whole=True), files(96)], None, {}),
+        ([files(0, whole=True), files(100, whole=True)], None, {}),
+        ([with_labels(0), with_labels(50)], None, {}),
+        ([HIDDEN] * 2, "same_batches", {}),
+        ([HIDDEN, replace(HIDDEN, first=2)], None, {}),
+        ([replace(HIDDEN, first=None)] * 2, None, {}),
+    ],
+    ids=[
+        "shares of one data set", "a few samples are repeated", "the same files", "eight times the same",
+        "a large data set overlaps by chance", "only one goes through all of it", "a data set of each rank's own",
+        "and all open a file of labels", "the same first batch", "another", "one that could not be hashed",
+    ],
+)  # fmt: skip
+def test_ranks_that_each_take_all_of_a_data_set_are_seen(
+    ranks: list[Drawn], code: str | None, facts: dict[str, float]
+) -> None:
+    """By the files that they read, or without them by their first batches; all but one rank read them again."""
+    note = same_samples(ranks)
+    assert (note and note.code) == code
+    if facts:
+        assert note and note.facts == facts
+
+
+@pytest.mark.parametrize(
+    ("ranks", "found"),
+    [
+        ([ONE, ONE], None),
+        ([ONE, ONE, replace(ONE, workers=3)], (2, "workers")),
+        ([ONE, replace(ONE, exchanges=True)], (1, "exchanges")),
+    ],
+)
+def test_the_rank_whose_loader_is_another_is_found(ranks: list[Drawn], found: tuple[int, str] | None) -> None:
+    """With the first setting that differs."""
+    assert differing(ranks) == found
+
+
+Rates = list[tuple[str, float]]
+
+
+def hosts(**rates: list[float]) -> Rates:
+    """(host, rate) of each rank."""
+    return [(host, rate) for host, each in rates.items() for rate in each]
+
+
+@pytest.mark.parametrize(
+    ("rates", "named"),
+    [
+        (hosts(a=[114.0, 110.0], b=[37.0, 40.0], c=[120.0, 112.0]), ("b", 2, 2, 38.5, 110.0)),
+        (hosts(a=[110.0] * 8, b=[37.0] * 7 + [111.0]), ("b", 7, 8, 37.0, 110.0)),
+        (hosts(a=[114.0, 110.0], b=[37.0] * 6 + [111.0]), None),
+        (hosts(a=[114.0], b=[37.0]), None),
+        (hosts(a=[114.0, 110.0], b=[37.0, 37.0], c=[36.0, 38.0]), None),
+        (hosts(a=[114.0, 110.0], b=[0.0, 0.0]), None),
+        ([], None),
+    ],
+    ids=["a slow host", "7 of 8", "6 of 7", "one rank each", "two hosts", "nothing", "none"],
+)
+def test_a_slow_host_is_named_with_its_ranks_and_the_slowest_elsewhere(rates: Rates, named: Any) -> None:
+    """All of its ranks but one in eight must be slower than every rank elsewhere; by how much, and at what rate."""
+    found = slow_host(rates)
+    assert (found and (found.host, found.slow, found.ranks, found.rate, found.elsewhere)) == named
+    if found is not None:
+        assert found.lead == pytest.approx(found.elsewhere / (40.0 if found.slow == 2 else 37.0))
+
+
+def test_nodes_of_one_name_are_kept_apart() -> None:
+    """As containers may have."""
+    assert host_names([(0, "a"), (0, "a"), (1, "b")]) == ["a", "a", "b"]
+    assert host_names([(0, "a"), (1, "a"), (2, "b")]) == ["a (node 0)", "a (node 1)", "b"]
+
+
+equal = st.lists(st.floats(0.94, 1.06), min_size=2, max_size=8)
+
+
+@settings(max_examples=80)
+@given(st.lists(equal, min_size=2, max_size=6))
+def test_equal_hosts_never_lead_beyond_noise(each: list[list[float]]) -> None:
+    """Ranks that differ by 6 % from what all have: a lead stays below the 1.15 that is asked for."""
+    found = slow_host([(f"h{number}", rate) for number, rates in enumerate(each) for rate in rates])
+    assert found is None or found.lead < 1.15
+
+
+@settings(max_examples=80)
+@given(st.lists(st.lists(st.floats(1.0, 100.0), min_size=1, max_size=9), min_size=1, max_size=5))
+def test_what_is_named_is_slower_than_all_others(each: list[list[float]]) -> None:
+    """Whatever the rates: all its ranks but one in eight, and the order of ranks is no matter."""
+    rates = [(f"h{number}", rate) for number, own in enumerate(each) for rate in own]
+    found = slow_host(rates)
+    assert slow_host(rates[::-1]) == found
+    if found is not None:
+        elsewhere = min(rate for host, rate in rates if host != found.host)
+        own = [rate for host, rate in rates if host == found.host]
+        assert found.lead > 1 and found.elsewhere == elsewhere
+        assert sum(rate >= elsewhere for rate in own) <= len(own) // 8

@@ -59,19 +59,16 @@ def test_gains_are_over_fewer_ranks_and_over_the_cpu(rows: list[ConfigurationRow
 
 def test_each_model_is_compared_with_itself() -> None:
     """Model after model, in the order asked; each over its own rate on the CPU and on one GPU."""
+    rates = {
+        ("mlp", "cpu"): (100, 90), ("mlp", "cuda"): (50, 25), ("vgg16", "cpu"): (4, 4), ("vgg16", "cuda"): (40, 76),
+    }  # fmt: skip
     rows = [
-        _row(rate, compute, ranks=ranks, model=model)
-        for ranks, rates in ((1, (100, 50, 4, 40)), (2, (90, 25, 4, 76)))
-        for (model, compute), rate in zip(
-            [("mlp", "cpu"), ("mlp", "cuda"), ("vgg16", "cpu"), ("vgg16", "cuda")], rates, strict=True
-        )
+        _row(of[ranks - 1], compute, ranks=ranks, model=model)
+        for ranks in (1, 2)
+        for (model, compute), of in rates.items()
     ]
-    report = example_report(rows)
+    found = example_report(rows).summary.scaling
     titles = {row.key: (row.config.compute.model, row.config.compute.name, row.config.ranks) for row in rows}
-    assert [titles[each.configuration] for each in report.summary.scaling] == [
-        (model, compute, ranks) for model in ("mlp", "vgg16") for compute in ("cpu", "cuda") for ranks in (1, 2)
-    ]
-    speedups = [each.speedup.value for each in report.summary.scaling if each.speedup]
-    assert speedups == pytest.approx([0.9, 0.5, 1.0, 1.9])
-    over_cpu = [each.over_cpu.value for each in report.summary.scaling if each.over_cpu]
-    assert over_cpu == pytest.approx([0.5, 0.25, 10.0, 19.0])
+    assert [titles[each.configuration] for each in found] == [(*title, ranks) for title in rates for ranks in (1, 2)]
+    assert [each.speedup.value for each in found if each.speedup] == pytest.approx([0.9, 0.5, 1.0, 1.9])
+    assert [each.over_cpu.value for each in found if each.over_cpu] == pytest.approx([0.5, 0.25, 10.0, 19.0])

@@ -21,23 +21,17 @@ def total(ranges: Stretches) -> int:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_emulated_device_is_busy_for_its_specified_steps(workers: int) -> None:
-    """Each step lasts the batch over the specified rate, and steps do not overlap."""
+    """Each lasts the batch over the specified rate, and none overlaps; idle is what lies in `next()` and in no step."""
     measurement = measured(Truth(compute=1000.0), workers)
     view = steps_view(measurement)
     segment = segments_of(measurement, "baseline", "training")[-1]
     assert view is not None
-    busy = view.parts["compute"]
+    busy, idle = view.parts["compute"], view.parts["input"]
     # The first step may have begun before the segment.
     assert segment.steps - 1 <= total(busy) / (segment.batch_size / 1000.0 * 1e9) <= segment.steps
     assert all(before[1] <= after[0] for before, after in pairwise(busy))
-
-
-def test_waiting_behind_a_busy_device_is_no_gap() -> None:
-    """Idle for input is only what lies in `next()` and in no step."""
-    view = steps_view(measured(Truth(compute=1000.0), 2))
-    assert view is not None
-    assert total(view.parts["compute"]) + total(view.parts["input"]) <= view.window_ns
-    assert total(view.parts["input"]) <= total(view.waits)
+    assert total(busy) + total(idle) <= view.window_ns and total(idle) <= total(view.waits)
+    assert steps_view(replace(measurement, compute=replace(measurement.compute, name="none"))) is None
 
 
 def test_long_segments_are_cut() -> None:
@@ -60,10 +54,3 @@ def _repeated(begin_ns: tuple[int, ...], closed_ns: int) -> dict[str, Any]:
         "finished_ns": tuple(at + 9_000 for at in begins), "device_begin_ns": (),
         "closed_ns": max(closed_ns, begins[-1] + 10_000),
     }  # fmt: skip
-
-
-def test_a_loader_alone_has_no_steps() -> None:
-    """Nothing trained, so nothing is drawn."""
-    measurement = measured(Truth(compute=1000.0), 0)
-    alone = replace(measurement, compute=replace(measurement.compute, name="none"))
-    assert steps_view(alone) is None

@@ -45,32 +45,34 @@ ASKED = HostSpans(waits=[span("next", 10 * n, 10 * n + 1) for n in range(4)])
 BEGINS = (2, 12, 22, 32)
 
 
-def test_marks_of_the_profiler_are_steps() -> None:
-    """They come first, unless each of them holds several batches."""
-    both = replace(MARKS, waits=ASKED.waits)
-    assert found_steps(both, *BEGINS) == ("profiler_steps", [0, 10, 20, 30], 0)
-    one = replace(ASKED, steps=[span("ProfilerStep#0", 0, 40)])
-    assert found_steps(one, *BEGINS) == ("batches", [0, 10, 20, 30], 0)
+OPTIMIZER = HostSpans(optimizer=[span("Optimizer.step#SGD", 10 * n + 8, 10 * n + 9) for n in range(4)])
+SLOW_FIRST = HostSpans(steps=[span("ProfilerStep#0", 0, 100), *(span("P", 100 + n, 101 + n) for n in range(5))])
+# Spans, begins of the work and the last ms that is kept; the mark, the begins of the steps, and how many are left out.
+MARKED: dict[str, tuple[HostSpans, tuple[int, ...], float, tuple[str, list[float], int]]] = {
+    "marks of the profiler come first": (
+        replace(MARKS, waits=ASKED.waits), BEGINS, 1e6, ("profiler_steps", [0, 10, 20, 30], 0),
+    ),
+    "unless each holds several batches": (
+        replace(ASKED, steps=[span("ProfilerStep#0", 0, 40)]), BEGINS, 1e6, ("batches", [0, 10, 20, 30], 0),
+    ),
+    "the next() that ends an epoch is no step": (
+        replace(ASKED, waits=[*ASKED.waits, span("next", 33.9, 34)]), BEGINS, 1e6, ("batches", [0, 10, 20, 30], 0),
+    ),
+    "then the optimizer": (OPTIMIZER, BEGINS, 1e6, ("optimizer_steps", [9, 19, 29], 0)),
+    "or nothing": (HostSpans(), BEGINS, 1e6, ("none", [2.005], 0)),
+    # Compiling and filling caches are no training; at most half of the steps are.
+    "slow first steps are left out": (
+        SLOW_FIRST, (50, 100, 101, 102, 103, 104), 1e6, ("profiler_steps", [100, 101, 102, 103, 104], 1),
+    ),
+    "of a recording that is too long whole steps count": (MARKS, BEGINS, 25, ("profiler_steps", [0, 10], 0)),
+}  # fmt: skip
 
 
-def test_batches_or_the_optimizer_or_nothing_mark_steps() -> None:
-    """In that order; the next() that ends an epoch is no step, nor is a stretch without work."""
-    ended = replace(ASKED, waits=[*ASKED.waits, span("next", 33.9, 34)])
-    assert found_steps(ended, *BEGINS) == ("batches", [0, 10, 20, 30], 0)
-    optimizer = HostSpans(optimizer=[span("Optimizer.step#SGD", 10 * n + 8, 10 * n + 9) for n in range(4)])
-    assert found_steps(optimizer, *BEGINS) == ("optimizer_steps", [9, 19, 29], 0)
-    assert found_steps(HostSpans(), *BEGINS) == ("none", [2.005], 0)
-
-
-def test_slow_first_steps_are_left_out() -> None:
-    """Compiling and filling caches are no training; at most half of the steps are."""
-    slow = HostSpans(steps=[span("ProfilerStep#0", 0, 100), *(span("P", 100 + n, 101 + n) for n in range(5))])
-    assert found_steps(slow, 50, *(100 + n for n in range(5))) == ("profiler_steps", [100, 101, 102, 103, 104], 1)
-
-
-def test_of_a_recording_that_is_too_long_whole_steps_count() -> None:
-    """Those that end before what is kept does."""
-    assert found_steps(MARKS, *BEGINS, until_ms=25) == ("profiler_steps", [0, 10], 0)
+@pytest.mark.parametrize("name", MARKED)
+def test_marks_batches_or_the_optimizer_are_steps(name: str) -> None:
+    """In that order."""
+    spans, begins, until_ms, expected = MARKED[name]
+    assert found_steps(spans, *begins, until_ms=until_ms) == expected
 
 
 def test_work_that_outlasts_the_last_step_belongs_to_it() -> None:

@@ -1,16 +1,20 @@
-"""Builders of finished reports, made of the cases in `study`."""
+"""Builders of finished reports, made of the cases of an example study, with every kind of verdict among them.
+
+The figures belong together: speed-ups follow from the rates, rates from one made-up machine whose disk
+delivers about 31 MB/s in random order. They are made up, not measured.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from loaderprobe.analyze.answer import answered
 from loaderprobe.records.config import OPTIONS, with_options
 from loaderprobe.records.environment import SCHEMA_VERSION
 from loaderprobe.records.files import content_hash
-from loaderprobe.records.remark import reported
+from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.report import (
     SUMMARY_SCHEMA,
     ConfigurationRow,
@@ -24,10 +28,258 @@ from loaderprobe.records.report import (
     StorageSupply,
     Summary,
 )
-from loaderprobe.records.verdict import Knee, TimelineView, Verdict
-from loaderprobe.testing.fakes import example_config, example_environment
-from tests.examples.study import BATCH_SIZE, BYTES, CASES, CEILING, DISK_BYTES_PER_S, Case
-from tests.examples.verdicts import forecasts_of, verdict_of
+from loaderprobe.records.verdict import (
+    Action,
+    Advice,
+    Bound,
+    Cause,
+    Evidence,
+    Forecast,
+    How,
+    Interval,
+    Knee,
+    Rates,
+    Reason,
+    Side,
+    Speedup,
+    Speedups,
+    StepTime,
+    TimelineView,
+    Verdict,
+    WorkerTime,
+)
+from loaderprobe.testing.fakes import NO_GPU, example_config, example_environment
+
+BATCH_SIZE = 32
+BYTES = {"256x256": 21_000.0, "500x375": 114_000.0, "1024x768": 480_000.0}
+CEILING = {"cpu": 62.0, "emulated:mlperf-h100": 1786.0}
+DISK_BYTES_PER_S = 31.2e6
+NO_TRANSPORT = reported("the ablation of transport was not measured")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """Rates of the loader alone, in images/s: all of it, then without storage, then without preprocessing."""
+
+    resolution: str
+    workers: int
+    compute: str
+    loader: tuple[float, float, float]
+    side: Side
+    cause: Cause
+    candidates: tuple[str, ...] = ()
+    how: How = "measured"
+    drift: float = -0.01
+
+    def end_to_end(self, loader_images_per_s: float) -> float:
+        """Images/s with compute: the slower of the two, or one after the other with the serial loader."""
+        ceiling = CEILING[self.compute]
+        if self.workers:
+            return min(loader_images_per_s, ceiling)
+        return 1 / (1 / loader_images_per_s + 1 / ceiling)
+
+
+_H100 = "emulated:mlperf-h100"
+CASES = (
+    Case(
+        resolution="256x256", workers=0, compute="cpu", loader=(420, 450, 1100), side="compute", cause="compute",
+    ),
+    Case(
+        resolution="256x256", workers=2, compute="cpu", loader=(640, 690, 1480), side="compute", cause="compute",
+    ),
+    Case(
+        resolution="500x375", workers=0, compute="cpu", loader=(118, 240, 190), side="compute", cause="compute",
+    ),
+    Case(
+        resolution="500x375", workers=2, compute="cpu", loader=(205, 470, 272), side="compute", cause="compute",
+    ),
+    Case(
+        resolution="1024x768", workers=0, compute="cpu", loader=(32, 70, 52), side="inconclusive", cause="either",
+        candidates=("storage", "compute"),
+    ),
+    Case(
+        resolution="1024x768", workers=2, compute="cpu", loader=(64, 180, 65), side="balanced", cause="balanced",
+    ),
+    Case(
+        resolution="256x256", workers=0, compute=_H100, loader=(420, 450, 1100), side="input", cause="preprocessing",
+    ),
+    Case(
+        resolution="256x256", workers=2, compute=_H100, loader=(640, 690, 1480), side="input", cause="cpu",
+    ),
+    Case(
+        resolution="500x375", workers=0, compute=_H100, loader=(118, 240, 190), side="input", cause="storage",
+    ),
+    Case(
+        resolution="500x375", workers=2, compute=_H100, loader=(205, 470, 272), side="input", cause="storage",
+        how="estimated",
+    ),
+    Case(
+        resolution="1024x768", workers=0, compute=_H100, loader=(32, 70, 52), side="inconclusive", cause="inconclusive",
+        drift=-0.31,
+    ),
+    Case(
+        resolution="1024x768", workers=2, compute=_H100, loader=(64, 180, 65), side="input", cause="storage",
+    ),
+)  # fmt: skip
+
+
+def _speedups(case: Case) -> Speedups:
+    whole, without_storage, without_preprocessing = case.loader
+    before = case.end_to_end(whole)
+
+    def speedup(rate: float) -> Speedup:
+        value = rate / before
+        return Speedup(value=value, low=value * 0.96, high=value * 1.04, how=case.how)
+
+    return Speedups(
+        storage=speedup(case.end_to_end(without_storage)),
+        preprocessing=speedup(case.end_to_end(without_preprocessing)),
+        transport=None,
+        compute=speedup(whole),
+    )
+
+
+def _bound(case: Case, speedups: Speedups) -> Bound:
+    assert speedups.storage
+    assert speedups.compute
+    return Bound(
+        side=case.side,
+        cause=case.cause,
+        candidates=case.candidates,
+        reason=_reason(case, speedups),
+        evidence=(
+            Evidence(metric="speedups.storage", value=speedups.storage.value, threshold=1.05, unit="x"),
+            Evidence(metric="speedups.compute", value=speedups.compute.value, threshold=1.05, unit="x"),
+            Evidence(metric="cold_fraction", value=0.99, threshold=None, unit=""),
+        ),
+    )
+
+
+def _reason(case: Case, speedups: Speedups) -> Reason:
+    """With the facts that the rule would leave."""
+    training = case.end_to_end(case.loader[0]) * (1 + case.drift)
+    facts: dict[str, float | str] = {
+        "judged": "training",
+        "images_per_s": training,
+        "loader_images_per_s": case.loader[0],
+        "compute_images_per_s": CEILING[case.compute],
+        "utilization": training / CEILING[case.compute],
+        "device": "emulated" if case.compute.startswith("emulated:") else "measured",
+    }
+    if case.cause == "balanced":
+        return Reason(code="no_speedup", facts={**facts, "least_speedup": 1.05})
+    if case.cause == "inconclusive":
+        return Reason(code="outside_noise_band", facts={**facts, "predicted_share": 1 + case.drift, "noise_band": 0.1})
+    for name in case.candidates:
+        facts[f"{name}_speedup"] = getattr(speedups, name).value
+        facts[f"{name}_how"] = case.how
+    if case.cause == "either":
+        return Reason(code="speedups_alike", facts=facts)
+    resource = "preprocessing" if case.cause == "cpu" else case.cause
+    facts |= {"resource": resource, "speedup": getattr(speedups, resource).value, "how": case.how}
+    if resource == "storage":
+        share = training * BYTES[case.resolution] / DISK_BYTES_PER_S
+        facts |= {"read_bytes_per_s": share * DISK_BYTES_PER_S, "ceiling_share": share}
+        facts["concurrency"] = float(max(1, case.workers))
+    if resource == "compute" and speedups.storage and speedups.storage.value >= 1.05:
+        facts |= {"input": "storage", "input_speedup": speedups.storage.value, "input_how": case.how}
+    return Reason(code="all_cores_busy" if case.cause == "cpu" else "largest_speedup", facts=facts)
+
+
+def _rates(case: Case) -> Rates:
+    return Rates(
+        compute=CEILING[case.compute],
+        loader=case.loader[0],
+        loader_without_storage=case.loader[1],
+        loader_without_preprocessing=case.loader[2],
+        loader_without_transport=None,
+        cpu_limit=660.0,
+    )
+
+
+def _advice(case: Case, speed: float, speedups: Speedups) -> tuple[Advice, ...]:
+    """Files in memory where storage is the limit; no faster device where training is input-bound."""
+    before = Interval(value=speed, low=speed * 0.97, high=speed * 1.03)
+    wasted = Advice(
+        action=Action(code="accelerator_gains_nothing", facts={"until_images_per_s": CEILING[case.compute]}),
+        speedup=1.0, before=before, after=before, how="measured",
+    )  # fmt: skip
+    if case.cause != "storage" or not speedups.storage:
+        return (wasted,) if case.side == "input" else ()
+    speedup, after = speedups.storage.value, speed * speedups.storage.value
+    cache = Advice(
+        action=Action(code="files_in_memory", facts={"share": 1.0, "bytes": 1e9}),
+        command="find /data/imagenet-like -type f -exec cat {} + >/dev/null",
+        speedup=speedup,
+        before=before,
+        after=Interval(value=after, low=after * 0.9, high=after * 1.1),
+        how=case.how,
+        bottleneck="preprocessing",
+    )
+    return (cache, wasted)
+
+
+def forecasts_of(case: Case, speed: float) -> tuple[Forecast, ...]:
+    """One that was made and one that was refused."""
+    return (
+        Forecast(
+            changed="accelerator", to="mlperf-a100", bottleneck="storage", how="estimated", refused=None,
+            images_per_s=Interval(value=speed, low=speed * 0.9, high=speed * 1.1),
+        ),
+        Forecast(
+            changed="workers", to="64", images_per_s=None, bottleneck=None, how="estimated",
+            refused=Remark(code="more_than_cores", facts={"cores": 2.0}),
+        ),
+    )  # fmt: skip
+
+
+def verdict_of(case: Case) -> Verdict:
+    speedups, predicted = _speedups(case), case.end_to_end(case.loader[0])
+    speed = predicted * (1 + case.drift)
+    disk = speed * BYTES[case.resolution]
+    step_time, worker_time = _times(case, speed)
+    return Verdict(
+        images_per_s=Interval(value=speed, low=speed * 0.97, high=speed * 1.03),
+        complete_rounds=3,
+        rates_images_per_s=_rates(case),
+        speedups=speedups,
+        predicted_images_per_s=predicted,
+        prediction_error=case.drift,
+        input_wait_fraction=max(0.0, 1 - speed / CEILING[case.compute]),
+        accelerator_utilization=speed / CEILING[case.compute],
+        bytes_per_image=BYTES[case.resolution],
+        disk_read_bytes_per_s=disk,
+        cold_fraction=0.99,
+        disk_ceiling_fraction=disk / DISK_BYTES_PER_S,
+        read_amplification=0.99,
+        other_read_bytes_per_s=0.0,
+        decoding_cpu_fraction=0.7,
+        instrument_cpu_fraction=0.002,
+        gpu={},
+        bound=_bound(case, speedups),
+        advice=_advice(case, speed, speedups),
+        step_time=step_time,
+        worker_time=worker_time,
+        files_were=None,
+        unavailable={
+            **dict.fromkeys(("speedups.transport", "rates_images_per_s.loader_without_transport"), NO_TRANSPORT),
+            "gpu": NO_GPU,
+        },
+    )
+
+
+def _times(case: Case, speed: float) -> tuple[StepTime, WorkerTime]:
+    per_batch = BATCH_SIZE / speed
+    step = min(BATCH_SIZE / CEILING[case.compute], per_batch * 0.94)
+    blocked = BYTES[case.resolution] / DISK_BYTES_PER_S
+    share = max(0.0, max(1, case.workers) / speed - blocked)
+    return (
+        StepTime(
+            wait_s=max(0.0, per_batch * 0.97 - step), copy_s=per_batch * 0.02, step_s=step, other_s=per_batch * 0.01
+        ),
+        WorkerTime(cpu_s=share * 0.9, run_delay_s=share * 0.1, blocked_s=blocked),
+    )
+
 
 SOURCE = "MLPerf Storage v1.0, ResNet-50 on H100: 0.224 s per batch of 400"
 

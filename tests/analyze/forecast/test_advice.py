@@ -20,13 +20,11 @@ from loaderprobe.analyze.forecast.advice import (
     recommend_groups,
 )
 from loaderprobe.analyze.forecast.fit import Storage, point_of
-from loaderprobe.analyze.report import build_report
 from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.records.measurement import Alternative, Measurement
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.verdict import WORTH
+from loaderprobe.records.verdict import WORTH, Advice
 from loaderprobe.render.words import action_words, forecast_words, knee_words, remark_words
-from loaderprobe.testing import example_environment
 from tests.analyze.measured import FILES, measured
 from tests.analyze.rank_runs import rank_run
 from tests.analyze.runs import alike
@@ -41,128 +39,166 @@ def advised(measurement: Measurement, truth: Truth, **around: Any) -> Recommenda
 
 
 def test_a_measurement_becomes_a_point() -> None:
-    """Rates, service times and measured modes are those that were scripted."""
-    measurement = measured(SLOW_DISK, 1)
-    point = point_of(measurement, run_experiments(measurement))
-    assert not isinstance(point, Remark)
-    assert (point.workers, point.compute, point.from_storage, point.unproved) == (1, 1e5, True, None)
-    assert point.loader == pytest.approx(200)
-    assert point.cpu_s == pytest.approx(0.004)
-    assert point.blocked_s == pytest.approx(0.001)
-    assert point.bytes_per_image == pytest.approx(100_000)
-    assert point.measured == {"storage": pytest.approx(250)}
+    """Rates, service times and measured modes are those that were scripted.
 
-
-def test_what_other_threads_of_a_worker_compute_is_the_cost_of_sending() -> None:
-    """A quarter more CPU time in the process than in the thread that makes the batches."""
+    What other threads of a worker compute, a quarter more CPU time of the process here, is the cost of sending.
+    """
     measurement = measured(SLOW_DISK, 1)
     records = measurement.worker_batches
     records = replace(records, process_cpu_ns=tuple(each * 5 // 4 for each in records.cpu_ns))
     measurement = replace(measurement, worker_batches=records)
     point = point_of(measurement, run_experiments(measurement))
     assert not isinstance(point, Remark)
-    assert point.sending_s == pytest.approx(0.001)
+    assert (point.workers, point.compute, point.from_storage, point.unproved) == (1, 1e5, True, None)
+    assert point.measured == {"storage": pytest.approx(250)}
+    seen = (point.loader, point.cpu_s, point.blocked_s, point.bytes_per_image, point.sending_s)
+    assert seen == pytest.approx((200, 0.004, 0.001, 100_000, 0.001))
 
 
-def test_parts_that_do_not_make_the_whole_carry_no_advice() -> None:
-    """Training at half of its prediction, in every round, is refused with that figure."""
-    measurement = measured(SLOW_DISK, 2)
-    found = run_experiments(measurement)
-    found = replace(found, end_to_end={n: each / 2 for n, each in found.predicted.items()})
-    (forecast,) = recommend(measurement, found, Surroundings()).forecasts
-    assert forecast.refused
+MANY, FITS = (
+    DataPlace(root="/data", size_bytes=10e9, memory_bytes=4e9),
+    DataPlace(root="/data/my photos", size_bytes=1e9, memory_bytes=8e9),
+)  # fmt: skip
+FULL, CPU_BOUND, FAR = measured(SLOW_DISK, 4), Truth(bytes_per_s=1e10), Truth(model="latency", latency_s=0.02)
+WAYS = (
+    Alternative(name="torchvision", cpu_s=0.003, usual_cpu_s=0.004),
+    Alternative(name="uint8", cpu_s=0.002, usual_cpu_s=0.004),
+)
+FEEDABLE, STARVED, COMPUTE_BOUND = (
+    replace(CPU_BOUND, compute=900.0), replace(SLOW_DISK, compute=900.0), Truth(compute=100.0),
+)  # fmt: skip
+H100: dict[str, Any] = {"accelerators": {"mlperf-h100": 1786.0}}
+
+
+def reserve(bytes_per_s: float) -> Storage:
+    """What storage of far files gives to as many readers."""
+    ceiling = FAR.storage().ceiling
+    assert ceiling is not None
+    return Storage(ceiling=replace(ceiling, phases=(replace(example_phase(4, bytes_per_s), cache="cold"),)))
+
+
+def as_found() -> Measurement:
+    """Files of which it is unknown what came from memory."""
+    return replace(measured(SLOW_DISK, 1, cache="as-found"), storage_counts_reads=False)
+
+
+# What was measured, on what; and by the code of the action: command or words, and speed-up; None where it is missing.
+ADVISED: dict[str, tuple[Measurement, Surroundings, dict[str, tuple[str, float] | None]]] = {
+    # Four workers on a disk for one: a disk four times as fast gains nearly as much as memory.
+    "a full disk": (
+        FULL, Surroundings(storage=SLOW_DISK.storage(), place=FITS),
+        {"files_in_memory": ("'/data/my photos'", 5.0), "faster_storage": ("use storage", 3.97), "files_pinned": None},
+    ),
+    # Of 10 GB in a memory of 4 GB, 28 % can stay.
+    "data beyond memory": (
+        FULL, Surroundings(storage=SLOW_DISK.storage(), place=MANY),
+        {
+            "files_pinned": ("pin 28 % of the files in memory (2.80 GB,", 1 / 0.72),
+            "files_in_memory": (
+                "which holds 28 % of the files and answers 4.3 to 22 % of the reads",
+                1 / (1 - page_cache_hits(0.28).value),
+            ),
+        },
+    ),
+    "far files of a storage that is used": (
+        measured(FAR, 4), Surroundings(storage=reserve(40e6)), {"faster_storage": ("use storage", 5.85)},
+    ),
+    "with ten times as much to give": (measured(FAR, 4), Surroundings(storage=reserve(2e9)), {"faster_storage": None}),
+    "files as found": (
+        as_found(), Surroundings(storage=SLOW_DISK.storage()), {"files_in_memory": None, "files_pinned": None},
+    ),
+    "one worker where six feed the accelerator": (
+        measured(FEEDABLE, 1), Surroundings(storage=FEEDABLE.storage()), {"workers": ("num_workers=6", 4.5)},
+    ),
+    "other decoders and bytes for floats": (
+        replace(measured(CPU_BOUND, 1), alternatives=WAYS), Surroundings(storage=CPU_BOUND.storage()),
+        {"decoder": ("--decoder torchvision", 5 / 4), "tensor": ("--tensor uint8", 5 / 3)},
+    ),
+    "a faster device on a slow disk": (
+        measured(STARVED, 4), Surroundings(storage=STARVED.storage(), **H100),
+        {
+            "accelerator": None,
+            "accelerator_gains_nothing": (
+                "A faster accelerator gains nothing until the loader delivers more than 900 images/s.", 1.0,
+            ),
+        },
+    ),
+    "compute-bound": (
+        measured(COMPUTE_BOUND, 4), Surroundings(storage=COMPUTE_BOUND.storage(), **H100),
+        {
+            "accelerator": ("", 4.0), "workers": None, "faster_storage": None,
+            "input_gains_nothing": ("A faster input gains nothing: training reaches 100 % of compute alone.", 1.0),
+        },
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ADVISED)
+def test_what_gains_is_advised_with_what_to_type(name: str) -> None:
+    """And what gains nothing is not, or is said to."""
+    measurement, around, expected = ADVISED[name]
+    made = {each.action.code: each for each in recommend(measurement, run_experiments(measurement), around).advice}
+    for code, wanted in expected.items():
+        if wanted is None:
+            assert code not in made
+            continue
+        words, speedup = wanted
+        found = made[code]
+        assert words in f"{found.command} {action_words(found.action)}"
+        assert found.speedup == pytest.approx(speedup, rel=0.05)
+        assert (
+            found.how == ("estimated" if speedup > 1 else "measured")
+            and found.after.low <= found.after.value <= found.after.high
+        )
+
+
+def test_forecasts_that_cannot_be_made_are_refused() -> None:
+    """Training at half of its prediction, or seen alone, and files of which it is unknown what came from memory."""
+    found = run_experiments(FULL)
+    halved = replace(found, end_to_end={n: each / 2 for n, each in found.predicted.items()})
+    (forecast,) = recommend(FULL, halved, Surroundings()).forecasts
     words = "training ran at 50 % of its prediction, outside the noise band"
-    assert remark_words(forecast.refused) == words
-    assert advise(measurement, found) == ()
+    assert forecast.refused and remark_words(forecast.refused) == words and advise(FULL, halved) == ()
+    (forecast,) = recommend(FULL, replace(found, end_to_end={}, predicted={}), Surroundings()).forecasts
+    assert forecast.refused and forecast.refused.code == "no_complete_round"
+    forecasts = advised(as_found(), SLOW_DISK).forecasts
+    refused = {each.changed for each in forecasts if each.refused and each.refused.code == "files_as_found"}
+    assert refused == {"page_cache_share", "pinned_share", "disk_speed"}
+    assert {"page_cache_share", "pinned_share"} <= {
+        each.changed for each in advised(FULL, SLOW_DISK, place=MANY).forecasts
+    }
 
 
-def test_a_full_disk_gets_cache_and_faster_storage() -> None:
-    """Four workers on a disk for one: memory gives what was measured, a disk four times as fast nearly as much."""
-    place = DataPlace(root="/data/my photos", size_bytes=1e9, memory_bytes=8e9)
-    found = advised(measured(SLOW_DISK, 4), SLOW_DISK, place=place).advice
-    cache, storage = [each for each in found if each.speedup > 1][:2]
-    assert cache.how == "estimated"  # of training: the loader alone was measured on warm files
-    assert cache.speedup == pytest.approx(1000 / 200, rel=0.01)
-    assert "'/data/my photos'" in cache.command
-    assert action_words(storage.action).startswith(
-        ("use storage 3.9 times as fast (78", "use storage 4.0 times as fast (79")
+def without_storage(value: float, low: float, high: float, *, trained: bool = False) -> dict[str, Advice]:
+    """Advice where the experiment of free storage gained so much, of the loader alone or of training itself."""
+    found = run_experiments(FULL)
+    tried = replace(found.speedups["storage"], value=value, low=low, high=high)
+    found = replace(found, speedups={**found.speedups, "storage": tried})
+    found = replace(found, seen_without=frozenset({"storage"})) if trained else found
+    made = recommend(FULL, found, Surroundings(storage=SLOW_DISK.storage(), place=FITS))
+    (everything,) = (
+        each for each in made.forecasts if each.to.startswith("100 %") and each.changed == "page_cache_share"
     )
-    assert storage.after.value == pytest.approx(4 / 0.005, rel=0.03)
-    assert storage.bottleneck == "storage"
-    assert cache.before.value == pytest.approx(200)
-    assert cache.after.low <= cache.after.value <= cache.after.high
-
-
-def test_no_faster_storage_where_it_has_reserve() -> None:
-    """Storage that gives ten times as much to as many readers is not what the loader waits for."""
-    truth = Truth(model="latency", latency_s=0.02)
-    slow, kind = measured(truth, 4), truth.storage().ceiling
-    assert kind is not None
-    for bytes_per_s, advised_too in ((40e6, True), (2e9, False)):
-        ceiling = replace(kind, phases=(replace(example_phase(4, bytes_per_s), cache="cold"),))
-        around = Surroundings(storage=Storage(ceiling=ceiling))
-        codes = {each.action.code for each in recommend(slow, run_experiments(slow), around).advice}
-        assert ("faster_storage" in codes) is advised_too
+    assert everything.how == ("measured" if trained else "estimated")
+    return {each.action.code: each for each in made.advice}
 
 
 def test_storage_gains_what_the_experiment_showed() -> None:
     """All files in memory is the experiment of free storage, so both have one figure; faster storage gains no more."""
-    found = run_experiments(measured(SLOW_DISK, 4))
-    tried = replace(found.speedups["storage"], value=1.5, low=1.4, high=1.6)
-    found = replace(found, speedups={**found.speedups, "storage": tried})
-    place = DataPlace(root="/data", size_bytes=1e9, memory_bytes=8e9)
-    around = Surroundings(storage=SLOW_DISK.storage(), place=place)
-    made = {each.action.code: each for each in recommend(measured(SLOW_DISK, 4), found, around).advice}
-    memory, faster = made["files_in_memory"], made["faster_storage"]
-    assert (memory.speedup, faster.speedup) == (1.5, 1.5)
-    assert memory.after.value == pytest.approx(1.5 * memory.before.value)
+    made = without_storage(1.5, 1.4, 1.6)
+    memory, storage = made["files_in_memory"], made["faster_storage"]
+    assert (memory.speedup, storage.speedup) == (1.5, 1.5) and storage.bottleneck == "storage"
+    assert memory.before.value == pytest.approx(200) and memory.after.value == pytest.approx(300)
     assert memory.after.low <= 1.4 * memory.before.value and memory.after.high >= 1.6 * memory.before.value
 
 
 def test_a_rate_that_is_predicted_is_not_called_measured_and_has_a_range() -> None:
     """The loader was measured on warm files; what training makes of that is predicted, even where rounds agree."""
-    found = run_experiments(measured(SLOW_DISK, 4))
-    tried = replace(found.speedups["storage"], value=5.0, low=5.0, high=5.0)
-    found = replace(found, speedups={**found.speedups, "storage": tried})
-    place = DataPlace(root="/data", size_bytes=1e9, memory_bytes=8e9)
-    around = Surroundings(storage=SLOW_DISK.storage(), place=place)
-    made = recommend(measured(SLOW_DISK, 4), found, around)
-    (memory,) = (each for each in made.advice if each.action.code == "files_in_memory")
+    memory = without_storage(5.0, 5.0, 5.0)["files_in_memory"]
     assert memory.how == "estimated" and "measured" not in forecast_words(memory)
     assert memory.after.low < 0.97 * memory.after.value and memory.after.high > 1.03 * memory.after.value
-    (cached,) = (each for each in made.forecasts if each.changed == "page_cache_share" and each.to.startswith("100 %"))
-    assert cached.how == "estimated"
-    seen = recommend(measured(SLOW_DISK, 4), replace(found, seen_without=frozenset({"storage"})), around)
-    (memory,) = (each for each in seen.advice if each.action.code == "files_in_memory")
+    memory = without_storage(5.0, 5.0, 5.0, trained=True)["files_in_memory"]
     assert memory.how == "measured" and forecast_words(memory).endswith(", measured; then preprocessing is the limit")
-
-
-def test_data_beyond_memory_are_pinned_or_left_to_the_page_cache() -> None:
-    """Of 10 GB in a memory of 4 GB, 28 % can stay: pinned they are 28 % of the hits, in the page cache 4 to 22 %."""
-    place = DataPlace(root="/data", size_bytes=10e9, memory_bytes=4e9)
-    found = advised(measured(SLOW_DISK, 4), SLOW_DISK, place=place)
-    pinned, page = [each for each in found.advice if each.action.code in ("files_pinned", "files_in_memory")]
-    assert action_words(pinned.action).startswith("pin 28 % of the files in memory (2.80 GB,")
-    assert "which holds 28 % of the files and answers 4.3 to 22 % of the reads" in action_words(page.action)
-    assert pinned.speedup == pytest.approx(1 / 0.72, rel=0.05)
-    assert page.speedup == pytest.approx(1 / (1 - page_cache_hits(0.28).value), rel=0.05)
-    assert {"page_cache_share", "pinned_share"} <= {each.changed for each in found.forecasts}
-
-
-def test_a_set_that_fits_is_kept_in_the_page_cache_alone() -> None:
-    """Read once it stays, so nothing has to be pinned."""
-    place = DataPlace(root="/data", size_bytes=1e9, memory_bytes=8e9)
-    codes = {each.action.code for each in advised(measured(SLOW_DISK, 4), SLOW_DISK, place=place).advice}
-    assert "files_in_memory" in codes and "files_pinned" not in codes
-
-
-def test_workers_come_from_the_knee_with_what_to_type() -> None:
-    """One worker where five feed the accelerator."""
-    truth = Truth(bytes_per_s=1e10, compute=900.0)
-    found = advised(measured(truth, 1), truth).advice
-    (more,) = [each for each in found if each.command.startswith("num_workers")]
-    assert (more.command, more.how, more.bottleneck) == ("num_workers=6", "estimated", "compute")
-    assert more.speedup == pytest.approx(900 / 200, rel=0.01)
 
 
 def test_measured_neighbours_are_measured_advice() -> None:
@@ -175,39 +211,6 @@ def test_measured_neighbours_are_measured_advice() -> None:
     for member in members[:3]:
         (more,) = [each for each in recommendations[member.config.key].advice if each.command.startswith("num_workers")]
         assert (more.command, more.how) == ("num_workers=4", "measured")
-
-
-def test_measured_alternatives_say_which_option_to_type() -> None:
-    """Another decoder and bytes instead of floats, each from its own CPU time."""
-    ways = (
-        Alternative(name="torchvision", cpu_s=0.003, usual_cpu_s=0.004),
-        Alternative(name="uint8", cpu_s=0.002, usual_cpu_s=0.004),
-    )
-    truth = Truth(bytes_per_s=1e10)
-    found = advised(replace(measured(truth, 1), alternatives=ways), truth).advice
-    by_command = {each.command: each.speedup for each in found}
-    assert by_command["--decoder torchvision"] == pytest.approx(5 / 4, rel=0.01)
-    assert by_command["--tensor uint8"] == pytest.approx(5 / 3, rel=0.01)
-
-
-def test_a_faster_device_is_wasted_on_a_slow_disk() -> None:
-    """Where input is the limit, a faster accelerator is advised against, with the rate from which it would help."""
-    truth = replace(SLOW_DISK, compute=900.0)
-    found = advised(measured(truth, 4), truth, accelerators={"mlperf-h100": 1786.0}).advice
-    (wasted,) = [each for each in found if each.speedup == 1]
-    assert (
-        action_words(wasted.action)
-        == "A faster accelerator gains nothing until the loader delivers more than 900 images/s."
-    )
-
-
-def test_nothing_on_the_input_side_helps_a_compute_bound_training() -> None:
-    """Training at what compute alone reaches gets a faster device, and no advice on the input."""
-    truth = Truth(compute=100.0)
-    found = advised(measured(truth, 4), truth, accelerators={"mlperf-h100": 1786.0}).advice
-    assert action_words(found[-1].action) == "A faster input gains nothing: training reaches 100 % of compute alone."
-    assert len(found) > 1
-    assert all(each.action.code == "accelerator" for each in found[:-1])
 
 
 @given(
@@ -228,28 +231,6 @@ def test_advice_is_sorted_worth_it_and_never_from_a_refused_forecast(
     made = {each.images_per_s for each in found.forecasts if each.refused is None}
     assert all(each.after in made for each in found.advice if each.speedup > 1)
     assert all((each.images_per_s is None) == (each.refused is not None) for each in found.forecasts)
-
-
-def test_the_report_carries_knees_forecasts_and_advice() -> None:
-    """One knee for the configurations that differ in workers, and in each row what was looked at."""
-    members = [measured(SLOW_DISK, workers) for workers in (0, 1, 2)]
-    ceiling = SLOW_DISK.storage().ceiling
-    assert ceiling
-    shown = build_report(
-        name="run", created_utc="", command="", environment=example_environment(), files=[FILES],
-        results=[(each.config, each) for each in members], ceilings={FILES.fingerprint: ceiling},
-        accelerators={"mlperf-h100": 1786.0},
-    )  # fmt: skip
-    assert [knee.keys for knee in shown.summary.knees] == [tuple(each.config.key for each in members)]
-    assert all(row.forecasts and row.advice for row in shown.summary.configurations)
-
-
-def test_files_that_were_read_as_found_say_nothing_about_storage() -> None:
-    """What came from memory is unknown, so neither disks nor caches are forecast; workers are."""
-    found = advised(replace(measured(SLOW_DISK, 1, cache="as-found"), storage_counts_reads=False), SLOW_DISK)
-    refused = {each.changed for each in found.forecasts if each.refused and each.refused.code == "files_as_found"}
-    assert refused == {"page_cache_share", "pinned_share", "disk_speed"}
-    assert not any(each.action.code in ("files_in_memory", "files_pinned") for each in found.advice)
 
 
 def test_no_forecast_mixes_ranks() -> None:

@@ -1,4 +1,4 @@
-"""Which readings of the GPU belong to training, and what follows from them."""
+"""Which readings of the GPU, and which steps of the device, belong to training, and what follows from them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from loaderprobe.analyze.gpu import gpu_figures, why_no_counters
-from loaderprobe.records.measurement import Measurement, Missing, Segment, Series
+from loaderprobe.analyze.gpu import gpu_figures, step_figures, why_no_counters
+from loaderprobe.records.measurement import Missing, Segment, Series
 from loaderprobe.records.remark import Remark, reported
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth
 
-SECOND = 1_000_000_000
+SECOND, MS = 1_000_000_000, 1_000_000
 STEPS, BATCH = 10, 16
 
 
@@ -33,114 +35,148 @@ def _series(name: str, *readings: tuple[float, float]) -> Series:
     return Series(name=name, unit="", source=f"source of {name}", time_ns=times, values=tuple(v for _, v in readings))
 
 
-def _measurement(*series: Series, missing: tuple[Missing, ...] = (), images: bool = True) -> Measurement:
-    truth = Truth(cpu_s=0.01, compute=1000.0, cores=2.0)
-    return replace(measured(truth, 1), series=series, missing=missing, images=images)
+def _missing(reason: Remark, *names: str) -> tuple[Missing, ...]:
+    return tuple(Missing(name=f"gpu_{name}", reason=reason) for name in names)
+
+
+def _timed(*pairs: tuple[int, int]) -> Segment:
+    """Steps that the device began and ended at these milliseconds."""
+    begun, ended = zip(*pairs, strict=True)
+    return replace(
+        _segment(0, 1), device_begin_ns=tuple(at * MS for at in begun), finished_ns=tuple(at * MS for at in ended)
+    )
 
 
 TRAINING = [_segment(10, 1), _segment(20, 1)]
 POWER = _series("gpu_power", (10.5, 300.0), (15, 50.0), (20.5, 340.0))
 
 
-@pytest.mark.parametrize(
-    ("series", "figures"),
-    [
-        # The mean of readings inside the segments, with its source; others do not count.
-        (
-            [_series("gpu_utilization", (9.9, 0.0), (10.5, 0.4), (15, 0.0), (21, 0.8))],
-            {"utilization": pytest.approx(0.6), "source": "source of gpu_utilization"},
-        ),
-        # GPM's reading belongs to the time since the one before: only wholly inside ones count, by their length.
-        (
-            [_series("gpu_sm_occupancy", (9.9, 0.0), (10.1, 9.0), (10.3, 0.2), (10.9, 0.4), (20.1, 9.0), (20.3, 0.6))],
-            {"sm_occupancy": pytest.approx((0.2 * 0.2 + 0.6 * 0.4 + 0.2 * 0.6) / 1.0)},
-        ),
-        # Joules between readings inside segments, over the images of that time: pauses between segments cost nothing.
-        # 1 s of the 2 s of training, in which 160 of 320 images were trained on, took 400 J.
-        (
-            [
-                _series("gpu_energy", (9, 0.0), (10.25, 1000.0), (10.75, 1160.0), (20.25, 9000.0), (20.75, 9240.0)),
-                _series("gpu_power", (10.5, 77.0)),
-            ],
-            {"power_w": pytest.approx(400.0), "energy_j_per_image": pytest.approx(400 / 160)},
-        ),
-        # A counter that stands still, or was reset, is no energy; the power readings inside training remain.
-        ([POWER, _series("gpu_energy", (10.2, 5.0), (10.8, 5.0))], {"power_w": pytest.approx(320.0)}),
-        ([POWER, _series("gpu_energy", (10.2, 5.0), (10.8, 1.0))], {"power_w": pytest.approx(320.0)}),
-        # Idleness is no throttling: the share of readings with another reason, and the reasons in words, known or not.
-        (
-            [_series("gpu_throttle", (10.1, 1), (10.2, 0), (10.3, 4), (10.4, 0x845), (15, 8))],
-            {"throttled": 0.5, "throttle_reasons": "sw_power_cap, hw_thermal_slowdown, 0x800"},
-        ),
-        ([_series("gpu_throttle", (10.1, 1), (10.2, 0))], {"throttled": 0.0}),
-        # Clocks are means over training; of other processes the most that were there at once counts.
-        (
-            [
-                _series("gpu_sm_clock", (9, 200), (10.1, 1900), (20.1, 1800)),
-                _series("gpu_memory_clock", (10.1, 2600)),
-                _series("gpu_other_processes", (9, 5), (10.1, 0), (20.1, 2)),
-            ],
-            {"sm_clock_mhz": 1850.0, "memory_clock_mhz": 2600.0, "other_processes": 2},
-        ),
-    ],
-)
-def test_readings_inside_training_make_the_figures(series: list[Series], figures: dict[str, Any]) -> None:
-    """Of each counter by its own rule, and nothing else."""
-    assert gpu_figures(_measurement(*series), TRAINING) == figures
+MEASURED = measured(Truth(cpu_s=0.01, compute=1000.0, cores=2.0), 1)
+SHARES = ("graphics_utilization", "sm_utilization", "sm_occupancy", "tensor_utilization", "dram_utilization")
+NAMES = (*SHARES, "pcie_to_device", "pcie_from_device", "jpeg_utilization")
+KEYS = (*SHARES, "pcie_to_device_bytes_per_s", "pcie_from_device_bytes_per_s", "jpeg_utilization")
+UTILIZATION = _series("gpu_utilization", (10.5, 0.4))
+JOULES = _series("gpu_energy", (10.25, 0.0), (10.75, 100.0))
+NO_DRIVER, NO_GPM = reported("the driver is not loaded"), reported("no GPM")
+LOST = Remark(code="nvml", facts={"status": 15, "ended_after_s": 3.0})
+# Fields of the measurement, the figures, and reasons for those that there are not.
+COUNTERS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Remark]]] = {
+    "the mean of readings inside the segments, with its source": (
+        {"series": [_series("gpu_utilization", (9.9, 0.0), (10.5, 0.4), (15, 0.0), (21, 0.8))]},
+        {"utilization": pytest.approx(0.6), "source": "source of gpu_utilization"}, {},
+    ),
+    # GPM's reading belongs to the time since the one before.
+    "of averages only those wholly inside, by their length": (
+        {"series": [
+            _series("gpu_sm_occupancy", (9.9, 0.0), (10.1, 9.0), (10.3, 0.2), (10.9, 0.4), (20.1, 9.0), (20.3, 0.6)),
+        ]},
+        {"sm_occupancy": pytest.approx((0.2 * 0.2 + 0.6 * 0.4 + 0.2 * 0.6) / 1.0)}, {},
+    ),
+    "a single average in a segment is no figure, never 0": (
+        {"series": [_series("gpu_sm_occupancy", (9.9, 0.1), (10.1, 0.9))]}, {},
+        {"gpu": Remark(code="no_reading_in_training")},
+    ),
+    "each series of the sampler under its key": (
+        {"series": [_series(f"gpu_{name}", (10.2, 0.0), (10.4, float(n))) for n, name in enumerate(NAMES, 1)]},
+        {key: float(n) for n, key in enumerate(KEYS, 1)}, {},
+    ),
+    # Pauses between segments cost nothing: 1 s of the 2 s of training, and 160 of its 320 images, took 400 J.
+    "joules between readings inside segments, over the images of that time": (
+        {"series": [
+            _series("gpu_energy", (9, 0.0), (10.25, 1000.0), (10.75, 1160.0), (20.25, 9000.0), (20.75, 9240.0)),
+            _series("gpu_power", (10.5, 77.0)),
+        ]},
+        {"power_w": pytest.approx(400.0), "energy_j_per_image": pytest.approx(400 / 160)}, {},
+    ),
+    "a counter that stands still is no energy": (
+        {"series": [POWER, _series("gpu_energy", (10.2, 5.0), (10.8, 5.0))]}, {"power_w": pytest.approx(320.0)}, {},
+    ),
+    "nor is one that was reset": (
+        {"series": [POWER, _series("gpu_energy", (10.2, 5.0), (10.8, 1.0))]}, {"power_w": pytest.approx(320.0)}, {},
+    ),
+    "samples that are no images have no energy an image": (
+        {"series": [JOULES], "images": False}, {"power_w": pytest.approx(200.0)}, {},
+    ),
+    # Idleness is no throttling; reasons are in words, known or not.
+    "the share of readings with another reason": (
+        {"series": [_series("gpu_throttle", (10.1, 1), (10.2, 0), (10.3, 4), (10.4, 0x845), (15, 8))]},
+        {"throttled": 0.5, "throttle_reasons": "sw_power_cap, hw_thermal_slowdown, 0x800"}, {},
+    ),
+    "no other reason": ({"series": [_series("gpu_throttle", (10.1, 1), (10.2, 0))]}, {"throttled": 0.0}, {}),
+    "clocks are means, and of other processes the most at once counts": (
+        {"series": [
+            _series("gpu_sm_clock", (9, 200), (10.1, 1900), (20.1, 1800)), _series("gpu_memory_clock", (10.1, 2600)),
+            _series("gpu_other_processes", (9, 5), (10.1, 0), (20.1, 2)),
+        ]},
+        {"sm_clock_mhz": 1850.0, "memory_clock_mhz": 2600.0, "other_processes": 2}, {},
+    ),
+    "no reading has the sampler's reason": ({"missing": _missing(NO_DRIVER, "utilization")}, {}, {"gpu": NO_DRIVER}),
+    "or there was no sampler": ({}, {}, {"gpu": Remark(code="no_gpu_sampled")}),
+    "a GPU without GPM has the rest, and why there is no occupancy": (
+        {"series": [UTILIZATION], "missing": (*_missing(NO_GPM, "sm_occupancy"), *_missing(reported("no"), "power"))},
+        {"utilization": 0.4, "source": "source of gpu_utilization"}, {"gpu.sm_occupancy": NO_GPM},
+    ),
+    "a GPU that was lost leaves its figures, and why there are no more of each": (
+        {
+            "series": [UTILIZATION, _series("gpu_sm_clock", (10.5, 1900))],
+            "missing": _missing(LOST, "utilization", "sm_clock"),
+        },
+        {"utilization": 0.4, "source": "source of gpu_utilization", "sm_clock_mhz": 1900.0},
+        {"gpu.utilization": LOST, "gpu.sm_clock_mhz": LOST},
+    ),
+}  # fmt: skip
 
 
-def test_a_single_average_in_a_segment_is_no_figure() -> None:
-    """Where no reading lies wholly inside there is no occupancy, never 0."""
-    measurement = _measurement(_series("gpu_sm_occupancy", (9.9, 0.1), (10.1, 0.9)))
+@pytest.mark.parametrize("name", COUNTERS)
+def test_readings_inside_training_make_the_figures(name: str) -> None:
+    """Of each counter by its own rule, and nothing else; what is missing has its reason."""
+    facts, figures, reasons = COUNTERS[name]
+    measurement = replace(MEASURED, **{"series": (), "missing": (), **facts})
     found = gpu_figures(measurement, TRAINING)
-    assert found == {}
-    assert why_no_counters(measurement, found) == {"gpu": Remark(code="no_reading_in_training")}
+    assert found == figures
+    assert why_no_counters(measurement, found) == reasons
 
 
-def test_every_gpm_series_has_its_figure() -> None:
-    """Each series of the sampler comes out under its key, with bytes/s named."""
-    shares = ("graphics_utilization", "sm_utilization", "sm_occupancy", "tensor_utilization", "dram_utilization")
-    names = [*shares, "pcie_to_device", "pcie_from_device", "jpeg_utilization"]
-    series = [_series(f"gpu_{name}", (10.2, 0.0), (10.4, float(n))) for n, name in enumerate(names, start=1)]
-    found = gpu_figures(_measurement(*series), TRAINING)
-    keys = [f"{name}_bytes_per_s" if name.startswith("pcie") else name for name in names]
-    assert found == {key: float(n) for n, key in enumerate(keys, start=1)}
+def test_events_are_shown_where_no_counter_can_be_read() -> None:
+    """Without NVML the steps of the device are still reported, and no reason for the rest."""
+    found = gpu_figures(MEASURED, [_timed((0, 10), (20, 30))])
+    assert found["exposed_wait_ms_p50"] == pytest.approx(10)
+    assert why_no_counters(MEASURED, found) == {}
 
 
-def test_samples_that_are_no_images_have_no_energy_an_image() -> None:
-    """A data set without images gives power only."""
-    energy = _series("gpu_energy", (10.25, 0.0), (10.75, 100.0))
-    assert set(gpu_figures(_measurement(energy, images=False), TRAINING)) == {"power_w"}
+STEPPED: dict[str, tuple[list[Segment], dict[str, Any]]] = {
+    # Steps of 10 ms with pauses of 0, 30 and 10, and none before the first.
+    "what lies between two steps": (
+        [_timed((100, 110), (110, 120), (150, 160), (170, 180))],
+        {"exposed_wait_fraction": 40 / 80, "exposed_wait_ms_p50": 10, "step_ms_p50": 10, "step_ms_p95": 10},
+    ),
+    "pauses between segments are no wait": (
+        [_timed((0, 10), (10, 20)), _timed((900, 910), (910, 920))], {"exposed_wait_fraction": 0},
+    ),
+    "no events": ([_segment(0, 1)], {}),
+    "a single step": ([_timed((0, 10))], {}),
+}  # fmt: skip
 
 
-def test_nothing_at_all_has_its_reason() -> None:
-    """Without any reading the reason is the sampler's; without a sampler, that there was none."""
-    missing = (Missing(name="gpu_utilization", reason=reported("the driver is not loaded")),)
-    for measurement, reason in (
-        (_measurement(missing=missing), reported("the driver is not loaded")),
-        (_measurement(), Remark(code="no_gpu_sampled")),
-    ):
-        assert gpu_figures(measurement, TRAINING) == {}
-        assert why_no_counters(measurement, {}) == {"gpu": reason}
+@pytest.mark.parametrize("name", STEPPED)
+def test_the_device_waits_between_its_steps(name: str) -> None:
+    """By its own events; without two of them there is no figure."""
+    segments, figures = STEPPED[name]
+    found = step_figures(segments)
+    assert {figure: found[figure] for figure in figures} == pytest.approx(figures)
+    assert bool(found) == bool(figures)
 
 
-def test_missing_occupancy_keeps_its_reason_beside_the_rest() -> None:
-    """A GPU without GPM gives what it has, and why there is no occupancy."""
-    missing = (
-        Missing(name="gpu_sm_occupancy", reason=reported("no GPM")),
-        Missing(name="gpu_power", reason=reported("not supported")),
-    )
-    measurement = _measurement(_series("gpu_utilization", (10.5, 0.4)), missing=missing)
-    found = gpu_figures(measurement, TRAINING)
-    assert why_no_counters(measurement, found) == {"gpu.sm_occupancy": reported("no GPM")}
-
-
-def test_readings_that_ended_early_keep_their_reason() -> None:
-    """A GPU lost midway leaves its figures, and why there are no more of each."""
-    lost = Remark(code="nvml", facts={"status": 15, "ended_after_s": 3.0})
-    missing = (Missing(name="gpu_utilization", reason=lost), Missing(name="gpu_sm_clock", reason=lost))
-    series = (_series("gpu_utilization", (10.5, 0.4)), _series("gpu_sm_clock", (10.5, 1900)))
-    measurement = _measurement(*series, missing=missing)
-    found = gpu_figures(measurement, TRAINING)
-    assert found["utilization"] == 0.4
-    assert why_no_counters(measurement, found) == {"gpu.utilization": lost, "gpu.sm_clock_mhz": lost}
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 50)), min_size=2, max_size=20), st.integers(2, 9))
+def test_a_slower_clock_changes_no_share(waits_and_steps: list[tuple[int, int]], factor: int) -> None:
+    """The share is that of the pauses, and stays when all times are scaled; percentiles scale with them."""
+    at, pairs = 0, []
+    for wait, step in waits_and_steps:
+        pairs.append((at + wait, at + wait + step))
+        at += wait + step
+    found = step_figures([_timed(*pairs)])
+    slower = step_figures([_timed(*((begin * factor, end * factor) for begin, end in pairs))])
+    paused = sum(wait for wait, _ in waits_and_steps[1:])
+    assert found["exposed_wait_fraction"] == pytest.approx(paused / (pairs[-1][1] - pairs[0][0]))
+    assert slower["exposed_wait_fraction"] == pytest.approx(found["exposed_wait_fraction"])
+    assert slower["step_ms_p95"] == pytest.approx(factor * float(found["step_ms_p95"]))

@@ -1,4 +1,4 @@
-"""Attribution of idle time: against a label for each single nanosecond, and on windows written by hand."""
+"""What a window of the GPU shows: against a label for each single nanosecond, and on windows written by hand."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from itertools import chain
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.gpu import AFTER_SYNC_NS, attribute, total
+from loaderprobe.analyze.gpu import AFTER_SYNC_NS, attribute, total, use_of
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.measurement import DeviceKind, Timeline
-from loaderprobe.records.verdict import GAP_CAUSES, TIME_PARTS, Gaps
+from loaderprobe.records.verdict import TIME_PARTS, Gaps
 from tests.examples import timelines
 from tests.examples.timelines import TimelineScript
 
@@ -127,7 +127,14 @@ def split(timeline: Timeline, latency_ns: int = LATENCY, after_sync_ns: int = AF
     return attribute(timeline, latency_ns=latency_ns, after_sync_ns=after_sync_ns).gaps_of(timeline.steps)
 
 
+def no_length() -> Timeline:
+    """A copy of no length where the window ends, for which the host was blocked: nothing was launched after that."""
+    script = TimelineScript(unit_ns=1, begin_ns=BEGIN)
+    return script.copy(END, END, 0, kind="d2h", blocked_until=1).build(END)
+
+
 @settings(max_examples=100)
+@example(no_length())
 @given(windows())
 def test_every_nanosecond_gets_the_label_of_the_rules(timeline: Timeline) -> None:
     """The sums are those of labelling one nanosecond after the other, and no range counts twice."""
@@ -136,15 +143,6 @@ def test_every_nanosecond_gets_the_label_of_the_rules(timeline: Timeline) -> Non
     pieces = chain.from_iterable(found.parts.values())
     assert sum(high - low for low, high in pieces) == END
     assert total(found.pageable) <= total(found.parts["copy"])
-
-
-def test_what_takes_no_time_ends_no_gap() -> None:
-    """A copy of no length where the window ends, for which the host was blocked: nothing was launched after that."""
-    script = TimelineScript(unit_ns=1, begin_ns=BEGIN)
-    script.copy(END, END, 0, kind="d2h", blocked_until=1)
-    timeline = script.build(END)
-    expected = {"sync": 1 + AFTER_SYNC, "unknown": END - 1 - AFTER_SYNC}
-    assert parts(split(timeline, after_sync_ns=AFTER_SYNC)) == labels(timeline) == expected
 
 
 @given(windows(), st.randoms(use_true_random=False))
@@ -193,92 +191,70 @@ def test_pageable_copies_are_known_by_their_name() -> None:
     assert pinned.pageable_ns == 0 < pinned.copy_ns
 
 
-def test_a_figure_read_in_every_step_is_a_sync() -> None:
-    """Kernels of a step, then the host blocked until they are done: what it launches next comes late for that."""
-    script = TimelineScript(unit_ns=1000)
-    for step in range(4):
-        begin = 1000 * step
-        script.kernel(begin + 100, begin + 800, begin + 90)
-        script.sync(begin + 120, begin + 810)
-    gaps = split(script.build(4000), 20_000)
-    assert gaps.share("sync") == pytest.approx((3 * 290 + 200) / 4000, abs=0.01)
-    assert gaps.share("launch") == pytest.approx((90 + 4 * 1) / 4000, abs=0.0001)
-
-
-def test_inside_a_graph_the_host_is_never_to_blame() -> None:
-    """All kernels of a graph were issued by its one call: short gaps are the device's, long ones a dependency's."""
-    gaps = split(timelines.as_graph(), 5_000)
-    assert gaps.device_ns == timelines.STEPS * (3_000 + 2_000)
-    assert gaps.launch_ns == timelines.STEPS * (96_000 + 1_000)
-    assert gaps.unknown_ns == timelines.STEPS * 30_000
-
-
-def test_launches_that_take_long_are_the_hosts() -> None:
-    """Each call takes the host 40 us under a profiler, and its kernel runs for 4 us right behind: the host is late."""
-    script = TimelineScript()
-    for begin in range(0, 1000, 50):
-        script.kernel(begin + 41, begin + 45, begin, returned=begin + 40)
-    gaps = split(script.build(995), 5_000)
-    assert (gaps.launch_ns, gaps.device_ns, gaps.unknown_ns) == ((20 * 40 + 19 * 5) * 1_000, 20 * 1_000, 0)
-
-
 def test_a_sync_explains_a_millisecond_and_no_more() -> None:
     """After it the host works on images for 90 ms: that is not the sync's doing."""
-    script = TimelineScript()
-    script.kernel(0, 200, 0)
-    script.sync(150, 205)
-    script.kernel(90_300, 99_900, 90_290)
-    gaps = split(script.build(99_900), 5_000)
-    assert gaps.sync_ns == 5_000 + AFTER_SYNC_NS
-    assert gaps.launch_ns == (90_290 - 205 + 1) * 1_000 - AFTER_SYNC_NS
+    script = TimelineScript().kernel(0, 200, 0).sync(150, 205).kernel(90_300, 99_900, 90_290)
+    found = parts(split(script.build(99_900), 5_000))
+    launching = 90_086_000 - AFTER_SYNC_NS
+    assert found == {"compute": 9_800_000, "sync": 5_000 + AFTER_SYNC_NS, "launch": launching, "unknown": 9_000}
 
 
-@pytest.mark.parametrize(("until", "cause"), [(20_010, "copy"), (20_011, "sync")])
-def test_a_copy_that_waits_for_older_work_is_a_sync(until: int, cause: Any) -> None:
-    """Its call stages memory for up to ten times the copy itself; if it takes longer, it waits for something else."""
-    script = TimelineScript()
-    script.copy(18_000, 20_000, 10, pageable=True, blocked_until=until)
-    script.kernel(20_011, 30_000, 20_011)
-    gaps = split(script.build(30_000), 5_000)
-    assert max(GAP_CAUSES, key=gaps.of) == cause
-    assert gaps.of(cause) >= 17_990_000
-    assert gaps.copy_ns >= 2_000_000
-
-
-SPLITS: dict[str, tuple[TimelineScript, dict[str, int]]] = {
-    "a wait counts until the next kernel was issued; the call is the host's": (
-        TimelineScript(unit_ns=1).kernel(0, 100, 0).wait(120, 190).kernel(200, 300, 150, returned=165),
-        {"compute": 200, "launch": 20 + 15, "input": 30, "unknown": 35},
+HALF = TimelineScript(unit_ns=1).kernel(0, 50, blocks_per_sm=0.5, occupancy=0.25).build(100)
+USES: dict[str, tuple[Timeline, dict[str, Any]]] = {
+    "idle time counts for efficiency and not for occupancy": (
+        HALF, {"training_busy": 0.5, "sm_efficiency_estimated": 0.25, "occupancy_estimated": 0.25},
     ),
-    "a copy goes before the wait that covers it": (
-        TimelineScript(unit_ns=1).wait(0, 90).copy(50, 80, 40).kernel(100, 200, 95),
-        {"compute": 100, "input": 60, "copy": 30, "launch": 6, "device": 4},
+    "all is known": (HALF, {"occupancy_coverage": 1.0}),
+    "a long kernel counts for more than a short one": (
+        TimelineScript(unit_ns=1).kernel(0, 90, occupancy=0.2).kernel(90, 100, occupancy=1.0).build(100),
+        {"occupancy_estimated": pytest.approx(0.28)},
     ),
-    "a thread that was blocked has launched nothing since": (
-        TimelineScript(unit_ns=1).sync(0, 40).sync(40, 80, training=False).kernel(100, 200, 100),
-        {"compute": 100, "sync": 100},
+    "the mean is over what is known": (
+        TimelineScript(unit_ns=1).kernel(0, 60).kernel(60, 100, occupancy=None).build(100),
+        {"occupancy_estimated": 0.5, "occupancy_coverage": 0.6},
     ),
-    "a sync of another thread is no cause": (
-        TimelineScript(unit_ns=1).sync(40, 80, training=False).kernel(100, 200, 100),
-        {"compute": 100, "launch": 100},
+    "with nothing known there is no figure": (
+        TimelineScript(unit_ns=1).kernel(0, 80, occupancy=None, blocks_per_sm=None).build(100),
+        {"sm_efficiency_estimated": None, "occupancy_estimated": None, "kernel_busy": 0.8},
     ),
-    "without a record of the call the rest is not known": (
-        TimelineScript(unit_ns=1).wait(0, 30).kernel(100, 200),
-        {"compute": 100, "input": 30, "unknown": 70},
+    "kernels of the loader count apart, and copies not": (
+        TimelineScript(unit_ns=1).kernel(0, 20).kernel(10, 50, loader=True, stream=13).copy(60, 90).build(100),
+        {"training_busy": 0.2, "kernel_busy": 0.5},
     ),
-    "kernels of the loader are input, apart from waiting for it": (
-        TimelineScript(unit_ns=1).wait(0, 100).kernel(20, 60, 10, loader=True, stream=13).kernel(100, 200, 99),
-        {"compute": 100, "loader": 40, "input": 59, "launch": 1},
+    "communication is a kernel, and no training": (
+        TimelineScript(unit_ns=1).kernel(0, 20).kernel(10, 80, exchange=True, stream=20).build(100),
+        {"training_busy": 0.2, "kernel_busy": 0.8},
     ),
-    "communication counts where nothing else runs, and may end a gap": (
-        TimelineScript(unit_ns=1).kernel(10, 200, 1).kernel(150, 1000, 100, exchange=True, stream=20)
-        .kernel(1100, 1200, 1099, exchange=True, stream=20),
-        {"compute": 190, "communication": 800 + 100, "launch": 1 + 1 + 99 + 1, "unknown": 8},
+    "tiny kernels fill little": (
+        timelines.launch_bound(),
+        {
+            "training_busy": pytest.approx(0.25, abs=0.01), "occupancy_estimated": pytest.approx(0.05),
+            "sm_efficiency_estimated": pytest.approx(0.0625, abs=0.003),
+        },
     ),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("script", "expected"), SPLITS.values(), ids=SPLITS.keys())
-def test_a_gap_goes_to_what_held_up_the_kernel_after_it(script: TimelineScript, expected: dict[str, int]) -> None:
-    """Nanosecond for nanosecond: a rule each."""
-    assert parts(split(script.build(sum(expected.values())))) == expected
+@pytest.mark.parametrize("name", USES)
+def test_kernels_fill_the_device_so_far(name: str) -> None:
+    """By their time, their blocks and their occupancy, as worked out by hand; None is not 0."""
+    timeline, expected = USES[name]
+    found = use_of(timeline)
+    assert {figure: getattr(found, figure) for figure in expected} == expected
+
+
+kernels = st.tuples(
+    st.integers(-10, 60), st.integers(0, 30), st.sampled_from((0.125, 0.5, 2.0)), st.booleans(), st.booleans()
+)
+
+
+@given(st.lists(kernels, max_size=8))
+def test_efficiency_is_the_mean_over_every_nanosecond(drawn: list[tuple[int, int, float, bool, bool]]) -> None:
+    """Streams that overlap add up to at most all SMs."""
+    script = TimelineScript(unit_ns=1)
+    for begin, length, blocks, loader, second in drawn:
+        script.kernel(begin, begin + length, blocks_per_sm=blocks, loader=loader, stream=13 if second else 7)
+    timeline = script.build(50)
+    filled = sum(min(1.0, sum(k[2] for k in drawn if k[0] <= at < k[0] + k[1])) for at in range(50)) / 50
+    ran = any(k[0] < 50 and k[0] + k[1] > 0 and k[1] for k in drawn)
+    assert use_of(timeline).sm_efficiency_estimated == (pytest.approx(filled) if ran else None)

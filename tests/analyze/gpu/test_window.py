@@ -1,25 +1,26 @@
-"""What a profiler window may be believed, and what the verdict takes from it."""
+"""What a profiler window may be believed, what it shows of a known cause, and what the verdict takes from it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.gpu import disagreement, overhead_of, read_window, syncs_per_step, why_refused
+import loaderprobe
+from loaderprobe.analyze.gpu import disagreement, read_window, syncs_per_step
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.report import build_report
-from loaderprobe.analyze.verdict.rule import with_gaps
+from loaderprobe.analyze.verdict.rule import judged_by_gaps, with_gaps
 from loaderprobe.records.measurement import Measurement, Missing, Rejected, Timeline
 from loaderprobe.records.remark import Remark, reported
-from loaderprobe.records.verdict import TIME_PARTS, Bound, Gaps, GpuWindow, Reason
-from loaderprobe.render.words import remark_words
-from loaderprobe.testing import example_environment
-from tests.analyze.runs import FILES, Cost, alike, run
+from loaderprobe.records.verdict import TIME_PARTS, Bound, GapCause, Gaps, GpuWindow, Reason
+from tests.analyze.runs import Cost, alike, run
 from tests.examples import timelines
+from tests.examples.timelines import TimelineScript
+from tests.examples.traces import NEXT, event, written
 
 BY_RATES = Reason(code="largest_speedup", facts={})
 WINDOW_NS = timelines.STEPS * 40_000_000
@@ -28,7 +29,7 @@ shares = st.lists(st.integers(0, 1000), min_size=9, max_size=9).filter(lambda pa
 
 def profiled(timeline: Timeline | None, *, training: float = 800, loader: float = 3000, **facts: Any) -> Measurement:
     """Three quiet rounds against a device that does 800 images/s alone, and one window."""
-    rounds = alike(baseline=loader, training=training, warm=loader, resident=800)
+    rounds = alike(baseline=loader, training=training, warm=3000, resident=800)
     return run(rounds, Cost(), facts={"timeline": timeline, **facts}, workers=2)
 
 
@@ -46,51 +47,60 @@ def window(parts: list[int], **changes: Any) -> GpuWindow:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"plain_ns": round(WINDOW_NS / 1.06)}, "slowed the steps by 6.0 %, refused above 5.0 %"),
-        ({"plain_ns": 0}, "not timed without"),
-        ({"launches_without_record": 3}, "1.5 % of the launches left no record of a kernel, refused above 1.0 %"),
-        ({"clock_shift_ns": -67_000}, "moved by 67 us while the profiler ran, refused above 66 us"),
-        ({"end_ns": 0}, "empty"),
-    ],
-)
-def test_a_window_that_cannot_be_believed_is_refused(changes: dict[str, Any], reason: str) -> None:
-    """Each refusal says what was found and where the limit lies."""
-    refused = why_refused(timelines.compute_bound(**changes))
-    assert refused and reason in remark_words(refused)
+def bare(*kinds: str) -> Timeline:
+    """Launches without a kernel, as another profiler and WSL leave them; or none at all."""
+    script = TimelineScript()
+    return (script.copy(0, 10, 0) if kinds else script).build(100)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{}, {"plain_ns": round(WINDOW_NS / 1.04)}, {"launches_without_record": 2}, {"clock_shift_ns": 65_000}],
-)
-def test_a_window_within_the_limits_is_not(changes: dict[str, Any]) -> None:
-    """A little overhead, loss or drift is no reason."""
-    assert why_refused(timelines.compute_bound(**changes)) is None
+def why(code: str, **facts: Any) -> Remark:
+    return Remark(code=code, facts=facts)
 
 
-def test_launches_without_any_kernel_name_the_usual_reasons() -> None:
-    """Another profiler and WSL both leave launches and nothing else."""
-    script = timelines.TimelineScript()
-    script.copy(0, 10, 0)
-    assert why_refused(script.build(100)) == Remark(code="kernels_not_seen", facts={"launches": 1.0})
-    assert why_refused(timelines.TimelineScript().build(100)) == Remark(code="no_kernel_launched")
+WINDOWS: dict[str, tuple[Timeline, Remark | None, dict[str, Any]]] = {
+    "nothing is wrong": (timelines.compute_bound(), None, {"profiler_overhead": 0.0, "doubts": ()}),
+    "4 % slower": (
+        timelines.compute_bound(plain_ns=round(WINDOW_NS / 1.04)), None, {"profiler_overhead": pytest.approx(0.04)},
+    ),
+    "6 % slower": (
+        timelines.compute_bound(plain_ns=round(WINDOW_NS / 1.06)),
+        why("profiler_slows", exact_share=pytest.approx(0.06), most=0.05), {},
+    ),
+    "not timed without": (
+        timelines.compute_bound(plain_ns=0), why("steps_not_timed"), {"profiler_overhead": None},
+    ),
+    "1 % of the launches are lost": (timelines.compute_bound(launches_without_record=2), None, {}),
+    "1.5 % are": (
+        timelines.compute_bound(launches_without_record=3),
+        why("launches_lost", exact_share=pytest.approx(0.015), most=0.01), {},
+    ),
+    "a clock that moved by 65 us": (timelines.compute_bound(clock_shift_ns=65_000), None, {}),
+    "by 67 us": (
+        timelines.compute_bound(clock_shift_ns=-67_000),
+        why("clock_moved", clock_s=pytest.approx(67e-6), most_s=pytest.approx(66e-6)), {},
+    ),
+    "empty": (timelines.compute_bound(end_ns=0), why("window_empty"), {}),
+    "launches, and no kernel": (bare("h2d"), why("kernels_not_seen", launches=1.0), {}),
+    "no launch": (bare(), why("no_kernel_launched"), {}),
+    # Two workers with 2 batches ahead: under 8 steps may all come from batches that were ready.
+    "as long as the queue": (timelines.compute_bound(8), None, {"doubts": ()}),
+    "shorter": (
+        timelines.compute_bound(7), None,
+        {"doubts": (why("window_too_short", steps=7.0, ahead=4.0),)},
+    ),
+}  # fmt: skip
 
 
-def test_the_overhead_is_against_steps_without_the_profiler() -> None:
-    """A window of 1.1 times their time is 10 % of overhead; not known without them."""
-    assert overhead_of(timelines.compute_bound(plain_ns=round(WINDOW_NS / 1.1))) == pytest.approx(0.1)
-    assert overhead_of(timelines.compute_bound(plain_ns=0)) is None
-
-
-def test_refused_figures_are_nowhere() -> None:
-    """A refused window has its reason in the summary, and neither figures nor a timeline."""
-    seen = read_window(profiled(timelines.starved(plain_ns=10**9)))
-    assert seen.window
-    assert (seen.window.gaps, seen.window.use, seen.view) == (None, None, None)
-    assert seen.missing == {"gpu_window": seen.window.refused}
+@pytest.mark.parametrize("name", WINDOWS)
+def test_a_window_that_cannot_be_believed_is_refused(name: str) -> None:
+    """With what was found and where the limit lies; its figures are then nowhere."""
+    timeline, refused, figures = WINDOWS[name]
+    seen = read_window(profiled(timeline))
+    assert seen.window and seen.window.refused == refused
+    assert {figure: getattr(seen.window, figure) for figure in figures} == figures
+    hidden = (seen.window.gaps, seen.window.use, seen.view)
+    assert hidden == (None, None, None) if refused else None not in hidden
+    assert seen.missing == ({"gpu_window": refused} if refused else {})
 
 
 def test_without_a_window_the_reason_is_that_of_the_measurement() -> None:
@@ -100,30 +110,26 @@ def test_without_a_window_the_reason_is_that_of_the_measurement() -> None:
     assert "gpu_window" not in verdict(profiled(None)).unavailable
 
 
-def test_a_window_shorter_than_the_queue_is_doubted() -> None:
-    """Two workers with 2 batches ahead: under 8 steps may all come from batches that were ready."""
-    enough, short = (read_window(profiled(timelines.compute_bound(steps))).window for steps in (8, 7))
-    assert enough
-    assert short
-    assert enough.doubts == ()
-    assert short.doubts == (Remark(code="window_too_short", facts={"steps": 7.0, "ahead": 4.0}),)
+def test_what_is_drawn_are_the_figures() -> None:
+    """The same time as stretches; what was rejected is kept."""
+    rejected = (Rejected(reason="no_stamp", count=3),)
+    seen = read_window(profiled(timelines.starved(rejected=rejected), training=320, loader=320))
+    assert seen.window and seen.window.gaps and seen.view and seen.window.rejected == rejected
+    drawn = {part: sum(high - low for low, high in ranges) for part, ranges in seen.view.parts.items()}
+    assert drawn == {part: seen.window.gaps.of(part) for part in TIME_PARTS}
+    assert seen.view.parts["compute"][0][0] == 62_200_000
 
 
-def test_gaps_and_rates_must_agree() -> None:
+@pytest.mark.parametrize(
+    ("utilization", "code"), [(0.38, None), (0.47, None), (0.49, "gaps_disagree"), (None, "gaps_not_checked")]
+)
+def test_gaps_and_rates_must_agree(utilization: float | None, code: str | None) -> None:
     """Idle for input for 62 % of the time is training at 38 % of what compute can do, give or take 10 %."""
     gaps = window([38, 60, 2, 0, 0, 0, 0, 0, 0]).gaps
-    assert gaps
-    assert disagreement(gaps, 0.38) is disagreement(gaps, 0.47) is None
-    found = disagreement(gaps, 0.49)
-    assert found and found.code == "gaps_disagree"
-    assert found.facts == {"idle_by_gaps": pytest.approx(0.62), "idle_by_rates": pytest.approx(0.51)}
-    assert disagreement(gaps, None) == Remark(code="gaps_not_checked")
-
-
-def test_the_measured_exchange_of_gradients_keeps_its_name() -> None:
-    """Leaving it out of the steps has shown it: one window says no more."""
-    measured = Bound(side="compute", cause="gradients", candidates=(), reason=BY_RATES, evidence=())
-    assert with_gaps(measured, window([20, 0, 0, 0, 0, 0, 0, 0, 80])) is measured
+    found = disagreement(gaps, utilization) if gaps else None
+    assert (found and found.code) == code
+    if code == "gaps_disagree" and found:
+        assert found.facts == {"idle_by_gaps": pytest.approx(0.62), "idle_by_rates": pytest.approx(0.51)}
 
 
 def syncs(*calls: tuple[str, int, int]) -> float:
@@ -161,25 +167,26 @@ def test_a_copy_and_the_wait_right_behind_it_are_one_sync(calls: list[tuple[str,
 
 
 @pytest.mark.parametrize(
-    ("timeline", "training"),
+    ("timeline", "rates"),
     [
-        (timelines.launch_bound(plain_ns=10**6), 800),
-        (timelines.launch_bound(7), 800),
-        (timelines.copied_pageable(), 800),
-        (timelines.compute_bound(), 800),
+        (timelines.launch_bound(plain_ns=10**6), {}),
+        (timelines.launch_bound(7), {}),
+        (timelines.copied_pageable(), {}),
+        (timelines.compute_bound(), {}),
+        (timelines.copied_pageable(), {"training": 480, "loader": 480}),
     ],
-    ids=["refused", "too short", "disagrees", "busy"],
+    ids=["refused", "too short", "disagrees", "busy", "an input that rates name"],
 )
-def test_a_window_in_doubt_changes_no_verdict(timeline: Timeline, training: float) -> None:
-    """Refused, too short, at odds with the rates, or without idle time: the verdict is that of the rates."""
-    assert bound(profiled(timeline, training=training)) == bound(profiled(None, training=training))
+def test_a_window_in_doubt_changes_no_verdict(timeline: Timeline, rates: dict[str, float]) -> None:
+    """Refused, too short, at odds with the rates, or without idle time; and an experiment is not overruled."""
+    assert bound(profiled(timeline, **rates)) == bound(profiled(None, **rates))
+    assert bound(profiled(None, **rates)).side == ("input" if rates else "compute")
 
 
-def test_an_input_that_rates_name_is_not_overruled() -> None:
-    """The experiment comes first."""
-    slow = profiled(timelines.copied_pageable(), training=480, loader=480)
-    assert bound(slow) == bound(profiled(None, training=480, loader=480))
-    assert bound(slow).side == "input"
+def test_the_measured_exchange_of_gradients_keeps_its_name() -> None:
+    """Leaving it out of the steps has shown it: one window says no more."""
+    measured = Bound(side="compute", cause="gradients", candidates=(), reason=BY_RATES, evidence=())
+    assert with_gaps(measured, window([20, 0, 0, 0, 0, 0, 0, 0, 80])) is measured
 
 
 @settings(max_examples=80)
@@ -210,28 +217,154 @@ def test_the_cause_is_the_largest_idle_part_or_that_of_the_rates(parts: list[int
     assert largest >= 0.1 * sum(parts)
 
 
-def test_a_judgement_without_a_window_is_the_same() -> None:
-    """Everything that was judged before there were windows is judged as before."""
-    for judgement in (
-        Bound(side="compute", cause="compute", candidates=(), reason=BY_RATES, evidence=()),
-        Bound(side="inconclusive", cause="either", candidates=(), reason=BY_RATES, evidence=()),
-    ):
-        assert with_gaps(judgement, None) is judgement
+class Case(NamedTuple):
+    """A window, the share of what takes most of its idle time, and the verdicts."""
+
+    timeline: Timeline
+    gap: GapCause
+    share: float
+    """Of the window, by that gap."""
+    recorded: tuple[str, str]
+    """Side and cause by the gaps alone."""
+    live: tuple[str, str]
+    """Side and cause beside rates."""
+    training: float = 800
+    """Images/s beside compute alone at 800 and the loader at 3000."""
+    loader: float = 3000
 
 
-def test_the_report_carries_figures_and_timeline() -> None:
-    """The row has shares that sum to 1, the detail the same time as stretches."""
-    rejected = (Rejected(reason="no_stamp", count=3),)
-    made = profiled(timelines.starved(rejected=rejected), training=320, loader=320)
-    report = build_report(
-        name="", created_utc="", command="", environment=example_environment(), files=[FILES],
-        results=[(made.config, made)], ceilings={},
-    )  # fmt: skip
-    row, detail = report.summary.configurations[0], report.details[0]
-    assert row.gpu_window
-    assert row.gpu_window.gaps
-    assert detail.view
-    assert row.gpu_window.rejected == rejected
-    drawn = {part: sum(high - low for low, high in ranges) for part, ranges in detail.view.parts.items()}
-    assert drawn == {part: row.gpu_window.gaps.of(part) for part in TIME_PARTS}
-    assert detail.view.parts["compute"][0][0] == 62_200_000
+def stepped(length: int, draw: Any) -> Timeline:
+    """A window of `timelines.STEPS` steps of so many microseconds."""
+    script = TimelineScript()
+    for at in range(0, timelines.STEPS * length, length):
+        script.step(at)
+        draw(script, at)
+    return script.build(timelines.STEPS * length)
+
+
+def exchanging(script: TimelineScript, at: int) -> None:
+    """Communication for 25 of 40 ms that nothing runs beside."""
+    script.kernel(at, at + 15_000, max(0, at - 100))
+    script.kernel(at + 10_000, at + 39_990, at + 5_000, exchange=True, stream=20)
+
+
+def synchronized(script: TimelineScript, at: int) -> None:
+    """The host waits for the device in each step, and launches half a step later."""
+    script.kernel(at + 300, at + 800, at + 290)
+    script.sync(at + 310, at + 810)
+
+
+def decoding(script: TimelineScript, at: int) -> None:
+    """The loader decodes on the device inside next() for 15 of 40 ms."""
+    script.wait(at, at + 15_000)
+    script.kernel(at + 10, at + 15_000, at + 5, loader=True, stream=13)
+    script.kernel(at + 15_010, at + 39_990, at + 15_005)
+
+
+def torn(script: TimelineScript, at: int) -> None:
+    """A wait for input of 8 ms, and a host that then takes 7 to launch."""
+    script.wait(at, at + 8_000)
+    script.kernel(at + 15_000, at + 39_990, at + 14_999)
+
+
+CASES = {
+    "starved": Case(timelines.starved(), "input", 0.6, ("input", "input"), ("input", "either"), 304, 304),
+    "launch-bound": Case(timelines.launch_bound(), "launch", 0.67, ("compute", "host"), ("compute", "host")),
+    "pageable copies": Case(timelines.copied_pageable(), "copy", 0.4, ("input", "copy"), ("input", "copy"), 480),
+    "CUDA graph": Case(timelines.as_graph(), "launch", 0.097, ("compute", "compute"), ("compute", "compute")),
+    "syncs": Case(stepped(1_000, synchronized), "sync", 0.473, ("compute", "host"), ("compute", "host")),
+    "communication": Case(
+        stepped(40_000, exchanging), "communication", 0.625, ("compute", "communication"), ("compute", "communication")
+    ),
+    "decoding on the device": Case(
+        stepped(40_000, decoding), "loader", 0.375, ("input", "input"), ("inconclusive", "inconclusive"), 500
+    ),
+    "input and host": Case(
+        stepped(40_000, torn), "input", 0.2, ("balanced", "either"), ("inconclusive", "inconclusive"), 640
+    ),
+    "compute-bound": Case(timelines.compute_bound(), "device", 0.0, ("compute", "compute"), ("compute", "compute")),
+    "copies beside": Case(timelines.copied_beside(), "device", 0.0, ("compute", "compute"), ("compute", "compute")),
+}
+EACH_CASE = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+
+
+def as_file(timeline: Timeline, path: Path) -> Path:
+    """The same as torch.profiler writes it."""
+
+    def span(cat: str, name: str, begin: int, end: int, **details: Any) -> dict[str, Any]:
+        return event(cat, name, (begin - timeline.begin_ns) / 1e3 + 1e6, (end - begin) / 1e3, **details)
+
+    records, calls, names = timeline.records, timeline.calls, timeline.names
+    steps = (*timeline.step_begin_ns, timeline.end_ns)
+    events = [
+        span("user_annotation", f"ProfilerStep#{number}", steps[number], steps[number + 1])
+        for number in range(len(steps) - 1)
+    ]
+    waits = zip(timeline.wait_begin_ns, timeline.wait_end_ns, strict=True)
+    events += [span("user_annotation", NEXT, begin, end) for begin, end in waits]
+    for i, kind in enumerate(records.kind):
+        where = {"device": 0, "stream": records.stream[i], "correlation": records.correlation[i]}
+        cat = "kernel" if kind == "kernel" else "gpu_memcpy"
+        events.append(span(cat, names[records.name[i]], records.begin_ns[i], records.end_ns[i], **where))
+    for i, number in enumerate(calls.correlation):
+        # A copy that blocks is one call, which both issues and waits.
+        if calls.kind[i] == "launch" or number not in records.correlation:
+            name = names[calls.name[i]]
+            events.append(span("cuda_runtime", name, calls.begin_ns[i], calls.end_ns[i], correlation=number))
+    return written(path, events)
+
+
+@EACH_CASE
+def test_a_recorded_window_has_its_cause(case: Case, tmp_path: Path) -> None:
+    """Read from a file: the gap that was planted takes most of the idle time, and the verdict follows."""
+    found = loaderprobe.trace(as_file(case.timeline, tmp_path / "t.json"))
+    assert found.gaps.share(case.gap) == pytest.approx(case.share, abs=0.01)
+    assert (found.bound.side, found.bound.cause, found.bound.how) == (*case.recorded, "estimated")
+    assert bool(found.bound.candidates) == (found.bound.cause == "either")
+    if found.bound.cause not in ("compute", "either"):
+        assert found.bound.gap == case.gap
+
+
+@EACH_CASE
+def test_a_live_window_has_its_cause(case: Case) -> None:
+    """The same split and the same judge; but what rates show goes before, and input has more names."""
+    found = verdict(profiled(case.timeline, training=case.training, loader=case.loader))
+    assert (found.bound.side, found.bound.cause) == case.live
+    named = found.bound.reason.code == "device_idle"
+    assert named == (case.live in {("compute", "host"), ("input", "copy"), ("compute", "communication")})
+    if named:
+        shares = [float(value) for name, value in found.bound.reason.facts.items() if name.endswith("_share")]
+        assert max(shares) == pytest.approx(case.share, abs=0.01)
+        assert f"gpu_window.gaps.{case.gap}_ns" in [each.metric for each in found.bound.evidence]
+    assert found.bound.reason.facts.get("copies_from") == ("pageable memory" if case.gap == "copy" else None)
+
+
+@pytest.mark.parametrize(
+    ("percent", "side", "cause"),
+    [
+        ({"input": 34, "launch": 9}, "input", "input"),
+        ({"copy": 16, "input": 10}, "input", "copy"),
+        ({"copy": 14, "input": 10}, "input", "input"),
+        ({"loader": 20, "copy": 15}, "input", "input"),
+        ({"launch": 20, "input": 5}, "compute", "host"),
+        ({"launch": 16, "input": 10}, "compute", "host"),
+        ({"launch": 14, "input": 10}, "balanced", "either"),
+        ({"launch": 20, "input": 12, "copy": 5}, "balanced", "either"),
+        ({"launch": 27, "input": 12, "copy": 5}, "compute", "host"),
+        ({"launch": 20, "communication": 18}, "compute", "either"),
+        ({"launch": 20, "communication": 18, "loader": 15}, "balanced", "either"),
+        ({"communication": 30, "launch": 10}, "compute", "communication"),
+        ({"launch": 9, "input": 9}, "compute", "compute"),
+        ({"launch": 10}, "compute", "host"),
+        ({"unknown": 50, "launch": 40}, "inconclusive", "inconclusive"),
+        ({"unknown": 40, "launch": 40}, "compute", "host"),
+        ({"device": 11, "launch": 5}, "inconclusive", "inconclusive"),
+        ({"device": 9, "launch": 5}, "compute", "compute"),
+    ],
+)
+def test_the_largest_side_is_the_verdict(percent: dict[str, int], side: str, cause: str) -> None:
+    """From 10 % of the time on, and by a factor of 1.5; what is not known outweighs a smaller side."""
+    parts = {f"{part}_ns": percent.get(part, 0) for part in TIME_PARTS}
+    parts["compute_ns"] = 100 - sum(percent.values())
+    found = judged_by_gaps(Gaps(steps=1, window_ns=100, pageable_ns=0, **parts))
+    assert (found.side, found.cause) == (side, cause)

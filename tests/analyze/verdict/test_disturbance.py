@@ -7,14 +7,8 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.analyze.verdict.validity import (
-    counted,
-    disturbance_notes,
-    disturbed,
-    like,
-    pressing_share,
-)
-from loaderprobe.records.measurement import Measurement, Others, Segment
+from loaderprobe.analyze.verdict.validity import counted, disturbance_notes, disturbed, like, pressing_share
+from loaderprobe.records.measurement import Measurement, Others
 from loaderprobe.render.words import remark_words
 from tests.analyze.runs import Cost, alike, run, with_read
 from tests.analyze.verdict.test_truths import EVEN, beside, cached
@@ -39,54 +33,63 @@ def seen(*each: Others | None, **facts: Any) -> Measurement:
     return replace(found, segments=tuple(replace(s, others=o) for s, o in zip(segments, each, strict=True)))
 
 
+def reads(others_bytes: int, **facts: Any) -> Measurement:
+    """Of 100 MB that the devices read, own processes read all but these."""
+    found = seen(others(own_read_bytes=100 * 10**6 - others_bytes))
+    return replace(found, segments=(replace(found.segments[0], disk_bytes=100 * 10**6),), **facts)
+
+
+def beside_many(share: float) -> Measurement:
+    """On 64 cores, of which own processes use 8."""
+    return seen(others(share, cores=64, own_cpu_ns=8000 * MS), cores_available=64.0)
+
+
+# Cores that stay idle are in the way of none; of 8 cores a quota allows 2: the other 6 are free for others.
+DISTURBED: dict[str, tuple[Measurement, bool]] = {
+    "38 % of two cores": (seen(others(0.38)), True),
+    "5 %": (seen(others(0.05)), False),
+    "own workers wait": (seen(others(run_delay_ns=900 * MS, cpu_pressure_us=900_000)), False),
+    "15 % stolen": (seen(others(steal_ns=300 * MS)), True),
+    "7 %": (seen(others(steal_ns=150 * MS)), False),
+    "most cores are idle": (beside_many(0.3), False),
+    "nearly none is": (beside_many(0.8), True),
+    "not read": (seen(None), False),
+    "cores that may not be used": (seen(others(0.5, cores=8)), False),
+    "and some that may": (seen(others(0.9, cores=8)), True),
+    "no reads of others": (reads(0), False),
+    "5 %, of what was read": (reads(5 * 10**6), False),
+    "20 %, of what was read": (reads(20 * 10**6), True),
+    "those of ranks are not known": (reads(20 * 10**6, ranks=2), False),
+    "nor those of this storage": (reads(20 * 10**6, storage_counts_reads=False), False),
+}
+
+
+@pytest.mark.parametrize("name", DISTURBED)
+def test_what_others_take_disturbs_where_few_cores_are_left(name: str) -> None:
+    """Or from a tenth of what devices read; waiting of own threads is no sign of others."""
+    measurement, is_so = DISTURBED[name]
+    assert bool(disturbed(measurement)) is is_so
+
+
+def test_cores_beyond_a_quota_are_no_loss() -> None:
+    """0.9 of 8 cores take 1.2 of the 2 that may be used."""
+    taken = seen(others(0.9, cores=8))
+    assert pressing_share(taken, taken.segments[0]) == pytest.approx(0.6)
+
+
 @pytest.mark.parametrize(
-    ("taken", "is_so"),
+    ("one", "other", "alike"),
     [
-        (others(0.38), True),
-        (others(0.05), False),
-        (others(run_delay_ns=900 * MS, cpu_pressure_us=900_000), False),
-        (others(steal_ns=300 * MS), True),
-        (others(steal_ns=150 * MS), False),
-        (others(0.3, cores=64, own_cpu_ns=8000 * MS), False),
-        (others(0.8, cores=64, own_cpu_ns=8000 * MS), True),
-        (None, False),
+        (others(0.1), others(0.2), True),
+        (others(0.1), others(0.3), False),
+        (others(), others(steal_ns=400 * MS), False),
+        (None, others(0.9), True),
     ],
-    ids=["cores", "little", "own workers wait", "stolen", "stolen little", "most idle", "nearly full", "not read"],
+    ids=["near", "far", "stolen", "not read"],
 )
-def test_what_others_take_disturbs_where_few_cores_are_left(taken: Others | None, *, is_so: bool) -> None:
-    """Waiting of own threads is no sign of others; cores that stay idle are in the way of none."""
-    cores = taken.cores if taken else 2
-    assert bool(disturbed(seen(taken, cores_available=float(cores)))) is is_so
-
-
-def test_cores_that_may_not_be_used_are_no_loss() -> None:
-    """Of 8 cores a quota allows 2: what others take of the other 6 is free for them."""
-    taken = others(0.5, cores=8)
-    assert pressing_share(seen(taken, cores_available=2.0), seen(taken).segments[0]) == 0.0
-    taken = others(0.9, cores=8)
-    assert pressing_share(seen(taken, cores_available=2.0), seen(taken).segments[0]) == pytest.approx(0.6)
-
-
-@pytest.mark.parametrize(("more", "is_so"), [(0, False), (5 * 10**6, False), (20 * 10**6, True)])
-def test_other_processes_reads_disturb_from_a_tenth_of_the_devices(more: int, *, is_so: bool) -> None:
-    """Of 100 MB that the devices read, own processes read all but these; those of ranks are not known."""
-    found = seen(others(own_read_bytes=100 * 10**6 - more))
-    found = replace(found, segments=(replace(found.segments[0], disk_bytes=100 * 10**6),))
-    assert bool(disturbed(found)) is is_so
-    assert not disturbed(replace(found, ranks=2))
-    assert not disturbed(replace(found, storage_counts_reads=False))
-
-
-def test_like_conditions_are_those_in_which_others_took_as_much() -> None:
+def test_like_conditions_are_those_in_which_others_took_as_much(one: Others, other: Others, *, alike: bool) -> None:
     """Steal counts as what others take; what was not read is taken for alike."""
-
-    def of(taken: Others | None) -> Segment:
-        return seen(taken).segments[0]
-
-    assert like(of(others(0.1)), of(others(0.2)))
-    assert not like(of(others(0.1)), of(others(0.3)))
-    assert not like(of(others()), of(others(steal_ns=400 * MS)))
-    assert like(of(None), of(others(0.9)))
+    assert like(seen(one).segments[0], seen(other).segments[0]) is alike
 
 
 def test_the_note_has_the_figures_of_the_disturbed_segments_only() -> None:

@@ -56,81 +56,62 @@ def recommended(measurement: Measurement) -> Recommendation:
     return recommend(measurement, run_experiments(measurement), Surroundings())
 
 
-def on_one_thread(measurement: Measurement) -> set[str]:
-    """The activities that the next round measures on one thread."""
-    return {activity for mode, activity in next_round(measurement, thorough=False) if mode == "one_thread"}
+def without_step() -> Measurement:
+    """Two rounds of the loader alone that gain more than their steps vary by."""
+    made = serial([{"baseline": 100.0}, *[{"baseline": 100.0, "one_thread": 107.0}] * 2])
+    return replace(made, compute=replace(made.compute, name=NO_STEP, specified_images_per_s=None))
 
 
-def test_what_spins_is_measured_on_one_thread_in_the_same_round() -> None:
-    """The loader alone and training, once the first round has shown it; its other threads take a core."""
-    assert spinning(serial([USUAL])) == pytest.approx(1.0)
-    assert on_one_thread(serial([USUAL])) == {"loader_only", "training"}
+# Whether it is measured next, advised first, and noted.
+TRIED: dict[str, tuple[Measurement, bool, bool, bool]] = {
+    "a round in which other threads took a core": (serial([USUAL]), True, False, False),
+    "nothing seen yet": (serial([USUAL], segments=()), False, False, False),
+    "one core is busy": (serial([USUAL], cores=1.0), False, False, False),
+    "not possible": (serial([USUAL], modes=("baseline", "warm", "cached_samples")), False, False, False),
+    "workers": (serial([USUAL], workers=2), False, False, False),
+    "a pair without a gain": (serial([USUAL, pair(101.0, 81.0)]), False, False, True),
+    "a pair that gains is repeated": (serial([USUAL, pair(250.0, 160.0)]), True, True, True),
+    "twice": (serial([USUAL, *[pair(250.0, 160.0)] * MOST_PAIRS]), False, True, True),
+    "a small gain in one pair": (serial([USUAL, pair(130.0, 95.0)]), True, False, True),
+    "rounds that differ": (serial([USUAL, pair(130.0, 95.0), pair(99.0, 80.0)]), False, False, True),
+    "the step loses": (serial([USUAL, *[pair(130.0, 70.0)] * 2]), False, False, False),
+    "threads that are used": (serial([USUAL, pair(60.0, 55.0)]), False, False, False),
+    "the loader without a step": (without_step(), False, True, True),
+}
 
 
-@pytest.mark.parametrize(
-    "measurement",
-    [
-        serial([USUAL], segments=()),
-        serial([USUAL], cores=1.0),
-        serial([USUAL], modes=("baseline", "warm", "cached_samples")),
-        serial([USUAL], workers=2),
-    ],
-    ids=["nothing seen yet", "one core busy", "not possible", "workers"],
-)
-def test_nothing_else_is(measurement: Measurement) -> None:
-    """Without other threads at work there is nothing to try."""
-    assert not on_one_thread(measurement)
+@pytest.mark.parametrize("name", TRIED)
+def test_what_spins_is_measured_on_one_thread_and_advised_where_it_gains(name: str) -> None:
+    """One pair shows that nothing is gained; a gain is measured twice, and what the step pays for is none."""
+    measurement, next_one, advised, noted = TRIED[name]
+    asked = {activity for mode, activity in next_round(measurement, thorough=False) if mode == "one_thread"}
+    assert asked == ({"loader_only", "training"} if next_one else set())
+    if measurement.segments:
+        codes = [each.action.code for each in recommended(measurement).advice]
+        assert codes[:1] == ["one_thread"] if advised else "one_thread" not in codes
+        assert bool(one_thread_notes(measurement)) is noted
 
 
-def test_what_gains_nothing_is_not_repeated() -> None:
-    """One pair shows that; a gain is measured twice."""
-    assert not on_one_thread(serial([USUAL, pair(101.0, 80.0)]))
-    assert on_one_thread(serial([USUAL, pair(250.0, 160.0)]))
-    assert not on_one_thread(serial([USUAL, *[pair(250.0, 160.0)] * MOST_PAIRS]))
-
-
-def test_a_gain_is_the_first_advice() -> None:
-    """Training with both rates, as measured; what is typed leaves the step its threads."""
+def test_a_gain_is_advised_as_measured() -> None:
+    """Training with both rates; what is typed leaves the step its threads."""
     measurement = serial([USUAL, pair(250.0, 160.0), pair(240.0, 152.0)], cores=BESIDE)
     first = recommended(measurement).advice[0]
-    assert (first.action.code, first.how) == ("one_thread", "measured")
+    assert first.how == "measured" and "next(batches)" in first.command
     assert (first.before.value, first.after.value) == pytest.approx((80, 156))
     assert first.before.value < first.after.low <= first.after.value <= first.after.high
-    assert "next(batches)" in first.command
     (note,) = one_thread_notes(measurement)
-    assert note.facts["loader_per_s"] == pytest.approx(100)
-    assert note.facts["one_thread_per_s"] == pytest.approx(245)
-    assert (note.facts["training_per_s"], note.facts["one_thread_training_per_s"]) == pytest.approx((80, 156))
-
-
-def test_without_a_step_the_loader_gains() -> None:
-    """Two rounds that gain more than their steps vary by are enough."""
-    rounds = [{"baseline": 100.0}, *[{"baseline": 100.0, "one_thread": 107.0}] * 2]
-    measurement = serial(rounds)
-    alone = replace(measurement, compute=replace(measurement.compute, name=NO_STEP, specified_images_per_s=None))
-    first = recommended(alone).advice[0]
-    assert first.action.code == "one_thread"
-    assert (first.before.value, first.after.value) == pytest.approx((100, 107))
-
-
-@pytest.mark.parametrize(
-    "pairs",
-    [[pair(101.0, 80.0)], [pair(130.0, 95.0)], [pair(130.0, 95.0), pair(99.0, 80.0)], [pair(130.0, 70.0)] * 2],
-    ids=["no gain", "one round alone", "rounds differ", "the step loses"],
-)
-def test_no_gain_is_no_advice(pairs: Sequence[Mapping[str, float]]) -> None:
-    """Nor is one that a single round shows, unless it is large, or that the step pays for."""
-    assert "one_thread" not in {each.action.code for each in recommended(serial([USUAL, *pairs])).advice}
+    rates = ("loader_per_s", "one_thread_per_s", "training_per_s", "one_thread_training_per_s")
+    assert [note.facts[name] for name in rates] == pytest.approx([100, 245, 80, 156])
+    alone = recommended(without_step()).advice[0]
+    assert (alone.before.value, alone.after.value) == pytest.approx((100, 107))
 
 
 def test_a_core_that_is_freed_at_the_same_rate_is_a_note() -> None:
-    """With the CPU time of both; a loader that is faster with its threads uses them, and nothing is said."""
-    (note,) = one_thread_notes(serial([USUAL, pair(101.0, 81.0)]))
-    words = remark_words(note)
+    """With the CPU time of both."""
+    assert spinning(serial([USUAL])) == pytest.approx(1.0)
+    words = remark_words(one_thread_notes(serial([USUAL, pair(101.0, 81.0)]))[0])
     assert "2 cores busy for 100 images/s, and 1 for 101 images/s" in words
     assert "In those rounds training ran at 80.0 and 81.0 images/s" in words
-    assert one_thread_notes(serial([USUAL, pair(60.0, 55.0)])) == ()
-    assert one_thread_notes(serial([USUAL])) == ()
 
 
 def test_the_cause_is_what_it_was() -> None:

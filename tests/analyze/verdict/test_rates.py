@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.effects import DRIFT, interval
-from loaderprobe.analyze.verdict.rates import CLOCK, MEDIAN_OVER_MEAN, rate_interval, segment_rate
-from loaderprobe.analyze.verdict.rounds import WIDE
+from loaderprobe.analyze.effects import interval
+from loaderprobe.analyze.verdict.rates import MEDIAN_OVER_MEAN, Waiting, rate_interval, segment_rate
 from loaderprobe.records.measurement import Measurement, Segment
 from loaderprobe.records.verdict import Interval
+from loaderprobe.records.waits import WaitKind
 from tests.analyze.runs import BATCH, Cost, alike, run, segment
 
 SECOND = 10**9
@@ -149,6 +149,11 @@ def test_a_burst_is_no_rate() -> None:
     assert segment_rate(burst, synchronous=False, workers=6) == pytest.approx(6 * BATCH, rel=0.01)
 
 
-def test_what_drifts_is_between_what_is_wide_and_what_is_a_clock() -> None:
-    """So that a rate with as many rounds as were asked for is wide, and one of a steady device is not."""
-    assert 3 * DRIFT.variance > WIDE**2 / 2 > CLOCK.variance
+@pytest.mark.parametrize(
+    ("kinds", "least", "most"),
+    [({"network": 60}, 0.0, 0.06), ({"network": 30, "lock": 30}, 0.38, 0.62), ({}, 0.0, 1.0)],
+)
+def test_the_ends_of_a_share_are_never_its_middle(kinds: dict[WaitKind, int], least: float, most: float) -> None:
+    """No look at a lock in 60 still allows a share of some 6 %, and half of 60 one of 38 to 62 %; few allow any."""
+    found = Waiting(samples=60, kinds=kinds)
+    assert (found.least("lock"), found.most("lock")) == pytest.approx((least, most), abs=0.01)

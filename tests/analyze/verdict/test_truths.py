@@ -10,8 +10,20 @@ import pytest
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rounds import next_round
-from loaderprobe.records.bandwidth import StorageCeiling
-from loaderprobe.records.measurement import NO_STEP, Activity, ComputeInfo, FirstPass, Measurement, Mode, Others
+from loaderprobe.errors import BadValue
+from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling
+from loaderprobe.records.measurement import (
+    NO_STEP,
+    Activity,
+    ComputeInfo,
+    FirstPass,
+    Measurement,
+    Mode,
+    Others,
+    Segment,
+)
+from loaderprobe.records.remark import Remark
+from tests.analyze.measured import measured
 from tests.analyze.rank_runs import rank_run
 from tests.analyze.runs import (
     BATCH,
@@ -28,6 +40,7 @@ from tests.analyze.runs import (
     with_steps,
     with_training,
 )
+from tests.analyze.scripted import Truth
 from tests.examples.bandwidth import example_phase
 
 
@@ -44,8 +57,9 @@ class Row:
     how: Mapping[str, str] = field(default_factory=dict)
     """Of speed-ups: measured or estimated."""
     missing: Mapping[str, str] = field(default_factory=dict)
-    """Speed-ups that there are not, with the code of their reason."""
+    """Speed-ups and other figures that there are not, with the code of their reason."""
     figures: Mapping[str, Any] = field(default_factory=dict)
+    """Of the verdict, by their place in it."""
     more: bool | None = None
     """Whether the next round would be measured, where it matters."""
     ceiling: StorageCeiling | None = None
@@ -266,6 +280,35 @@ def after_first(**changes: Any) -> Measurement:
     return run(alike(baseline=95), DECODING, cache="as-found", facts=facts)
 
 
+STAMPS = ("begin_ns", "ready_ns", "copied_ns", "end_ns")
+
+
+def read_ahead(first_mb: int) -> Measurement:
+    """Shards of which the first pass read 200 kB an image, and these batches 40 kB, behind six that read so much."""
+    facts = {**AS_FOUND["facts"], "access": "parts", "first_pass": replace(LAP, images=160, read_bytes=32_000_000)}
+    whole = run(alike(1, baseline=90), REMOTE, workers=2, facts=facts)
+    records, (training, loader) = whole.worker_batches, whole.segments
+    read = (first_mb * 1_000_000 // 6,) * 6 + (40_000 * BATCH,) * (len(records.batch) - 6)
+    timed = replace(training, first_batch=6, **{name: getattr(training, name)[6:] for name in STAMPS})
+    return replace(whole, segments=(timed, loader), worker_batches=replace(records, read_bytes=read))
+
+
+def shorter(access: str, image_bytes: int) -> Measurement:
+    """Segments of six batches that read so much, after a first pass over three times as many of 100 kB an image."""
+    facts = {**AS_FOUND["facts"], "access": access, "first_pass": replace(LAP, images=320, read_bytes=32_000_000)}
+    whole = run(alike(1, baseline=90), REMOTE, workers=2, facts=facts)
+    cut = tuple(
+        replace(
+            each, first_batch=6 * number, closed_ns=each.begin_ns[6],
+            **{name: getattr(each, name)[:6] for name in (*STAMPS, "finished_ns")},
+        )
+        for number, each in enumerate(whole.segments)
+    )  # fmt: skip
+    records = whole.worker_batches
+    read = (image_bytes * BATCH,) * 12 + (0,) * (len(records.batch) - 12)
+    return replace(whole, segments=cut, worker_batches=replace(records, read_bytes=read))
+
+
 def below_ceiling(mb_per_s: float, wasted: float = 0.02) -> Mapping[str, Any]:
     """90 images of 100 kB a second from a storage that delivers so much, and reads ahead so much more for nothing."""
     storage_bytes = round(3 * mb_per_s * 1e6 * (1 + wasted))
@@ -336,6 +379,20 @@ COLD = {
         after_first(), f"{INPUT} files_were_warm", missing={"storage": "warm_after_first_pass"},
     ),
     "no file is read": Row(after_first(read_bytes=0, called_bytes=0), PREPROCESSING, figures={"files_were": None}),
+    # The kernel reads ahead at first: 40 kB an image are few for a first pass of 200, but not behind what it read.
+    "read ahead before the timed batches": Row(read_ahead(64), STORAGE, figures={"files_were": "cold"}),
+    "little read before them": Row(
+        read_ahead(16), f"{OPEN} files_were_warm", facts={"share": 0.39}, missing={"storage": "read_less_again"},
+        figures={"files_were": "partly warm"},
+    ),
+    **{
+        f"{access}, segments that are shorter than the first pass": Row(shorter(access, 100_000), STORAGE)
+        for access in ("parts", "fresh")
+    },
+    "shorter ones that read a fifth": Row(
+        shorter("parts", 20_000), f"{OPEN} files_were_warm", facts={"share": 0.2},
+        missing={"storage": "read_less_again"},
+    ),
     "a data set that sleeps": Row(
         run(alike(baseline=180), Cost(cpu_s=0.001, blocked_s=0.01, cold=0.0), **HIDDEN),
         f"{INPUT} ablation_missing", missing={"storage": "wait_unexplained"},
@@ -372,6 +429,14 @@ COLD = {
 def looks(*kinds: Any, subject: str = "", cost: Cost = REMOTE) -> Measurement:
     """Data of unknown files whose workers were seen to wait so."""
     return looked(run(alike(baseline=90), cost, **AS_FOUND), *kinds, subject=subject)
+
+
+def few_looks(count: int) -> Measurement:
+    """So many of the looks at the workers of the loader alone."""
+    seen = looks("network")
+    assert seen.waits is not None
+    kept = {name: getattr(seen.waits, name)[STEPS:][:count] for name in ("time_ns", "worker", "kind", "subject")}
+    return replace(seen, waits=replace(seen.waits, **kept))
 
 
 def pooled() -> Measurement:
@@ -418,7 +483,22 @@ WAITS = {
         looks("lock", "lock", "lock", "sleep", "running"), f"{EITHER} ranges_meet lock wait",
     ),
     "a lock alone": Row(looks("lock", "running"), "input lock largest_speedup"),
-    "threads that compute": Row(pooled(), PREPROCESSING),
+    "threads that compute": Row(pooled(), PREPROCESSING, speedups={"preprocessing": 1000}),
+    # Between two batches a worker is idle: that it then waits on a pipe says nothing.
+    "looks while no batch is made": Row(
+        looked(run(alike(baseline=90), REMOTE, **AS_FOUND), "network", "running", outside=20),
+        "input network largest_speedup", speedups={"network": 11, "wait": 1},
+    ),
+    "looks that are few": Row(few_looks(11), f"{INPUT} ablation_missing", missing={"lock": "too_few_wait_samples"}),
+    "looks that are enough": Row(few_looks(12), "input network largest_speedup"),
+    # The server may have no more to give: its range begins at today's rate.
+    "what gives a network more to do": Row(
+        looks("network", subject="10.0.0.5:443"), "input network largest_speedup",
+        figures={
+            "advice.0.action.code": "requests_in_flight", "advice.0.speedup": 4.0, "advice.0.after.low": 90.0,
+            "advice.0.action.facts": {"workers": 8, "subject": "10.0.0.5:443"},
+        },
+    ),
     "what is missing is worth little": Row(warm_was_cold(Cost(cpu_s=0.02, blocked_s=0.0015)), PREPROCESSING),
     "what is missing may be worth much": Row(warm_was_cold(WAITING), f"{INPUT} ablation_missing"),
     "waiting nearly all the time": Row(short_of_time(0.4), STORAGE, how={"storage": "estimated"}),
@@ -661,8 +741,38 @@ def exchanging(no_exchange: float) -> Measurement:
     return replace(made, segments=tuple(with_steps(each, 0.0) for each in made.segments))
 
 
+def losing(lost: float, prefetch_factor: int = 2) -> Measurement:
+    """Eight ranks of one worker, whose batches take 0.1 s, that lose so much by taking each step together."""
+    in_step, alone = 8 * BATCH / 0.1 / lost, [BATCH / 0.1] * 8
+    rates = {"baseline": 1.0, "training": 1.0, "warm": 4.0, "cached_samples": 1.02, "no_transport": 1.0}
+    return rank_run(
+        [{name: in_step * times_as_fast for name, times_as_fast in rates.items()}] * 3, Cost(blocked_s=0.005),
+        alone=alone, without={0: in_step, 1: in_step},
+        ranks=8, workers=1, prefetch_factor=prefetch_factor,
+    )  # fmt: skip
+
+
 RANKS = {
-    "a shared disk": Row(rank_run(LIMITED, DISK, **ALIKE), STORAGE),
+    # Segments without a rank, and alone, change no rate of all ranks.
+    **{
+        f"a shared disk{and_what}": Row(
+            rank_run(LIMITED, DISK, **more), STORAGE,
+            speedups={"storage": 338 / 176, "preprocessing": 185 / 176, "transport": 181 / 176},
+            figures={
+                "rates_images_per_s.loader": 176.0, "rates_images_per_s.loader_without_storage": 338.0,
+                "images_per_s.value": 180.0, "advised": ["faster_storage", "accelerator_gains_nothing"],
+            },
+        )
+        for and_what, more in (("", ALIKE), (", and nothing of single ranks", {}))
+    },
+    # A worker's figures are those of its own images; the parts of a step are those of the batch of all ranks.
+    **{
+        f"{ranks} on a disk": Row(
+            rank_run(LIMITED, DISK, ranks=ranks), STORAGE,
+            figures={"worker_time.blocked_s": 0.05, "step_time.other_s": ranks * BATCH / 180, "step_time.wait_s": 0.0},
+        )
+        for ranks in (1, 4)
+    },
     "decoding on few cores": Row(
         rank_run(DECODE, Cost(delay_s=0.01), alone=(45.0, 45.0), without={0: 100.0, 1: 108.0}, workers=2), CPU,
     ),
@@ -673,7 +783,7 @@ RANKS = {
         ),
         COMPUTE,
     ),
-    "a slow rank": Row(rank_run(SLEEPING, **SLOW), SLOW_RANK),
+    "a slow rank": Row(rank_run(SLEEPING, **SLOW), SLOW_RANK, figures={"advised": ["slow_rank"]}),
     "the step": Row(rank_run(alike(training=54.0, resident=56.0, **STEP), no_exchange=95.0, exchange=123.0), COMPUTE),
     "the exchange of gradients": Row(
         rank_run(DDP, no_exchange=83.0, exchange=40.6), "compute gradients largest_speedup",
@@ -700,12 +810,24 @@ RANKS = {
     "no slower by itself": Row(rank_run(SLEEPING, alone=(38.0, 37.0), without={1: 229.0, 0: 72.0}), PREPROCESSING),
     "slow batches beside the cause": Row(
         rank_run(LIMITED, DISK, **{**ALIKE, "alone": (110.0, 111.0)}), STORAGE, facts={"straggler_speedup": 221 / 176},
+        figures={
+            "advised": ["prefetch", "faster_storage"], "advice.0.command": "prefetch_factor=8",
+            "advice.0.after.low": 180.0, "advice.0.before.value": 180.0,
+        },
     ),
     "only the side is certain": Row(exchanging(30.0), "compute inconclusive one_round_does_not_fit"),
     "the exchange is worth nothing": Row(exchanging(11.5), COMPUTE),
+    # The last of each is at most what eight ranks lose by taking each step together.
+    "prefetching wins it": Row(
+        losing(1.16), STORAGE, figures={
+            "advice.0.command": "prefetch_factor=8", "advice.0.action.facts": {"batches": 8}, "advice.0.speedup": 1.16,
+        },
+    ),
+    "or has it": Row(losing(1.16, prefetch_factor=8), STORAGE, figures={"advised": ["accelerator_gains_nothing"]}),
+    "or wins less than 5 %": Row(losing(1.03), STORAGE, figures={"advised": ["accelerator_gains_nothing"]}),
     "files were warm on one rank": Row(
         rank_run(LIMITED, DISK, cold=(1.0, 0.5), **ALIKE), f"{INPUT} ablation_missing",
-        missing={"storage": "bytes_on_a_rank"},
+        missing={"storage": "bytes_on_a_rank"}, facts={"rank": "1", "share": 0.5},
     ),
     "one rank has none of it": Row(
         rank_run(LIMITED, DISK, ranks=1, **ALIKE), STORAGE,
@@ -751,13 +873,146 @@ HOSTS = {
     "ranks of two speeds have no slow batches": Row(
         rank_run(LIMITED, DISK, alone=(110.0, 110.0, 50.0, 50.0), without={2: 180.0, 0: 176.0}, ranks=4), STORAGE,
         facts={"straggler_speedup": ""}, speedups={"straggler": 320 / 176},
+        figures={"advised": ["accelerator_gains_nothing"]},
     ),
 }  # fmt: skip
 """A host of which all ranks are slow."""
 
+# Of four pipelines that wait for the device, what is left where only training was measured.
+PREPROCESSED = Truth(cpu_s=0.01, latency_s=0.0005, bytes_per_s=1e9, synchronous=True)
+FULL_DISK = Truth(cpu_s=0.002, bytes_per_s=20e6, synchronous=True)
+FAR_FILES = Truth(model="latency", cpu_s=0.002, latency_s=0.02, synchronous=True)
+SLOW_DEVICE = replace(PREPROCESSED, compute=10.0)
+
+
+def watched(truth: Truth, workers: int = 4, *, specified: bool = False, receive_s: float | None = None) -> Measurement:
+    """Training whose steps last as long as compute takes, and wait before that; the device's rate may be specified."""
+    found = measured(truth, workers)
+
+    def waiting(one: Segment) -> Segment:
+        end = (*one.begin_ns[1:], one.closed_ns)
+        ready = tuple(at - round(one.batch_size / truth.compute * 1e9) for at in end)
+        spent: dict[str, Any] = {} if receive_s is None else {"receive_cpu_ns": round(receive_s * 1e9) * one.steps}
+        return replace(one, ready_ns=ready, copied_ns=ready, end_ns=end, **spent)
+
+    return replace(
+        found, segments=tuple(waiting(each) for each in found.segments if each.activity == "training"),
+        compute=found.compute if specified else replace(found.compute, specified_images_per_s=None),
+    )  # fmt: skip
+
+
+def on_its_own() -> Measurement:
+    """Of a device that runs on by itself the host's steps say nothing."""
+    seen = watched(PREPROCESSED)
+    return replace(seen, compute=replace(seen.compute, synchronous=False))
+
+
+QUICK_STEP = replace(SLOW_DEVICE, compute=1600.0, cpu_s=0.0001)
+WATCHED = {
+    **{
+        f"{name}, {workers} workers{', specified' * specified}": Row(
+            watched(truth, workers, specified=specified), clear,
+            how=dict.fromkeys(("preprocessing", "compute"), "estimated"),
+        )
+        for name, truth, by_workers in (
+            ("preprocessing", PREPROCESSED, dict.fromkeys((0, 1, 4), PREPROCESSING)),
+            ("a full disk", FULL_DISK, {
+                0: f"{EITHER} speedups_alike storage preprocessing", 4: f"{INPUT} estimate_not_measured",
+            }),
+            ("far files", FAR_FILES, dict.fromkeys((0, 4), f"{INPUT} estimate_not_measured")),
+            ("compute", SLOW_DEVICE, dict.fromkeys((0, 1, 4), COMPUTE)),
+        )
+        for workers, clear in by_workers.items()
+        for specified in (False, True)
+    },
+    "rates as measured": Row(
+        watched(replace(PREPROCESSED, compute=300.0)), COMPUTE, speedups={"compute": 381 / 300},
+        how=dict.fromkeys(("storage", "preprocessing", "transport", "compute"), "estimated"),
+        figures={"rates_images_per_s.loader": 381.0, "rates_images_per_s.compute": 300.0, "advised": []},
+    ),
+    # Each of 8 workers has the core for itself while training makes them wait.
+    "no more than the cores allow": Row(
+        replace(watched(SLOW_DEVICE, 8), cores_available=2.0), COMPUTE, figures={"rates_images_per_s.loader": 200.0},
+    ),
+    "receiving, which was not noted": Row(
+        watched(QUICK_STEP), f"{OPEN} outside_noise_band", figures={"predicted_images_per_s": 1600.0},
+    ),
+    "2 ms of a step of 12": Row(
+        watched(QUICK_STEP, receive_s=0.002), COMPUTE, figures={"predicted_images_per_s": 1600 / 1.2},
+    ),
+    "a device that runs on by itself": Row(
+        on_its_own(), f"{OPEN} no_complete_round", missing={"rates_images_per_s.compute": "no_resident_segment"},
+    ),
+}  # fmt: skip
+"""Loader and compute are estimated from training alone; no forecast, and so no advice, rests on that."""
+
+
+def delivering(**changes: Any) -> Measurement:
+    """Two workers deliver 1 kB an image and read 1.1 for it; their disk moves 2.2."""
+    made = run(alike(baseline=700), Cost(cpu_s=0.001, blocked_s=0.002), workers=2)
+    segments = tuple(
+        replace(each, delivered_bytes=1000 * each.steps * BATCH, disk_bytes=2200 * each.steps * BATCH)
+        for each in made.segments
+    )
+    records = replace(made.worker_batches, read_bytes=tuple(1100 * count for count in made.worker_batches.images))
+    return replace(made, segments=segments, worker_batches=records, **changes)
+
+
+def moving(*phases: BandwidthPhase, **changes: Any) -> StorageCeiling:
+    """What a disk was measured to deliver."""
+    return StorageCeiling(data=FILES.fingerprint, phases=phases, **changes)
+
+
+def in_bytes(rate: float = 770e3, **changes: Any) -> BandwidthPhase:
+    """A phase of two readers, in which as much again was read ahead."""
+    return example_phase(2, rate, io_bytes=1000, storage_bytes=2000, **changes)
+
+
+SHARE, NOT_MEASURED = "disk_ceiling_fraction", f"{INPUT} estimate_not_measured"
+IN_MEMORY = ("disk_read_bytes_per_s", "cold_fraction", "read_amplification", "other_read_bytes_per_s", SHARE)
+DISKS = {
+    # Device bytes are compared with device bytes, at this number of readers: read-ahead counts on both sides.
+    "half of the ceiling": Row(
+        delivering(), NOT_MEASURED, ceiling=moving(example_phase(1, 1e3), in_bytes()),
+        figures={
+            SHARE: 0.5, "disk_read_bytes_per_s": 770e3, "read_amplification": 1.1, "other_read_bytes_per_s": 770e3,
+            "cold_fraction": 1.0,
+        },
+    ),
+    "no ceiling": Row(delivering(), NOT_MEASURED, missing={SHARE: "ceiling_not_measured"}),
+    "one that failed": Row(
+        delivering(), NOT_MEASURED, missing={SHARE: "files_vanished"},
+        ceiling=moving(missing=Remark(code="files_vanished")),
+    ),
+    **{
+        f"a ceiling of {label} files": Row(
+            delivering(), NOT_MEASURED, ceiling=moving(in_bytes(cache=label)), missing={SHARE: "ceiling_not_cold"},
+        )
+        for label in ("warm", "mixed", "unproved")
+    },
+    "the probe ran out of cores": Row(
+        delivering(), NOT_MEASURED, ceiling=moving(in_bytes(3e9, at_least=True)),
+        missing={SHARE: "cores_below_ceiling"},
+    ),
+    # However much was delivered.
+    "no device byte is counted": Row(
+        delivering(storage_counts_reads=False), f"{INPUT} ablation_missing", ceiling=moving(in_bytes()),
+        missing=dict.fromkeys(IN_MEMORY, "reads_not_counted"),
+    ),
+    "warm files": Row(
+        run(alike(warm=700), Cost(cpu_s=0.008, cold=0.0), cache="warm", workers=2), NOT_MEASURED,
+        ceiling=moving(in_bytes()), missing={SHARE: "warm_as_asked"},
+    ),
+    "a cause has its share": Row(
+        pipeline(times(3, 1.2), workers=2), STORAGE, ceiling=moving(example_phase(2, 50e6)),
+        facts={"ceiling_share": 0.5 / 1.02, "concurrency": 2, "read_bytes_per_s": 25e6},
+    ),
+}  # fmt: skip
+"""What the disk did: shares, read-ahead, others' reads, and reasons where there is no figure."""
+
 TABLES: Mapping[str, Mapping[str, Row]] = {
     "ablations": ABLATIONS, "estimates": ESTIMATES, "cold": COLD, "waits": WAITS, "disturbed": DISTURBED,
-    "misfits": MISFITS, "certain": CERTAIN, "ranks": RANKS, "hosts": HOSTS,
+    "misfits": MISFITS, "certain": CERTAIN, "ranks": RANKS, "hosts": HOSTS, "watched": WATCHED, "disks": DISKS,
 }  # fmt: skip
 ROWS = {f"{table}: {name}": row for table, rows in TABLES.items() for name, row in rows.items()}
 
@@ -767,7 +1022,10 @@ def figure(found: Any, at: str) -> Any:
     if at == "advised":
         return [each.action.code for each in found.advice]
     for name in at.split("."):
-        found = getattr(found, name)
+        if isinstance(found, tuple):
+            found = found[int(name)]
+        else:
+            found = found[name] if isinstance(found, Mapping) else getattr(found, name)
     return found
 
 
@@ -785,9 +1043,19 @@ def test_the_verdict_is_the_truth(name: str) -> None:
         assert getattr(found.speedups, resource).value == pytest.approx(value, rel=0.02), resource
     for resource, how in row.how.items():
         assert getattr(found.speedups, resource).how == how, resource
-    for resource, code in row.missing.items():
-        assert getattr(found.speedups, resource) is None and found.unavailable[f"speedups.{resource}"].code == code
+    for name, code in row.missing.items():
+        at = f"speedups.{name}" if hasattr(found.speedups, name) else name
+        assert figure(found, at) is None and found.unavailable[at].code == code, name
     for at, value in row.figures.items():
         assert figure(found, at) == (pytest.approx(value, rel=0.01) if isinstance(value, float) else value), at
     if row.more is not None:
         assert bool(next_round(row.measurement, thorough=False)) is row.more
+
+
+def test_without_a_record_of_the_workers_there_is_no_verdict() -> None:
+    """Neither a measurement nor an estimate."""
+    seen = watched(PREPROCESSED)
+    names = ("batch", "worker", "start_ns", "wall_ns", "cpu_ns", "run_delay_ns", "read_bytes", "images")
+    lost = replace(seen.worker_batches, **dict.fromkeys(names, ()))  # type: ignore[arg-type]  # all are columns
+    with pytest.raises(BadValue, match="no complete round"):
+        verdict(replace(seen, worker_batches=lost))

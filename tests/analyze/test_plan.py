@@ -1,18 +1,22 @@
-"""What a plan takes from a result of `run`, whose files are known by the bytes of its batches only."""
+"""What a plan takes from a result of `run`, whose files are known by its batches' bytes, and from the catalogue."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import date
 from typing import Any
 
 import pytest
 
 from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.plan.plan import catalogue_offer
 from loaderprobe.analyze.plan.workload import PlanWorkload, known, workload_of_run
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.measurement import NO_STEP, ComputeInfo, Measurement
+from loaderprobe.records.plan import Amount, CatalogueEntry, Tier
 from loaderprobe.records.remark import Remark
+from loaderprobe.storage.catalogue import entry_named, published
 from tests.analyze.runs import FILE_BYTES, Cost, alike, run
 from tests.examples.bandwidth import example_phase
 
@@ -39,7 +43,7 @@ def workload(found: Measurement, **changes: Any) -> PlanWorkload:
 
 
 def test_files_device_and_workers_are_those_of_the_run() -> None:
-    """The storage is refused where it was not measured."""
+    """The storage is a supply where the run measured its ceiling; samples that are no images are taken for them."""
     found = workload(measured(), samples=1000)
     assert (found.accelerator, found.rate.value, found.rate.label) == ("H200", 500.0, "measured")
     assert (found.file_bytes.value, found.file_bytes.label) == (FILE_BYTES, "measured")
@@ -47,13 +51,10 @@ def test_files_device_and_workers_are_those_of_the_run() -> None:
     assert found.images is not None and found.images.value == 1000
     assert found.storage is None and found.refused["measured_storage"].code == "no_ceiling"
     assert workload(measured()).images is None and found.notes == ()
-
-
-def test_what_storage_delivered_is_a_supply() -> None:
-    """Where the run measured its ceiling."""
-    found = workload(measured(), ceiling=StorageCeiling(data="", phases=(example_phase(2, 20e6),)))
-    assert found.storage is not None and "measured_storage" not in found.refused
-    assert found.storage.read_bytes_per_s.value == pytest.approx(20e6 * 1.02)
+    supplied = workload(measured(), ceiling=StorageCeiling(data="", phases=(example_phase(2, 20e6),)))
+    assert supplied.storage is not None and "measured_storage" not in supplied.refused
+    assert supplied.storage.read_bytes_per_s.value == pytest.approx(20e6 * 1.02)
+    assert Remark(code="samples_as_images") in workload(measured(images=False)).notes
 
 
 @pytest.mark.parametrize("access", ["parts", "fresh"])
@@ -90,11 +91,6 @@ def test_a_loader_without_a_step_needs_an_accelerator() -> None:
     assert workload(alone, other=OTHER).accelerator == "h100"
 
 
-def test_samples_that_are_no_images_are_said_to_be_taken_for_them() -> None:
-    """The plan speaks of images throughout."""
-    assert Remark(code="samples_as_images") in workload(measured(images=False)).notes
-
-
 def test_of_several_ranks_one_is_planned_for() -> None:
     """Rates of a run are those of all its ranks together, and its workers' times those of all ranks' images."""
     one, four = workload(measured()), workload(measured(ranks=4))
@@ -105,3 +101,52 @@ def test_of_several_ranks_one_is_planned_for() -> None:
         assert alone and together and together.value == pytest.approx(4 * alone.value)
     other = workload(measured(ranks=4), other=OTHER)
     assert other.rate == OTHER[1] and other.cpu_s == four.cpu_s
+
+
+TODAY = date(2026, 11, 22)
+
+
+def _entry(**changes: Any) -> CatalogueEntry:
+    fields: dict[str, Any] = {
+        "name": "x", "family": "file", "unit": "TiB", "least_size": 2.0, "most_size": 10.0,
+        "read_bytes_per_s": Amount(base=1e9, per_unit=1e8, at_most=1.5e9), "read_on": "2025-11-22", "source": "a page",
+    }  # fmt: skip
+    return CatalogueEntry(**(fields | changes))
+
+
+def test_a_limit_grows_with_the_size_to_its_maximum() -> None:
+    """1.2 GB/s at 2 TiB, 1.5 GB/s from 5 TiB on."""
+    rates = [catalogue_offer(_entry(), "x", size, TODAY).limits[0].quantity.value for size in (2, 5, 10)]
+    assert rates == [1.2e9, 1.5e9, 1.5e9]
+
+
+@pytest.mark.parametrize("size", [None, 1.0, 11.0])
+def test_a_size_that_is_not_sold_is_a_bad_value(size: float | None) -> None:
+    """None, too small, too large; and `efs-elastic:5TiB` means nothing."""
+    with pytest.raises(BadValue):
+        catalogue_offer(_entry(), "x", size, TODAY)
+    with pytest.raises(BadValue, match="not bought by size"):
+        catalogue_offer(entry_named(published(), "efs-elastic"), "efs-elastic", 5, TODAY)
+
+
+def test_figures_of_the_catalogue_are_stale_after_twelve_months() -> None:
+    """To the day."""
+    assert catalogue_offer(_entry(), "x", 2, TODAY).stale
+    assert not catalogue_offer(_entry(read_on="2025-11-23"), "x", 2, TODAY).stale
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"name": "Fsx Lustre"}, {"name": ""}, {"source": ""}, {"read_on": "yesterday"}, {"least_size": float("nan")},
+        {"client_bytes_per_s": -1.0}, {"latency_s": (0.1, float("inf"))},
+    ],
+)  # fmt: skip
+def test_impossible_entries_cannot_be_made(changes: dict[str, Any]) -> None:
+    """Plug-ins make them, too."""
+    with pytest.raises(BadValue):
+        _entry(**changes)
+    with pytest.raises(BadValue):
+        Amount(base=0.0)
+    with pytest.raises(BadValue):
+        Tier(name="250", read_bytes_per_s_per_unit=-5.0)

@@ -1,1 +1,0 @@
-"""The arithmetic of the storage plan."""
