@@ -6,7 +6,7 @@ import gc
 import os
 import random
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -19,56 +19,67 @@ from loaderprobe.api.policy import JUDGING
 from loaderprobe.compute.step import NoCompute
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.own.loader import Deadline, LoaderRequest, measure_loader
-from tests.api import samples
+from tests.api import samples, wrappers
 from tests.api.conftest import Judge
 from tests.api.samples import Numbers, RawImages, Shared
 from tests.said import all_said
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_data_set_that_raises_is_named(judge: Judge, workers: int) -> None:
-    """With its own error, from this process or from a worker, which is also the cause."""
-    loader = DataLoader(samples.Broken(), batch_size=4, num_workers=workers)
-    with pytest.raises(LoaderprobeError, match="the data set raised FileNotFoundError: sample 40 is gone") as caught:
-        judge(loader)
-    assert isinstance(caught.value.__cause__, FileNotFoundError)
-    assert next(iter(loader))[1].tolist() == [0, 1, 2, 3]
-
-
-def _raising(*_: Any) -> Any:
+def raising(*_: Any) -> Any:
     raise ValueError("no\nlabels")
 
 
-class _RaisingSampler(samples.Backwards):
+class RaisingSampler(samples.Backwards):
     def __iter__(self) -> Iterator[int]:
         raise ValueError("no order")
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_other_code_of_the_loader_is_separate_from_the_data_set(judge: Judge, workers: int) -> None:
-    """collate_fn and sampler, each by its name."""
-    with pytest.raises(LoaderprobeError, match="the loader's collate_fn raised ValueError: no\nlabels"):
-        judge(DataLoader(Numbers(), batch_size=4, num_workers=workers, collate_fn=_raising))
-    with pytest.raises(LoaderprobeError, match="the loader's sampler raised ValueError: no order"):
-        judge(DataLoader(Numbers(), batch_size=4, num_workers=workers, sampler=_RaisingSampler(64)))
+class Failing(wrappers.Doubling):
+    def __iter__(self) -> Any:
+        raise ValueError("no device")
 
 
-def test_worker_init_fn_that_raises_is_named(judge: Judge) -> None:
-    """It is neither ours nor the data set."""
-    with pytest.raises(
-        LoaderprobeError, match="the loader's worker_init_fn raised ValueError: no\nlabels, in a worker"
-    ):
-        judge(DataLoader(Numbers(), batch_size=4, num_workers=1, worker_init_fn=_raising))
+ENDED = r"the loader ended after [0-9]+ batch(es)? and did not begin again"
+FAILS: tuple[tuple[Callable[[list[str]], Any], type[LoaderprobeError], str], ...] = (
+    (lambda paths: DataLoader(samples.Broken(), 4), LoaderprobeError, "the data set raised FileNotFoundError: sample 4"),
+    (lambda paths: DataLoader(samples.Broken(), 4, num_workers=2), LoaderprobeError, "the data set raised FileNotFound"),
+    (
+        lambda paths: DataLoader(Numbers(), 4, num_workers=1, collate_fn=raising), LoaderprobeError,
+        "the loader's collate_fn raised ValueError: no\nlabels",
+    ),
+    (lambda paths: DataLoader(Numbers(), 4, sampler=RaisingSampler(64)), LoaderprobeError, "sampler raised ValueError: no"),
+    (
+        lambda paths: DataLoader(Numbers(), 4, num_workers=1, worker_init_fn=raising), LoaderprobeError,
+        "the loader's worker_init_fn raised ValueError: no\nlabels, in a worker",
+    ),
+    (lambda paths: Failing(DataLoader(Numbers(), 4)), LoaderprobeError, "the loader raised ValueError: no device"),
+    (lambda paths: DataLoader(samples.Deadly(), 4, num_workers=2), LoaderprobeError, "worker .* was killed by SIGKILL"),
+    (lambda paths: DataLoader(Shared(paths, once=True), 4), BadValue, ENDED),
+    (lambda paths: DataLoader(Shared(paths, once=True), 4, num_workers=1), BadValue, ENDED),
+    (lambda paths: DataLoader(Shared([]), 4), BadValue, "yields no batch"),
+    (lambda paths: DataLoader(Shared([]), 4, num_workers=2), BadValue, "yields no batch"),
+    (lambda paths: DataLoader(Numbers(0), 4), BadValue, "its data set is empty"),
+    (
+        lambda paths: DataLoader(Numbers(6), 64, drop_last=True), BadValue,
+        "64 are a batch, the data set has 6, and drop_last=True drops those",
+    ),
+)  # fmt: skip
 
 
+@pytest.mark.parametrize(("make", "kind", "says"), FAILS)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # torch raises from a signal handler
-def test_a_killed_worker_is_reported(judge: Judge) -> None:
-    """By its signal, and by what may have sent it."""
-    loader = DataLoader(samples.Deadly(), batch_size=4, num_workers=2)
-    with pytest.raises(LoaderprobeError, match=r"a loader worker .* was killed by SIGKILL") as caught:
+def test_what_fails_is_named(
+    judge: Judge, paths: list[str], make: Callable[[list[str]], Any], kind: type[LoaderprobeError], says: str
+) -> None:
+    """The data set, collate_fn, sampler, worker_init_fn, a wrapper, or a worker, with its own error as the cause."""
+    loader = make(paths)
+    with pytest.raises(kind, match=says) as caught:
         judge(loader)
-    assert "dmesg" in caught.value.hint
-    # What the signal met while it was being closed is collected here, not in a later test.
+    if "FileNotFound" in says:
+        assert isinstance(caught.value.__cause__, FileNotFoundError)
+        assert next(iter(loader))[1].tolist() == [0, 1, 2, 3]
+    assert "SIGKILL" not in says or "dmesg" in caught.value.hint
+    # What a signal met while it was being closed is collected here, not in a later test.
     del caught
     gc.collect()
 
@@ -85,33 +96,6 @@ def test_a_worker_killed_during_a_step_is_not_the_steps_fault(judge: Judge, path
 
     with pytest.raises(LoaderprobeError, match=r"a loader worker .* was killed by SIGKILL"):
         judge(DataLoader(RawImages(paths), batch_size=4, num_workers=1), step)
-
-
-@pytest.mark.parametrize("workers", [0, 1])
-def test_a_used_up_iterable_is_reported(judge: Judge, paths: list[str], workers: int) -> None:
-    """It can be measured only when it begins again."""
-    with pytest.raises(BadValue, match=r"the loader ended after [0-9]+ batch(es)? and did not begin again"):
-        judge(DataLoader(Shared(paths, once=True), batch_size=4, num_workers=workers))
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_an_iterable_that_yields_nothing(judge: Judge, workers: int) -> None:
-    """Has no batch to measure."""
-    with pytest.raises(BadValue, match="yields no batch"):
-        judge(DataLoader(Shared([]), batch_size=4, num_workers=workers))
-
-
-@pytest.mark.parametrize("workers", [0, 1])
-def test_an_empty_data_set(judge: Judge, workers: int) -> None:
-    """Is said to be empty."""
-    with pytest.raises(BadValue, match="its data set is empty"):
-        judge(DataLoader(Numbers(0), batch_size=4, num_workers=workers))
-
-
-def test_a_batch_that_is_dropped(judge: Judge) -> None:
-    """The only batch is short, and short ones are dropped."""
-    with pytest.raises(BadValue, match="64 are a batch, the data set has 6, and drop_last=True drops those"):
-        judge(DataLoader(Numbers(6), batch_size=64, drop_last=True))
 
 
 def test_a_step_that_raises(judge: Judge, paths: list[str]) -> None:
