@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import builtins
-import io
 from pathlib import Path
 from typing import Any
 
-import pandas
 import pytest
-from rich.console import Console
 
 import loaderprobe
-from loaderprobe.api.shown import frame, parquet
-from loaderprobe.errors import BadValue, MissingPart
+from loaderprobe.api.shown import frame
+from loaderprobe.errors import MissingPart
 from loaderprobe.render.sweep import report_columns
 from tests.analyze.measured import STEPS
 from tests.analyze.runs import BATCH
@@ -24,13 +21,6 @@ from tests.stored import FAILED, MEASUREMENTS, PENDING, plain_run
 def run(tmp_path_factory: pytest.TempPathFactory) -> loaderprobe.Run:
     """Two configurations measured, one failed, one still to be measured."""
     return loaderprobe.load(plain_run(tmp_path_factory.mktemp("stored") / "run").path)
-
-
-def test_the_report_has_every_configuration_and_is_judged_once(run: loaderprobe.Run) -> None:
-    """In the order of the sweep, whatever became of it."""
-    rows = run.report().summary.configurations
-    assert [row.status for row in rows] == ["measured", "measured", "failed", "skipped"]
-    assert run.report() is run.report()
 
 
 def test_the_frame_has_a_row_a_configuration_and_the_columns_of_the_csv(run: loaderprobe.Run) -> None:
@@ -82,48 +72,6 @@ def test_a_frame_of_nothing_has_its_columns(tmp_path: Path) -> None:
     empty = loaderprobe.load(directory.path)
     assert len(empty.steps()) == len(empty.batches()) == 0
     assert "wait_s" in empty.steps().columns and "wall_s" in empty.batches().columns
-
-
-def test_frames_fit_together_by_key(run: loaderprobe.Run) -> None:
-    """What a step belongs to is found in the frame of configurations."""
-    joined = run.steps().merge(run.to_frame()[["key", "workers"]], on="key")
-    assert len(joined) == len(run.steps()) and set(joined["workers"]) == {0, 2}
-
-
-def test_a_run_shows_itself(run: loaderprobe.Run) -> None:
-    """At the prompt in one line, printed as the report, by rich within its width, and as a table in a notebook."""
-    assert repr(run).startswith("<Run: ") and "\n" not in repr(run) and str(run.path) in repr(run)
-    assert str(run).startswith("500x375 (generated) on ") and "the worker was killed" in str(run)
-    console = Console(file=io.StringIO(), width=60)
-    console.print(run)
-    shown = console.file.getvalue()  # type: ignore[attr-defined]  # it is a StringIO
-    assert "500x375 (generated) on " in shown and all(len(line) <= 60 for line in shown.splitlines())
-    page = run._repr_html_()
-    assert page.split(">configuration<")[1].split("</table>")[0].count("<tr>") == 4
-    assert "the worker was killed" in page and "http" not in page and "<script" not in page
-
-
-def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
-    """With the exit code of a bad path, and a next step."""
-    with pytest.raises(loaderprobe.LoaderprobeError) as caught:
-        loaderprobe.load(tmp_path)
-    assert isinstance(caught.value, BadValue) and caught.value.exit_code == 2 and caught.value.hint
-
-
-def test_parquet_reads_back_as_the_frame(run: loaderprobe.Run) -> None:
-    """All rows, columns and figures."""
-    pytest.importorskip("pyarrow", reason="pip install 'loaderprobe[parquet]'")
-    found = pandas.read_parquet(io.BytesIO(parquet(run.to_frame())))
-    assert list(found.columns) == list(run.to_frame().columns)
-    assert list(found["images_per_s"].dropna()) == list(run.to_frame()["images_per_s"].dropna())
-
-
-def test_parquet_without_pyarrow_is_a_missing_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says what is missing, that the rest works, and the command that brings it."""
-    monkeypatch.setattr("loaderprobe.api.shown.find_spec", lambda name: None)
-    with pytest.raises(MissingPart, match="pyarrow") as caught:
-        parquet(frame({"a": [1.0]}))
-    assert caught.value.exit_code == 3 and "pip install pyarrow" in caught.value.hint
 
 
 def test_a_frame_without_pandas_is_a_missing_part(monkeypatch: pytest.MonkeyPatch) -> None:
