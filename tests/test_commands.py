@@ -8,13 +8,16 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from loaderprobe.compute.torch import ROCM
 from loaderprobe.render.json import result_json
+from loaderprobe.system.environment import list_gpus
 from tests.cli.invoke import invoke
 from tests.examples.bandwidth import example_bandwidth
 from tests.examples.traces import event, training, written
 
 RUNS = Path(__file__).parents[1] / "fixtures" / "runs"
 EMULATED = ("sweep", "--compute", "emulated:1")
+SIZES = ("batch-size", "--model", "lenet5", "--image-size", "32", "--max", "8", "--quiet", "--out", "never")
 DO_NOT_COMPARE = "two runs of sweep, two results of bandwidth, or two of run or diagnose"
 REFUSED: list[tuple[tuple[str, ...], int, str]] = [
     (("sweep", "--workers", "two"), 2, "--workers: 'two' is not a whole number"),
@@ -29,6 +32,11 @@ REFUSED: list[tuple[tuple[str, ...], int, str]] = [
     (("sweep", "--workers", "0", "--no-serial"), 2, "leaves nothing"),
     (("sweep", "--resume", "/nowhere"), 2, "/nowhere does not exist"),
     (("sweep", "--batch-size", "0"), 2, "batch-size"),
+    (("sweep", "storage", "--resume", "storage"), 2, "DATA would be ignored"),
+    (("sweep", "--resume", "empty", "--json", "--quiet", "--budget", "60"), 2, "is not a run"),
+    (("sweep", "--resume", "empty", "--budget", "0"), 2, "the budget must be a number of seconds above 0"),
+    (("sweep", "--compute", "cuda", "--data-dir", "data", "--out", "new"), 3, "no GPU"),
+    ((*EMULATED, "storage", "--workers", "1", "--out", "storage"), 5, "already holds a run"),
     ((*EMULATED, "/nowhere/at/all"), 2, "/nowhere/at/all"),
     ((*EMULATED, "--budget", "0"), 2, "above 0"),
     ((*EMULATED, "--budget", "nan"), 2, "above 0"),
@@ -43,6 +51,9 @@ REFUSED: list[tuple[tuple[str, ...], int, str]] = [
     (("bandwidth", "/nowhere"), 2, "/nowhere"),
     (("bandwidth", "/dev/null"), 2, "neither a file nor a folder"),
     (("bandwidth", "/dev", "--readers", "1,x"), 2, "--readers takes numbers with commas"),
+    (("bandwidth", "empty", "--out", "storage"), 5, "is not empty"),
+    (("bandwidth", "empty", "--ranks", "2", "--out", "storage"), 5, "is not empty"),
+    (("bandwidth", "empty", "--ranks", "2", "--md", "--json"), 2, "exclude each other"),
     (("doctor", "/nowhere"), 2, "does not exist"),
     (("explain", "magic"), 2, "verdict"),
     (("nonsense",), 2, "nonsense"),
@@ -57,6 +68,12 @@ REFUSED: list[tuple[tuple[str, ...], int, str]] = [
     (("layers", "--model", "lenet5", "--compute", "cpu", "--md", "--json"), 2, "exclude each other"),
     (("layers", "--model", "lenet5", "--compute", "cuda"), 3, "no CUDA device"),
     (("layers", "--model", "lenet5", "--compute", "cpu", "--out", "storage"), 5, "not empty"),
+    (("batch-size", "--model", "nope", "--compute", "cpu"), 2, "no model named 'nope'"),
+    (("batch-size", "--model", "no.such.module:net", "--compute", "cpu"), 3, "no.such.module"),
+    ((*SIZES, "--compute", "cuda"), 3, "no CUDA device"),
+    ((*SIZES, "--compute", "cpu", "--workers", "2"), 2, "--workers needs DATA"),
+    ((*SIZES, "--compute", "cpu", "--memory", "1kB"), 2, "not even a batch of 1 fits into 1.00 kB"),
+    ((*SIZES, "--compute", "cpu", "--strategy", "gpu-usage"), 3, "1,000 updates each, which take days without a GPU"),
     (("trace", "none.json"), 2, "does not exist"),
     (("trace", "cpu.json"), 2, "only the CPU was recorded"),
     (("trace", "mtia.json"), 2, "MTIA"),
@@ -137,6 +154,8 @@ def test_what_cannot_be_is_refused_with_its_code_and_reason(
     place: Path, monkeypatch: pytest.MonkeyPatch, typed: tuple[str, ...], code: int, says: str
 ) -> None:
     """2 for what is typed, 3 for what is missing, 5 for what would be written over."""
+    if code == 3 and "cuda" in typed and (list_gpus()[0] or ROCM.exists()):
+        pytest.skip("there is a GPU")
     check_refused(place, monkeypatch, typed, code, says)
 
 

@@ -21,7 +21,6 @@ from typer.testing import CliRunner
 
 from loaderprobe.api.bandwidth import Bandwidth
 from loaderprobe.cli.app import app
-from tests.cli.invoke import invoke
 from tests.conftest import Run
 from tests.examples.bandwidth import example_bandwidth
 from tests.planted.files import random_files
@@ -197,16 +196,6 @@ def test_ctrl_c_shows_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     assert done.exit_code == 130
     assert "interrupted" in done.stdout.lower() and "MB/s" in done.stdout
     assert CliRunner().invoke(app, ["bandwidth", "/data", "--quiet", "--md"]).stdout.startswith("# Storage under ")
-
-
-def test_a_place_that_is_taken_is_refused_before_anything_is_read(tmp_path: Path) -> None:
-    """Of one process and of ranks; and one form is enough."""
-    tmp_path.joinpath("other").touch()
-    for ranks in ((), ("--ranks", "2")):
-        taken = invoke("bandwidth", tmp_path, *ranks, "--out", tmp_path)
-        assert taken.exit_code == 5 and "is not empty" in taken.stderr
-    both = invoke("bandwidth", tmp_path, "--ranks", "2", "--md", "--json")
-    assert both.exit_code == 2 and "exclude each other" in both.stderr
 
 
 def test_a_warm_set_is_called_warm(tmp_path: Path, loaderprobe: Run) -> None:

@@ -128,24 +128,6 @@ def test_ctrl_c_ends_the_search_and_the_verdict(
     assert "is not known: Ctrl-C came before it was judged." in " ".join(done.stdout.split())
 
 
-@pytest.mark.parametrize(
-    ("options", "code", "says"),
-    [
-        ((*SMALL, "--model", "nope"), 2, "no model named 'nope'"),
-        ((*SMALL, "--model", "no.such.module:net"), 3, "no.such.module"),
-        ((*SMALL, "--compute", "cuda"), 3, "no CUDA device"),
-        ((*SMALL, "--workers", 2), 2, "--workers needs DATA"),
-        ((*SMALL, "--memory", "1kB"), 2, "not even a batch of 1 fits into 1.00 kB"),
-        ((*SMALL, "--strategy", "gpu-usage"), 3, "1,000 updates each, which take days without a GPU"),
-    ],
-)
-def test_trouble_has_a_code_and_a_reason(options: tuple[object, ...], code: int, says: str, tmp_path: Path) -> None:
-    """Before anything is kept."""
-    done = invoke(*options, "--quiet", "--json", "--out", tmp_path / "never")
-    assert (done.exit_code, done.stdout) == (code, "") and says in " ".join(done.stderr.split())
-    assert not (tmp_path / "never").exists()
-
-
 def test_an_interrupted_search_keeps_what_it_has(out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And says so, with the exit code of an interruption."""
     found = BatchSize.load(out)
