@@ -77,20 +77,6 @@ def test_a_full_buffer_needs_a_larger_set(tmp_path: Path) -> None:
         needed(epochs=2, cache="warm")
 
 
-@pytest.mark.usefixtures("short_sweeps")
-def test_a_sweep_measures_in_a_child(photos: Path, tmp_path: Path) -> None:
-    """One real configuration against an emulated accelerator; progress is heard from start to end."""
-    heard: list[tuple[str, int, int]] = []
-    run = loaderprobe.sweep(
-        photos, workers=1, serial=False, compute="emulated:200", batch_size=2, rounds=1, budget_s=10.0,
-        out=tmp_path / "run", progress=lambda *stage: heard.append(stage),
-    )  # fmt: skip
-    (row,) = run.report().summary.configurations
-    assert row.status == "measured" and len(run.steps()) and set(run.batches()["worker"]) == {0}
-    assert {stage.split()[0] for stage, _, _ in heard} >= {"checking", "1/1"}
-    assert all(0 <= done <= total for _, done, total in heard)
-
-
 def test_resume_measures_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What failed and what was never tried; the run is judged again."""
     asked: list[int] = []
@@ -118,21 +104,6 @@ def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path, monkeyp
         loaderprobe.resume(path)
     assert f"loaderprobe.resume({str(path)!r})" in caught.value.__notes__[0]
     assert (path / "summary.json").is_file() and (path / "report.html").is_file()
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"workers": []}, {"workers": "two"}, {"workers": 0, "serial": False}, {"workers": [-1]}, {"cache": "tepid"},
-        {"compute": "tpu"}, {"resolutions": ["500"]}, {"budget_s": 0.0}, {"precision": "fp16"}, {"rounds": 0},
-        {"data": "/nowhere/at/all"},
-    ],
-)  # fmt: skip
-def test_impossible_sweeps_are_bad_values(tmp_path: Path, photos: Path, changes: dict[str, Any]) -> None:
-    """Before anything is measured or written."""
-    with pytest.raises(BadValue):
-        loaderprobe.sweep(**{"data": photos, "compute": "emulated:100", "out": tmp_path / "run", **changes})
-    assert not (tmp_path / "run").exists()
 
 
 def test_lists_are_given_in_any_form() -> None:

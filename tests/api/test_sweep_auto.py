@@ -13,13 +13,11 @@ import pytest
 from loaderprobe.api.load import judge_run
 from loaderprobe.api.sweep import more_of, plan
 from loaderprobe.api.sweep_request import request_of
-from loaderprobe.errors import BadValue
 from loaderprobe.measure.runner import Order
 from loaderprobe.measure.sweep import pending
 from loaderprobe.measure.sweep import sweep as sweep_by
 from loaderprobe.records.config import Auto, RunConfig, SweepSpec
 from loaderprobe.records.measurement import Measurement, RunFailure
-from loaderprobe.render.sweep_plan_words import sweep_plan_words
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.testing import FakeClock, example_environment
 from tests.analyze.measured import FILES, measured
@@ -153,14 +151,3 @@ def test_what_auto_asks_for(tmp_path: Path) -> None:
     named = request(workers=["auto", 3], serial=False)
     assert [each.workers for each in named.loaders] == [3] and not named.spec.auto.prefetch_factor
     assert request(workers="1,2").spec.auto is None
-    with pytest.raises(BadValue, match="--workers"):
-        request(workers="automatic")
-
-
-def test_the_plan_says_that_the_number_is_not_known(tmp_path: Path) -> None:
-    """Before anything is measured."""
-    for budget_s, says in ((None, "These take about 34 s"), (50.0, "within the budget of 50 s")):
-        run = made_run(tmp_path / str(budget_s), LATENCY, budget_s=budget_s, prefetch_factor=True)
-        text = " ".join(sweep_plan_words(plan(run)))
-        assert "2 configurations" in text and says in text
-        assert "more numbers of workers (up to 32) and prefetch factors" in text and "not known beforehand" in text

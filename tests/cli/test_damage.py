@@ -17,31 +17,21 @@ from hypothesis import strategies as st
 
 from loaderprobe.api import sweep as verb
 from loaderprobe.api.load import foreign_modules, judge_run
-from loaderprobe.cli import main
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.records.environment import SCHEMA_VERSION
 from loaderprobe.records.report import Report
 from loaderprobe.render.json import summary_json
 from loaderprobe.store.codec import encode
 from loaderprobe.store.run_directory import RunDirectory
+from tests.cli.invoke import invoke
 from tests.pages import csv_report, markdown_report, terminal_report
 from tests.stored import full_run
 
-Cli = Callable[..., tuple[int, str, str]]
 
-
-@pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """Runs a command in this process: (exit code, standard output, standard error on one line)."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setenv("COLUMNS", "300")
-        monkeypatch.setattr(sys, "argv", ["loaderprobe", *map(str, arguments)])
-        code = main()
-        shown = capsys.readouterr()
-        return code, shown.out, " ".join(shown.err.split())
-
-    return run
+def cli(*arguments: object) -> tuple[int, str, str]:
+    """Exit code, standard output, standard error on one line."""
+    done = invoke(*arguments)
+    return done.exit_code, done.stdout, " ".join(done.stderr.split())
 
 
 @pytest.fixture
@@ -81,7 +71,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], bytes], str]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_measurement_is_a_failed_row_and_the_rest_is_shown(cli: Cli, run: RunDirectory, damage: str) -> None:
+def test_a_damaged_measurement_is_a_failed_row_and_the_rest_is_shown(run: RunDirectory, damage: str) -> None:
     """Exit code 4 instead of 0; the row names the file and what is wrong; the other rows are as before."""
     whole, out, _ = cli("report", run.path, "--json")
     assert whole == 0
@@ -102,9 +92,7 @@ def test_a_damaged_measurement_is_a_failed_row_and_the_rest_is_shown(cli: Cli, r
     assert [row["images_per_s"] for row in (after[0], after[2])] == [row["images_per_s"] for row in before[::2]]
 
 
-def test_what_stands_in_the_place_of_a_file_is_said(
-    cli: Cli, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_stands_in_the_place_of_a_file_is_said(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     """A directory, a pipe (which must not block) and a file without permission are rows with a reason."""
     path = run.path / "measurements" / f"{run.record.spec.configs[1].key}.json"
     data = path.read_bytes()
@@ -136,7 +124,7 @@ def test_what_stands_in_the_place_of_a_file_is_said(
         ("failures", "is damaged"),
     ],
 )
-def test_other_damaged_files_are_named_with_what_is_missing(cli: Cli, run: RunDirectory, part: str, says: str) -> None:
+def test_other_damaged_files_are_named_with_what_is_missing(run: RunDirectory, part: str, says: str) -> None:
     """Exit code 4, on the page and in JSON; all rows stay, and a figure without its ceiling has the file as reason."""
     (path,) = (run.path / part).iterdir()
     path.write_bytes(path.read_bytes()[:100])
@@ -156,7 +144,7 @@ def test_other_damaged_files_are_named_with_what_is_missing(cli: Cli, run: RunDi
 @pytest.mark.parametrize(
     "data", [b"", b"{", b"\xff", b'{"schema": "\x1b[2J"}', b"[" * 100_000, b'{"schema":1e400}', None]
 )
-def test_without_run_json_there_is_no_report(cli: Cli, run: RunDirectory, data: bytes | None) -> None:
+def test_without_run_json_there_is_no_report(run: RunDirectory, data: bytes | None) -> None:
     """Exit code 2 with the file's name and a next step, and no control character on the terminal."""
     path = run.path / "run.json"
     if data is None:
@@ -170,7 +158,7 @@ def test_without_run_json_there_is_no_report(cli: Cli, run: RunDirectory, data: 
         assert "run.json" in err and "try:" in err and "Traceback" not in err and "\x1b[2J" not in err
 
 
-def test_a_name_in_a_run_leads_nowhere_else(cli: Cli, run: RunDirectory) -> None:
+def test_a_name_in_a_run_leads_nowhere_else(run: RunDirectory) -> None:
     """A fingerprint with `../` in it is refused with run.json, and the file it points at is not opened."""
     aside = run.path.parent / "aside.json"
     aside.write_bytes(next((run.path / "files").iterdir()).read_bytes())
@@ -180,7 +168,7 @@ def test_a_name_in_a_run_leads_nowhere_else(cli: Cli, run: RunDirectory) -> None
     assert (code, out) == (2, "") and "no fingerprint" in err
 
 
-def test_a_report_imports_nothing_that_a_run_names(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_imports_nothing_that_a_run_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Loaders and computes of third parties, known or not, are only words; resuming says what it will import."""
     (tmp_path / "surprise.py").write_text("raise SystemExit('imported')")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -193,7 +181,7 @@ def test_a_report_imports_nothing_that_a_run_names(cli: Cli, tmp_path: Path, mon
     assert "its module surprise is going to be imported" in err and "surprise" not in sys.modules
 
 
-def test_a_run_with_an_unknown_name_is_shown_and_not_resumed(cli: Cli, tmp_path: Path) -> None:
+def test_a_run_with_an_unknown_name_is_shown_and_not_resumed(tmp_path: Path) -> None:
     """`report` shows it; `--resume` ends with exit code 2 before it begins."""
     run = full_run(tmp_path / "run", loader="gone")
     assert cli("report", run.path)[0] == 0
@@ -201,9 +189,7 @@ def test_a_run_with_an_unknown_name_is_shown_and_not_resumed(cli: Cli, tmp_path:
     assert (code, out) == (2, "") and "there is no loader named 'gone'" in err
 
 
-def test_a_full_disk_does_not_hide_what_was_measured(
-    cli: Cli, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_does_not_hide_what_was_measured(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     """The result is printed, the old summary stays whole, the error names the file and what to do."""
     run.write("summary.json", "old")
     monkeypatch.setattr(verb, "measure", lambda *_: None)

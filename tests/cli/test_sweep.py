@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import jsonschema
 import pytest
 
-from loaderprobe.api import sweep as verb
+import loaderprobe
 from loaderprobe.measure.runner import ForkServer
 from loaderprobe.records.files import FileSet
 from loaderprobe.store.run_directory import RunDirectory, lock_directory
@@ -40,67 +40,56 @@ class Swept(NamedTuple):
 
     run: Path
     summary: dict[str, Any]
-    """What `--json` printed."""
+    """What was kept."""
+    said: str
+    """On standard error, on one line."""
 
 
 @pytest.fixture(scope="module")
 def small_run(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> Swept:
-    """A real sweep over generated data."""
+    """A real sweep over generated data, which chooses its workers."""
     place = tmp_path_factory.mktemp("sweep")
     with pytest.MonkeyPatch.context() as patch:
         shorten_sweeps(patch, fork_server)
         done = invoke(
-            "sweep", "--workers", 1, "--resolutions", "64x48", "--json", "--compute", "emulated:100",
+            "sweep", "--workers", "auto", "--resolutions", "64x48", "--compute", "emulated:20",
             "--data-dir", place / "data", "--out", place / "run", *SMALL,
         )  # fmt: skip
     assert done.exit_code == 0, done.stderr
-    return Swept(place / "run", json.loads(done.stdout))
+    summary = json.loads((place / "run" / "summary.json").read_text())
+    return Swept(place / "run", summary, " ".join(done.stderr.split()))
 
 
-def test_what_a_sweep_will_generate_is_said_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """How many bytes, and where; not for a folder of one's own."""
-    monkeypatch.setattr(verb, "measure", lambda *_: None)
-    options = ("--no-serial", "--workers", 1, "--resolutions", "64x48", "--compute", "emulated:100", *SMALL)
-    done = invoke("sweep", *options, "--data-dir", tmp_path / "data", "--out", tmp_path / "run")
-    assert done.exit_code == 0, done.stderr
-    assert done.stderr.startswith("Data: about ")
-
-
-def test_json_is_the_summary_and_nothing_else(small_run: Swept) -> None:
-    """What `--json` prints fits the schema, equals the stored summary, and has the serial loader."""
-    summary = small_run.summary
+def test_a_sweep_chooses_its_workers(small_run: Swept) -> None:
+    """Its summary has what was added; what will be generated, and that more may follow, is said before."""
+    summary, rows = small_run.summary, small_run.summary["configurations"]
     jsonschema.validate(summary, json.loads(invoke("report", "--schema").stdout))
-    assert summary == json.loads((small_run.run / "summary.json").read_text())
-    rows = summary["configurations"]
-    assert [row["workers"] for row in rows] == [0, 1]
-    assert {row["status"] for row in rows} == {"measured"}
-    assert all(row["emulated"] for row in rows)
+    assert [row["workers"] for row in rows][:2] == [0, 1] and len(rows) < 7
+    assert {row["status"] for row in rows} == {"measured"} and all(row["emulated"] for row in rows)
+    assert small_run.said.startswith("Data: about ") and "not known beforehand" in small_run.said
+    run = loaderprobe.load(small_run.run)
+    assert len(run.steps()) and {-1, 0} & set(run.batches()["worker"])
 
 
 def test_a_stored_run_is_shown_again_without_torch(small_run: Swept, tmp_path: Path) -> None:
     """Every form of the report comes from the files alone."""
     run, page = str(small_run.run), tmp_path / "page.html"
-    forms = [[], ["--format", "md"], ["--format", "csv"], ["--json"], ["-o", str(page)]]
-    asked = json.dumps([[run, *form] for form in forms])
-    done = subprocess.run(
-        [sys.executable, "-c", REPORT_WITHOUT_TORCH, asked], capture_output=True, text=True, check=True
-    )
-    table, markdown, rows, summary, _ = json.loads(done.stdout)
-    assert "emulated" in table.lower()
-    assert all(len(line) <= 80 for line in table.splitlines())
-    assert markdown.startswith("#")
-    assert len(list(csv.DictReader(io.StringIO(rows)))) == 2
-    assert json.loads(summary)["schema"] == "loaderprobe/summary"
-    assert "<svg" in page.read_text()
+    asked = json.dumps([[run, *form] for form in ([], ["--format", "csv"], ["--json"], ["-o", str(page)])])
+    command = [sys.executable, "-c", REPORT_WITHOUT_TORCH, asked]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    table, rows, summary, _ = json.loads(done.stdout)
+    assert all(len(line) <= 80 for line in table.splitlines()) and "<svg" in page.read_text()
+    assert len(list(csv.DictReader(io.StringIO(rows)))) == len(json.loads(summary)["configurations"])
 
 
 @pytest.mark.usefixtures("short_sweeps")
 def test_resuming_a_complete_run_measures_nothing(small_run: Swept) -> None:
-    """The measurements stay as they are, to the byte."""
+    """The measurements stay as they are, to the byte. What `--json` prints is the summary and nothing else."""
     before = {path: path.read_bytes() for path in (small_run.run / "measurements").iterdir()}
     done = invoke("sweep", "--resume", small_run.run, "--json")
     assert done.exit_code == 0
     assert json.loads(done.stdout) == small_run.summary
+    assert "everything is already measured" in invoke("sweep", "--resume", small_run.run).stderr
     assert {path: path.read_bytes() for path in (small_run.run / "measurements").iterdir()} == before
 
 
@@ -190,18 +179,3 @@ def test_killing_the_sweep_loses_only_the_configuration_at_work(tmp_path: Path, 
     os.close(pipe)
     with RunDirectory.open(run).lock():
         assert not list((run / "failures").iterdir())
-
-
-@pytest.mark.usefixtures("short_sweeps")
-def test_a_sweep_that_chooses_its_workers(tmp_path: Path, photographs: FileSet) -> None:
-    """The plan says so; the run holds what was added, and a resume has nothing more to ask."""
-    done = invoke(
-        "sweep", photographs.root, "--workers", "auto", "--compute", "emulated:20", *SMALL, "--out", tmp_path / "run"
-    )
-    assert done.exit_code == 0, done.stderr
-    assert "not known beforehand" in " ".join(done.stderr.split()) and "\nbest " in done.stdout
-    configs = RunDirectory.open(tmp_path / "run").record.spec.configs
-    assert [config.loader.workers for config in configs][:2] == [0, 1] and len(configs) < 7
-    assert len(list((tmp_path / "run" / "measurements").glob("*.json"))) == len(configs)
-    done = invoke("sweep", "--resume", tmp_path / "run")
-    assert "everything is already measured" in done.stderr
