@@ -39,8 +39,8 @@ HERE = Path(__file__).parent
 TURNS = pytest.StashKey[Turns]()
 LONGEST = (
     "storage/test_planted.py", "cli/test_sweep.py", "libraries/test_files.py",
-    "api/test_variants.py", "libraries/test_streams.py", "cli/test_run.py", "measure/test_forkserver.py",
-    "cli/test_run_ranks.py", "cli/test_seats.py", "measure/test_rank_session.py",
+    "api/test_loaders.py", "libraries/test_streams.py", "cli/test_run.py", "measure/test_forkserver.py",
+    "cli/test_seats.py", "measure/test_rank_session.py",
     "compute/test_gradients.py", "test_installed.py", "api/test_bandwidth.py",
 )  # fmt: skip
 """They begin first, files of tests that are alone among the last.

@@ -1,24 +1,44 @@
-"""What a diagnosis says, and how it shows itself: on a screen, in a notebook, as data."""
+"""What results say: a diagnosis and how it shows itself, the frames of a stored run, studies beside its verdicts."""
 
 from __future__ import annotations
 
+import builtins
 import io
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+import loaderprobe
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.api.diagnose import Diagnosis, conclude
+from loaderprobe.api.load import foreign_modules, judge_run
+from loaderprobe.api.policy import JUDGING
+from loaderprobe.api.shown import frame
+from loaderprobe.errors import MissingPart
+from loaderprobe.measure import studies
+from loaderprobe.measure.child import study
 from loaderprobe.measure.own.loader import data_found
+from loaderprobe.measure.runner import Order
+from loaderprobe.measure.segments import Pace
+from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig, Study
 from loaderprobe.records.diagnosis import DataFound
-from loaderprobe.records.files import BatchFiles, UnknownFiles, UnknownFilesCode
-from tests.analyze.measured import measured
+from loaderprobe.records.files import BatchFiles, FileSet, UnknownFiles, UnknownFilesCode
+from loaderprobe.records.remark import Remark, reported
+from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.records.studies import Epoch, EpochsMeasured, Prefilled
+from loaderprobe.render.sweep import report_columns
+from loaderprobe.store.run_directory import RunDirectory
+from tests.analyze.measured import STEPS, measured
+from tests.analyze.runs import BATCH
 from tests.analyze.scripted import Truth
 from tests.examples.bandwidth import example_phase
 from tests.said import all_said, quoted
+from tests.skips import needs_cold_reads
+from tests.stored import FAILED, MEASUREMENTS, PENDING, plain_run
 
 SEEN = DataFound(hidden=None, size_bytes=1e9, root="/data/photos/train")
 
@@ -146,3 +166,153 @@ def test_no_advice_to_read_a_folder_that_may_hold_anything() -> None:
 class _Loader:
     def __init__(self, count: int) -> None:
         self.dataset = range(count)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> loaderprobe.Run:
+    """Two configurations measured, one failed, one still to be measured."""
+    return loaderprobe.load(plain_run(tmp_path_factory.mktemp("stored") / "run").path)
+
+
+def test_the_frame_has_a_row_a_configuration_and_the_columns_of_the_csv(run: loaderprobe.Run) -> None:
+    """Figures are numbers, with NaN where there is none."""
+    found = run.to_frame()
+    assert list(found.columns) == list(report_columns(run.report()))
+    assert list(found["key"]) == [*(each.config.key for each in MEASUREMENTS), FAILED.key, PENDING.key]
+    assert found["images_per_s"].dtype == float
+    assert list(found["images_per_s"].isna()) == [False, False, True, True]
+    row = run.report().summary.configurations[0]
+    assert row.images_per_s and found["images_per_s"].iloc[0] == row.images_per_s.value
+
+
+def test_steps_are_the_raw_times_of_every_segment(run: loaderprobe.Run) -> None:
+    """One row a step, in seconds since the first segment; the parts are differences of what was stamped."""
+    steps = run.steps()
+    segments = [segment for each in MEASUREMENTS for segment in each.segments]
+    assert len(steps) == STEPS * len(segments)
+    assert set(steps["key"]) == {each.config.key for each in MEASUREMENTS}
+    assert set(steps["mode"]) == {"baseline", "warm"} and set(steps["activity"]) == {"loader_only", "training"}
+    first = steps.iloc[:STEPS]
+    begin = [ns / 1e9 for ns in segments[0].begin_ns]
+    assert list(first["begin_at_s"]) == pytest.approx(begin)
+    assert list(first["batch"]) == list(range(STEPS)) and set(first["images"]) == {BATCH}
+    assert first["iteration_s"].sum() == pytest.approx(segments[0].closed_ns / 1e9)
+    # The loader alone runs no step on a device.
+    alone = steps["activity"] == "loader_only"
+    assert steps.loc[alone, "device_end_at_s"].isna().all() and steps.loc[~alone, "device_end_at_s"].notna().all()
+
+
+def test_batches_are_what_workers_recorded(run: loaderprobe.Run) -> None:
+    """One row a batch, with its worker, and the mode of the segment that it served."""
+    batches = run.batches()
+    records = MEASUREMENTS[1].worker_batches
+    own = batches[batches["key"] == MEASUREMENTS[1].config.key]
+    assert list(own["worker"]) == list(records.worker)
+    assert list(own["wall_s"]) == pytest.approx([ns / 1e9 for ns in records.wall_ns])
+    assert list(own["read_bytes"]) == list(records.read_bytes)
+    modes = [segment.mode for segment in MEASUREMENTS[1].segments for _ in range(segment.steps)]
+    assert list(own["mode"]) == modes
+    assert own["collate_s"].isna().all(), "was not recorded in this run"
+
+
+def test_a_frame_of_nothing_has_its_columns(tmp_path: Path) -> None:
+    """A run of which nothing was measured yet has steps and batches without rows."""
+    directory = plain_run(tmp_path / "run")
+    for file in (directory.path / "measurements").iterdir():
+        file.unlink()
+    empty = loaderprobe.load(directory.path)
+    assert len(empty.steps()) == len(empty.batches()) == 0
+    assert "wait_s" in empty.steps().columns and "wall_s" in empty.batches().columns
+
+
+def test_a_frame_without_pandas_is_a_missing_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for any part that is not there."""
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any, **more: Any) -> Any:
+        if name == "pandas":
+            raise ImportError("no module")
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(MissingPart, match="pandas"):
+        frame({"a": [1.0]})
+
+
+IMAGES, BATCH_SIZE = 96, 4
+
+
+def order(photographs: FileSet, asked: Study) -> Order:
+    files = replace(
+        photographs, paths=photographs.paths[:IMAGES], classes=photographs.classes[:IMAGES],
+        size_bytes=photographs.size_bytes[:IMAGES],
+    )  # fmt: skip
+    config = RunConfig(
+        data=files.fingerprint,
+        resolution=files.label,
+        loader=LoaderSpec(workers=1, prefetch_factor=2),
+        compute=ComputeSpec(name="emulated:100000", batch_size=BATCH_SIZE),
+    )
+    return Order(config=config, files=files, budget_s=None, begin_ns=0, study=asked, epochs=2)
+
+
+def test_the_second_epoch_of_a_small_set_is_warm(photographs: FileSet, tmp_path: Path) -> None:
+    """The first reads every byte from storage, where that is counted; both train on every image but the first few."""
+    found = study(order(photographs, "epochs"), tmp_path, lambda *_: None, JUDGING)
+    assert isinstance(found, EpochsMeasured)
+    assert [each.images for each in found.epochs] == [IMAGES - BATCH_SIZE * (1 + 3), IMAGES]
+    assert found.memory_bytes is not None and found.memory_bytes > found.set_bytes > sum(
+        photographs.size_bytes[:IMAGES]
+    )
+    needs_cold_reads(photographs.folder)
+    first, second = (each.storage_bytes for each in found.epochs)
+    assert first is not None and second is not None
+    assert first >= 0.9 * found.epochs[0].delivered_bytes and second < 0.05 * found.epochs[1].delivered_bytes
+
+
+def test_a_real_buffer_is_filled_and_used_up(
+    photographs: FileSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its batches are there at once: the first iterations take no time of the loader's, the later ones do."""
+    monkeypatch.setattr(studies, "STEADY", Pace(min_s=0.0, min_batches=4, max_s=0.1))
+    found = study(order(photographs, "prefilled"), tmp_path, lambda *_: None, JUDGING)
+    assert isinstance(found, Prefilled) and found.prefilled is not None, found
+    waits = [ready - begin for begin, ready in zip(found.prefilled.begin_ns, found.prefilled.ready_ns, strict=True)]
+    assert found.prefilled.steps == IMAGES // BATCH_SIZE - 5 and len(found.steady) == 2
+    assert max(waits[:2]) < sum(waits[2:]) / len(waits[2:])
+
+
+def test_a_stored_study_is_in_the_report(tmp_path: Path) -> None:
+    """In the row of its configuration; a damaged file is named, and only what it holds is missing."""
+    run = plain_run(tmp_path / "run")
+    config = MEASUREMENTS[1].config
+    refused = Prefilled(config=config, started_utc="", reason=reported("it rained"))
+    epoch = Epoch(images=1000, wall_s=2.0, delivered_bytes=100, storage_bytes=50)
+    run.save_study("prefilled", refused)
+    run.save_study(
+        "epochs",
+        EpochsMeasured(
+            config=config, started_utc="", set_bytes=100, memory_bytes=60, resident_before=0.0, epochs=(epoch,)
+        ),
+    )
+    row = rows(run)[config.key]
+    assert row.buffer is not None and row.buffer.reason == reported("it rained")
+    assert row.epochs is not None and row.epochs.fit == "fits in part"
+    assert (row.epochs.epochs[0].images_per_s, row.epochs.epochs[0].cold_fraction) == (500.0, 0.5)
+    (run.path / "epochs" / f"{config.key}.json").write_text("{")
+    assert rows(run)[config.key].epochs is None
+    (damaged,) = judge_run(run).summary.run.damaged
+    assert damaged.file == f"epochs/{config.key}.json"
+
+
+def rows(run: RunDirectory) -> dict[str, ConfigurationRow]:
+    return {row.key: row for row in judge_run(run).summary.configurations}
+
+
+def test_what_a_budget_left_is_said(tmp_path: Path) -> None:
+    """Epochs that were asked for have no row of their own that could be pending."""
+    run = plain_run(tmp_path / "run")
+    asked = replace(run.record, spec=replace(run.record.spec, configs=(MEASUREMENTS[1].config,), epochs=2))
+    row = rows(RunDirectory(run.path, asked))[MEASUREMENTS[1].config.key]
+    assert row.epochs is not None and row.epochs.reason == Remark(code="study_left")
+    assert foreign_modules(RunDirectory(run.path, asked)) == ()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import math
-import subprocess
-import sys
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -123,21 +121,11 @@ def test_needs_follow_from_the_inputs_by_the_formulas_of_the_guide(name: str, as
         assert supply.feeds == pytest.approx(min(feeds)) and supply.feeds == supply.limits[0].feeds
 
 
-def test_the_figures_of_64_h100() -> None:
-    """102,857 files/s of 115 kB; 27 workers of 16.2 ms an image and 7.9 cores each; ImageNet in 12.5 s."""
-    found = plan(accelerators=64, mean_size="115kB", images=1_281_167)
-    assert value(found, "opens") == pytest.approx(102_857, rel=1e-5)
-    assert value(found, "read_bytes") == pytest.approx(11.8286e9 * found.inputs["amplification"].value, rel=1e-4)
-    assert value(found, "requests") == value(found, "opens")
-    assert value(found, "workers") == 27
-    assert value(found, "cores") == pytest.approx(7.92, abs=0.01)
-    assert found.epochs.seconds is not None and found.epochs.seconds.value == pytest.approx(12.46, abs=0.01)
+def test_reads_in_flight_are_their_rate_times_the_time_of_one() -> None:
+    """Little's law, from few readers to the best step of the ladder; of files of another size that is not known. A
+    request reads at most 128 KiB, and a shard is opened once."""
     assert value(plan(mean_size=129 * 1024), "requests") == 2 * value(plan(), "opens")
     assert value(plan(layout="shards:1251", accelerators=64), "opens") == pytest.approx(82.2, rel=1e-3)
-
-
-def test_reads_in_flight_are_their_rate_times_the_time_of_one() -> None:
-    """Little's law, from few readers to the best step of the ladder; of files of another size that is not known."""
     flying = plan("bandwidth", kind="mlperf-h100").need("reads_in_flight")
     assert flying is not None and flying.node is not None
     assert (flying.at_utilization.low, flying.at_utilization.high) == pytest.approx((2.96, 3.59), abs=0.01)
@@ -647,15 +635,18 @@ def test_a_cache_has_a_kind_and_a_size() -> None:
 
 
 BAD: dict[str, tuple[Any, ...]] = {
-    "utilization": ("0%", "101%", "-5%", "90", "nan", "inf", "", "much", 0, 1.5, math.nan),
+    "utilization": ("0%", "101%", "-5%", "90", "nan", "inf", "", "much", 0, 1.5, math.nan), "use": ("-10%",),
     "accelerators": ("0", "-1", "1.5", "1e9", "nan", "", "many", "999999999999999", 0, -3, 2.5, math.inf),
+    "per_node": ("0",), "images": ("0",), "checkpoint": ("2GB",), "kind": ("abacus", "0", "nan", "measured"),
     "growth": ("0", "0.5", "1001", "nan", "inf", "", "twice", -1),
-    "mean_size": ("0", "-1MB", "1e300", "", "MB", "999999999TB", math.nan, math.inf, -1),
+    "mean_size": ("0", "-1MB", "1e300", "1e400", "", "MB", "999999999TB", math.nan, math.inf, -1),
     "nic": ("0GB/s", "5GB", "-1GB/s", "nan", "inf", "fast", "1e300", "", math.nan),
     "layout": ("shards", "shards:1", "shards:0", "folder:3", "tar", "", "shards:x"),
     "cache": ("page", "page:", "pinned:0", "none:5GB", "memory:1TB", "", "page:-1GB"),
     "storage": (
         "5", "5GB", "5GB/s,6GB/s", "2ms", "0GB/s", "5GB/s,", "5GB/s,0ms", "5GB/s,quick", "1GB/s/day", "5 apples/s",
+        "", "floppy", "fsx-lustre-250", "fsx-lustre-250:-1TiB", "azure-lustre-250:1TiB", "efs-elastic:4TiB",
+        "s3-standard:0", "s3-standard:1.5", "../../etc/passwd",
     ),
 }  # fmt: skip
 
@@ -770,14 +761,3 @@ def test_the_command_says_what_python_does(tmp_path: Path) -> None:
     assert "s3-standard" in invoke("plan", "--catalogue").stdout
     assert invoke("plan", "--catalogue", "--md").stdout.startswith("# Storage catalogue")
     assert {entry["name"] for entry in json.loads(invoke("plan", "--catalogue", "--json").stdout)} > {"gcs"}
-
-
-def test_no_torch_is_imported() -> None:
-    """Nor pandas: the plan is made on any machine."""
-    script = (
-        "import sys; from loaderprobe.cli import main; sys.argv = ['loaderprobe', 'plan', sys.argv[1], '--json'];"
-        "code = main(); sys.exit(code or ', '.join({'torch', 'pandas'} & set(sys.modules)) or 0)"
-    )
-    command = [sys.executable, "-c", script, str(RUNS / "storage")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr

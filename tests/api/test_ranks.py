@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 import torch.distributed as dist
@@ -47,6 +48,8 @@ from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.testing import FakeGroup, example_config, example_environment, example_files
 from tests.analyze.rank_runs import rank_run
 from tests.analyze.runs import alike
+from tests.examples.ranks import STEPS, train
+from tests.warm import in_two_ranks
 
 NODES = (Node(host="a", seats=(0, 1), gpus=2), Node(host="b", seats=(2, 3), gpus=1))
 DRAWN = Drawn(batch_size=8, workers=2, prefetch_factor=2, files=(1, 2, 3), first=None, whole=True)
@@ -327,3 +330,48 @@ def test_two_ranks_are_measured_in_step_by_the_users_function(found: list[OwnMea
     assert diagnosis.speedups.gradients is not None
     assert {"same_samples", "same_batches"}.isdisjoint(each.code for each in diagnosis.notes)
     assert "| 1 (" in diagnosis.markdown().partition("## Ranks")[2], "each rank has a row"
+
+
+WAYS = {
+    "refuses": "begun before",
+    "batch_sizes": "the loader of rank 1 has another batch size than that of rank 0",
+    "short": "ended before a round was measured",
+    # The last, since that rank measures nothing, and so does not count along.
+    "no_loader": "rank 1 took no batches from a torch DataLoader",
+}
+"""To the reason that rank 0 gives."""
+Told = dict[str, tuple[str, int]]
+"""By way, the reason of a rank and after how many steps it ended by itself."""
+
+
+def trains(rank: int, scratch: Path) -> None:
+    """One rank, in each of the ways."""
+    import loaderprobe
+
+    torch.set_num_threads(1)
+    store = dist.FileStore(str(scratch / "store"), 2)  # type: ignore[attr-defined]  # torch does not list it
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
+    told: Told = {}
+    for way in WAYS:
+        with loaderprobe.attached(budget_s=0.5) as found:
+            steps = train(way)
+        told[way] = found.reason, steps
+    (scratch / f"rank-{rank}.json").write_bytes(msgspec.json.encode(told))
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory, python: str) -> list[Told]:
+    """By the two ranks."""
+    scratch = tmp_path_factory.mktemp("ranks")
+    in_two_ranks(python, trains, scratch)
+    return [msgspec.json.decode((scratch / f"rank-{rank}.json").read_bytes(), type=Told) for rank in range(2)]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_where_one_rank_cannot_be_measured_all_go_on(way: str, told: list[Told]) -> None:
+    """To their own ends, in step; rank 0 has the reason."""
+    first, second = (each[way] for each in told)
+    assert WAYS[way] in first[0]
+    assert first[1] == second[1] == STEPS
+    assert way == "no_loader" or "trains with rank 0" in second[0]
