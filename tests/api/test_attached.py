@@ -123,7 +123,6 @@ class Clocked:
         self.attachment = attachment_of(request, self.said.append, self.kept.append, clock=self.clock)
 
     def run(self, loop: Callable[[], None]) -> Diagnosis:
-        """What is found."""
         detach = attach(self.attachment)
         try:
             loop()
@@ -199,7 +198,6 @@ def test_a_checkpoint_that_exists_is_not_written_over(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_measured_runs_to_its_end(way: str, says: str, tmp_path: Path) -> None:
-    """With the reason."""
     found = attached_to(way, tmp_path)
     assert found.diagnosis is None
     assert says in found.reason
@@ -236,11 +234,7 @@ def test_a_script_raises_what_it_raises(
 
 
 def test_an_impossible_budget_is_refused() -> None:
-    """Before anything trains."""
-    with (
-        pytest.raises(loaderprobe.LoaderprobeError, match=r"the budget is -1"),
-        loaderprobe.attached(budget_s=-1),
-    ):
+    with pytest.raises(loaderprobe.LoaderprobeError, match=r"the budget is -1"), loaderprobe.attached(budget_s=-1):
         raise AssertionError
 
 
@@ -255,7 +249,6 @@ def test_a_loader_of_any_kind_is_measured(kind: str, workers: int, tmp_path: Pat
 
 
 def test_an_iterator_that_was_kept_before_is_heard(tmp_path: Path) -> None:
-    """The loader was made, and has begun, before the block."""
     loader = Eager(Costly(), BATCH, shuffle=True)
     next(iter(loader))
     with loaderprobe.attached(budget_s=BUDGET_S) as found:
@@ -483,7 +476,6 @@ def test_preprocessing_that_starves_training_is_seen(monkeypatch: pytest.MonkeyP
 
 
 def test_a_slow_step_is_compute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The loader waits for it."""
     _, found, _ = trained(0.00001, 0.005, 80, monkeypatch, tmp_path)
     assert found.bound.side == "compute"
 

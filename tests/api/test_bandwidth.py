@@ -141,7 +141,6 @@ def test_the_ladder_of_ranks() -> None:
 
 
 def odd_path(place: Path, kind: str) -> Path:
-    """A path of this kind, which is no folder of images."""
     path = place / "path"
     if kind == "pipe":
         os.mkfifo(path)

@@ -81,7 +81,6 @@ MADE: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with all of MADE."""
     place = tmp_path_factory.mktemp("runs")
     for name, made in MADE.items():
         stored(place / name, **made)
@@ -152,7 +151,6 @@ def test_a_row_has_its_ratio_and_what_would_have_been_seen(runs: Path) -> None:
 
 @pytest.fixture(scope="module")
 def known(runs: Path) -> Run:
-    """A run that is judged once."""
     return loaderprobe.load(runs / "a")
 
 

@@ -226,7 +226,6 @@ def test_a_frame_of_nothing_has_its_columns(tmp_path: Path) -> None:
 
 
 def test_a_frame_without_pandas_is_a_missing_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As for any part that is not there."""
     real = builtins.__import__
 
     def without(name: str, *rest: Any, **more: Any) -> Any:

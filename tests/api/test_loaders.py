@@ -36,7 +36,6 @@ COLD = {"access": "files", "cache": "cold"}
 
 
 def uneven(paths: list[str]) -> samples.Pairs:
-    """Batches of four and three samples."""
     pairs = samples.Pairs(len(paths), 4)
     pairs.batches = [batch[: 4 - number % 2] for number, batch in enumerate(pairs.batches)]
     return pairs
@@ -237,7 +236,6 @@ def test_samplers_and_worker_init_fn_of_ones_own(judge: Judge, paths: list[str],
 
 
 def test_a_step_may_empty_its_batches(judge: Judge, paths: list[str]) -> None:
-    """The batch that stays is whole each time."""
     loader = DataLoader(RawImages(paths, "dict"), batch_size=4)
     found = judge(loader, lambda batch: batch.pop("image").sum() + batch["label"][0])
     assert found.ceilings.compute is not None
@@ -471,7 +469,6 @@ def test_a_step_that_raises(judge: Judge, paths: list[str]) -> None:
 
 
 def test_an_interrupt_leaves_no_worker(judge: Judge, paths: list[str]) -> None:
-    """Nor a file; the fixture looks."""
 
     def step(batch: Any) -> None:
         raise KeyboardInterrupt
@@ -522,7 +519,6 @@ class _Generated(samples.Pairs):
 
 
 def test_a_tiny_budget_still_gives_a_round(paths: list[str]) -> None:
-    """One, with a note that says so."""
     found = loaderprobe.diagnose(DataLoader(RawImages(paths), batch_size=4, num_workers=1), budget_s=1e-3)
     assert found.rounds == 1
     assert any("one round only" in note for note in all_said(found.notes))

@@ -53,18 +53,15 @@ def cold_bandwidth(**changes: Any) -> BandwidthReport:
 
 @cache
 def stored(name: str) -> Any:
-    """A result of this repository, read once."""
     path = RUNS / name
     return load_any(path) if path.is_dir() else path
 
 
 def plan(name: str = "storage", **asked: Any) -> Plan:
-    """Of a stored result."""
     return loaderprobe.plan(stored(name), **asked)
 
 
 def value(found: Plan, name: Any, of: str = "at_utilization") -> float:
-    """A figure of one need."""
     need = found.need(name)
     assert need is not None, name
     quantity = getattr(need, of)
@@ -393,7 +390,6 @@ REFUSED: tuple[tuple[Any, dict[str, Any], str], ...] = (
 
 @pytest.mark.parametrize(("name", "asked", "why"), REFUSED)
 def test_what_cannot_be_planned_from_is_a_bad_value(name: Any, asked: dict[str, Any], why: str) -> None:
-    """With what to do instead."""
     with pytest.raises(BadValue, match=why) as caught:
         loaderprobe.plan(RUNS / name if isinstance(name, str) else name, **asked)
     assert caught.value.hint
@@ -409,7 +405,6 @@ def test_a_path_a_file_and_a_result_in_memory_are_planned_alike() -> None:
 
 
 def test_another_accelerator_replaces_the_rate() -> None:
-    """By name or by images/s."""
     for kind, rate in (("mlperf-h100", H100), (2500, 2500), ("emulated:2500", 2500)):
         found = plan("run", kind=kind)
         assert found.inputs["rate"].value == pytest.approx(rate)
@@ -540,38 +535,37 @@ def test_opens_that_still_rise_are_a_lower_bound(operations: tuple[Any, ...]) ->
     assert not of_bandwidth(metadata=tuple(replace(phase, short=True) for phase in operations)).supplies[0].at_least
 
 
-@pytest.mark.parametrize(
-    ("operations", "code"),
-    [
-        ((), "opens_not_measured"),
-        (example_operations({1: 2e5}, metadata="warm", drops=0), "opens_from_memory"),
-        (example_operations({1: 2e5}, metadata="warm", drops=3), "opens_from_memory_after_drop"),
-        (example_operations({1: 200.0}, metadata="unproved", storage_bytes=None), "opens_unproved"),
-    ],
-)
-def test_opens_that_were_not_cold_are_no_supply(operations: tuple[Any, ...], code: str) -> None:
-    """Never a limit, whatever their rate; the plan has the reason, and bandwidth still counts."""
-    found = of_bandwidth(metadata=operations)
-    assert [limit.resource for limit in found.supplies[0].limits] == ["bandwidth"]
-    assert found.refused["cold_opens"].code == code
+NO_SUPPLY: tuple[tuple[Any, str, str], ...] = (
+    (cold_bandwidth(), "cold_opens", "opens_not_measured"),
+    (
+        cold_bandwidth(metadata=example_operations({1: 2e5}, metadata="warm", drops=0)), "cold_opens",
+        "opens_from_memory",
+    ),
+    (
+        cold_bandwidth(metadata=example_operations({1: 2e5}, metadata="warm", drops=3)), "cold_opens",
+        "opens_from_memory_after_drop",
+    ),
+    (
+        cold_bandwidth(metadata=example_operations({1: 200.0}, metadata="unproved", storage_bytes=None)), "cold_opens",
+        "opens_unproved",
+    ),
+    (
+        cold_bandwidth(location=replace(example_location("/dev/shm"), kind="memory", filesystem="tmpfs")),
+        "measured_storage", "no_storage_behind_files",
+    ),
+    (cold_bandwidth(phases=()), "measured_storage", "ladder_not_measured"),
+    (example_rank_bandwidth(example_ranks(20e6, cache="mixed")), "measured_storage", "reads_not_cold"),
+    (example_rank_bandwidth(example_ranks(10e6, 10e6, cache="unproved")), "measured_storage", "reads_unproved"),
+)  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("report", "code"),
-    [
-        (
-            cold_bandwidth(location=replace(example_location("/dev/shm"), kind="memory", filesystem="tmpfs")),
-            "no_storage_behind_files",
-        ),
-        (cold_bandwidth(phases=()), "ladder_not_measured"),
-        (example_rank_bandwidth(example_ranks(20e6, cache="mixed")), "reads_not_cold"),
-        (example_rank_bandwidth(example_ranks(10e6, 10e6, cache="unproved")), "reads_unproved"),
-    ],
-)
-def test_what_did_not_come_from_storage_feeds_nothing(report: Any, code: str) -> None:
-    """Memory, nothing measured, ranks whose reads are not proved."""
+@pytest.mark.parametrize(("report", "part", "code"), NO_SUPPLY)
+def test_what_did_not_come_from_storage_feeds_nothing(report: Any, part: str, code: str) -> None:
+    """The plan has the reason; opens that were not cold are never a limit, whatever their rate; bandwidth counts."""
     found = loaderprobe.plan(report, kind="mlperf-h100")
-    assert found.supplies == () and found.refused["measured_storage"].code == code
+    assert found.refused[part].code == code
+    limits = [limit.resource for supply in found.supplies for limit in supply.limits]
+    assert limits == (["bandwidth"] if part == "cold_opens" else [])
 
 
 def of_ranks(*phases: Any) -> Any:
@@ -628,7 +622,6 @@ def test_values_are_read_with_their_units(read: Any, texts: tuple[Any, ...], fou
 
 
 def test_a_cache_has_a_kind_and_a_size() -> None:
-    """Of one node."""
     assert values.cache("page:1TB") == CacheAsked(kind="page", bytes=1e12)
     assert values.cache("pinned:1TiB") == CacheAsked(kind="pinned", bytes=2.0**40)
     assert values.cache("none") == CacheAsked()
@@ -660,7 +653,6 @@ def test_impossible_values_are_bad_values(name: str, value: Any) -> None:
 
 @given(st.text(max_size=20))
 def test_any_text_is_a_value_or_a_bad_value(text: str) -> None:
-    """And never anything else."""
     for read, *_ in (*READ, (lambda text: values.factor(text, "-"),), (values.cache,)):
         try:
             found = read(text)

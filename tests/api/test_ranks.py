@@ -159,7 +159,6 @@ def test_one_of_several_programs_measures_no_live_loader_and_starts_no_ranks(
 
 
 def request(tmp_path: Path, **changes: Any) -> SweepRequest:
-    """Of generated data, on an emulated accelerator."""
     usual: dict[str, Any] = {
         "data": None, "data_dir": tmp_path, "out": tmp_path / "run", "resolutions": "64x48", "workers": "1",
         "serial": False, "loader": "torch", "compute": "emulated:100", "cache": "cold", "batch_size": 64,
@@ -230,7 +229,6 @@ def test_what_one_rank_alone_measures_is_refused(tmp_path: Path, changes: dict[s
 
 
 def test_ranks_on_cuda_need_a_gpu_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before any data is generated."""
     with pytest.raises(MissingPart, match="2 ranks on cuda need a GPU each, and b has 1"):
         check_devices([ComputeSpec(name="cuda", batch_size=8)], [(4, 2)], NODES)
     monkeypatch.setattr(sweep_request, "this_node", lambda ranks: NODES[1:])
@@ -280,7 +278,6 @@ SHORT = Pace(min_s=0.03, min_batches=4, max_s=0.1)
 
 
 def measures(rank: int, port: int, scratch: Path) -> None:
-    """One rank, for which the test has started the process."""
     torch.set_num_threads(1)
     changed: Any = {"pace_for": lambda **_: SHORT}
     vars(session).update(changed, ALONE_S=0.1)
@@ -299,7 +296,6 @@ def measures(rank: int, port: int, scratch: Path) -> None:
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> list[OwnMeasured]:
-    """Of both ranks."""
     scratch = tmp_path_factory.mktemp("own")
     store: Any = dist.TCPStore(  # type: ignore[attr-defined]  # torch does not list it
         "127.0.0.1", 0, None, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=20)
@@ -345,7 +341,6 @@ Told = dict[str, tuple[str, int]]
 
 
 def trains(rank: int, scratch: Path) -> None:
-    """One rank, in each of the ways."""
     import loaderprobe
 
     torch.set_num_threads(1)
@@ -362,7 +357,6 @@ def trains(rank: int, scratch: Path) -> None:
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory, python: str) -> list[Told]:
-    """By the two ranks."""
     scratch = tmp_path_factory.mktemp("ranks")
     in_two_ranks(python, trains, scratch)
     return [msgspec.json.decode((scratch / f"rank-{rank}.json").read_bytes(), type=Told) for rank in range(2)]

@@ -187,7 +187,6 @@ def test_a_plan_takes_the_rate_without_input(tmp_path: Path) -> None:
 def test_a_recording_that_is_too_long_is_shown_as_far_as_it_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And says how much that is."""
     from loaderprobe.compute import trace_file
 
     monkeypatch.setattr(trace_file, "MOST_RECORDS", 100)

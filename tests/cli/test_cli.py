@@ -232,7 +232,6 @@ def test_the_mean_size_is_that_which_is_asked(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("changes", [{"count": 0}, {"resolutions": "500"}, {"mean_size": "big"}, {"oddities": ["odd"]}])
 def test_impossible_sets_are_bad_values(tmp_path: Path, changes: dict[str, Any]) -> None:
-    """And nothing is written."""
     with pytest.raises(BadValue):
         loaderprobe.generate(tmp_path / "data", **changes)
     assert not (tmp_path / "data").exists()

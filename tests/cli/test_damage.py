@@ -36,12 +36,10 @@ def cli(*arguments: object) -> tuple[int, str, str]:
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
-    """A run of three measurements and a failure."""
     return full_run(tmp_path / "run")
 
 
 def altered(path: Path, change: Callable[[dict[str, object]], object]) -> bytes:
-    """A stored file with its record changed by `change`."""
     tree = json.loads(path.read_bytes())
     (kind,) = tree.keys() - {"schema", "schema_version"}
     change(tree[kind])
@@ -246,14 +244,12 @@ def with_value(data: bytes, where: float, value: object) -> bytes:
 
 
 def with_number(data: bytes, where: float, number: bytes) -> bytes:
-    """One number replaced."""
     found = list(NUMBER.finditer(data))
     chosen = found[int(where * len(found))]
     return data[: chosen.start()] + number + data[chosen.end() :]
 
 
 def flipped(data: bytes, where: float, bits: int) -> bytes:
-    """One byte changed."""
     at = int(where * len(data))
     return data[:at] + bytes([data[at] ^ bits]) + data[at + 1 :]
 

@@ -25,15 +25,6 @@ from loaderprobe.records import options
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig, SweepSpec
 from loaderprobe.records.options import ARGUMENT, REQUIRED, Option, of_python
 
-PANELS = [
-    options.SIDES, options.GATES, options.DATA, options.LOADER, options.COMPUTE, options.STORAGE, options.MEASURING,
-    options.OUTPUT,
-]  # fmt: skip
-COMMANDS: dict[str, Sequence[Option]] = {
-    "sweep": options.SWEEP, "run": options.RUN, "diagnose": options.DIAGNOSE, "trace": options.TRACE,
-    "bandwidth": options.BANDWIDTH, "generate": options.GENERATE, "plan": options.PLAN, "compare": options.COMPARE,
-    "layers": options.LAYERS, "batch-size": options.BATCH_SIZES,
-}  # fmt: skip
 VERBS: dict[str, tuple[Callable[..., Any], Sequence[Option]]] = {
     "sweep": (loaderprobe.sweep, options.SWEEP),
     "trace": (loaderprobe.trace, options.TRACE),
@@ -55,16 +46,6 @@ IGNORED = {
     "--images": "99", "--epochs": "2", "--thorough": None, "--time-limit": "60",
     "--data-dir": "data", "--ranks": "1", "--out": "run", "--seed": "1",
 }  # fmt: skip
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_options_stand_in_panels(name: str) -> None:
-    """Every option of a command has a panel; `--help` shows the panels in their order."""
-    found = {each.panel for each in COMMANDS[name] if each.panel != ARGUMENT}
-    assert found and found <= set(PANELS), found
-    text = CliRunner().invoke(app, [*name.split(), "--help"]).stdout
-    places = [text.index(f"─ {panel} ─") for panel in PANELS if panel in found]
-    assert name in ("layers", "batch-size") or places == sorted(places)
 
 
 def kinds(annotation: Any) -> set[Any]:
@@ -141,7 +122,6 @@ def test_python_refuses_what_the_command_line_does(name: str, value: Any, says: 
 
 @pytest.mark.parametrize(("verb", "name"), [("bandwidth", "seed"), ("generate", "seed"), ("trace", "device")])
 def test_other_verbs_refuse_by_their_rows(verb: str, name: str, tmp_path: Path) -> None:
-    """Before anything is read or written."""
     with pytest.raises(BadValue, match=f"--{name}: 'x' is not a whole number"):
         getattr(loaderprobe, verb)(tmp_path, **{name: "x"})
     assert list(tmp_path.iterdir()) == []
@@ -163,7 +143,6 @@ def test_an_option_that_resume_would_ignore_is_refused(option: str, tmp_path: Pa
 
 
 def test_the_package_runs_as_a_module() -> None:
-    """`python -m loaderprobe` is the command, under its own name."""
     done = subprocess.run(
         [sys.executable, "-m", "loaderprobe", "--version"], capture_output=True, text=True, check=False
     )

@@ -49,7 +49,6 @@ def measure_nothing(run: RunDirectory, on_progress: Callable[..., None]) -> None
 
 @pytest.fixture
 def photos(tmp_path: Path, photographs: FileSet) -> Path:
-    """Twelve images."""
     (tmp_path / "photos" / "a").mkdir(parents=True)
     for index, path in enumerate(photographs.absolute(0, 12)):
         (tmp_path / "photos" / "a" / f"{index}.jpg").write_bytes(path.read_bytes())
