@@ -20,7 +20,8 @@ from loaderprobe.api.run import Watch, attachment_of, watch_of, watcher_of
 from loaderprobe.errors import BadValue, NoSpace
 from loaderprobe.loaders.attached import attach
 from loaderprobe.measure.attach import watcher as watcher
-from loaderprobe.measure.attach.attachment import Finished, measure_with_step
+from loaderprobe.measure.attach.attachment import Finished
+from loaderprobe.measure.own.loader import measure_with_step
 from loaderprobe.records.diagnosis import AttachRequest
 from tests.examples import training as example
 from tests.examples.iterated import EPOCH, KINDS, Eager, arrays, begun_each_batch, made_again, never_again, over

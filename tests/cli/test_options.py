@@ -13,17 +13,16 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pytest
-from typer.testing import CliRunner
 
 import loaderprobe
 from loaderprobe import __version__
 from loaderprobe.api import batch_size, layers
-from loaderprobe.cli.app import app
 from loaderprobe.cli.sweep import BESIDE_RESUME
 from loaderprobe.errors import BadValue
 from loaderprobe.records import options
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig, SweepSpec
 from loaderprobe.records.options import ARGUMENT, REQUIRED, Option, of_python
+from tests.cli.invoke import invoke
 
 VERBS: dict[str, tuple[Callable[..., Any], Sequence[Option]]] = {
     "sweep": (loaderprobe.sweep, options.SWEEP),
@@ -38,14 +37,8 @@ VERBS: dict[str, tuple[Callable[..., Any], Sequence[Option]]] = {
 }
 UNTYPED = {"plan": ["now"], "batch-size": ["images"]}
 """Arguments of verbs that no command has."""
-IGNORED = {
-    "--workers": "1", "--no-serial": None, "--resolutions": "64x48", "--compute": "cpu", "--cache": "warm",
-    "--batch-size": "4", "--model": "mlp", "--prefetch-factor": "3", "--pipeline": "crop", "--decoder": "torchvision",
-    "--tensor": "uint8", "--precision": "fp32", "--memory-format": "contiguous", "--compile": None,
-    "--no-pin-memory": None, "--side-stream": None, "--gpu-decode": None, "--loader": "torch", "--rounds": "1",
-    "--images": "99", "--epochs": "2", "--thorough": None, "--time-limit": "60",
-    "--data-dir": "data", "--ranks": "1", "--out": "run", "--seed": "1",
-}  # fmt: skip
+IGNORED = [row for row in options.SWEEP if row.panel != ARGUMENT and row.name not in BESIDE_RESUME]
+"""An option of `sweep` is either of use beside `--resume`, or is refused there."""
 
 
 def kinds(annotation: Any) -> set[Any]:
@@ -116,7 +109,7 @@ def test_python_refuses_what_the_command_line_does(name: str, value: Any, says: 
         loaderprobe.sweep("/nowhere", **{name: value})
     assert caught.value.message == says and "--help explains" in caught.value.hint
     (row,) = (each for each in options.SWEEP if each.name == name)
-    done = CliRunner().invoke(app, ["sweep", "/nowhere", row.flags[0], str(value)])
+    done = invoke("sweep", "/nowhere", row.flags[0], value)
     assert done.exit_code == 2 and row.flags[0] in done.stderr
 
 
@@ -127,23 +120,16 @@ def test_other_verbs_refuse_by_their_rows(verb: str, name: str, tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_every_option_that_resume_ignores_is_tried_below() -> None:
-    """A new option of `sweep` is either of use beside `--resume`, or is refused there."""
-    rows = [each for each in options.SWEEP if each.panel != ARGUMENT and each.name not in BESIDE_RESUME]
-    assert {each.flags[0] for each in rows} == set(IGNORED)
-
-
-@pytest.mark.parametrize("option", IGNORED)
-def test_an_option_that_resume_would_ignore_is_refused(option: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("row", IGNORED, ids=lambda row: row.name)
+def test_an_option_that_resume_would_ignore_is_refused(row: Option, tmp_path: Path) -> None:
     """By name, with exit code 2, before the run is opened; also where it is given its default."""
-    value = IGNORED[option]
-    done = CliRunner().invoke(app, ["sweep", "--resume", str(tmp_path), option, *([value] if value else [])])
+    value = [] if row.type is bool else [str((*get_args(row.type), "1")[0])]
+    done = invoke("sweep", "--resume", tmp_path, row.flags[0], *value)
     assert (done.exit_code, done.stdout) == (2, "")
-    assert f"{option} would be ignored beside --resume" in " ".join(done.stderr.split())
+    assert f"{row.flags[0]} would be ignored beside --resume" in " ".join(done.stderr.split())
 
 
 def test_the_package_runs_as_a_module() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "loaderprobe", "--version"], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-m", "loaderprobe", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, f"loaderprobe {__version__}\n")
