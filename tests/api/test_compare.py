@@ -145,6 +145,7 @@ def test_a_row_has_its_ratio_and_what_would_have_been_seen(runs: Path) -> None:
     assert found.rows[0].ratio and found.rows[0].ratio.value == pytest.approx(0.5, rel=0.01)
     assert (found.before.roots, found.after.roots) == (("/ssd",), ("/nowhere",)) and not found.differences
     assert found.whole and found.whole.visible == pytest.approx(0.0375, rel=0.02)
+    assert "framed" in loaderprobe.compare(runs / "device", runs / "disk").html().lower()
     many = replace(found, rows=found.rows * 30)
     assert "70 more are not shown." in many.text() and many.exhibits()["rows"][0].figures[0][1].count("<circle") == 60
 
@@ -203,6 +204,7 @@ def test_runs_that_differ_within_a_side_are_named(known: Run) -> None:
         loaderprobe.compare(known, [known, other])
     text = " ".join(loaderprobe.compare([known, other], known, differ="torch").text().split())
     assert f"torch: A1: {usual}; A2: 2.10.0" in text
+    assert "B2: 2.10.0" in loaderprobe.compare(known, [known, other], differ="torch").text()
 
 
 def bandwidths(factor: float, **changes: Any) -> BandwidthReport:
@@ -227,6 +229,8 @@ def test_two_storages_compare_step_by_step(tmp_path: Path) -> None:
         ("phase", 1), ("phase", 2), ("phase", 4), ("open", 4),
     ]  # fmt: skip
     assert {row.word for row in found.rows} == {"faster"} and found.whole and found.whole.word == "faster"
+    text = found.text()
+    assert "20.0±0.6 k/s" in text and "files, 1 reader " in text
     assert not loaderprobe.compare(*reversed(paths), differ="storage", fail_if_slower=0.05).passed
 
 

@@ -80,6 +80,7 @@ def test_unknown_files_are_a_note_with_its_reason(code: UnknownFilesCode) -> Non
     assert (seen.hidden, seen.size_bytes, seen.root, seen.samples) == (hidden, None, "", 10)
     assert "files_hidden" in {note.code for note in _found(seen).notes}
     assert "files_hidden" not in {note.code for note in _found().notes}
+    assert "no files read" in str(_found(data_found(_Loader(10), files=UnknownFiles(code="none_read"))))
 
 
 def test_samples_and_what_runs_without_a_step_are_called_so() -> None:
@@ -176,6 +177,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> loaderprobe.Run:
 
 def test_the_frame_has_a_row_a_configuration_and_the_columns_of_the_csv(run: loaderprobe.Run) -> None:
     """Figures are numbers, with NaN where there is none."""
+    assert repr(run).startswith("<Run: ") and str(run.path) in repr(run)
     found = run.to_frame()
     assert list(found.columns) == list(report_columns(run.report()))
     assert list(found["key"]) == [*(each.config.key for each in MEASUREMENTS), FAILED.key, PENDING.key]

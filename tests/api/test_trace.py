@@ -136,7 +136,9 @@ def test_the_others_wait_for_the_rank_that_communicates_least(tmp_path: Path) ->
     free = {each.name: each.step_s for each in found.free}
     assert free["communication"] == pytest.approx(0.013, abs=2e-5)
     assert "ranks_missing" in [note.code for note in loaderprobe.trace(tmp_path / "r" / "host_0.pt.trace.json").notes]
-    assert loaderprobe.trace(ranks(tmp_path / "s", (3, 3, 3))).waited_for is None
+    alike, apart = (loaderprobe.trace(ranks(tmp_path / str(each_ms), (each_ms,) * 3)) for each_ms in (3, 0))
+    says = "All ranks spend about as much time in communication"
+    assert alike.waited_for is None and says in " ".join(alike.text().split()) and says not in apart.text()
     assert found.html().count("<svg") == 3 and len(found.to_frame()) == 3
 
 
@@ -291,6 +293,8 @@ def test_steps_that_vary_and_a_loader_without_workers_are_noted(tmp_path: Path) 
         events = training(input_ms=6, loader=NEXT.replace("Multi", kind))
         found = loaderprobe.trace(written(tmp_path / "t.json", events))
         assert ("num_workers=0" in found.text()) == alone
+    one, two = (written(tmp_path / f"{steps}.json", training(steps=steps, input_ms=6)) for steps in (2, 8))
+    assert "  2.json: only 2 steps" in loaderprobe.trace([one, two]).text()
     assert found.bound.sentence == found.ranks[0].bound.sentence != "" and all(note.sentence for note in found.notes)
 
 

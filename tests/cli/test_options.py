@@ -115,6 +115,8 @@ def test_python_refuses_what_the_command_line_does(name: str, value: Any, says: 
 
 @pytest.mark.parametrize(("verb", "name"), [("bandwidth", "seed"), ("generate", "seed"), ("trace", "device")])
 def test_other_verbs_refuse_by_their_rows(verb: str, name: str, tmp_path: Path) -> None:
+    with pytest.raises(BadValue, match="--compile: 'no' is neither True nor False"):
+        loaderprobe.sweep("/nowhere", **{"compile": "no"})  # type: ignore[arg-type]  # bad on purpose
     with pytest.raises(BadValue, match=f"--{name}: 'x' is not a whole number"):
         getattr(loaderprobe, verb)(tmp_path, **{name: "x"})
     assert list(tmp_path.iterdir()) == []

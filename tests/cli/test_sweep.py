@@ -124,6 +124,9 @@ def test_an_interrupt_reaches_the_program_with_how_to_go_on(tmp_path: Path, monk
         loaderprobe.resume(path)
     assert f"loaderprobe.resume({str(path)!r})" in caught.value.__notes__[0]
     assert (path / "summary.json").is_file() and (path / "report.html").is_file()
+    monkeypatch.setattr(verb, "measure", lambda *_: None)
+    said = " ".join(invoke("sweep", "--resume", path).stderr.split())
+    assert "not measured yet" in said and "Resume with: loaderprobe sweep --resume" in said
 
 
 def test_lists_are_given_in_any_form() -> None:
