@@ -36,16 +36,9 @@ __all__ = ["plant_disk"]  # a fixture
 multiprocessing.set_forkserver_preload(["torch"])
 
 HERE = Path(__file__).parent
-TURNS = pytest.StashKey[Turns]()
-LONGEST = (
-    "storage/test_planted.py", "cli/test_sweep.py", "libraries/test_files.py",
-    "api/test_loaders.py", "libraries/test_streams.py", "cli/test_run.py", "measure/test_forkserver.py",
-    "cli/test_seats.py", "measure/test_rank_session.py",
-    "compute/test_gradients.py", "test_installed.py", "api/test_bandwidth.py",
-)  # fmt: skip
-"""They begin first, files of tests that are alone among the last.
-
-A long file that begins when all others have ended would leave a core idle."""
+TURN = pytest.StashKey[int]()
+FIRST = ("libraries/", "api/", "cli/", "measure/", "test_installed.py")
+"""They begin first: a long file that begins when all others have ended would leave a core idle."""
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 MeasureReal = Callable[..., Measurement | RunFailure]
