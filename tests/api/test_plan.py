@@ -20,7 +20,7 @@ from loaderprobe.analyze.bandwidth import judge_bandwidth
 from loaderprobe.analyze.report import COUNTS, REFERENCE, outlooks
 from loaderprobe.api import values
 from loaderprobe.api.load import Run, load_any
-from loaderprobe.api.plan import IMAGENET_IMAGES, Plan, default_plan, report_page
+from loaderprobe.api.plan import IMAGENET_IMAGES, Plan
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport, StorageCeiling
 from loaderprobe.records.config import with_options
@@ -447,19 +447,10 @@ def test_a_plan_shows_itself() -> None:
 
 
 def test_a_stored_run_has_the_same_page_on_every_day(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its plan is of the day on which it began."""
+    """Whenever it is shown."""
     page = loaderprobe.load(RUNS / "profiler").html()
     monkeypatch.setattr("loaderprobe.system.host.utc_now", lambda: datetime(2037, 1, 1, tzinfo=UTC))
     assert loaderprobe.load(RUNS / "profiler").html() == page
-
-
-def test_a_run_that_began_on_no_date_has_a_page_without_a_plan(tmp_path: Path) -> None:
-    """With the reason: a file that was edited, or written by something else."""
-    run = full_run(tmp_path / "run")
-    record = run.path / "run.json"
-    began = loaderprobe.load(run.path).report().summary.run.created_utc
-    record.write_text(record.read_text().replace(began, "yesterday"))
-    assert "when the run began, is no date" in loaderprobe.load(run.path).html()
 
 
 # Of a result of bandwidth.
@@ -662,41 +653,13 @@ def test_any_text_is_a_value_or_a_bad_value(text: str) -> None:
         assert not isinstance(found, float) or 0 < found < math.inf
 
 
-# The plan that a page includes without being asked, and its figures on the first page.
+# Its figures on the first page.
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     """Emulated accelerators of 100,000 images/s on a disk of 20 MB/s; files of 100 kB."""
     return loaderprobe.load(full_run(tmp_path / "run").path)
-
-
-def test_the_run_s_own_accelerators_are_planned_for(run: Run) -> None:
-    """64 of them, once on the page, with how to ask for others."""
-    found = default_plan(run)
-    assert isinstance(found, Plan)
-    assert (found.asked.accelerators, found.source.accelerator) == (64, "100000")
-    assert [supply.label for supply in found.supplies] == ["measured"]
-    assert found.inputs["images"].value == IMAGENET_IMAGES
-    page = report_page(run)
-    assert f"loaderprobe plan {run.path} --accelerators 256" in page
-    assert page.count("<h1>") == 1 and page.count('id="plan"') == 1
-
-
-def test_a_run_without_measurements_or_accelerators_has_a_reason_in_place_of_a_plan(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As `plan` would say it; the page stays whole."""
-    report = run.report()
-    empty = replace(report, summary=replace(report.summary, configurations=()), details=())
-    reason = default_plan(Run(run.directory, empty))
-    assert isinstance(reason, Remark) and "holds no measured configuration" in str(reason.facts["reason"])
-    found = default_plan(run)
-    assert isinstance(found, Plan)
-    on_cpu = replace(found, source=replace(found.source, accelerator="cpu"))
-    monkeypatch.setattr("loaderprobe.api.plan.plan", lambda *_, **__: on_cpu)
-    html = report_page(run)
-    assert "Storage plan for" not in html and "--kind mlperf-h100" in html
 
 
 @pytest.mark.parametrize("count", COUNTS)
