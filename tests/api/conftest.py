@@ -22,7 +22,6 @@ from tests.api.samples import photo_files, raw_files
 
 Judge = Callable[..., Diagnosis]
 Plan = tuple[tuple[Mode, Activity], ...]
-TWO_ROUNDS: Plan = (("baseline", "loader_only"), ("baseline", "training"))
 
 
 @pytest.fixture(autouse=True)

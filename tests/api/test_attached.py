@@ -1,23 +1,31 @@
-"""Training loops as people write them are taken over, measured, and ended."""
+"""Training loops as people write them: taken over and measured, however a loader is iterated, or only watched."""
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 import loaderprobe
 from loaderprobe.api.diagnose import Diagnosis
-from loaderprobe.api.run import attachment_of
+from loaderprobe.api.load import load_any
+from loaderprobe.api.run import Watch, attachment_of, watch_of, watcher_of
+from loaderprobe.errors import BadValue, NoSpace
 from loaderprobe.loaders.attached import attach
+from loaderprobe.measure.attach import watcher as watcher
 from loaderprobe.measure.attach.attachment import Finished
+from loaderprobe.measure.own.loader import measure_with_step
 from loaderprobe.records.diagnosis import AttachRequest
-from tests.examples.training import SCHEDULED, STEP_S, WAYS, Training
+from tests.examples import training as example
+from tests.examples.iterated import EPOCH, KINDS, Eager, arrays, begun_each_batch, made_again, never_again, over
+from tests.examples.training import BATCH, SCHEDULED, STEP_S, WAYS, Costly, Training
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 BUDGET_S = 0.5
@@ -45,10 +53,9 @@ def test_a_loop_is_measured_and_ended(way: str, tmp_path: Path) -> None:
     assert (DataLoader.__iter__, torch.autograd.backward, torch.save) == before
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_an_evaluation_over_the_training_loader_is_no_training(workers: int, tmp_path: Path) -> None:
+def test_an_evaluation_over_the_training_loader_is_no_training(tmp_path: Path) -> None:
     """It gets the loader's own batches, ends with them, and no step that is timed is one of its own."""
-    training = Training(tmp_path, num_workers=workers)
+    training = Training(tmp_path, num_workers=1)
     with loaderprobe.attached(budget_s=BUDGET_S) as found:
         WAYS["evaluates_train"](training)
     assert found.diagnosis is not None, found.reason
@@ -84,29 +91,18 @@ def test_a_loop_over_workers_is_measured(options: dict[str, Any], tmp_path: Path
 
 
 def test_a_loop_that_catches_everything_is_ended_all_the_same(tmp_path: Path) -> None:
-    """At its next batch, and at its next epoch."""
-    training = Training(tmp_path)
+    """At its next batch, and at its next epoch; what ends it says what happened, as some libraries log it."""
+    training, said = Training(tmp_path), list[object]()
     with loaderprobe.attached(budget_s=BUDGET_S) as found:
         try:
             for batch in training.loader:
                 training.step(batch)
-        except BaseException:  # noqa: BLE001  # as some scripts do
+        except BaseException as error:  # noqa: BLE001  # as some scripts do
+            said += [type(error), getattr(error, "code", None), str(error)]
             for batch in training.loader:
                 training.step(batch)
     assert found.diagnosis is not None, found.reason
-
-
-def test_what_ends_a_loop_says_what_happened(tmp_path: Path) -> None:
-    """Some libraries log what ends them, as `terminating due to exception: ...`."""
-    training, said = Training(tmp_path), ""
-    with loaderprobe.attached(budget_s=BUDGET_S):
-        try:
-            WAYS["plain"](training)
-        except SystemExit as error:
-            said = str(error)
-            assert error.code == 0
-            raise
-    assert said == "loaderprobe has measured the training, and ends the script here"
+    assert said == [Finished, 0, "loaderprobe has measured the training, and ends the script here"]
 
 
 class Slow:
@@ -119,72 +115,65 @@ class Slow:
         return time.perf_counter_ns() + round(self.ahead_s * 1e9)
 
 
+class Clocked:
+    """A loop that is measured by a clock that it sets forward."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.clock, self.said, self.kept = Slow(), list[str](), list[Diagnosis]()
+        request = AttachRequest(run=str(tmp_path), scratch=str(tmp_path), command="train.py", budget_s=BUDGET_S)
+        self.attachment = attachment_of(request, self.said.append, self.kept.append, clock=self.clock)
+
+    def run(self, loop: Callable[[], None]) -> Diagnosis:
+        detach = attach(self.attachment)
+        try:
+            loop()
+        except Finished:
+            pass
+        finally:
+            detach()
+            self.attachment.end()
+            self.attachment.close()
+        (diagnosis,) = self.kept
+        return diagnosis
+
+
 def test_a_long_end_of_an_epoch_is_said(tmp_path: Path) -> None:
     """How long it took, and that it counts towards the budget; the verdict has a note of it, too."""
-    clock, said, kept = Slow(), list[str](), list[Diagnosis]()
-    request = AttachRequest(run=str(tmp_path), scratch=str(tmp_path), command="train.py", budget_s=BUDGET_S)
-    attachment = attachment_of(request, said.append, kept.append, clock=clock)
-    training = Training(tmp_path)
-    sampled: list[float] = []
+    clocked, training, sampled = Clocked(tmp_path), Training(tmp_path), list[float]()
 
     def sample() -> None:
-        clock.ahead_s += 40.0
+        clocked.clock.ahead_s += 40.0
         sampled.append(40.0)
 
     training.validate = sample  # type: ignore[method-assign]  # the end of an epoch
-    detach = attach(attachment)
-    try:
-        WAYS["by_next"](training)
-    except Finished:
-        pass
-    finally:
-        detach()
-        attachment.end()
-        attachment.close()
-    long = [each for each in said if "something else than train" in each]
+    diagnosis = clocked.run(lambda: WAYS["by_next"](training))
+    long = [text for text in clocked.said if "something else than train" in text]
     # The end of the first epochs may be before the takeover.
     assert long and len(long) <= len(sampled)
-    assert all("for 40 s between two batches" in each and "budget of 500 ms" in each for each in long)
-    (diagnosis,) = kept
-    (note,) = (each for each in diagnosis.notes if each.code == "script_paused")
+    assert all("for 40 s between two batches" in text and "budget of 500 ms" in text for text in long)
+    (note,) = (note for note in diagnosis.notes if note.code == "script_paused")
     assert note.facts["paused_s"] == pytest.approx(40.0 * len(long), rel=0.1)
 
 
 def test_a_pause_makes_void_what_was_timed(tmp_path: Path) -> None:
     """Also in the middle of an epoch, between two batches of one loop."""
-    clock, kept = Slow(), list[Diagnosis]()
-    request = AttachRequest(run=str(tmp_path), scratch=str(tmp_path), command="train.py", budget_s=BUDGET_S)
-    attachment = attachment_of(request, lambda text: None, kept.append, clock=clock)
-    training, why = Training(tmp_path), list[str]()
-    detach = attach(attachment)
-    try:
+    clocked, training, why = Clocked(tmp_path), Training(tmp_path), list[str]()
+
+    def loop() -> None:
         for batch in training.loader:
             training.step(batch)
             if training.steps == 20:
-                clock.ahead_s += 40.0
-                turns = attachment._turns
+                clocked.clock.ahead_s += 40.0
+                turns = clocked.attachment._turns
                 assert turns is not None
                 turns.interrupt = why.append  # type: ignore[method-assign, assignment]  # to hear of it
-    except Finished:
-        pass
-    finally:
-        detach()
-        attachment.end()
-        attachment.close()
-    assert why == ["the script paused between two batches"] and kept
+
+    clocked.run(loop)
+    assert why == ["the script paused between two batches"]
 
 
 def test_a_checkpoint_that_exists_is_not_written_over(tmp_path: Path) -> None:
-    """The script is stopped before; the verdict is from what was measured until then, if that is a round."""
-    kept = tmp_path / "last.pt"
-    torch.save({"weights": torch.ones(3)}, kept)
-    before = hashlib.sha256(kept.read_bytes()).hexdigest()
-    attached_to("saves", tmp_path)
-    assert hashlib.sha256(kept.read_bytes()).hexdigest() == before
-
-
-def test_nor_while_the_script_ends(tmp_path: Path) -> None:
-    """Many save in a `finally`, with the path by its name."""
+    """Nor while the script ends: many save in a `finally`, with the path by its name."""
     kept = tmp_path / "last.pt"
     torch.save({"weights": torch.ones(3)}, kept)
     before = hashlib.sha256(kept.read_bytes()).hexdigest()
@@ -210,7 +199,6 @@ def test_nor_while_the_script_ends(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_measured_runs_to_its_end(way: str, says: str, tmp_path: Path) -> None:
-    """With the reason."""
     found = attached_to(way, tmp_path)
     assert found.diagnosis is None
     assert says in found.reason
@@ -224,38 +212,294 @@ def test_a_schedule_outlasts_its_steps_while_it_is_measured(tmp_path: Path) -> N
         WAYS["schedules"](Training(tmp_path))
 
 
-def test_an_error_before_the_first_batch_leaves_the_script_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def broken(*given: Any, **named: Any) -> None:
+    raise ZeroDivisionError("planted here")
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "says"),
+    [
+        ("measure.attach.attachment.measure_with_step", broken, "ZeroDivisionError: planted here"),
+        ("loaders.attached.ranks_in_use", lambda: 2, "2 ranks"),
+        ("measure.attach.attachment.measure_with_step", measure_with_step, ""),
+    ],
+)
+def test_a_script_raises_what_it_raises(
+    place: str, value: Any, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever it is: the script goes on, and raises what it raises."""
-
-    def broken(*given: Any, **named: Any) -> None:
-        raise ZeroDivisionError("planted here")
-
-    monkeypatch.setattr("loaderprobe.measure.attach.attachment.measure_with_step", broken)
+    """In the middle of the measurement, after an error of our own, and where one of two ranks is left alone."""
+    monkeypatch.setattr(f"loaderprobe.{place}", value)
     with pytest.raises(KeyError, match="planted"), loaderprobe.attached(budget_s=BUDGET_S) as found:
         WAYS["raises"](Training(tmp_path))
-    assert "ZeroDivisionError: planted here" in found.reason
-
-
-def test_errors_of_the_script_are_its_own(tmp_path: Path) -> None:
-    """Also in the middle of the measurement."""
-    with pytest.raises(KeyError, match="planted"):
-        attached_to("raises", tmp_path)
-
-
-def test_ranks_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of two cannot be stopped without the other."""
-    monkeypatch.setattr("loaderprobe.loaders.attached.ranks_in_use", lambda: 2)
-    with pytest.raises(KeyError, match="planted"), loaderprobe.attached(budget_s=BUDGET_S) as found:
-        WAYS["raises"](Training(tmp_path))
-    assert "2 ranks" in found.reason
+    assert says in found.reason
 
 
 def test_an_impossible_budget_is_refused() -> None:
-    """Before anything trains."""
-    with (
-        pytest.raises(loaderprobe.LoaderprobeError, match=r"the budget is -1"),
-        loaderprobe.attached(budget_s=-1),
-    ):
+    with pytest.raises(loaderprobe.LoaderprobeError, match=r"the budget is -1"), loaderprobe.attached(budget_s=-1):
         raise AssertionError
+
+
+@pytest.mark.parametrize(("kind", "workers"), [(kind, number % 2) for number, kind in enumerate(KINDS)])
+def test_a_loader_of_any_kind_is_measured(kind: str, workers: int, tmp_path: Path) -> None:
+    """By a copy that has its workers and batches; the loop is ended."""
+    with loaderprobe.attached(budget_s=BUDGET_S) as found:
+        loader = KINDS[kind](Costly(), BATCH, shuffle=True, num_workers=workers)
+        over(loader)(Training(tmp_path))
+    assert found.diagnosis is not None, found.reason
+    assert (found.diagnosis.workers, found.diagnosis.batch_size) == (workers, BATCH)
+
+
+def test_an_iterator_that_was_kept_before_is_heard(tmp_path: Path) -> None:
+    loader = Eager(Costly(), BATCH, shuffle=True)
+    next(iter(loader))
+    with loaderprobe.attached(budget_s=BUDGET_S) as found:
+        over(loader)(Training(tmp_path))
+    assert found.diagnosis is not None, found.reason
+
+
+@pytest.mark.parametrize(("kind", "workers"), [(kind, 1 - number % 2) for number, kind in enumerate(KINDS)])
+def test_a_script_that_is_not_measured_sees_its_own_batches(
+    kind: str, workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them, in their order: what was learned of a copy took none, and drew from none of its generators."""
+
+    def refused(*given: Any) -> None:
+        raise BadValue("planted here")
+
+    monkeypatch.setattr("loaderprobe.measure.own.loader.Learning._evict", refused)
+    monkeypatch.setattr("loaderprobe.measure.own.loader.LEARN_AT_LEAST_S", 0.0)
+    alone = targets(kind, workers, tmp_path)
+    with loaderprobe.attached(budget_s=BUDGET_S) as found:
+        beside = targets(kind, workers, tmp_path)
+    assert "planted here" in found.reason
+    assert beside == alone
+
+
+def targets(kind: str, workers: int, out: Path) -> list[list[int]]:
+    """Of the batches of three epochs."""
+    torch.manual_seed(5)
+    loader, training, seen = KINDS[kind](Costly(0.0), BATCH, shuffle=True, num_workers=workers), Training(out), []
+    for _ in range(3):
+        for _, batch in zip(range(EPOCH), loader, strict=False):
+            seen.append(batch[1].tolist())
+            training.step(batch)
+    del loader
+    gc.collect()
+    return seen
+
+
+class Sharing(DataLoader[Any]):
+    """Keeps its iterator where no copy looks for it."""
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self.deep = {"here": [super().__iter__()]}
+
+    def __iter__(self) -> Any:
+        yield from self.deep["here"][0]
+
+
+def test_an_iterator_that_a_copy_would_share_is_never_used_up(tmp_path: Path) -> None:
+    """The copy is refused, and the script gets each sample once."""
+    seen: list[int] = []
+    training = Training(tmp_path)
+    with loaderprobe.attached(budget_s=BUDGET_S) as found:
+        for batch in Sharing(Costly(0.0), BATCH):
+            seen += batch[1].tolist()
+            training.step(batch)
+    assert "an iterator that the script uses" in found.reason
+    assert seen == [index % 10 for index in range(BATCH * EPOCH)]
+
+
+def test_a_loader_that_is_made_again_is_the_same_one(tmp_path: Path) -> None:
+    """With its data set, of a class that is made again, too; samples are counted by their indices."""
+    training = Training(tmp_path)
+    with loaderprobe.attached(budget_s=BUDGET_S) as found:
+        made_again(training)
+    assert found.diagnosis is not None, found.reason
+    assert found.diagnosis.batch_size == BATCH
+    assert training.steps > EPOCH
+
+
+def test_a_loader_that_does_not_come_again_ends_the_script(tmp_path: Path) -> None:
+    """After two of its epochs, with the reason."""
+    training = Training(tmp_path)
+    with loaderprobe.attached(budget_s=60.0) as found:
+        never_again(training)
+    assert "trained on, on loader 2 (ArrayDataset, serial)" in found.reason
+    assert training.steps <= 3 * EPOCH + 1
+
+
+def test_a_loader_that_is_begun_each_batch_for_each_batch(tmp_path: Path) -> None:
+    """Is measured with a note; with workers, which would start each time, it is left alone, and says why."""
+    with loaderprobe.attached(budget_s=BUDGET_S) as found:
+        begun_each_batch(Training(tmp_path))
+    assert found.diagnosis is not None, found.reason
+    assert "begun_each_batch" in [note.code for note in found.diagnosis.notes]
+    training = Training(tmp_path, num_workers=1)
+    with loaderprobe.attached(budget_s=BUDGET_S) as found:
+        for _ in range(10):
+            training.step(next(iter(training.loader)))
+    assert "its workers start each time" in found.reason
+    training = Training(tmp_path, num_workers=1, persistent_workers=True)  # which start once
+    with loaderprobe.attached(budget_s=BUDGET_S) as found:
+        begun_each_batch(training)
+    assert found.diagnosis is not None, found.reason
+
+
+def test_torch_is_as_it_was() -> None:
+    """After the block, its classes and those of the loaders that were seen."""
+    kinds = [DataLoader, torch.utils.data.dataloader._BaseDataLoaderIter, *KINDS.values()]
+    before = [dict(vars(kind)) for kind in kinds]
+    with loaderprobe.attached(budget_s=BUDGET_S):
+        for kind in KINDS.values():
+            for _, _batch in zip(range(2), kind(Costly(0.0), BATCH, shuffle=True), strict=False):
+                pass
+        next(iter(arrays(0)))
+    assert [dict(vars(kind)) for kind in kinds] == before
+
+
+STEPS = 200
+
+
+class Noisy(Dataset[tuple[torch.Tensor, int]]):
+    """Samples that draw from the worker's random state."""
+
+    def __len__(self) -> int:
+        return 320
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        return torch.randn(10) + index, index % 10
+
+
+class Stream(IterableDataset[tuple[torch.Tensor, int]]):
+    """An iterable that ends within a batch."""
+
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, int]]:
+        yield from (((torch.randn(10) + index), index % 10) for index in range(317))
+
+
+LOADERS: dict[str, dict[str, Any]] = {
+    "serial": {"dataset": Noisy(), "shuffle": True},
+    "workers": {"dataset": Noisy(), "shuffle": True, "num_workers": 1},
+    "persistent": {"dataset": Noisy(), "shuffle": True, "num_workers": 2, "persistent_workers": True},
+    "iterable": {"dataset": Stream(), "num_workers": 1},
+}
+
+
+def losses(options: dict[str, Any]) -> tuple[list[float], torch.Tensor]:
+    """Of 200 steps with a fixed seed, and the random state after them."""
+    torch.manual_seed(1)
+    loader: DataLoader[Any] = DataLoader(batch_size=8, **options)
+    model = torch.nn.Linear(10, 10)
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    found: list[float] = []
+    while len(found) < STEPS:
+        for inputs, targets in loader:
+            loss = torch.nn.functional.cross_entropy(model(inputs), targets)
+            loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+            optimizer.step()
+            optimizer.zero_grad()
+            found.append(loss.item())
+    return found, torch.get_rng_state()
+
+
+def watched(train: Any, keep: Callable[[Watch], None] = lambda found: None) -> tuple[Any, Watch | None, list[str]]:
+    """What it returns, what was seen, and what was said."""
+    said: list[str] = []
+    watcher = watcher_of(AttachRequest(run="", scratch="", command="train.py", budget_s=None), said.append, keep)
+    detach = attach(watcher)
+    try:
+        returned = train()
+        report = watcher.result()
+        return returned, None if report is None else watch_of(report), said
+    finally:
+        detach()
+        watcher.close()
+
+
+@pytest.mark.parametrize("kind", LOADERS)
+def test_a_watched_training_is_the_same_bit_for_bit(kind: str) -> None:
+    """Losses and random state, over epochs."""
+    usual = losses(LOADERS[kind])
+    (seen, state), found, _ = watched(lambda: losses(LOADERS[kind]))
+    assert seen == usual[0] and torch.equal(state, usual[1])
+    assert found is not None and sum(each.steps for each in found.intervals) == len(seen)
+    (interval,) = found.intervals
+    assert 0 < found.overhead_s < interval.seconds
+    usual_s = sum((317 / 40 if kind == "iterable" else 8) for _ in seen) / interval.images_per_s
+    assert usual_s == pytest.approx(interval.seconds, rel=0.5)
+
+
+def test_what_cannot_be_kept_ends_no_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk is said once an interval, and all is seen to the end."""
+    monkeypatch.setattr(watcher, "FIRST_S", 0.01)
+
+    def full(found: Watch) -> None:
+        raise NoSpace("no space left to write result.json")
+
+    (seen, _), found, said = watched(lambda: losses(LOADERS["serial"]), full)
+    assert found is not None and sum(each.steps for each in found.intervals) == len(seen)
+    assert said[1] == "the last interval is not kept: no space left to write result.json"
+
+
+def trained(sample_s: float, step_s: float, steps: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """A loop of so many steps, validated now and then, that is watched in short intervals."""
+    monkeypatch.setattr(watcher, "FIRST_S", 0.1)
+    monkeypatch.setattr(watcher, "LATER_S", 0.6)
+    monkeypatch.setattr(example, "STEP_S", step_s)
+
+    def train() -> None:
+        training = Training(tmp_path)
+        training.loader.dataset.sample_s = sample_s  # type: ignore[attr-defined]  # it is ours
+        while training.steps < steps:
+            for batch in training.loader:
+                training.step(batch)
+            training.validate()
+
+    return watched(train)
+
+
+def test_preprocessing_that_starves_training_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In each interval and as a whole; it is said meanwhile, and kept with a chart."""
+    _, found, said = trained(0.0008, 0.0005, 150, monkeypatch, tmp_path)
+    # On a busy machine, time lost to others looks like waiting, too.
+    assert "preprocessing" in (found.bound.cause, *found.bound.candidates)
+    assert len(found.intervals) >= 2 and len(said) == len(found.intervals)
+    # On a busy machine, so short an interval has too few steps for a verdict.
+    assert [" (estimated)" in each for each in said] == [each.bound is not None for each in found.intervals]
+    assert max(each.input_wait_fraction for each in found.intervals) > 0.6
+    page = found.save(tmp_path / "found")
+    assert "<svg" in page.read_text()
+    shown = load_any(tmp_path / "found")
+    assert isinstance(shown, Watch) and shown == found
+    assert "Without --watch it comes from an experiment" in " ".join(shown.text().split())
+
+
+def test_a_slow_step_is_compute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _, found, _ = trained(0.00001, 0.005, 80, monkeypatch, tmp_path)
+    assert found.bound.side == "compute"
+
+
+def test_an_evaluation_is_no_step_of_a_watched_training(tmp_path: Path) -> None:
+    """Its batches are counted as taken, and are no steps; an error of the script is its own."""
+    training = Training(tmp_path)
+
+    def train() -> None:
+        for _ in range(3):
+            training.evaluate()
+            for batch in training.loader:
+                training.step(batch)
+
+    _, found, _ = watched(train)
+    assert found is not None and sum(interval.steps for interval in found.intervals) == training.steps
+    with pytest.raises(ValueError, match=f"total steps is {SCHEDULED}"):
+        watched(lambda: WAYS["schedules"](training))
+
+
+def test_what_does_not_train_gives_nothing(tmp_path: Path) -> None:
+    """Only validation was iterated, also where a training without a loader runs in between."""
+    _, found, _ = watched(lambda: Training(tmp_path).validate())
+    assert found is None
+    _, found, said = watched(lambda: WAYS["validates_alone"](Training(tmp_path)))
+    assert found is None and not any("images/s" in each for each in said)

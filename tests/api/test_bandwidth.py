@@ -1,7 +1,16 @@
-"""`bandwidth` from Python: of this process and of ranks; what it returns shows itself, is kept, and comes back."""
+"""`bandwidth`: of this process and of ranks, on paths that are no folder of images, and by other users."""
 
 from __future__ import annotations
 
+import json
+import mmap
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,21 +29,25 @@ from loaderprobe.records.ranks import Node, ReadResult
 from loaderprobe.storage.by_ranks import RankReader, read_step
 from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.testing import FakeGroup, example_config
+from tests.cli.invoke import invoke
+from tests.conftest import Run
 from tests.examples.bandwidth import example_bandwidth, example_operations, example_rank_bandwidth, example_ranks
+from tests.planted.files import random_files
 
 TWO_NODES = (Node(host="a", seats=(0, 1), gpus=0), Node(host="b", seats=(2, 3), gpus=0))
 OPENS = (*example_operations({4: 1000.0}), *example_operations({4: 900.0}, "stat", metadata="warm"))
 ONE = replace(example_bandwidth(), metadata=OPENS)
 RANKS = example_rank_bandwidth(example_ranks(20e6), example_ranks(6.9e6, 6.8e6, 6.8e6, 4e6))
+QUICK = ("--readers", "1,2", "--seconds", "0.1", "--json")
 
 
 @pytest.mark.parametrize(("report", "charts"), [(ONE, 2), (RANKS, 3)])
 def test_a_result_shows_itself_and_comes_back_from_its_directory(
     report: BandwidthReport, charts: int, tmp_path: Path
 ) -> None:
-    """One line at the prompt, all of it when printed; its JSON, its table and its page with charts against readers."""
+    """One line at the prompt; its JSON, its table and its page with charts against readers."""
     found = Bandwidth.of(report)
-    assert repr(found).startswith(f"<Bandwidth: {report.path}: ") and "\n" not in repr(found) and "MB/s" in str(found)
+    assert repr(found).startswith(f"<Bandwidth: {report.path}: ") and "\n" not in repr(found)
     page = found.save(tmp_path / "kept")
     assert {file.name for file in page.parent.iterdir()} == {"result.json", "phases.csv", "report.html"}
     assert load_any(page.parent) == load_any(page.parent / "result.json") == found
@@ -46,30 +59,14 @@ def test_a_frame_has_a_row_a_phase() -> None:
     table = Bandwidth.of(ONE).to_frame()
     assert list(table["name"]) == [*(phase.name for phase in ONE.phases), "open", "stat"]
     assert list(table["bw_bytes_per_s"].dropna()) == [phase.bw_bytes for phase in ONE.phases]
-    assert list(table["file_p99_ns"].dropna()) == [
-        phase.file_ns.percentile["99.000000"] for phase in ONE.phases if phase.file_ns
-    ]
-    assert list(table["cold_fraction"][: len(ONE.phases)].isna()) == [
-        phase.cold_fraction is None for phase in ONE.phases
-    ]
-    assert list(table["ops_per_s"].dropna()) == [1000.0, 900.0]
+    timed = [phase.file_ns.percentile["99.000000"] for phase in ONE.phases if phase.file_ns]
+    assert list(table["file_p99_ns"].dropna()) == timed and list(table["ops_per_s"].dropna()) == [1000.0, 900.0]
+    uncounted = [phase.cold_fraction is None for phase in ONE.phases]
+    assert list(table["cold_fraction"][: len(ONE.phases)].isna()) == uncounted
     assert not {"clat_ns", "file_ns", "unread", "runtime", "by_rank"} & set(table.columns)
     ranks = Bandwidth.of(RANKS).to_frame()
     assert list(ranks["ranks"]) == [1, 4] and list(ranks["slowest_rank"]) == [0, 3]
     assert list(ranks["in_step_bw_bytes_per_s"]) == [20e6, 16e6]
-
-
-def files_in(folder: Path, count: int, size_bytes: int = 50_000) -> Path:
-    for number in range(count):
-        folder.joinpath(f"{number}.jpg").write_bytes(b"x" * size_bytes)
-    return folder
-
-
-def test_a_folder_is_read_without_a_callback(tmp_path: Path) -> None:
-    """A list of concurrencies gives a step for each of them."""
-    found = loaderprobe.bandwidth(files_in(tmp_path, 2, 300_000), readers=[1, 2], seconds=0.1)
-    assert [phase.readers for phase in found.ladder] == [1, 2]
-    assert {(phase.operation, phase.metadata) for phase in found.metadata} == {("open", "warm"), ("stat", "warm")}
 
 
 class LeadOfOne:
@@ -83,33 +80,32 @@ class LeadOfOne:
     def run(self, order: Order, type_: type[ReadResult], **_: Any) -> ReadResult | RunFailure:
         """One step."""
         assert order.read is not None
-        if self.failure:
-            return self.failure
         (group,) = FakeGroup.of(1)
-        return ReadResult(config=order.config, phase=read_step(RankReader(order.read, group, LinuxPageCache())))
+        return self.failure or ReadResult(
+            config=order.config, phase=read_step(RankReader(order.read, group, LinuxPageCache()))
+        )
 
 
-def read(path: Path, failure: RunFailure | None = None, **changes: Any) -> Bandwidth:
-    lead: Any = LeadOfOne(failure)
-    return loaderprobe.bandwidth(path, lead=lead, **changes)
-
-
-def test_one_rank_reads_and_reports(tmp_path: Path) -> None:
-    """Real files, whole, each within the agreed time; what follows is that of one step."""
-    found = read(files_in(tmp_path, 64), readers=2, seconds=0.2)
+def test_one_rank_reads_and_one_that_fails_is_named_with_its_host(tmp_path: Path) -> None:
+    """Real files, whole, each within the agreed time; each rank reads files of its own."""
+    random_files(tmp_path, count=64)
+    lead: Any = LeadOfOne()
+    found = loaderprobe.bandwidth(tmp_path, lead=lead, readers=2, seconds=0.2)
     (phase,) = found.phases
     assert phase.bw_bytes > 0 and phase.by_rank[0].host == "a" and found.images and not found.interrupted
     assert found.limit.code in ("one_step_of_ranks", "probe_busy", "from_memory") and found.kind.kind == "unknown"
-
-
-def test_a_rank_that_fails_is_named_with_its_host(tmp_path: Path) -> None:
-    """As in any other command of ranks."""
-    failure = RunFailure(
-        config=example_config(), stage="run 1", reason="the measuring process was killed by SIGKILL", hint="",
-        exit_code=None, signal="SIGKILL", log=(), started_utc="", wall_s=1.0, rank=1, host="b",
+    failing: Any = LeadOfOne(
+        RunFailure(
+            config=example_config(), stage="run 1", reason="the measuring process was killed by SIGKILL", hint="",
+            exit_code=None, signal="SIGKILL", log=(), started_utc="", wall_s=1.0, rank=1, host="b",
+        )
     )  # fmt: skip
     with pytest.raises(LoaderprobeError, match=r"rank 1 \(b\): the measuring process was killed by SIGKILL \(run 1\)"):
-        read(files_in(tmp_path, 64), failure)
+        loaderprobe.bandwidth(tmp_path, lead=failing)
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "0.jpg").write_bytes(bytes(50_000))
+    with pytest.raises(BadValue, match="has 1 file to read, too few for 1 rank of 1 reader: 4 are needed"):
+        loaderprobe.bandwidth(tmp_path / "one", lead=lead, readers=1)
 
 
 @pytest.mark.parametrize(
@@ -131,27 +127,166 @@ def test_impossible_probes_are_bad_values(changes: dict[str, Any], says: str, tm
         loaderprobe.bandwidth(tmp_path, **changes)
 
 
-def test_too_few_files_are_refused(tmp_path: Path) -> None:
-    """Each rank reads files of its own."""
-    with pytest.raises(BadValue, match="has 1 file to read, too few for 1 rank of 1 reader: 4 are needed"):
-        read(files_in(tmp_path, 1), readers=1)
-
-
-@pytest.mark.parametrize(
-    ("ranks", "steps"),
-    [
-        (None, [(1, 1, 2), (2, 1, 2), (4, 2, 2), (1, 1, 8)]),
-        ("2,2x1", [(2, 1, 2), (2, 2, 2)]),
-        ("8", "8 ranks are asked for"),
-    ],
-)
-def test_the_ladder_of_ranks(ranks: str | None, steps: list[tuple[int, int, int]] | str) -> None:
+def test_the_ladder_of_ranks() -> None:
     """(ranks, nodes, readers): doubles up to all processes, and ends with as many readers in one, which separates the
     limit of a process from the storage's; layouts choose the nodes."""
-    layouts = None if ranks is None else [parse_layout(text) for text in ranks.split(",")]
-    if isinstance(steps, str):
-        with pytest.raises(BadValue, match=steps):
-            ladder_of(layouts, TWO_NODES, 2)
-    else:
-        found = ladder_of(layouts, TWO_NODES, 2)
-        assert [(step.ranks, step.nodes, step.readers) for step in found] == steps
+
+    def steps(*layouts: str) -> list[tuple[int, int, int]]:
+        found = ladder_of([parse_layout(text) for text in layouts] or None, TWO_NODES, 2)
+        return [(step.ranks, step.nodes, step.readers) for step in found]
+
+    assert steps() == [(1, 1, 2), (2, 1, 2), (4, 2, 2), (1, 1, 8)] and steps("2", "2x1") == [(2, 1, 2), (2, 2, 2)]
+    with pytest.raises(BadValue, match="8 ranks are asked for"):
+        steps("8")
+
+
+def odd_path(place: Path, kind: str) -> Path:
+    path = place / "path"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as bound:
+            bound.bind(os.path.relpath(path))  # the path of a socket may not be long
+    elif kind == "loop":
+        path.symlink_to(path)
+    elif kind == "empty file":
+        path.touch()
+    elif kind == "below a file":
+        path.touch()
+        path /= "x"
+    elif kind in ("empty folder", "odd things"):
+        path.mkdir()
+    if kind == "odd things":
+        os.mkfifo(path / "pipe")
+        (path / "broken.jpg").symlink_to(place / "none")
+        (path / "again").symlink_to(path)
+    return Path("/dev/zero") if kind == "device" else path
+
+
+ODD = {
+    "pipe": "is a pipe", "socket": "is a socket", "device": "is a device", "loop": "symbolic links",
+    "nothing": "No such file", "empty folder": "it is empty", "empty file": "is empty",
+    "odd things": "1 a broken link", "below a file": "Not a directory",
+}  # fmt: skip
+INVOKE_EACH = """
+import json, sys
+from tests.cli.invoke import invoke
+done = [invoke("bandwidth", *arguments) for arguments in json.loads(sys.argv[1])]
+print(json.dumps([[each.exit_code, each.stdout, each.stderr] for each in done]))
+"""
+
+
+def test_a_path_that_cannot_be_probed_has_a_code_a_reason_and_a_next_step(
+    tmp_path_factory: pytest.TempPathFactory, python: str
+) -> None:
+    """It is refused at once, in a process that may not hang, with exit code 2 and what to do."""
+    asked = json.dumps([[str(odd_path(tmp_path_factory.mktemp("odd"), kind)), *QUICK] for kind in ODD])
+    command = [python, "-c", INVOKE_EACH, asked]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    for says, (code, stdout, stderr) in zip(ODD.values(), json.loads(done.stdout), strict=True):
+        words = " ".join(stderr.split())
+        assert (code, stdout) == (2, "") and says in words and "try:" in words
+
+
+UNPRIVILEGED = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
+
+
+@pytest.fixture
+def unprivileged(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """`bandwidth` of another user, who may reach the temporary directory."""
+    if os.geteuid() != 0 or not shutil.which("setpriv"):
+        pytest.skip("only root can become another user, with setpriv")
+    tried = subprocess.run([*UNPRIVILEGED, sys.executable, "-c", "import loaderprobe"], check=False, stderr=-3)
+    if tried.returncode:
+        pytest.skip("another user may not run this interpreter")
+    for part in (tmp_path, *tmp_path.parents):
+        if part.stat().st_uid == os.geteuid() and part != Path("/"):
+            part.chmod(part.stat().st_mode | 0o055)
+    command = [*UNPRIVILEGED, sys.executable, "-m", "loaderprobe", "bandwidth"]
+
+    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+        typed = [*command, *map(str, arguments), *QUICK]
+        return subprocess.run(typed, capture_output=True, text=True, check=False, timeout=120)
+
+    return run
+
+
+def images(folder: Path, count: int, mode: int = 0o644) -> Path:
+    folder.mkdir()
+    for number in range(count):
+        (folder / f"{number}.jpg").write_bytes(os.urandom(30_000))
+        (folder / f"{number}.jpg").chmod(mode)
+    return folder
+
+
+def test_what_a_user_may_not_is_a_missing_permission(
+    tmp_path: Path, unprivileged: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    """Exit code 3 for a file alone, a whole folder, and dropping all caches, before anything is read."""
+    closed = images(tmp_path / "closed", 2, 0o600)
+    for asked in ((closed / "0.jpg",), (closed,), (images(tmp_path / "open", 12), "--drop-caches")):
+        done = unprivileged(*asked)
+        assert done.returncode == 3 and "try:" in done.stderr, done.stderr
+    assert "drop_caches" in done.stderr
+
+
+def test_an_unprivileged_user_gets_the_truth(
+    tmp_path: Path, unprivileged: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    """Another user's files are evicted and proved cold by bytes; what cannot be known is null and has a note, and an
+    unreadable file is left out."""
+    folder = images(tmp_path / "data", 12)
+    (folder / "0.jpg").chmod(0o600)
+    subprocess.run(["sync", "-f", str(folder)], check=True)
+    done = unprivileged(folder)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    notes = [note["sentence"] for note in found["notes"]]
+    assert found["files_used"] == 11 and "1 files skipped: not readable" in notes
+    ladder = [phase for phase in found["phases"] if phase["name"] == "files"]
+    if found["location"]["kind"] == "block":
+        assert [phase["cache"] for phase in ladder] == ["cold", "cold"]
+    for phase in ladder:
+        assert phase["resident_before"] == 0.0 or any("is not known" in note for note in notes)
+
+
+def test_json_has_the_names_of_fio_and_nothing_is_written(tmp_path: Path) -> None:
+    """Bandwidth, IOPS and latencies are where a user who knows fio's JSON looks for them."""
+    folder = images(tmp_path / "data", 12)
+    before = sorted(folder.rglob("*"))
+    found: dict[str, Any] = json.loads(invoke("bandwidth", folder, *QUICK).stdout)
+    assert (found["schema"], found["schema_version"], found["images"]) == ("loaderprobe/bandwidth", 1, True)
+    assert [phase["readers"] for phase in found["phases"] if phase["name"] == "files"] == [1, 2]
+    for phase in found["phases"]:
+        assert {"bw_bytes", "iops", "runtime", "io_bytes", "total_ios", "clat_ns"} <= phase.keys()
+        assert {"min", "max", "mean", "stddev", "N", "percentile"} == phase["clat_ns"].keys()
+        assert phase["clat_ns"]["min"] <= phase["clat_ns"]["percentile"]["99.000000"]
+    assert {feed["accelerator"] for feed in found["feeds"]} >= {"mlperf-h100", "mlperf-a100"}
+    assert {(phase["operation"], phase["metadata"]) for phase in found["metadata"]} == {
+        ("open", "warm"), ("stat", "warm"),
+    }  # fmt: skip
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_ctrl_c_shows_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupted probe prints the ladder so far, and the exit code says that it was interrupted."""
+    interrupted = replace(example_bandwidth(), interrupted=True)
+    monkeypatch.setattr("loaderprobe.api.bandwidth.bandwidth", lambda *_, **__: Bandwidth.of(interrupted))
+    done = invoke("bandwidth", "/data", "--quiet")
+    assert done.exit_code == 130 and "interrupted" in done.stdout.lower() and "MB/s" in done.stdout
+    assert invoke("bandwidth", "/data", "--quiet", "--md").stdout.startswith("# Storage under ")
+
+
+def test_a_warm_set_is_called_warm(tmp_path: Path, loaderprobe: Run) -> None:
+    """Files that another process keeps mapped cannot be evicted: their rate is not passed off as the disk's."""
+    random_files(tmp_path, count=40)
+    with ExitStack() as held:
+        for path in tmp_path.glob("*/*.jpg"):
+            file = held.enter_context(path.open("rb"))
+            mapped = held.enter_context(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
+            assert sum(mapped[:: mmap.PAGESIZE]) >= 0
+        found = json.loads(loaderprobe("bandwidth", tmp_path, *QUICK).stdout)
+    if found["location"]["kind"] != "block":
+        pytest.skip("reads are not counted here")
+    assert [phase["cache"] for phase in found["phases"][:2]] == ["warm", "warm"]
+    assert (found["limit"]["by"], found["kind"]["kind"]) == ("memory", "unknown")

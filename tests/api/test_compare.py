@@ -35,7 +35,6 @@ from tests.examples.bandwidth import (
     example_rank_bandwidth,
     example_ranks,
 )
-from tests.render.test_html import EVIL, Page
 
 RUNS = Path(__file__).parents[2] / "fixtures" / "runs"
 TRUTH = Truth(compute=1000.0)
@@ -82,7 +81,6 @@ MADE: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with all of MADE."""
     place = tmp_path_factory.mktemp("runs")
     for name, made in MADE.items():
         stored(place / name, **made)
@@ -94,23 +92,15 @@ VERDICTS = "--fail-if-verdict-changes"
 SEVERAL = ("--with", "slow", "--with", "slow", "--with")
 CASES: list[tuple[tuple[str, ...], int, str, str]] = [
     (("a", "nfs", SLOWER, UNCLEAR, VERDICTS), 0, "same same same", "No verdict changed."),
-    (("a", "slow"), 0, "slower slower slower", "Slower in B: 3 of 3"),
     (("a", "slow", SLOWER), 6, "slower slower slower", "--fail-if-slower 5%: failed by "),
     (("slow", "a", SLOWER), 0, "faster faster faster", "--fail-if-slower 5%: held"),
-    (
-        ("device", "disk", VERDICTS),
-        6,
-        "slower slower slower",
-        "3 verdicts changed: 500x375, serial: compute → ",
-    ),
-    (("noisy", "noisy"), 0, "unclear unclear unclear", "Three runs a side, begun in turn, would show more"),
+    (("device", "disk", VERDICTS), 6, "slower slower slower", "3 verdicts changed: 500x375, serial: compute → "),
     (("noisy", "noisy", SLOWER), 6, "unclear unclear unclear", "failed: too noisy to hold 5 % in 3 of 3; only a loss"),
     (("noisy", "noisy", SLOWER, "--allow-unclear"), 0, "unclear unclear unclear", "held, but 3 of 3 rows were too"),
     (("noisy", "noisy", UNCLEAR), 6, "unclear unclear unclear", "--fail-if-unclear: failed by "),
     (("a", "other", SLOWER), 6, "same same", "failed by 1 of A that B lacks or failed to measure"),
     (("a", "other", UNCLEAR), 6, "same same", "failed by 1 of A that B lacks or failed to measure"),
     (("a", "other", VERDICTS), 0, "same same", "held, but 1 of A is not in B;"),
-    (("a", "other"), 0, "same same", "only in A: 500x375, 2 workers only in B: 500x375, 4 workers"),
     (("other", "more", SLOWER), 0, "same same same", "--fail-if-slower 5%: held"),
     # Three equal runs a side have no spread at all; the row that a run lacks has the drift of single runs.
     (("a", "a", "a", *SEVERAL, "slow"), 0, "unclear unclear unclear", "nothing shows how much it varies"),
@@ -141,32 +131,27 @@ def test_a_comparison_is_kept_and_shown_again(runs: Path, tmp_path: Path) -> Non
     assert json.loads(invoke("report", out, "--json").stdout) == kept
     found = loaderprobe.Comparison.load(out)
     frame = found.to_frame()
-    assert list(frame["kind"]) == ["configuration"] * 3 + ["all"] and frame["before"].isna().tolist() == [False] * 3 + [
-        True
-    ]
-    assert invoke("compare", a, slow, "--md").stdout.startswith("# B against A")
+    assert list(frame["kind"]) == ["configuration"] * 3 + ["all"]
+    assert frame["before"].isna().tolist() == [False] * 3 + [True]
     assert invoke("compare", a, slow, "--html", tmp_path / "page.html").exit_code == 0
-    page = (tmp_path / "page.html").read_text()
-    assert page.count("<svg") == 1 + 2 * 3 and "What limits, in A and in B" in page and "-50 %" in page
+    assert (tmp_path / "page.html").read_text().count("<svg") == 1 + 2 * 3
     assert "result that does not compare" in invoke("compare", out, a).stderr
 
 
 def test_a_row_has_its_ratio_and_what_would_have_been_seen(runs: Path) -> None:
-    """Of results as well as of their paths; roots may differ. The map frames a verdict that changed."""
+    """Of results as well as of their paths; roots may differ."""
     found = loaderprobe.compare(loaderprobe.load(runs / "a"), runs / "slow")
     assert [row.subject.config.loader.workers for row in found.rows if row.subject.config] == [0, 1, 2]
     assert found.rows[0].ratio and found.rows[0].ratio.value == pytest.approx(0.5, rel=0.01)
     assert (found.before.roots, found.after.roots) == (("/ssd",), ("/nowhere",)) and not found.differences
     assert found.whole and found.whole.visible == pytest.approx(0.0375, rel=0.02)
-    assert "framed" in (page := loaderprobe.compare(runs / "device", runs / "disk").html().lower())
-    assert page.count('stroke="currentcolor" stroke-width="2"') == 6
+    assert "framed" in loaderprobe.compare(runs / "device", runs / "disk").html().lower()
     many = replace(found, rows=found.rows * 30)
     assert "70 more are not shown." in many.text() and many.exhibits()["rows"][0].figures[0][1].count("<circle") == 60
 
 
 @pytest.fixture(scope="module")
 def known(runs: Path) -> Run:
-    """A run that is judged once."""
     return loaderprobe.load(runs / "a")
 
 
@@ -177,72 +162,49 @@ def on(run: Run, **changes: Any) -> Run:
     return Run(RunDirectory(run.path, replace(record, environment=environment)), run.report())
 
 
-@pytest.mark.parametrize(
-    ("changes", "fields", "hint"),
-    [
-        ({"cpu_model": "another", "torch": "2.10.0"}, {"cpu_model", "torch"}, "--differ machine,software"),
-        ({"storage": (example_location("/x"),)}, set(), ""),
-        ({"memory_bytes": 16_700_000_000}, set(), ""),
-        ({"memory_bytes": 8 * 10**9}, {"memory_bytes"}, "machine"),
-        ({"storage": (replace(example_location("/x"), filesystem="xfs"),)}, {"storage"}, "storage"),
-        ({"loaderprobe": "0.2.0"}, {"loaderprobe"}, "software"),
-    ],
+STORAGE = example_location("/x")
+UNLIKE: tuple[tuple[dict[str, Any], dict[str, Any], set[str], str], ...] = (
+    ({"cpu_model": "another", "torch": "2.10.0"}, {}, {"cpu_model", "torch"}, "--differ machine,software"),
+    ({"storage": (STORAGE,)}, {}, set(), ""),
+    ({"memory_bytes": 16_700_000_000}, {}, set(), ""),
+    ({"memory_bytes": 8 * 10**9}, {}, {"memory_bytes"}, "machine"),
+    ({"storage": (replace(STORAGE, filesystem="xfs"),)}, {}, {"storage"}, "storage"),
+    ({"loaderprobe": "0.2.0"}, {}, {"loaderprobe"}, "software"),
+    ({}, {"files": example_files(20)}, {"data"}, "--differ data"),
+    ({}, {"decoder": "torchvision"}, {"decoder"}, "--differ options"),
+    ({}, {"truth": replace(TRUTH, bytes_per_s=1e15)}, {"files_were"}, "--differ state"),
 )
+"""What differs of the environment, and of the measurements; the fields that are named, and the option."""
+
+
+@pytest.mark.parametrize(("environment", "made", "fields", "hint"), UNLIKE)
 def test_what_is_unlike_is_refused_by_name_and_can_be_allowed(
-    known: Run, changes: dict[str, Any], fields: set[str], hint: str
+    known: Run, tmp_path: Path, environment: dict[str, Any], made: dict[str, Any], fields: set[str], hint: str
 ) -> None:
-    """Machine, software and storage: each field with both values, and the option that allows it."""
-    check_refused(known, on(known, **changes), fields, hint)
-
-
-@pytest.mark.parametrize(
-    ("changes", "fields", "hint"),
-    [
-        ({"files": example_files(20)}, {"data"}, "--differ data"),
-        ({"decoder": "torchvision"}, {"decoder"}, "--differ options"),
-        ({"truth": replace(TRUTH, bytes_per_s=1e15)}, {"files_were"}, "--differ state"),
-    ],
-)
-def test_other_data_options_and_states_are_refused_too(
-    tmp_path: Path, known: Run, changes: dict[str, Any], fields: set[str], hint: str
-) -> None:
-    """What the measurements themselves hold."""
-    check_refused(known, loaderprobe.load(stored(tmp_path / "b", **changes)), fields, hint)
-
-
-def check_refused(a: Run, b: Run, fields: set[str], hint: str) -> None:
-    """Refused with these fields named; allowed by the fields, by all, and by what the hint says."""
+    """Each field with both values; allowed by the fields, by all, and by what the hint says."""
+    other = loaderprobe.load(stored(tmp_path / "b", **made)) if made else on(known, **environment)
     if not fields:
-        assert not loaderprobe.compare(a, b).differences
+        assert not loaderprobe.compare(known, other).differences
         return
     with pytest.raises(NotComparable) as caught:
-        loaderprobe.compare(a, b)
+        loaderprobe.compare(known, other)
     assert set(caught.value.fields) == fields and caught.value.exit_code == 2
     assert all(field in caught.value.message for field in fields) and hint in caught.value.hint
     for names in (tuple(fields), "all", caught.value.hint.rpartition(" ")[2]):
-        found = loaderprobe.compare(a, b, differ=names)
+        found = loaderprobe.compare(known, other, differ=names)
         assert {each.field for each in found.differences} == fields and len(found.rows) == 3
 
 
 def test_runs_that_differ_within_a_side_are_named(known: Run) -> None:
-    """A1 and A2 by their numbers, never as A and B; in the table, what differs between the sides."""
-    other = on(known, torch="2.10.0")
-    torch_now = example_environment().torch
-    with pytest.raises(NotComparable, match=rf"torch \(A1: {torch_now}; A2: 2.10.0\) differs"):
+    """A1 and A2 by their numbers, never as A and B."""
+    other, usual = on(known, torch="2.10.0"), example_environment().torch
+    with pytest.raises(NotComparable, match=rf"torch \(A1: {usual}; A2: 2.10.0\) differs"):
         loaderprobe.compare([known, other], known)
-    text = " ".join(loaderprobe.compare([known, other], known, differ="torch").text().split())
-    assert f"torch: A1: {torch_now}; A2: 2.10.0" in text and "A B torch" not in text
-    with pytest.raises(NotComparable, match=rf"torch \(A: {torch_now}; B2: 2.10.0\) differs"):
+    with pytest.raises(NotComparable, match=rf"torch \(A: {usual}; B2: 2.10.0\) differs"):
         loaderprobe.compare(known, [known, other])
-    assert f"torch {torch_now} B2: 2.10.0" in " ".join(
-        loaderprobe.compare(known, [known, other], differ="torch").text().split()
-    )
-
-
-def test_names_from_outside_do_nothing_in_a_page(known: Run) -> None:
-    """A value that differs."""
-    page = Page(loaderprobe.compare(known, on(known, torch=EVIL), differ="torch").html())
-    assert not {"script", "img"} & set(page.tags) and EVIL in page.text
+    text = " ".join(loaderprobe.compare([known, other], known, differ="torch").text().split())
+    assert f"torch: A1: {usual}; A2: 2.10.0" in text
+    assert "B2: 2.10.0" in loaderprobe.compare(known, [known, other], differ="torch").text()
 
 
 def bandwidths(factor: float, **changes: Any) -> BandwidthReport:
@@ -268,7 +230,7 @@ def test_two_storages_compare_step_by_step(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert {row.word for row in found.rows} == {"faster"} and found.whole and found.whole.word == "faster"
     text = found.text()
-    assert "MB/s" in text and "20.0±0.6 k/s" in text and "files, 1 reader " in text
+    assert "20.0±0.6 k/s" in text and "files, 1 reader " in text
     assert not loaderprobe.compare(*reversed(paths), differ="storage", fail_if_slower=0.05).passed
 
 
@@ -303,11 +265,9 @@ def test_a_diagnosis_is_a_run_of_one_row(tmp_path: Path) -> None:
     assert (row.subject.kind, row.unit, row.word) == ("training", "images/s", "faster")
     assert row.rounds == (slow.rounds, quick.rounds) and row.before == slow.images_per_s
     assert row.verdict_changed and not found.passed
-    text = " ".join(found.text().split())
-    assert text.startswith("B against A, 1 loader: 1 faster 1 verdict changed: training: input: storage → compute.")
     assert loaderprobe.compare(slow, quick).rows == found.rows
     assert not loaderprobe.compare(quick, slow, fail_if_slower="5%").passed
-    assert "No verdict changed." in loaderprobe.compare(slow, slow).text() and found.html()
+    assert found.html() and loaderprobe.compare(slow, slow, fail_if_verdict_changes=True).passed
     with pytest.raises(NotComparable, match=r"workers \(A: 2; B: 8\) differs"):
         loaderprobe.compare(slow, replace(quick, workers=8))
     with pytest.raises(BadValue, match="Layers holds a result that does not compare"):

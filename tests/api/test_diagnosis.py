@@ -1,27 +1,44 @@
-"""What a diagnosis says, and how it shows itself: on a screen, in a notebook, as data."""
+"""What results say: a diagnosis and how it shows itself, the frames of a stored run, studies beside its verdicts."""
 
 from __future__ import annotations
 
+import builtins
 import io
 import json
-import subprocess
-import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+import loaderprobe
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.api.diagnose import Diagnosis, conclude
+from loaderprobe.api.load import foreign_modules, judge_run
+from loaderprobe.api.policy import JUDGING
+from loaderprobe.api.shown import frame
+from loaderprobe.errors import MissingPart
+from loaderprobe.measure import studies
+from loaderprobe.measure.child import study
 from loaderprobe.measure.own.loader import data_found
+from loaderprobe.measure.runner import Order
+from loaderprobe.measure.segments import Pace
+from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig, Study
 from loaderprobe.records.diagnosis import DataFound
-from loaderprobe.records.files import BatchFiles, UnknownFiles, UnknownFilesCode
-from loaderprobe.records.verdict import Advice
-from tests.analyze.measured import measured
+from loaderprobe.records.files import BatchFiles, FileSet, UnknownFiles, UnknownFilesCode
+from loaderprobe.records.remark import Remark, reported
+from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.records.studies import Epoch, EpochsMeasured, Prefilled
+from loaderprobe.render.sweep import report_columns
+from loaderprobe.store.run_directory import RunDirectory
+from tests.analyze.measured import STEPS, measured
+from tests.analyze.runs import BATCH
 from tests.analyze.scripted import Truth
 from tests.examples.bandwidth import example_phase
 from tests.said import all_said, quoted
+from tests.skips import needs_cold_reads
+from tests.stored import FAILED, MEASUREMENTS, PENDING, plain_run
 
 SEEN = DataFound(hidden=None, size_bytes=1e9, root="/data/photos/train")
 
@@ -42,70 +59,39 @@ def test_it_says_what_limits_and_by_how_much() -> None:
     assert found.speedups.storage.value == pytest.approx((found.ceilings.loader_without_storage or 0) / 200, rel=0.05)
     assert found.images_per_s.value == pytest.approx(200, rel=0.05)
     assert repr(found) == f"<Diagnosis: {found.sentence}>"
-
-
-def test_it_is_data_that_json_can_hold() -> None:
-    """With a name and a version, without the raw measurement, and without figures that JSON has not."""
-    plain = _found().to_dict()
-    assert (plain["schema"], plain["schema_version"]) == ("loaderprobe/diagnosis", 1)
-    assert "measurement" not in plain
+    plain = found.to_dict()
+    assert (plain["schema"], plain["schema_version"]) == ("loaderprobe/diagnosis", 1) and "measurement" not in plain
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
+    odd = replace(found, notes=(quoted("a [bold]note[/bold] from \x1b[31m[/data]"),))
+    out = io.StringIO()
+    Console(file=out, width=50).print(odd)
+    assert max(map(len, out.getvalue().splitlines())) <= 50 and "\x1b" not in out.getvalue()
+    assert "[bold]note[/bold]" in " ".join(out.getvalue().split())
 
 
-@pytest.mark.parametrize(
-    ("code", "words"),
-    [
-        ("none_seen", "no file that the data set opens was seen"),
-        ("opened_below_python", "the data set opens files below Python, so the files of a batch are unknown"),
-        ("read_in_parts", "the data set reads only parts of the files that it opens"),
-        ("read_beside", "the data set reads more than the files that it opens in Python"),
-    ],
-)
-def test_unknown_files_are_a_note_with_its_reason(code: UnknownFilesCode, words: str) -> None:
+CODES: tuple[UnknownFilesCode, ...] = ("none_seen", "opened_below_python", "read_in_parts", "read_beside")
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_unknown_files_are_a_note_with_its_reason(code: UnknownFilesCode) -> None:
     """They could not be made cold, so no figure of storage is measured."""
     hidden = UnknownFiles(code=code)
     seen = data_found(_Loader(10), files=hidden)
     assert (seen.hidden, seen.size_bytes, seen.root, seen.samples) == (hidden, None, "", 10)
-    note = f"{words}, so files were read as they were found, and speed-ups are estimated"
-    assert note in all_said(_found(seen).notes) and note not in all_said(_found().notes)
+    assert "files_hidden" in {note.code for note in _found(seen).notes}
+    assert "files_hidden" not in {note.code for note in _found().notes}
+    assert "no files read" in str(_found(data_found(_Loader(10), files=UnknownFiles(code="none_read"))))
 
 
-def test_a_set_in_memory_has_no_cold_files() -> None:
-    """What is said of the setting, and why."""
-    found = _found(data_found(_Loader(10), files=UnknownFiles(code="none_read")))
-    assert "no files read" in str(found) and "cold files" not in str(found)
-    assert "samples read no files, so nothing was made cold or warm" in all_said(found.notes)
-
-
-@pytest.mark.parametrize("width", [50, 80, 120])
-def test_it_fits_its_screen(width: int) -> None:
-    """Printed by rich or as text, no line runs over, and brackets are no markup."""
-    found = replace(_found(), notes=(quoted("a [bold]note[/bold] from \x1b[31m[/data]"),))
-    out = io.StringIO()
-    Console(file=out, width=width).print(found)
-    assert max(map(len, out.getvalue().splitlines())) <= width
-    flat = " ".join(out.getvalue().split())
-    assert "[bold]note[/bold]" in flat
-    assert "\x1b" not in out.getvalue()
-    assert max(map(len, str(found).splitlines())) <= 80
-    assert str(found).startswith("Input-bound by storage\n")
-
-
-def test_colours_reach_a_terminal_that_has_them() -> None:
-    """And only such a one."""
-    out = io.StringIO()
-    Console(file=out, width=80, force_terminal=True, color_system="standard", _environ={}).print(_found())
-    assert "\x1b[1;31mInput-bound by storage" in out.getvalue()
-    assert "\x1b" not in str(_found())
-
-
-def test_samples_are_called_so_everywhere() -> None:
+def test_samples_and_what_runs_without_a_step_are_called_so() -> None:
     """In sentence, advice, evidence and notes, but not in what is to be typed."""
     found = _found(DataFound(hidden=None, size_bytes=1e9, root="/data/images"), images=False)
     shown = f"{found}{found._repr_html_()}"
-    assert "samples/s" in shown
-    assert "image" not in shown.replace("/data/images", "")
-    assert any("/data/images" in advice.command for advice in found.advice)
+    assert "samples/s" in shown and "image" not in shown.replace("/data/images", "")
+    alone = _found(with_step=False)
+    assert alone.images_per_s.value == pytest.approx(alone.ceilings.loader)
+    assert not any("accelerator" in advice.sentence for advice in alone.advice)
+    assert not any("compute" in each.metric or "accelerator" in each.metric for each in alone.evidence)
 
 
 def test_a_data_set_that_fits_in_memory_may_be_warm_later(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +144,6 @@ def test_what_the_storage_gives_alone_is_printed_and_heeded() -> None:
     (note,) = [each for each in found.notes if each.code == "storage_alone"]
     # With what is read ahead beside it, as what is read here has it, too.
     assert note.facts["alone_bytes_per_s"] == pytest.approx(2.04e9) and note.facts["readers"] == 2
-    assert "the storage alone delivers 2.04 GB/s to 2 readers" in " ".join(str(found).split())
     assert "faster_storage" in {each.action.code for each in slow.advice}
     assert "faster_storage" not in {each.action.code for each in found.advice}
 
@@ -184,30 +169,151 @@ class _Loader:
         self.dataset = range(count)
 
 
-def test_without_a_step_the_loader_is_what_runs() -> None:
-    """Advice about devices that train is left out, and so is evidence about them."""
-    found = _found(with_step=False)
-    assert found.images_per_s.value == pytest.approx(found.ceilings.loader)
-    assert not any("accelerator" in advice.sentence for advice in found.advice)
-    assert not any("compute" in each.metric or "accelerator" in each.metric for each in found.evidence)
-    assert "training  " not in str(found)
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> loaderprobe.Run:
+    """Two configurations measured, one failed, one still to be measured."""
+    return loaderprobe.load(plain_run(tmp_path_factory.mktemp("stored") / "run").path)
 
 
-def test_advice_is_shown_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before and after, in what is counted."""
-    found = _found()
-    typed = [advice.command for advice in found.advice if advice.command]
-    assert typed
-    assert all(isinstance(advice, Advice) for advice in found.advice)
-    flat = " ".join(str(found).split())
-    assert all(" ".join(command.split()) in flat for command in typed)
+def test_the_frame_has_a_row_a_configuration_and_the_columns_of_the_csv(run: loaderprobe.Run) -> None:
+    """Figures are numbers, with NaN where there is none."""
+    assert repr(run).startswith("<Run: ") and str(run.path) in repr(run)
+    found = run.to_frame()
+    assert list(found.columns) == list(report_columns(run.report()))
+    assert list(found["key"]) == [*(each.config.key for each in MEASUREMENTS), FAILED.key, PENDING.key]
+    assert found["images_per_s"].dtype == float
+    assert list(found["images_per_s"].isna()) == [False, False, True, True]
+    row = run.report().summary.configurations[0]
+    assert row.images_per_s and found["images_per_s"].iloc[0] == row.images_per_s.value
 
 
-def test_the_package_itself_stays_light() -> None:
-    """Importing it imports neither torch nor rich; asking for `diagnose` imports no torch."""
-    code = (
-        "import sys, loaderprobe; assert 'torch' not in sys.modules and 'rich' not in sys.modules;"
-        "loaderprobe.diagnose, loaderprobe.Diagnosis; assert 'torch' not in sys.modules;"
-        "assert not hasattr(loaderprobe, 'nothing')"
+def test_steps_are_the_raw_times_of_every_segment(run: loaderprobe.Run) -> None:
+    """One row a step, in seconds since the first segment; the parts are differences of what was stamped."""
+    steps = run.steps()
+    segments = [segment for each in MEASUREMENTS for segment in each.segments]
+    assert len(steps) == STEPS * len(segments)
+    assert set(steps["key"]) == {each.config.key for each in MEASUREMENTS}
+    assert set(steps["mode"]) == {"baseline", "warm"} and set(steps["activity"]) == {"loader_only", "training"}
+    first = steps.iloc[:STEPS]
+    begin = [ns / 1e9 for ns in segments[0].begin_ns]
+    assert list(first["begin_at_s"]) == pytest.approx(begin)
+    assert list(first["batch"]) == list(range(STEPS)) and set(first["images"]) == {BATCH}
+    assert first["iteration_s"].sum() == pytest.approx(segments[0].closed_ns / 1e9)
+    # The loader alone runs no step on a device.
+    alone = steps["activity"] == "loader_only"
+    assert steps.loc[alone, "device_end_at_s"].isna().all() and steps.loc[~alone, "device_end_at_s"].notna().all()
+
+
+def test_batches_are_what_workers_recorded(run: loaderprobe.Run) -> None:
+    """One row a batch, with its worker, and the mode of the segment that it served."""
+    batches = run.batches()
+    records = MEASUREMENTS[1].worker_batches
+    own = batches[batches["key"] == MEASUREMENTS[1].config.key]
+    assert list(own["worker"]) == list(records.worker)
+    assert list(own["wall_s"]) == pytest.approx([ns / 1e9 for ns in records.wall_ns])
+    assert list(own["read_bytes"]) == list(records.read_bytes)
+    modes = [segment.mode for segment in MEASUREMENTS[1].segments for _ in range(segment.steps)]
+    assert list(own["mode"]) == modes
+    assert own["collate_s"].isna().all(), "was not recorded in this run"
+
+
+def test_a_frame_of_nothing_has_its_columns(tmp_path: Path) -> None:
+    """A run of which nothing was measured yet has steps and batches without rows."""
+    directory = plain_run(tmp_path / "run")
+    for file in (directory.path / "measurements").iterdir():
+        file.unlink()
+    empty = loaderprobe.load(directory.path)
+    assert len(empty.steps()) == len(empty.batches()) == 0
+    assert "wait_s" in empty.steps().columns and "wall_s" in empty.batches().columns
+
+
+def test_a_frame_without_pandas_is_a_missing_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any, **more: Any) -> Any:
+        if name == "pandas":
+            raise ImportError("no module")
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(MissingPart, match="pandas"):
+        frame({"a": [1.0]})
+
+
+IMAGES, BATCH_SIZE = 96, 4
+
+
+def order(photographs: FileSet, asked: Study) -> Order:
+    files = replace(
+        photographs, paths=photographs.paths[:IMAGES], classes=photographs.classes[:IMAGES],
+        size_bytes=photographs.size_bytes[:IMAGES],
+    )  # fmt: skip
+    config = RunConfig(
+        data=files.fingerprint,
+        resolution=files.label,
+        loader=LoaderSpec(workers=1, prefetch_factor=2),
+        compute=ComputeSpec(name="emulated:100000", batch_size=BATCH_SIZE),
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    return Order(config=config, files=files, budget_s=None, begin_ns=0, study=asked, epochs=2)
+
+
+def test_the_second_epoch_of_a_small_set_is_warm(photographs: FileSet, tmp_path: Path) -> None:
+    """The first reads every byte from storage, where that is counted; both train on every image but the first few."""
+    found = study(order(photographs, "epochs"), tmp_path, lambda *_: None, JUDGING)
+    assert isinstance(found, EpochsMeasured)
+    assert [each.images for each in found.epochs] == [IMAGES - BATCH_SIZE * (1 + 3), IMAGES]
+    assert found.memory_bytes is not None and found.memory_bytes > found.set_bytes > sum(
+        photographs.size_bytes[:IMAGES]
+    )
+    needs_cold_reads(photographs.folder)
+    first, second = (each.storage_bytes for each in found.epochs)
+    assert first is not None and second is not None
+    assert first >= 0.9 * found.epochs[0].delivered_bytes and second < 0.05 * found.epochs[1].delivered_bytes
+
+
+def test_a_real_buffer_is_filled_and_used_up(
+    photographs: FileSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its batches are there at once: the first iterations take no time of the loader's, the later ones do."""
+    monkeypatch.setattr(studies, "STEADY", Pace(min_s=0.0, min_batches=4, max_s=0.1))
+    found = study(order(photographs, "prefilled"), tmp_path, lambda *_: None, JUDGING)
+    assert isinstance(found, Prefilled) and found.prefilled is not None, found
+    waits = [ready - begin for begin, ready in zip(found.prefilled.begin_ns, found.prefilled.ready_ns, strict=True)]
+    assert found.prefilled.steps == IMAGES // BATCH_SIZE - 5 and len(found.steady) == 2
+    assert max(waits[:2]) < sum(waits[2:]) / len(waits[2:])
+
+
+def test_a_stored_study_is_in_the_report(tmp_path: Path) -> None:
+    """In the row of its configuration; a damaged file is named, and only what it holds is missing."""
+    run = plain_run(tmp_path / "run")
+    config = MEASUREMENTS[1].config
+    refused = Prefilled(config=config, started_utc="", reason=reported("it rained"))
+    epoch = Epoch(images=1000, wall_s=2.0, delivered_bytes=100, storage_bytes=50)
+    run.save_study("prefilled", refused)
+    run.save_study(
+        "epochs",
+        EpochsMeasured(
+            config=config, started_utc="", set_bytes=100, memory_bytes=60, resident_before=0.0, epochs=(epoch,)
+        ),
+    )
+    row = rows(run)[config.key]
+    assert row.buffer is not None and row.buffer.reason == reported("it rained")
+    assert row.epochs is not None and row.epochs.fit == "fits in part"
+    assert (row.epochs.epochs[0].images_per_s, row.epochs.epochs[0].cold_fraction) == (500.0, 0.5)
+    (run.path / "epochs" / f"{config.key}.json").write_text("{")
+    assert rows(run)[config.key].epochs is None
+    (damaged,) = judge_run(run).summary.run.damaged
+    assert damaged.file == f"epochs/{config.key}.json"
+
+
+def rows(run: RunDirectory) -> dict[str, ConfigurationRow]:
+    return {row.key: row for row in judge_run(run).summary.configurations}
+
+
+def test_what_a_budget_left_is_said(tmp_path: Path) -> None:
+    """Epochs that were asked for have no row of their own that could be pending."""
+    run = plain_run(tmp_path / "run")
+    asked = replace(run.record, spec=replace(run.record.spec, configs=(MEASUREMENTS[1].config,), epochs=2))
+    row = rows(RunDirectory(run.path, asked))[MEASUREMENTS[1].config.key]
+    assert row.epochs is not None and row.epochs.reason == Remark(code="study_left")
+    assert foreign_modules(RunDirectory(run.path, asked)) == ()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
-from dataclasses import dataclass, replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -15,13 +16,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import loaderprobe
-from loaderprobe.api.load import load_any
-from loaderprobe.api.plan import Plan
+from loaderprobe.analyze.bandwidth import judge_bandwidth
+from loaderprobe.analyze.report import COUNTS, REFERENCE, outlooks
+from loaderprobe.api import values
+from loaderprobe.api.load import Run, load_any
+from loaderprobe.api.plan import IMAGENET_IMAGES, Plan
 from loaderprobe.errors import BadValue
-from loaderprobe.records.bandwidth import StorageCeiling
+from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport, StorageCeiling
+from loaderprobe.records.config import with_options
 from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.plan import CacheAsked
 from loaderprobe.records.remark import Remark
-from tests.examples.bandwidth import example_phase
+from loaderprobe.testing import example_location
+from tests.cli.invoke import invoke
+from tests.examples.bandwidth import (
+    ORIGIN,
+    example_bandwidth,
+    example_operations,
+    example_phase,
+    example_rank_bandwidth,
+    example_ranks,
+)
 from tests.said import all_said, said
 from tests.stored import SMALL_FILES, full_run
 
@@ -30,20 +45,23 @@ H100 = 400 / 0.224
 """Images/s of `mlperf-h100`."""
 
 
+def cold_bandwidth(**changes: Any) -> BandwidthReport:
+    """A ladder whose best step came from storage, below the limit of the probe."""
+    phases = (example_phase(1, 60e6), example_phase(8, 290e6), example_phase(16, 288e6))
+    return replace(example_bandwidth(), **({"phases": phases} | changes))
+
+
 @cache
 def stored(name: str) -> Any:
-    """A result of this repository, read once."""
     path = RUNS / name
     return load_any(path) if path.is_dir() else path
 
 
 def plan(name: str = "storage", **asked: Any) -> Plan:
-    """Of a stored result."""
     return loaderprobe.plan(stored(name), **asked)
 
 
 def value(found: Plan, name: Any, of: str = "at_utilization") -> float:
-    """A figure of one need."""
     need = found.need(name)
     assert need is not None, name
     quantity = getattr(need, of)
@@ -100,21 +118,11 @@ def test_needs_follow_from_the_inputs_by_the_formulas_of_the_guide(name: str, as
         assert supply.feeds == pytest.approx(min(feeds)) and supply.feeds == supply.limits[0].feeds
 
 
-def test_the_figures_of_64_h100() -> None:
-    """102,857 files/s of 115 kB; 27 workers of 16.2 ms an image and 7.9 cores each; ImageNet in 12.5 s."""
-    found = plan(accelerators=64, mean_size="115kB", images=1_281_167)
-    assert value(found, "opens") == pytest.approx(102_857, rel=1e-5)
-    assert value(found, "read_bytes") == pytest.approx(11.8286e9 * found.inputs["amplification"].value, rel=1e-4)
-    assert value(found, "requests") == value(found, "opens")
-    assert value(found, "workers") == 27
-    assert value(found, "cores") == pytest.approx(7.92, abs=0.01)
-    assert found.epochs.seconds is not None and found.epochs.seconds.value == pytest.approx(12.46, abs=0.01)
+def test_reads_in_flight_are_their_rate_times_the_time_of_one() -> None:
+    """Little's law, from few readers to the best step of the ladder; of files of another size that is not known. A
+    request reads at most 128 KiB, and a shard is opened once."""
     assert value(plan(mean_size=129 * 1024), "requests") == 2 * value(plan(), "opens")
     assert value(plan(layout="shards:1251", accelerators=64), "opens") == pytest.approx(82.2, rel=1e-3)
-
-
-def test_reads_in_flight_are_their_rate_times_the_time_of_one() -> None:
-    """Little's law, from few readers to the best step of the ladder; of files of another size that is not known."""
     flying = plan("bandwidth", kind="mlperf-h100").need("reads_in_flight")
     assert flying is not None and flying.node is not None
     assert (flying.at_utilization.low, flying.at_utilization.high) == pytest.approx((2.96, 3.59), abs=0.01)
@@ -154,7 +162,9 @@ def test_labels_say_where_a_figure_comes_from() -> None:
     assert (read.at_utilization.weakest, read.to_buy.weakest) == ("given", "assumed")
     own = plan(utilization="90%", use=0.8, images="2k")
     assert [own.inputs[name].label for name in ("utilization", "use", "images")] == ["given"] * 3
-    assert plan("causes").inputs["images"].label == "assumed"
+    found, generated = usual.inputs["images"], plan("causes").inputs["images"]
+    assert (found.label, found.source, own.inputs["images"].source) == ("measured", "files found", "images")
+    assert (generated.label, generated.value) == ("assumed", IMAGENET_IMAGES) and "generated" in generated.source
 
 
 def test_a_measured_rate_has_the_interval_of_its_rounds(tmp_path: Path) -> None:
@@ -186,55 +196,22 @@ RECORD_BYTES = {"resnet50": 114_660, "retinanet": 322_957}
 LAYOUTS = {"resnet50": "shards:1251", "retinanet": "folder"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """One published result."""
-
-    workload: str
-    accelerator: str
-    accelerators: int
-    mib_per_s: float
-    samples_per_s: float
-    utilization: float
-
-    def plan(self, utilization: float) -> Plan:
-        return plan(
-            "bandwidth", kind=STEPS[self.workload, self.accelerator], mean_size=RECORD_BYTES[self.workload],
-            accelerators=self.accelerators, utilization=utilization, layout=LAYOUTS[self.workload],
-        )  # fmt: skip
-
-
-def _rows() -> list[Row]:
-    with Path(__file__).with_name("published.tsv").open() as file:
-        return [
-            Row(
-                workload=row["workload"], accelerator=row["accelerator"], accelerators=int(row["accelerators"]),
-                mib_per_s=float(row["mib_per_s"]), samples_per_s=float(row["samples_per_s"]),
-                utilization=float(row["au_percent"]) / 100,
-            )
-            for row in csv.DictReader(file, delimiter="\t")
-        ]  # fmt: skip
-
-
 def test_published_rows_are_met_at_their_own_utilization_and_draw_no_more_than_at_full_rate() -> None:
     """43 of ResNet-50 and 8 of RetinaNet within 1 %; taken for MB/s instead of MiB/s, each would miss."""
-    rows = _rows()
-    assert [sum(row.workload == name for row in rows) for name in RECORD_BYTES] == [43, 8]
+    rows = list(csv.DictReader(Path(__file__).with_name("published.tsv").read_text().splitlines(), delimiter="\t"))
+    assert [sum(row["workload"] == name for row in rows) for name in RECORD_BYTES] == [43, 8]
     for row in rows:
-        images = int(LAYOUTS[row.workload].partition(":")[2] or 1)
-        found = row.plan(row.utilization)
+        workload, samples_per_s = row["workload"], float(row["samples_per_s"])
+        images = int(LAYOUTS[workload].partition(":")[2] or 1)
+        found = plan(
+            "bandwidth", kind=STEPS[workload, row["accelerator"]], mean_size=RECORD_BYTES[workload],
+            accelerators=int(row["accelerators"]), utilization=float(row["au_percent"]) / 100, layout=LAYOUTS[workload],
+        )  # fmt: skip
         read = value(found, "read_bytes") / found.inputs["amplification"].value
-        assert value(found, "opens") == pytest.approx(row.samples_per_s / images, rel=0.01)
-        assert read == pytest.approx(row.mib_per_s * 2**20, rel=0.01)
-        assert read != pytest.approx(row.mib_per_s * 1e6, rel=0.03)
-        assert row.samples_per_s <= value(found, "opens", "at_most") * images
-
-
-def test_an_array_counts_what_training_needs() -> None:
-    """Dell, Deep Learning with NVIDIA v1.0: 2,940 images/s of 0.113 MB, 2,680 Mb/s counted at the disks."""
-    found = plan("bandwidth", kind=2940, mean_size="113kB", accelerators=1)
-    read = value(found, "read_bytes", "at_most") / found.inputs["amplification"].value
-    assert read * 8 == pytest.approx(2680e6, rel=0.01)
+        assert value(found, "opens") == pytest.approx(samples_per_s / images, rel=0.01)
+        assert read == pytest.approx(float(row["mib_per_s"]) * 2**20, rel=0.01)
+        assert read != pytest.approx(float(row["mib_per_s"]) * 1e6, rel=0.03)
+        assert samples_per_s <= value(found, "opens", "at_most") * images
 
 
 # What storage gives, and what gives out first.
@@ -280,15 +257,6 @@ def test_the_storage_of_the_run_is_a_supply() -> None:
     assert supply.limits[0].limit.value == pytest.approx(1.841e6, rel=1e-3)
     (other,) = plan(mean_size="1kB").supplies
     assert (other.first_limit, other.at_least) == ("opens", True)
-
-
-def test_a_ladder_that_still_rises_is_a_lower_bound(tmp_path: Path) -> None:
-    """More readers than the sweep had might get more."""
-    run = full_run(tmp_path / "run")
-    assert not loaderprobe.plan(run.path).supplies[0].at_least
-    phases = (example_phase(1, 20e6), example_phase(2, 40e6))
-    run.save_ceiling(StorageCeiling(data=SMALL_FILES.fingerprint, phases=phases))
-    assert loaderprobe.plan(run.path).supplies[0].at_least
 
 
 def test_published_limits_have_a_day_and_what_is_missing_is_said() -> None:
@@ -403,7 +371,7 @@ def test_what_is_not_known_is_refused_with_its_reason_and_the_rest_is_planned(
     assert all(said(why) in page for why in found.refused.values())
 
 
-REFUSED: tuple[tuple[str, dict[str, Any], str], ...] = (
+REFUSED: tuple[tuple[Any, dict[str, Any], str], ...] = (
     ("storage", {"kind": "measured"}, "no accelerator was measured"),
     ("storage", {"data": "64x48"}, "no measured data set '64x48'"),
     ("run", {"data": "500x375"}, "one data set"),
@@ -413,14 +381,17 @@ REFUSED: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("diagnose", {}, "compute alone was not measured"),
     ("watch", {}, "only watched"),
     ("layers", {}, "nothing is planned from"),
+    (cold_bandwidth(scratch=True), {"kind": H100}, "read in blocks"),
+    (cold_bandwidth(mean_size_bytes=0.0), {"kind": H100}, "are empty"),
+    (cold_bandwidth(phases=(example_phase(1, 60e6, block_bytes=1 << 20),)), {"kind": H100}, "read in blocks"),
+    (example_rank_bandwidth(example_ranks(20e6, block_bytes=131_072)), {"kind": H100}, "read in blocks"),
 )
 
 
 @pytest.mark.parametrize(("name", "asked", "why"), REFUSED)
-def test_what_cannot_be_planned_from_is_a_bad_value(name: str, asked: dict[str, Any], why: str) -> None:
-    """With what to do instead."""
+def test_what_cannot_be_planned_from_is_a_bad_value(name: Any, asked: dict[str, Any], why: str) -> None:
     with pytest.raises(BadValue, match=why) as caught:
-        loaderprobe.plan(RUNS / name, **asked)
+        loaderprobe.plan(RUNS / name if isinstance(name, str) else name, **asked)
     assert caught.value.hint
 
 
@@ -434,7 +405,6 @@ def test_a_path_a_file_and_a_result_in_memory_are_planned_alike() -> None:
 
 
 def test_another_accelerator_replaces_the_rate() -> None:
-    """By name or by images/s."""
     for kind, rate in (("mlperf-h100", H100), (2500, 2500), ("emulated:2500", 2500)):
         found = plan("run", kind=kind)
         assert found.inputs["rate"].value == pytest.approx(rate)
@@ -443,8 +413,13 @@ def test_another_accelerator_replaces_the_rate() -> None:
 
 @pytest.mark.parametrize("files", ["warm", "unproved", "mixed"])
 def test_a_ceiling_that_was_not_cold_feeds_nothing(tmp_path: Path, files: Any) -> None:
-    """The need stands; what the storage feeds is refused. So it is where the ceiling is damaged or missing."""
+    """The need stands; what the storage feeds is refused. So it is where the ceiling is damaged or missing; one that
+    still rises is a lower bound."""
     run = full_run(tmp_path / "run")
+    assert not loaderprobe.plan(run.path).supplies[0].at_least
+    phases = (example_phase(1, 20e6), example_phase(2, 40e6))
+    run.save_ceiling(StorageCeiling(data=SMALL_FILES.fingerprint, phases=phases))
+    assert loaderprobe.plan(run.path).supplies[0].at_least
     phases = (example_phase(1, 20e6, cache=files), example_phase(2, 20e6, cache=files))
     run.save_ceiling(StorageCeiling(data=SMALL_FILES.fingerprint, phases=phases))
     found = loaderprobe.plan(run.path)
@@ -461,10 +436,9 @@ def test_a_ceiling_that_was_not_cold_feeds_nothing(tmp_path: Path, files: Any) -
 
 
 def test_a_plan_shows_itself() -> None:
-    """One line at the prompt, the page when printed, a frame of its needs, HTML in a notebook."""
+    """One line at the prompt, a frame of its needs, HTML in a notebook; a page of a terminal."""
     found = plan()
-    assert repr(found).startswith("<Plan: 8 ") and "\n" not in repr(found)
-    assert str(found).startswith("Storage plan for ") and found.markdown().startswith("# Storage plan for ")
+    assert repr(found).startswith("<Plan: 8 ") and "\n" not in repr(found) and str(found) == found.text()
     table = found.to_frame()
     assert list(table["need"]) == [need.name for need in found.needs]
     assert table["at_utilization"][0] == found.needs[0].at_utilization.value
@@ -473,16 +447,273 @@ def test_a_plan_shows_itself() -> None:
 
 
 def test_a_stored_run_has_the_same_page_on_every_day(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its plan is of the day on which it began."""
+    """Whenever it is shown."""
     page = loaderprobe.load(RUNS / "profiler").html()
     monkeypatch.setattr("loaderprobe.system.host.utc_now", lambda: datetime(2037, 1, 1, tzinfo=UTC))
     assert loaderprobe.load(RUNS / "profiler").html() == page
 
 
-def test_a_run_that_began_on_no_date_has_a_page_without_a_plan(tmp_path: Path) -> None:
-    """With the reason: a file that was edited, or written by something else."""
-    run = full_run(tmp_path / "run")
-    record = run.path / "run.json"
-    began = loaderprobe.load(run.path).report().summary.run.created_utc
-    record.write_text(record.read_text().replace(began, "yesterday"))
-    assert "when the run began, is no date" in loaderprobe.load(run.path).html()
+# Of a result of bandwidth.
+
+COLD_OPENS = example_operations({1: 300.0, 4: 1000.0, 16: 1010.0})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"metadata": COLD_OPENS},
+        {"metadata": example_operations({1: 300.0}, metadata="warm", drops=0)},
+        {"phases": (example_phase(1, 60e6), example_phase(8, 290e6, at_least=True))},
+        {"phases": (example_phase(1, 60e6, cache="mixed"), example_phase(8, 290e6))},
+        {"phases": (example_phase(1, 60e6), example_phase(8, 290e6, cache="unproved"))},
+        {"scratch": True},
+    ],
+)
+def test_bandwidth_and_plan_feed_as_many(changes: dict[str, Any]) -> None:
+    """Of the same result, for each accelerator, without options: one definition, one figure, one first limit."""
+    report = cold_bandwidth(**changes)
+    measured = BandwidthMeasurement(
+        **{field.name: getattr(report, field.name) for field in fields(BandwidthMeasurement)}
+    )
+    rates = {"mlperf-a100": 400 / 0.435, "mlperf-h100": H100}
+    feeds = {each.accelerator: each for each in judge_bandwidth(measured, rates, ORIGIN).feeds}
+    for name in rates:
+        try:
+            supplies = loaderprobe.plan(report, kind=name).supplies
+        except BadValue:
+            supplies = ()
+        assert (name in feeds) == bool(supplies)
+        for supply in supplies:
+            assert feeds[name].count == pytest.approx(supply.feeds, rel=1e-3)
+            assert (feeds[name].first_limit, feeds[name].at_least) == (supply.first_limit, supply.at_least)
+
+
+def of_bandwidth(**changes: Any) -> Plan:
+    """For an H100; `layout` is asked for, and the rest is of the result."""
+    layout = changes.pop("layout", "folder")
+    return loaderprobe.plan(cold_bandwidth(**changes), kind="mlperf-h100", layout=layout)
+
+
+def test_measured_cold_opens_are_a_limit_beside_bandwidth() -> None:
+    """1010 of them a second feed half an H100 at 90 % with 80 % in use, long before bandwidth gives out."""
+    (supply,) = of_bandwidth(metadata=COLD_OPENS).supplies
+    opens, bandwidth = supply.limits
+    assert (opens.resource, opens.limit.value, opens.limit.label, opens.at_least) == ("opens", 1010, "measured", False)
+    assert bandwidth.resource == "bandwidth" and bandwidth.limit.value == pytest.approx(290e6 * 1.02, rel=1e-3)
+    assert (supply.first_limit, supply.notes) == ("opens", ()) and supply.feeds == pytest.approx(
+        0.8 * 1010 / 0.9 / H100
+    )
+    short = tuple(replace(phase, short=True) for phase in COLD_OPENS)
+    noisy = tuple(replace(phase, ops_high=2 * phase.ops_per_s) for phase in COLD_OPENS)
+    assert "opens_short" in [note.code for note in of_bandwidth(metadata=short).supplies[0].notes]
+    assert of_bandwidth(metadata=noisy).supplies[0].notes == (Remark(code="opens_unsettled"),)
+    assert of_bandwidth(metadata=COLD_OPENS, layout="shards:1000").supplies[0].first_limit == "bandwidth"
+
+
+@pytest.mark.parametrize(
+    "operations",
+    [
+        example_operations({1: 300.0, 4: 1000.0}),
+        example_operations({4: 1000.0}),
+        example_operations({1: 300.0, 4: 1000.0, 16: 1010.0}, at_least=True),
+    ],
+)
+def test_opens_that_still_rise_are_a_lower_bound(operations: tuple[Any, ...]) -> None:
+    """Also where the probe may be the limit, or one number of readers was tried; never from under a second."""
+    (supply,) = of_bandwidth(metadata=operations).supplies
+    assert supply.limits[0].resource == "opens" and supply.at_least
+    assert not of_bandwidth(metadata=tuple(replace(phase, short=True) for phase in operations)).supplies[0].at_least
+
+
+NO_SUPPLY: tuple[tuple[Any, str, str], ...] = (
+    (cold_bandwidth(), "cold_opens", "opens_not_measured"),
+    (
+        cold_bandwidth(metadata=example_operations({1: 2e5}, metadata="warm", drops=0)), "cold_opens",
+        "opens_from_memory",
+    ),
+    (
+        cold_bandwidth(metadata=example_operations({1: 2e5}, metadata="warm", drops=3)), "cold_opens",
+        "opens_from_memory_after_drop",
+    ),
+    (
+        cold_bandwidth(metadata=example_operations({1: 200.0}, metadata="unproved", storage_bytes=None)), "cold_opens",
+        "opens_unproved",
+    ),
+    (
+        cold_bandwidth(location=replace(example_location("/dev/shm"), kind="memory", filesystem="tmpfs")),
+        "measured_storage", "no_storage_behind_files",
+    ),
+    (cold_bandwidth(phases=()), "measured_storage", "ladder_not_measured"),
+    (example_rank_bandwidth(example_ranks(20e6, cache="mixed")), "measured_storage", "reads_not_cold"),
+    (example_rank_bandwidth(example_ranks(10e6, 10e6, cache="unproved")), "measured_storage", "reads_unproved"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("report", "part", "code"), NO_SUPPLY)
+def test_what_did_not_come_from_storage_feeds_nothing(report: Any, part: Any, code: str) -> None:
+    """The plan has the reason; opens that were not cold are never a limit, whatever their rate; bandwidth counts."""
+    found = loaderprobe.plan(report, kind="mlperf-h100")
+    assert found.refused[part].code == code
+    limits = [limit.resource for supply in found.supplies for limit in supply.limits]
+    assert limits == (["bandwidth"] if part == "cold_opens" else [])
+
+
+def of_ranks(*phases: Any) -> Any:
+    """What the storage gives to these steps."""
+    (supply,) = loaderprobe.plan(example_rank_bandwidth(*phases), kind="mlperf-h100").supplies
+    return supply
+
+
+def test_the_readers_of_all_ranks_are_the_ladder() -> None:
+    """Twice as many that gain nothing are the storage's limit, else it is at least that, beside a slow rank; as many
+    readers that get more in four ranks than in one show no limit: the plateau would be that of a process."""
+    lower, one = (example_ranks(20e6), example_ranks(10.2e6, 10.2e6)), example_ranks(20e6, readers=8)
+    level = of_ranks(*lower, example_ranks(*[5.1e6] * 4), one)
+    assert level.limits[0].limit.value == pytest.approx(20.4e6) and not level.limits[0].at_least and level.notes == ()
+    assert level.source == "4 readers of whole files in 2 ranks"
+    climbs = of_ranks(*lower, example_ranks(15e6, 15e6, 15e6, 8e6), one)
+    assert climbs.limits[0].at_least and [note.code for note in climbs.notes] == ["clients_at_least", "ranks_uneven"]
+    assert climbs.notes[1].facts == {
+        "rank": "3", "host": "node0", "share": pytest.approx(8 / 15), "bytes_per_s": pytest.approx(32e6),
+    }  # fmt: skip
+    (limit,) = of_ranks(example_ranks(*[20e6] * 4), example_ranks(50e6, readers=8)).limits
+    assert limit.limit.value == pytest.approx(80e6) and limit.at_least
+
+
+# Values as people type them.
+
+READ: tuple[tuple[Any, tuple[Any, ...], list[Any]], ...] = (
+    (lambda text: values.share(text, "-"), ("90%", " 90 %", "0.9", 0.9), [0.9] * 4),
+    (lambda text: values.count(text, "-"), ("64", 64, "1.28M", "60k"), [64, 64, 1_280_000, 60_000]),
+    (lambda text: values.size(text, "-"), ("115kB", "1MiB", 2048, 115_000.4), [115_000, 2**20, 2048, 115_000]),
+    (
+        lambda text: values.byte_rate(text, "-"), ("12.5GB/s", "100Gb/s", "100Gbit/s", "1MiB/s", "1MB/s", 12.5e9),
+        [12.5e9, 12.5e9, 12.5e9, 2**20, 1e6, 12.5e9],
+    ),
+    (values.layout, ("folder", "shards:1251"), [1, 1251]),
+    (
+        values.storage_figures,
+        (
+            "5GB/s,60kopens/s,2ms,1.5GB/s/client,100kIOPS", "300us, 40Gb/s", "1GB/s/node,500files/s",
+        ),
+        [
+            {"bandwidth": 5e9, "opens": 6e4, "latency": 0.002, "client": 1.5e9, "requests": 1e5},
+            {"latency": 3e-4, "bandwidth": 5e9}, {"client": 1e9, "opens": 500.0},
+        ],
+    ),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("read", "texts", "found"), READ)
+def test_values_are_read_with_their_units(read: Any, texts: tuple[Any, ...], found: list[Any]) -> None:
+    """MB is 10^6 bytes, MiB 2^20; a small b is a bit; a rate of a client is another figure than that of the whole."""
+    for text, figure in zip(texts, found, strict=True):
+        assert read(text) == pytest.approx(figure)
+
+
+def test_a_cache_has_a_kind_and_a_size() -> None:
+    assert values.cache("page:1TB") == CacheAsked(kind="page", bytes=1e12)
+    assert values.cache("pinned:1TiB") == CacheAsked(kind="pinned", bytes=2.0**40)
+    assert values.cache("none") == CacheAsked()
+
+
+BAD: dict[str, tuple[Any, ...]] = {
+    "utilization": ("0%", "101%", "-5%", "90", "nan", "inf", "", "much", 0, 1.5, math.nan), "use": ("-10%",),
+    "accelerators": ("0", "-1", "1.5", "1e9", "nan", "", "many", "999999999999999", 0, -3, 2.5, math.inf),
+    "per_node": ("0",), "images": ("0",), "checkpoint": ("2GB",), "kind": ("abacus", "0", "nan", "measured"),
+    "growth": ("0", "0.5", "1001", "nan", "inf", "", "twice", -1),
+    "mean_size": ("0", "-1MB", "1e300", "1e400", "", "MB", "999999999TB", math.nan, math.inf, -1),
+    "nic": ("0GB/s", "5GB", "-1GB/s", "nan", "inf", "fast", "1e300", "", math.nan),
+    "layout": ("shards", "shards:1", "shards:0", "folder:3", "tar", "", "shards:x"),
+    "cache": ("page", "page:", "pinned:0", "none:5GB", "memory:1TB", "", "page:-1GB"),
+    "storage": (
+        "5", "5GB", "5GB/s,6GB/s", "2ms", "0GB/s", "5GB/s,", "5GB/s,0ms", "5GB/s,quick", "1GB/s/day", "5 apples/s",
+        "", "floppy", "fsx-lustre-250", "fsx-lustre-250:-1TiB", "azure-lustre-250:1TiB", "efs-elastic:4TiB",
+        "s3-standard:0", "s3-standard:1.5", "../../etc/passwd",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, texts in BAD.items() for value in texts])
+def test_impossible_values_are_bad_values(name: str, value: Any) -> None:
+    """Zero, negative, beyond all reason, not a number, infinite, empty, words, no unit, twice the same."""
+    with pytest.raises(BadValue):
+        plan("bandwidth", **{"kind": 1, name: value})
+
+
+@given(st.text(max_size=20))
+def test_any_text_is_a_value_or_a_bad_value(text: str) -> None:
+    readers: list[Any] = [lambda text: values.factor(text, "-"), values.cache, *(read for read, *_ in READ)]
+    for read in readers:
+        try:
+            found = read(text)
+        except BadValue:
+            continue
+        assert not isinstance(found, float) or 0 < found < math.inf
+
+
+# Its figures on the first page.
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Emulated accelerators of 100,000 images/s on a disk of 20 MB/s; files of 100 kB."""
+    return loaderprobe.load(full_run(tmp_path / "run").path)
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_needs_on_the_first_page_are_those_of_the_plan(run: Run, count: int) -> None:
+    """Bandwidth, opens, cores and what the storage feeds are the same figures, to the last digit."""
+    (found,), asked = run.report().summary.needs, loaderprobe.plan(run.path, accelerators=count)
+    need = next(need for need in found.needs if need.accelerators == count)
+    assert need.read_bytes_per_s == value(asked, "read_bytes") and need.files_per_s == value(asked, "opens")
+    assert found.supply and found.cores == value(asked, "cores")
+    (supply,) = asked.supplies
+    assert (found.supply.feeds, found.supply.at_least) == (supply.feeds, supply.at_least)
+    assert found.supply.read_bytes_per_s == supply.limits[0].limit.value
+
+
+def test_a_cpu_is_no_accelerator_to_plan_for_and_a_measured_device_has_its_own_name(run: Run) -> None:
+    """For a CPU the reference stands in, and where that is not known, nothing; a device has the rate of compute
+    alone."""
+    row = [row for row in run.report().summary.configurations if row.verdict][-1]
+    result = run.directory.result(row.key)
+    assert isinstance(result, Measurement)
+    config = with_options(row.config, compute="cpu")
+    on_cpu = replace(result, config=config, compute=replace(result.compute, specified_images_per_s=None))
+    cpu_row = replace(row, config=config, emulated=False)
+    (found,) = outlooks([cpu_row], {cpu_row.key: on_cpu}, [SMALL_FILES], {}, {REFERENCE: 2000.0})
+    assert (found.accelerator, found.compute, found.specified) == (REFERENCE, "cpu", True)
+    assert found.needs[0].files_per_s == pytest.approx(0.9 * 2000)
+    assert outlooks([cpu_row], {cpu_row.key: on_cpu}, [SMALL_FILES], {}, {}) == ()
+    device = replace(result.compute, specified_images_per_s=None, device="NVIDIA H100 80GB HBM3")
+    alone = [replace(each, mode="resident", first_batch=-1) for each in result.segments if each.activity == "training"]
+    measured = replace(result, compute=device, segments=(*result.segments, *alone))
+    (found,) = outlooks([row], {row.key: measured}, [SMALL_FILES], {}, {})
+    assert (found.accelerator, found.specified) == ("NVIDIA H100 80GB HBM3", False)
+    assert found.supply is None and found.missing == Remark(code="no_ceiling")
+
+
+# The command.
+
+
+def test_the_command_says_what_python_does(tmp_path: Path) -> None:
+    """The largest of everything is a plan with finite figures; a page is written where it is asked for; the schema and
+    the catalogue need no run."""
+    largest = invoke(
+        "plan", RUNS / "storage", "-n", 10**7, "--per-node", 1, "--growth", 1000, "--kind", "999999999", "--mean-size",
+        "900TB", "--images", "999999999999999", "--cache", "page:900TB", "--checkpoint", "900TB:1",
+        "--storage", "0.001B/s,0.001us", "--json",
+    )  # fmt: skip
+    assert largest.exit_code == 0 and "Infinity" not in largest.stdout and "NaN" not in largest.stdout
+    assert json.loads(largest.stdout)["supplies"][-1]["feeds"] > 0
+    done = invoke("plan", RUNS / "storage", "--html", tmp_path / "plan.html")
+    assert (done.exit_code, done.stdout) == (0, f"Plan: {tmp_path / 'plan.html'}\n")
+    assert (tmp_path / "plan.html").read_text().count("<svg") >= 2
+    missing = invoke("plan", RUNS / "storage", "--html", tmp_path / "none" / "plan.html")
+    assert missing.exit_code != 0 and missing.stdout == "" and "--html" in missing.stderr
+    assert json.loads(invoke("plan", "--schema").stdout)["title"] == "loaderprobe/plan 2"
+    assert "s3-standard" in invoke("plan", "--catalogue").stdout
+    assert invoke("plan", "--catalogue", "--md").stdout.startswith("# Storage catalogue")
+    assert {entry["name"] for entry in json.loads(invoke("plan", "--catalogue", "--json").stdout)} > {"gcs"}

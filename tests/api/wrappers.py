@@ -8,6 +8,8 @@ from typing import Any
 
 from torch.utils.data import DataLoader, IterableDataset
 
+from tests.examples.iterated import Endless
+
 
 class Doubling:
     """Works on each batch, and notes its length."""
@@ -92,23 +94,12 @@ class TwoLoaders:
         return zip(self.labeled, self.unlabeled, strict=False)
 
 
-class Repeating:
-    """A batch sampler without end, as timm's."""
-
-    def __init__(self, sampler: Any) -> None:
-        self.sampler = sampler
-
-    def __iter__(self) -> Iterator[Any]:
-        while True:
-            yield from iter(self.sampler)
-
-
 class ManyEpochs(DataLoader[Any]):
     """Keeps one iterator for all epochs, and asks its batch sampler's sampler for its length."""
 
     def __init__(self, *arguments: Any, at_once: bool = False, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.__dict__["batch_sampler"] = Repeating(self.batch_sampler)
+        self.__dict__["batch_sampler"] = Endless(self.batch_sampler)
         self.iterator: Any = super().__iter__() if at_once else None
 
     def __len__(self) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ import torch
 
 from loaderprobe.api.batch_size import BatchSize
 from loaderprobe.compute.batch_size import TorchProber
-from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeStop
+from loaderprobe.records.batch_size import BatchSizeProbe
 from loaderprobe.records.files import FileSet
 from tests.cli.invoke import invoke
 
@@ -38,19 +37,6 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.exit_code == 0, done.stderr
     assert "Up to 32 probes" in done.stderr
     return place
-
-
-def test_the_answer_comes_first(out: Path) -> None:
-    """Size, rate, what limits there, and that it is not accuracy; at most 80 columns."""
-    found = BatchSize.load(out)
-    text = found.text()
-    assert all(len(line) <= 80 for line in text.splitlines())
-    title, _, answer, *_ = text.splitlines()
-    assert title.startswith(f"lenet5: batch {found.stop.chosen} trains fastest, ")
-    assert answer.startswith(f"Use batch {found.stop.chosen}: ")
-    flat = " ".join(text.split())
-    assert "Throughput is not accuracy" in flat
-    assert "so no loader can limit" in flat or "--max limits" in flat
 
 
 def test_the_directory_has_every_probe(out: Path) -> None:
@@ -126,31 +112,3 @@ def test_ctrl_c_ends_the_search_and_the_verdict(
     assert found.probes == tuple(probes) and len(judged) == (not searching)
     assert (found.stop.code == "interrupted") == searching
     assert "is not known: Ctrl-C came before it was judged." in " ".join(done.stdout.split())
-
-
-@pytest.mark.parametrize(
-    ("options", "code", "says"),
-    [
-        ((*SMALL, "--model", "nope"), 2, "no model named 'nope'"),
-        ((*SMALL, "--model", "no.such.module:net"), 3, "no.such.module"),
-        ((*SMALL, "--compute", "cuda"), 3, "no CUDA device"),
-        ((*SMALL, "--workers", 2), 2, "--workers needs DATA"),
-        ((*SMALL, "--memory", "1kB"), 2, "not even a batch of 1 fits into 1.00 kB"),
-        ((*SMALL, "--strategy", "gpu-usage"), 3, "1,000 updates each, which take days without a GPU"),
-    ],
-)
-def test_trouble_has_a_code_and_a_reason(options: tuple[object, ...], code: int, says: str, tmp_path: Path) -> None:
-    """Before anything is kept."""
-    done = invoke(*options, "--quiet", "--json", "--out", tmp_path / "never")
-    assert (done.exit_code, done.stdout) == (code, "") and says in " ".join(done.stderr.split())
-    assert not (tmp_path / "never").exists()
-
-
-def test_an_interrupted_search_keeps_what_it_has(out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And says so, with the exit code of an interruption."""
-    found = BatchSize.load(out)
-    stopped = replace(found, stop=BatchSizeStop(code="interrupted", chosen=found.stop.chosen))
-    monkeypatch.setattr("loaderprobe.api.batch_size.named_batch_size", lambda *_, **__: stopped)
-    done = invoke(*SHORT, "--out", tmp_path / "o")
-    assert done.exit_code == 130 and "the fastest size so far" in done.stdout
-    assert (tmp_path / "o" / "result.json").exists()

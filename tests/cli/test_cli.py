@@ -1,20 +1,30 @@
-"""The command line as a person meets it: help, exit codes, results on stdout, trouble on stderr."""
+"""The command line as a person meets it: help, light imports, progress, and the small commands, each really run."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from PIL import Image
+from rich.console import Console
 
+import loaderprobe
+from loaderprobe.cli import border
 from loaderprobe.cli.app import RETIRED
-from loaderprobe.compute.torch import ROCM
+from loaderprobe.cli.attached import _say
+from loaderprobe.errors import BadValue
+from loaderprobe.records.environment import Capability
 from loaderprobe.records.files import FileSet
-from loaderprobe.system.environment import list_gpus
+from loaderprobe.records.remark import Remark, reported
 from tests.cli.invoke import invoke
 
+ROOT = Path(__file__).parents[2]
 COMMANDS = ("sweep", "bandwidth", "generate", "report", "doctor", "explain")
 SHOW_HELP = """
 import sys
@@ -26,7 +36,6 @@ for command in sys.argv[1:]:
     if code or heavy:
         sys.exit(f"{command}: {code} {heavy}")
 """
-
 WITHOUT_TORCH = """
 import json, sys
 sys.modules["torch"] = None
@@ -34,14 +43,56 @@ from tests.cli.invoke import invoke
 done = [invoke(*arguments) for arguments in json.loads(sys.argv[1])]
 print(json.dumps([[each.exit_code, each.stderr] for each in done]))
 """
+IMPORTED = """
+import sys
+from pathlib import Path
+from loaderprobe.cli import main
+sys.argv[0] = "loaderprobe"
+code = main()
+own = {name: module.__file__ for name, module in sys.modules.items() if name.split(".")[0] == "loaderprobe"}
+measuring = {"measure", "compute", "loaders", "samplers", "storage", "datasets", "system"}
+lines = sum(len(Path(file).read_text().splitlines()) for file in set(own.values()) if file)
+heavy = {"torch", "pandas"} & set(sys.modules)
+print(code, lines, heavy, measuring & {name.split(".")[1] for name in own if "." in name}, sep=";", file=sys.stderr)
+"""
+
+
+def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", *arguments], capture_output=True, text=True, check=False, cwd=ROOT)
 
 
 def test_help_is_quick_because_it_imports_nothing_heavy() -> None:
     """`--help` of the program and of every command loads neither torch nor pandas."""
-    command = [sys.executable, "-c", SHOW_HELP, "", *COMMANDS]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_python(SHOW_HELP, "", *COMMANDS)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("Usage") == 1 + len(COMMANDS)
+
+
+def test_a_stored_run_is_shown_without_what_measures() -> None:
+    """Judging needs the files and the records alone, a plan neither torch nor pandas. Lines of all modules that `report
+    RUN` imports are what a reader must load to understand one command: the limit is the figure of the day, rounded up;
+    lower it when that falls."""
+    code, lines, heavy, measuring = run_python(IMPORTED, "report", "fixtures/runs/storage").stderr.strip().split(";")
+    sys.stdout.write(f"import closure of `report RUN`: {int(lines):,} lines\n")
+    assert (code, heavy, measuring) == ("0", "set()", "set()") and int(lines) <= 24_000
+    code, _, heavy, _ = run_python(IMPORTED, "plan", "fixtures/runs/storage", "--json").stderr.strip().split(";")
+    assert (code, heavy) == ("0", "set()")
+
+
+def test_mistakes_are_found_before_torch_is_imported(tmp_path: Path) -> None:
+    """Names, values and paths: each is refused by a program that cannot import torch, and only the mistake is said."""
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    images = ["sweep", str(tmp_path / "other")]
+    mistakes = (
+        ["sweep", "/nowhere/at/all"], [*images, "--out", str(tmp_path / "other")], ["layers", "/nowhere/at/all"],
+        [*images, "--loader", "dali"], [*images, "--compute", "tpu"], [*images, "--compute", "emulated:h100"],
+        [*images, "--model", "resnet51"], ["layers", "--model", "resnet51"],
+        [*images, "--compute", "emulated:100", "--precision", "fp16"],
+    )  # fmt: skip
+    done = json.loads(run_python(WITHOUT_TORCH, json.dumps(mistakes)).stdout)
+    assert [code for code, _ in done] == [2, 5, 2, 2, 2, 2, 2, 2, 2]
+    assert not any("training on the CPU" in said for _, said in done)
 
 
 @pytest.mark.parametrize("name", RETIRED)
@@ -53,80 +104,160 @@ def test_a_command_that_went_names_what_came_in_its_place(name: str) -> None:
     assert f"{RETIRED[name]}; see loaderprobe explain changes" in said
 
 
-def test_mistakes_are_found_before_torch_is_imported(tmp_path: Path) -> None:
-    """Names, values and paths: each is refused by a program that cannot import torch, and only the mistake is said."""
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "file").touch()
-    images = ["sweep", str(tmp_path / "other")]
-    mistakes = {
-        "no folder of images": ["sweep", "/nowhere/at/all"],
-        "no run": [*images, "--out", str(tmp_path / "other")],
-        "no file": ["layers", "/nowhere/at/all"],
-        "no loader": [*images, "--loader", "dali"],
-        "no compute": [*images, "--compute", "tpu"],
-        "no accelerator": [*images, "--compute", "emulated:h100"],
-        "no model": [*images, "--model", "resnet51"],
-        "no layers": ["layers", "--model", "resnet51"],
-        "no such option": [*images, "--compute", "emulated:100", "--precision", "fp16"],
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_TORCH, json.dumps(list(mistakes.values()))],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    codes = {what: code for what, (code, _) in zip(mistakes, json.loads(done.stdout), strict=True)}
-    assert codes == dict.fromkeys(mistakes, 2) | {"no run": 5}
-    assert not any("training on the CPU" in said for _, said in json.loads(done.stdout))
-
-
-def test_a_gpu_that_is_not_there_is_missed_before_any_data_are_made(tmp_path: Path) -> None:
-    """Exit code 3, and not a file was written."""
-    if list_gpus()[0] or ROCM.exists():
-        pytest.skip("there is a GPU")
-    done = invoke("sweep", "--compute", "cuda", "--data-dir", tmp_path / "data", "--out", tmp_path / "run")
-    assert (done.exit_code, done.stdout) == (3, "")
-    assert "no GPU" in done.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_doctor_takes_a_file_for_the_folder_around_it(tmp_path: Path) -> None:
-    """As bandwidth does, a path on the storage in question may be a file."""
-    (tmp_path / "file").write_text("x")
-    assert invoke("doctor", tmp_path / "file").exit_code == 0
-
-
-def test_a_directory_of_somebody_else_is_refused(tmp_path: Path, photographs: FileSet) -> None:
-    """Neither data nor run goes where other files are."""
-    (tmp_path / "precious").write_text("mine")
-    done = invoke("sweep", photographs.root, "--compute", "emulated:9", "--workers", "1", "--out", tmp_path)
-    assert done.exit_code == 5
-    assert (tmp_path / "precious").read_text() == "mine"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["precious"]
-
-
-def test_doctor_gives_a_reason_for_everything_it_cannot_measure(tmp_path: Path) -> None:
-    """Every line has a state and a why, at 80 columns, and nothing is left behind."""
-    done = invoke("doctor", tmp_path)
-    assert done.exit_code == 0
-    assert "cold reads, proved" in done.stdout
-    assert all(len(line) <= 80 for line in done.stdout.splitlines())
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_bandwidth_reads_cold_and_writes_nothing(photographs: FileSet) -> None:
-    """Its JSON has a phase for each number of readers, and the folder is as it was."""
-    before = sorted(Path(photographs.root).rglob("*"))
-    done = invoke("bandwidth", photographs.root, "--readers", "1,2", "--seconds", 0.2, "--json")
-    assert done.exit_code == 0
-    found = json.loads(done.stdout)
-    assert [phase["readers"] for phase in found["phases"] if phase["name"] == "files"] == [1, 2]
-    assert found["images"] is True
-    assert all(phase["clat_ns"]["min"] <= phase["clat_ns"]["percentile"]["99.000000"] for phase in found["phases"])
-    assert sorted(Path(photographs.root).rglob("*")) == before
-
-
-def test_explain_lists_its_pages_and_prints_one() -> None:
-    """Every page that is listed can be read."""
+def test_explain_prints_each_page_that_it_lists() -> None:
     listed = invoke("explain").stdout.splitlines()
-    assert listed
-    for line in listed:
-        assert len(invoke(*line.split()[1:3]).stdout) > 500
+    assert listed and all(len(invoke(*line.split()[1:3]).stdout) > 500 for line in listed)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+BAR = "epoch 1:  42%|####"
+STREAMS = [(Terminal, "xterm", f"{BAR}\r\x1b[K"), (Terminal, "dumb", BAR), (io.StringIO, "xterm", BAR)]
+
+
+@pytest.mark.parametrize(("kind", "term", "shown"), STREAMS)
+def test_a_line_takes_the_place_of_a_progress_bar(
+    monkeypatch: pytest.MonkeyPatch, kind: type[io.StringIO], term: str, shown: str
+) -> None:
+    """In a script that loaderprobe is attached to, in a terminal that can; a closed stream does not end training."""
+    stream = kind()
+    monkeypatch.setenv("TERM", term)
+    monkeypatch.setattr("sys.stderr", stream)
+    stream.write(BAR)
+    _say("round 1")
+    assert stream.getvalue() == f"{shown}loaderprobe: round 1\n"
+    stream.close()
+    _say("round 1")
+
+
+def test_progress_keeps_the_time_left_in_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long title is cut; what counts nothing prints nothing, not even a blank line before an error."""
+    out = io.StringIO()
+    monkeypatch.setattr(border, "stderr", lambda: Console(file=out, width=80, force_terminal=True, color_system=None))
+    with pytest.raises(ValueError, match="wrong"), border.counting(quiet=False):
+        raise ValueError("wrong")
+    assert out.getvalue() == ""
+    with border.counting(quiet=False) as update:
+        update("12/48 1024x768, 16 workers, emulated:mlperf-h100-sync, cold, 4 ranks on 2 nodes", 3, 12)
+    (*_, line) = [each for each in out.getvalue().splitlines() if "12/48 1024x768" in each]
+    assert "3 of 12 0:00:0" in line and "…" in line
+
+
+def test_doctor_says_what_can_be_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With every reason, escaped in a notebook; for a file, of the folder around it, where nothing is left behind."""
+    assert invoke("doctor", tmp_path).exit_code == 0 and list(tmp_path.iterdir()) == []
+    asked: list[Path] = []
+    made = (
+        Capability(name="cold_reads", state="yes", why=(Remark(code="evicted"),)),
+        Capability(name="gpu_sm_occupancy", state="no", why=(reported("<no GPU>"),), next_step="hopper_gpu"),
+    )
+
+    def capabilities(path: Path) -> tuple[Capability, ...]:
+        asked.append(path)
+        return made
+
+    monkeypatch.setattr("loaderprobe.api.doctor.capabilities", capabilities)
+    (tmp_path / "file").touch()
+    found = loaderprobe.doctor(tmp_path / "file")
+    assert (tuple(found), asked) == (made, [tmp_path])
+    assert repr(found) == "<Capabilities: 1 of 2 can be measured in full>"
+    assert "<no GPU>" in str(found) and "&lt;no GPU&gt;" in found._repr_html_()
+    assert found[1].sentence == found[1].why[0].sentence == "<no GPU>"
+
+
+def test_parquet_is_written_and_piped_where_pyarrow_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bytes are those of a parquet file; without pyarrow it is a missing part, with the command that brings it."""
+    run = ROOT / "fixtures" / "runs" / "cpu"
+    with monkeypatch.context() as patched:
+        patched.setattr("loaderprobe.api.shown.find_spec", lambda name: None)
+        done = invoke("report", run, "--format", "parquet")
+    assert (done.exit_code, done.stdout) == (3, "") and "pip install pyarrow" in done.stderr
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow", reason="pip install 'loaderprobe[parquet]'")
+    assert invoke("report", run, "-o", tmp_path / "run.parquet").exit_code == 0
+    piped = invoke("report", run, "--format", "parquet").stdout_bytes
+    found, frame = pandas.read_parquet(io.BytesIO(piped)), loaderprobe.load(run).to_frame()
+    assert piped[:4] == (tmp_path / "run.parquet").read_bytes()[:4] == b"PAR1"
+    assert list(found.columns) == list(frame.columns) and list(found["key"]) == list(frame["key"])
+
+
+LAYERS = ("layers", "--model", "lenet5", "--compute", "cpu", "--batch-size", 2, "--steps", 4)
+
+
+def test_the_layers_of_a_named_model(tmp_path: Path) -> None:
+    """As JSON, in a directory with every layer as a row of a file; `report` shows it again."""
+    out = tmp_path / "found"
+    done = invoke(*LAYERS, "--image-size", 32, "--json", "--out", out)
+    assert done.exit_code == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert json.loads((out / "result.json").read_text()) == found == json.loads(invoke("report", out, "--json").stdout)
+    assert (found["model"], found["batch_size"], found["steps"]) == ("lenet5", 2, 4)
+    rows = list(csv.DictReader((out / "profile.csv").read_text().splitlines()))
+    assert [row["layer"] for row in rows] == [layer["name"] for layer in found["layers"]]
+    assert {"conv1", "fc3"} <= {row["layer"] for row in rows} and "<svg" in (out / "report.html").read_text()
+
+
+def test_loading_is_a_part_of_the_step(tmp_path: Path, photographs: FileSet) -> None:
+    """Where the images of a folder are trained on."""
+    done = invoke(*LAYERS, photographs.root, "--json", "--out", tmp_path / "o")
+    assert done.exit_code == 0, done.stderr
+    parts = json.loads(done.stdout)["parts"]
+    assert parts[0]["name"] == "load" and parts[0]["ms"]["value"] > 0
+
+
+SMALL = ("--resolutions", "64x48", "--count", 70, "--pool", 4)
+
+
+def test_sets_are_generated_and_named(tmp_path: Path) -> None:
+    """One directory for each resolution, and ImageNet's mixture beside them; progress is not on standard output."""
+    done = invoke("generate", tmp_path, "--resolutions", "64x48,imagenet", "--count", 8, "--pool", 2)
+    assert (done.exit_code, done.stdout.split()) == (0, [str(tmp_path / "64x48"), str(tmp_path / "imagenet")])
+    assert len(list(tmp_path.rglob("*.JPEG"))) == 16
+    made = loaderprobe.generate(tmp_path / "python", resolutions=["64x48"], count=4, classes=2, pool=2)
+    assert tuple(made) == (tmp_path / "python" / "64x48",) and len(list(made[0].rglob("*.JPEG"))) == 4
+    assert str(made) == f"{made[0]}\n" and str(made[0]) in repr(made) and str(made[0]) in made._repr_html_()
+
+
+def test_the_mean_size_is_that_which_is_asked(tmp_path: Path) -> None:
+    """Within 1 % over 200 files; one that cannot be had is a bad value that says what can."""
+    assert invoke("generate", tmp_path, *SMALL, "--count", 200, "--mean-size", "3kB").exit_code == 0
+    sizes = [path.stat().st_size for path in tmp_path.rglob("*.JPEG")]
+    assert abs(sum(sizes) / len(sizes) / 3000 - 1) < 0.01
+    done = invoke("generate", tmp_path / "other", *SMALL, "--mean-size", "1MB")
+    assert (done.exit_code, done.stdout) == (2, "") and "they have" in done.stderr
+
+
+@pytest.mark.parametrize("changes", [{"count": 0}, {"resolutions": "500"}, {"mean_size": "big"}, {"oddities": ["odd"]}])
+def test_impossible_sets_are_bad_values(tmp_path: Path, changes: dict[str, Any]) -> None:
+    with pytest.raises(BadValue):
+        loaderprobe.generate(tmp_path / "data", **changes)
+    assert not (tmp_path / "data").exists()
+
+
+def test_verify_says_what_is_damaged(tmp_path: Path) -> None:
+    """A whole set ends with 0; a damaged one names the file, ends with 4 and can be repaired; no set is a bad path."""
+    invoke("generate", tmp_path, *SMALL, "--oddities", "all")
+    kinds = set()
+    for path in tmp_path.rglob("*.JPEG"):
+        with Image.open(path) as image:
+            kinds.add((image.format, image.mode))
+    assert kinds == {("JPEG", "RGB"), ("JPEG", "L"), ("JPEG", "CMYK"), ("PNG", "RGB")}
+    done = invoke("generate", tmp_path, "--verify")
+    assert (done.exit_code, done.stdout) == (0, f"{tmp_path / '64x48'}: every file is whole\n")
+    victim = next(tmp_path.rglob("*.JPEG"))
+    victim.write_bytes(b"")
+    done = invoke("generate", tmp_path, "--verify")
+    assert done.exit_code == 4 and victim.name in done.stdout and "repair" in done.stderr
+    assert invoke("generate", tmp_path, *SMALL, "--oddities", "all").exit_code == 0
+    assert invoke("generate", tmp_path, "--verify").exit_code == 0
+    assert invoke("generate", tmp_path / "64x48" / "train", "--verify").exit_code == 2
+
+
+def test_a_sweep_does_not_take_shards(tmp_path: Path) -> None:
+    """Its loaders read folders, and it says so before anything is measured."""
+    invoke("generate", tmp_path, *SMALL, "--layout", "shards")
+    done = invoke("sweep", tmp_path / "64x48", "--out", tmp_path / "run", "--compute", "emulated:100")
+    assert done.exit_code == 2 and "tar shards" in done.stderr

@@ -5,49 +5,41 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from loaderprobe.api import sweep as verb
-from loaderprobe.cli import main
+from loaderprobe.api.load import foreign_modules, judge_run
+from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.records.environment import SCHEMA_VERSION
+from loaderprobe.records.report import Report
+from loaderprobe.render.json import summary_json
 from loaderprobe.store.codec import encode
 from loaderprobe.store.run_directory import RunDirectory
+from tests.cli.invoke import invoke
+from tests.pages import csv_report, markdown_report, terminal_report
 from tests.stored import full_run
 
-Cli = Callable[..., tuple[int, str, str]]
 
-
-@pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """Runs a command in this process: (exit code, standard output, standard error on one line)."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setenv("COLUMNS", "300")
-        monkeypatch.setattr(sys, "argv", ["loaderprobe", *map(str, arguments)])
-        code = main()
-        shown = capsys.readouterr()
-        return code, shown.out, " ".join(shown.err.split())
-
-    return run
+def cli(*arguments: object) -> tuple[int, str, str]:
+    """Exit code, standard output, standard error on one line."""
+    done = invoke(*arguments)
+    return done.exit_code, done.stdout, " ".join(done.stderr.split())
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
-    """A run of three measurements and a failure."""
     return full_run(tmp_path / "run")
 
 
-def measurement_path(run: RunDirectory) -> Path:
-    """Of its second configuration."""
-    return run.path / "measurements" / f"{run.record.spec.configs[1].key}.json"
-
-
 def altered(path: Path, change: Callable[[dict[str, object]], object]) -> bytes:
-    """A stored file with its record changed by `change`."""
     tree = json.loads(path.read_bytes())
     (kind,) = tree.keys() - {"schema", "schema_version"}
     change(tree[kind])
@@ -77,12 +69,12 @@ DAMAGES: dict[str, tuple[Callable[[Path], bytes], str]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_measurement_is_a_failed_row_and_the_rest_is_shown(cli: Cli, run: RunDirectory, damage: str) -> None:
+def test_a_damaged_measurement_is_a_failed_row_and_the_rest_is_shown(run: RunDirectory, damage: str) -> None:
     """Exit code 4 instead of 0; the row names the file and what is wrong; the other rows are as before."""
     whole, out, _ = cli("report", run.path, "--json")
     assert whole == 0
     before = json.loads(out)["configurations"]
-    path = measurement_path(run)
+    path = run.path / "measurements" / f"{run.record.spec.configs[1].key}.json"
     make, says = DAMAGES[damage]
     data = make(path)
     assert data != path.read_bytes()
@@ -98,11 +90,9 @@ def test_a_damaged_measurement_is_a_failed_row_and_the_rest_is_shown(cli: Cli, r
     assert [row["images_per_s"] for row in (after[0], after[2])] == [row["images_per_s"] for row in before[::2]]
 
 
-def test_what_stands_in_the_place_of_a_file_is_said(
-    cli: Cli, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_stands_in_the_place_of_a_file_is_said(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     """A directory, a pipe (which must not block) and a file without permission are rows with a reason."""
-    path = measurement_path(run)
+    path = run.path / "measurements" / f"{run.record.spec.configs[1].key}.json"
     data = path.read_bytes()
     path.unlink()
     path.mkdir()
@@ -132,7 +122,7 @@ def test_what_stands_in_the_place_of_a_file_is_said(
         ("failures", "is damaged"),
     ],
 )
-def test_other_damaged_files_are_named_with_what_is_missing(cli: Cli, run: RunDirectory, part: str, says: str) -> None:
+def test_other_damaged_files_are_named_with_what_is_missing(run: RunDirectory, part: str, says: str) -> None:
     """Exit code 4, on the page and in JSON; all rows stay, and a figure without its ceiling has the file as reason."""
     (path,) = (run.path / part).iterdir()
     path.write_bytes(path.read_bytes()[:100])
@@ -152,7 +142,7 @@ def test_other_damaged_files_are_named_with_what_is_missing(cli: Cli, run: RunDi
 @pytest.mark.parametrize(
     "data", [b"", b"{", b"\xff", b'{"schema": "\x1b[2J"}', b"[" * 100_000, b'{"schema":1e400}', None]
 )
-def test_without_run_json_there_is_no_report(cli: Cli, run: RunDirectory, data: bytes | None) -> None:
+def test_without_run_json_there_is_no_report(run: RunDirectory, data: bytes | None) -> None:
     """Exit code 2 with the file's name and a next step, and no control character on the terminal."""
     path = run.path / "run.json"
     if data is None:
@@ -166,7 +156,7 @@ def test_without_run_json_there_is_no_report(cli: Cli, run: RunDirectory, data: 
         assert "run.json" in err and "try:" in err and "Traceback" not in err and "\x1b[2J" not in err
 
 
-def test_a_name_in_a_run_leads_nowhere_else(cli: Cli, run: RunDirectory) -> None:
+def test_a_name_in_a_run_leads_nowhere_else(run: RunDirectory) -> None:
     """A fingerprint with `../` in it is refused with run.json, and the file it points at is not opened."""
     aside = run.path.parent / "aside.json"
     aside.write_bytes(next((run.path / "files").iterdir()).read_bytes())
@@ -176,19 +166,20 @@ def test_a_name_in_a_run_leads_nowhere_else(cli: Cli, run: RunDirectory) -> None
     assert (code, out) == (2, "") and "no fingerprint" in err
 
 
-def test_a_report_imports_nothing_that_a_run_names(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_imports_nothing_that_a_run_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Loaders and computes of third parties, known or not, are only words; resuming says what it will import."""
     (tmp_path / "surprise.py").write_text("raise SystemExit('imported')")
     monkeypatch.syspath_prepend(str(tmp_path))
     run = full_run(tmp_path / "run", loader="surprise:Loader")
     code, out, _ = cli("report", run.path, "--format", "csv")
     assert code == 0 and "surprise:Loader" in out and "surprise" not in sys.modules
+    assert foreign_modules(run) == ("surprise",) and foreign_modules(full_run(tmp_path / "own")) == ()
     monkeypatch.setattr(verb, "measure", lambda *_: None)
     _, _, err = cli("sweep", "--resume", run.path, "--quiet")
     assert "its module surprise is going to be imported" in err and "surprise" not in sys.modules
 
 
-def test_a_run_with_an_unknown_name_is_shown_and_not_resumed(cli: Cli, tmp_path: Path) -> None:
+def test_a_run_with_an_unknown_name_is_shown_and_not_resumed(tmp_path: Path) -> None:
     """`report` shows it; `--resume` ends with exit code 2 before it begins."""
     run = full_run(tmp_path / "run", loader="gone")
     assert cli("report", run.path)[0] == 0
@@ -196,9 +187,7 @@ def test_a_run_with_an_unknown_name_is_shown_and_not_resumed(cli: Cli, tmp_path:
     assert (code, out) == (2, "") and "there is no loader named 'gone'" in err
 
 
-def test_a_full_disk_does_not_hide_what_was_measured(
-    cli: Cli, run: RunDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_does_not_hide_what_was_measured(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     """The result is printed, the old summary stays whole, the error names the file and what to do."""
     run.write("summary.json", "old")
     monkeypatch.setattr(verb, "measure", lambda *_: None)
@@ -212,3 +201,101 @@ def test_a_full_disk_does_not_hide_what_was_measured(
     assert len(json.loads(out)["configurations"]) == 4
     assert (run.path / "summary.json").read_text() == "old"
     assert not list(run.path.glob(".*.part"))
+
+
+# Any damage.
+
+NUMBER = re.compile(rb"(?<=[:,\[])-?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?=[,\]}])")
+NUMBERS = (
+    b"1e400", b"-1e400", b"1e308", b"-1", b"0", b"NaN", b"Infinity", b"1" + b"0" * 30, b"1" + b"0" * 5000,
+    b"9223372036854775807", b"-9223372036854775808", b"5e-324", b"1.5", b"null", b'"12"', b"true", b"[]",
+)  # fmt: skip
+VALUES: tuple[object, ...] = (
+    None, {}, [], "", "../../x", "\x1b[31m", True, -1, 0, 1e18, 10**25, 0.5, [None], [[1]], {"a": 1},
+)  # fmt: skip
+STATUSES = ["measured", "measured", "measured", "failed"]
+PLACES = st.floats(0, 1, exclude_max=True)
+
+
+def rendered(report: Report) -> list[str]:
+    """The report in every form that needs no drawing."""
+    return [
+        terminal_report(report, width=80, color=False), summary_json(report), csv_report(report),
+        markdown_report(report),
+    ]  # fmt: skip
+
+
+def places(tree: Any) -> list[tuple[Any, Any]]:
+    """(container, key) of everything in a JSON value."""
+    items = list(tree.items()) if isinstance(tree, dict) else list(enumerate(tree)) if isinstance(tree, list) else []
+    return [(tree, key) for key, _ in items] + [place for _, value in items for place in places(value)]
+
+
+def with_value(data: bytes, where: float, value: object) -> bytes:
+    """One value replaced by another of any type; `...` removes it."""
+    tree = json.loads(data)
+    found = places(tree)
+    container, key = found[int(where * len(found))]
+    if value is ...:
+        del container[key]
+    else:
+        container[key] = value
+    return json.dumps(tree).encode()
+
+
+def with_number(data: bytes, where: float, number: bytes) -> bytes:
+    found = list(NUMBER.finditer(data))
+    chosen = found[int(where * len(found))]
+    return data[: chosen.start()] + number + data[chosen.end() :]
+
+
+def flipped(data: bytes, where: float, bits: int) -> bytes:
+    at = int(where * len(data))
+    return data[:at] + bytes([data[at] ^ bits]) + data[at + 1 :]
+
+
+damages = st.one_of(
+    st.builds(lambda where: lambda data: data[: int(where * len(data))], PLACES),
+    st.builds(lambda where, bits: lambda data: flipped(data, where, bits), PLACES, st.integers(1, 255)),
+    st.builds(lambda where, new: lambda data: with_number(data, where, new), PLACES, st.sampled_from(NUMBERS)),
+    st.builds(lambda where, new: lambda data: with_value(data, where, new), PLACES, st.sampled_from((*VALUES, ...))),
+)
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """Damaged and restored repeatedly."""
+    run = full_run(tmp_path_factory.mktemp("stored") / "run")
+    report = judge_run(run)
+    assert [row.status for row in report.summary.configurations] == STATUSES and report.summary.run.damaged == ()
+    assert report.summary.configurations[2].gpu_window and all(rendered(report))
+    return run
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_any_damage_gives_a_report_or_one_of_our_errors(damaged: RunDirectory, data: st.DataObject) -> None:
+    """Cut, flipped, infinite, absurd or of another type: only run.json ends the command, the rest costs one row."""
+    path = data.draw(st.sampled_from(sorted(damaged.path.rglob("*.json"))), label="file")
+    damage = data.draw(damages, label="damage")
+    before = path.read_bytes()
+    try:
+        path.write_bytes(damage(before))
+        try:
+            report = judge_run(RunDirectory.open(damaged.path))
+        except LoaderprobeError as error:
+            assert path.name == "run.json" and error.exit_code == 2, error
+            return
+        assert all(rendered(report))
+        if path.name != "run.json":
+            rows = zip(report.summary.configurations, STATUSES, strict=True)
+            assert sum(row.status != status for row, status in rows) <= (path.parent.name == "measurements")
+    finally:
+        path.write_bytes(before)
+
+
+@pytest.mark.parametrize("name", ["nowhere", "../x:Y", "a b:C", ":", "os.path", "x\0y:Z", "nowhere..at:Z"])
+def test_a_name_that_is_none_is_refused_before_anything_is_measured(tmp_path: Path, name: str) -> None:
+    """An error of ours with the name in it."""
+    with pytest.raises(BadValue):
+        foreign_modules(full_run(tmp_path / "run", loader=name))

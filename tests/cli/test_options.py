@@ -6,37 +6,24 @@ import inspect
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from inspect import Parameter
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
 import loaderprobe
 from loaderprobe import __version__
-from loaderprobe.api import batch_size, layers, sweep_request
-from loaderprobe.cli.app import app
-from loaderprobe.cli.border import Invocation, command
+from loaderprobe.api import batch_size, layers
 from loaderprobe.cli.sweep import BESIDE_RESUME
 from loaderprobe.errors import BadValue
 from loaderprobe.records import options
-from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig, SweepSpec, _walk
+from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig, SweepSpec
 from loaderprobe.records.options import ARGUMENT, REQUIRED, Option, of_python
-from loaderprobe.render import wording
+from tests.cli.invoke import invoke
 
-PANELS = [
-    options.SIDES, options.GATES, options.DATA, options.LOADER, options.COMPUTE, options.STORAGE, options.MEASURING,
-    options.OUTPUT,
-]  # fmt: skip
-COMMANDS: dict[str, Sequence[Option]] = {
-    "sweep": options.SWEEP, "run": options.RUN, "diagnose": options.DIAGNOSE, "trace": options.TRACE,
-    "bandwidth": options.BANDWIDTH, "generate": options.GENERATE, "plan": options.PLAN, "compare": options.COMPARE,
-    "layers": options.LAYERS, "batch-size": options.BATCH_SIZES,
-}  # fmt: skip
 VERBS: dict[str, tuple[Callable[..., Any], Sequence[Option]]] = {
     "sweep": (loaderprobe.sweep, options.SWEEP),
     "trace": (loaderprobe.trace, options.TRACE),
@@ -50,24 +37,8 @@ VERBS: dict[str, tuple[Callable[..., Any], Sequence[Option]]] = {
 }
 UNTYPED = {"plan": ["now"], "batch-size": ["images"]}
 """Arguments of verbs that no command has."""
-IGNORED = {
-    "--workers": "1", "--no-serial": None, "--resolutions": "64x48", "--compute": "cpu", "--cache": "warm",
-    "--batch-size": "4", "--model": "mlp", "--prefetch-factor": "3", "--pipeline": "crop", "--decoder": "torchvision",
-    "--tensor": "uint8", "--precision": "fp32", "--memory-format": "contiguous", "--compile": None,
-    "--no-pin-memory": None, "--side-stream": None, "--gpu-decode": None, "--loader": "torch", "--rounds": "1",
-    "--images": "99", "--epochs": "2", "--thorough": None, "--time-limit": "60",
-    "--data-dir": "data", "--ranks": "1", "--out": "run", "--seed": "1",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_options_stand_in_panels(name: str) -> None:
-    """Every option of a command has a panel; `--help` shows the panels in their order."""
-    found = {each.panel for each in COMMANDS[name] if each.panel != ARGUMENT}
-    assert found and found <= set(PANELS), found
-    text = CliRunner().invoke(app, [*name.split(), "--help"]).stdout
-    places = [text.index(f"─ {panel} ─") for panel in PANELS if panel in found]
-    assert name in ("layers", "batch-size") or places == sorted(places)
+IGNORED = [row for row in options.SWEEP if row.panel != ARGUMENT and row.name not in BESIDE_RESUME]
+"""An option of `sweep` is either of use beside `--resume`, or is refused there."""
 
 
 def kinds(annotation: Any) -> set[Any]:
@@ -106,54 +77,6 @@ def test_the_arguments_of_a_verb_are_the_rows_of_its_command(name: str) -> None:
     assert unlike(*VERBS[name]) == UNTYPED.get(name, [])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shuffling(LoaderSpec):
-    """A loader with an option more, which has its effect in it."""
-
-    shuffle: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShufflingConfig(RunConfig):
-    """A configuration of that."""
-
-    loader: Shuffling
-
-
-def test_a_row_reaches_the_command_line_python_the_request_and_the_label(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An option is one row, and the field that has its effect; an argument that is not written yet is named."""
-    row = Option(
-        "shuffle", bool, True, options.LOADER, "Read the files in order.", typed="--no-shuffle",
-        label=("in order", "shuffled"),
-    )  # fmt: skip
-    rows = (*options.SWEEP, row)
-    monkeypatch.setattr(options, "SWEEP", rows)
-    monkeypatch.setattr(sweep_request, "SWEEP", rows)
-    monkeypatch.setattr(sweep_request, "LoaderSpec", Shuffling)
-    monkeypatch.setattr(wording, "OPTIONS", {each.name: each for each in _walk(ShufflingConfig)})
-    asked: dict[str, Any] = {}
-
-    def sweep(call: Invocation, *, resume: Any, join: Any, **given: Any) -> int:
-        """Measure."""
-        asked.update(given)
-        return 0
-
-    shell = typer.Typer()
-    shell.command()(command(rows)(sweep))
-    assert "--no-shuffle" in CliRunner().invoke(shell, ["--help"]).stdout.partition("─ Loader ─")[2]
-    for typed, shuffle, said in (([], True, "shuffled"), (["--no-shuffle"], False, "in order")):
-        assert CliRunner().invoke(shell, ["--compute", "emulated:1", *typed]).exit_code == 0
-        loaders = sweep_request.request_of(**asked).loaders
-        assert [getattr(each, "shuffle", None) for each in loaders] == [shuffle] * 5
-        (*_, loader) = loaders
-        assert isinstance(loader, Shuffling)
-        made = ShufflingConfig(data="", resolution="", loader=loader, compute=ComputeSpec(name="cpu", batch_size=4))
-        assert wording.option_words(made, "shuffle") == said
-    with pytest.raises(BadValue, match="--no-shuffle: 'no' is neither True nor False"):
-        sweep_request.request_of(**{**asked, "shuffle": "no"})
-    assert unlike(loaderprobe.sweep, rows) == ["shuffle"]
-
-
 def test_what_a_row_fills_has_its_default_and_type() -> None:
     """A field of a configuration, or of a sweep, is as usual unless its option is given."""
     records = [field for record in (LoaderSpec, ComputeSpec, RunConfig, SweepSpec) for field in fields(record)]
@@ -186,51 +109,29 @@ def test_python_refuses_what_the_command_line_does(name: str, value: Any, says: 
         loaderprobe.sweep("/nowhere", **{name: value})
     assert caught.value.message == says and "--help explains" in caught.value.hint
     (row,) = (each for each in options.SWEEP if each.name == name)
-    done = CliRunner().invoke(app, ["sweep", "/nowhere", row.flags[0], str(value)])
+    done = invoke("sweep", "/nowhere", row.flags[0], value)
     assert done.exit_code == 2 and row.flags[0] in done.stderr
 
 
 @pytest.mark.parametrize(("verb", "name"), [("bandwidth", "seed"), ("generate", "seed"), ("trace", "device")])
 def test_other_verbs_refuse_by_their_rows(verb: str, name: str, tmp_path: Path) -> None:
-    """Before anything is read or written."""
+    with pytest.raises(BadValue, match="--compile: 'no' is neither True nor False"):
+        loaderprobe.sweep("/nowhere", **{"compile": "no"})  # type: ignore[arg-type]  # bad on purpose
     with pytest.raises(BadValue, match=f"--{name}: 'x' is not a whole number"):
         getattr(loaderprobe, verb)(tmp_path, **{name: "x"})
     assert list(tmp_path.iterdir()) == []
 
 
-def test_every_option_that_resume_ignores_is_tried_below() -> None:
-    """A new option of `sweep` is either of use beside `--resume`, or is refused there."""
-    rows = [each for each in options.SWEEP if each.panel != ARGUMENT and each.name not in BESIDE_RESUME]
-    assert {each.flags[0] for each in rows} == set(IGNORED)
-
-
-@pytest.mark.parametrize("option", IGNORED)
-def test_an_option_that_resume_would_ignore_is_refused(option: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("row", IGNORED, ids=lambda row: row.name)
+def test_an_option_that_resume_would_ignore_is_refused(row: Option, tmp_path: Path) -> None:
     """By name, with exit code 2, before the run is opened; also where it is given its default."""
-    value = IGNORED[option]
-    done = CliRunner().invoke(app, ["sweep", "--resume", str(tmp_path), option, *([value] if value else [])])
+    value = [] if row.type is bool else [str((*get_args(row.type), "1")[0])]
+    done = invoke("sweep", "--resume", tmp_path, row.flags[0], *value)
     assert (done.exit_code, done.stdout) == (2, "")
-    assert f"{option} would be ignored beside --resume" in " ".join(done.stderr.split())
-
-
-def test_data_beside_resume_is_refused(tmp_path: Path) -> None:
-    """The files of a run are those it began with."""
-    done = CliRunner().invoke(app, ["sweep", str(tmp_path), "--resume", str(tmp_path)])
-    assert done.exit_code == 2 and "DATA would be ignored" in " ".join(done.stderr.split())
-
-
-def test_what_has_an_effect_on_a_resumed_run_is_taken(tmp_path: Path) -> None:
-    """The output is the caller's: then only the run itself is looked at."""
-    resume = ["sweep", "--resume", str(tmp_path)]
-    done = CliRunner().invoke(app, [*resume, "--json", "--quiet", "--budget", "60"])
-    assert done.exit_code == 2 and "is not a run" in " ".join(done.stderr.split())
-    done = CliRunner().invoke(app, [*resume, "--budget", "0"])
-    assert done.exit_code == 2 and "the budget must be a number of seconds above 0" in " ".join(done.stderr.split())
+    assert f"{row.flags[0]} would be ignored beside --resume" in " ".join(done.stderr.split())
 
 
 def test_the_package_runs_as_a_module() -> None:
-    """`python -m loaderprobe` is the command, under its own name."""
-    done = subprocess.run(
-        [sys.executable, "-m", "loaderprobe", "--version"], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-m", "loaderprobe", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, f"loaderprobe {__version__}\n")

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from loaderprobe.api.run import STARTUP, VARIABLE
+from loaderprobe.records.ranks import RankMeasurement
+from loaderprobe.store.codec import decode
 from tests.cli.invoke import invoke
 from tests.examples import fastai_load
 
@@ -83,44 +85,23 @@ def test_a_learner_of_fastai_is_watched_and_draws_the_same_random_numbers(tmp_pa
 
 
 NO_LOADER = """
-import sys
 import time
-
-import numpy as np
 import torch
 
-BLOCK, BATCH = 16, 8
-np.arange(100_000, dtype=np.uint16).tofile("train.bin")
-model = torch.nn.Linear(BLOCK, BLOCK)
+model = torch.nn.Linear(16, 16)
 optimizer = torch.optim.SGD(model.parameters(), 0.01)
 
-
-def work(seconds):
-    end = time.thread_time() + seconds
+def get_batch():
+    end = time.thread_time() + 0.006
     while time.thread_time() < end:
         pass
+    return torch.rand(8, 16)
 
-
-def get_batch():
-    data = np.memmap("train.bin", dtype=np.uint16, mode="r")
-    places = torch.randint(len(data) - BLOCK, (BATCH,))
-    found = torch.stack([torch.from_numpy(data[place : place + BLOCK].astype(np.float32)) for place in places])
-    work(0.006)
-    return found
-
-
-@torch.no_grad()
-def estimate_loss():
-    for _ in range(20):
-        model(get_batch())
-
-
-for step in range(int(sys.argv[1])):
+for step in range(260):
     if step % 150 == 0:
-        estimate_loss()
-    batch = get_batch()
-    loss = model(batch).pow(2).mean()
-    loss.backward()
+        with torch.no_grad():
+            model(get_batch())
+    model(get_batch()).pow(2).mean().backward()
     optimizer.step()
     optimizer.zero_grad()
 torch.save(model.state_dict(), "model.pt")
@@ -128,9 +109,9 @@ torch.save(model.state_dict(), "model.pt")
 
 
 def test_a_script_without_a_loader_is_seen_from_outside(tmp_path: Path, python: str) -> None:
-    """As nanoGPT is: batches come from a mapped file. It trains on and saves; where its time goes is estimated."""
+    """As nanoGPT is, whose loop makes its batches. It trains on and saves; where its time goes is estimated."""
     (tmp_path / "train.py").write_text(NO_LOADER)
-    done = run(python, tmp_path, python, "train.py", "260")
+    done = run(python, tmp_path, python, "train.py")
     assert done.returncode == 2, done.stderr
     said = " ".join(done.stderr.split())
     assert "100 backward passes without a new batch of a torch DataLoader" in said
@@ -220,23 +201,38 @@ def test_another_fastai_is_imported_as_ever(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == ("1 False\n", "")
 
 
-def test_the_exit_code_is_that_of_the_command(tmp_path: Path, python: str) -> None:
-    """Where that is not 0; a script is a command, too."""
+ENDS: tuple[tuple[tuple[str, ...], set[int], str], ...] = (
+    (("ends.py",), {7}, "no verdict"),
+    (("true",), {2}, "no torch DataLoader was iterated"),
+    (("no-such-command-here",), {3}, "cannot be started"),
+    ((sys.executable, "-c", f"import os; os.kill(os.getpid(), {int(signal.SIGINT)})"), {130, 1}, ""),
+)
+
+
+@pytest.mark.parametrize(("command", "codes", "says"), ENDS)
+def test_the_exit_code_is_that_of_the_command(
+    command: tuple[str, ...], codes: set[int], says: str, tmp_path: Path, python: str
+) -> None:
+    """Where that is not 0; a script is a command, too. Ctrl-C ends it as it would without loaderprobe."""
     (tmp_path / "ends.py").write_text("raise SystemExit(7)\n")
-    done = run(python, tmp_path, "ends.py")
-    assert done.returncode == 7 and "no verdict" in done.stderr
+    done = run(python, tmp_path, *command)
+    assert done.returncode in codes and says in done.stderr and not (tmp_path / "found").exists()
 
 
-def test_a_command_without_a_loader_says_so(tmp_path: Path, python: str) -> None:
-    """And one that cannot be started, or is missing."""
-    done = run(python, tmp_path, "true")
-    assert done.returncode == 2 and "no torch DataLoader was iterated" in done.stderr
-    done = run(python, tmp_path, "no-such-command-here", options=("--budget", "1"))
-    assert done.returncode == 3 and "cannot be started" in done.stderr
-    assert not (tmp_path / "found").exists()
-
-
-def test_ctrl_c_ends_the_script_and_the_command(tmp_path: Path, python: str) -> None:
-    """As it would end without loaderprobe."""
-    done = run(python, tmp_path, sys.executable, "-c", f"import os, signal; os.kill(os.getpid(), {int(signal.SIGINT)})")
-    assert done.returncode in (130, 1), done.stderr
+def test_two_ranks_are_measured_together(tmp_path: Path, python: str) -> None:
+    """In the same steps. Rank 0 speaks, once, and both have ended."""
+    launcher = (python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "--no-python")
+    done = run(python, tmp_path, *launcher, python, "-m", "tests.examples.ranks", "plain")
+    stdout, stderr = done.stdout, done.stderr
+    assert done.returncode == 0, stderr
+    assert stderr.count("on 2 ranks together") == stderr.count("round 1") == 1
+    assert "2 ranks, each serial, 8 a batch" in stdout
+    assert "ended by itself" not in stdout
+    found = json.loads((tmp_path / "found" / "result.json").read_text())
+    assert (found["ranks"], found["batch_size"]) == (2, 8)
+    assert [each["batch_size"] for each in found["measurement"]["segments"][:1]] == [16]
+    files = sorted((tmp_path / "found" / "ranks").iterdir())
+    ranks = [decode("rank-measurement", each.read_bytes(), RankMeasurement, each.name) for each in files]
+    assert [each.rank for each in ranks] == [0, 1]
+    first, second = ([(s.mode, s.activity, s.steps) for s in each.measurement.segments] for each in ranks)
+    assert first == second and first

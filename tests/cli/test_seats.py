@@ -1,4 +1,7 @@
-"""The same sweep of two ranks, started in each of the ways in which training is started, over torch's own store."""
+"""The same sweep of two ranks, started in each of the ways in which training is started, over torch's own store.
+
+As a module it is a process of a launcher whose sweep is real, with scripts as children: `RUN MEASURED [fails] [slurm]`.
+"""
 
 from __future__ import annotations
 
@@ -8,25 +11,84 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from loaderprobe.api import child, sweep
 from loaderprobe.api.load import judge_run
-from loaderprobe.cli.seats import launched_here
+from loaderprobe.cli.seats import in_ranks, launched_here
 from loaderprobe.errors import BadValue
-from loaderprobe.records.config import SweepSpec
+from loaderprobe.measure.ranks.launch import Lead
+from loaderprobe.measure.runner import Child, Order
+from loaderprobe.records.config import RunConfig, SweepSpec
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.render.json import summary_json
-from loaderprobe.store.codec import encode
+from loaderprobe.store.codec import decode, encode
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.testing import example_environment
 from tests.analyze.rank_runs import rank_run
 from tests.analyze.runs import FILES, alike
 
 ROOT = Path(__file__).parent.parent.parent
-PROGRAM = "tests.cli.seat_program"
+PROGRAM = "tests.cli.test_seats"
+
+
+@dataclass(frozen=True)
+class Scripted:
+    """A forkserver whose children return what was measured; where it has three workers, that of rank 1 is killed."""
+
+    measured: str
+
+    def start(self, order: Path, result: Path, log: Path) -> Child:
+        asked = decode("order", order.read_bytes(), Order, "order")
+        assert asked.place is not None
+        fails = asked.config.loader.workers == 3
+        script = (
+            "kill -9 $$"
+            if fails and asked.place.rank
+            else "exec sleep 1000"
+            if fails
+            else f"cp {self.measured} {result}"
+        )
+        with log.open("wb") as log_file:
+            return subprocess.Popen(
+                ["/bin/sh", "-c", script], stdout=subprocess.PIPE, stderr=log_file, start_new_session=True, bufsize=0
+            )
+
+
+def run_of(path: Path, *configs: RunConfig) -> RunDirectory:
+    """A run of these configurations, of which nothing is measured."""
+    record = RunRecord(
+        created_utc="2026-11-22T00:00:00+00:00", spec=SweepSpec(configs=configs), environment=example_environment()
+    )
+    return RunDirectory.create(path, record, [FILES])
+
+
+def rows_of(run: RunDirectory) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(summary_json(judge_run(run)))["configurations"]
+    return found
+
+
+def main(path: str, measured: str, *options: str) -> int:
+    """The exit code of this process: a sweep of two ranks on two nodes, and where asked one that fails."""
+    config = decode("measurement", Path(measured).read_bytes(), Measurement, measured).config
+    failing = replace(config, loader=replace(config.loader, workers=3))
+
+    def swept(lead: Lead | None) -> int:
+        assert lead is not None
+        run = run_of(Path(path), *((failing, config) if "fails" in options else (config,)))
+        lead.admit((config,), ())
+        sweep.measure(run, lambda _: None, lead)
+        sys.stdout.write(json.dumps(rows_of(run)) + "\n")
+        return 4
+
+    changed: Any = {"forkserver": lambda variables: nullcontext(Scripted(measured))}
+    vars(child).update(changed)
+    return in_ranks(launched_here("slurm" if "slurm" in options else None, several=True), swept)
 
 
 def free_port() -> str:
@@ -67,24 +129,13 @@ def started(way: Any, python: str, place: Path, options: Sequence[str]) -> tuple
             )
         )  # fmt: skip
     ended = [each.communicate(timeout=120) for each in running]
-    printed = [line for out, _ in ended for line in out.splitlines() if line.startswith("{")]
+    printed = [line for out, _ in ended for line in out.splitlines() if line.startswith("[{")]
     assert len(printed) == 1, ended
     # torchrun shows any exit code of a process as 1; all end with that of rank 0.
     assert {each.returncode for each in running} == {1 if way is torchrun else 4}, ended
-    found: list[dict[str, Any]] = json.loads(printed[0])["configurations"]
-    return found, _row(given, place / "expected")
-
-
-def _row(given: Measurement, path: Path) -> dict[str, Any]:
-    """The row of this measurement in a run that was made here."""
-    record = RunRecord(
-        created_utc="2026-11-22T00:00:00+00:00", spec=SweepSpec(configs=(given.config,)),
-        environment=example_environment(),
-    )  # fmt: skip
-    run = RunDirectory.create(path, record, [FILES])
-    run.save(given)
-    (row,) = json.loads(summary_json(judge_run(run)))["configurations"]
-    return dict(row)
+    expected = run_of(place / "expected", given.config)
+    expected.save(given)
+    return json.loads(printed[0]), rows_of(expected)[0]
 
 
 def without_launchers(variables: Mapping[str, str]) -> dict[str, str]:
@@ -114,3 +165,7 @@ def test_variables_of_which_one_is_missing_are_not_passed_over(monkeypatch: pyte
     assert launched_here(None, several=False) is None
     with pytest.raises(BadValue, match="but not LOCAL_RANK"):
         launched_here(None, several=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

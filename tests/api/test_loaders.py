@@ -1,0 +1,608 @@
+"""Loaders as users make them: each is really run, in two rounds of a few batches, and left as it was."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, IterableDataset, RandomSampler
+from torch.utils.data.distributed import DistributedSampler
+
+import loaderprobe
+from loaderprobe.analyze.verdict.rates import cold_fraction
+from loaderprobe.api.policy import JUDGING
+from loaderprobe.compute.step import NoCompute
+from loaderprobe.errors import BadValue, LoaderprobeError
+from loaderprobe.loaders import user_loader
+from loaderprobe.measure.own.loader import Deadline, LoaderRequest, measure_loader
+from loaderprobe.records.files import BatchFiles
+from loaderprobe.records.measurement import Activity, Measurement, Mode
+from loaderprobe.system.device import locate
+from loaderprobe.testing import FakePageCache
+from tests.api import samples, wrappers
+from tests.api.conftest import Judge, Plan
+from tests.api.samples import Keeping, Numbers, RawImages, Shared
+from tests.said import all_said, said
+
+COLD = {"access": "files", "cache": "cold"}
+
+
+def uneven(paths: list[str]) -> samples.Pairs:
+    pairs = samples.Pairs(len(paths), 4)
+    pairs.batches = [batch[: 4 - number % 2] for number, batch in enumerate(pairs.batches)]
+    return pairs
+
+
+def mapped(paths: list[str]) -> samples.Mapped:
+    """All images in one file, which is mapped into memory."""
+    whole = Path(paths[0]).with_name("whole.mapped")
+    whole.write_bytes(b"".join(Path(path).read_bytes() for path in paths))
+    return samples.Mapped(str(whole), len(paths))
+
+
+def pipeline(paths: list[str]) -> wrappers.Piped:
+    """Later stages may make other batches."""
+    return wrappers.Piped([DataLoader(Numbers(), batch_size=4), lambda batches: pytest.fail("was run")])
+
+
+Found = dict[str, Any]
+VARIANTS: dict[str, tuple[Callable[[list[str]], Any], Found]] = {
+    "tuple": (lambda paths: DataLoader(RawImages(paths), 4), COLD),
+    "dict": (lambda paths: DataLoader(RawImages(paths, "dict"), 4, num_workers=2), COLD),
+    "nested": (lambda paths: DataLoader(RawImages(paths, "nested"), 4), COLD),
+    "namedtuple": (lambda paths: DataLoader(RawImages(paths, "namedtuple"), 4, num_workers=2), COLD),
+    "alone": (lambda paths: DataLoader(RawImages(paths, "alone"), 4), COLD),
+    # Finished batches are counted by their indices: the tuple has two items, of four samples.
+    "finished": (
+        lambda paths: DataLoader(samples.Finished(), 4, collate_fn=samples.finished, num_workers=1), {"images": {4}},
+    ),
+    "by lists": (
+        lambda paths: DataLoader(
+            samples.ByLists(), batch_size=None, sampler=samples.Pairs(64, 4), collate_fn=samples.finished
+        ),
+        {"images": {4}},
+    ),
+    # No cold files, although files lie where the data set says that it came from.
+    "in memory": (
+        lambda paths: DataLoader(samples.InMemory(str(Path(paths[0]).parent)), 4, num_workers=1),
+        {"access": "none", "cache": "as-found", "sample": "samples", "note": "reads_no_files"},
+    ),
+    "one go": (lambda paths: DataLoader(samples.InOneGo(paths), 4, num_workers=1), COLD),
+    # An iterable begins again when it ends, and its files are learned though it shuffles.
+    "iterable": (lambda paths: DataLoader(Shared(paths, length=64), 4, num_workers=2), COLD),
+    "iterable of samples": (
+        lambda paths: DataLoader(Shared(paths, length=64), batch_size=None), {**COLD, "batch_size": 1},
+    ),
+    "idle workers": (
+        lambda paths: DataLoader(Shared(paths, shares=False), 4, num_workers=3),
+        {"workers": 1, "note": "workers_without_data"},
+    ),
+    "batch sampler": (
+        lambda paths: DataLoader(RawImages(paths), batch_sampler=samples.Pairs(len(paths), 6), num_workers=2),
+        {"batch_size": 6, "images": {6}, "no_note": "odd_batches"},
+    ),
+    "uneven": (
+        lambda paths: DataLoader(RawImages(paths), batch_sampler=uneven(paths)),
+        {"images": {4}, "note": "odd_batches"},
+    ),
+    "not collated": (
+        lambda paths: DataLoader(RawImages(paths), batch_size=None), {"batch_size": 1, "sample": "samples"},
+    ),
+    "emptying collate_fn": (
+        lambda paths: DataLoader(RawImages(paths, "dict"), 4, num_workers=2, collate_fn=samples.taking_apart),
+        {"sample": "images", "modes": {"baseline", "warm", "cached_samples", "no_transport", "resident"}},
+    ),
+    # torch itself would warn; nothing is pinned without a device.
+    "pinned": (lambda paths: DataLoader(RawImages(paths), 4, num_workers=1, pin_memory=True), COLD),
+    # Everything that a worker needs reaches it by pickling.
+    "forkserver": (
+        lambda paths: DataLoader(RawImages(paths), 4, num_workers=1, multiprocessing_context="forkserver"),
+        {**COLD, "modes": {"baseline", "warm", "cached_samples", "no_transport", "resident"}},
+    ),
+    # Found among mappings and the data set's own lists, evicted as a whole, warm by repetition.
+    "mapped": (
+        lambda paths: DataLoader(mapped(paths), 4, num_workers=2),
+        {"access": "parts", "cache": "cold", "modes": {"baseline", "warm", "no_transport", "resident"}},
+    ),
+    "read in C": (
+        lambda paths: DataLoader(samples.ReadInC(paths), 4, num_workers=2),
+        {"access": "parts", "cache": "cold", "modes": {"baseline", "warm", "no_transport", "resident"}},
+    ),
+    "no images": (lambda paths: DataLoader(Numbers(), 4, num_workers=1), {"sample": "samples"}),
+    "one short batch": (lambda paths: DataLoader(RawImages(paths[:6]), 64, num_workers=2), {"batch_size": 6}),
+    "out of order": (
+        lambda paths: DataLoader(RawImages(paths), 4, num_workers=2, in_order=False), {"note": "taken_in_order"},
+    ),
+    "own iterator": (lambda paths: Keeping(Numbers(), batch_size=4), {}),
+    "joins batches": (
+        lambda paths: wrappers.Joining(DataLoader(Numbers(), 4, num_workers=2)), {"note": "wrapper_left_out"},
+    ),
+    "pipeline": (pipeline, {"note": "wrapper_left_out"}),
+}  # fmt: skip
+"""A loader, and what is found; a batch of four unless it says another."""
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_loader_of_any_form_is_measured(judge: Judge, paths: list[str], name: str) -> None:
+    """By its batches and files, in all modes that it has; the step is given what the loader makes."""
+    make, expected = VARIANTS[name]
+    loader, taken = make(paths), list[Any]()
+    found = judge(loader, taken.append, modes=("warm", "cached_samples", "no_transport"))
+    seen = {
+        "batch_size": found.batch_size,
+        "workers": found.workers,
+        "sample": found.sample,
+        "access": found.measurement.access,
+        "cache": found.cache,
+        "images": set(found.measurement.worker_batches.images),
+        "modes": {segment.mode for segment in found.measurement.segments},
+        "note": expected.get("note") if expected.get("note") in {note.code for note in found.notes} else None,
+    }
+    unexpected = expected.get("no_note")
+    assert unexpected not in {note.code for note in found.notes}
+    wanted = {key: value for key, value in {"batch_size": 4, **expected}.items() if key != "no_note"}
+    assert {key: seen[key] for key in wanted} == wanted
+    assert found.rounds == 2
+    kinds = {"dict": dict, "nested": dict, "namedtuple": samples.Sample, "alone": torch.Tensor}
+    assert name not in kinds or type(taken[0]) is kinds[name]
+
+
+@pytest.mark.usefixtures("real_waits")
+@pytest.mark.parametrize("workers", [0, 2])
+def test_every_mode_is_measured_on_photographs(judge: Judge, photos: list[str], workers: int) -> None:
+    """Files learned from Pillow are read cold, warm and without decoding; their bytes are those of the files. Workers
+    are sampled meanwhile."""
+    loader = DataLoader(samples.Cropped(photos), batch_size=2, shuffle=True, num_workers=workers)
+    found = judge(loader, lambda batch: None, modes=("warm", "cached_samples", "no_transport"))
+    assert found.measurement.waits is not None, found.measurement.missing
+    assert found.measurement.config.resolution == Path(photos[0]).parent.name, "the data are called as their folder"
+    seen = {segment.mode for segment in found.measurement.segments}
+    assert seen == {"baseline", "warm", "cached_samples", "resident"} | ({"no_transport"} if workers else set())
+    mean = sum(Path(path).stat().st_size for path in photos) / len(photos)
+    read = [segment for segment in found.measurement.segments if segment.mode != "resident"]
+    delivered = sum(segment.delivered_bytes or 0 for segment in read) / sum(segment.steps * 2 for segment in read)
+    assert delivered == pytest.approx(mean, rel=0.2)
+
+
+class Spy(FakePageCache):
+    """Remembers what it was asked to hold and to drop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[tuple[str, int]] = []
+        self.seen: set[str] = set()
+
+    def evict(self, paths: Sequence[Path]) -> None:
+        self.told.append(("evict", len(set(paths))))
+        self.seen.update(map(str, paths))
+
+    def warm(self, paths: Sequence[Path]) -> None:
+        self.told.append(("warm", len(set(paths))))
+        self.seen.update(map(str, paths))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_all_files_and_no_others_are_evicted_and_warmed(photos: list[str], workers: int) -> None:
+    """Before they are looked at for the second time, and before each cold and each warm segment, in this order."""
+    spy = Spy()
+    for path in photos:
+        Path(path).read_bytes()  # a cache that only remembers cannot make cold again what once came from storage
+
+    def next_round(measurement: Measurement, *, thorough: bool) -> tuple[tuple[Mode, Activity], ...]:
+        modes: tuple[Mode, ...] = ("baseline", "warm", "cached_samples")
+        return tuple((mode, "loader_only") for mode in modes[len(measurement.segments) :][:1])
+
+    loader = DataLoader(samples.Cropped(photos), batch_size=2, shuffle=True, num_workers=workers)
+    asked = LoaderRequest(judging=JUDGING, budget_s=60.0, next_round=next_round)
+    found = measure_loader(loader, NoCompute, asked, lambda *_: None, spy)
+    measured, files = found.measurement, found.files
+    assert [segment.mode for segment in measured.segments] == ["baseline", "warm", "cached_samples"]
+    assert [what for what, _ in spy.told][:4] == ["evict", "evict", "warm", "evict"]
+    assert isinstance(files, BatchFiles)
+    assert spy.seen == set(photos) == {path for batch in files.paths for path in batch}
+    assert spy.told[0] == ("evict", len(photos))
+
+
+def test_warm_files_can_be_judged_and_a_loader_without_a_step(judge: Judge, paths: list[str]) -> None:
+    """Storage is then no part of the question, nor is a device."""
+    found = judge(DataLoader(RawImages(paths), batch_size=4, num_workers=1), cache="warm")
+    assert found.cache == "warm" and {segment.mode for segment in found.measurement.segments} == {"warm"}
+    assert (found.with_step, found.ceilings.compute, found.speedups.compute) == (False, None, None)
+    assert said(found.unavailable["speedups.compute"]) == "no step was given"
+
+
+def test_an_iterable_reads_the_same_files_each_time(judge: Judge, paths: list[str]) -> None:
+    """A pool of batches that begins again is shuffled as before, so that eviction finds what will be read."""
+    found = judge(DataLoader(Shared(paths[:20]), batch_size=4, num_workers=2), modes=("cached_samples",))
+    segments = found.measurement.segments
+    assert all(segment.delivered_bytes == segment.steps * 4 * samples.FILE_BYTES for segment in segments)
+
+
+def test_samplers_and_worker_init_fn_of_ones_own(judge: Judge, paths: list[str], tmp_path: Path) -> None:
+    """A sampler decides what is read, and is not touched itself; worker_init_fn is called in every worker."""
+    sampler, init = samples.Backwards(len(paths)), samples.Noting(tmp_path)
+    loader = DataLoader(RawImages(paths), batch_size=4, sampler=sampler, num_workers=3, worker_init_fn=init)
+    assert judge(loader).batch_size == 4 and sampler.begun == 0
+    assert {f"worker-{number}-of-3" for number in range(3)} <= {path.name for path in tmp_path.iterdir()}
+    assert loader.worker_init_fn is init
+
+
+def test_a_step_may_empty_its_batches(judge: Judge, paths: list[str]) -> None:
+    loader = DataLoader(RawImages(paths, "dict"), batch_size=4)
+    found = judge(loader, lambda batch: batch.pop("image").sum() + batch["label"][0])
+    assert found.ceilings.compute is not None
+
+
+def test_a_sub_class_keeps_what_it_does(judge: Judge, paths: list[str]) -> None:
+    """Its own __iter__ works on what it yields, so it is given nothing but batches, and as many as it wants."""
+    seen: list[Any] = []
+    loader = samples.Moving(RawImages(paths), batch_size=4, num_workers=1)
+    found = judge(loader, seen.append, modes=("cached_samples", "no_transport"))
+    assert "no_transport" not in found.measurement.modes
+    assert seen[0][0][1, 0, 0, 0] % 8 == 2.0
+
+
+# Data sets whose second epoch is not like the first, that read in threads, or whose batches differ in cost.
+
+
+@pytest.mark.parametrize(("samples_", "workers", "new"), [(4000, 0, True), (4000, 2, True), (64, 1, False)])
+def test_a_data_set_that_keeps_its_samples_is_judged_on_new_ones(
+    judge: Judge, samples_: int, workers: int, new: bool
+) -> None:
+    """No advice to buy an accelerator of two million images/s in a first epoch that is input-bound; one that is too
+    small for that is judged on later epochs, and both have the rate of the first."""
+    # Batches of two: those that are ready when a segment begins count for little.
+    loader = DataLoader(samples.Kept(samples_), batch_size=2, num_workers=workers)
+    found = judge(loader, lambda batch: None, modes=("warm",))
+    assert (found.measurement.access == "fresh") == new
+    assert found.first_epoch_images_per_s is not None and found.later_epochs_images_per_s is not None
+    assert not new or found.first_epoch_images_per_s < 1.04 / samples.MAKING_S * max(workers, 1)
+    (note,) = [note for note in found.notes if note.code == "samples_kept"]
+    assert ("later epochs" in said(note)) == (not new)
+
+
+def test_bytes_that_threads_of_the_data_set_read_are_counted(judge: Judge, tmp_path: Path) -> None:
+    """A worker belongs to the loader, with all its threads: "0 % came from storage" was false."""
+    if not locate(tmp_path).counts_reads:
+        pytest.skip("the temporary directory counts no reads")
+    loader = DataLoader(samples.InThreads(samples.raw_files(tmp_path, times=1000)), batch_size=2, num_workers=1)
+    measured = judge(loader, modes=("warm",)).measurement
+    assert measured.access == "files"
+    cold = [segment for segment in measured.segments if segment.mode == "baseline"]
+    assert (cold_fraction(measured, cold) or 0.0) > 0.9
+
+
+def test_samples_drawn_twice_are_read_once(judge: Judge, paths: list[str]) -> None:
+    """With replacement, bytes from storage are compared with the files that had not been read yet."""
+    data = RawImages(paths[:12])
+    drawn = RandomSampler(data, replacement=True, num_samples=400)
+    measured = judge(DataLoader(data, batch_size=4, sampler=drawn, num_workers=1)).measurement
+    delivered = [segment.delivered_bytes or 0 for segment in measured.segments]
+    distinct = [segment.distinct_bytes or 0 for segment in measured.segments]
+    assert max(distinct) <= 12 * samples.FILE_BYTES and sum(distinct) < sum(delivered)
+
+
+def test_compute_alone_steps_on_several_batches(judge: Judge) -> None:
+    """Batches differ in cost, and the first one speaks for none of the others."""
+    lengths: list[int] = []
+    alone: list[set[int]] = []
+
+    def compute_alone_first(measurement: Measurement, *, thorough: bool) -> Plan:
+        if not measurement.segments:
+            return (("resident", "training"),)
+        alone.append(set(lengths))
+        return (("baseline", "loader_only"), ("baseline", "training")) if len(alone) == 1 else ()
+
+    loader = DataLoader(samples.Texts(64), batch_size=4, num_workers=1)
+    judge(loader, lambda batch: lengths.append(batch.shape[1]), next_round=compute_alone_first)
+    assert {8, 16, 32, 64} <= alone[0]
+
+
+# Wrappers are measured with what they do, and left as they were.
+
+
+def labels_of(loader: Any) -> list[list[int]]:
+    return [labels.tolist() for _, labels in loader]
+
+
+@pytest.mark.parametrize(("kind", "workers"), [(wrappers.Doubling, 2), (wrappers.Ahead, 0)])
+def test_a_wrappers_own_work_is_measured(judge: Judge, paths: list[str], kind: Any, workers: int) -> None:
+    """The step is given what the wrapper makes; files are learned below it; batches are not left out below it."""
+    seen: list[Any] = []
+    wrapper = kind(DataLoader(RawImages(paths), batch_size=4, num_workers=workers))
+    found = judge(wrapper, seen.append, modes=("warm", "cached_samples", "no_transport"))
+    assert (found.batch_size, found.workers, found.cache) == (4, workers, "cold")
+    assert "no_transport" not in found.measurement.modes
+    assert {label % 2 for _, labels in seen for label in labels.tolist()} == {0}
+    assert wrapper.seen == [] and labels_of(wrapper)[0] == [0, 2, 4, 6]
+
+
+def test_the_sampler_of_a_wrapped_loader_keeps_its_epoch(judge: Judge, paths: list[str]) -> None:
+    """A wrapper that sets the epoch sets that of a copy, also where it passes for a DataLoader."""
+    data = RawImages(paths)
+    sampler: DistributedSampler[Any] = DistributedSampler(data, num_replicas=1, rank=0)
+    sampler.set_epoch(5)
+    judge(wrappers.Disguised(DataLoader(data, batch_size=4, sampler=sampler)))
+    assert sampler.epoch == 5
+
+
+@pytest.mark.parametrize(("workers", "at_once"), [(0, True), (2, False)])
+def test_a_loader_that_keeps_one_iterator_is_measured(judge: Judge, workers: int, at_once: bool) -> None:
+    """With an iterator of its own; the user's goes on where it was, in the midst of an epoch and after it."""
+    loader = wrappers.ManyEpochs(Numbers(), batch_size=4, num_workers=workers, at_once=at_once)
+    batches = iter(loader)
+    before = [next(batches)[1].tolist() for _ in range(3)]
+    found = judge(loader)
+    assert (found.batch_size, found.workers) == (4, workers)
+    rest = labels_of(batches)
+    assert [number for batch in before + rest for number in batch] == list(range(64))
+    assert labels_of(loader)[0] == [0, 1, 2, 3]
+    if workers:
+        loader.iterator._shutdown_workers()
+
+
+def test_a_shared_epoch_counter_is_put_back(judge: Judge) -> None:
+    """The samples are those that would have come without a diagnosis."""
+    workers = 2
+    without, with_one = (
+        DataLoader(wrappers.Counting(), batch_size=4, num_workers=workers, multiprocessing_context="fork")
+        for _ in range(2)
+    )
+    judge(with_one)
+    data: Any = with_one.dataset
+    assert data.epoch.value == 0
+    first, second = (sorted(number for batch in loader for number in batch.tolist()) for loader in (with_one, without))
+    assert first == second and data.epoch.value == workers
+
+
+def test_an_iterable_without_workers_keeps_its_place(judge: Judge) -> None:
+    """It works in this process, so a copy of it is iterated."""
+    data = wrappers.Advancing()
+    judge(DataLoader(data, batch_size=4))
+    assert next(iter(DataLoader(data, batch_size=4))).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_our_own_code_raises_is_ours(judge: Judge, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
+    """In this process and in a worker; the user is asked to report it."""
+    monkeypatch.setattr("loaderprobe.loaders.worker_probe.samples_without_collation", None)
+    with pytest.raises(LoaderprobeError, match="loaderprobe failed in its own code: TypeError: 'NoneType'") as caught:
+        judge(DataLoader(Numbers(), batch_size=None, num_workers=workers))
+    assert "report this" in caught.value.hint
+
+
+def test_what_our_classes_lack_is_ours(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sub-class asks our stand-in for its batch sampler for something, in its own lines."""
+    monkeypatch.delattr(user_loader.BatchPool, "__getattr__")
+    with pytest.raises(LoaderprobeError, match="in its own code: AttributeError: 'BatchPool' object has no attribute"):
+        judge(wrappers.ManyEpochs(Numbers(), batch_size=4))
+
+
+def raising(*_: Any) -> Any:
+    raise ValueError("no\nlabels")
+
+
+class RaisingSampler(samples.Backwards):
+    def __iter__(self) -> Iterator[int]:
+        raise ValueError("no order")
+
+
+class Failing(wrappers.Doubling):
+    def __iter__(self) -> Any:
+        raise ValueError("no device")
+
+
+ENDED = r"the loader ended after [0-9]+ batch(es)? and did not begin again"
+FAILS: tuple[tuple[Callable[[list[str]], Any], type[LoaderprobeError], str], ...] = (
+    (lambda paths: DataLoader(samples.Broken(), 4), LoaderprobeError, "the data set raised FileNotFoundError: samp"),
+    (lambda paths: DataLoader(samples.Broken(), 4, num_workers=2), LoaderprobeError, "data set raised FileNotFound"),
+    (
+        lambda paths: DataLoader(Numbers(), 4, num_workers=1, collate_fn=raising), LoaderprobeError,
+        "the loader's collate_fn raised ValueError: no\nlabels",
+    ),
+    (lambda paths: DataLoader(Numbers(), 4, sampler=RaisingSampler(64)), LoaderprobeError, "sampler raised ValueErr"),
+    (
+        lambda paths: DataLoader(Numbers(), 4, num_workers=1, worker_init_fn=raising), LoaderprobeError,
+        "the loader's worker_init_fn raised ValueError: no\nlabels, in a worker",
+    ),
+    (lambda paths: Failing(DataLoader(Numbers(), 4)), LoaderprobeError, "the loader raised ValueError: no device"),
+    (lambda paths: DataLoader(samples.Deadly(), 4, num_workers=2), LoaderprobeError, "worker .* was killed by SIGKILL"),
+    (lambda paths: DataLoader(Shared(paths, once=True), 4), BadValue, ENDED),
+    (lambda paths: DataLoader(Shared(paths, once=True), 4, num_workers=1), BadValue, ENDED),
+    (lambda paths: DataLoader(Shared([]), 4), BadValue, "yields no batch"),
+    (lambda paths: DataLoader(Shared([]), 4, num_workers=2), BadValue, "yields no batch"),
+    (lambda paths: DataLoader(Numbers(0), 4), BadValue, "its data set is empty"),
+    (
+        lambda paths: DataLoader(Numbers(6), 64, drop_last=True), BadValue,
+        "64 are a batch, the data set has 6, and drop_last=True drops those",
+    ),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "kind", "says"), FAILS)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # torch raises from a signal handler
+def test_what_fails_is_named(
+    judge: Judge, paths: list[str], make: Callable[[list[str]], Any], kind: type[LoaderprobeError], says: str
+) -> None:
+    """The data set, collate_fn, sampler, worker_init_fn, a wrapper, or a worker, with its own error as the cause."""
+    loader = make(paths)
+    with pytest.raises(kind, match=says) as caught:
+        judge(loader)
+    if "FileNotFound" in says:
+        assert isinstance(caught.value.__cause__, FileNotFoundError)
+        assert next(iter(loader))[1].tolist() == [0, 1, 2, 3]
+    assert "SIGKILL" not in says or "dmesg" in caught.value.hint
+    # What a signal met while it was being closed is collected here, not in a later test.
+    del caught
+    gc.collect()
+
+
+def test_a_worker_killed_during_a_step_is_not_the_steps_fault(judge: Judge, paths: list[str]) -> None:
+    """torch reports it by a signal, which meets whatever runs just then."""
+    import multiprocessing
+
+    def step(batch: Any) -> None:
+        victim = multiprocessing.active_children()[0]
+        assert victim.pid is not None
+        os.kill(victim.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, victim.pid, os.WEXITED | os.WNOWAIT)
+
+    with pytest.raises(LoaderprobeError, match=r"a loader worker .* was killed by SIGKILL"):
+        judge(DataLoader(RawImages(paths), batch_size=4, num_workers=1), step)
+
+
+def test_a_step_that_raises(judge: Judge, paths: list[str]) -> None:
+    """Is named with its error, which is the cause, and the loader goes on."""
+    loader = DataLoader(RawImages(paths), batch_size=4, num_workers=1)
+    with pytest.raises(LoaderprobeError, match="your step raised ZeroDivisionError: division by zero") as caught:
+        judge(loader, lambda batch: 1 / 0)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    assert len(list(loader)) == 16
+
+
+def test_an_interrupt_leaves_no_worker(judge: Judge, paths: list[str]) -> None:
+
+    def step(batch: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        judge(DataLoader(RawImages(paths), batch_size=4, num_workers=2), step)
+
+
+def test_what_is_no_loader() -> None:
+    """A list, an iterator of a loader, a step that cannot be called, a budget, a state of the cache."""
+    loader = DataLoader(Numbers(), batch_size=4)
+    for wrong in ([1], iter(loader)):
+        with pytest.raises(BadValue, match=r"not a torch\.utils\.data\.DataLoader"):
+            loaderprobe.diagnose(wrong)
+    with pytest.raises(BadValue, match="the step is a int"):
+        loaderprobe.diagnose(loader, 3)  # type: ignore[arg-type]  # wrong on purpose
+    for budget_s in (0, -1.0, float("nan")):
+        with pytest.raises(BadValue, match="the budget is"):
+            loaderprobe.diagnose(loader, budget_s=budget_s)
+    with pytest.raises(BadValue, match="is not a state of the cache"):
+        loaderprobe.diagnose(loader, cache="hot")  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_loaders_that_would_be_used_up_are_refused(judge: Judge, paths: list[str]) -> None:
+    """Nothing is taken from them: a sampler that is an iterator, a batch sampler over one, a generator that is kept."""
+    once = iter(range(8))
+    with pytest.raises(BadValue, match="only once"):
+        judge(DataLoader(Numbers(), batch_size=None, sampler=once))
+    with pytest.raises(BadValue, match="cannot be copied"):
+        judge(DataLoader(Numbers(), batch_sampler=_Generated()))
+    assert next(once) == 0
+    keeping: Any = samples.Keeping(RawImages(paths), batch_size=4)
+    keeping.kept = (batch for batch in keeping.kept)
+    with pytest.raises(BadValue, match="keeps an iterator of its own"):
+        judge(keeping)
+    assert next(iter(keeping))[1].tolist() == [0, 1, 2, 3]
+
+
+class _Generated(samples.Pairs):
+    """Holds a generator, which cannot be copied."""
+
+    def __init__(self) -> None:
+        super().__init__(8, 2)
+        self.source = (batch for batch in self.batches)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return self.source
+
+
+def test_a_tiny_budget_still_gives_a_round(paths: list[str]) -> None:
+    found = loaderprobe.diagnose(DataLoader(RawImages(paths), batch_size=4, num_workers=1), budget_s=1e-3)
+    assert found.rounds == 1
+    assert any("one round only" in note for note in all_said(found.notes))
+
+
+class _Late(Deadline):
+    """Too late after so many looks at the clock."""
+
+    looks = 20
+
+    @property
+    def spent_s(self) -> float:
+        type(self).looks -= 1
+        return 0.0 if self.looks > 0 else 1e9
+
+
+def test_batches_that_take_too_long_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the first round is whole nothing can be said, except what was too little."""
+    monkeypatch.setattr("loaderprobe.measure.own.loader.Deadline", _Late)
+    asked = LoaderRequest(judging=JUDGING, budget_s=1.0)
+    with pytest.raises(BadValue, match=r"not even one round fitted into 12 s, in which the loader gave [0-9]+ batches"):
+        measure_loader(DataLoader(Numbers(), batch_size=4), NoCompute, asked, lambda *_: None)
+
+
+def _numpy_state() -> str:
+    return repr(np.random.get_state())
+
+
+def test_a_loader_is_left_as_it_was(judge: Judge) -> None:
+    """Its settings, its sampler, and all random generators, its data set's among them."""
+    generator = torch.Generator().manual_seed(5)
+    data = samples.Dreaming()
+    loader = DataLoader(data, batch_size=4, shuffle=True, generator=generator)
+    before = dict(vars(loader))
+    drawn = (torch.get_rng_state(), random.getstate(), _numpy_state())
+    own = (
+        generator.get_state(),
+        data.python_state.getstate(),
+        data.numpy_state.bit_generator.state,
+        data.torch_state.get_state(),
+    )
+    judge(loader, lambda batch: torch.rand(1))
+    assert vars(loader) == before
+    assert torch.equal(torch.get_rng_state(), drawn[0])
+    assert (random.getstate(), _numpy_state()) == drawn[1:]
+    assert torch.equal(generator.get_state(), own[0])
+    assert (data.python_state.getstate(), data.numpy_state.bit_generator.state) == own[1:3]
+    assert torch.equal(data.torch_state.get_state(), own[3])
+
+
+def test_persistent_workers_go_on_as_before(judge: Judge, paths: list[str]) -> None:
+    """The same processes serve the loader before and after, and in the midst of an epoch."""
+    loader = DataLoader(RawImages(paths), batch_size=4, num_workers=2, persistent_workers=True)
+    batches = iter(loader)
+    first = [next(batches)[1].tolist() for _ in range(3)]
+    workers = [worker.pid for worker in loader._iterator._workers]  # type: ignore[union-attr]  # it has begun
+    judge(loader)
+    rest = [batch[1].tolist() for batch in batches]
+    assert [number for batch in first + rest for number in batch] == list(range(64))
+    assert len(list(loader)) == 16
+    assert [worker.pid for worker in loader._iterator._workers] == workers  # type: ignore[union-attr]  # it has begun
+    loader._iterator._shutdown_workers()  # type: ignore[union-attr]  # it has begun
+
+
+class Consumed(IterableDataset[int]):
+    """An iterable that is its own iterator."""
+
+    def __init__(self) -> None:
+        self.given = 0
+
+    def __iter__(self) -> Consumed:
+        return self
+
+    def __next__(self) -> int:
+        self.given += 1
+        return self.given
+
+
+def test_a_data_set_that_looking_would_use_up_is_refused(judge: Judge) -> None:
+    """Without workers, unless a copy of it can be looked at; not one sample is taken."""
+    data = Consumed()
+    judge(DataLoader(data, batch_size=4))
+    assert data.given == 0
+    vars(data)["source"] = (number for number in range(3))
+    with pytest.raises(BadValue, match="only once"):
+        judge(DataLoader(data, batch_size=4))
+    assert data.given == 0

@@ -1,0 +1,371 @@
+"""Several ranks: what is asked for and refused, what two measure in step, and what becomes of it."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+import torch.distributed as dist
+
+import loaderprobe
+from loaderprobe.api import sweep as verb
+from loaderprobe.api import sweep_request
+from loaderprobe.api.diagnose import OwnAsked, concluded, diagnose, diagnose_ranks, one_layout, ranks_here
+from loaderprobe.api.policy import JUDGING
+from loaderprobe.api.sweep_request import (
+    SweepRequest,
+    check_devices,
+    check_images,
+    check_request,
+    layouts_of,
+    request_of,
+)
+from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
+from loaderprobe.measure import session
+from loaderprobe.measure.own import loader
+from loaderprobe.measure.own.function import agreed, measure_own, named
+from loaderprobe.measure.ranks import launch
+from loaderprobe.measure.ranks.launch import error_of
+from loaderprobe.measure.runner import Order
+from loaderprobe.measure.segments import Pace
+from loaderprobe.records.config import ComputeSpec, SweepSpec
+from loaderprobe.records.diagnosis import DataFound, Drawn, OwnMeasured
+from loaderprobe.records.measurement import RunFailure
+from loaderprobe.records.ranks import Layout, Node, Place
+from loaderprobe.records.remark import Remark
+from loaderprobe.render.writers import document_markdown
+from loaderprobe.store.codec import decode, encode
+from loaderprobe.store.run_directory import RunDirectory, RunRecord
+from loaderprobe.testing import FakeGroup, example_config, example_environment, example_files
+from tests.analyze.rank_runs import rank_run
+from tests.analyze.runs import alike
+from tests.examples.ranks import STEPS, train
+from tests.warm import in_two_ranks
+
+NODES = (Node(host="a", seats=(0, 1), gpus=2), Node(host="b", seats=(2, 3), gpus=1))
+DRAWN = Drawn(batch_size=8, workers=2, prefetch_factor=2, files=(1, 2, 3), first=None, whole=True)
+DATA = DataFound(hidden=None, size_bytes=1e9, root="/data/photos", samples=10_000)
+
+
+def on_all(ranks: list[Drawn]) -> list[Any]:
+    """What `agreed` returns or raises on each."""
+
+    def on_one(group: FakeGroup) -> Any:
+        try:
+            return agreed(group, ranks[group.rank], JUDGING)
+        except BadValue as error:
+            return error.message
+
+    with ThreadPoolExecutor(len(ranks)) as threads:
+        return list(threads.map(on_one, FakeGroup.of(len(ranks))))
+
+
+def test_ranks_agree_before_they_are_measured() -> None:
+    """Rank 0 says once that all read the same; where one has another loader, all end with the same reason."""
+    first, second = on_all([DRAWN, DRAWN])
+    assert [each.code for each in first] == ["same_samples"] and second == ()
+    assert on_all([DRAWN, replace(DRAWN, files=(4, 5))]) == [(), ()]
+    said = on_all([DRAWN, DRAWN, replace(DRAWN, batch_size=16)])
+    assert said == ["the loader of rank 2 has another batch size than that of rank 0"] * 3
+
+
+def test_ranks_that_share_nothing_out_are_warned_first() -> None:
+    """Of the child of rank 0, as it comes back: a warning before the verdict, the first advice, and no note."""
+    given = rank_run(alike(warm=186.0, resident=18000.0), cache="warm", workers=2, ranks=2)
+    note = Remark(code="same_samples", facts={"ranks": 2.0, "again": 108.0, "files": 800.0})
+    record = OwnMeasured(config=given.config, measurement=replace(given, notes=(note,)), data=DATA, with_step=True)
+    back = decode("own-loader", encode("own-loader", record), OwnMeasured, "child")
+    found = concluded(back, "loaderprobe diagnose a:b --ranks 2")
+    assert (found.ranks, found.batch_size, found.dataset_samples) == (2, given.config.compute.batch_size, 10_000)
+    (together,) = [note for note in found.notes if note.code == "ranks_in_step"]
+    measured_apart = "no_exchange" in {segment.mode for segment in given.segments}
+    assert together.facts["exchange"] == ("" if measured_apart else "compute")
+    assert found.advice[0].action.code == "own_shares"
+    for shown in (str(found), found._repr_html_(), document_markdown(found.document())):
+        assert " ".join(shown.split()).count("goes through the whole data set") == 1
+    assert str(found).split("\n\n")[1].startswith("Warning: each of the 2 ranks goes through the whole data set")
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "said", "hint"),
+    [
+        ({"exit_code": 2}, BadValue, "rank 1 (node7): no images (calling a:b)", "look there"),
+        ({"exit_code": None, "hint": ""}, LoaderprobeError, "rank 1 (node7): no images", "its last line: why"),
+        ({"rank": None, "exit_code": 1}, LoaderprobeError, "no images (calling a:b)", "look there"),
+        ({"reason": "timeout: not finished after 600 s"}, LoaderprobeError, "not finished", "a hang"),
+    ],
+)
+def test_a_rank_that_fails_is_named(change: dict[str, Any], kind: type[Exception], said: str, hint: str) -> None:
+    """With its host, what it was doing, and its own exit code."""
+    failure = RunFailure(
+        config=example_config(), stage="calling a:b", reason="no images", hint="look there", exit_code=1, signal=None,
+        log=("first", "why", ""), started_utc="", wall_s=1.0, rank=1, host="node7",
+    )  # fmt: skip
+    error = error_of(replace(failure, **change))
+    assert type(error) is kind and said in error.message and hint in error.hint
+
+
+def test_one_number_of_ranks_is_measured() -> None:
+    """As asked for; unless asked, all that there are, on all nodes. One rank needs no launcher, whose variables would
+    have the user's code wait for the others."""
+    lead: Any = SimpleNamespace(nodes=NODES)
+    assert (one_layout(None, lead), one_layout("2", lead), one_layout("2x1", lead)) == ((4, 2), (2, 1), (2, 2))
+    assert ranks_here("2") == 2
+    one: Any = SimpleNamespace(nodes=(Node(host="a", seats=(0, 1), gpus=0),))
+    refused: tuple[tuple[Callable[[], object], str], ...] = (
+        (lambda: one_layout("1,2", lead), "names several numbers"),
+        (lambda: ranks_here("1,2"), "names several numbers"),
+        (lambda: one_layout("8", lead), "started 4 processes"),
+        (lambda: ranks_here("2x2"), "this one only"),
+        (
+            lambda: diagnose_ranks(one, OwnAsked(own=named("a.module:make")), "1", lambda *_: None),
+            "no launcher started",
+        ),
+    )
+    for ask, says in refused:
+        with pytest.raises(BadValue, match=says):
+            ask()
+
+
+def one_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process is one that a launcher started."""
+    given = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+
+
+def test_one_of_several_programs_measures_no_live_loader_and_starts_no_ranks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each would take another number of steps, or start all of them; the next step is the command."""
+    one_of_two(monkeypatch)
+    with pytest.raises(BadValue, match="out of step") as caught:
+        diagnose([])
+    assert "loaderprobe diagnose" in caught.value.hint
+    with pytest.raises(BadValue, match="one of several that a launcher started"):
+        loaderprobe.resume(run_of(tmp_path / "run", 2).path)
+
+
+# What a sweep of several ranks is asked for.
+
+
+def request(tmp_path: Path, **changes: Any) -> SweepRequest:
+    usual: dict[str, Any] = {
+        "data": None, "data_dir": tmp_path, "out": tmp_path / "run", "resolutions": "64x48", "workers": "1",
+        "serial": False, "loader": "torch", "compute": "emulated:100", "cache": "cold", "batch_size": 64,
+        "prefetch_factor": "2",
+    }  # fmt: skip
+    return request_of(**{**usual, **changes})
+
+
+def run_of(path: Path, *ranks: int) -> RunDirectory:
+    """A run that has not begun, with a configuration of each number of ranks."""
+    files = example_files(4096)
+    configs = tuple(example_config(data=files.fingerprint, ranks=each) for each in ranks)
+    record = RunRecord(
+        created_utc="2026-11-22T00:00:00+00:00", spec=SweepSpec(configs=configs), environment=example_environment()
+    )
+    return RunDirectory.create(path, record, [files])
+
+
+def test_ranks_are_an_axis(tmp_path: Path) -> None:
+    """In any form of a list; each once. Without it there is one rank, or as many as a launcher started."""
+    assert request(tmp_path).ranks == ((1, 1),)
+    assert request(tmp_path, ranks=[1, 2, "1x2"]).ranks == ((1, 1), (2, 1))
+    assert request(tmp_path, ranks="1,2x2", nodes=NODES).ranks == ((1, 1), (4, 2))
+    assert request(tmp_path, nodes=NODES).ranks == ((4, 2),)
+    uneven = (*NODES, Node(host="c", seats=(4,), gpus=0))
+    assert layouts_of(None, uneven) == (Layout(ranks=3, nodes=3),)
+
+
+def test_each_rank_reads_files_of_its_own(tmp_path: Path) -> None:
+    """So more ranks need more; ranks take what is loaded ahead in step before they are timed."""
+    assert request(tmp_path).images_needed == (14 + 6) * 64
+    assert request(tmp_path, ranks=4).images_needed == 4 * (14 + 6 + 2) * 64
+    assert request(tmp_path, ranks=4, workers="16", batch_size=512).images_needed == 4 * 20_000
+    assert request(tmp_path, ranks=4, images=99).images_needed == 99
+
+
+@pytest.mark.parametrize(("cache", "least"), [("cold", 2 * (14 + 12 + 4) * 16), ("warm", 2 * 16)])
+def test_a_set_too_small_for_its_ranks_is_refused_with_the_number_needed(cache: str, least: int) -> None:
+    """For a cold segment of each rank, or at least a batch."""
+    for count in (least, least - 1):
+        files = example_files(count)
+        configs = [example_config(ranks=2, workers=2, batch_size=16, cache=cache, data=files.fingerprint)]
+        if count == least:
+            check_images([files], configs)
+            continue
+        with pytest.raises(BadValue, match=rf"has {count} images, and .* needs {least}: each rank reads {least // 2}"):
+            check_images([files], configs)
+    alone = example_files(3)
+    check_images([alone], [example_config(data=alone.fingerprint)])
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"epochs": 2}, "whole epochs are trained by one rank"),
+        ({"gpu_decode": True, "compute": "cuda"}, "one rank alone decodes"),
+        ({"compute": "tests.planted.loaders:Other"}, "does not train in step"),
+        ({"ranks": "2x2"}, "on this one only"),
+        ({"ranks": "two"}, "no number of ranks"),
+    ],
+)
+def test_what_one_rank_alone_measures_is_refused(tmp_path: Path, changes: dict[str, Any], why: str) -> None:
+    """With several ranks; with one, each is taken."""
+    with pytest.raises(BadValue, match=why):
+        request(tmp_path, **{"ranks": "1,2", **changes})
+    if "ranks" not in changes:
+        assert request(tmp_path, **changes).most_ranks == 1
+
+
+def test_ranks_on_cuda_need_a_gpu_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(MissingPart, match="2 ranks on cuda need a GPU each, and b has 1"):
+        check_devices([ComputeSpec(name="cuda", batch_size=8)], [(4, 2)], NODES)
+    monkeypatch.setattr(sweep_request, "this_node", lambda ranks: NODES[1:])
+    with pytest.raises(MissingPart, match="b has 1"):
+        check_request(request(tmp_path, compute="cuda", ranks=2))
+
+
+def test_far_more_ranks_than_cores_are_refused_before_any_data_is_generated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And before any process is started; those of a launcher are its own matter."""
+    for module in (sweep_request, launch):
+        monkeypatch.setattr(module, "cores_available", lambda: 2.0)
+    with pytest.raises(BadValue, match="17 ranks on this machine would share 2 cores"):
+        check_request(request(tmp_path, ranks=17))
+    check_request(request(tmp_path, ranks="17x1", nodes=[Node(host=str(n), seats=(n,), gpus=0) for n in range(17)]), ())
+    no_server: Any = lambda variables: pytest.fail("a process was started")  # noqa: E731
+    with pytest.raises(BadValue, match="17 ranks"), launch.on_this_machine(17, no_server):
+        pass
+
+
+def test_nodes_meet_by_the_way_from_one_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node of the store, which finds it at its own loopback, looks for the way to another node."""
+    head = Node(host="a", seats=(0,), gpus=0)
+    other = Node(host="b", seats=(1,), gpus=0, address="10.0.0.2")
+    monkeypatch.setattr(launch, "address_towards", lambda host, port: {"10.0.0.2": "10.0.0.1"}[host])
+    monkeypatch.setattr(
+        launch, "interface_of", lambda address: {"10.0.0.1": "eth1", "10.0.0.2": "eth2", "": ""}[address]
+    )
+    assert launch._interface(head, (head, other), 7) == "eth1"
+    assert launch._interface(other, (head, other), 7) == "eth2"
+    assert launch._interface(head, (head,), 7) == ""
+
+
+def test_a_run_of_several_nodes_is_not_completed_here(tmp_path: Path) -> None:
+    """Nor does a program that a launcher started start all ranks once more."""
+    run = run_of(tmp_path / "run", 2)
+    config = replace(run.record.spec.configs[0], nodes=2)
+    spread = RunDirectory(run.path, replace(run.record, spec=SweepSpec(configs=(config,))))
+    with pytest.raises(BadValue, match="on this one only"):
+        verb.measure(spread, lambda _: None)
+
+
+# Two gloo ranks that each make a loader by the user's function.
+
+SHORT = Pace(min_s=0.03, min_batches=4, max_s=0.1)
+
+
+def measures(rank: int, port: int, scratch: Path) -> None:
+    torch.set_num_threads(1)
+    changed: Any = {"pace_for": lambda **_: SHORT}
+    vars(session).update(changed, ALONE_S=0.1)
+    vars(loader).update(LEARN_AT_LEAST_S=0.05)
+    place = Place(
+        rank=rank, size=2, node=0, local_rank=rank, local_size=2, address="127.0.0.1", port=port, prefix="p",
+        timeout_s=20.0,
+    )  # fmt: skip
+    order = Order(
+        config=example_config(ranks=2), files=example_files(1), budget_s=0.5, begin_ns=0,
+        own=named("tests.examples.own_ranks:make_loader"), place=place,
+    )  # fmt: skip
+    found = measure_own(order, lambda *_: None, JUDGING)
+    (scratch / f"rank-{rank}.json").write_bytes(encode("own-loader", found))
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> list[OwnMeasured]:
+    scratch = tmp_path_factory.mktemp("own")
+    store: Any = dist.TCPStore(  # type: ignore[attr-defined]  # torch does not list it
+        "127.0.0.1", 0, None, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=20)
+    )
+    context = multiprocessing.get_context("fork")
+    ranks = [context.Process(target=measures, args=(rank, store.port, scratch)) for rank in range(2)]
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join(60.0)
+        assert rank.exitcode == 0
+    files = [scratch / f"rank-{rank}.json" for rank in range(2)]
+    return [decode("own-loader", file.read_bytes(), OwnMeasured, file.name) for file in files]
+
+
+def test_two_ranks_are_measured_in_step_by_the_users_function(found: list[OwnMeasured]) -> None:
+    """By the user's own sampler and model: rank 0 returns what both measured, the other its own. What only ranks lose
+    is measured: alone, without the input of one, and the exchange of gradients. It becomes a diagnosis of both."""
+    together, other = (each.measurement for each in found)
+    assert (together.ranks, other.ranks) == (2, 1) and [each.rank for each in together.by_rank] == [0, 1]
+    assert {each.batch_size for each in together.segments} == {16}
+    assert {each.batch_size for each in other.segments} == {8}
+    kinds = {(each.mode, each.activity, each.without is None) for each in together.segments}
+    assert {("baseline", "alone", True), ("baseline", "loader_only", False)} <= kinds
+    assert {("no_exchange", "training", True), ("exchange", "training", True)} <= kinds
+    diagnosis = concluded(found[0], "loaderprobe diagnose")
+    assert (diagnosis.ranks, diagnosis.batch_size, diagnosis.with_step) == (2, 8, True)
+    assert diagnosis.speedups.gradients is not None
+    assert {"same_samples", "same_batches"}.isdisjoint(each.code for each in diagnosis.notes)
+    assert "| 1 (" in diagnosis.markdown().partition("## Ranks")[2], "each rank has a row"
+
+
+WAYS = {
+    "refuses": "begun before",
+    "batch_sizes": "the loader of rank 1 has another batch size than that of rank 0",
+    "short": "ended before a round was measured",
+    # The last, since that rank measures nothing, and so does not count along.
+    "no_loader": "rank 1 took no batches from a torch DataLoader",
+}
+"""To the reason that rank 0 gives."""
+Told = dict[str, tuple[str, int]]
+"""By way, the reason of a rank and after how many steps it ended by itself."""
+
+
+def trains(rank: int, scratch: Path) -> None:
+    import loaderprobe
+
+    torch.set_num_threads(1)
+    store = dist.FileStore(str(scratch / "store"), 2)  # type: ignore[attr-defined]  # torch does not list it
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
+    told: Told = {}
+    for way in WAYS:
+        with loaderprobe.attached(budget_s=0.5) as found:
+            steps = train(way)
+        told[way] = found.reason, steps
+    (scratch / f"rank-{rank}.json").write_bytes(msgspec.json.encode(told))
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory, python: str) -> list[Told]:
+    scratch = tmp_path_factory.mktemp("ranks")
+    in_two_ranks(python, trains, scratch)
+    return [msgspec.json.decode((scratch / f"rank-{rank}.json").read_bytes(), type=Told) for rank in range(2)]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_where_one_rank_cannot_be_measured_all_go_on(way: str, told: list[Told]) -> None:
+    """To their own ends, in step; rank 0 has the reason."""
+    first, second = (each[way] for each in told)
+    assert WAYS[way] in first[0]
+    assert first[1] == second[1] == STEPS
+    assert way == "no_loader" or "trains with rank 0" in second[0]
