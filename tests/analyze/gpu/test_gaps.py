@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.gpu import AFTER_SYNC_NS, attribute, total, use_of
+from loaderprobe.analyze.gpu import AFTER_SYNC_NS, attribute, clip, intersect, merge, subtract, total, use_of
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.measurement import DeviceKind, Timeline
 from loaderprobe.records.verdict import TIME_PARTS, Gaps
@@ -258,3 +258,27 @@ def test_efficiency_is_the_mean_over_every_nanosecond(drawn: list[tuple[int, int
     filled = sum(min(1.0, sum(k[2] for k in drawn if k[0] <= at < k[0] + k[1])) for at in range(50)) / 50
     ran = any(k[0] < 50 and k[0] + k[1] > 0 and k[1] for k in drawn)
     assert use_of(timeline).sm_efficiency_estimated == (pytest.approx(filled) if ran else None)
+
+
+ranges = st.lists(st.tuples(st.integers(-20, 60), st.integers(-20, 60)), max_size=12)
+
+
+def points(some: Iterable[tuple[int, int]]) -> set[int]:
+    return {point for low, high in some for point in range(low, high)}
+
+
+@given(ranges, ranges, st.integers(-20, 60), st.integers(0, 40))
+def test_operations_on_ranges_are_those_of_sets(
+    some: list[tuple[int, int]], others: list[tuple[int, int]], begin: int, length: int
+) -> None:
+    """Of nanoseconds; what comes out is sorted, and no two ranges overlap or touch."""
+    one, other = merge(some), merge(others)
+    inside = points(one) & set(range(begin, begin + length))
+    for found, expected in (
+        (one, points(some)),
+        (intersect(one, other), points(one) & points(other)),
+        (subtract(one, other), points(one) - points(other)),
+        (clip(one, begin, begin + length), inside),
+    ):
+        assert points(found) == expected and total(found) == len(expected)
+        assert all(before < after for before, after in pairwise(chain.from_iterable(found)))
