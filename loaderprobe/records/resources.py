@@ -90,7 +90,7 @@ RESOURCES: tuple[Resource, ...] = (
     Resource(
         name="preprocessing", side="input", known_by="loader", mode="cached_samples",
         letter="D", color="#E69F00", style="bold yellow", noun="preprocessing",
-        cell="preprocessing, cores free", legend="preprocessing (decoding and augmentation), cores free",
+        cell="preprocessing, cores not full", legend="preprocessing (decoding and augmentation), cores not full",
     ),
     Resource(
         name="cpu", side="input", known_by="cores", part_of="preprocessing",

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from loaderprobe.analyze.answer import best_of, firm, measured
+from loaderprobe.analyze.answer import best_of, families, firm, measured
 from loaderprobe.records.report import ConfigurationRow, NextStep, Outlook, Report, StorageSupply
 from loaderprobe.records.resources import RESOURCE, SPEEDUPS
 from loaderprobe.records.verdict import WORTH, Advice, Interval, ShortVerdict, Speedup, Speedups
@@ -46,6 +46,8 @@ FAR = 6.0
 """A rate of compute alone that is so many times the longest bar is beyond the axis."""
 UNIT = "images/s"
 LADDER = "{unit} now, and if one part cost nothing"
+INSTANT = "instant {}"
+"""A part that costs nothing, on the ladder."""
 
 
 # The ladder.
@@ -108,7 +110,7 @@ def ladder(steps: Sequence[Step], *, unit: str = UNIT) -> Chart:
         names=(
             ("now", "now"),
             ("change", "change first"),
-            *((name, f"{RESOURCE[name].letter} {RESOURCE[name].noun} free".strip()) for name in limits),
+            *((name, f"{RESOURCE[name].letter} {INSTANT.format(RESOURCE[name].noun)}".strip()) for name in limits),
         ),
         ends=f"if free,{unit} or speed-up",
     )
@@ -138,13 +140,14 @@ def _now(step: Step) -> ChartRow:
 
 def _rungs(step: Step) -> Iterator[ChartRow]:
     """A line for the configuration, one for now, for the change that is named first and for each part."""
-    yield ChartRow(label=step.label, head=True, note=_condition(step))
+    busy = ", all cores busy" if step.bound.cause == "cpu" else ""
+    yield ChartRow(label=f"{step.label}{busy}", head=True)
     yield _now(step)
     if step.advice and step.advice.is_worth_making:
         yield _changed(step, step.advice)
     for name, found in step.gains()[:MOST_GAINS]:
         yield ChartRow(
-            label=f"{RESOURCE[name].noun} free",
+            label=INSTANT.format(RESOURCE[name].noun),
             value=f"{significant(found.value)}x",
             note=_spread(found, step.rounds),
             strong=_gain(step, name, found).how == "measured" and step.rounds > 1,
@@ -155,17 +158,13 @@ def _rungs(step: Step) -> Iterator[ChartRow]:
         )
 
 
-def _condition(step: Step) -> str:
-    return "all cores busy" if step.bound.cause == "cpu" else ""
-
-
 def _changed(step: Step, advice: Advice) -> ChartRow:
     after = advice.after
     how: How = "unsure" if not advice.surely_gains else advice.how
     return ChartRow(
         label="change first",
         value=f"{significant(advice.speedup)}x",
-        note=f"{rate(after.low)} to {rate(after.high)}{'' if advice.how == 'measured' else ', est.'}",
+        note=f"→ {rate(after.low)} to {rate(after.high)}{'' if advice.how == 'measured' else ', est.'}",
         strong=how == "measured",
         bars=(_base(step), Bar(begin=step.now.value, end=after.value, tone="change", how=how)),
         interval=_ends(after.low, after.high),
@@ -199,8 +198,8 @@ def _lane(step: Step) -> ChartRow:
     """All of a step in one line: now, and the part that gains most."""
     gains = step.gains()[:1]
     most = "".join(
-        f"{letters_in(step.bound)} {significant(found.value)}x ({_spread(found, step.rounds)})".replace(" ()", "")
-        for _, found in gains
+        f"{RESOURCE[name].letter} {significant(found.value)}x ({_spread(found, step.rounds)})".replace(" ()", "")
+        for name, found in gains
     )
     gain_ends = [_ends(step.end(name, found.low), step.end(name, found.high)) for name, found in gains]
     return ChartRow(
@@ -269,7 +268,7 @@ def headline(report: Report, shown: Sequence[ConfigurationRow]) -> Headline:
         unsure = len(bounds) < len(shown)
         return Headline(text=limits_training(first, on), subline=subline, tone=verdict_tone(first), unsure=unsure)
     if len(bounds) <= FULL:
-        named: dict[str, list[str]] = {}
+        named: dict[str, list[str]] = {limit: [] for limit, _ in words.most_common()}
         for row in (row for row in shown if row.bound and firm(row)):
             assert row.bound
             named.setdefault(limit_words(row.bound), []).append(_apart(row, shown))
@@ -394,6 +393,7 @@ def _change(report: Report, step: NextStep) -> Iterator[Shown]:
 def _gains(report: Report, rows: Sequence[ConfigurationRow]) -> Chart:
     """The speed-up of each row by the change, against no gain."""
     pairs = [(row, advice) for row in rows if (advice := first_advice(report, row))][:MOST_GAINS]
+    others = [row for row in rows if row.bound and not first_advice(report, row)][: MOST_GAINS - len(pairs)]
     found = [
         ChartRow(
             label=short_label(row, rows, workers=False),
@@ -410,7 +410,10 @@ def _gains(report: Report, rows: Sequence[ConfigurationRow]) -> Chart:
     ends = [end for row in found for end in (row.interval or ())]
     low, high = min([1.0, *ends]), max([1.0, *ends])
     pad = 0.06 * (high - low or 1.0)
-    rows_drawn = tuple(sorted(found, key=lambda row: row.point is not None and row.point.how != "measured"))
+    nothing = [
+        ChartRow(label=short_label(row, rows, workers=False), note="no gain foreseen", level=1.0) for row in others
+    ]
+    rows_drawn = (*sorted(found, key=lambda row: row.point is not None and row.point.how != "measured"), *nothing)
     return Chart(
         rows=rows_drawn, brief=rows_drawn[:1], low=low - pad, high=high + pad, level="no gain", ends=f"data,{UNIT}"
     )
@@ -429,16 +432,15 @@ def _how_sure(report: Report, shown: Sequence[ConfigurationRow]) -> Iterator[Sho
     squares = {"high": "■■■", "medium": "■■□", "low": "■□□"}
     sure = next((answer for answer in report.summary.answer if answer.code == "how_sure"), None)
     level = str(sure.facts["level"]) if sure else "low"
-    of_all = f"{squares[level]} {level}, {len(clear)} of {len(of)} clear"
-    yield Paragraph(text=f"{of_all}: {counts}" if counts else of_all, strong=True)
-    parts: list[str] = []
+    parts = [f"{squares[level]} {level}", f"{len(clear)} of {len(of)} clear"]
     if sure:
         rounds = dict.fromkeys(f"{float(sure.facts[name]):.0f}" for name in ("low_rounds", "high_rounds"))
         parts.append(f"{' to '.join(rounds)} round{'s' * (list(rounds) != ['1'])}")
         bands = dict.fromkeys(significant(100 * float(sure.facts[name]), 2) for name in ("low_band", "high_band"))
         parts.append(f"rates ±{' to '.join(bands)} %")
+    yield Paragraph(text=", ".join(parts), strong=True)
     lost = Counter(row.status for row in rows if row.status in ("failed", "skipped"))
-    notes = [", ".join(parts)] if parts else []
+    notes = [f"limits: {counts}"] if counts else []
     notes += [f"{count} {status}" for status, count in lost.items()]
     notes += [f"{report.summary.run.pending} not measured yet"] if not report.summary.run.complete else []
     notes += [remark_words(note) for note in report.summary.run.notes]
@@ -491,22 +493,28 @@ def _needs(report: Report, some: Sequence[Outlook], *, panel: Literal["main", ""
     counts = [need.accelerators for need in first.needs]
     cores = report.summary.environment.cores_available
     source = "assumed" if first.compute == "cpu" else "specified" if first.specified else "measured"
-    lines = [_need_line(need, cores) for need in some]
+    sizes = {data.label: data.mean_size_bytes for data in report.summary.run.data}
+    limited = {row.config.resolution for row in report.summary.configurations if row.config.cache != "warm"} & {
+        row.config.resolution
+        for row in best_of(report, report.summary.configurations)
+        if firm(row) and families(row) == ("storage",)
+    }
+    lines = [_need_line(need, cores, sizes.get(need.data), limits=need.data in limited) for need in some]
     opens = (f"{UNKNOWN} {_thousands(need.files_per_s / first.use)}/s" for need in first.needs)
-    lines.append(("files opened", *opens, "not measured", ""))
-    said = f"For {percent(first.utilization)} of {rate(first.images_per_s)} images/s ({source}), cold files, with "
-    said += f"{percent(first.use)} of the storage in use."
+    lines.append(("files opened", *opens, MISSING, ""))
+    said = f"For {percent(first.utilization)} of {rate(first.images_per_s)} images/s ({source}), with "
+    said += f"{percent(1 - first.use)} of the storage's rate kept free."
     missing = dict.fromkeys(remark_words(need.missing) for need in some if need.missing)
     said += "".join(f" No rate of the storage: {why}." for why in missing)
     said += " *: nearest to ImageNet." if any(need.planned for need in some) else ""
     head = (
         named(first.accelerator).removeprefix("one "),
-        *(f"{count} x" for count in counts),
+        *(f"for {count}" for count in counts),
         "here",
         f"cores ({cores:g} here)",
     )
     return Section(
-        title=f"What {named(first.accelerator, join_words([str(count) for count in counts]))} need",
+        title=f"What {named(first.accelerator, join_words([str(count) for count in counts]))} need, cold files",
         panel=panel,
         parts=(
             Table(head=head, lines=tuple(lines), right=frozenset(range(1, len(head)))),
@@ -516,25 +524,31 @@ def _needs(report: Report, some: Sequence[Outlook], *, panel: Literal["main", ""
     )
 
 
-def _need_line(need: Outlook, cores: float) -> tuple[str, ...]:
-    """What must be there for each number of accelerators, with the share in use that what is fed has."""
+def _need_line(need: Outlook, cores: float, size_bytes: float | None, *, limits: bool) -> tuple[str, ...]:
+    """What must be there for each number of accelerators, with the headroom that what is fed has.
+
+    `limits`: the storage is what limits training here, so that more than it gave is not there.
+    """
     supply = need.supply
     wanted = [each.read_bytes_per_s / need.use for each in need.needs]
-    here = f"{'>= ' * supply.at_least}{format_rate(supply.read_bytes_per_s)}" if supply else "not measured"
+    here = f"{'≥' * supply.at_least}{format_rate(supply.read_bytes_per_s)}" if supply else "not measured"
     counts = [need.cores * each.accelerators for each in need.needs] if need.cores is not None else []
-    marked = [f"{ENOUGH if cores >= count else SHORT} {significant(count, 2)}" for count in counts]
+    figures = [significant(count, 2) for count in counts]
+    marked = [f"{ENOUGH if cores >= count else SHORT} {words}" for count, words in zip(counts, figures, strict=True)]
+    if counts and cores < min(counts):
+        marked = [f"{SHORT} {figures[0]}", *figures[1:]]
     return (
-        f"{need.data}{' *' * need.planned}",
-        *(f"{_mark(supply, bytes_per_s)} {format_rate(bytes_per_s)}" for bytes_per_s in wanted),
+        f"{need.data}{f', {float(significant(size_bytes / 1e3, 2)):g} kB' if size_bytes else ''}{' *' * need.planned}",
+        *(f"{_mark(supply, bytes_per_s, limits=limits)} {format_rate(bytes_per_s)}" for bytes_per_s in wanted),
         here,
-        " ".join(marked) or MISSING,
+        ", ".join(marked) or MISSING,
     )
 
 
-def _mark(supply: StorageSupply | None, wanted: float) -> str:
+def _mark(supply: StorageSupply | None, wanted: float, *, limits: bool) -> str:
     if supply is None:
         return UNKNOWN
-    return ENOUGH if supply.read_bytes_per_s >= wanted else UNKNOWN if supply.at_least else SHORT
+    return ENOUGH if supply.read_bytes_per_s >= wanted else UNKNOWN if supply.at_least and not limits else SHORT
 
 
 def _thousands(count: float) -> str:

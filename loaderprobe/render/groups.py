@@ -257,7 +257,7 @@ def limit_map(group: RowGroup, *, most: int) -> Table:
 
 
 def map_key(rows: Sequence[ConfigurationRow]) -> str:
-    """The letters of their cells: `D decoding, cores free; F decoding, cores full`."""
+    """The letters of their cells: `D decoding, cores not full; F decoding, cores full`."""
     seen = {name for row in rows for name in limits_of(row)}
     found = [f"{letter} {words}" for name, (letter, words) in LETTERS.items() if name in seen]
     return "; ".join([*found, *([f"{MISSING} not measured"] if any(row.status == "skipped" for row in rows) else [])])

@@ -1,4 +1,4 @@
-"""A script that is measured where it runs: watched, seen from outside, or with its loop handed over, in ranks too."""
+"""A script that is measured where it runs: watched, seen from outside, or with its loop as the step, in ranks too."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def test_the_first_screen_of_a_terminal_has_the_five_answers(name: str) -> None:
     """In 24 lines: what limits, what to change first, how sure, what is not known; what is needed begins there."""
     lines = loaderprobe.load(RUNS / name).text().splitlines()[:24]
     text = "\n".join(lines)
-    for answer in ("limit", "Change first", "How sure", "Not known", "64 x", "files opened"):
+    for answer in ("limit", "Change first", "How sure", "Not known", "for 64", "files opened"):
         assert answer in text, text
     assert max(map(len, lines)) <= 80
 
@@ -146,7 +146,7 @@ def _row_with(storage: Speedup, rounds: int = 3) -> ConfigurationRow:
 
 
 def _free(chart: Chart, noun: str = "storage") -> ChartRow:
-    return next(row for row in chart.rows if row.label == f"{noun} free")
+    return next(row for row in chart.rows if row.label == f"instant {noun}")
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_input_that_costs_nothing_outruns_no_accelerator() -> None:
 def test_what_gains_nothing_has_no_line(value: float) -> None:
     """Its figure stands with the evidence."""
     chart = _ladder(example_report([_row_with(Speedup(value=value, low=1, high=1.5, how="measured"))]))
-    assert not [row for row in chart.rows if row.label == "storage free"]
+    assert not [row for row in chart.rows if row.label == "instant storage"]
 
 
 def test_many_configurations_have_a_lane_each() -> None:
@@ -215,7 +215,7 @@ def test_a_need_has_one_of_three_marks(storage_bytes_per_s: float | None, at_lea
     assert "".join(str(cell)[0] for cell in storage[1:4]) == marks
     wanted = need.needs[0].read_bytes_per_s / need.use
     assert str(storage[1]).endswith(format_rate(wanted))
-    assert storage[-1] == "✕ 10 ✕ 80 ✕ 640"
+    assert storage[-1] == "✕ 10, 80, 640"
     assert str(opens[1]).startswith("○")
 
 

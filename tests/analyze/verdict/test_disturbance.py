@@ -56,7 +56,7 @@ DISTURBED: dict[str, tuple[Measurement, bool]] = {
     "not read": (seen(None), False),
     "cores that may not be used": (seen(others(0.5, cores=8)), False),
     "and some that may": (seen(others(0.9, cores=8)), True),
-    "no reads of others": (reads(0), False),
+    "no other reads": (reads(0), False),
     "5 %, of what was read": (reads(5 * 10**6), False),
     "20 %, of what was read": (reads(20 * 10**6), True),
     "those of ranks are not known": (reads(20 * 10**6, ranks=2), False),
