@@ -21,7 +21,7 @@ from loaderprobe.records.config import RATES, ComputeSpec
 from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.options import BANDWIDTH, check
 from loaderprobe.records.ranks import Layout, Node, ReadResult, ReadTogether
-from loaderprobe.render.bandwidth import bandwidth_document, bandwidth_exhibits, bandwidth_headline
+from loaderprobe.render.bandwidth import bandwidth_document
 from loaderprobe.render.format import counted
 from loaderprobe.render.rows import bandwidth_columns
 from loaderprobe.storage.by_ranks import RanksStep, climb
@@ -37,10 +37,8 @@ class Bandwidth(Documented, BandwidthReport):
     """The report of a probe, its phases and what follows from them. Shows itself in terminals and notebooks."""
 
     table_name = "phases.csv"
-    headline = bandwidth_headline
     document = bandwidth_document
     columns = bandwidth_columns
-    exhibits = bandwidth_exhibits
 
 
 def bandwidth(
