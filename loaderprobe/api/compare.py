@@ -51,7 +51,7 @@ from loaderprobe.records.compare import (
 )
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.render.compare import answers, compare_columns, compare_document, compare_exhibits
+from loaderprobe.render.compare import answers, compare_columns, compare_document
 from loaderprobe.render.json import result_json
 from loaderprobe.store.results import read_result
 
@@ -232,11 +232,10 @@ class Comparison(Documented, ComparisonReport):
     table_name = "compare.csv"
     document = compare_document
     columns = compare_columns
-    exhibits = compare_exhibits
 
     def json(self) -> str:
         """With whether all gates hold, and what the page says first."""
-        return result_json(self, passed=self.passed, answers=[text for text, _ in answers(self)])
+        return result_json(self, passed=self.passed, answers=answers(self))
 
 
 def compare(

@@ -91,20 +91,20 @@ SLOWER, UNCLEAR = "--fail-if-slower=5%", "--fail-if-unclear"
 VERDICTS = "--fail-if-verdict-changes"
 SEVERAL = ("--with", "slow", "--with", "slow", "--with")
 CASES: list[tuple[tuple[str, ...], int, str, str]] = [
-    (("a", "nfs", SLOWER, UNCLEAR, VERDICTS), 0, "same same same", "No verdict changed."),
-    (("a", "slow", SLOWER), 6, "slower slower slower", "--fail-if-slower 5%: failed by "),
-    (("slow", "a", SLOWER), 0, "faster faster faster", "--fail-if-slower 5%: held"),
-    (("device", "disk", VERDICTS), 6, "slower slower slower", "3 verdicts changed: 500x375, serial: compute → "),
-    (("noisy", "noisy", SLOWER), 6, "unclear unclear unclear", "failed: too noisy to hold 5 % in 3 of 3; only a loss"),
-    (("noisy", "noisy", SLOWER, "--allow-unclear"), 0, "unclear unclear unclear", "held, but 3 of 3 rows were too"),
-    (("noisy", "noisy", UNCLEAR), 6, "unclear unclear unclear", "--fail-if-unclear: failed by "),
-    (("a", "other", SLOWER), 6, "same same", "failed by 1 of A that B lacks or failed to measure"),
-    (("a", "other", UNCLEAR), 6, "same same", "failed by 1 of A that B lacks or failed to measure"),
-    (("a", "other", VERDICTS), 0, "same same", "held, but 1 of A is not in B;"),
-    (("other", "more", SLOWER), 0, "same same same", "--fail-if-slower 5%: held"),
+    (("a", "nfs", SLOWER, UNCLEAR, VERDICTS), 0, "same same same", "0 verdicts changed"),
+    (("a", "slow", SLOWER), 6, "slower slower slower", "--fail-if-slower 5% failed 500x375, "),
+    (("slow", "a", SLOWER), 0, "faster faster faster", "--fail-if-slower 5% held"),
+    (("device", "disk", VERDICTS), 6, "slower slower slower", "3 verdicts changed"),
+    (("noisy", "noisy", SLOWER), 6, "unclear unclear unclear", "failed too noisy to hold 5 %: 3 of 3; --allow-unclear"),
+    (("noisy", "noisy", SLOWER, "--allow-unclear"), 0, "unclear unclear unclear", "held too noisy to hold 5 %: 3 of 3"),
+    (("noisy", "noisy", UNCLEAR), 6, "unclear unclear unclear", "--fail-if-unclear failed 500x375, "),
+    (("a", "other", SLOWER), 6, "same same", "failed of A not in B: 1"),
+    (("a", "other", UNCLEAR), 6, "same same", "failed of A not in B: 1"),
+    (("a", "other", VERDICTS), 0, "same same", "held of A not in B: 1"),
+    (("other", "more", SLOWER), 0, "same same same", "--fail-if-slower 5% held"),
     # Three equal runs a side have no spread at all; the row that a run lacks has the drift of single runs.
     (("a", "a", "a", *SEVERAL, "slow"), 0, "unclear unclear unclear", "nothing shows how much it varies"),
-    (("a", "a", "a", *SEVERAL, "fewer"), 0, "unclear unclear slower", "Slower in B: 1 of 3"),
+    (("a", "a", "a", *SEVERAL, "fewer"), 0, "unclear unclear slower", "B is slower in 1 of 3"),
 ]
 
 
@@ -134,7 +134,7 @@ def test_a_comparison_is_kept_and_shown_again(runs: Path, tmp_path: Path) -> Non
     assert list(frame["kind"]) == ["configuration"] * 3 + ["all"]
     assert frame["before"].isna().tolist() == [False] * 3 + [True]
     assert invoke("compare", a, slow, "--html", tmp_path / "page.html").exit_code == 0
-    assert (tmp_path / "page.html").read_text().count("<svg") == 1 + 2 * 3
+    assert (tmp_path / "page.html").read_text().count("<circle") == 4
     assert "result that does not compare" in invoke("compare", out, a).stderr
 
 
@@ -145,9 +145,8 @@ def test_a_row_has_its_ratio_and_what_would_have_been_seen(runs: Path) -> None:
     assert found.rows[0].ratio and found.rows[0].ratio.value == pytest.approx(0.5, rel=0.01)
     assert (found.before.roots, found.after.roots) == (("/ssd",), ("/nowhere",)) and not found.differences
     assert found.whole and found.whole.visible == pytest.approx(0.0375, rel=0.02)
-    assert "framed" in loaderprobe.compare(runs / "device", runs / "disk").html().lower()
     many = replace(found, rows=found.rows * 30)
-    assert "70 more are not shown." in many.text() and many.exhibits()["rows"][0].figures[0][1].count("<circle") == 60
+    assert "51 more are not shown." in many.text() and many.html().count("<circle") == 40
 
 
 @pytest.fixture(scope="module")
@@ -203,7 +202,7 @@ def test_runs_that_differ_within_a_side_are_named(known: Run) -> None:
     with pytest.raises(NotComparable, match=rf"torch \(A: {usual}; B2: 2.10.0\) differs"):
         loaderprobe.compare(known, [known, other])
     text = " ".join(loaderprobe.compare([known, other], known, differ="torch").text().split())
-    assert f"torch: A1: {usual}; A2: 2.10.0" in text
+    assert f"torch A1: {usual} A2: 2.10.0" in text
     assert "B2: 2.10.0" in loaderprobe.compare(known, [known, other], differ="torch").text()
 
 
