@@ -45,8 +45,7 @@ from loaderprobe.records.plan import (
 )
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.trace import TraceReport
-from loaderprobe.render.plan import need_columns, plan_document, plan_exhibits
-from loaderprobe.render.plan_words import answer
+from loaderprobe.render.plan import need_columns, plan_document
 from loaderprobe.storage.catalogue import catalogue, entry_named
 from loaderprobe.store.results import read_result
 from loaderprobe.store.run_directory import RunDirectory
@@ -228,11 +227,6 @@ class Plan(ShownRecord, PlanReport):
 
     document = plan_document
     columns = need_columns
-    exhibits = plan_exhibits
-
-    def headline(self) -> str:
-        """What the accelerators need, in a sentence."""
-        return answer(self)[0]
 
     def made_by(self) -> str:
         """The version of the tool, and of the plan's schema."""

@@ -1,131 +1,180 @@
-"""The storage plan as a page: the answer first, then what it rests on and the test to sign; the catalogue."""
+"""The storage plan as a page: what each storage feeds, what to buy, the test to sign; and the catalogue."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import date
 
 import msgspec
 
 from loaderprobe.records.options import PLAN
-from loaderprobe.records.plan import Amount, CatalogueEntry, Need, PlanReport, PlanSupply, Quantity, SupplyResource
+from loaderprobe.records.plan import Amount, CatalogueEntry, Need, PlanReport, PlanSupply, Quantity
 from loaderprobe.render import plan_words as words
-from loaderprobe.render.document import Command, Document, Exhibit, Item, Paragraph, Part, Section, Table
+from loaderprobe.render.document import (
+    Bar,
+    Chart,
+    ChartRow,
+    Command,
+    Document,
+    Item,
+    Paragraph,
+    Part,
+    Section,
+    Table,
+    Tags,
+)
 from loaderprobe.render.format import MISSING, counted, percent
 from loaderprobe.render.plan_words import LIMIT_WORDS, PART, amount, grouped
-from loaderprobe.render.plots import BLUE, RED, Axis, Plot, shortened
 from loaderprobe.render.words import remark_words
-from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
+from loaderprobe.units import format_bytes, format_duration, format_rate, join_words
+
+_ENOUGH = {
+    "enough": ("good", "\N{CHECK MARK}"),
+    "not known": ("warning", "?"),
+    "not enough": ("failed", "\N{MULTIPLICATION SIGN}"),
+}
+"""By whether a limit lets a storage feed all that is planned for: tone and letter. Of a lower bound that is too low,
+nothing is known."""
+_REACH = 1.3
+"""The axis goes to so many times the accelerators that are planned for; a longer bar ends there."""
 
 
 def plan_document(plan: PlanReport) -> Document:
-    """The plan: what is needed, what storage gives, the inputs, the test to sign, what is not known."""
+    """What each storage feeds and what to buy; then the test to sign, and what the plan is computed from."""
+    measured = next((supply for supply in plan.supplies if supply.label == "measured" and supply.limits), None)
+    enough = measured and _verdict(plan, measured.feeds or 0.0, measured.at_least)
     return Document(
         title=words.title(plan),
+        headline=f"Storage here feeds all {plan.asked.accelerators:,}" if enough == "enough" else words.to_buy(plan),
+        subline=words.terms(plan),
+        tone="good" if enough == "enough" else "storage",
         sections=tuple(section for section in _sections(plan) if section.parts),
     )
 
 
 def _sections(plan: PlanReport) -> Iterator[Section]:
-    first = [Paragraph(text=sentence, strong=True) for sentence in words.answer(plan)]
-    emulated = [Paragraph(text=_emulated_words(plan), tone="warning")] if plan.acceptance.compute else []
-    yield Section(parts=(*first, *emulated))
-    yield Section(title=f"What {plan.asked.accelerators:,} accelerators need", name="needs", parts=tuple(_needs(plan)))
-    yield Section(title="What storage gives", name="supplies", parts=tuple(_supplies(plan)))
+    yield Section(
+        title="How many accelerators each storage feeds", name="supplies", parts=tuple(_supplies(plan)), panel="main"
+    )
+    yield Section(title="What to buy", name="needs", parts=(_needs(plan),), panel="main")
+    yield Section(title="The rate", parts=tuple(_rate(plan)), panel="side")
+    yield Section(title="Not known", name="unknown", parts=(_not_known(plan),), panel="side")
+    yield Section(title="The test to sign, on delivery", name="test", parts=tuple(_test(plan)))
+    yield Section(title="Storages", name="storages", parts=tuple(_storages(plan)))
     yield Section(title="Caches", name="caches", parts=tuple(_caches(plan)))
     yield Section(title="Computed from", name="inputs", parts=(_inputs(plan),))
-    yield Section(title="The test to sign, on delivery", name="test", parts=tuple(_test(plan)))
-    yield Section(title="Not known", name="unknown", parts=tuple(_not_known(plan)))
     notes = tuple(Paragraph(text=remark_words(note)) for note in plan.notes)
     made = f"loaderprobe {plan.loaderprobe}, {plan.created_utc[:10]}. {words.from_words(plan)}"
-    yield Section(parts=(*notes, Paragraph(text=f"{made} Formulas: loaderprobe explain plan.")))
+    yield Section(parts=(*notes, Paragraph(text=f"{made} Formulas: loaderprobe explain plan.", tone="quiet")))
 
 
-def _emulated_words(plan: PlanReport) -> str:
-    """That the rate is specified; where it is a benchmark's pace, also what a training asks for."""
-    said = "Emulated: the accelerators' rate is specified, not measured."
-    read = plan.need("read_bytes")
-    if plan.pace is None or read is None:
-        return said
-    recipe, as_fast = (plan.pace.facts[name] for name in ("recipe", "recipe_images_per_s"))
-    need = read.at_utilization.value * float(as_fast) / plan.inputs["rate"].value
-    buy = f"{format_rate(need)}, and {format_rate(need / plan.asked.use)} to buy"
-    return f"{said} {remark_words(plan.pace)}. With {recipe} the need is {buy}."
+# What storage gives, what is needed, and what of it is known.
 
 
-# What is needed.
-
-
-def _needs(plan: PlanReport) -> Iterator[Part]:
-    asked = plan.asked
-    share = percent(asked.utilization)
-    head = ("", f"at {share}", "at 100 %", "to buy", f"node of {asked.of_node}, {share}", "label")
-    yield Table(head=head, lines=tuple(_need_line(need) for need in plan.needs), right=frozenset({1, 2, 3, 4}))
-    seconds, images = plan.epochs.seconds, plan.inputs.get("images")
-    if seconds is not None and images is not None:
-        hint = "" if images.label == "given" else "; --images plans for another number"
-        yield Item(subject=f"One epoch of {images.value:,.0f} images", text=f"{words.ranged(seconds)}{hint}")
-    read = "whole files" if asked.images_per_file == 1 else f"shards of {asked.images_per_file:,} images"
-    yield Item(subject="Workload", text=f"reads only, {read} in random order, each once an epoch")
-    if asked.checkpoint is not None:
-        write = asked.checkpoint
-        every = f"{format_bytes(write.bytes)} every {format_duration(write.every_s)}"
-        yield Item(subject="Checkpoints", text=f"{every}; training stands still for at most {percent(write.share)}")
-
-
-def _need_line(need: Need) -> tuple[str, ...]:
-    cells = [
-        MISSING if quantity is None else words.plain(quantity)
-        for quantity in (need.at_utilization, need.at_most, need.to_buy, need.node)
-    ]
-    return words.NEED[need.name], cells[0] + words.spread(need.at_utilization), *cells[1:], need.at_utilization.weakest
-
-
-def need_columns(plan: PlanReport) -> dict[str, list[object]]:
-    """Columns by name, an entry for each need."""
-
-    def value(quantity: Quantity | None) -> float | None:
-        return None if quantity is None else quantity.value
-
-    return {
-        "need": [need.name for need in plan.needs],
-        "unit": [need.at_utilization.unit for need in plan.needs],
-        "at_utilization": [need.at_utilization.value for need in plan.needs],
-        "low": [need.at_utilization.low for need in plan.needs],
-        "high": [need.at_utilization.high for need in plan.needs],
-        "at_most": [need.at_most.value for need in plan.needs],
-        "to_buy": [value(need.to_buy) for need in plan.needs],
-        "node": [value(need.node) for need in plan.needs],
-        "label": [words.label(need.at_utilization) for need in plan.needs],
-    }
-
-
-# What storage and caches give, and what all of that is computed from.
+def _verdict(plan: PlanReport, feeds: float, at_least: bool) -> str:
+    if feeds >= plan.asked.accelerators:
+        return "enough"
+    return "not known" if at_least else "not enough"
 
 
 def _supplies(plan: PlanReport) -> Iterator[Part]:
-    lines = [line for supply in plan.supplies for line in _supply_lines(supply)]
-    if lines:
-        head = ("storage", "resource", "limit", "need", "feeds", "label")
-        yield Table(head=head, lines=tuple(lines), right=frozenset({2, 3, 4}))
+    """A row a limit of each storage; the shortest bar is what gives out first."""
+    rows = tuple(row for supply in plan.supplies for row in _supply_rows(plan, supply))
+    if not rows:
+        return
+    yield Chart(
+        rows=rows,
+        high=_REACH * plan.asked.accelerators,
+        unit="accelerators",
+        level=f"planned: {plan.asked.accelerators:,}",
+        names=tuple((tone, f"{letter} {verdict}") for verdict, (tone, letter) in _ENOUGH.items()),
+        ends="storage,feeds",
+    )
+
+
+def _supply_rows(plan: PlanReport, supply: PlanSupply) -> Iterator[ChartRow]:
+    if supply.limits:
+        yield ChartRow(label=supply.name, head=True)
+    for limit in supply.limits:
+        verdict = _verdict(plan, limit.feeds, limit.at_least)
+        tone, letter = _ENOUGH[verdict]
+        least = ">= " if limit.at_least else ""
+        yield ChartRow(
+            label=LIMIT_WORDS[limit.resource],
+            value=f"{least}{grouped(limit.feeds)} {letter}",
+            note=f"{least}{amount(limit.limit)}, {limit.limit.label}",
+            bars=(Bar(end=limit.feeds, tone=tone, how="measured" if limit.limit.label == "measured" else "specified"),),
+            level=plan.asked.accelerators,
+            level_how="specified",
+        )
+
+
+_EACH = ("workers", "cores")
+"""Needs of one accelerator."""
+_FIXED = ("read_time", "capacity", "checkpoint")
+"""Those that do not grow with the accelerators."""
+
+
+def _needs(plan: PlanReport) -> Table:
+    """With the share of a limit that is left unused; of one accelerator, of a node and of all."""
+    asked = plan.asked
+    counts = sorted({1, asked.of_node, asked.accelerators})
+    lines = [_need_line(need, counts, asked.accelerators) for need in plan.needs]
+    seconds, images = plan.epochs.seconds, plan.inputs.get("images")
+    if seconds is not None and images is not None:
+        epochs = (amount(seconds, seconds.value * asked.accelerators / count) for count in counts)
+        lines.append((f"an epoch of {images.value:,.0f} images", *epochs, images.label))
+    return Table(
+        head=("accelerators", *(f"{count:,}" for count in counts), "label"),
+        lines=tuple(lines),
+        right=frozenset(range(1, len(counts) + 1)),
+        caption="Reads in flight, times, workers and cores have no headroom.",
+    )
+
+
+def _need_line(need: Need, counts: Sequence[int], planned: int) -> tuple[str, ...]:
+    label = f"{need.at_utilization.weakest}{words.spread(need.at_utilization)}"
+    return words.NEED[need.name], *(_need(need, count, planned) for count in counts), label
+
+
+def _need(need: Need, count: int, planned: int) -> str:
+    """Of so many accelerators: what to buy where that can be bought."""
+    quantity = need.to_buy or need.at_utilization
+    scale = 1.0 if need.name in _FIXED else count if need.name in _EACH else count / planned
+    scaled = replace(quantity, value=scale * quantity.value, low=scale * quantity.low, high=scale * quantity.high)
+    return words.plain(scaled)
+
+
+def _rate(plan: PlanReport) -> Iterator[Part]:
+    """Where the accelerators' rate comes from; of a benchmark's pace, also what a training asks for."""
+    rate, read = plan.inputs["rate"], plan.need("read_bytes")
+    how = "specified, not measured" if plan.acceptance.compute else rate.label
+    yield Paragraph(text=f"{amount(rate)} an accelerator, {how}: {rate.source}.")
+    if plan.pace is not None and read is not None:
+        recipe, as_fast = (plan.pace.facts[name] for name in ("recipe", "recipe_images_per_s"))
+        buy = read.at_utilization.value * float(as_fast) / rate.value / plan.asked.use
+        yield Paragraph(text=f"{remark_words(plan.pace)}. At the rate of {recipe}, buy {format_rate(buy)}.")
+
+
+def _not_known(plan: PlanReport) -> Tags:
+    """What this plan cannot say, and what none covers."""
+    asked, refused = plan.asked, (f"{PART[part]}: {remark_words(why)}" for part, why in plan.refused.items())
+    cold = ["cold opens: the test drops names"] if plan.source.kind in ("sweep", "run") else []
+    writes = ["checkpoints: --checkpoint 205MB:600"] if asked.checkpoint is None else []
+    others = ("other jobs, failures, rebuilds", "caches of the storage", "listing of folders")
+    return Tags(texts=(*refused, *cold, *writes, *others))
+
+
+# Below: what is to be known of each storage, caches, and what all is computed from.
+
+
+def _storages(plan: PlanReport) -> Iterator[Part]:
     for supply in plan.supplies:
         notes = words.supply_notes(supply, plan.asked)
         if notes:
             yield Item(subject=supply.name, text="; ".join(notes))
-
-
-def _supply_lines(supply: PlanSupply) -> Iterator[tuple[str, ...]]:
-    for place, limit in enumerate(supply.limits):
-        least = ">= " if limit.at_least else ""
-        yield (
-            "" if place else supply.name,
-            LIMIT_WORDS[limit.resource],
-            f"{least}{amount(limit.limit)}",
-            amount(limit.need),
-            f"{least}{grouped(limit.feeds)}",
-            limit.limit.label,
-        )
 
 
 def _caches(plan: PlanReport) -> Iterator[Part]:
@@ -148,6 +197,7 @@ def _inputs(plan: PlanReport) -> Table:
     lines = tuple(
         (words.INPUT[name], words.ranged(quantity), words.label(quantity), _source(quantity))
         for name, quantity in plan.inputs.items()
+        if name != "rate"  # which stands beside the answer
     )
     return Table(head=("figure", "value", "label", "source"), lines=lines, right=frozenset())
 
@@ -158,6 +208,25 @@ def _source(quantity: Quantity) -> str:
 
 
 _FLAGS = {option.name: option.flags[0] for option in PLAN}
+
+
+def need_columns(plan: PlanReport) -> dict[str, list[object]]:
+    """Columns by name, an entry for each need."""
+
+    def value(quantity: Quantity | None) -> float | None:
+        return None if quantity is None else quantity.value
+
+    return {
+        "need": [need.name for need in plan.needs],
+        "unit": [need.at_utilization.unit for need in plan.needs],
+        "at_utilization": [need.at_utilization.value for need in plan.needs],
+        "low": [need.at_utilization.low for need in plan.needs],
+        "high": [need.at_utilization.high for need in plan.needs],
+        "at_most": [need.at_most.value for need in plan.needs],
+        "to_buy": [value(need.to_buy) for need in plan.needs],
+        "node": [value(need.node) for need in plan.needs],
+        "label": [words.label(need.at_utilization) for need in plan.needs],
+    }
 
 
 # The test of the delivered storage: what is promised, and what to type to measure it.
@@ -227,120 +296,6 @@ def _readers_words(plan: PlanReport) -> str:
     readers = counted(_readers(plan), "reader")
     origin = {"workers": "its workers", "reads_in_flight": "by the reads in flight", "assumed": "assumed"}
     return f"{readers} an accelerator: {origin[plan.acceptance.readers_from]}"
-
-
-# What this plan cannot say, and what none covers.
-
-NOT_COUNTED = (
-    ("Other jobs, failures, rebuilds", "the unused share of a limit is for them"),
-    ("Caches of the storage", "they flatter it while the set is small"),
-    ("Listing of folders", "each accelerator's process does it before its first step"),
-)
-CHECKPOINTS = "Checkpoints and other writes", "--checkpoint 205MB:600 counts one every 10 min"
-COLD_OPENS = "Cold opens", "names were in memory, so opens look cheap; the test drops them"
-
-
-def _not_known(plan: PlanReport) -> Iterator[Part]:
-    for part, why in plan.refused.items():
-        yield Item(subject=PART[part], text=remark_words(why))
-    if plan.source.kind in ("sweep", "run"):
-        yield _item(*COLD_OPENS)
-    for subject, text in NOT_COUNTED:
-        yield _item(subject, text)
-    if plan.asked.checkpoint is None:
-        yield _item(*CHECKPOINTS)
-
-
-def _item(subject: str, text: str) -> Item:
-    return Item(subject=subject, text=text)
-
-
-# The charts: the need against accelerators, and what storages give.
-
-NEED_HEIGHT = 290
-MOST_STORAGES = 4
-"""Of more, the lines would cover each other; the table has all of them."""
-BEYOND = 8
-"""The need is drawn up to so many times the accelerators that are planned for."""
-STEPS = (-3, -2, -1, 0, 1, 2)
-"""Powers of two around the accelerators that are planned for."""
-DASHED = "6 4"
-
-
-def plan_exhibits(plan: PlanReport) -> dict[str, tuple[Exhibit, ...]]:
-    """By the name of the section of the plan that they belong to."""
-    read, opens = plan.need("read_bytes"), plan.need("opens")
-    assert read and opens and read.to_buy and opens.to_buy
-    count = plan.asked.accelerators
-    lines = tuple(
-        (
-            f"{number:,}",
-            *(amount(need, need.value * number / count) for need in (read.at_utilization, read.to_buy)),
-            *(grouped(need.value * number / count) for need in (opens.at_utilization, opens.to_buy)),
-        )
-        for number in dict.fromkeys(max(1, round(count * 2.0**step)) for step in STEPS)
-    )
-    exhibit = Exhibit(
-        title=_need_title(plan),
-        text=f"Both axes are logarithmic. Solid: the need at {percent(plan.asked.utilization)} of the accelerators' "
-        f"rate; dashed: what to buy, so that {percent(plan.asked.use)} of a limit is in use. Dotted: what a storage "
-        "gives; it feeds as many accelerators as the dashed line has where it crosses.",
-        figures=(
-            ("Read bandwidth against accelerators", need_chart(plan, read, "bandwidth", "Read bandwidth")),
-            ("Files opened against accelerators", need_chart(plan, opens, "opens", "Files opened")),
-        ),
-        table=Table(
-            head=("accelerators", "bandwidth", "to buy", "opens/s", "to buy"), lines=lines, right=frozenset(range(5))
-        ),
-    )
-    return {"needs": (exhibit,)}
-
-
-def _need_title(plan: PlanReport) -> str:
-    count = plan.asked.accelerators
-    supply = next((supply for supply in plan.supplies if supply.label == "measured"), None)
-    if supply is None or supply.feeds is None:
-        return f"The need of {count:,} accelerators grows with their number"
-    if supply.feeds >= count:
-        return f"The storage measured here is enough for {count:,} accelerators"
-    times = significant(count / supply.feeds, 2)
-    least = "up to " if supply.at_least else ""
-    return f"{count:,} accelerators ask for {least}{times} times what the storage measured here can feed"
-
-
-def need_chart(plan: PlanReport, need: Need, resource: SupplyResource, title: str) -> str:
-    """SVG of one need against accelerators, on logarithmic axes, with what storages give as horizontal lines."""
-    assert need.to_buy
-    count = plan.asked.accelerators
-    levels = [
-        (limit.limit.value, f"{shortened(supply.name, 24)} {amount(limit.limit)}")
-        for supply in plan.supplies[:MOST_STORAGES]
-        for limit in supply.limits
-        if limit.resource == resource
-    ]
-    most = max([need.to_buy.value * BEYOND, *(value for value, _ in levels)])
-    least = min([need.at_utilization.value / count, *(value for value, _ in levels)])
-    plot = Plot(
-        title,
-        Axis(name="accelerators", low=1, high=count * BEYOND, base=2),
-        Axis(name="bytes/s" if resource == "bandwidth" else "files/s", low=least * 0.7, high=most * 2, base=10),
-        height=NEED_HEIGHT,
-    )
-    lines = {"need": (need.at_utilization, "", "below right"), "to buy": (need.to_buy, DASHED, "above left")}
-    for quantity, dash, _ in lines.values():
-        plot.line([(at, quantity.value * at / count) for at in (1, count * BEYOND)], BLUE, dash=dash, width=2.5)
-    # The highest first: its name stands over it, whatever is below.
-    for value, said in sorted(levels, reverse=True):
-        plot.level(value, said, RED)
-    for line, (quantity, _, side) in lines.items():
-        plot.dots([(count, quantity.value)], BLUE, radius=4)
-        plot.name(count, quantity.value, f"{line} {amount(quantity)}", side)
-    return plot.svg()
-
-
-# The storage plan as sections of a report's page.
-
-_NAME = "plan"
 
 
 # The catalogue of storage kinds as a page.

@@ -1,4 +1,4 @@
-"""What a storage plan says in words: the answer, figures with their units, what is to be known of a storage."""
+"""What a storage plan says in words: its headline, figures with their units, what is to be known of a storage."""
 
 from __future__ import annotations
 
@@ -34,10 +34,9 @@ NEED: dict[NeedName, str] = {
     "read_time": "a file may take",
     "capacity": "capacity",
     "checkpoint": "checkpoint writes",
-    "workers": "workers, each",
-    "cores": "cores, each",
+    "workers": "workers",
+    "cores": "cores",
 }
-"""each: of one accelerator."""
 LIMIT_WORDS: dict[SupplyResource, str] = {
     "bandwidth": "bandwidth",
     "opens": "opens/s",
@@ -56,23 +55,25 @@ INPUT: dict[InputName, str] = {
     "utilization": "wanted utilization",
     "use": "use of a limit",
 }
-PLENTY = 10
-"""A storage that feeds so many times what is planned gets no figure in the answer."""
 RANGE_FROM = 0.01
 """A range narrower than this share of its figure is not shown."""
 
 
-def answer(plan: PlanReport) -> tuple[str, ...]:
-    """What is needed; what each storage feeds and what limits it first."""
-    asked, read, opens = plan.asked, plan.need("read_bytes"), plan.need("opens")
+def to_buy(plan: PlanReport) -> str:
+    """`Buy 1.56 GB/s and 129,000 opens/s`."""
+    read, opens = plan.need("read_bytes"), plan.need("opens")
     assert read and opens and read.to_buy and opens.to_buy
-    need = (
-        f"{accelerators(plan)} {at_utilization(asked.utilization)} need {amount(read.at_utilization)} and "
-        f"{grouped(opens.at_utilization.value)} opens/s from storage while caches are cold. "
-        f"Buy, {in_use(asked.use)}, {amount(read.to_buy)} and "
-        f"{grouped(opens.to_buy.value)} opens/s."
+    return f"Buy {amount(read.to_buy)} and {grouped(opens.to_buy.value)} opens/s"
+
+
+def terms(plan: PlanReport) -> str:
+    """What the need depends on."""
+    asked = plan.asked
+    read = "whole files" if asked.images_per_file == 1 else f"shards of {asked.images_per_file:,} images"
+    return (
+        f"for {accelerators(plan)} at {percent(asked.utilization)} of their rate, {percent(asked.use)} of a limit in "
+        f"use; {read} read in random order, caches cold"
     )
-    return (need, *(_feeds(supply, asked) for supply in plan.supplies))
 
 
 def title(plan: PlanReport) -> str:
@@ -94,39 +95,6 @@ def accelerators(plan: PlanReport) -> str:
     if name == "cpu":
         return f"{counted(plan.asked.accelerators, 'CPU')} like that of the run"
     return f"{count} x {name}"
-
-
-def _feeds(supply: PlanSupply, asked: Asked) -> str:
-    name = f"Storage {supply.name}" if supply.label == "measured" else supply.name
-    if supply.feeds is None or supply.first_limit is None:
-        return f"{name}: no limit of it is known."
-    if supply.feeds >= PLENTY * asked.accelerators:
-        return f"{name} is enough: it feeds over {PLENTY} times as many."
-    end = "; its limit was not reached" if supply.at_least else f", {limited_by(supply.first_limit)}"
-    feeds = fed(supply.feeds, supply.at_least)
-    if supply.feeds >= asked.accelerators:
-        return f"{name} is enough: it feeds {feeds}{end}."
-    return f"{name} feeds {feeds} of {asked.accelerators:,}{end}."
-
-
-def fed(count: float, at_least: bool) -> str:
-    """How many accelerators a storage feeds: `4.02`, `at least 4.02`."""
-    return f"{'at least ' if at_least else ''}{grouped(count)}"
-
-
-def at_utilization(utilization: float) -> str:
-    """The share of their rate that accelerators shall reach."""
-    return f"at {percent(utilization)} of their rate"
-
-
-def in_use(use: float) -> str:
-    """The share of a storage's limit that is used."""
-    return f"with {percent(use)} of a limit in use"
-
-
-def limited_by(first_limit: SupplyResource) -> str:
-    """What ends a count of accelerators: `limited by bandwidth`."""
-    return f"limited by {LIMIT_WORDS[first_limit]}"
 
 
 def grouped(value: float) -> str:
@@ -175,7 +143,7 @@ def plain(quantity: Quantity) -> str:
 
 
 def spread(quantity: Quantity) -> str:
-    """` ±3 %` behind a rate whose inputs were measured to no better than that."""
+    """` ±3 %` beside the label of a rate whose inputs were measured to no better than that."""
     half = (quantity.high - quantity.low) / 2 / quantity.value
     return f" ±{percent(half)}" if quantity.unit in ("B/s", "1/s") and half > RANGE_FROM else ""
 

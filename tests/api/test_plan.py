@@ -438,7 +438,7 @@ def test_a_ceiling_that_was_not_cold_feeds_nothing(tmp_path: Path, files: Any) -
 def test_a_plan_shows_itself() -> None:
     """One line at the prompt, a frame of its needs, HTML in a notebook; a page of a terminal."""
     found = plan()
-    assert repr(found).startswith("<Plan: 8 ") and "\n" not in repr(found) and str(found) == found.text()
+    assert repr(found).startswith("<Plan: Storage plan for ") and "\n" not in repr(found) and str(found) == found.text()
     table = found.to_frame()
     assert list(table["need"]) == [need.name for need in found.needs]
     assert table["at_utilization"][0] == found.needs[0].at_utilization.value
