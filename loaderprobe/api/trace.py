@@ -43,7 +43,7 @@ from loaderprobe.records.options import TRACE, check
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.trace import StepSpans, TraceRank, TraceReport, Unread
 from loaderprobe.records.verdict import Gaps, GapVerdict, TimePart
-from loaderprobe.render.trace import bound_sentence, trace_columns, trace_document, trace_exhibits
+from loaderprobe.render.trace import bound_sentence, trace_columns, trace_document
 from loaderprobe.render.words import remark_words
 
 ENDINGS = (".json", ".json.gz")
@@ -62,7 +62,6 @@ class Trace(Documented, TraceReport):
     table_name = "trace.csv"
     document = trace_document
     columns = trace_columns
-    exhibits = trace_exhibits
 
 
 def trace(

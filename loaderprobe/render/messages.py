@@ -782,4 +782,78 @@ MESSAGES: dict[str, str] = {
         "Neither a token bucket, nor a single server, nor latency-bound: {readers} readers get {rise:.3g} times what "
         "one gets, and after pauses a file takes {paced:.3g} of its time."
     ),
+    # Why a search for a batch size ended, what keeps the rate from rising there, and what was trained.
+    "search.no_candidate_better": "At 95 %, no other size that fits is faster by more than 2 %.",
+    "search.probes_spent": (
+        "After {probes} probes another size may still be faster by up to {left:percent}: the rates vary too much. "
+        "Measure again when the machine is idle, or with more --iterations."
+    ),
+    "search.converged": "The search converged: {strategy:code converged} in five loops.",
+    "search.at_maximum": "The search reached the largest size allowed.",
+    "search.at_minimum": "The search reached the smallest size.",
+    "search.loops_spent": "The search used its 100 loops and did not converge.",
+    "search.out_of_memory": "The search ended where memory did: batch {wall} does not fit.",
+    "search.nothing_fits": "Not even one image fits.",
+    "search.interrupted": "The search was interrupted: this is the fastest size so far.",
+    "converged.gpu-usage": "the size moved by 5 or less",
+    "converged.epoch-time": "the improvement moved by 0.05 or less",
+    "converged.throughput": "the size did not move",
+    "batch_limit.memory": (
+        "Memory limits: the rate still rises at batch {size}, but {wall} does not fit[ into {limit:bytes}]."
+    ),
+    "batch_limit.maximum": "--max limits: the rate still rises at batch {size}. Try a larger --max.",
+    "batch_limit.compute": (
+        "Compute limits at batch {size}, by construction: the batch stays in memory, so no loader can limit. With "
+        "DATA, batches are loaded, and the input is judged, too."
+    ),
+    "batch_limit.unknown": "What limits training at batch {size} is not known[: {why}].",
+    "trained.memory": (
+        "A copy of the model was trained in {precision} on [random images in memory of {pixels} x {pixels} "
+        "pixels|the samples of one batch, repeated, in memory][; memory limit {limit:bytes}]."
+    ),
+    "trained.folder": (
+        "A copy of the model was trained in {precision} on batches from {data}, loaded by {workers:loader}; files "
+        "were read as they were found[; memory limit {limit:bytes}]."
+    ),
+    "trained.loader": (
+        "A copy of the model was trained in {precision} on batches of a loader[; memory limit {limit:bytes}]."
+    ),
+    # What a GPU waits for, by a recording, as a sentence and as a heading; and what to do then.
+    "gap.input": "The GPU waits for input.",
+    "gap.copy": "The GPU waits for copies from the host.",
+    "gap.host": "The GPU waits for the host, which launches late.",
+    "gap.sync": "The host stops to wait for the GPU.",
+    "gap.communication": "The GPU waits for other ranks.",
+    "gap.compute": "The GPU computes nearly all the time.",
+    "gap.inconclusive": "What the GPU waits for is not on record.",
+    "gap.either": "{names} take about as much of a step.",
+    "limited.input": "input-bound",
+    "limited.copy": "input-bound by copies to the GPU",
+    "limited.host": "limited by the host",
+    "limited.sync": "limited by the host, which waits for the GPU",
+    "limited.communication": "limited by communication",
+    "limited.compute": "compute-bound",
+    "limited.inconclusive": "the limit is not known",
+    "limited.either": "limited by {names} alike",
+    "trace_advice.host": "Less work for the host: torch.compile, CUDA graphs, a fused optimizer, larger batches.",
+    "trace_advice.sync": "Fewer waits for the GPU: no .item() or print of a loss in each step.",
+    "trace_advice.communication": (
+        "Give the recordings of all ranks: the rank that communicates least is the one to look at."
+    ),
+    "trace_advice.compute": "Faster kernels: lower precision, torch.compile, channels_last.",
+    "trace_advice.compute_alone": (
+        "Faster kernels: lower precision, torch.compile, channels_last. A faster loader gains little."
+    ),
+    "trace_advice.serial": ("The training loads its batches itself (num_workers=0): DataLoader(num_workers=4) first."),
+    "trace_advice.freed": (
+        "{call}, {calls:2} a step: memory of the GPU runs out, or {variable} is set. Each call waits for the GPU."
+    ),
+    "trace_advice.pinned": (
+        "Pinned memory: copies from pageable memory take {copies_s:duration} a step. DataLoader(pin_memory=True) and "
+        ".to(device, non_blocking=True) hide them."
+    ),
+    "trace_advice.span": (
+        'To see the input: put with torch.profiler.record_function("load"): around next(), record again, and give '
+        "--annotation load."
+    ),
 }

@@ -26,7 +26,7 @@ from loaderprobe.render.document import (
 from loaderprobe.render.figures import TABLE, evidence_words, flat, reason_words, reasons, shown, words_of
 from loaderprobe.render.first import first_screen, headline, more_needs, shown_first
 from loaderprobe.render.format import MISSING, counted, factor, figure, first_upper, rate
-from loaderprobe.render.gpu import profiled, window_parts
+from loaderprobe.render.gpu import profiled, step_parts, window_parts
 from loaderprobe.render.groups import NEXT, RowGroup, detail_of, full_label, gain_words, groups, then_of
 from loaderprobe.render.panels import (
     epoch_cells,
@@ -98,9 +98,13 @@ def sweep_document(report: Report) -> Document:
             Section(
                 title="GPU timeline",
                 name="timelines",
-                parts=tuple(part for group in found for part in window_parts(group)),
+                parts=tuple(part for group in found for part in window_parts(report, group)),
             ),
-            Section(title="Timeline of the steps", name="steps"),
+            Section(
+                title="Timeline of the steps",
+                name="steps",
+                parts=tuple(part for group in found for part in step_parts(report, group)),
+            ),
             Section(title="Notes", parts=items(notes(report))),
             Section(title=f"Not measured ({MISSING})", parts=(*items(shown_missing), *further(items(other_missing)))),
             Section(title="Data", parts=further([_data(report)])),

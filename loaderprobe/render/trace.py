@@ -1,71 +1,48 @@
-"""Recordings as a page: the estimated verdict, ms a step by cause, a timeline of each rank, and what to do."""
+"""Recordings as a page: the estimated verdict, ms a step by cause, what a change gains, timelines, and what to do."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
 from loaderprobe.analyze.trace import FREED
 from loaderprobe.records.resources import MOMENTS
-from loaderprobe.records.trace import MarkName, Named, TraceRank, TraceReport
-from loaderprobe.records.verdict import TIME_PARTS, GapVerdict, TimePart
-from loaderprobe.render.document import Command, Document, Exhibit, Item, Paragraph, Part, Section, Table
-from loaderprobe.render.format import counted, first_upper, percent, times_as_fast, visible
-from loaderprobe.render.gpu import common_length_ns, legend_of, occupancy_words, timeline_chart
+from loaderprobe.records.trace import MarkName, TraceRank, TraceReport
+from loaderprobe.records.verdict import TIME_PARTS, GapVerdict
+from loaderprobe.render.document import (
+    Bar,
+    Chart,
+    ChartRow,
+    Command,
+    Document,
+    Item,
+    Paragraph,
+    Part,
+    Section,
+    Table,
+    Tags,
+)
+from loaderprobe.render.format import counted, first_upper, percent, visible
+from loaderprobe.render.gpu import common_length_ns, occupancy_words, timelines_chart
 from loaderprobe.render.rows import as_columns, own_cells
-from loaderprobe.render.words import remark_words
+from loaderprobe.render.words import message, remark_words
 from loaderprobe.units import join_words, significant
 
-BAR = 20
-SHOWN_RANKS = 32
-"""Timelines and rows of a table: of more ranks, those that communicate least and most."""
-LONGEST_NAME = 60
-WORTH_A_WORD = 0.02
+_SHOWN_RANKS = 32
+"""Of more ranks, those that communicate least and most."""
+_LONGEST_NAME = 60
+_WORTH_A_WORD = 0.02
 """Of a step."""
-FREE_WORDS = {"input": "input and copies", "copy": "copies", "host": "the host", "communication": "communication"}
+_FREE_WORDS = {"input": "input and copies", "copy": "copies", "host": "the host", "communication": "communication"}
 _MARKED: dict[MarkName, str] = {
     "profiler_steps": "marks of the profiler",
     "batches": "batches asked for",
     "optimizer_steps": "steps of the optimizer",
     "none": "no mark: all of the recording is one window",
 }
-_HEADINGS = {
-    "input": "input-bound",
-    "copy": "input-bound by copies to the GPU",
-    "host": "limited by the host",
-    "sync": "limited by the host, which waits for the GPU",
-    "communication": "limited by communication",
-    "compute": "compute-bound",
-    "inconclusive": "the limit is not known",
-}
-_SENTENCES = {
-    "input": "The GPU waits for input.",
-    "copy": "The GPU waits for batches that are copied from the host.",
-    "host": "The GPU waits for the host, which launches its kernels late.",
-    "sync": "The host stops to wait for the GPU, and then the GPU waits for the host.",
-    "communication": "The GPU exchanges data with other ranks, or waits for them, and does nothing else.",
-    "compute": "The GPU runs kernels of the training nearly all of the time.",
-    "inconclusive": "What the GPU waits for is not on record.",
-}
-_ADVICE: dict[str, str] = {
-    "host": "less work for the host: torch.compile, CUDA graphs, a fused optimizer, larger batches",
-    "sync": "fewer waits for the GPU: no .item() or print of a loss in each step",
-    "communication": "give the recordings of all ranks: the rank that communicates least is the one to look at",
-    "compute": "faster kernels: lower precision, torch.compile, channels_last",
-}
 _FREES = {"cudaFree": "PYTORCH_NO_CUDA_MEMORY_CACHING", "hipFree": "PYTORCH_NO_HIP_MEMORY_CACHING"}
-ESTIMATED = "Everything here is estimated from a recording. Under a profiler the host is slower than without one."
-LETTERS = "Letters in brackets name the areas of the timelines (--html)."
-NOT_SPLIT = (
-    "A recording holds nothing of the loader's workers, so input is not split into storage, preprocessing and "
-    "transport. What splits it, where the training runs:"
-)
-NO_SPAN = "No span of a loader is on record, so input cannot be separated from the host."
-SPAN = (
-    'To see the input: put with torch.profiler.record_function("load"): around next(), record again, and give '
-    "--annotation load."
-)
 
 
 def _cause(bound: GapVerdict) -> str:
@@ -75,36 +52,43 @@ def _cause(bound: GapVerdict) -> str:
 
 def bound_sentence(bound: GapVerdict) -> str:
     """The verdict in a sentence, without figures."""
-    if bound.cause == "either":
-        return f"{_names(bound)} take about as much of a step.".capitalize()
-    return _SENTENCES[_cause(bound)]
+    return first_upper(message(f"gap.{_cause(bound)}", _names(bound)))
 
 
 def bound_heading(bound: GapVerdict) -> str:
     """`input-bound (estimated)`."""
-    return f"{_HEADINGS.get(_cause(bound)) or f'limited by {_names(bound)} alike'} (estimated)"
+    return f"{message(f'limited.{_cause(bound)}', _names(bound))} (estimated)"
 
 
-def _names(bound: GapVerdict) -> str:
-    return join_words([FREE_WORDS[name].removesuffix(" and copies") for name in bound.candidates])
+def _names(bound: GapVerdict) -> dict[str, str]:
+    return {"names": join_words([_FREE_WORDS[name].removesuffix(" and copies") for name in bound.candidates])}
 
 
 def trace_document(found: TraceReport) -> Document:
-    """The estimated verdict, where a step's time goes, what held the host up, the ranks, doubts, what to do next."""
+    """What the GPU waits for, where a step's time goes, and what to do; then the host, the ranks and doubts."""
+    slow = None if found.waited_for is None else found.ranks[found.waited_for]
     first = found.ranks[0]
-    ranks = f"{len(found.ranks)} recordings, " if len(found.ranks) > 1 else ""
-    gpu = f"{first.gpu or 'GPU (not named)'}, {ranks}"
-    title = f"{gpu}{counted(found.steps, 'step')} of {_span(found)}: {bound_heading(found.bound)}"
-    sections = [
-        Section(parts=tuple(_answer(found))),
-        Section(title="Where a step's time goes", name="time", parts=(_parts(found), Paragraph(text=LETTERS))),
-        Section(title="If it cost nothing", parts=tuple(_free(found))),
-        Section(title="What held the host up", parts=tuple(_host(found))),
-        *([Section(title="Ranks", name="ranks", parts=tuple(_ranks(found)))] if len(found.ranks) > 1 else []),
-        Section(title="Doubts", parts=tuple(_doubts(found))),
-        Section(title="Do next", parts=tuple(_next(found))),
-    ]
-    return Document(title=title, sections=tuple(section for section in sections if section.parts))
+    ranks = f", {len(found.ranks)} recordings" if len(found.ranks) > 1 else ""
+    return Document(
+        title=f"{first.gpu or 'GPU (not named)'}{ranks}, {counted(found.steps, 'step')} of {_span(found)}",
+        headline=f"The others wait for {_name(slow)}" if slow else bound_sentence(found.bound).removesuffix("."),
+        subline=_condition(found, slow),
+        tone=found.bound.cause,
+        unsure=found.bound.cause in ("either", "inconclusive"),
+        sections=tuple(section for section in _sections(found) if section.parts),
+    )
+
+
+def _sections(found: TraceReport) -> Iterator[Section]:
+    yield Section(title="Where a step's time goes", name="time", parts=tuple(_time(found)), panel="main")
+    yield Section(title="As fast, if it cost nothing", parts=tuple(_free(found)), panel="main")
+    yield Section(title="Do next", parts=tuple(_next(found)), panel="side")
+    yield Section(title="How sure", parts=(Tags(texts=tuple(_sure(found))),), panel="side")
+    yield Section(title="Not known", parts=(Tags(texts=tuple(_not_known(found))),), panel="side")
+    yield Section(title="Ranks", name="ranks", parts=tuple(_ranks(found)))
+    yield Section(title="What held the host up", parts=tuple(_host(found)))
+    yield Section(title="Over time", name="timelines", parts=tuple(_timelines(found)))
+    yield Section(title="Doubts", parts=tuple(_doubts(found)))
 
 
 def trace_columns(found: TraceReport) -> dict[str, list[Any]]:
@@ -112,43 +96,21 @@ def trace_columns(found: TraceReport) -> dict[str, list[Any]]:
     return as_columns([_row(rank) for rank in found.ranks])
 
 
-def trace_exhibits(found: TraceReport) -> dict[str, tuple[Exhibit, ...]]:
-    """A typical stretch of each rank, and all of a single one, in the section of the times."""
-    shown = _shown(found)
-    length_ns = common_length_ns([rank.view for rank in shown])
-    figures = [(f"{_name(rank)}: {bound_heading(rank.bound)}", rank, length_ns) for rank in shown]
-    if len(shown) == 1 and length_ns < shown[0].view.window_ns:
-        figures.append((f"all of it: {counted(found.steps, 'step')}", shown[0], shown[0].view.window_ns))
-    more = len(found.ranks) - len(shown)
-    timelines = Exhibit(
-        title="Over time",
-        text=f"A typical stretch{', and all of the recording' if len(figures) > len(shown) else ''}. Ticks above are "
-        "begins of steps. The thin rows show the training thread inside next() and copies to the GPU: what of them "
-        f"overlaps with kernels costs nothing.{f' {more} other ranks are left out.' if more else ''}",
-        figures=tuple(
-            (f"GPU timeline of {title}", timeline_chart(rank.view, title, span_ns)) for title, rank, span_ns in figures
-        ),
-        legend=legend_of(part for part in TIME_PARTS if any(part in rank.view.parts for rank in shown)),
-    )
-    return {"time": (timelines,)}
-
-
-def _answer(found: TraceReport) -> Iterator[Part]:
-    if found.waited_for is not None:
-        slow = found.ranks[found.waited_for]
+def _condition(found: TraceReport, slow: TraceRank | None) -> str:
+    """The verdict with its figure; of a rank that others wait for, how far it is behind."""
+    if slow:
         least_s = slow.gaps.seconds("communication")
         more_s = max(rank.gaps.seconds("communication") for rank in found.ranks) - least_s
-        yield Paragraph(
-            text=f"The others wait for {_name(slow)}: it spends {_ms(least_s)} ms a step in communication alone, "
-            f"another up to {_ms(more_s)} ms more. By itself it is {bound_heading(slow.bound)}.",
-            strong=True,
+        return (
+            f"in communication {_ms(least_s)} ms a step, another up to {_ms(more_s)} ms more; by itself "
+            f"{bound_heading(slow.bound)}"
         )
-    yield Paragraph(text=f"{bound_sentence(found.bound)} {_figures(found)}".strip(), strong=True)
-    found_by = {_MARKED[each.marked]: None for each in found.ranks if each.marked != "none"}
-    steps = f" Steps are found by {join_words(list(found_by))}." if found_by else ""
-    yield Paragraph(text=f"{_use(found)}, estimated from the kernels' grids. {ESTIMATED}{steps}")
-    if not all(each.loader for each in found.ranks):
-        yield Paragraph(text=NO_SPAN)
+    cause = "input" if found.bound.cause == "copy" else found.bound.cause
+    free = next((each for each in found.free if each.name == cause), None)
+    if free:
+        share = percent(found.gaps.share(*FREED[free.name]))
+        return f"{share} of a step; without, at most {significant(free.speedup)} times as fast (estimated)"
+    return f"kernels run {percent(found.use.kernel_busy)} of the time (estimated)"
 
 
 def _span(found: TraceReport) -> str:
@@ -159,204 +121,78 @@ def _span(found: TraceReport) -> str:
     return f"{_ms(min(every))} to {_ms(max(every))} ms (mean {_ms(found.step_s)})"
 
 
-def _use(found: TraceReport) -> str:
-    """`GPU busy 56 %, SM efficiency 55 %, occupancy 49 %`."""
-    use = found.use
-    return (
-        f"GPU busy {percent(use.kernel_busy)}, SM efficiency {percent(use.sm_efficiency_estimated)}, occupancy "
-        f"{occupancy_words(use)}"
+# The first screen.
+
+
+def _time(found: TraceReport) -> Iterator[Part]:
+    parts = [part for part in TIME_PARTS if found.gaps.of(part)]
+    yield Chart(
+        rows=tuple(
+            ChartRow(
+                label=MOMENTS[part].moment,
+                value=percent(found.gaps.share(part)),
+                note=f"{_ms(found.gaps.seconds(part))} ms",
+                bars=(Bar(end=100 * found.gaps.share(part), tone=MOMENTS[part].name, letter=MOMENTS[part].letter),),
+            )
+            for part in parts
+        ),
+        high=100 * min(1.0, 1.05 * max(found.gaps.share(part) for part in parts)),
+        unit="%",
+        ends="part,share of a step",
     )
-
-
-def _figures(found: TraceReport) -> str:
-    """The share of what limits, and how much faster a step would be at most."""
-    # Copies limit as a part of the input.
-    names = ["input" if name == "copy" else name for name in found.bound.candidates or (found.bound.cause,)]
-    said = []
-    step = "the step of the slowest rank" if len(found.ranks) > 1 else "a step"
-    for free in (each for name in names for each in found.free if each.name == name):
-        take = "take" if free.name == "input" else "takes"
-        share = found.gaps.share(*FREED[free.name])
-        said.append(
-            f"{first_upper(FREE_WORDS[free.name])} {take} {percent(share)} of a step (estimated). Without, {step} "
-            f"would take {_ms(free.step_s)} ms instead of {_ms(found.step_s)}: "
-            f"{times_as_fast(free.speedup, 'at most ')}."
-        )
-    if found.bound.cause == "compute":
-        said.append(f"Kernels run {percent(found.use.kernel_busy)} of the time (estimated).")
-    return " ".join(said)
-
-
-def _parts(found: TraceReport) -> Table:
-    shares = {part: found.gaps.share(part) for part in TIME_PARTS if found.gaps.of(part)}
-    lines = [
-        (
-            f"{MOMENTS[part].moment} ({MOMENTS[part].letter})",
-            _ms(found.gaps.seconds(part)),
-            f"{100 * share:4.1f} % {'█' * round(BAR * share / max(shares.values()))}",
-        )
-        for part, share in shares.items()
-    ]
-    lines.append(("a step", _ms(found.step_s), " 100 %"))
-    return Table(head=("", "ms a step", "share"), lines=tuple(lines), right=frozenset({1}))
 
 
 def _free(found: TraceReport) -> Iterator[Part]:
-    lines = tuple(
-        (FREE_WORDS[each.name], _ms(each.step_s), f"at most {significant(each.speedup)}x")
-        for each in found.free
-        if each.speedup > 1 + WORTH_A_WORD / 4
+    """Upper bounds: what is taken from one cause may go to another, as workers take cores from the host."""
+    worth = [free for free in found.free if free.speedup > 1 + _WORTH_A_WORD / 4]
+    if not worth:
+        return
+    of = " of the slowest rank" if len(found.ranks) > 1 else ""
+    yield Chart(
+        rows=tuple(
+            ChartRow(
+                label=f"without {_FREE_WORDS[free.name]}",
+                value=f"at most {significant(free.speedup)}x",
+                note=f"{_ms(free.step_s)} ms a step{of}",
+                bars=(Bar(begin=1.0, end=free.speedup, tone=free.name, how="estimated"),),
+            )
+            for free in worth
+        ),
+        low=1.0,
+        high=max(1.1, 1.02 * max(free.speedup for free in worth)),
+        unit="times",
+        ends="without,as fast",
     )
-    if lines:
-        yield Table(head=("without", "ms a step, at least", "as fast"), lines=lines, right=frozenset({1, 2}))
-        if len(found.ranks) > 1:
-            yield Paragraph(text="These are steps of the slowest rank; shares above are means of all ranks.")
-        yield Paragraph(
-            text="Upper bounds: what is taken from one cause may go to another, as workers take cores from the host."
-        )
-
-
-def _host(found: TraceReport) -> Iterator[Part]:
-    rank = found.ranks[found.waited_for or 0]
-    whose = f" ({_name(rank)})" if len(found.ranks) > 1 else ""
-    least = WORTH_A_WORD * rank.step_s / 4
-    stops = [each for each in rank.blocking if each.seconds > least]
-    if stops:
-        calls = "; ".join(f"{_short(stop.name)} {_ms(stop.seconds)} ms, {_calls(stop)}" for stop in stops)
-        yield Item(subject=f"Calls that waited for the GPU{whose}", text=f"{calls}.")
-    short = next((each for each in rank.held if each.name == "" and each.seconds > least), None)
-    if short:
-        yield Item(
-            subject=f"Many short gaps (under 2 ms){whose}",
-            text=f"{_ms(short.seconds)} ms a step: small kernels, launched one by one.",
-        )
-    held = [each for each in rank.held if each.name and each.seconds > least]
-    if held:
-        yield Item(
-            subject=f"While the GPU was idle the host was in{whose}",
-            text="; ".join(f"{_function(each.name)} {_ms(each.seconds)} ms a step" for each in held) + ".",
-        )
-    if rank.wait_s:
-        yield Item(
-            subject=f"Inside next() of {_loader(rank)}{whose}",
-            text=f"{_ms(rank.wait_s)} ms a step, of which the GPU was idle for {_ms(rank.gaps.seconds('input'))} ms.",
-        )
-
-
-def _calls(each: Named) -> str:
-    return f"{significant(each.count, 2)} a step"
-
-
-def _function(name: str) -> str:
-    return "no function on record (with_stack=True records them)," if name == "?" else _short(name)
-
-
-def _short(name: str) -> str:
-    plain = visible(name).replace("\n", " ")
-    return plain if len(plain) <= LONGEST_NAME else f"…{plain[-LONGEST_NAME:]}"
-
-
-def _loader(rank: TraceRank) -> str:
-    return _short(rank.loader.removeprefix("enumerate(DataLoader)#_").removesuffix(".__next__"))
-
-
-def _name(rank: TraceRank) -> str:
-    return f"rank {rank.rank}" if rank.rank is not None else _short(PurePath(rank.path).name)
-
-
-def _shown(found: TraceReport) -> tuple[TraceRank, ...]:
-    """The ranks that are listed."""
-    if len(found.ranks) <= SHOWN_RANKS:
-        return found.ranks
-    ordered = sorted(found.ranks, key=lambda rank: rank.gaps.communication_ns / rank.steps)
-    half = SHOWN_RANKS // 2
-    kept = {id(each) for each in (*ordered[:half], *ordered[-half:])}
-    return tuple(each for each in found.ranks if id(each) in kept)
-
-
-def _ranks(found: TraceReport) -> Iterator[Part]:
-    names = [_name(each) for each in found.ranks]
-    twice = {name for name in names if names.count(name) > 1}
-    lines = tuple(
-        (
-            f"{_name(each)}, {_short(PurePath(each.path).name)}" if _name(each) in twice else _name(each),
-            _ms(each.step_s),
-            _cause(each.bound),
-            *(f"{100 * each.gaps.share(*gaps):.0f} %" for gaps in _COLUMN_GAPS.values()),
-        )
-        for each in _shown(found)
-    )
-    yield Table(
-        head=("rank", "ms a step", "limit", *_COLUMN_GAPS), lines=lines, right=frozenset({1, 3, 4, 5, 6}),
-    )  # fmt: skip
-    more = len(found.ranks) - len(lines)
-    if more:
-        yield Paragraph(text=f"{more} ranks are left out: those that communicate least and most are shown.")
-    if found.waited_for is None and all(rank.gaps.communication_ns for rank in found.ranks):
-        yield Paragraph(text="All ranks spend about as much time in communication: none waits for another for long.")
-
-
-_COLUMN_GAPS: Mapping[str, tuple[TimePart, ...]] = {
-    "compute": ("compute",), "comm.": FREED["communication"], "input": FREED["input"], "host": FREED["host"],
-}  # fmt: skip
-
-
-def _doubts(found: TraceReport) -> Iterator[Part]:
-    """Each once, with the ranks that it is of where those are not all."""
-    # Without any, the first lines say it.
-    some_span = any(each.loader for each in found.ranks)
-    of: dict[str, list[TraceRank]] = {}
-    for rank in found.ranks:
-        for note in (each for each in rank.notes if each.code != "no_loader_spans" or some_span):
-            of.setdefault(remark_words(note), []).append(rank)
-    for text, ranks in of.items():
-        if len(ranks) < len(found.ranks):
-            more = f" and {len(ranks) - 3} more" if len(ranks) > 4 else ""
-            named = join_words([_name(each) for each in (ranks[:3] if more else ranks)])
-            named = named if ranks[0].rank is None else first_upper(named)
-            yield Item(subject=f"{named}{more}", text=f"{text}.")
-        else:
-            yield Item(subject=f"{first_upper(text)}.", text="")
-    for note in found.notes:
-        if note.code != "workers_not_recorded":
-            yield Item(subject=f"{first_upper(remark_words(note))}.", text="")
-    for each in found.unread:
-        yield Item(subject="Not read", text=each.reason)
 
 
 def _next(found: TraceReport) -> Iterator[Part]:
     """What to change or to run, by the cause."""
+    for code, facts in _advice(found):
+        yield Paragraph(text=message(f"trace_advice.{code}", facts))
+    yield Paragraph(text="What splits the input, where the training runs:")
+    for command in commands(found):
+        yield Command(text=command)
+
+
+def _advice(found: TraceReport) -> Iterator[tuple[str, dict[str, str | float]]]:
     rank = found.ranks[found.waited_for or 0]
     bound = found.bound if found.waited_for is None else rank.bound
     sides = bound.candidates or (_cause(bound),)
     if {"input", "copy"} & {*sides} and "SingleProcess" in rank.loader:
-        yield Paragraph(
-            text="The training loads its batches itself (num_workers=0): try DataLoader(num_workers=4) first."
-        )
-    freed = [each for each in rank.blocking if each.name in _FREES and each.count >= 1]
-    for each in freed:
-        yield Paragraph(
-            text=f"{each.name} {_calls(each)}: memory of the GPU runs out, or {_FREES[each.name]} is set. Each call "
-            "waits for the GPU."
-        )
+        yield "serial", {}
+    freed = [call for call in rank.blocking if call.name in _FREES and call.count >= 1]
+    for call in freed:
+        yield "freed", {"call": call.name, "calls": call.count, "variable": _FREES[call.name]}
+    hidden = any(note.code in ("perhaps_fed", "first_steps_fed") for each in found.ranks for note in each.notes)
     for side in sides:
-        if side == "sync" and freed:
-            continue
-        if side in _ADVICE and not (side == "communication" and len(found.ranks) > 1):
-            hidden = any(note.code in ("perhaps_fed", "first_steps_fed") for each in found.ranks for note in each.notes)
-            gain = " A faster loader gains little." if side == "compute" and not hidden else ""
-            yield Paragraph(text=f"{first_upper(_ADVICE[side])}.{gain}")
+        of_ranks = side == "communication" and len(found.ranks) > 1
+        if side in ("host", "sync", "communication", "compute") and not of_ranks and not (side == "sync" and freed):
+            yield "compute_alone" if side == "compute" and not hidden else side, {}
     pageable_s = rank.gaps.pageable_ns / rank.steps / 1e9
-    if pageable_s > WORTH_A_WORD * rank.step_s:
-        yield Paragraph(
-            text=f"Pinned memory: copies from pageable memory take {_ms(pageable_s)} ms a step. "
-            "DataLoader(pin_memory=True) and .to(device, non_blocking=True) hide them."
-        )
+    if pageable_s > _WORTH_A_WORD * rank.step_s:
+        yield "pinned", {"copies_s": pageable_s}
     if not all(each.loader for each in found.ranks):
-        yield Paragraph(text=SPAN)
-    yield Paragraph(text=NOT_SPLIT)
-    for command in commands(found):
-        yield Command(text=command)
+        yield "span", {}
 
 
 def commands(found: TraceReport) -> tuple[str, ...]:
@@ -378,6 +214,142 @@ def images_per_s(rank: TraceRank) -> float | None:
         return None
     free_s = next((each.step_s for each in rank.free if each.name == "input"), rank.step_s)
     return rank.batch_size / free_s
+
+
+def _sure(found: TraceReport) -> Iterator[str]:
+    yield "estimated; under a profiler the host is slower"
+    marks = [_MARKED[mark] for mark in dict.fromkeys(rank.marked for rank in found.ranks)]
+    yield f"{counted(found.steps, 'step')}, by {join_words(marks)}"
+    use = found.use
+    yield (
+        f"GPU busy {percent(use.kernel_busy)}, SM efficiency {percent(use.sm_efficiency_estimated)}, occupancy "
+        f"{occupancy_words(use)}"
+    )
+    if len(found.ranks) > 1 and found.waited_for is None and all(rank.gaps.communication_ns for rank in found.ranks):
+        yield "no rank waits for another for long"
+
+
+def _not_known(found: TraceReport) -> Iterator[str]:
+    yield "storage, preprocessing, transport: no workers on record"
+    if not all(rank.loader for rank in found.ranks):
+        yield "input apart from the host: no span of a loader on record"
+
+
+# Below it: ranks, the host, timelines, doubts.
+
+
+def _short(name: str) -> str:
+    plain = visible(name).replace("\n", " ")
+    return plain if len(plain) <= _LONGEST_NAME else f"…{plain[-_LONGEST_NAME:]}"
+
+
+def _loader(rank: TraceRank) -> str:
+    return _short(rank.loader.removeprefix("enumerate(DataLoader)#_").removesuffix(".__next__"))
+
+
+def _name(rank: TraceRank) -> str:
+    return f"rank {rank.rank}" if rank.rank is not None else _short(PurePath(rank.path).name)
+
+
+def _shown(found: TraceReport) -> tuple[TraceRank, ...]:
+    """The ranks that are listed."""
+    if len(found.ranks) <= _SHOWN_RANKS:
+        return found.ranks
+    ordered = sorted(found.ranks, key=lambda rank: rank.gaps.communication_ns / rank.steps)
+    half = _SHOWN_RANKS // 2
+    kept = {id(each) for each in (*ordered[:half], *ordered[-half:])}
+    return tuple(each for each in found.ranks if id(each) in kept)
+
+
+def _ranks(found: TraceReport) -> Iterator[Part]:
+    """What a step of each rank goes to."""
+    if len(found.ranks) == 1:
+        return
+    names = [_name(rank) for rank in found.ranks]
+    shown = _shown(found)
+    rows = []
+    for rank in shown:
+        bars, at = [], 0.0
+        for part in TIME_PARTS:
+            share = 1e3 * rank.gaps.seconds(part)
+            bars.append(Bar(begin=at, end=at + share, tone=MOMENTS[part].name, letter=MOMENTS[part].letter))
+            at += share
+        twice = names.count(_name(rank)) > 1
+        label = f"{_name(rank)}, {_short(PurePath(rank.path).name)}" if twice else _name(rank)
+        heading = bound_heading(rank.bound).removesuffix(" (estimated)")
+        rows.append(ChartRow(label=label, value=_ms(rank.step_s), note=f"ms, {heading}", bars=tuple(bars)))
+    seen = [part for part in TIME_PARTS if any(rank.gaps.of(part) for rank in shown)]
+    yield Chart(
+        rows=tuple(rows),
+        high=1e3 * max(rank.step_s for rank in shown),
+        unit="ms a step",
+        names=tuple((MOMENTS[part].name, f"{MOMENTS[part].letter} {MOMENTS[part].moment}") for part in seen),
+        ends="rank,ms a step",
+    )
+    if len(shown) < len(names):
+        yield Paragraph(
+            text=f"{len(names) - len(shown)} ranks between those that communicate least and most are left out."
+        )
+
+
+def _host(found: TraceReport) -> Iterator[Part]:
+    """Calls that waited for the GPU, many short gaps, functions while it was idle, and next() of the loader."""
+    rank = found.ranks[found.waited_for or 0]
+    least = _WORTH_A_WORD * rank.step_s / 4
+    lines = [
+        ("waited for the GPU", _short(call.name), _ms(call.seconds), significant(call.count, 2))
+        for call in rank.blocking
+        if call.seconds > least
+    ]
+    for held in rank.held:
+        where = "no function on record: with_stack=True" if held.name == "?" else _short(held.name)
+        if held.seconds > least:
+            lines.append(
+                (
+                    "GPU idle, the host was in",
+                    where or "gaps under 2 ms: small kernels, one by one",
+                    _ms(held.seconds),
+                    "",
+                )
+            )
+    if rank.wait_s:
+        loader = _short(rank.loader.removeprefix("enumerate(DataLoader)#_").removesuffix(".__next__"))
+        lines.append(("inside next()", loader, _ms(rank.wait_s), ""))
+        lines.append(("of that, GPU idle", loader, _ms(rank.gaps.seconds("input")), ""))
+    if lines:
+        caption = f"Of {_name(rank)}" if len(found.ranks) > 1 else ""
+        head = ("", "what", "ms a step", "calls a step")
+        yield Table(head=head, lines=tuple(lines), right=frozenset({2, 3}), caption=caption)
+
+
+def _timelines(found: TraceReport) -> Iterator[Part]:
+    """A typical stretch of each rank, on one axis."""
+    views = [(_name(rank), rank.view) for rank in _shown(found)]
+    length_ns = common_length_ns([view for _, view in views])
+    yield replace(timelines_chart(views, length_ns, caption="A typical stretch"), further=True)
+
+
+def _doubts(found: TraceReport) -> Iterator[Part]:
+    """Each once, with the ranks that it is of where those are not all."""
+    # Without any, the first lines say it.
+    some_span = any(each.loader for each in found.ranks)
+    of: dict[str, list[TraceRank]] = {}
+    for rank in found.ranks:
+        for note in (each for each in rank.notes if each.code != "no_loader_spans" or some_span):
+            of.setdefault(remark_words(note), []).append(rank)
+    for text, ranks in of.items():
+        if len(ranks) < len(found.ranks):
+            more = f" and {len(ranks) - 3} more" if len(ranks) > 4 else ""
+            named = join_words([_name(each) for each in (ranks[:3] if more else ranks)])
+            named = named if ranks[0].rank is None else first_upper(named)
+            yield Item(subject=f"{named}{more}", text=f"{text}.")
+        else:
+            yield Item(text=f"{first_upper(text)}.")
+    for note in found.notes:
+        if note.code != "workers_not_recorded":
+            yield Item(text=f"{first_upper(remark_words(note))}.")
+    for each in found.unread:
+        yield Item(subject="Not read", text=each.reason)
 
 
 def _row(rank: TraceRank) -> dict[str, Any]:

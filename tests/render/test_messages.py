@@ -15,6 +15,7 @@ import pytest
 
 import loaderprobe
 from loaderprobe.records.bandwidth import KindCode, LimitCode
+from loaderprobe.records.batch_size import StopCode
 from loaderprobe.records.environment import CapabilityName
 from loaderprobe.records.files import UnknownFilesCode
 from loaderprobe.records.measurement import RejectedCode
@@ -109,6 +110,7 @@ def test_every_code_has_a_text_and_every_fact_is_said() -> None:
         ("kind", get_args(KindCode)),
         ("unknown_files", get_args(UnknownFilesCode)),
         ("rejected", get_args(RejectedCode)),
+        ("search", get_args(StopCode)),
     ],
 )
 def test_every_code_of_a_type_has_a_text(kind: str, codes: Sequence[str]) -> None:

@@ -1,11 +1,10 @@
-"""The timeline of a GPU, as an image and in words."""
+"""The timeline of a GPU, as rows of bars and in words."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
@@ -13,9 +12,11 @@ from loaderprobe.analyze.answer import answered
 from loaderprobe.analyze.gpu import read_window
 from loaderprobe.records.measurement import Rejected, Timeline
 from loaderprobe.records.report import Report
+from loaderprobe.records.resources import MOMENTS
 from loaderprobe.records.verdict import TimelineView
-from loaderprobe.render.document import Table
-from loaderprobe.render.gpu import common_length_ns, timeline_chart, typical_begin_ns, window_exhibits, window_parts
+from loaderprobe.render.charts import chart_html
+from loaderprobe.render.document import Chart, Table
+from loaderprobe.render.gpu import common_length_ns, timelines_chart, typical_begin_ns, window_parts
 from loaderprobe.render.groups import groups
 from tests.analyze.runs import Cost, alike, run
 from tests.examples import timelines
@@ -24,6 +25,7 @@ from tests.pages import html_report
 from tests.render.test_html import Page
 
 MS = 1_000_000
+MOMENT_NAMES = {moment.name for moment in MOMENTS.values()}
 EVIL = '<script>alert("1")</script>'
 
 
@@ -52,51 +54,47 @@ def with_windows(*made: Timeline) -> Report:
     return answered(replace(report, summary=replace(report.summary, configurations=rows), details=details))
 
 
-def areas(svg: str) -> dict[str, float]:
-    """Square pixels of each part of the GPU's row."""
-    found = {}
-    for name, path in re.findall(r'<path class="(\w+)"[^>]* d="(M[^"]*)"', svg):
-        boxes = re.findall(r"M[\d.]+ [\d.]+h(\d+)v([\d.]+)h", path)
-        found[name] = sum(int(width) * float(height) for width, height in boxes)
-    return found
+def areas(chart: Chart) -> dict[str, float]:
+    """Time of each part of the device's time."""
+    parts = {row.bars[0].tone: row for row in chart.rows if row.bars and row.bars[0].tone in MOMENT_NAMES}
+    return {name: sum(bar.end - bar.begin for bar in row.bars) for name, row in parts.items()}
 
 
 @pytest.mark.parametrize(
     ("timeline", "cause", "share"),
     [
         (timelines.starved(), "input", 0.6),
-        (timelines.launch_bound(), "launch", 0.67),
+        (timelines.launch_bound(), "host", 0.67),
         (timelines.copied_pageable(), "copy", 0.4),
     ],
 )
 def test_areas_are_shares_of_time(timeline: Timeline, cause: str, share: float) -> None:
     """Whether a gap is hundreds of columns wide or a tenth of one, its area is right."""
     view = drawn(timeline)
-    found = areas(timeline_chart(view, "", view.window_ns))
+    found = areas(timelines_chart([("", view)], view.window_ns))
     assert found[cause] / sum(found.values()) == pytest.approx(share, abs=0.03)
 
 
-def test_a_view_is_well_formed_and_small() -> None:
-    """XML without addresses, and few elements even for thousands of kernels."""
+def test_a_view_is_small_and_escaped() -> None:
+    """Few marks even for thousands of kernels, and nothing of a name acts."""
     view = drawn(timelines.launch_bound(100))
     for length_ns in (view.window_ns, view.window_ns // 100, 40_000):
-        svg = timeline_chart(view, EVIL, length_ns)
-        assert len(list(ElementTree.fromstring(svg).iter())) < 300
-        assert len(svg) < 60_000
-        assert not re.search(r"http|url\(|<script|href", svg)
+        html = chart_html(timelines_chart([(EVIL, view)], length_ns))
+        assert html.count("<rect") < 300 and len(html) < 60_000
+        assert not re.search(r"http|<script|href", html)
 
 
 def test_wide_gaps_carry_their_letter() -> None:
     """Printed without colour, a gap is still known by its letter."""
-    svg = timeline_chart(drawn(timelines.starved()), "", 125 * MS)
-    assert sorted(re.findall(r">([A-Z])</text>", svg)) == ["C", "I", "I"]
+    html = chart_html(timelines_chart([("", drawn(timelines.starved()))], 125 * MS))
+    assert {"C", "I"} == set(re.findall(r">([A-Z])</text>", html))
 
 
 def test_hidden_waits_and_copies_are_drawn_but_not_as_gaps() -> None:
-    """They have thin rows of their own."""
-    svg = timeline_chart(drawn(timelines.copied_beside()), "", 50 * MS)
-    assert svg.count('class="lane"') == 2
-    assert not {"input", "copy"} & set(areas(svg))
+    """They have rows of their own."""
+    chart = timelines_chart([("", drawn(timelines.copied_beside()))], 50 * MS)
+    assert [row.label for row in chart.rows][-2:] == ["training thread in next()", "copies, hidden or not"]
+    assert not {"input", "copy"} & set(areas(chart))
 
 
 def test_all_share_an_axis_that_fits_a_step_of_the_slowest() -> None:
@@ -120,18 +118,19 @@ def test_the_stretch_shown_is_a_typical_one() -> None:
 
 
 def test_a_window_that_ends_early_is_blank_from_there() -> None:
-    """Nothing is drawn, not even the background, for time that was not recorded."""
-    svg = timeline_chart(drawn(timelines.compute_bound(1)), "", 80 * MS)
-    assert 'width="150" height="68"' in svg
+    """Nothing is drawn for time that was not recorded."""
+    view = drawn(timelines.compute_bound(1))
+    chart = timelines_chart([("", view)], 80 * MS)
+    assert max(bar.end for row in chart.rows for bar in row.bars) <= view.window_ns / MS + 1
 
 
 def test_three_of_many_are_drawn_and_all_are_in_the_table() -> None:
-    """Serial, the middle and the most workers beside each other; the table has every configuration."""
+    """Serial, the middle and the most workers on one axis; the table has every configuration."""
     report = with_windows(*[timelines.starved()] * 5)
-    (found,) = window_exhibits(report, groups(report)[0])
-    names = [label.removeprefix("GPU timeline of ") for label, _ in found.figures]
-    assert names == ["500x375, serial", "500x375, 4 workers", "500x375, 8 workers"]
-    (table,) = window_parts(groups(report)[0])
+    chart, table = window_parts(report, groups(report)[0])
+    assert isinstance(chart, Chart)
+    names = [row.label for row in chart.rows if row.head]
+    assert names == ["serial", "4 workers", "8 workers"]
     assert isinstance(table, Table)
     assert table.head == ("", "serial", "2 workers", "4 workers", "6 workers", "8 workers")
 
@@ -140,7 +139,7 @@ def test_a_refused_window_shows_its_reason_and_nothing_else() -> None:
     """No timeline, no table; the same where records were left out, which is said beside the figures."""
     page = Page(html_report(with_windows(timelines.starved(plain_ns=MS))))
     assert "refused above 5.0 %" in page.text
-    assert not any(value.startswith("GPU timeline of") for _, value in page.attributes)
+    assert "training thread in next()" not in page.text
     rejected = (Rejected(reason="no_stamp", count=3),)
     kept = html_report(with_windows(timelines.starved(rejected=rejected)))
     assert "3 records of the profiler left out: without a valid time" in kept
