@@ -32,8 +32,8 @@ from loaderprobe.policy import Policy
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeReport, BatchSizeStop, StrategyName
 from loaderprobe.records.diagnosis import Findings
 from loaderprobe.records.remark import Remark, reported
-from loaderprobe.render.batch_size import batch_size_columns, batch_size_document, batch_size_exhibits
-from loaderprobe.render.document import Document, Exhibit
+from loaderprobe.render.batch_size import batch_size_columns, batch_size_document
+from loaderprobe.render.document import Document
 from loaderprobe.render.words import remark_words
 from loaderprobe.system.limits import available_bytes
 from loaderprobe.units import format_bytes, join_words, parse_bytes
@@ -64,10 +64,6 @@ class BatchSize(Documented, BatchSizeReport):
     def columns(self) -> Mapping[str, Sequence[Any]]:
         """One row a probe, in order."""
         return batch_size_columns(self)
-
-    def exhibits(self) -> Mapping[str, Sequence[Exhibit]]:
-        """Rate, step time and utilization against the batch size."""
-        return batch_size_exhibits(self, by_size(self.probes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

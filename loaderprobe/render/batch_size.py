@@ -1,166 +1,159 @@
-"""A search for a batch size as a page, as its charts, and as the rows of a table."""
+"""A search for a batch size as a page and as the rows of a table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeReport, StopCode
-from loaderprobe.render.document import Document, Exhibit, Paragraph, Section, Table
-from loaderprobe.render.format import MISSING, counted, figure, interval, percent
-from loaderprobe.render.plots import BLUE, GREY, RED, Axis, Plot
+from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeReport, LimitName
+from loaderprobe.render.document import Bar, Chart, ChartRow, Document, Paragraph, Part, Section, Table, Tags
+from loaderprobe.render.format import MISSING, counted, interval, percent
 from loaderprobe.render.rows import as_columns, interval_cells, own_cells
-from loaderprobe.render.words import explanation, heading, remark_words
+from loaderprobe.render.words import explanation, heading, message, remark_words
 from loaderprobe.units import format_bytes, format_duration, significant
 
-# What a search for a batch size found, in sentences.
-
-ACCURACY = (
-    "Throughput is not accuracy: another batch size may need another learning rate, and more epochs to the same "
-    "accuracy."
-)
-BUSY_WORDS = {"gpu": "GPU busy", "cores": "cores busy"}
-FASTER = 1.02
+_BUSY = {"gpu": "GPU busy", "cores": "cores busy"}
+_FASTER = 1.02
 """Two rates are called different from here on."""
-VARIED = 0.1
+_VARIED = 0.1
 """Half an interval that is a larger share of the rate is warned of."""
-_STOPS: dict[StopCode, str] = {
-    "no_candidate_better": "At 95 %, no other size that fits is faster by more than 2 %.",
-    "probes_spent": (
-        "After {probes} probes another size may still be faster by up to {left}: the rates vary too much. Measure "
-        "again when the machine is idle, or with more --iterations."
-    ),
-    "converged": "The search converged: {alike} in five loops.",
-    "at_maximum": "The search reached the largest size allowed.",
-    "at_minimum": "The search reached the smallest size.",
-    "loops_spent": "The search used its 100 loops and did not converge.",
-    "out_of_memory": "The search ended where memory did: batch {wall} does not fit.",
-    "nothing_fits": "Not even one image fits.",
-    "interrupted": "The search was interrupted: this is the fastest size so far.",
-}
-_ALIKE = {
-    "gpu-usage": "the size moved by 5 or less",
-    "epoch-time": "the improvement moved by 0.05 or less",
-    "throughput": "",
-}
+_SHOWN, _BRIEF = 30, 8
+"""Loops of the paper's strategies, and rows in a terminal; the file has all of them."""
+_TONES: dict[LimitName, str] = {"memory": "warning", "maximum": "change", "compute": "compute"}
 
 
-def title_words(found: BatchSizeReport) -> str:
-    """`resnet18: batch 64 trains fastest, 205 ±6 images/s on ...`; of the paper's strategies, where they end."""
-    said = "trains fastest" if found.strategy == "throughput" else f"is where {found.strategy} ends"
-    return f"{found.model}: batch {found.stop.chosen} {said}, {rate_words(found.at_chosen)} on {found.device}"
+def batch_size_document(found: BatchSizeReport, sizes: Sequence[BatchSizeProbe]) -> Document:
+    """The size to use, the rate of all; `sizes` are the probes of each size together, from the smallest on."""
+    ours = found.strategy == "throughput"
+    return Document(
+        title=f"{found.model} in {found.precision} on {found.device}",
+        headline=f"{'Use' if ours else f'{found.strategy} ends at'} batch {found.stop.chosen}",
+        subline=_condition(found),
+        tone=_TONES.get(found.limit, "now"),
+        unsure=_varies(found) or found.stop.code in ("probes_spent", "loops_spent", "interrupted"),
+        sections=tuple(section for section in _sections(found, sizes) if section.parts),
+    )
 
 
-def answer_words(found: BatchSizeReport) -> str:
-    """The size, its rate beside that of the first size, and why the search ended."""
+def _sections(found: BatchSizeReport, sizes: Sequence[BatchSizeProbe]) -> Iterator[Section]:
+    ours = found.strategy == "throughput"
+    shown = list(sizes) if ours else list(found.probes)[-_SHOWN:]
+    yield Section(title="Images/s by batch size", name="sizes", parts=tuple(_rates(found, shown)), panel="main")
+    yield Section(title="Memory by batch size", parts=tuple(_memory(found, sizes)), panel="main")
+    limits = tuple(Paragraph(text=text) for text in _limits(found))
+    yield Section(title="What limits it", parts=limits, panel="side")
+    yield Section(title="How sure", parts=(Tags(texts=tuple(_sure(found))),), panel="side")
+    unknown = "accuracy: another batch size may need another learning rate, and more epochs"
+    yield Section(title="Not known", parts=(Tags(texts=(unknown,)),), panel="side")
+    tried = _sizes(found, sizes) if ours else _loops(found)
+    title = "Sizes that were tried" if ours else "Loops, in order"
+    yield Section(title=title, parts=(tried, Paragraph(text=_notes(found), tone="quiet")))
+
+
+def _condition(found: BatchSizeReport) -> str:
+    """Its rate, and beside that of the first size."""
     first, chosen = found.probes[0], found.at_chosen
-    beside = ""
+    said = f"{interval(chosen.images_per_s)} images/s" if chosen.fits else "does not fit"
     if first.images_per_s and chosen.images_per_s and first.batch_size != chosen.batch_size:
         times = chosen.images_per_s.value / first.images_per_s.value
-        beside = f", {significant(times)} times the rate of batch {first.batch_size}"
-        if 1 / FASTER < times < FASTER:
-            beside = f", as fast as batch {first.batch_size}"
-    use = "Use batch" if found.strategy == "throughput" else f"{found.strategy} chooses batch"
-    return f"{use} {found.stop.chosen}: {rate_words(chosen)}{beside}. {stop_words(found)}"
+        alike = 1 / _FASTER < times < _FASTER
+        said += f", {'as fast as' if alike else f'{significant(times)} times'} batch {first.batch_size}"
+    return said
 
 
-def stop_words(found: BatchSizeReport) -> str:
-    """Why the search ended, as a sentence."""
-    return _STOPS[found.stop.code].format(
-        probes=len(found.probes),
-        left=percent(found.stop.left or 0.0),
-        alike=_ALIKE[found.strategy],
-        wall=smallest_unfit(found),
-    )
+def _limits(found: BatchSizeReport) -> Iterator[str]:
+    """The verdict on the loader at the chosen size, what keeps the rate from rising there, why the search ended."""
+    facts = {
+        "size": found.stop.chosen, "wall": _smallest_unfit(found), "limit": found.memory_limit_bytes,
+        "probes": len(found.probes), "left": found.stop.left or 0.0, "strategy": found.strategy,
+    }  # fmt: skip
+    if found.findings:
+        yield f"{heading(found.findings)} at batch {found.stop.chosen}: {explanation(found.findings)}"
+    elif found.data:
+        why = remark_words(found.no_findings) if found.no_findings else ""
+        yield message("batch_limit.unknown", {**facts, "why": why})
+    if found.limit in _TONES:
+        yield message(f"batch_limit.{found.limit}", facts)
+    yield message(f"search.{found.stop.code}", facts)
 
 
-def limit_words(found: BatchSizeReport) -> str:
-    """What keeps the rate from rising at the chosen size."""
-    said = [_judged_words(found)] if found.data else []
-    size = found.stop.chosen
-    if found.limit == "memory":
-        limit = f" into {format_bytes(found.memory_limit_bytes)}" if found.memory_limit_bytes else ""
-        said.append(
-            f"Memory limits: the rate still rises at batch {size}, but {smallest_unfit(found)} does not fit{limit}."
-        )
-    if found.limit == "maximum":
-        said.append(f"--max limits: the rate still rises at batch {size}. Try a larger --max.")
-    if found.limit == "compute":
-        said.append(
-            f"Compute limits at batch {size}, by construction: the batch stays in memory, so no loader can limit. With "
-            "DATA, batches are loaded, and the input is judged, too."
-        )
-    return " ".join(said)
-
-
-def _judged_words(found: BatchSizeReport) -> str:
-    """The verdict on the loader at the chosen size, or why there is none."""
-    size = found.stop.chosen
-    if found.findings is None:
-        why = f": {remark_words(found.no_findings)}" if found.no_findings else ""
-        return f"What limits training at batch {size} is not known{why}."
-    return f"{heading(found.findings)} at batch {size}: {explanation(found.findings)}"
-
-
-def doubt_words(found: BatchSizeReport) -> str:
-    """A warning where the steps of the chosen size differ much; else empty."""
-    rate = found.at_chosen.images_per_s
-    if rate is None or rate.high - rate.low <= 2 * VARIED * rate.value:
-        return ""
-    return (
-        "The rate varies much from step to step: something else may have used the machine. Measure again when it is "
-        "idle, or with more --iterations."
-    )
-
-
-def smallest_unfit(found: BatchSizeReport) -> int:
+def _smallest_unfit(found: BatchSizeReport) -> int:
     """The smallest size that does not fit; 0 where all do."""
     return min((probe.batch_size for probe in found.probes if not probe.fits), default=0)
 
 
-def rate_words(probe: BatchSizeProbe) -> str:
-    """`205 ±6 images/s`."""
-    return f"{interval(probe.images_per_s)} images/s" if probe.fits else "does not fit"
-
-
-def setting_words(found: BatchSizeReport) -> str:
+def _trained(found: BatchSizeReport) -> str:
     """On what the copy was trained, how, and within which memory."""
-    data = "random images" if found.image_size else "the samples of one batch, repeated,"
-    where = f"{data} in memory"
-    if found.data:
-        loader = "the serial loader" if not found.workers else counted(found.workers, "worker")
-        where = f"batches from {found.data}, loaded by {loader}; files were read as they were found"
-        if found.workers is None:
-            where = "batches of a loader"
-    size = f" of {found.image_size} x {found.image_size} pixels" if found.image_size and not found.data else ""
-    limit = f"; memory limit {format_bytes(found.memory_limit_bytes)}" if found.memory_limit_bytes else ""
-    return f"A copy of the model was trained in {found.precision} on {where}{size}{limit}."
+    what = "memory" if not found.data else "loader" if found.workers is None else "folder"
+    facts = {
+        "precision": found.precision, "pixels": found.image_size, "data": found.data, "workers": found.workers,
+        "limit": found.memory_limit_bytes,
+    }  # fmt: skip
+    return message(f"trained.{what}", facts)
 
 
-SHOWN = 30
-"""Loops of the paper's strategies; the file has all of them."""
+def _varies(found: BatchSizeReport) -> bool:
+    """True where the steps of the chosen size differ much."""
+    rate = found.at_chosen.images_per_s
+    return rate is not None and rate.high - rate.low > 2 * _VARIED * rate.value
 
 
-def batch_size_document(found: BatchSizeReport, sizes: Sequence[BatchSizeProbe]) -> Document:
-    """The answer, then what was tried; `sizes` are the probes of each size together, from the smallest on."""
-    ours = found.strategy == "throughput"
-    return Document(
-        title=title_words(found),
-        sections=(
-            Section(
-                parts=(
-                    Paragraph(text=answer_words(found), strong=True),
-                    Paragraph(text=limit_words(found), strong=True),
-                    *([Paragraph(text=doubt_words(found), strong=True)] if doubt_words(found) else []),
-                    Paragraph(text=ACCURACY),
-                )
-            ),
-            Section(
-                title="Sizes that were tried" if ours else "Loops, in order",
-                name="sizes",
-                parts=(_sizes(found, sizes) if ours else _loops(found), Paragraph(text=_notes(found))),
-            ),
+def _sure(found: BatchSizeReport) -> Iterator[str]:
+    yield f"{counted(len(found.probes), 'probe')}, bars with 95 % intervals"
+    if found.strategy == "throughput":
+        yield "chosen: the smallest that is sure to be within 2 % of the fastest"
+    if _varies(found):
+        yield "the rate varies much from step to step: measure again on an idle machine, or with more --iterations"
+
+
+def _rates(found: BatchSizeReport, probes: Sequence[BatchSizeProbe]) -> Iterator[Part]:
+    rates = [probe.images_per_s.high for probe in probes if probe.images_per_s]
+    if not rates:
+        return
+    rows = tuple(_rate_row(found, probe) for probe in probes)
+    yield Chart(
+        rows=rows,
+        high=1.02 * max(rates),
+        unit="images/s",
+        names=(("change", "chosen"), ("quiet", "others")),
+        brief=rows[-_BRIEF:],
+        ends="batch size,images/s",
+    )
+
+
+def _rate_row(found: BatchSizeReport, probe: BatchSizeProbe) -> ChartRow:
+    rate, chosen = probe.images_per_s, probe.batch_size == found.stop.chosen
+    tone = "change" if chosen else "quiet"
+    return ChartRow(
+        label=f"batch {probe.batch_size}{', chosen' if chosen else ''}",
+        value=_rate(probe),
+        note=f"{significant(probe.step_ms.value)} ms a step" if probe.step_ms else "",
+        bars=(Bar(end=rate.value, tone=tone),) if rate else (),
+        interval=(rate.low, rate.high) if rate and rate.high > rate.low else None,
+    )
+
+
+def _memory(found: BatchSizeReport, sizes: Sequence[BatchSizeProbe]) -> Iterator[Part]:
+    """Beside the limit, where there is one that the largest comes near to."""
+    known = [(size, size.memory_bytes) for size in sizes if size.memory_bytes]
+    if not known:
+        return
+    limit, most = found.memory_limit_bytes, max(taken for _, taken in known)
+    near = limit is not None and limit < 3 * most
+    yield Chart(
+        rows=tuple(
+            ChartRow(
+                label=f"batch {size.batch_size}",
+                value=format_bytes(taken),
+                bars=(Bar(end=taken / 1e6, tone="quiet"),),
+                level=limit / 1e6 if limit and near else None,
+            )
+            for size, taken in known
         ),
+        high=1.05 * max(most, limit if limit and near else 0) / 1e6,
+        unit="MB",
+        level=f"limit: {format_bytes(limit)}" if limit else "",
+        ends="batch size,memory",
     )
 
 
@@ -183,33 +176,28 @@ def _row(number: int, probe: BatchSizeProbe, found: BatchSizeReport) -> dict[str
 
 
 def _sizes(found: BatchSizeReport, sizes: Sequence[BatchSizeProbe]) -> Table:
-    counts = [sum(probe.batch_size == size.batch_size for probe in found.probes) for size in sizes]
     return Table(
-        head=("batch", "images/s", "step ms", BUSY_WORDS[found.utilization_of], "memory", "probes"),
+        head=("batch", _BUSY[found.utilization_of], "probes"),
         lines=tuple(
             (
-                f"{size.batch_size}{' *' if size.batch_size == found.stop.chosen else ''}",
-                _rate(size),
-                figure(size.step_ms.value if size.step_ms else None),
+                str(size.batch_size),
                 percent(size.utilization),
-                format_bytes(size.memory_bytes) if size.memory_bytes else MISSING,
-                str(count),
+                str(sum(probe.batch_size == size.batch_size for probe in found.probes)),
             )
-            for size, count in zip(sizes, counts, strict=True)
+            for size in sizes
         ),
-        right=frozenset({0, 1, 2, 3, 4, 5}),
+        right=frozenset(range(3)),
     )
 
 
 def _loops(found: BatchSizeReport) -> Table:
-    numbered = list(enumerate(found.probes, 1))[-SHOWN:]
+    numbered = list(enumerate(found.probes, 1))[-_SHOWN:]
     return Table(
-        head=("loop", "batch", "images/s", "usage", "epoch", "improvement", "memory"),
+        head=("loop", "batch", "usage", "epoch", "improvement", "memory"),
         lines=tuple(
             (
                 str(number),
                 str(each.batch_size),
-                _rate(each),
                 percent(each.usage),
                 format_duration(each.epoch_s(found.dataset_images)) if each.fits else MISSING,
                 percent(found.improvement(each)) if each.fits else MISSING,
@@ -217,7 +205,7 @@ def _loops(found: BatchSizeReport) -> Table:
             )
             for number, each in numbered
         ),
-        right=frozenset({0, 1, 2, 3, 4, 5, 6}),
+        right=frozenset(range(6)),
     )
 
 
@@ -228,14 +216,10 @@ def _rate(probe: BatchSizeProbe) -> str:
 
 
 def _notes(found: BatchSizeReport) -> str:
-    """What the columns mean, and what is missing in them."""
+    """What the columns mean, what is missing in them, and on what the copy was trained."""
     notes = []
-    if found.strategy == "throughput":
-        notes.append(
-            "*: chosen, the smallest that is sure to be within 2 % of the fastest. images/s: with its 95 % interval."
-        )
-    else:
-        more = len(found.probes) - SHOWN
+    if found.strategy != "throughput":
+        more = len(found.probes) - _SHOWN
         notes.append(
             "usage: mean of the upper half of the readings. epoch and improvement: "
             f"of {found.dataset_images:,} images, against the first loop."
@@ -248,80 +232,4 @@ def _notes(found: BatchSizeReport) -> str:
     gone = [probe.unavailable["utilization"] for probe in found.probes if "utilization" in probe.unavailable]
     if gone:
         notes.append(f"Utilization is missing: {remark_words(gone[0])}.")
-    return " ".join((*notes, setting_words(found)))
-
-
-# Rate, step time and utilization against the batch size, as SVG.
-
-CHART_HEIGHT = 250
-ABOVE = 1.2
-"""A scale ends so far above what it shows, that the name of the chosen size has its place."""
-
-
-def batch_size_exhibits(found: BatchSizeReport, sizes: Sequence[BatchSizeProbe]) -> dict[str, tuple[Exhibit, ...]]:
-    """Three charts, or two without utilization, in the section of the sizes."""
-    fitting = [size for size in sizes if size.fits]
-    if len(fitting) < 2:
-        return {}
-    wall = smallest_unfit(found)
-    busy = BUSY_WORDS[found.utilization_of]
-    charts = [
-        (
-            "Images/s against batch size",
-            _chart(fitting, found.stop.chosen, wall, "images/s", _images_per_s, significant),
-        ),
-        (
-            "Step time against batch size",
-            _chart(fitting, found.stop.chosen, wall, "ms a step", _step, lambda ms: f"{significant(ms)} ms"),
-        ),
-    ]
-    read = [each for each in fitting if each.utilization is not None]
-    if len(read) > 1:
-        charts.append((f"{busy} against batch size", _chart(read, found.stop.chosen, wall, busy, _busy, percent)))
-    text = (
-        "Each point is a batch size, on a scale of doublings. Bars: 95 % intervals of the rate, and the middle half of "
-    )
-    text += "the steps. The chosen size is red."
-    if wall:
-        text += f" Dashed: batch {wall}, which does not fit."
-    return {"sizes": (Exhibit(title="Rate, step time and utilization", text=text, figures=tuple(charts)),)}
-
-
-Read = Callable[[BatchSizeProbe], tuple[float, float, float]]
-"""(value, low, high)."""
-
-
-def _images_per_s(probe: BatchSizeProbe) -> tuple[float, float, float]:
-    assert probe.images_per_s
-    return probe.images_per_s.value, probe.images_per_s.low, probe.images_per_s.high
-
-
-def _step(probe: BatchSizeProbe) -> tuple[float, float, float]:
-    assert probe.step_ms
-    return probe.step_ms.value, probe.step_ms.low, probe.step_ms.high
-
-
-def _busy(probe: BatchSizeProbe) -> tuple[float, float, float]:
-    busy = probe.utilization or 0.0
-    return busy, busy, busy
-
-
-def _chart(
-    sizes: Sequence[BatchSizeProbe], chosen: int, wall: int, unit: str, read: Read, words: Callable[[float], str]
-) -> str:
-    points = {each.batch_size: read(each) for each in sizes}
-    shares = read is _busy
-    top = ABOVE * (1.0 if shares else max(high for _, _, high in points.values()))
-    x = Axis(name="batch size", low=min(points) * 0.85, high=max(*points, wall) * 1.18, base=2)
-    plot = Plot(unit, x, Axis(name="", high=top, shares=shares), height=CHART_HEIGHT)
-    if wall:
-        plot.upright(wall, GREY)
-    line = [(size, value) for size, (value, _, _) in points.items()]
-    plot.spans(((size, low, high) for size, (_, low, high) in points.items()), BLUE)
-    plot.line(line, BLUE)
-    plot.dots([each for each in line if each[0] != chosen], BLUE, radius=3)
-    for size, value in line:
-        if size == chosen:
-            plot.dots([(size, value)], RED, radius=5)
-            plot.name(size, value, f"batch {chosen}: {words(value)}", "above left")
-    return plot.svg()
+    return " ".join((*notes, _trained(found)))
