@@ -15,7 +15,7 @@ from loaderprobe.measure.image_data import image_files, loader_of_images
 from loaderprobe.plugins import check_name, resolve
 from loaderprobe.records.layers import LayersReport
 from loaderprobe.render.json import result_json
-from loaderprobe.render.layers import layer_columns, layer_exhibits, layers_document, sums
+from loaderprobe.render.layers import layer_columns, layers_document, sums
 
 FEWEST_STEPS = 4
 IMAGE_SIZE = 224
@@ -28,7 +28,6 @@ class Layers(Documented, LayersReport):
     table_name = "profile.csv"
     document = layers_document
     columns = layer_columns
-    exhibits = layer_exhibits
 
     def json(self) -> str:
         """With the share of the whole that the layers add up to."""

@@ -1,23 +1,21 @@
-"""The layers of a model as a page with a heat map, as JSON and as the rows of a table."""
+"""The layers of a model as a page and as the rows of a table."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from loaderprobe.records.layers import LAST_CALL, DrillLevel, LayersReport, LayerTime, PartName, Shape
-from loaderprobe.render.document import Document, Exhibit, Paragraph, Part, Section, Table
-from loaderprobe.render.plots import RED, heat_cell, heat_rows, shortened
+from loaderprobe.render.document import Bar, Chart, ChartRow, Document, Paragraph, Part, Section, Table, Tags
+from loaderprobe.render.format import percent
 from loaderprobe.render.rows import as_columns, interval_cells, own_cells
 from loaderprobe.units import significant
 
-SHOWN = 20
-BAR = 12
-_LONGEST = 9
-"""Letters of a name that fit into a cell of the map."""
-FITS = (0.75, 1.33)
+_SHOWN, _BRIEF = 20, 10
+"""Of the layers, the slowest; of them in a terminal."""
+_FITS = (0.75, 1.33)
 """Layers that add up to another share of the whole were not measured on the same machine: it was busy meanwhile."""
-PART_WORDS: dict[PartName, str] = {
+_PARTS: dict[PartName, str] = {
     "zero_grad": "clear gradients",
     "copy": "copy to the device",
     "load": "load the batch",
@@ -25,17 +23,30 @@ PART_WORDS: dict[PartName, str] = {
 
 
 def layers_document(found: LayersReport) -> Document:
-    """The parts of a step, the slowest layers in the order in which they run, and the way down to a source line."""
+    """The slowest layers, the parts of a step, and the way down to a source line."""
     batch = f", batch {found.batch_size}" if found.batch_size else ""
+    slowest, whole = max(found.layers, key=lambda layer: layer.ms, default=None), step_ms(found)
+    headline = subline = f"{_ms(whole)} ms a training step"
+    if slowest is not None and whole:
+        where = "forward" if slowest.forward.value > slowest.backward.value else "backward"
+        takes = f"{slowest.name or slowest.kind} takes {percent(slowest.ms / whole)} of a step"
+        headline = "The layers do not add up to the step" if _far(found) else takes
+        subline += f"; {layer_name(slowest)} is the slowest of {len(found.layers)} layers, most of it {where}"
     return Document(
-        title=f"{found.model}: {_ms(step_ms(found))} ms a training step on {found.device}{batch}",
-        sections=(
-            Section(parts=_answer(found)),
-            Section(title="Parts of a step", parts=(_parts(found),)),
-            Section(title=_title(found), name="layers", parts=(_layers(found), *_rest(found))),
-            *([Section(title="From the step to a source line", parts=(_drill(found),))] if found.drill else []),
-        ),
+        title=f"{found.model} on {found.device}{batch}",
+        headline=headline,
+        subline=subline,
+        tone="compute",
+        unsure=_far(found),
+        sections=tuple(section for section in _sections(found) if section.parts),
     )
+
+
+def _sections(found: LayersReport) -> Iterator[Section]:
+    yield Section(title="Slowest layers, ms a step", name="layers", parts=tuple(_layers(found)), panel="main")
+    yield Section(title="Parts of a step", parts=tuple(_parts(found)), panel="main")
+    yield Section(title="How sure", parts=(Tags(texts=tuple(_sure(found))),), panel="side")
+    yield Section(title="From the step to a source line", parts=(_drill(found),) if found.drill else ())
 
 
 def step_ms(found: LayersReport) -> float:
@@ -51,50 +62,6 @@ def sums(found: LayersReport) -> dict[PartName, float]:
     }
     whole = {part.name: part.ms.value for part in found.parts}
     return {name: value / whole[name] for name, value in added.items() if whole.get(name)}
-
-
-def layer_exhibits(found: LayersReport) -> dict[str, tuple[Exhibit, ...]]:
-    """The heat map of all layers, in the section of the layers."""
-    if not found.layers:
-        return {}
-    map_ = Exhibit(
-        title="All layers, as they run",
-        text="A row for each block of the model, a cell for each layer. The darker, the longer it takes: its "
-        "upper half forward, its lower half backward. The figure is the sum of both.",
-        figures=(("Heat map of the layers' times", layer_map(found)),),
-        wide=True,
-    )
-    return {"layers": (map_,)}
-
-
-def layer_map(found: LayersReport) -> str:
-    """The darker a cell, the longer its layer takes, forward in its upper half, backward in its lower half."""
-    most = max(max(layer.forward.value, layer.backward.value) for layer in found.layers)
-    return heat_rows(
-        "Heat map of the layers' times",
-        (
-            (name or "outside blocks", [_cell(layer, most) for layer in some])
-            for name, some in _blocks(found.layers).items()
-        ),
-    )
-
-
-def _cell(layer: LayerTime, most: float) -> str:
-    both = {"forward": layer.forward.value, "backward": layer.backward.value}
-    times = ", ".join(f"{name} {significant(value)} ms" for name, value in both.items())
-    # The square root shows small layers beside large ones.
-    halves = [(RED, (value / most if most else 0.0) ** 0.5) for value in both.values()]
-    name = shortened(layer.name.rpartition(".")[2] or layer.kind, _LONGEST)
-    return heat_cell(f"{layer.name or layer.kind}: {times}", (name, f"{significant(layer.ms, 2)} ms"), halves)
-
-
-def _blocks(layers: Sequence[LayerTime]) -> dict[str, list[LayerTime]]:
-    """The layers of each block, which is the module around them; what a block does itself stands first in it."""
-    around = {layer.name.rpartition(".")[0] for layer in layers}
-    found: dict[str, list[LayerTime]] = {}
-    for layer in layers:
-        found.setdefault(layer.name if layer.name in around else layer.name.rpartition(".")[0], []).append(layer)
-    return found
 
 
 def layer_columns(found: LayersReport) -> dict[str, list[Any]]:
@@ -117,96 +84,77 @@ def _row(order: int, layer: LayerTime) -> dict[str, Any]:
     }
 
 
-def _answer(found: LayersReport) -> tuple[Part, ...]:
-    """The slowest layer, and how well the layers add up."""
-    slowest = max(found.layers, key=lambda each: each.ms, default=None)
-    whole = step_ms(found)
-    parts: list[Part] = []
-    if slowest is not None and whole:
-        share = f"{100 * slowest.ms / whole:.0f} %"
-        where = "forward" if slowest.forward.value > slowest.backward.value else "backward"
-        text = f"The slowest layer is {layer_name(slowest)}, with {share} of the step, most of it {where}."
-        parts.append(Paragraph(text=text, strong=True))
-    shares = " and ".join(f"{100 * share:.0f} % of the {name} pass" for name, share in sums(found).items())
-    if shares and found.unlisted:
-        text = (
-            f"The layers add up to {shares}. A step runs {found.unlisted:,} operators, too many to record each. So the "
-            "forward time of a layer includes Python between its operators, and the time of the backward pass is "
-            "divided among layers by the time of their operators, each timed by itself. Operators of the forward pass "
-            "are not listed."
-        )
-        parts.append(Paragraph(text=text))
-    elif shares:
-        parts.append(
-            Paragraph(
-                text=f"The layers add up to {shares}, timed without the profiler over {found.steps} steps. The rest is "
-                "Python between operators, and what the profiler adds."
-            )
-        )
+def _far(found: LayersReport) -> bool:
+    """True where layers add up to another time than the pass took."""
     # Where operators are not listed, the backward pass is divided among layers: of that, nothing can be missing.
-    compared = {name: share for name, share in sums(found).items() if name == "forward" or not found.unlisted}
-    if any(not FITS[0] <= share <= FITS[1] for share in compared.values()):
-        text = "That is far from all of it: something else may have used the machine. Measure again when it is idle."
-        parts.append(Paragraph(text=text, strong=True))
-    return tuple(parts)
+    shares = [share for name, share in sums(found).items() if name == "forward" or not found.unlisted]
+    return any(not _FITS[0] <= share <= _FITS[1] for share in shares)
 
 
-def _parts(found: LayersReport) -> Table:
+def _sure(found: LayersReport) -> Iterator[str]:
+    for name, share in sums(found).items():
+        yield f"layers add up to {percent(share)} of the {name} pass"
+    if _far(found):
+        yield "something else used the machine: measure again when it is idle"
+    if found.unlisted:
+        yield f"{found.unlisted:,} operators are too many to record each: forward times include Python between them"
+    yield f"{found.steps} steps timed without the profiler"
+
+
+def _parts(found: LayersReport) -> Iterator[Part]:
     whole = step_ms(found)
-    return Table(
-        head=("part", "ms", "middle half", "share"),
-        lines=tuple(
-            (
-                PART_WORDS.get(part.name, part.name),
-                _ms(part.ms.value),
-                f"{_ms(part.ms.low)} to {_ms(part.ms.high)}",
-                _bar(part.ms.value, whole, whole),
-            )
-            for part in found.parts
-        ),
-        right=frozenset({1, 2}),
+    if whole:
+        yield Chart(
+            rows=tuple(
+                ChartRow(
+                    label=_PARTS.get(part.name, part.name),
+                    value=f"{_ms(part.ms.value)} ms",
+                    note=f"{_ms(part.ms.low)} to {_ms(part.ms.high)}",
+                    bars=(Bar(end=part.ms.value, tone="compute"),),
+                )
+                for part in found.parts
+            ),
+            high=1.02 * max(part.ms.value for part in found.parts),
+            caption="Median, and the middle half of the steps",
+            ends="part,ms",
+        )
+
+
+def _layers(found: LayersReport) -> Iterator[Part]:
+    """The slowest first, the part of its name that sets it apart in front."""
+    slowest = sorted(found.layers, key=lambda layer: -layer.ms)
+    rows = tuple(_row_of(layer, step_ms(found)) for layer in slowest[:_SHOWN])
+    if not rows:
+        return
+    yield Chart(
+        rows=rows,
+        high=1.02 * slowest[0].ms or 1.0,
+        unit="ms",
+        names=(("compute", "F forward"), ("change", "B backward")),
+        brief=rows[:_BRIEF],
+        ends="layer,ms a step",
     )
-
-
-def _title(found: LayersReport) -> str:
-    count = len(found.layers)
-    return f"The {SHOWN} slowest of {count} layers, as they run" if count > SHOWN else "Layers, as they run"
-
-
-def _shown(found: LayersReport) -> Sequence[LayerTime]:
-    slowest = sorted(found.layers, key=lambda each: -each.ms)[:SHOWN]
-    return [layer for layer in found.layers if layer in slowest]
-
-
-def _layers(found: LayersReport) -> Table:
-    shown, whole = _shown(found), step_ms(found)
-    most = max((layer.ms for layer in shown), default=0.0)
-    return Table(
-        head=("layer", "output", "forward", "backward", "of the step"),
-        lines=tuple(
-            (
-                layer_name(layer) + ("*" if layer.in_place else ""),
-                _shapes(layer.outputs),
-                _ms(layer.forward.value),
-                _ms(layer.backward.value),
-                _bar(layer.ms, whole, most),
-            )
-            for layer in shown
-        ),
-        right=frozenset({2, 3}),
-    )
-
-
-def _rest(found: LayersReport) -> tuple[Part, ...]:
-    shown = _shown(found)
-    notes = ["Forward and backward in ms. *: overwrites its input." if any(s.in_place for s in shown) else "In ms."]
-    more = len(found.layers) - len(shown)
-    if more:
-        left = sum(layer.ms for layer in found.layers) - sum(layer.ms for layer in shown)
-        notes.append(f"The {more} others take {_ms(left)} ms together.")
+    others = slowest[_SHOWN:]
+    if others:
+        rest = _ms(sum(layer.ms for layer in others))
+        yield Paragraph(text=f"{len(others)} others: {rest} ms together.", tone="quiet")
     if found.missing:
-        notes.append(f"Never ran: {', '.join(found.missing[:SHOWN])}.")
-    return (Paragraph(text=" ".join(notes)),)
+        yield Paragraph(text=f"Never ran: {', '.join(found.missing[:_SHOWN])}.")
+
+
+def _row_of(layer: LayerTime, whole: float) -> ChartRow:
+    block, _, name = layer.name.rpartition(".")
+    again = layer_name(layer).partition(f" ({layer.kind}")[2].removesuffix(")")
+    forward, share = layer.forward.value, percent(layer.ms / whole) if whole else ""
+    return ChartRow(
+        label=f"{name or 'outside its layers'} ({layer.kind}{again}){f' in {block}' if block else ''}",
+        value=_ms(layer.ms),
+        note=f"{share} {_shapes(layer.outputs)}{', in place' if layer.in_place else ''}",
+        bars=(
+            Bar(end=forward, tone="compute", letter="F"),
+            Bar(begin=forward, end=layer.ms, tone="change", letter="B"),
+        ),
+    )
 
 
 def _drill(found: LayersReport) -> Table:
@@ -246,10 +194,3 @@ def _shapes(shapes: Sequence[Shape]) -> str:
 
 def _ms(value: float) -> str:
     return significant(value)
-
-
-def _bar(value: float, whole: float, most: float) -> str:
-    """The share of the step, and a bar whose longest is that of `most`."""
-    share = value / whole if whole else 0.0
-    length = round(BAR * value / most) if most else 0
-    return f"{100 * share:4.1f} % " + "█" * length

@@ -159,7 +159,7 @@ def test_the_drill_ends_at_the_slow_line(found: loaderprobe.Layers) -> None:
     assert layer.ms > 0.5 * sum(each.ms for each in found.layers)
     assert operator.of_above > 0.8 and line.of_above > 0.5
     text = found.text()
-    assert "The slowest layer is pool (SlowPool), with" in text and text.count("pool (SlowPool)") == 3
+    assert text.count("pool (SlowPool)") == 3
     assert "layer    pool (SlowPool)" in text and "# the slow line" in text.replace("\n", " ")
     assert all(len(each) <= 80 for each in text.splitlines())
 
@@ -175,7 +175,7 @@ def test_a_busy_machine_is_said(found: loaderprobe.Layers) -> None:
         (replace(found, parts=tuple(replace(each, ms=slow) for each in found.parts)), True),
         (replace(found, parts=tuple(fitting)), False),
     ):
-        assert ("something else may have used the machine" in " ".join(changed.text().split())) == busy
+        assert ("something else used the machine" in " ".join(changed.text().split())) == busy
 
 
 def test_json_and_frame_have_every_layer(found: loaderprobe.Layers) -> None:
@@ -265,7 +265,7 @@ def test_calls_without_end_share_a_row(most: int, monkeypatch: pytest.MonkeyPatc
     assert [layer.call for layer in rows] == list(range(100))
     assert {each.name: each.count for each in rows[-1].operators}["AddmmBackward0"] == 21
     assert rows[-1].ms > 5 * sorted(layer.ms for layer in rows)[50]
-    assert "call 100 and later" in found.text()
+    assert "call 100 and later" in found.markdown()
 
 
 class Ours(Dataset[tuple[torch.Tensor, int]]):
