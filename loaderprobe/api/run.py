@@ -25,7 +25,7 @@ from loaderprobe.measure.attach.watcher import Watcher
 from loaderprobe.records.config import CacheState
 from loaderprobe.records.diagnosis import Attached, AttachRequest, OwnMeasured, WatchReport
 from loaderprobe.records.remark import Remark
-from loaderprobe.render.watch import watch_columns, watch_document, watch_exhibits
+from loaderprobe.render.watch import watch_columns, watch_document
 from loaderprobe.store.codec import decode, encode, write_atomically
 from loaderprobe.store.results import RESULT, check_out, make_directory, write_result
 
@@ -199,7 +199,6 @@ class Watch(Documented, WatchReport):
 
     document = watch_document
     columns = watch_columns
-    exhibits = watch_exhibits
 
 
 def watcher_of(

@@ -1,25 +1,20 @@
-"""A watched training as a line, as a document with a chart, and as rows."""
+"""A watched training as a line, as a page, and as rows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from loaderprobe.records.diagnosis import WatchedInterval, WatchReport
-from loaderprobe.render.document import Document, Exhibit, Paragraph, Part, Section, Table
+from loaderprobe.render.document import Bar, Chart, ChartRow, Document, Paragraph, Part, Section, Table, Tags
 from loaderprobe.render.format import MISSING, counted, percent, workers_words
-from loaderprobe.render.plots import BLUE, RED, Axis, Plot, Points
+from loaderprobe.render.groups import letters_in
+from loaderprobe.render.wording import verdict_tone
 from loaderprobe.render.words import heading, sentence
-from loaderprobe.units import format_bytes, format_duration, significant
+from loaderprobe.units import format_duration, format_rate, significant
 
-SHOWN = 30
-"""Rows of the table: of more, the first and the last."""
-ESTIMATED = (
-    "Training was only watched, so every verdict here is estimated from waits and the workers' clocks. Without --watch "
-    "it comes from an experiment."
-)
-
-ON_GPU = "Steps run on a GPU, where they end later than the loop sees: waiting is shown, but no verdict follows."
+_SHOWN, _BRIEF = 30, 10
+"""Intervals of the page, and of a terminal: of more, the first and the last."""
 
 
 def watched_line(interval: WatchedInterval) -> str:
@@ -37,24 +32,76 @@ def not_kept(error: Exception) -> str:
 
 
 def watch_document(found: WatchReport) -> Document:
-    """The verdict first, then the course of training."""
-    loading = workers_words(found.workers)
+    """The verdict, the rate of training over time, then what the workers did."""
     steps = sum(interval.steps for interval in found.intervals)
-    first: list[Part] = [Paragraph(text=_answer(found), strong=True), Paragraph(text=ESTIMATED)]
-    first.append(
-        Paragraph(
-            text=f"{found.loader}, {loading}, batches of {found.batch_size}, {counted(steps, 'step')}. Watching took "
-            f"{found.overhead_s:.2g} s of the training thread's CPU time."
-        )
-    )
-    title = f"Watched: {heading(found.bound)} (estimated)" if found.bound else "Watched: no verdict"
+    rates = [interval.images_per_s for interval in found.intervals]
+    span = " to ".join(dict.fromkeys(significant(rate) for rate in (min(rates), max(rates)))) if rates else ""
+    none = "No verdict: steps run on a GPU" if found.on_gpu else "No verdict: too few training steps"
     return Document(
-        title=title,
-        sections=(
-            Section(parts=tuple(first)),
-            Section(title="Over time", name="time", parts=(_table(found.intervals),)),
-        ),
+        title=f"Watched training: {found.loader}, {workers_words(found.workers)}, batches of {found.batch_size}",
+        headline=heading(found.bound) if found.bound else none,
+        subline=f"{f'{span} images/s, ' if span else ''}{counted(steps, 'step')}; estimated, as nothing was changed",
+        tone=verdict_tone(found.bound) if found.bound else "inconclusive",
+        unsure=found.bound is None or found.bound.cause in ("either", "inconclusive"),
+        sections=tuple(section for section in _sections(found) if section.parts),
     )
+
+
+def _sections(found: WatchReport) -> Iterator[Section]:
+    yield Section(title="Images/s over time", name="time", parts=tuple(_course(found.intervals)), panel="main")
+    yield Section(title="Why", parts=(Paragraph(text=sentence(found.bound)),) if found.bound else (), panel="side")
+    waits = ("what limits: on a GPU, steps end later than the loop sees",) if found.on_gpu else ()
+    sure = (
+        "estimated from waits and the workers' clocks; without --watch it comes from an experiment",
+        f"watching took {found.overhead_s:.2g} s of the training thread's CPU time",
+    )
+    yield Section(title="How sure", parts=(Tags(texts=(*waits, *sure)),), panel="side")
+    yield Section(title="Workers", parts=tuple(_workers(found.intervals)))
+
+
+def _few(intervals: Sequence[WatchedInterval], most: int) -> Sequence[WatchedInterval]:
+    half = most // 2
+    return intervals if len(intervals) <= most else (*intervals[:half], *intervals[-half:])
+
+
+def _course(intervals: Sequence[WatchedInterval]) -> Iterator[Part]:
+    if intervals:
+        yield Chart(
+            rows=tuple(_row(interval) for interval in _few(intervals, _SHOWN)),
+            high=1.02 * max(interval.images_per_s for interval in intervals),
+            unit="images/s",
+            ends="until,images/s",
+            brief=tuple(_row(interval) for interval in _few(intervals, _BRIEF)),
+        )
+
+
+def _row(interval: WatchedInterval) -> ChartRow:
+    bound = interval.bound
+    bar = Bar(
+        end=interval.images_per_s,
+        tone=verdict_tone(bound) if bound else "inconclusive",
+        letter=letters_in(bound) if bound else "?",
+    )
+    return ChartRow(
+        label=f"until {format_duration(interval.begin_s + interval.seconds)}",
+        value=significant(interval.images_per_s),
+        note=f"waits {percent(interval.input_wait_fraction)}: {bound.cause if bound else MISSING}",
+        bars=(bar,),
+    )
+
+
+def _workers(intervals: Sequence[WatchedInterval]) -> Iterator[Part]:
+    lines = tuple(
+        (
+            format_duration(interval.begin_s + interval.seconds),
+            percent(interval.worker_cpu_fraction),
+            percent(interval.worker_blocked_fraction),
+            MISSING if interval.read_bytes_per_s is None else format_rate(interval.read_bytes_per_s),
+        )
+        for interval in _few(intervals, _SHOWN)
+    )
+    if lines:
+        yield Table(head=("until", "workers compute", "workers wait", "read"), lines=lines, right=frozenset({1, 2, 3}))
 
 
 def watch_columns(found: WatchReport) -> dict[str, list[Any]]:
@@ -67,72 +114,3 @@ def watch_columns(found: WatchReport) -> dict[str, list[Any]]:
     columns["side"] = [interval.bound.side if interval.bound else None for interval in found.intervals]
     columns["cause"] = [interval.bound.cause if interval.bound else None for interval in found.intervals]
     return columns
-
-
-def watch_exhibits(found: WatchReport) -> dict[str, tuple[Exhibit, ...]]:
-    """Rate and waiting over time, from two intervals on."""
-    if len(found.intervals) < 2:
-        return {}
-    rates = [(interval.begin_s + interval.seconds, interval.images_per_s) for interval in found.intervals]
-    waits = [(interval.begin_s + interval.seconds, interval.input_wait_fraction) for interval in found.intervals]
-    return {
-        "time": (
-            Exhibit(
-                title=_course(found.intervals),
-                text="A point an interval.",
-                figures=(
-                    (
-                        "Images/s over time",
-                        _course_chart(
-                            "Rate of training", rates, Axis(name="images/s", high=1.1 * max(r for _, r in rates)), BLUE
-                        ),
-                    ),
-                    (
-                        "Waiting for input over time",
-                        _course_chart(
-                            "Waiting for input", waits, Axis(name="share of a step", high=1, shares=True), RED
-                        ),
-                    ),
-                ),
-            ),
-        )
-    }
-
-
-def _answer(found: WatchReport) -> str:
-    if found.bound:
-        return sentence(found.bound)
-    return ON_GPU if found.on_gpu else "There were too few training steps for a verdict."
-
-
-def _course(intervals: Sequence[WatchedInterval]) -> str:
-    rates = [interval.images_per_s for interval in intervals]
-    return f"Training ran at {significant(min(rates))} to {significant(max(rates))} images/s"
-
-
-def _table(intervals: Sequence[WatchedInterval]) -> Table:
-    half = SHOWN // 2
-    shown = intervals if len(intervals) <= SHOWN else (*intervals[:half], *intervals[-half:])
-    return Table(
-        head=("until", "images/s", "input wait", "workers compute", "workers wait", "read", "limit"),
-        lines=tuple(
-            (
-                format_duration(each.begin_s + each.seconds),
-                significant(each.images_per_s),
-                percent(each.input_wait_fraction),
-                percent(each.worker_cpu_fraction),
-                percent(each.worker_blocked_fraction),
-                MISSING if each.read_bytes_per_s is None else f"{format_bytes(each.read_bytes_per_s)}/s",
-                each.bound.cause if each.bound else MISSING,
-            )
-            for each in shown
-        ),
-        right=frozenset(range(1, 6)),
-    )
-
-
-def _course_chart(title: str, points: Points, y: Axis, color: str) -> str:
-    plot = Plot(title, Axis(name="seconds", high=points[-1][0]), y)
-    plot.line(points, color)
-    plot.dots(points, color)
-    return plot.svg()
