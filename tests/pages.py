@@ -6,7 +6,7 @@ from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.records.plan import PlanReport
 from loaderprobe.records.report import Report
 from loaderprobe.render.bandwidth import bandwidth_document
-from loaderprobe.render.plan import plan_document, plan_exhibits
+from loaderprobe.render.plan import plan_document
 from loaderprobe.render.rows import csv_text
 from loaderprobe.render.sweep import report_columns, sweep_document
 from loaderprobe.render.writers import document_markdown, document_page, document_text
@@ -21,7 +21,7 @@ def markdown_report(report: Report) -> str:
 
 
 def html_report(report: Report) -> str:
-    return document_page(sweep_document(report), {}, made_by="")
+    return document_page(sweep_document(report), made_by="")
 
 
 def csv_report(report: Report) -> str:
@@ -29,7 +29,7 @@ def csv_report(report: Report) -> str:
 
 
 def plan_page(plan: PlanReport) -> str:
-    return document_page(plan_document(plan), plan_exhibits(plan), made_by="")
+    return document_page(plan_document(plan), made_by="")
 
 
 def bandwidth_text(report: BandwidthReport, width: int = 80, color: bool = False) -> str:

@@ -18,7 +18,7 @@ from loaderprobe.api.values import PathLike
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.records import values
 from loaderprobe.records.environment import Origin
-from loaderprobe.render.document import Document, Exhibit
+from loaderprobe.render.document import Document
 from loaderprobe.store.results import REPORT, RESULT, create_result, read_result
 
 if TYPE_CHECKING:
@@ -60,13 +60,10 @@ class Shown(ABC):
     def document(self) -> Document:
         """What it says, the answer first."""
 
-    def exhibits(self) -> Mapping[str, Sequence[Exhibit]]:
-        """Charts of its page, by the name of the section of the document that they belong to."""
-        return {}
-
     def headline(self) -> str:
-        """The result in one line."""
-        return self.document().title
+        """What was examined, and the answer, in one line."""
+        document = self.document()
+        return ": ".join(filter(None, [document.title, document.headline]))
 
     def made_by(self) -> str:
         """With what it was made, and when; the last line of its page."""
@@ -88,7 +85,7 @@ class Shown(ABC):
         """The same as one HTML file with charts, which works offline."""
         from loaderprobe.render.writers import document_page
 
-        return document_page(self.document(), self.exhibits(), made_by=self.made_by())
+        return document_page(self.document(), made_by=self.made_by())
 
     def svg(self) -> str:
         """The picture of its first screen, for a page that takes no HTML. Raises BadValue where it has none."""
@@ -102,7 +99,7 @@ class Shown(ABC):
     def _repr_html_(self) -> str:
         from loaderprobe.render.writers import document_page
 
-        return document_page(self.document(), self.exhibits(), made_by=self.made_by(), inline=True)
+        return document_page(self.document(), made_by=self.made_by(), inline=True)
 
     def __str__(self) -> str:
         return self.text()

@@ -167,7 +167,7 @@ class Section:
 
     title: str = ""
     name: str = ""
-    """By which charts find their place; empty where none belong."""
+    """Of its place on a page, for links; empty where none is needed."""
     parts: tuple[Part, ...] = ()
     under: bool = False
     """True where it belongs to the section before it."""
@@ -220,25 +220,3 @@ def levels(document: Document) -> Iterator[tuple[int, Section]]:
     for section in document.sections:
         yield 3 if section.under and titled else 2, section
         titled = titled if section.under else bool(section.title)
-
-
-# Charts with a finding over them, and the figures beside them.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exhibit:
-    """Charts of one finding; without a table of its own, the section's next table has the figures."""
-
-    title: str
-    text: str
-    figures: tuple[tuple[str, str], ...]
-    """(label, SVG)."""
-    table: Table | None = None
-    wide: bool = False
-    """The charts are as wide as the page."""
-    legend: tuple[tuple[str, str, str, str], ...] = ()
-    """(letter, words, colour, colour of the letter)."""
-    tables: tuple[Table, ...] = ()
-    """The figures of each chart, behind a click; empty where `table` has them."""
-    notes: tuple[str, ...] = ()
-    """What stands below each chart."""

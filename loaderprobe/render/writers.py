@@ -18,7 +18,6 @@ from loaderprobe.render.document import (
     Chart,
     Command,
     Document,
-    Exhibit,
     Fold,
     Item,
     Paragraph,
@@ -281,10 +280,12 @@ def _block(part: Shown) -> Iterator[str]:
 
 
 def _chart_blocks(chart: Chart) -> Iterator[str]:
-    """The figures of a chart, as a table."""
+    """The figures of a chart, as a table; one without figures is a picture only."""
+    rows = [row for row in chart.rows if row.value or row.note or row.head]
+    if not rows:
+        return
     if chart.caption:
         yield escaped(chart.caption)
-    rows = [row for row in chart.rows if row.value or row.note or row.head]
     what, figure = (chart.ends or f",{chart.unit}").split(",", 1)
     yield pipe_table((what, figure, ""), [(row.label, row.value, row.note) for row in rows], right={1})
 
@@ -320,19 +321,16 @@ _KINDS = {
 }  # fmt: skip
 
 
-def document_page(
-    document: Document, exhibits: Mapping[str, Sequence[Exhibit]], *, made_by: str, inline: bool = False
-) -> str:
+def document_page(document: Document, *, made_by: str, inline: bool = False) -> str:
     """A whole HTML document, for a browser from a phone's width to a printed page. All text is escaped.
 
-    The first section, and those under it, stand together above the others, its strong paragraphs first. `exhibits`
-    stand in the section of their name, before its parts. `inline`: one element with the same in it, for a notebook,
-    with styles that hold in that element only.
+    The first section, and those under it, stand together above the others, its strong paragraphs first. `inline`:
+    one element with the same in it, for a notebook, with styles that hold in that element only.
     """
     found: list[tuple[int, Section]] = []
     for level, section in reversed(list(levels(document))):
         above = bool(found and found[-1][1].under and not section.under)
-        if section.parts or exhibits.get(section.name) or above:
+        if section.parts or above:
             found.append((level, section))
     found.reverse()
     first = [section for _, section in found if section.panel]
@@ -345,7 +343,6 @@ def document_page(
         first=first,
         head=found[:begin],
         sections=found[begin:],
-        exhibits=dict(exhibits),
         made_by=made_by,
         notebook=inline,
     )

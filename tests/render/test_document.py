@@ -6,7 +6,20 @@ import re
 
 import pytest
 
-from loaderprobe.render.document import Cell, Command, Document, Exhibit, Fold, Item, Paragraph, Section, Table, further
+from loaderprobe.render.document import (
+    Bar,
+    Cell,
+    Chart,
+    ChartRow,
+    Command,
+    Document,
+    Fold,
+    Item,
+    Paragraph,
+    Section,
+    Table,
+    further,
+)
 from loaderprobe.render.writers import document_markdown, document_page, document_text
 from tests.render.test_html import EVIL, Page
 
@@ -27,6 +40,7 @@ PROOF = Fold(
     subject="2 workers", verdict=Cell(text="input: storage", tone="storage"), text="It waits.",
     parts=(Paragraph(text="the proof"),),
 )  # fmt: skip
+DRAWN = Chart(rows=(ChartRow(label="a row", value="7", bars=(Bar(end=7.0),)),), high=10.0, caption="A finding")
 PAGE = Document(
     title="A page",
     tone="storage",
@@ -35,12 +49,11 @@ PAGE = Document(
         Section(title="A device", parts=(MAP,), under=True),
         Section(title="Rates", name="rates", parts=(RATES, Command(text="--workers 4 > x"))),
         Section(title="Data", parts=further([Paragraph(text="where it lies")])),
-        Section(title="Drawn", name="drawn"),
+        Section(title="Drawn", name="drawn", parts=further([DRAWN])),
         Section(title="Evidence"),
         Section(title="Of the device", parts=(PROOF,), under=True),
     ),
 )
-DRAWN = {"drawn": (Exhibit(title="A finding", text="", figures=(("a chart", "<svg></svg>"),)),)}
 
 
 def test_a_terminal_leaves_out_what_is_further_and_what_is_folded() -> None:
@@ -52,27 +65,27 @@ def test_a_terminal_leaves_out_what_is_further_and_what_is_folded() -> None:
 
 
 def test_markdown_has_what_is_further() -> None:
-    """And neither charts nor what is folded, nor headings without anything under them."""
+    """A chart as a table; neither what is folded, nor headings without anything under them."""
     text = document_markdown(PAGE)
-    assert "by workers\n\n| workers |" in text
+    assert "by workers\n\n| workers |" in text and "| a row | 7 |" in text
     assert "## Data\n\nwhere it lies" in text and "1. do it" in text and "```\n--workers 4 > x\n```" in text
-    assert not any(words in text for words in ("Evidence", "Of the device", "the proof", "Drawn"))
+    assert not any(words in text for words in ("Evidence", "Of the device", "the proof", "<svg"))
 
 
 def test_a_page_has_all_of_it() -> None:
     """The first section and those under it in its head, charts in their section, the proof behind a click."""
-    html = document_page(PAGE, DRAWN, made_by="me")
+    html = document_page(PAGE, made_by="me")
     text = Page(html).text
     assert all(words in text for words in ("the proof", "where it lies", "A finding", "me"))
     head, rest = html.split("<h2>Rates")
-    assert 'class="map"' in head and 'class="lead">The answer.' in head and "<svg></svg>" in rest
+    assert 'class="map"' in head and 'class="lead">The answer.' in head and "<svg" in rest
     assert '<section id="drawn">' in rest and re.search(r"<h2>Evidence</h2>.*<h3>Of the device</h3>", rest, re.DOTALL)
     assert [round(float(width)) for width in re.findall(r"width:([\d.]+)%\"></span>", rest)] == [25, 100]
 
 
 def test_a_notebook_has_the_page_in_one_element() -> None:
     """Its styles hold in that element only, so that they change nothing else of the notebook; nothing runs."""
-    html, whole = (document_page(PAGE, DRAWN, made_by="me", inline=inline) for inline in (True, False))
+    html, whole = (document_page(PAGE, made_by="me", inline=inline) for inline in (True, False))
     part, page = Page(html), Page(whole)
     outside = {"html", "head", "body", "meta", "title"}
     assert html.startswith('<div class="loaderprobe"') and not {*outside, "script", "iframe"} & {*part.tags}
@@ -107,7 +120,7 @@ def test_text_from_outside_acts_in_no_writer() -> None:
         Fold(subject=EVIL, verdict=Cell(text=EVIL, tone="storage"), text=EVIL, parts=()),
     )  # fmt: skip
     evil = Document(title=EVIL, sections=(Section(title=EVIL, parts=(*parts, *further(parts[:4]))),))
-    for html in (document_page(evil, {}, made_by=EVIL, inline=inline) for inline in (True, False)):
+    for html in (document_page(evil, made_by=EVIL, inline=inline) for inline in (True, False)):
         page = Page(html)
         assert "script" not in page.tags and EVIL in page.text
     assert "<script>" not in document_markdown(evil).replace(f"```\n{EVIL}\n```", "")
