@@ -130,12 +130,11 @@ _REMARKS: tuple[tuple[str, Facts], ...] = (
     *(("loop_file", {"cache": code}) for code in under("loop_cache")),
     *(("nvml", {"status": float(status)}) for status in under("error.nvml")),
     ("ranks_in_step", {"exchange": "compute"}),
-    ("storage_alone", {"least": "at least ", "readers": 1.0}),
+    ("storage_alone", {"at_least": "yes", "readers": 1.0}),
     ("few_steps", {"steps": 1.0}),
     ("nvml", {"ended_after_s": 3.04}),
     ("failed", {"rank": "1", "host": "node7", "hint": "repair it"}),
     ("first_steps_fed", {"steps": 3.0, "input_share": 0.25, "speedup": 1.333}),
-    ("if_storage_were_free", {"speedup": 1.17, "high": 1.7, "workers": 0.0}),
     (
         "more_cores",
         {

@@ -1,4 +1,4 @@
-"""The first screen as data: what limits where, what devices and ranks gain, whether storage limits, what to do next."""
+"""The first screen as data: what limits where, how sure that is, what devices and ranks gain, what to do next."""
 
 from __future__ import annotations
 
@@ -21,16 +21,12 @@ from loaderprobe.records.report import (
 )
 from loaderprobe.records.resources import JUDGED, RESOURCE, SPEEDUPS
 from loaderprobe.records.verdict import WORTH, Advice, Interval, Knee, ReasonCode, Speedup
-from loaderprobe.units import join_words, significant
+from loaderprobe.units import significant
 
 Rows = Sequence[ConfigurationRow]
 
 LITTLE = 1.25
-"""A resource whose speed-up is larger is the next to look at."""
-GAINS_NOTHING = 1.005
-"""A smaller speed-up reads as 1.00."""
-NEAR = 0.5
-"""From this share of the ceiling on, how many times more there is says little."""
+"""A cause with a larger speed-up is far beyond noise."""
 MORE_TIME = 2.0
 """The budget to measure again with, over the time that the run took."""
 MOST_ADVICE = 2
@@ -167,89 +163,24 @@ def _keys(rows: Rows) -> tuple[str, ...]:
     return tuple(row.key for row in rows)
 
 
-# What limits on each device, what devices and ranks gain, and whether storage limits.
+# What limits on each device, and how well that is known.
 
 
 def _answers(report: Report) -> tuple[Answer, ...]:
-    """Accelerators, storage, and then what a CPU trained beside them."""
-    rows = report.summary.configurations
-    devices = [(on_cpu(some), found) for some in by_device(rows) if (found := _on_device(report, some))]
-    storage = [_of_storage(report)] if any(map(firm, rows)) else []
-    first = [found for cpu, found in devices if not cpu]
-    rest = [found for cpu, found in devices if cpu]
-    sure = _how_sure([row for some in by_device(rows) if on_cpu(some) is not bool(first) for row in some])
-    return (*first, *storage, *sure, *rest) if first else (*rest, *storage, *sure)
+    """What limits accelerators, how sure that is, and what limits a CPU that trained beside them."""
+    rows_by_device = by_device(report.summary.configurations)
+    first = [rows for rows in rows_by_device if not on_cpu(rows)] or rows_by_device
+    rest = [rows for rows in rows_by_device if rows not in first]
+    sure = _how_sure([row for rows in first for row in rows])
+    return (*_limited(first), *sure, *_limited(rest))
 
 
-def _on_device(report: Report, rows: Rows) -> Answer | None:
-    seen, sure = measured(rows), [row for row in rows if firm(row)]
-    if not seen:
-        return None
-    if not sure:
-        return Answer(code="nothing_conclusive", configurations=_keys(seen))
-    if on_cpu(rows) and {families(row) for row in sure} == {("compute",)}:
-        rates = [row.images_per_s.value for row in sure if row.images_per_s]
-        ends = {"low_images_per_s": min(rates), "high_images_per_s": max(rates)}
-        return Answer(code="cpu_is_the_limit", configurations=_keys(sure), facts={**ends})
-    covered = "conclusive" if len(sure) < len(seen) else "measured" if len(seen) < len(rows) else "all"
-    return Answer(
-        code="limited",
-        configurations=_keys(sure),
-        facts={"covered": covered},
-        limits=_limits(sure),
-        parts=() if on_cpu(rows) else (*_reach(best_of(report, rows)), *_full_cores(report, sure)),
-    )
-
-
-def _how_sure(rows: Rows) -> list[Answer]:
-    """In how many configurations a cause leads, how that is known, and where the least sure one may end.
-
-    The least sure is one of a single round, whose noise is not known; else that whose speed-up may be the smallest.
-    """
-    seen = measured(rows)
-    led = [
-        (speedup, row)
-        for row in seen
-        if firm(row) and families(row)[0] in SPEEDUPS and len(main_speedups(row)) == 1
-        for _, speedup in main_speedups(row)
-    ]
-    if not led:
-        return []
-    several = {id(row): bool(row.verdict and row.verdict.complete_rounds > 1) for _, row in led}
-    led.sort(key=lambda each: (several[id(each[1])], each[0].low, each[0].value))
-    least = led[0][0]
-    rounds = [row.verdict.complete_rounds for _, row in led if row.verdict]
-    rates = [row.images_per_s for _, row in led if row.images_per_s]
-    bands = [(rate.high - rate.low) / 2 / rate.value for rate in rates]
-    facts: dict[str, float | str] = {
-        "level": _level([speedup for speedup, _ in led], rounds, of=len(seen)),
-        "of": len(seen),
-        "measured": sum(speedup.how == "measured" for speedup, _ in led),
-        "low_rounds": min(rounds),
-        "high_rounds": max(rounds),
-        "resource": families(led[0][1])[0],
-        "speedup": least.value,
-        "low": least.low,
-        "high": least.high,
-        "low_band": min(bands),
-        "high_band": max(bands),
-    }
-    decoding = [
-        row.verdict.decoding_cpu_fraction
-        for _, row in led
-        if row.verdict and families(row)[0] == "preprocessing" and row.verdict.decoding_cpu_fraction is not None
-    ]
-    facts |= {"low_decoding": min(decoding), "high_decoding": max(decoding)} if decoding else {}
-    return [Answer(code="how_sure", configurations=_keys([row for _, row in led]), facts=facts)]
-
-
-def _level(leading: Sequence[Speedup], rounds: Sequence[int], *, of: int) -> str:
-    """high: each configuration has its cause, measured more than once, far beyond noise. low: few have, or barely."""
-    least = min(speedup.low for speedup in leading)
-    if len(leading) < of / 2 or least < WORTH:
-        return "low"
-    measured_twice = all(speedup.how == "measured" for speedup in leading) and min(rounds) > 1
-    return "high" if measured_twice and len(leading) == of and least >= LITTLE else "medium"
+def _limited(rows_by_device: Iterable[Rows]) -> Iterator[Answer]:
+    """One answer for each device of which a verdict names what limits."""
+    for rows in rows_by_device:
+        sure = [row for row in measured(rows) if firm(row)]
+        if sure:
+            yield Answer(code="limited", configurations=_keys(sure), limits=_limits(sure))
 
 
 def _limits(rows: Rows) -> tuple[Limited, ...]:
@@ -272,35 +203,42 @@ def _limits(rows: Rows) -> tuple[Limited, ...]:
     )
 
 
-def _reach(best: Rows) -> list[Remark]:
-    """How much of the accelerator each data set uses with the workers that are enough for it."""
-    shares = [row.verdict.accelerator_utilization for row in best if row.verdict]
-    known = [share for share in shares if share is not None]
-    if not known:
-        return []
-    alone = {row.verdict.rates_images_per_s.compute for row in best if row.verdict and row.emulated}
-    rate = alone.pop() if len(alone) == 1 else None
-    facts: dict[str, float | str] = {"low": min(known), "high": max(known)}
-    facts |= {"alone_images_per_s": rate} if rate is not None else {}
-    return [Remark(code="training_reaches", facts=facts)]
-
-
-def _full_cores(report: Report, rows: Rows) -> list[Remark]:
-    """From how many workers on the cores are full: the least number of each data set."""
-    full: dict[str, int] = {}
-    for row in (row for row in rows if row.bound and row.bound.cause == "cpu"):
-        name, workers = row.config.resolution, row.config.loader.workers
-        full[name] = min(workers, full.get(name, workers))
-    if not full:
-        return []
+def _how_sure(rows: Rows) -> Iterator[Answer]:
+    """In how many configurations one cause leads, and in how many rounds and how wide bands of noise that was seen."""
+    seen = measured(rows)
+    led = [
+        (speedup, row)
+        for row in seen
+        if firm(row) and families(row)[0] in SPEEDUPS and len(main_speedups(row)) == 1
+        for _, speedup in main_speedups(row)
+    ]
+    if not led:
+        return
+    rounds = [row.verdict.complete_rounds for _, row in led if row.verdict]
+    rates = [row.images_per_s for _, row in led if row.images_per_s]
+    bands = [(rate.high - rate.low) / 2 / rate.value for rate in rates]
     facts: dict[str, float | str] = {
-        "cores": report.summary.environment.cores_available,
-        "low_workers": min(full.values()),
-        "high_workers": max(full.values()),
+        "level": _level([speedup for speedup, _ in led], rounds, of=len(seen)),
+        "of": len(seen),
+        "measured": sum(speedup.how == "measured" for speedup, _ in led),
+        "low_rounds": min(rounds),
+        "high_rounds": max(rounds),
+        "low_band": min(bands),
+        "high_band": max(bands),
     }
-    if full.keys() != {row.config.resolution for row in rows}:
-        facts["data"] = join_words(list(full))
-    return [Remark(code="cores_full_from", facts=facts)]
+    yield Answer(code="how_sure", configurations=_keys([row for _, row in led]), facts=facts)
+
+
+def _level(leading: Sequence[Speedup], rounds: Sequence[int], *, of: int) -> str:
+    """high: each configuration has its cause, measured more than once, far beyond noise. low: few have, or barely."""
+    least = min(speedup.low for speedup in leading)
+    if len(leading) < of / 2 or least < WORTH:
+        return "low"
+    measured_twice = all(speedup.how == "measured" for speedup in leading) and min(rounds) > 1
+    return "high" if measured_twice and len(leading) == of and least >= LITTLE else "medium"
+
+
+# What devices and ranks gain.
 
 
 def _scaling(report: Report) -> Iterator[Scaling]:
@@ -350,109 +288,6 @@ def _over(row: ConfigurationRow, other: ConfigurationRow) -> Interval | None:
 def _hardware(row: ConfigurationRow) -> int:
     """GPUs; of CPUs the nodes, whose cores ranks share."""
     return row.config.nodes if on_cpu([row]) else row.config.ranks
-
-
-def _of_storage(report: Report) -> Answer:
-    """By the ablation first, and what storage gives beside what was read; needs a firm verdict.
-
-    An accelerator that was asked for, and of which nothing is conclusive, is not answered for by a CPU.
-    """
-    rows = report.summary.configurations
-    firmly = [row for row in rows if firm(row)]
-    cold = _not_warm([row for row in firmly if row.config.compute.kind != "cpu"] or firmly)
-    if not cold:
-        return Answer(code="storage_not_read", configurations=_keys(firmly))
-    asked = [row for row in _not_warm(rows) if on_cpu([row]) == on_cpu(cold)]
-    known = {(row.config.ranks, row.config.nodes) for row in cold}
-    several = any(row.config.ranks > 1 for row in asked)
-    rest = [row for row in asked if several and (row.config.ranks, row.config.nodes) not in known]
-    found = _storage_limits(report, cold) or _storage_does_not_limit(report, cold)
-    only = {"only": "cpu"} if on_cpu(cold) and len(asked) < len(_not_warm(rows)) else {}
-    return replace(found, configurations=_keys(cold), facts={**found.facts, **only}, unknown=_keys(rest))
-
-
-def _not_warm(rows: Rows) -> list[ConfigurationRow]:
-    return [row for row in rows if row.config.cache != "warm"]
-
-
-def _storage_limits(report: Report, cold: Rows) -> Answer | None:
-    limited = [row for row in cold if "storage" in families(row)]
-    sure = sum(families(row) == ("storage",) for row in limited)
-    facts = {"limited": sure, "perhaps": len(limited) - sure, "conclusive": len(cold)}
-    parts = _beside_ceiling(report, limited, "reads_take_time")
-    return Answer(code="storage_limits", configurations=(), facts={**facts}, parts=parts) if limited else None
-
-
-def _storage_does_not_limit(report: Report, cold: Rows) -> Answer:
-    """Where it limits once what limits now is free, it is not the first limit; as `limits`, what limits now."""
-    gains = [(speedup, row) for row in cold if (speedup := speedup_of(row, "storage"))]
-    most = max((speedup.value for speedup, _ in gains), default=1.0)
-    after = {detail.key: detail.then for detail in report.details}
-    following: dict[tuple[str, ...], list[ConfigurationRow]] = {}
-    for row in (row for row in cold if row.key in report.summary.best):
-        if "storage" in [after.get(row.key, {}).get(name) for name, _ in main_speedups(row)]:
-            following.setdefault(families(row), []).append(row)
-    return Answer(
-        code="storage_not_first" if following or most > LITTLE else "storage_not_the_limit",
-        configurations=(),
-        limits=tuple(
-            Limited(
-                data=tuple(dict.fromkeys(row.config.resolution for row in some)),
-                resources=names,
-                workers=tuple(sorted({row.config.loader.workers for row in some})),
-            )
-            for names, some in following.items()
-        ),
-        parts=(
-            *_beside_ceiling(report, cold, "reads_far_below_ceiling"),
-            *_at_most(gains),
-        ),
-    )
-
-
-def _at_most(gains: Sequence[tuple[Speedup, ConfigurationRow]]) -> tuple[Remark, ...]:
-    """The largest speed-up if storage were free, whose it is, and how large that of any may be within noise."""
-    if not gains:
-        return ()
-    largest, row = max(gains, key=lambda each: each[0].value)
-    high = max(speedup.high for speedup, _ in gains)
-    if max(largest.value, high) < GAINS_NOTHING:
-        return (Remark(code="storage_gains_nothing"),)
-    facts: dict[str, float | str] = {
-        "speedup": largest.value,
-        "data": row.config.resolution,
-        "workers": row.config.loader.workers,
-    }
-    # Said only where it reads larger.
-    facts |= {"high": high} if significant(high, 2) != significant(max(largest.value, 1.0), 2) else {}
-    return (Remark(code="if_storage_were_free", facts=facts),)
-
-
-def _beside_ceiling(report: Report, rows: Rows, if_far: str) -> tuple[Remark, ...]:
-    """What was read, and what storage gave: of the row nearest to the ceiling.
-
-    Of the best rows, where there are any, so that the figures are found in their table.
-    """
-    near = [
-        (read / most.read_bytes_per_s, read, most, row)
-        for row in best_of(report, rows) or rows
-        if (read := read_rate(row)) and (most := best_ceiling(report, row))
-    ]
-    if not near:
-        return ()
-    share, read, most, row = max(near, key=lambda each: each[0])
-    facts: dict[str, float | str] = {
-        "least": "at least " if most.at_least else "",
-        "alone_bytes_per_s": most.read_bytes_per_s,
-        "read_bytes_per_s": read,
-        "data": row.config.resolution,
-        "workers": row.config.loader.workers,
-    }
-    return (
-        Remark(code="reads_near_ceiling", facts=facts)
-        if share > NEAR
-        else Remark(code=if_far, facts={**facts, "times": 1 / share}),
-    )
 
 
 # What to do next, and what does not follow.

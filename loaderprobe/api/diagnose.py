@@ -239,7 +239,7 @@ def _storage_alone(judged: Verdict, ceiling: StorageCeiling | None, readers: int
         return ()
     facts: dict[str, float | str] = {
         "alone_bytes_per_s": phase.moved_bytes_per_s, "readers": readers, "read_bytes_per_s": read,
-        "share": read / phase.moved_bytes_per_s, "least": "at least " if phase.at_least else "",
+        "share": read / phase.moved_bytes_per_s, "at_least": "yes" if phase.at_least else "no",
     }  # fmt: skip
     return (Remark(code="storage_alone", facts=facts),)
 

@@ -180,14 +180,9 @@ class ConfigurationRow:
 
 # The first screen, before it is put into words. Configurations are given by their keys.
 
-AnswerCode = Literal[
-    "limited", "cpu_is_the_limit", "nothing_conclusive", "storage_not_read", "storage_limits", "storage_not_first",
-    "storage_not_the_limit", "how_sure",
-]  # fmt: skip
-"""limited, cpu_is_the_limit, nothing_conclusive: of one model, device, cache state and number of ranks.
-storage_not_read: files were in memory as asked. storage_not_first: something else is.
-how_sure: how well what limits on a device is known; its configurations are those with one cause, the least sure first.
-"""
+AnswerCode = Literal["limited", "how_sure"]
+"""limited: what limits on one device, of one model, cache state and number of ranks; only verdicts that name it count.
+how_sure: how well that is known; its configurations are those in which one cause leads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,23 +199,16 @@ class Limited:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A sentence of the answer: what limits on a device, or whether storage limits."""
+    """What limits on a device, or how sure that is."""
 
     code: AnswerCode
     configurations: tuple[str, ...]
     """Those that it follows from."""
     facts: dict[str, float | str] = field(default_factory=dict)
-    """Rates are images/s. covered: the verdicts on `all` configurations, on all that were `measured`, or only on those
-    that are `conclusive`. limited, perhaps, conclusive: configurations.
-    only: the device that storage is answered for, where others were asked for. measured: configurations whose cause
-    was removed, not estimated. resource, speedup, low, high: of the cause of the least sure one. bands: half the 95 %
-    intervals of rates, as shares."""
+    """Of `how_sure`. level: high, medium or low. of: configurations. measured: those whose cause was removed, not
+    estimated. bands: half the 95 % intervals of rates, as shares."""
     limits: tuple[Limited, ...] = ()
-    """What limits which data sets; with `storage_not_first`, those that storage would limit next, were that free."""
-    parts: tuple[Remark, ...] = ()
-    """What else it says."""
-    unknown: tuple[str, ...] = ()
-    """Those with numbers of ranks for which nothing is known."""
+    """What limits which data sets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

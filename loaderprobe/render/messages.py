@@ -79,7 +79,7 @@ MESSAGES: dict[str, str] = {
         "Their first batches have the same content"
     ),
     "storage_alone": (
-        "the storage alone delivers {least}{alone_bytes_per_s:bytes/s} to {readers:count reader}; "
+        "the storage alone delivers [{at_least:code part.at_least}]{alone_bytes_per_s:bytes/s} to {readers:count reader}; "
         "{read_bytes_per_s:bytes/s} are read here, {share:percent} of that"
     ),
     "threads_spin": (
@@ -397,28 +397,7 @@ MESSAGES: dict[str, str] = {
     "utilization_read": "{gpus}: share of time with any kernel at all",
     "occupancy_read": "{gpus}: active warps over the maximum of the SMs",
     "gpu_not_read": "{gpu}: {because:code}",
-    # What the answer says beside the limits, what to do next, and what does not follow.
-    "training_reaches": (
-        "at best it reaches {low-high:range percent} of the accelerator's [{alone_images_per_s:rate} images/s|rate]"
-    ),
-    "cores_full_from": "all {cores:.3g} cores are busy[ for {data}] from {low_workers-high_workers:range loader} on",
-    "if_storage_were_free": (
-        "if it cost nothing, training would be {speedup:faster} at best ({data}, {workers:workers}[; up to {high:2} "
-        "within noise])"
-    ),
-    "storage_gains_nothing": "if it cost nothing, training would be no faster",
-    "reads_near_ceiling": (
-        "training read {read_bytes_per_s:bytes/s} ({data}, {workers:workers}), and the storage alone gave "
-        "{least}{alone_bytes_per_s:bytes/s}"
-    ),
-    "reads_far_below_ceiling": (
-        "alone it gave {least}{alone_bytes_per_s:bytes/s}, {times:2} times the {read_bytes_per_s:bytes/s} that "
-        "training read in the tightest case ({data}, {workers:workers})"
-    ),
-    "reads_take_time": (
-        "alone it gave {least}{alone_bytes_per_s:bytes/s}, {times:2} times the {read_bytes_per_s:bytes/s} that "
-        "training read in the tightest case ({data}, {workers:workers}): the time that a read takes, not bandwidth"
-    ),
+    # What to do next, and what does not follow.
     "measure_longer": "measure longer: no configuration is conclusive yet",
     "train_on_emulated": "an emulated accelerator shows what this input would feed",
     "more_cores": (
@@ -507,6 +486,9 @@ MESSAGES: dict[str, str] = {
     "part.epoch.later": "later epochs",
     "part.exchange": "",
     "part.exchange.compute": ". If the step exchanges gradients, that counts as compute",
+    # Before a figure of a storage whose limit was not reached.
+    "part.at_least": "",
+    "part.at_least.yes": "at least ",
     # Behind a figure.
     "how.measured": "",
     "how.estimated": " (estimated)",
