@@ -5,7 +5,7 @@ Loaders and computes may come from other packages: `loaderprobe explain plug-ins
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -14,7 +14,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 from loaderprobe.records.bandwidth import BandwidthMeasurement, DeviceKind, StorageCeiling
 from loaderprobe.records.batch_size import BatchSizeProbe
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
-from loaderprobe.records.diagnosis import Attached, Drawn, SeenLoader, WatchedInterval
+from loaderprobe.records.diagnosis import Attached, Drawn, WatchedInterval
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import (
     Activity,
@@ -369,36 +369,18 @@ class NextRound(Protocol):
 Round = tuple[tuple[Mode, Activity], ...]
 
 
-class ScriptWords(Protocol):
-    """What is said in a training script while it is measured, and why it is not."""
-
-    MEASURED: str
-    NOT_MEASURED: str
-    NEXT_EPOCH: str
-    NO_PASS: str
-    PAUSED: str
-    ONE_PROCESS: str
-
-    def loader_names(self, seen: Sequence[SeenLoader]) -> str: ...
-    def iterated(self, seen: SeenLoader) -> str: ...
-    def begins(self, seen: SeenLoader, budget_s: float, others: Sequence[SeenLoader], ranks: int = 1) -> str: ...
-    def no_loader_yet(self, passes: int) -> str: ...
-    def paused(self, seconds: float, places: str, budget_s: float) -> str: ...
-    def others_train(self, count: int | str) -> str: ...
-    def going_on(self, round_: str) -> str: ...
-    def stopped_before(self, path: str) -> str: ...
-    def saved(self, files: Sequence[str]) -> str: ...
-    def not_measured(self, attached: Attached) -> str: ...
+Message = Callable[[str, Mapping[str, Any]], str]
+"""The text of a code with its facts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
     """What measuring says, or raises, in sentences that a report has, too."""
 
+    message: Message
     note: Callable[[Remark], str]
-    differs: Callable[[int, str], tuple[str, str]]
-    """(that the loader of a rank has another setting than rank 0's, the next step)."""
-    script: ScriptWords
+    not_measured: Callable[[Attached], str]
+    """Why a training script has no verdict, and what to do."""
     watched: Callable[[WatchedInterval], str]
     not_kept: Callable[[Exception], str]
     """That an interval is not kept, and why."""

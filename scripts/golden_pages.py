@@ -31,7 +31,7 @@ from loaderprobe.render.compare import compare_document
 from loaderprobe.render.document import Document
 from loaderprobe.render.first import first_screen
 from loaderprobe.render.plan import plan_document
-from loaderprobe.render.sweep_plan_words import sweep_plan_words
+from loaderprobe.render.words import sweep_plan_words
 from loaderprobe.render.writers import document_text
 from loaderprobe.testing import FakeClock, ScriptedProber, example_config, example_environment
 from tests.analyze.rank_runs import rank_run

@@ -18,10 +18,8 @@ from loaderprobe.records.measurement import RejectedCode
 from loaderprobe.records.ranks import Apart, ApartCode
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Action, Bound, Evidence, EvidenceCode, How, Reason
-from loaderprobe.render.attachment_words import not_measured, without_verdict
-from loaderprobe.render.capability_words import step_words
 from loaderprobe.render.messages import MESSAGES
-from loaderprobe.render.words import action_words, explanation
+from loaderprobe.render.words import action_words, explanation, not_measured, step_words, without_verdict
 from tests.said import said
 
 Facts = dict[str, Any]

@@ -9,7 +9,7 @@ from loaderprobe.api.values import PathLike
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.capabilities import capabilities
 from loaderprobe.records.environment import Capability
-from loaderprobe.render.capability_words import capabilities_document
+from loaderprobe.render.doctor import capabilities_document
 from loaderprobe.render.document import Document
 from loaderprobe.render.json import worded
 

@@ -14,10 +14,8 @@ from loaderprobe.analyze.policy import (
 from loaderprobe.analyze.ranks import as_one, differing, same_samples
 from loaderprobe.analyze.verdict.rounds import deciding, further_round, next_round
 from loaderprobe.protocols import Judging, Words
-from loaderprobe.render import attachment_words
-from loaderprobe.render.attachment_words import differs
 from loaderprobe.render.watch import not_kept, watched_line
-from loaderprobe.render.words import remark_words
+from loaderprobe.render.words import message, not_measured, remark_words
 
 JUDGING = Judging(
     next_round=next_round,
@@ -33,5 +31,11 @@ JUDGING = Judging(
     kind_of_storage=kind_of,
     differing=differing,
     same_samples=same_samples,
-    words=Words(note=remark_words, differs=differs, script=attachment_words, watched=watched_line, not_kept=not_kept),
+    words=Words(
+        message=message,
+        note=remark_words,
+        not_measured=not_measured,
+        watched=watched_line,
+        not_kept=not_kept,
+    ),
 )

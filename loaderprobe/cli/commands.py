@@ -72,7 +72,7 @@ def run(
     from loaderprobe.api.run import python_of, run_command
     from loaderprobe.api.shown import usual_out
     from loaderprobe.records.diagnosis import AttachRequest
-    from loaderprobe.render import attachment_words
+    from loaderprobe.render.words import without_verdict
 
     if budget_s is not None and not 0 < budget_s < float("inf"):
         raise BadValue(f"the budget must be a number of seconds above 0, not {budget_s:g}")
@@ -88,7 +88,7 @@ def run(
         if not call.json:
             show(f"\nReport: {_short(place)}/report.html")
         return ran.exit_code
-    for line in attachment_words.without_verdict(ran.processes, ran.exit_code, imported_torch=ran.imported_torch):
+    for line in without_verdict(ran.processes, ran.exit_code, imported_torch=ran.imported_torch):
         say(line)
     elsewhere = ran.processes and all(process.why_not == "follows" for process in ran.processes)
     return ran.exit_code if elsewhere else ran.exit_code or BadValue.exit_code

@@ -106,7 +106,7 @@ def measure_and_show(call: Invocation, run: RunDirectory, lead: Lead | None) -> 
     from loaderprobe.api.load import Run, judge_run, save_report
     from loaderprobe.api.sweep import measure, plan
     from loaderprobe.render.format import counted
-    from loaderprobe.render.sweep_plan_words import sweep_plan_words
+    from loaderprobe.render.words import sweep_plan_words
 
     whole, lost = True, None
     try:

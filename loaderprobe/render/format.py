@@ -11,9 +11,11 @@ A field in braces is a fact, shown as the word after its colon says:
     {workers:loader}        the serial loader           {resource:noun}         CPU cores
     {name:accelerator}      one mlperf-h100             {low-high:range ...}    15 to 33 %, each end as the rest says
     {resources:nouns}       storage and transport       {resources:speedups}    storage 2.0, transport 1.1
+    {ranks:ranks}           rank 1, ranks 1 and 3       {budget:g}              as Python formats it
     {code:code PREFIX}      the text of `PREFIX.code` with the same facts, of `PREFIX` where there is no such text;
                             with `Code` it begins a sentence
     {codes:list PREFIX}     the same of several words, joined; a word without a text is itself
+    {record:each CODE}      the text of CODE with the fields of a record, or of each of several, joined
 
 A field without a word is shown as it is. `[...]` is left out where one of its own facts is missing or empty; of
 `[this|that|else]` the first is said that has all its facts, and the last where none has.
@@ -27,6 +29,7 @@ from functools import cache
 from string import Formatter
 from typing import Any
 
+from loaderprobe.records import values
 from loaderprobe.records.resources import BOTTLENECKS, RESOURCE
 from loaderprobe.records.verdict import Interval, Speedup
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
@@ -95,8 +98,9 @@ def times_as_fast(speedup: float, most: str = "") -> str:
 
 
 def counted(count: float, noun: str) -> str:
-    """`1 configuration`, `12 configurations`."""
-    return f"{count:.10g} {noun}{'' if count == 1 else 's'}"
+    """`1 configuration`, `12 configurations`, `2 passes`."""
+    plural = "es" if noun.endswith("s") else "s"
+    return f"{count:.10g} {noun}{'' if count == 1 else plural}"
 
 
 def workers_words(count: float) -> str:
@@ -138,6 +142,13 @@ def noun(name: str) -> str:
     return row.noun if row else name
 
 
+def ranks_named(ranks: Sequence[int]) -> str:
+    """`rank 1`, `ranks 1 and 3`; of none `a rank`."""
+    if not ranks:
+        return "a rank"
+    return f"rank{'' if len(ranks) == 1 else 's'} {join_words([str(rank) for rank in ranks])}"
+
+
 # A word after the colon, and what it makes of a fact.
 _SHOWN: dict[str, Callable[[Any], str]] = {
     "rate": rate,
@@ -153,6 +164,7 @@ _SHOWN: dict[str, Callable[[Any], str]] = {
     "loader": lambda count: counted(count, "worker") if count else "the serial loader",
     "noun": noun,
     "accelerator": named,
+    "ranks": ranks_named,
     "nouns": lambda names: join_words([noun(name) for name in names]),
     "speedups": lambda values: ", ".join(f"{noun(name)} {significant(value, 2)}" for name, value in values.items()),
 }
@@ -184,7 +196,7 @@ class Sentence(Formatter):
         return self._said(next(complete, alternatives[-1] if len(alternatives) > 1 else ()))
 
     def _is_there(self, name: str) -> bool:
-        return all(self.facts.get(end) not in (None, "") for end in name.split("-"))
+        return all(self.facts.get(end) not in (None, "", (), []) for end in name.split("-"))
 
     def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, str]:
         """The fact; of `low-high` both."""
@@ -203,7 +215,10 @@ class Sentence(Formatter):
         if word == "Code":
             return first_upper(self._code(value, rest))
         if word == "list":
-            return join_words([self.texts.get(f"{rest}.{name}", name) for name in value.split()])
+            return join_words([self.texts.get(f"{rest}.{name}", name) for name in re.findall(r"\w+", value)])
+        if word == "each":
+            records = value if isinstance(value, list | tuple) else [value]
+            return join_words([Sentence(self.texts, values(record)).of(rest) for record in records])
         if word in _SHOWN:
             return _SHOWN[word](value)
         if word.isdigit():

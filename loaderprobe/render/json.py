@@ -17,10 +17,17 @@ from loaderprobe.records.environment import SCHEMA_VERSION, Capability
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import SUMMARY_SCHEMA, ConfigurationRow, Report, Summary
 from loaderprobe.records.verdict import Advice, Bound, Evidence, Forecast, GapVerdict, Knee, Verdict
-from loaderprobe.render.capability_words import why_words
 from loaderprobe.render.figures import evidence_words
 from loaderprobe.render.trace import bound_sentence
-from loaderprobe.render.words import action_words, kind_words, knee_words, limit_words, remark_words, sentence
+from loaderprobe.render.words import (
+    action_words,
+    kind_words,
+    knee_words,
+    limit_words,
+    remark_words,
+    sentence,
+    why_words,
+)
 
 # A result with its sentences, beside every code with its facts, as it leaves the program.
 

@@ -79,8 +79,8 @@ MESSAGES: dict[str, str] = {
         "Their first batches have the same content"
     ),
     "storage_alone": (
-        "the storage alone delivers [{at_least:code part.at_least}]{alone_bytes_per_s:bytes/s} to {readers:count reader}; "
-        "{read_bytes_per_s:bytes/s} are read here, {share:percent} of that"
+        "the storage alone delivers [{at_least:code part.at_least}]{alone_bytes_per_s:bytes/s} to "
+        "{readers:count reader}; {read_bytes_per_s:bytes/s} are read here, {share:percent} of that"
     ),
     "threads_spin": (
         "torch's threads spin while the serial loader makes a batch: alone it keeps {cores:.3g} cores busy for "
@@ -838,4 +838,187 @@ MESSAGES: dict[str, str] = {
         'To see the input: put with torch.profiler.record_function("load"): around next(), record again, and give '
         "--annotation load."
     ),
+    # What a sweep is about to measure.
+    "sweep_plan.configurations": (
+        "Plan: {configurations:count configuration}: the loader alone and in training, {rounds} rounds; then the same "
+        "with warm files, cached samples and no transport{ablated:code ablated}; in training itself, where the "
+        "prediction error is too large."
+    ),
+    "ablated.everywhere": "",
+    "ablated.where_open": ", where the cause is still open",
+    "sweep_plan.verdicts_measured": "Plan: all verdicts are already measured.",
+    "sweep_plan.all_measured": "Plan: everything is already measured.",
+    "sweep_plan.time": (
+        "It takes about {expected_s:duration}; --budget SECONDS gives it more or less, --thorough measures everything."
+    ),
+    "sweep_plan.time_thorough": "It takes about {expected_s:duration}; --budget SECONDS sets a limit.",
+    "sweep_plan.time_auto": "These take about {expected_s:duration}; --budget SECONDS sets a limit for all.",
+    "sweep_plan.budget": "It stays within the budget of {budget_s:duration}, {each_s:duration} each.",
+    "sweep_plan.budget_short": (
+        "The budget of {budget_s:duration}, {each_s:duration} each, is less than the {least_s:duration} that one round "
+        "of all would take: segments get short, and [{left}|none] of them may be left for --resume."
+    ),
+    "sweep_plan.budget_auto": (
+        "All stays within the budget of {budget_s:duration}; what does not fit is for --resume."
+    ),
+    "sweep_plan.more": (
+        "Then more [numbers of workers (up to {most_workers}) and prefetch {factors}|numbers of workers (up to "
+        "{most_workers})|prefetch factors], until the fewest that train within 2 % of the best are known: how many "
+        "configurations that takes is not known beforehand."
+    ),
+    "sweep_plan.prefilled": (
+        "Then training from a full buffer, in {configurations:count configuration}: about {each_s:duration} each."
+    ),
+    "sweep_plan.epochs": (
+        "Then {epochs} epochs of {images} images (up to {set_bytes:bytes}), in {configurations:count configuration}: "
+        "{each_s:duration} each at {images_per_s:g} images/s; --images makes them shorter."
+    ),
+    # What can be measured on a machine, and how to get the rest.
+    "capability.storage": "storage under the data",
+    "capability.cold_reads": "cold reads, proved",
+    "capability.device_reads": "reads of the device",
+    "capability.worker_reads": "reads of each worker",
+    "capability.waits": "waits of workers",
+    "capability.run_delay": "waits for a core",
+    "capability.cores": "cores",
+    "capability.other_processes": "other processes",
+    "capability.shared_memory": "shared memory for workers",
+    "capability.gpu_training": "training on a GPU",
+    "capability.gpu_utilization": "GPU utilization (NVML)",
+    "capability.gpu_sm_occupancy": "SM occupancy (NVML GPM)",
+    "step.path_on_storage": "give a path on the storage in question",
+    "step.directory_to_write": "run doctor on a directory of {mount} with write permission",
+    "step.allow_ptrace": "sysctl kernel.yama.ptrace_scope=1",
+    "step.add_sys_ptrace": "docker run --cap-add=SYS_PTRACE",
+    "step.kernel_with_schedstat": "a kernel with CONFIG_SCHED_INFO",
+    "step.mount_tmpfs": "mount a tmpfs there",
+    "step.more_shared_memory": "docker run --shm-size=8g, or smaller batches",
+    "step.train_elsewhere": (
+        "--compute emulated:mlperf-h100 shows what that GPU would need; --compute cpu trains on the CPU"
+    ),
+    "step.nvidia_gpu": "an NVIDIA GPU, and its driver's libnvidia-ml",
+    "step.hopper_gpu": "an NVIDIA GPU, Hopper or newer",
+    # What is said in a training script while it is measured.
+    "script.begins": (
+        "measuring {loader:each part.loader}[ on {ranks} ranks together] for about {budget_s:duration}, with this "
+        "script's loop as the step. The training from here on is thrown away; the script ends when the verdict stands."
+        "[ A step also takes from {others:each part.loader}: that counts as compute.]"
+    ),
+    "script.round": "{round} …",
+    "script.next_epoch": "the loop began its next epoch",
+    "script.iterated": "{loader:each part.loader} was iterated",
+    "script.no_pass": "a batch was taken without a backward pass after it",
+    "script.paused": "the script paused between two batches",
+    "script.was_paused": (
+        "the script did something else than train for {paused_s:duration} between two batches[, most of it in "
+        "{place}]. That counts towards the budget of {budget_s:duration}"
+    ),
+    "script.no_loader_yet": (
+        "{passes:count backward pass} without a new batch of a torch DataLoader, so nothing is measured. The script "
+        "trains on, and saves, as without loaderprobe; what its thread does meanwhile is estimated"
+    ),
+    "script.stopped_before": "stopped before the script would write over or remove {path}: nothing of it is changed",
+    "script.measured": "loaderprobe has measured the training, and ends the script here",
+    "script.not_measured": "loaderprobe cannot go on measuring, and ends the script here",
+    "script.saved": "the script made files meanwhile, which hold nothing of use: {files}[ and {more} more]",
+    "part.loader": "loader {number} ({dataset}, [batch size {batch_size}, ]{workers:workers})",
+    "part.loaders": "{loaders:each part.loader}",
+    # Why a command, or a process of it, has no verdict, and what was seen of its training.
+    "script.no_verdict": "no verdict[: {reason}[. Try: {hint}]]",
+    "script.exit_code": (
+        "no verdict: the command ended with exit code {exit_code}, and none of its processes was measured"
+    ),
+    "script.no_training": (
+        "no verdict: torch was imported, but no DataLoader was iterated and no backward pass made in a process that "
+        "ended by itself. Try: let it train, and end by itself"
+    ),
+    "script.no_python": (
+        "no verdict: no torch DataLoader was iterated in a Python process that ended by itself. Try: install "
+        "loaderprobe for the Python that trains; python -I, -E and -S keep it out"
+    ),
+    "script.two_processes": (
+        "One process takes batches from a DataLoader, and another trains: only both in one are measured"
+    ),
+    "seen.loader": "{loader:each part.loader}: {batches} batches taken, {backward_passes} backward passes",
+    "seen.calls": (
+        "estimated from {timed:count step} in which the loop's calls were timed, of {step_s:duration} each:"
+    ),
+    "seen.place": (
+        "[{share:percent} (±{share_off:percent}) of a step is in {place}, outside the model and the "
+        "optimizer[. Free, it would make training at most {most:2}x]|a step is in the model, its backward pass, the "
+        "optimizer and the loop's own code]"
+    ),
+    "seen.thread": (
+        "[the thread runs {running_share:percent} of the time, and waits for storage {storage_share:percent}]"
+    ),
+    "why_not.no_loader": (
+        "hardly any backward pass was on a new batch of a torch DataLoader: the script makes its batches in another way"
+    ),
+    "try.why_not.no_loader": "loaderprobe.diagnose(loader, step) in Python, with a DataLoader around what makes them",
+    "why_not.script_error": "the script ended with an error of its own: {detail}",
+    "try.why_not.script_error": "run it without loaderprobe",
+    "why_not.several_processes": (
+        "{detail} processes of the command train at the same time, not joined by torch.distributed. One alone would "
+        "be measured beside the others"
+    ),
+    "try.why_not.several_processes": "start the script with one process that trains",
+    "why_not.no_backward": "batches were taken, but torch made no backward pass after them in this process",
+    "try.why_not.no_backward": "loaderprobe run --loader NUMBER, if one of the loaders below trains",
+    "why_not.too_few_steps": "the script ended after too few training steps",
+    "try.why_not.too_few_steps": "let it train for longer",
+    "why_not.no_such_loader": "there is no loader of that number",
+    "try.why_not.no_such_loader": "one of the numbers below",
+    "why_not.other_thread": "batches are taken in another thread than the one that trains",
+    "try.why_not.other_thread": "loaderprobe.diagnose(loader, step) in Python",
+    "why_not.ranks": (
+        "the script trains on {detail} ranks that are not joined by torch.distributed, and one alone cannot be stopped"
+    ),
+    "try.why_not.ranks": "start it with one rank",
+    "why_not.ranks_apart": "the ranks are not measured together",
+    "why_not.follows": "this process trains with rank 0, which has the verdict or the reason",
+    "why_not.another_process": "another process of the command is measured already",
+    "why_not.begun_each_batch": (
+        "the script iterates its loader from the start for each batch, so its workers start each time, too"
+    ),
+    "try.why_not.begun_each_batch": "batches = iter(loader) before the loop, and next(batches) in it",
+    "why_not.refused": "{detail}",
+    "try.why_not.refused": "{hint}",
+    "why_not.not_seen_again": (
+        "the script trained on, on [{detail}|batches of no DataLoader], and took no more batches of the loader that "
+        "was measured, before a round was complete"
+    ),
+    "try.why_not.not_seen_again": (
+        "make the DataLoader once, before the epochs; or loaderprobe.diagnose(loader, step) in Python"
+    ),
+    "why_not.ended_early": (
+        "[the script was stopped before it would write over or remove {endangered}, and no round was measured until "
+        "then|the script ended before a round was measured]"
+    ),
+    "try.why_not.ended_early": "let it train for longer",
+    "try.why_not.endangered": "another, empty directory for what it saves",
+    # Why ranks are not measured together.
+    "apart.silent": (
+        "{ranks:ranks} took no batches from a torch DataLoader to train on, and all ranks are measured or none"
+    ),
+    "try.apart.silent": "loaderprobe run --loader NUMBER, if one of the loaders below trains",
+    "apart.other_thread": "on {ranks:ranks}, batches are taken in another thread than the one that trains",
+    "try.apart.other_thread": "loaderprobe.diagnose(loader, step) in Python, with one rank",
+    "apart.another_process": "another training of the command is measured already",
+    "apart.loaders_differ": ("the loader of {ranks:ranks} has another {detail:list setting} than that of rank 0"),
+    "try.apart.loaders_differ": "give all ranks the same",
+    "setting.batch_size": "batch size",
+    "setting.workers": "number of workers",
+    "setting.prefetch_factor": "prefetch factor",
+    "setting.period": "number of batches an update",
+    "setting.exchanges": "exchange of gradients",
+    "apart.out_of_step": "{ranks:ranks} did not come to the same step as the others",
+    "try.apart.out_of_step": "start it with one rank",
+    "apart.no_group": "the ranks could not meet over gloo: {detail}",
+    "try.apart.no_group": "GLOO_SOCKET_IFNAME names the network interface that joins them",
+    "apart.refused": "{detail} (on {ranks:ranks})",
+    "try.apart.refused": "{hint}",
+    "apart.ended": "the script ended before all ranks agreed on a step",
+    "try.apart.ended": "let it train for longer",
+    "apart.lost": "[{detail}|another rank does not answer]",
+    "try.apart.lost": "{hint}",
 }

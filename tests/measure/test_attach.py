@@ -26,7 +26,7 @@ from loaderprobe.measure.session import Interrupted
 from loaderprobe.records.measurement import Measurement, WorkerBatches
 from loaderprobe.records.ranks import Apart, RankOffer
 from loaderprobe.records.waits import CodePlace
-from loaderprobe.render.attachment_words import no_loader_yet
+from loaderprobe.render.words import message
 from loaderprobe.system import stacks
 from loaderprobe.system.stacks import CallTimes, called, of_the_script, place_of, shared, stack_of
 from loaderprobe.testing import FakeClock, FakeStore
@@ -142,7 +142,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
     """Of a training on a fake clock, and what is said of it; no process samples waits."""
     monkeypatch.setattr("loaderprobe.samplers.waits.WaitsSampler._begin", lambda self, folder: None)
     heard, clock = list[str](), FakeClock()
-    return Outside(heard.append, tmp_path, no_loader_yet, clock.now_ns), heard, clock
+    return Outside(heard.append, tmp_path, message, clock.now_ns), heard, clock
 
 
 @pytest.mark.parametrize(

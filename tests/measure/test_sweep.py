@@ -47,8 +47,7 @@ from loaderprobe.records.measurement import Measurement, Missing, RunFailure, Se
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.studies import Epoch, EpochsMeasured, Prefilled
 from loaderprobe.records.waits import WaitSamples
-from loaderprobe.render.sweep_plan_words import sweep_plan_words
-from loaderprobe.render.words import remark_words
+from loaderprobe.render.words import remark_words, sweep_plan_words
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.testing import (

@@ -16,12 +16,13 @@ import pytest
 import loaderprobe
 from loaderprobe.records.bandwidth import KindCode, LimitCode
 from loaderprobe.records.batch_size import StopCode
-from loaderprobe.records.environment import CapabilityName
+from loaderprobe.records.diagnosis import WhyNot
+from loaderprobe.records.environment import CapabilityName, StepCode
 from loaderprobe.records.files import UnknownFilesCode
 from loaderprobe.records.measurement import RejectedCode
+from loaderprobe.records.ranks import ApartCode
 from loaderprobe.records.remark import Remark, each_once, reported
 from loaderprobe.records.verdict import ActionCode, Interval, ReasonCode
-from loaderprobe.render.capability_words import TITLES
 from loaderprobe.render.format import Parts, Sentence, parsed
 from loaderprobe.render.json import result_json, summary_json, worded
 from loaderprobe.render.messages import MESSAGES
@@ -30,8 +31,10 @@ from tests.examples.reports import example_report, example_row
 
 ROOT = Path(loaderprobe.__file__).parent
 CATALOGUE = ROOT / "render" / "messages.py"
+# What says a code with facts in place, by its name in measuring and in words.
+SAYING = ("message", "_message")
 # The kind of text of each record with a code.
-KINDS = {"Remark": "", "Action": "action.", "Reason": "reason.", "_reason": "reason."}
+KINDS = {"Remark": "", "Action": "action.", "Reason": "reason.", "_reason": "reason.", **dict.fromkeys(SAYING, "")}
 # Facts that no text asks for: what a remark follows from, and figures for whoever reads the JSON.
 BESIDE = {"because", "needed", "mount", "rank", "host", "hint", "ended_after_s", "noise_band", "resource", "how"}
 # Added to those of every reason: what is judged and how fast it is, and what the words of a verdict derive.
@@ -50,21 +53,22 @@ def _nodes() -> Sequence[tuple[Path, ast.AST]]:
 def _made() -> Iterator[tuple[str, str, set[str] | None]]:
     """Where, code and facts of every record that is made with a code in place; no facts where some are joined."""
     for file, node in _nodes():
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in KINDS):
+        if not isinstance(node, ast.Call):
+            continue
+        maker = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+        if maker not in KINDS:
             continue
         given = {each.arg: each.value for each in node.keywords}
-        code: ast.expr | None = given.get("code")
-        names: set[str] | None = set()
-        if node.func.id == "_reason":
-            code = node.args[0]
+        code: ast.expr | None = given.get("code", node.args[0] if node.args else None)
+        facts = node.args[1] if maker in SAYING else given.get("facts", ast.Dict(keys=[], values=[]))
+        names: set[str] | None = None
+        if maker == "_reason":
             names = None if None in given else {name for name in given if name}
-        elif isinstance(facts := given.get("facts", ast.Dict(keys=[], values=[])), ast.Dict) and all(facts.keys):
+        elif isinstance(facts, ast.Dict) and all(facts.keys):
             names = {key.value for key in facts.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)}
-        else:
-            names = None
         if isinstance(code, ast.Constant) and isinstance(code.value, str):
             place = f"{file.relative_to(ROOT).as_posix()}:{node.lineno}"
-            yield place, f"{KINDS[node.func.id]}{code.value}", names
+            yield place, f"{KINDS[maker]}{code.value}", names
 
 
 def _asked(parts: Parts, *, optional: bool) -> Iterator[str]:
@@ -111,6 +115,10 @@ def test_every_code_has_a_text_and_every_fact_is_said() -> None:
         ("unknown_files", get_args(UnknownFilesCode)),
         ("rejected", get_args(RejectedCode)),
         ("search", get_args(StopCode)),
+        ("capability", get_args(CapabilityName)),
+        ("step", get_args(StepCode)),
+        ("why_not", get_args(WhyNot)),
+        ("apart", get_args(ApartCode)),
     ],
 )
 def test_every_code_of_a_type_has_a_text(kind: str, codes: Sequence[str]) -> None:
@@ -146,7 +154,12 @@ def test_remarks_are_clauses() -> None:
         ("{x:duration}", {"x": 0.00186}, "1.86 ms"),
         ("{x:times}", {"x": 2.8123}, "2.81"),
         ("{x:faster}, {y:faster}", {"x": 2.8123, "y": 1.001}, "2.81 times as fast, no faster"),
-        ("{n:count worker}, {m:count worker}", {"n": 1.0, "m": 2}, "1 worker, 2 workers"),
+        ("{n:count worker}, {m:count worker}, {m:count pass}", {"n": 1.0, "m": 2}, "1 worker, 2 workers, 2 passes"),
+        (
+            "{none:ranks}, {one:ranks}, {two:ranks}",
+            {"none": (), "one": [1], "two": [1, 3]},
+            "a rank, rank 1, ranks 1 and 3",
+        ),
         ("{n:workers}, {m:workers}, {n:loader}", {"n": 0, "m": 2}, "serial, 2 workers, the serial loader"),
         ("{v:interval}", {"v": Interval(value=205, low=199, high=211)}, "205 ±6"),
         ("{name:noun}", {"name": "cpu"}, "CPU cores"),
@@ -158,12 +171,14 @@ def test_remarks_are_clauses() -> None:
         ("[rank {rank}[ on {host}]]", {"rank": "1"}, "rank 1"),
         ("{how:code how}", {"how": "estimated"}, " (estimated)"),
         ("{what:Code of}, {which:code of}", {"what": "x", "which": "y", "fact": 1}, "Its 1, any"),
-        ("{names:list of}", {"names": "x z"}, "its {fact} and z"),
+        ("{names:list of}", {"names": "x, z"}, "its {fact} and z"),
+        ("{rates:each rate}", {"rates": [Interval(value=2, low=1, high=3)] * 2}, "2.00 and 2.00"),
+        ("all[ but {rates:each rate}]", {"rates": []}, "all"),
     ],
 )
 def test_a_field_is_shown_with_its_unit(text: str, facts: dict[str, Any], said: str) -> None:
     """By the word after its colon; brackets hold what is said only where the facts are there."""
-    texts = {"how.estimated": " (estimated)", "of": "any", "of.x": "its {fact}"}
+    texts = {"how.estimated": " (estimated)", "of": "any", "of.x": "its {fact}", "rate": "{value:rate}"}
     assert Sentence(texts, facts).filled(text) == said
 
 
@@ -183,11 +198,6 @@ def test_each_remark_stands_once() -> None:
     assert each_once(twice) == tuple(twice[:2])
     needed = [Remark(code="no_time", facts={"needed": needed}) for needed in (2.0, 5.0, 3.0)]
     assert each_once(needed) == (needed[1],)
-
-
-def test_every_capability_has_a_title() -> None:
-    """A line that begins with a code would be none for people."""
-    assert TITLES.keys() == set(get_args(CapabilityName))
 
 
 # Sentences beside codes in JSON, wherever they stand in a result.

@@ -123,6 +123,8 @@ def turns_of(
 
 MOST_LISTED = 200
 """Files that the script made, in the record."""
+MOST_FILES = 5
+"""Of the script's new files, so many are named."""
 EPOCHS_ELSEWHERE = 2
 """Epochs that the script may train without a batch of the loader that is measured."""
 
@@ -164,9 +166,9 @@ class Attachment:
         """`launched` is how many processes a launcher has started to train together; `clock` gives ns."""
         self._request, self._say, self._launched, self._clock = request, say, launched, clock
         self._judge, self._found, self._judging = judge, found, judging
-        self._words = judging.words.script
+        self._message, self._not_measured = judging.words.message, judging.words.not_measured
         self._pid = os.getpid()
-        self._outside = Outside(say, Path(request.scratch), self._words.no_loader_yet, clock)
+        self._outside = Outside(say, Path(request.scratch), self._message, clock)
         self._pauses = Pauses(clock)
         self._given_in: Loop | None = None
         """The one that got the last batch of the loader that is measured."""
@@ -270,7 +272,9 @@ class Attachment:
         """What is timed now is more than a step."""
         if self._turns is not None and not (seen is self._chosen and seen.begun_each_batch):
             self._turns.interrupt(
-                self._words.NEXT_EPOCH if seen is self._chosen else self._words.iterated(seen.record())
+                self._message("script.next_epoch", {})
+                if seen is self._chosen
+                else self._message("script.iterated", {"loader": seen.record()})
             )
 
     def _evaluates(self, seen: ScriptLoader, real: Iterator[Any]) -> bool:
@@ -285,7 +289,7 @@ class Attachment:
             return True
         if self._given_in != loop or not seen.trained or seen.passes.trains:
             return False
-        self._turns.interrupt(self._words.NO_PASS)
+        self._turns.interrupt(self._message("script.no_pass", {}))
         if self._trains_in == loop or not seen.passes.evaluates:
             return False
         self._makes_own = True
@@ -353,9 +357,11 @@ class Attachment:
         """The loop asks for a batch again: what took it much longer than a step is said, and is no part of a step."""
         pause = self._pauses.end()
         if pause is not None and self._turns is not None:
-            self._turns.interrupt(self._words.PAUSED)
+            self._turns.interrupt(self._message("script.paused", {}))
         if pause is not None and self._leads:
-            self._say(self._words.paused(*pause, self._budget_s))
+            paused_s, place = pause
+            facts = {"paused_s": paused_s, "place": place, "budget_s": self._budget_s}
+            self._say(self._message("script.was_paused", facts))
 
     def backward(self) -> None:
         if not self._here:
@@ -396,12 +402,13 @@ class Attachment:
 
     def _endangered(self, path: str) -> None:
         """A model that trained on the same batches over and over must not take the place of a real one."""
-        self._say(self._words.stopped_before(path))
+        stopped = self._message("script.stopped_before", {"path": path})
+        self._say(stopped)
         if self._here:
             self._stopped_before = path
             if threading.get_ident() == self._loaders.trained_in:
                 self.end()
-        raise Finished(0, self._words.stopped_before(path))
+        raise Finished(0, stopped)
 
     @property
     def _here(self) -> bool:
@@ -447,7 +454,7 @@ class Attachment:
         self._over, self._why = True, why if self._leads else "follows"
         self._outside.close()
         if self._leads:
-            self._say(self._words.not_measured(self.record()))
+            self._say(self._not_measured(self.record()))
 
     @property
     def _leads(self) -> bool:
@@ -468,8 +475,13 @@ class Attachment:
         epoch = max(self._request.after_steps, length or seen.batches)
         self._most_elsewhere = round(EPOCHS_ELSEWHERE * epoch * passes)
         if self._leads:
-            others = self._loaders.beside(seen)
-            self._say(self._words.begins(seen.record(), budget_s, others, ranks.size if ranks else 1))
+            facts = {
+                "loader": seen.record(),
+                "ranks": ranks.size if ranks and ranks.size > 1 else None,
+                "budget_s": budget_s,
+                "others": self._loaders.beside(seen),
+            }
+            self._say(self._message("script.begins", facts))
         self._turns = turns_of(seen, self._request, budget_s, ranks, self._heard, self._judging, self._judge)
         self._files.begin()
         self._budget_s = budget_s
@@ -480,11 +492,14 @@ class Attachment:
         """One line a round. Raises BadValue where another process has begun to train meanwhile."""
         others = 0 if self._ranks else others_that_train(Path(self._request.scratch))
         if others:
-            raise BadValue(self._words.others_train(others + 1), hint=self._words.ONE_PROCESS)
+            raise BadValue(
+                self._message("why_not.several_processes", {"detail": others + 1}),
+                hint=self._message("try.why_not.several_processes", {}),
+            )
         round_ = stage.partition(":")[0]
         if self._leads and stage.startswith("round") and round_ != self._round:
             self._round = round_
-            self._say(self._words.going_on(round_))
+            self._say(self._message("script.round", {"round": round_}))
 
     def _release(self, real: Iterator[Any]) -> None:
         """The script's own workers are not needed any more, and would only take memory."""
@@ -499,7 +514,7 @@ class Attachment:
 
     def _ended(self) -> Finished:
         """What ends the script, with what it has come to."""
-        return Finished(0, self._words.NOT_MEASURED if self._why else self._words.MEASURED)
+        return Finished(0, self._message("script.not_measured" if self._why else "script.measured", {}))
 
     def _refused(self, error: LoaderprobeError) -> Any:
         """Before the first batch the script goes on as if nothing had happened; later it ends."""
@@ -508,11 +523,11 @@ class Attachment:
             return self._withdrawn()
         self._over, self._why, self._detail, self._hint = True, "refused", error.message, error.hint
         self._outside.close()
-        self._say(self._words.not_measured(self.record()))
+        self._say(self._not_measured(self.record()))
         if self._handed:
             self._pauses.close()
             self._finished = True
-            raise Finished(error.exit_code, self._words.NOT_MEASURED)
+            raise Finished(error.exit_code, self._message("script.not_measured", {}))
         return self._as_before()
 
     def _withdrawn(self) -> Any:
@@ -544,7 +559,9 @@ class Attachment:
             self._keeping = False
             self._pauses.close()
         if self._files.new:
-            self._say(self._words.saved(tuple(self._files.new)))
+            files = [*self._files.new]
+            facts = {"files": ", ".join(files[:MOST_FILES]), "more": max(0, len(files) - MOST_FILES) or None}
+            self._say(self._message("script.saved", facts))
 
     def end(self) -> None:
         """The script ends by itself: conclude from whole rounds, else keep the reason."""
@@ -573,7 +590,8 @@ class Attachment:
             self._why = "ended_early" if self._leads or lost else "follows"
             self._detail, self._hint = error.message, error.hint
             if self._trains_elsewhere and self._why == "ended_early":
-                self._why, self._detail = "not_seen_again", self._words.loader_names(self._loaders.beside(self._chosen))
+                others = self._loaders.beside(self._chosen)
+                self._why, self._detail = "not_seen_again", self._message("part.loaders", {"loaders": others})
 
     def close(self) -> None:
         """The script is over, or the block: its files are its own again, and its loader makes iterators again."""

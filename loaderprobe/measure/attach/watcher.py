@@ -178,7 +178,7 @@ class Watcher:
         self._all: list[Watched] = []
         self._current: Watched | None = None
         self._overhead_ns = 0
-        self._outside = Outside(say, Path(self._folder.name), judging.words.script.no_loader_yet)
+        self._outside = Outside(say, Path(self._folder.name), judging.words.message)
 
     def begins(self, loader: Any) -> None:
         """A loop over a loader begins, with an iterator that is heard of by itself."""

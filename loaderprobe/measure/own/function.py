@@ -260,7 +260,10 @@ def agreed(group: Group, own: Drawn, judging: Judging) -> tuple[Remark, ...]:
     found = judging.differing(ranks) if ranks else None
     other = msgspec.json.decode(group.broadcast(msgspec.json.encode(found)), type=tuple[int, str] | None)
     if other is not None:
-        reason, hint = judging.words.differs(*other)
-        raise BadValue(reason, hint=hint)
+        message, (rank, setting) = judging.words.message, other
+        raise BadValue(
+            message("apart.loaders_differ", {"ranks": (rank,), "detail": setting}),
+            hint=message("try.apart.loaders_differ", {}),
+        )
     same = judging.same_samples(ranks) if ranks else None
     return () if same is None else (same,)

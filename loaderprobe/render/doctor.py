@@ -1,0 +1,25 @@
+"""What can be measured on a machine, and why not the rest, as a document."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from loaderprobe.records.environment import Capability
+from loaderprobe.render.document import Cell, Document, Section, Table
+from loaderprobe.render.words import message, step_words, why_words
+
+_TONES = {"yes": "good", "limited": "warning", "no": "failed"}
+
+
+def capabilities_document(found: Sequence[Capability]) -> Document:
+    """A line for each, with the reason and how to get the rest."""
+    ready = sum(capability.state == "yes" for capability in found)
+    table = Table(head=("measured", "here", "why"), lines=tuple(map(_line, found)), right=frozenset())
+    return Document(title=f"{ready} of {len(found)} can be measured in full", sections=(Section(parts=(table,)),))
+
+
+def _line(capability: Capability) -> tuple[str | Cell, ...]:
+    step = step_words(capability)
+    why = "\n".join(filter(None, (why_words(capability), f"to get it: {step}" if step else "")))
+    state = Cell(text=capability.state, tone=_TONES[capability.state])
+    return message(f"capability.{capability.name}", {}), state, why
