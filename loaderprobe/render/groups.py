@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from loaderprobe.analyze.answer import best_ceiling, by_device, main_speedups, on_cpu, read_rate
+from loaderprobe.analyze.answer import by_device, main_speedups, on_cpu
 from loaderprobe.records.config import OPTIONS
 from loaderprobe.records.report import ConfigurationRow, Detail, Report
 from loaderprobe.records.resources import BOTTLENECKS, RESOURCE, RESOURCES
 from loaderprobe.records.verdict import Bottleneck, ShortVerdict
 from loaderprobe.render.document import Cell, Table
-from loaderprobe.render.format import MISSING, factor, megabytes_per_s, percent, rate
+from loaderprobe.render.format import MISSING, factor, first_upper, percent, rate
 from loaderprobe.render.wording import differing, label, option_words, speed, tone, unusual, variation, verdict_tone
 
 
@@ -24,8 +24,6 @@ class RowGroup:
     emulated: bool
     seen: str
     """The device as the measurements name it; empty when none succeeded."""
-    source: str
-    """Where the rate of the device comes from."""
     rows: tuple[ConfigurationRow, ...]
     model: str = ""
     """What is trained; empty where the report has one model only."""
@@ -89,19 +87,15 @@ class RowGroup:
     @property
     def title(self) -> str:
         """Device and cache state, as a heading, and the options that are not as usual in any row."""
-        return ", ".join((self.heading, f"{self.cache} files", *self.common))
+        device = first_upper(self.device) if self.emulated else self.device
+        return ", ".join((device, f"{self.cache} files", *self._common))
 
     @property
-    def common(self) -> list[str]:
+    def _common(self) -> list[str]:
         """The options, in words, that have another value than usual, and the same in all rows; and the model."""
         first = self.rows[0]
         named = {*unusual(first), *(["model"] if self.model else [])}.difference(differing(first, self.rows))
         return [option_words(first.config, name) for name in OPTIONS if name in named]
-
-    @property
-    def heading(self) -> str:
-        """The device, as a heading."""
-        return self.device.replace("emulated", "Emulated", 1) if self.emulated else self.device
 
 
 def _is_number(text: str) -> bool:
@@ -122,7 +116,6 @@ def _group(report: Report, rows: tuple[ConfigurationRow, ...]) -> RowGroup:
         cache=rows[0].config.cache,
         emulated=any(row.emulated for row in rows),
         seen=details[0].compute_device if details else "",
-        source=details[0].compute_source if details else "",
         rows=rows,
     )
 
@@ -202,23 +195,12 @@ def _letters(limits: tuple[str, ...]) -> str:
     return "/".join(LETTERS[name][0] for name in limits)
 
 
-def used_words(row: ConfigurationRow, *, beside_rate: bool) -> str:
-    """`39 %` of what compute alone does, or `98 % of 6.05`; `~100 %` where noise makes it more."""
-    verdict = row.verdict
-    if verdict is None or verdict.accelerator_utilization is None:
+def used_words(row: ConfigurationRow) -> str:
+    """`39 %` of what compute alone does; `~100 %` where noise makes it more."""
+    share = row.verdict.accelerator_utilization if row.verdict else None
+    if share is None:
         return MISSING
-    share = verdict.accelerator_utilization
-    words = "~100 %" if 1.005 <= share <= ABOUT_ALL else percent(share)
-    alone = verdict.rates_images_per_s.compute
-    return f"{words} of {rate(alone)}" if beside_rate and alone else words
-
-
-def read_words(report: Report, row: ConfigurationRow) -> str:
-    """`51.3 of 713`: MB/s while training, and the most that the storage alone gave; or the first alone."""
-    read, ceiling = read_rate(row), best_ceiling(report, row)
-    if read is None or ceiling is None:
-        return megabytes_per_s(read)
-    return f"{megabytes_per_s(read)} of {megabytes_per_s(ceiling.read_bytes_per_s)}"
+    return "~100 %" if 1.005 <= share <= ABOUT_ALL else percent(share)
 
 
 def gain_words(row: ConfigurationRow, then: Mapping[str, Bottleneck]) -> str:

@@ -60,7 +60,7 @@ def rate_section(report: Report) -> Section:
         if not row.verdict:
             return None
         now = row.verdict.images_per_s
-        used = used_words(row, beside_rate=False)
+        used = used_words(row)
         return ChartRow(
             label=loading(row),
             value=interval(now),
