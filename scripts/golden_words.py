@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from loaderprobe.records.bandwidth import DeviceKind, KindCode, Limit, LimitCode
-from loaderprobe.records.diagnosis import Attached, WhyNot
+from loaderprobe.records.diagnosis import Attached, SeenLoader, WhyNot
 from loaderprobe.records.environment import Capability, StepCode
 from loaderprobe.records.files import UnknownFilesCode
 from loaderprobe.records.measurement import RejectedCode
@@ -19,7 +19,14 @@ from loaderprobe.records.ranks import Apart, ApartCode
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Action, Bound, Evidence, EvidenceCode, How, Reason
 from loaderprobe.render.messages import MESSAGES
-from loaderprobe.render.words import action_words, explanation, not_measured, step_words, without_verdict
+from loaderprobe.render.words import (
+    action_words,
+    explanation,
+    message,
+    not_measured,
+    step_words,
+    without_verdict,
+)
 from tests.said import said
 
 Facts = dict[str, Any]
@@ -29,6 +36,9 @@ def under(kind: str) -> list[str]:
     """The codes of one kind of text, without its name."""
     return [code.removeprefix(f"{kind}.") for code in MESSAGES if code.startswith(f"{kind}.")]
 
+
+_LOADER = SeenLoader(number=0, dataset="ImageFolder", batch_size=32, workers=2, batches=8, backward_passes=8)
+_OTHER = replace(_LOADER, number=1, batch_size=None, workers=0)
 
 # Facts that are words, and figures whose name does not say what they are.
 _SAMPLES: Facts = {
@@ -40,6 +50,7 @@ _SAMPLES: Facts = {
     "factor": 4.0, "end": "flat", "hits_low": 0.04, "hits_high": 0.22, "slow_ranks": "7", "host_ranks": "8",
     "noise_band": 0.1, "how_known": "measured", "amplification": 23.1, "reason": "it rained", "error": "it broke",
     "stage": "round 1", "hint": "repair it", "text": "as it is",
+    "loader": _LOADER, "ablated": "where_open", "round": "round 1",
 }  # fmt: skip
 _ENDS = {"share": 0.25, "bytes_per_s": 20.3e6, "_per_s": 123.4, "bytes": 3.2e6, "_s": 2.5, "_speedup": 1.7}
 _NAMED = (
@@ -170,6 +181,16 @@ _ACTIONS: tuple[tuple[str, Facts], ...] = (
     ("shorter_lock", {"subject": "/a"}),
     ("requests_in_flight", {"workers": 8, "subject": "10.0.0.5:443"}),
 )
+_MESSAGES: tuple[tuple[str, Facts], ...] = (
+    ("script.begins", {"loader": _LOADER, "budget_s": 60.0, "ranks": 2, "others": [_OTHER]}),
+    ("script.begins", {"loader": _LOADER, "budget_s": 60.0, "others": [_LOADER, _OTHER]}),
+    ("script.saved", {"files": "/out/a.pt, /out/b.pt", "more": 7}),
+    ("script.was_paused", {"paused_s": 12.0, "place": "validate (train.py)", "budget_s": 60.0}),
+    ("seen.place", {"place": "load (train.py)", "share": 0.3, "share_off": 0.02, "most": 1.43}),
+    ("seen.thread", {"running_share": 0.7, "storage_share": 0.2}),
+    ("sweep_plan.more", {"most_workers": 8}),
+    ("sweep_plan.more", {"most_workers": 8, "factors": "factors"}),
+)
 _LADDER: Facts = {
     "first_readers": 1.0, "first_bytes_per_s": 20e6, "file_s": 0.0057, "knee_readers": 8.0,
     "best_readers": 16.0, "best_bytes_per_s": 104e6, "before_readers": 4.0, "before_bytes_per_s": 60e6,
@@ -271,6 +292,11 @@ def _others() -> Iterator[tuple[str, str]]:
         how: How | None = "estimated" if metric.startswith("speedups") else None
         yield f"evidence {metric}", said(Evidence(metric=metric, value=1.0, threshold=None, unit="", how=how))
     why = Remark(code="cores", facts={"mount": "/mnt", "path": "/data"})
+    for kind in ("sweep_plan", "script", "seen", "capability"):
+        for code in under(kind):
+            yield f"{kind} {code}", _asked(message, f"{kind}.{code}", {})
+    for code, facts in _MESSAGES:
+        yield code.replace(".", " "), message(code, facts)
     for step in get_args(StepCode):
         yield f"step {step}", step_words(Capability(name="cores", state="no", why=(why,), next_step=step))
 

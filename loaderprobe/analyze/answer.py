@@ -184,22 +184,14 @@ def _limited(rows_by_device: Iterable[Rows]) -> Iterator[Answer]:
 
 
 def _limits(rows: Rows) -> tuple[Limited, ...]:
-    """Data sets that are alike together: with one limit each, whatever the numbers of workers."""
-    alike: dict[Hashable, list[tuple[str, dict[tuple[str, ...], set[int]]]]] = {}
-    for name in dict.fromkeys(row.config.resolution for row in rows):
-        found: dict[tuple[str, ...], set[int]] = {}
-        for row in (row for row in rows if row.config.resolution == name):
-            found.setdefault(families(row), set()).add(row.config.loader.workers)
-        kind = tuple((limit, frozenset(counts) if len(found) > 1 else None) for limit, counts in found.items())
-        alike.setdefault(kind, []).append((name, found))
+    """What limits each data set, and with which numbers of workers; the data sets in the order of the rows."""
+    names = list(dict.fromkeys(row.config.resolution for row in rows))
+    found: dict[tuple[str, tuple[str, ...]], set[int]] = {}
+    for row in sorted(rows, key=lambda row: names.index(row.config.resolution)):
+        found.setdefault((row.config.resolution, families(row)), set()).add(row.config.loader.workers)
     return tuple(
-        Limited(
-            data=tuple(name for name, _ in some),
-            resources=limit,
-            workers=tuple(sorted(set[int]().union(*(found[limit] for _, found in some)))),
-        )
-        for some in alike.values()
-        for limit in some[0][1]
+        Limited(data=data, resources=resources, workers=tuple(sorted(counts)))
+        for (data, resources), counts in found.items()
     )
 
 
@@ -354,8 +346,8 @@ def _longer(report: Report, rows: Rows) -> list[NextStep]:
     if not short or any(map(firm, rows)):
         return []
     budget_s = 60 * ceil(MORE_TIME * report.summary.run.wall_s / 60)
-    longer = Remark(code="measure_longer")
-    return [NextStep(remark=longer, command=f"--budget {budget_s}", configurations=_keys(short))]
+    command = f"--budget {budget_s}"
+    return [NextStep(remark=Remark(code="measure_longer"), command=command, configurations=_keys(short))]
 
 
 def _more_cores(report: Report, rows: Rows) -> list[NextStep]:

@@ -187,14 +187,14 @@ how_sure: how well that is known; its configurations are those in which one caus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limited:
-    """Data sets that are limited alike."""
+    """What limits one data set."""
 
-    data: tuple[str, ...]
-    """Their labels."""
+    data: str
+    """Its label."""
     resources: tuple[str, ...]
-    """What limits; several cannot be separated."""
+    """Several cannot be separated."""
     workers: tuple[int, ...]
-    """The numbers of workers with which it does; 0 is the serial loader."""
+    """The numbers of workers with which these do; 0 is the serial loader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +208,7 @@ class Answer:
     """Of `how_sure`. level: high, medium or low. of: configurations. measured: those whose cause was removed, not
     estimated. bands: half the 95 % intervals of rates, as shares."""
     limits: tuple[Limited, ...] = ()
-    """What limits which data sets."""
+    """Of `limited`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

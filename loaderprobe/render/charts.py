@@ -216,7 +216,7 @@ def _safe(text: str) -> str:
 
 # As one SVG file, for where a picture is all that is shown.
 
-_LABELS, _VALUES = 180, 210
+_WIDTH, _LABELS, _VALUES = 760, 180, 210
 """Pixels for names at the left and figures at the right."""
 _TITLE = 64
 """Characters of a title in one line."""
@@ -230,7 +230,7 @@ _STYLE = (
 
 def chart_svg(chart: Chart, *, title: str, subtitle: str = "", width: int = 760) -> str:
     """The chart under its title on white ground, for a README. All text is escaped."""
-    track = width - _LABELS - _VALUES - 24
+    track = _WIDTH - _LABELS - _VALUES - 24
     heads = [(line, "title") for line in wrap(title, _TITLE)] + [(subtitle, "quiet"), (chart.caption, "")]
     top, drawn = 12, []
     for words, name in heads:
@@ -243,7 +243,7 @@ def chart_svg(chart: Chart, *, title: str, subtitle: str = "", width: int = 760)
         label = f'<text x="12" y="{top + 15}"{strong}>{_safe(row.label)}</text>'
         marks = f'<svg x="{_LABELS}" y="{top}" width="{track}" height="{_HEIGHT}">{"".join(_marks(chart, row))}</svg>'
         note = f'<tspan class="quiet" dx="6">{_safe(row.note)}</tspan>' if row.note else ""
-        at = width - _VALUES
+        at = _WIDTH - _VALUES
         strong = ' class="strong"' if row.strong else ""
         value = f'<text x="{at}" y="{top + 15}"><tspan{strong}>{_safe(row.value)}</tspan>{note}</text>'
         drawn += [label, marks, value]
@@ -261,9 +261,9 @@ def chart_svg(chart: Chart, *, title: str, subtitle: str = "", width: int = 760)
     drawn.append(legend)
     body = f'<g color="#1c2024">{hatches()}{"".join(drawn)}</g>'
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" viewBox="0 0 {_WIDTH} {height}" '
         f'role="img" aria-label="{_safe(title)}"><style>{_STYLE}</style>'
-        f'<rect width="{width}" height="{height}" fill="#fff"/>{body}</svg>\n'
+        f'<rect width="{_WIDTH}" height="{height}" fill="#fff"/>{body}</svg>\n'
     )
 
 

@@ -1,10 +1,7 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from loaderprobe.render.format import MISSING, interval
 from loaderprobe.render.groups import groups
 from tests.examples.reports import example_report, example_row
 from tests.pages import terminal_report
@@ -25,12 +22,6 @@ def test_long_names_do_not_run_over() -> None:
     assert text.count("r") >= 130
 
 
-def test_no_colour_unless_asked() -> None:
-    """Escape sequences appear with `color` and only then."""
-    assert "\x1b[" not in terminal_report(example_report())
-    assert "\x1b[" in terminal_report(example_report(), color=True)
-
-
 def test_escape_sequences_in_names_are_defused() -> None:
     """A path cannot send commands to the terminal."""
     row = example_row(status="failed", reason="cannot read \x1b[2Ja\udcff.jpg")
@@ -46,15 +37,6 @@ def test_surroundings_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("COLUMNS", "40"), ("TERM", "dumb"), ("NO_COLOR", "1")):
         monkeypatch.setenv(name, value)
     assert terminal_report(example_report(), color=True) == before
-
-
-def test_interval_keeps_to_its_decimals() -> None:
-    """The half interval has the decimal places of the value, unless that would make it 0."""
-    row = example_row()
-    assert row.images_per_s is not None
-    assert interval(replace(row.images_per_s, value=63.36, low=61.4, high=65.3)) == "63.4 ±1.9"
-    assert interval(replace(row.images_per_s, value=337.0, low=336.8, high=337.2)) == "337 ±0.2"
-    assert interval(None) == MISSING
 
 
 def test_groups_keep_order_and_lose_nothing() -> None:
