@@ -228,7 +228,7 @@ _STYLE = (
 )
 
 
-def chart_svg(chart: Chart, *, title: str, subtitle: str = "", width: int = 760) -> str:
+def chart_svg(chart: Chart, *, title: str, subtitle: str = "") -> str:
     """The chart under its title on white ground, for a README. All text is escaped."""
     track = _WIDTH - _LABELS - _VALUES - 24
     heads = [(line, "title") for line in wrap(title, _TITLE)] + [(subtitle, "quiet"), (chart.caption, "")]
@@ -257,7 +257,7 @@ def chart_svg(chart: Chart, *, title: str, subtitle: str = "", width: int = 760)
         drawn.append(f'<text class="quiet" x="12" y="{top + 14}">{_safe(chart.unit)}</text>')
         drawn.append(f'<svg x="{_LABELS}" y="{top}" width="{track}" height="{_HEIGHT}">{marks}</svg>')
         top += _HEIGHT
-    legend, height = _legend_svg(chart, top + 14, width)
+    legend, height = _legend_svg(chart, top + 14)
     drawn.append(legend)
     body = f'<g color="#1c2024">{hatches()}{"".join(drawn)}</g>'
     return (
@@ -267,12 +267,12 @@ def chart_svg(chart: Chart, *, title: str, subtitle: str = "", width: int = 760)
     )
 
 
-def _legend_svg(chart: Chart, top: int, width: int) -> tuple[str, int]:
+def _legend_svg(chart: Chart, top: int) -> tuple[str, int]:
     """The legend in as many lines as it needs, and where the picture ends."""
     at, drawn = 12, []
     for mark, words in _legend(chart):
         wide = 40 + 7 * len(words)
-        if at + wide > width and at > 12:
+        if at + wide > _WIDTH and at > 12:
             at, top = 12, top + 18
         drawn.append(f'<svg x="{at}" y="{top - 9}" width="20" height="12">{mark}</svg>')
         drawn.append(f'<text class="quiet" x="{at + 25}" y="{top + 1}">{_safe(words)}</text>')

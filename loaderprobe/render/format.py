@@ -92,9 +92,9 @@ def factor(speedup: Speedup) -> str:
     return f"{significant(speedup.value)}x{' est.' if speedup.how == 'estimated' else ''}"
 
 
-def times_as_fast(speedup: float, most: str = "") -> str:
-    """`2.81 times as fast`, with `most` before it; `no faster` where that rounds to 1."""
-    return "no faster" if abs(speedup - 1) < NO_FASTER else f"{most}{significant(speedup)} times as fast"
+def times_as_fast(speedup: float) -> str:
+    """`2.81 times as fast`; `no faster` where that rounds to 1."""
+    return "no faster" if abs(speedup - 1) < NO_FASTER else f"{significant(speedup)} times as fast"
 
 
 def counted(count: float, noun: str) -> str:
