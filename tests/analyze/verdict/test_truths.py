@@ -752,6 +752,12 @@ def losing(lost: float, prefetch_factor: int = 2) -> Measurement:
     )  # fmt: skip
 
 
+def drawn_twice(found: Measurement) -> Measurement:
+    """The same, of a sampler that draws each file twice in a segment."""
+    segments = [replace(one, distinct_bytes=(one.delivered_bytes or 0) // 2) for one in found.segments]
+    return replace(found, segments=tuple(segments))
+
+
 RANKS = {
     # Segments without a rank, and alone, change no rate of all ranks.
     **{
@@ -828,6 +834,9 @@ RANKS = {
     "files were warm on one rank": Row(
         rank_run(LIMITED, DISK, cold=(1.0, 0.5), **ALIKE), f"{INPUT} ablation_missing",
         missing={"storage": "bytes_on_a_rank"}, facts={"rank": "1", "share": 0.5},
+    ),
+    "files that are drawn twice come from storage once": Row(
+        drawn_twice(rank_run(LIMITED, DISK, cold=(0.5, 0.5), **ALIKE)), STORAGE,
     ),
     "one rank has none of it": Row(
         rank_run(LIMITED, DISK, ranks=1, **ALIKE), STORAGE,
