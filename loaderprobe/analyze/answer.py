@@ -341,9 +341,10 @@ def _action_of(advice: Advice) -> Hashable:
 
 
 def _longer(report: Report, rows: Rows) -> list[NextStep]:
-    """To measure longer, where no verdict is conclusive for want of time."""
-    short = [row for row in measured(rows) if row.bound and row.bound.reason.code in WANT_OF_TIME]
-    if not short or any(map(firm, rows)):
+    """To measure longer, where for want of time less than half of the best configurations have a cause."""
+    best = best_of(report, rows)
+    short = [row for row in best if row.bound and row.bound.reason.code in WANT_OF_TIME]
+    if not short or 2 * sum(map(firm, best)) >= len(best):
         return []
     budget_s = 60 * ceil(MORE_TIME * report.summary.run.wall_s / 60)
     command = f"--budget {budget_s}"

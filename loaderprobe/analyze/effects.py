@@ -200,11 +200,6 @@ def of_intervals(top: Interval, bottom: Interval) -> Interval:
     return Interval(value=value, low=max(0.0, value - error), high=value + error)
 
 
-def differ(one: Interval, other: Interval) -> bool:
-    """True where two figures differ by more than the 95 % band of their difference: both bands, in quadrature."""
-    return abs(other.value - one.value) > math.hypot((one.high - one.low) / 2, (other.high - other.low) / 2)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReading:
     """What one run says of one row."""

@@ -387,7 +387,7 @@ def _change(report: Report, step: NextStep) -> Iterator[Shown]:
         ]
         yield _gains(report, others)
     if command:
-        yield Command(text=command, label="Test it")
+        yield Command(text=command, label="Test it" if step.advice else "Run it")
 
 
 def _gains(report: Report, rows: Sequence[ConfigurationRow]) -> Chart:
