@@ -15,6 +15,7 @@ import pytest
 from loaderprobe.records.measurement import Others
 from loaderprobe.system.device import locate
 from loaderprobe.system.environment import describe_environment
+from loaderprobe.system.host import cores_total
 from loaderprobe.system.others import TICK_NS, OthersMeter
 from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.system.process import ThreadMeter, child_environment, die_with_parent, read_process, signal_name
@@ -167,7 +168,7 @@ class Machine(Processes):
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(os.cpu_count() or 1)))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores_total())))
     return Machine(tmp_path)
 
 
