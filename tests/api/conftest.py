@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import multiprocessing.util
 import os
@@ -62,7 +63,8 @@ def _nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
     monkeypatch.setattr("tempfile.tempdir", str(scratch))
     before = set(multiprocessing.active_children())
     yield
-    # The tests' own loaders may hold workers; those of a diagnosis have no owner any more.
+    # The tests' own loaders may hold workers until they are collected; those of a diagnosis have no owner any more.
+    gc.collect()
     assert not [path for path in os.listdir(scratch) if path.startswith("loaderprobe-")]
     assert not set(multiprocessing.active_children()) - before
 
