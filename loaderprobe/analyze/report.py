@@ -13,7 +13,7 @@ from loaderprobe.analyze.forecast.advice import DataPlace, Known, Recommendation
 from loaderprobe.analyze.forecast.fit import Storage
 from loaderprobe.analyze.gpu import WindowReading, checked_against_rates, read_window, subtract
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.plan.plan import cores_of, demand, judge_supply, measured_offer
+from loaderprobe.analyze.plan.needs import cores_of, demand, judge_supply, measured_offer
 from loaderprobe.analyze.plan.workload import (
     PlanWorkload,
     cold_and_fastest,

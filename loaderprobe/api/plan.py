@@ -10,7 +10,9 @@ from pathlib import Path
 
 from loaderprobe import __version__
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.plan.plan import Made, Offer, catalogue_offer, given_offer, make_plan
+from loaderprobe.analyze.plan.from_bandwidth import workload_of_bandwidth
+from loaderprobe.analyze.plan.needs import Offer
+from loaderprobe.analyze.plan.plan import Made, catalogue_offer, given_offer, make_plan
 from loaderprobe.analyze.plan.workload import (
     IMAGENET_BYTES,
     PlanWorkload,
@@ -18,7 +20,6 @@ from loaderprobe.analyze.plan.workload import (
     known,
     nearest_to_imagenet,
     workload_of,
-    workload_of_bandwidth,
     workload_of_run,
     workload_of_trace,
 )
