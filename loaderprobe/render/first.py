@@ -337,10 +337,10 @@ def first_screen(report: Report) -> Iterator[Section]:
         title = "Change first" if not number else "Then"
         if parts := tuple(_change(report, step)):
             yield Section(title=title, panel="side", parts=parts)
-    yield Section(title="How sure", panel="side", parts=tuple(_how_sure(report, shown)))
     if report.summary.not_known:
         said = tuple(remark_words(remark) for remark in report.summary.not_known)
         yield Section(title="Not known", panel="side", parts=(Tags(texts=said),))
+    yield Section(title="How sure", panel="side", parts=tuple(_how_sure(report, shown)))
     yield from needs(report)
 
 
