@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from loaderprobe.analyze.answer import best_of, families, firm, measured
+from loaderprobe.analyze.answer import best_of, firm, measured
 from loaderprobe.records.report import ConfigurationRow, NextStep, Outlook, Report, StorageSupply
 from loaderprobe.records.resources import RESOURCE, SPEEDUPS
 from loaderprobe.records.verdict import WORTH, Advice, Interval, ShortVerdict, Speedup, Speedups
@@ -387,7 +387,7 @@ def _change(report: Report, step: NextStep) -> Iterator[Shown]:
         ]
         yield _gains(report, others)
     if command:
-        yield Command(text=command, label="Test it" if step.advice else "Run it")
+        yield Command(text=command, label="Test it" if command.startswith("loaderprobe") else "Run it")
 
 
 def _gains(report: Report, rows: Sequence[ConfigurationRow]) -> Chart:
@@ -494,12 +494,7 @@ def _needs(report: Report, some: Sequence[Outlook], *, panel: Literal["main", ""
     cores = report.summary.environment.cores_available
     source = "assumed" if first.compute == "cpu" else "specified" if first.specified else "measured"
     sizes = {data.label: data.mean_size_bytes for data in report.summary.run.data}
-    limited = {row.config.resolution for row in report.summary.configurations if row.config.cache != "warm"} & {
-        row.config.resolution
-        for row in best_of(report, report.summary.configurations)
-        if firm(row) and families(row) == ("storage",)
-    }
-    lines = [_need_line(need, cores, sizes.get(need.data), limits=need.data in limited) for need in some]
+    lines = [_need_line(need, cores, sizes.get(need.data)) for need in some]
     opens = (f"{UNKNOWN} {_thousands(need.files_per_s / first.use)}/s" for need in first.needs)
     lines.append(("files opened", *opens, MISSING, ""))
     said = f"For {percent(first.utilization)} of {rate(first.images_per_s)} images/s ({source}), with "
@@ -524,11 +519,8 @@ def _needs(report: Report, some: Sequence[Outlook], *, panel: Literal["main", ""
     )
 
 
-def _need_line(need: Outlook, cores: float, size_bytes: float | None, *, limits: bool) -> tuple[str, ...]:
-    """What must be there for each number of accelerators, with the headroom that what is fed has.
-
-    `limits`: the storage is what limits training here, so that more than it gave is not there.
-    """
+def _need_line(need: Outlook, cores: float, size_bytes: float | None) -> tuple[str, ...]:
+    """What must be there for each number of accelerators, with the headroom that what is fed has."""
     supply = need.supply
     wanted = [each.read_bytes_per_s / need.use for each in need.needs]
     here = f"{'≥' * supply.at_least}{format_rate(supply.read_bytes_per_s)}" if supply else "not measured"
@@ -539,16 +531,17 @@ def _need_line(need: Outlook, cores: float, size_bytes: float | None, *, limits:
         marked = [f"{SHORT} {figures[0]}", *figures[1:]]
     return (
         f"{need.data}{f', {float(significant(size_bytes / 1e3, 2)):g} kB' if size_bytes else ''}{' *' * need.planned}",
-        *(f"{_mark(supply, bytes_per_s, limits=limits)} {format_rate(bytes_per_s)}" for bytes_per_s in wanted),
+        *(f"{_mark(supply, bytes_per_s)} {format_rate(bytes_per_s)}" for bytes_per_s in wanted),
         here,
         ", ".join(marked) or MISSING,
     )
 
 
-def _mark(supply: StorageSupply | None, wanted: float, *, limits: bool) -> str:
+def _mark(supply: StorageSupply | None, wanted: float) -> str:
+    """A lower bound never says that it is not enough: more readers may get more."""
     if supply is None:
         return UNKNOWN
-    return ENOUGH if supply.read_bytes_per_s >= wanted else UNKNOWN if supply.at_least and not limits else SHORT
+    return ENOUGH if supply.read_bytes_per_s >= wanted else UNKNOWN if supply.at_least else SHORT
 
 
 def _thousands(count: float) -> str:

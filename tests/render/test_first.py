@@ -220,9 +220,16 @@ def test_a_need_has_one_of_three_marks(storage_bytes_per_s: float | None, at_lea
 
 
 def test_the_command_is_labelled_as_the_test_of_a_change() -> None:
-    """It cures nothing."""
+    """It cures nothing; one that makes the change itself is no test."""
     section = _sections(example_report())["Change first"]
-    assert all(part.label in ("Test it", "In your code") for part in section.parts if isinstance(part, Command))
+    (made,) = (part for part in section.parts if isinstance(part, Command))
+    assert made.text.startswith("find ") and made.label == "Run it"
+    inconclusive = example_report([_limited(example_row(), "inconclusive")])
+    steps = [part for part in _sections(inconclusive).get("Change first", Section()).parts if isinstance(part, Command)]
+    assert all(part.text.startswith("loaderprobe") and part.label == "Test it" for part in steps)
+    cpu = example_report([_limited(example_row(compute="cpu", emulated=False), "compute")])
+    (tried,) = (part for part in _sections(cpu)["Change first"].parts if isinstance(part, Command))
+    assert "--compute emulated:mlperf-h100" in tried.text
 
 
 def test_a_sweep_of_twelve_configurations_fits_one_screen() -> None:
