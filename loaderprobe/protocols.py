@@ -11,10 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, runtime_checkable
 
-from loaderprobe.records.bandwidth import BandwidthMeasurement, DeviceKind, StorageCeiling
 from loaderprobe.records.batch_size import BatchSizeProbe
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
-from loaderprobe.records.diagnosis import Attached, Drawn, WatchedInterval
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import (
     Activity,
@@ -27,9 +25,6 @@ from loaderprobe.records.measurement import (
     Timeline,
     WorkerBatches,
 )
-from loaderprobe.records.ranks import RankMeasurement
-from loaderprobe.records.remark import Remark
-from loaderprobe.records.verdict import Bound
 
 # What the machine gives a measurement: time, counters, the page cache, how busy the device is.
 
@@ -369,52 +364,8 @@ class NextRound(Protocol):
 Round = tuple[tuple[Mode, Activity], ...]
 
 
-Message = Callable[[str, Mapping[str, Any]], str]
-"""The text of a code with its facts."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
-    """What measuring says, or raises, in sentences that a report has, too."""
-
-    message: Message
-    note: Callable[[Remark], str]
-    not_measured: Callable[[Attached], str]
-    """Why a training script has no verdict, and what to do."""
-    watched: Callable[[WatchedInterval], str]
-    not_kept: Callable[[Exception], str]
-    """That an interval is not kept, and why."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judging:
-    """What measuring asks of judging, which it does not import: made once, in `api`, and given to what runs."""
-
-    next_round: NextRound
-    further_round: NextRound
-    """The same in time that other configurations leave."""
-    deciding: Callable[[Measurement, Round], Round]
-    """What of a round decides, where there is no time for all of it."""
-    as_one: Callable[[Sequence[RankMeasurement]], Measurement]
-    """One measurement of all ranks, which are given in their order. Raises LoaderprobeError where they differ."""
-    bound: Callable[[Measurement], Bound]
-    """Raises BadValue without a complete round, as `images_per_s` returns None."""
-    images_per_s: Callable[[Measurement], float | None]
-    """Of training."""
-    is_open: Callable[[Measurement], bool]
-    """True where no cause can be named yet."""
-    is_unsure: Callable[[Measurement, StorageCeiling | None], bool]
-    """The same, and where one of several may be the cause."""
-    storage_matters: Callable[[Measurement], bool]
-    """False where a ceiling of the storage would explain nothing."""
-    storage_advised: Callable[[Measurement], bool]
-    """True where faster storage may be advised, or more workers, which ask more of it."""
-    kind_of_storage: Callable[[BandwidthMeasurement], DeviceKind]
-    differing: Callable[[Sequence[Drawn]], tuple[int, str] | None]
-    """(The first rank whose loader has another setting than rank 0's, that setting); None where all are alike."""
-    same_samples: Callable[[Sequence[Drawn]], Remark | None]
-    """That ranks take the same samples; None where nothing shows it."""
-    words: Words
+Say = Callable[[str, Mapping[str, Any]], None]
+"""Tells the user of a script something: the code of a sentence in `render/messages.py`, with its facts."""
 
 
 class BatchSizeProber(Protocol):

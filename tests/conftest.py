@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from loaderprobe.api.child import forkserver
 from loaderprobe.datasets.folder import generated_set
 from loaderprobe.datasets.generate.generate import SetRequest, generate
+from loaderprobe.measure.child import forkserver
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.runner import ForkServer, Order, run_configuration
 from loaderprobe.records.files import FileSet

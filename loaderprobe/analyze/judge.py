@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
+from loaderprobe.analyze.effects import CLEAR_LEAD
 from loaderprobe.analyze.forecast.advice import Surroundings, advise
 from loaderprobe.analyze.forecast.fit import Storage
 from loaderprobe.analyze.gpu import (
@@ -32,7 +34,7 @@ from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.measurement import NO_STEP, Measurement, Segment, judged_activity, segment_seconds, segments_of
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import IN_GAPS, INPUTS, ONLY_WAITED, SPEEDUPS
-from loaderprobe.records.verdict import Bound, Evidence, GpuWindow, Rates, Speedups, Verdict
+from loaderprobe.records.verdict import WORTH, Bound, Evidence, GpuWindow, Rates, Speedups, Verdict
 from loaderprobe.stats import median
 
 # The bar of MLPerf Storage for ResNet-50, and the band of XProf's input-pipeline analyzer.
@@ -40,23 +42,86 @@ UTILIZATION_BAR = 0.9
 WAIT_MODERATE = 0.05
 
 
-def verdict(
-    measurement: Measurement, ceiling: StorageCeiling | None = None, reading: WindowReading | None = None
-) -> Verdict:
-    """Judge one measurement, with the ceiling of its storage where there is one.
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """A measurement, judged with the ceiling of its storage where there is one. Each figure is made once, when asked.
 
-    `reading` is its profiler window, where `read_window` was called before. Raises BadValue when the
-    measurement holds no end-to-end segment.
+    Raises BadValue for a verdict, or what follows from it, without a complete round; `is_open` and its kin do not.
     """
-    measurement = counted(measurement)
-    found = run_experiments(measurement, ceiling)
+
+    measurement: Measurement
+    ceiling: StorageCeiling | None = None
+
+    @cached_property
+    def experiments(self) -> Experiments:
+        """Of the rounds that count."""
+        return run_experiments(self.measurement, self.ceiling)
+
+    @cached_property
+    def window(self) -> WindowReading:
+        """Its profiler window."""
+        return read_window(self.measurement)
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        return _verdict(counted(self.measurement), self.experiments, self.ceiling, self.window)
+
+    @property
+    def bound(self) -> Bound:
+        """What limits it."""
+        return self.verdict.bound
+
+    @property
+    def is_complete(self) -> bool:
+        """False without a complete round: then there is no verdict."""
+        return bool(self.experiments.end_to_end and self.experiments.loader)
+
+    @property
+    def is_open(self) -> bool:
+        """True where no cause can be named yet."""
+        return not self.is_complete or self.bound.cause == "inconclusive"
+
+    @property
+    def is_unsure(self) -> bool:
+        """True where no cause can be named, or one of several may be it."""
+        return self.is_open or self.bound.cause == "either"
+
+    @property
+    def images_per_s(self) -> float | None:
+        """Of training; None without a complete round."""
+        return self.verdict.images_per_s.value if self.is_complete else None
+
+    @property
+    def storage_advised(self) -> bool:
+        """True where faster storage may be advised, or more workers, which ask more of it than was seen."""
+        return self.is_complete and (self.bound.cause == "preprocessing" or self.storage_matters(WORTH))
+
+    def storage_matters(self, least: float = CLEAR_LEAD) -> bool:
+        """False where storage cannot be the limit, and would gain less than `least` if it were free."""
+        if not self.is_complete:
+            return False  # nothing is known that a ceiling could explain
+        bound, speedups = self.bound, self.verdict.speedups
+        estimate = speedups.preprocessing
+        if estimate is not None and estimate.how == "estimated" and bound.cause in ("preprocessing", "cpu", "either"):
+            return True  # however little workers wait: without their work the storage may be at its limit
+        gain = speedups.storage
+        return gain is None or gain.value >= least or "storage" in (bound.cause, *bound.candidates)
+
+
+def verdict(measurement: Measurement, ceiling: StorageCeiling | None = None) -> Verdict:
+    """The verdict on one measurement. Raises BadValue without a complete round."""
+    return Judged(measurement=measurement, ceiling=ceiling).verdict
+
+
+def _verdict(
+    measurement: Measurement, found: Experiments, ceiling: StorageCeiling | None, reading: WindowReading
+) -> Verdict:
     if not found.end_to_end or not found.loader:
         raise BadValue(f"{measurement.config.title()}: the measurement has no complete round")
     trained = segments_of(measurement, found.base, judged_activity(measurement))
     rates = _rates(found, measurement.cores_available)
     images_per_s = rate_interval(measurement, trained)
     disk = disk_use(measurement, trained, ceiling, images_per_s.value)
-    reading = reading or read_window(measurement)
     wait = _wait_fraction(trained, found.overhead_s)
     utilization = median(list(found.end_to_end.values())) / found.compute if found.compute else None
     gpu = gpu_figures(measurement, trained)

@@ -11,8 +11,8 @@ from typing import Any
 from loaderprobe.analyze.answer import answered
 from loaderprobe.analyze.forecast.advice import DataPlace, Known, Recommendation, recommend_groups
 from loaderprobe.analyze.forecast.fit import Storage
-from loaderprobe.analyze.gpu import WindowReading, checked_against_rates, read_window, subtract
-from loaderprobe.analyze.judge import verdict
+from loaderprobe.analyze.gpu import checked_against_rates, subtract
+from loaderprobe.analyze.judge import Judged
 from loaderprobe.analyze.plan.needs import cores_of, demand, judge_supply, measured_offer
 from loaderprobe.analyze.plan.workload import (
     PlanWorkload,
@@ -404,7 +404,6 @@ def _row(seen: RankSeen, places: list[int], alone: float | None) -> RankRow:
 
 
 Result = Measurement | RunFailure | DamagedFile | None
-ReadVerdict = tuple[Verdict, WindowReading]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -436,15 +435,15 @@ def build_report(
     rows: list[ConfigurationRow] = []
     details: list[Detail] = []
     recommendations, knees = recommend_groups(
-        [result for _, result in results if isinstance(result, Measurement)],
+        [(found.measurement, found.experiments) for found in judged.values() if isinstance(found, Judged)],
         _known(files, environment, ceilings, accelerators or {}),
     )
     for config, result in results:
         found = judged.get(config.key)
-        if isinstance(result, Measurement) and isinstance(found, tuple):
-            row = _measured_row(result, *found, recommendations[config.key])
+        if isinstance(result, Measurement) and isinstance(found, Judged):
+            row = _measured_row(found, recommendations[config.key])
             rows.append(_with_studies(row, result, studies or Studies(), files))
-            details.append(_detail(result, *found))
+            details.append(_detail(found))
         elif not isinstance(result, Measurement):
             rows.append(_unmeasured_row(config, result))
     measurements = {config.key: result for config, result in results if isinstance(result, Measurement)}
@@ -460,12 +459,11 @@ def build_report(
     return answered(Report(summary=summary, details=tuple(details)))
 
 
-def _judged(measurement: Measurement, ceiling: StorageCeiling | None) -> ReadVerdict | DamagedFile:
-    """The verdict; or, where the arithmetic breaks down on what was stored, the file and the reason."""
+def _judged(measurement: Measurement, ceiling: StorageCeiling | None) -> Judged | DamagedFile:
+    """It with its verdict; or, where the arithmetic breaks down on what was stored, the file and the reason."""
     try:
-        reading = read_window(measurement)
-        found = verdict(measurement, ceiling, reading), reading
-        if _all_finite(asdict(found[0])):
+        found = Judged(measurement=measurement, ceiling=ceiling)
+        if _all_finite(asdict(found.verdict)):
             return found
         reason = "a figure is infinite"
     except (LoaderprobeError, ArithmeticError, ValueError, LookupError) as error:
@@ -481,7 +479,7 @@ def _all_finite(value: Any) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def _unless_damaged(result: Result, judged: ReadVerdict | DamagedFile | None) -> Result:
+def _unless_damaged(result: Result, judged: Judged | DamagedFile | None) -> Result:
     return judged if isinstance(judged, DamagedFile) else result
 
 
@@ -537,17 +535,16 @@ def _known(
     )
 
 
-def _measured_row(
-    measurement: Measurement, judged: Verdict, reading: WindowReading, advised: Recommendation
-) -> ConfigurationRow:
+def _measured_row(judged: Judged, advised: Recommendation) -> ConfigurationRow:
+    measurement, verdict = judged.measurement, judged.verdict
     return ConfigurationRow(
         config=measurement.config,
         status="measured",
         reason=None,
-        verdict=replace(judged, advice=advised.advice),
+        verdict=replace(verdict, advice=advised.advice),
         emulated=measurement.compute.specified_images_per_s is not None,
         forecasts=advised.forecasts,
-        gpu_window=checked_against_rates(reading.window, judged.accelerator_utilization),
+        gpu_window=checked_against_rates(judged.window.window, verdict.accelerator_utilization),
     )
 
 
@@ -578,7 +575,8 @@ def _unmeasured_row(config: RunConfig, failure: RunFailure | DamagedFile | None)
     return ConfigurationRow(config=config, status=status, reason=reason, verdict=None, emulated=emulated)
 
 
-def _detail(measurement: Measurement, judged: Verdict, reading: WindowReading) -> Detail:
+def _detail(judged: Judged) -> Detail:
+    measurement, view = judged.measurement, judged.window.view
     return Detail(
         key=measurement.config.key,
         compute_device=measurement.compute.device,
@@ -586,8 +584,8 @@ def _detail(measurement: Measurement, judged: Verdict, reading: WindowReading) -
         first_batch_s=measurement.first_batch_s,
         notes=(*measurement.notes, *one_thread_notes(measurement)),
         ablations=ablations(measurement),
-        view=reading.view,
-        steps=None if reading.view else steps_view(measurement),
-        ranks=ranks_view(measurement, judged),
-        then=next_limits(judged, max(1, measurement.config.loader.workers) * measurement.ranks),
+        view=view,
+        steps=None if view else steps_view(measurement),
+        ranks=ranks_view(measurement, judged.verdict),
+        then=next_limits(judged.verdict, max(1, measurement.config.loader.workers) * measurement.ranks),
     )

@@ -137,7 +137,7 @@ def ladder_of(layouts: Sequence[Layout] | None, nodes: Sequence[Node], readers: 
 
 def read_by_ranks(lead: Lead | None, asked: RankProbe, on_phase: OnPhase) -> BandwidthMeasurement:
     """What the ranks get of each step, which has children of its own. Without a launcher (None) on this machine."""
-    from loaderprobe.api.child import forkserver
+    from loaderprobe.measure.child import forkserver
 
     if lead is None:
         assert asked.layouts is not None

@@ -24,7 +24,6 @@ from loaderprobe.analyze.verdict.validity import (
     disturbance_notes,
     epochs,
 )
-from loaderprobe.api.policy import JUDGING
 from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.values import unheard
 from loaderprobe.errors import BadValue
@@ -104,7 +103,7 @@ def diagnose(
     """
     check_asked(step, budget_s, cache)
     _check_alone()
-    return judge_loader(loader, step, LoaderRequest(judging=JUDGING, cache=cache, budget_s=budget_s), progress)
+    return judge_loader(loader, step, LoaderRequest(cache=cache, budget_s=budget_s), progress)
 
 
 def check_asked(step: Any, budget_s: float, cache: str) -> None:
@@ -314,7 +313,7 @@ def diagnose_own(asked: OwnAsked, progress: OnStage) -> Diagnosis:
     budget_s = BUDGET_S if asked.budget_s is None else asked.budget_s
     check_asked(None, budget_s, asked.cache)
     loader, step = made(asked.own)
-    how = LoaderRequest(judging=JUDGING, cache=asked.cache, budget_s=budget_s)
+    how = LoaderRequest(cache=asked.cache, budget_s=budget_s)
     return judge_loader(loader, step, how, _over(budget_s, progress), asked.command)
 
 
@@ -325,7 +324,7 @@ def diagnose_ranks(lead: Lead | None, asked: OwnAsked, ranks: str | None, progre
 
     Raises what the rank ended with in which it began, named with its host; BadValue for what the processes cannot do.
     """
-    from loaderprobe.api.child import forkserver
+    from loaderprobe.measure.child import forkserver
     from loaderprobe.measure.own.function import measure_in_ranks
     from loaderprobe.measure.ranks.launch import on_this_machine
 

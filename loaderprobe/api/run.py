@@ -17,11 +17,11 @@ import msgspec
 
 from loaderprobe.api.diagnose import Diagnosis, diagnosis_of
 from loaderprobe.api.load import Run, load_any
-from loaderprobe.api.policy import JUDGING
 from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.measure.attach.attachment import Attachment, Finished
 from loaderprobe.measure.attach.watcher import Watcher
+from loaderprobe.protocols import Say
 from loaderprobe.records.config import CacheState
 from loaderprobe.records.diagnosis import Attached, AttachRequest, OwnMeasured, WatchReport
 from loaderprobe.records.remark import Remark
@@ -91,10 +91,10 @@ def _signals_left_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 def attachment_of(
-    request: AttachRequest, say: Callable[[str], None], keep: Callable[[Diagnosis], None], launched: int = 1,
+    request: AttachRequest, say: Say, keep: Callable[[Diagnosis], None], launched: int = 1,
     clock: Callable[[], int] = time.perf_counter_ns,
 ) -> Attachment:  # fmt: skip
-    """What measures a script: `say(text)` is how it speaks, `keep(diagnosis)` is called with the verdict.
+    """What measures a script: `say(code, facts)` is how it speaks, `keep(diagnosis)` is called with the verdict.
 
     `launched` is how many processes a launcher has started to train together; `clock` gives ns.
     """
@@ -106,7 +106,7 @@ def attachment_of(
     def found(diagnosis: Diagnosis, notes: tuple[Remark, ...]) -> None:
         keep(replace(diagnosis, notes=(*diagnosis.notes, *notes)))
 
-    return Attachment(request, say, judge, found, JUDGING, launched, clock)
+    return Attachment(request, say, judge, found, launched, clock)
 
 
 def requested(text: str) -> AttachRequest:
@@ -169,7 +169,7 @@ def attached(
             run=scratch, scratch=scratch, command="loaderprobe.attached()", budget_s=budget_s, cache=cache,
             after_steps=after_steps,
         )  # fmt: skip
-        attachment = attachment_of(request, lambda text: None, keep_found)
+        attachment = attachment_of(request, lambda code, facts: None, keep_found)
         detach = attach(attachment)
         try:
             yield found
@@ -201,11 +201,9 @@ class Watch(Documented, WatchReport):
     columns = watch_columns
 
 
-def watcher_of(
-    request: AttachRequest, say: Callable[[str], None], keep: Callable[[Watch], None] = lambda found: None
-) -> Watcher:
-    """What looks on; `say(text)` is called once an interval, and `keep(found)` with all so far."""
-    return Watcher(request, say, lambda found: keep(watch_of(found)), origin_now, JUDGING)
+def watcher_of(request: AttachRequest, say: Say, keep: Callable[[Watch], None] = lambda found: None) -> Watcher:
+    """What looks on; `say(code, facts)` is called once an interval, and `keep(found)` with all so far."""
+    return Watcher(request, say, lambda found: keep(watch_of(found)), origin_now)
 
 
 def watch_of(found: WatchReport) -> Watch:

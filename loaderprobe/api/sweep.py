@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from loaderprobe.analyze.knee import next_configs
-from loaderprobe.api.child import forkserver
 from loaderprobe.api.load import Run, judge_run, save_report
-from loaderprobe.api.policy import JUDGING
 from loaderprobe.api.sweep_request import check_request, check_seconds, request_of, start_sweep
 from loaderprobe.api.values import PathLike, heard_as, unheard
 from loaderprobe.measure.ceilings import Ceilings
+from loaderprobe.measure.child import forkserver
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.ranks.launch import Lead, check_one_node, most_ranks, on_this_machine
 from loaderprobe.measure.runner import Order, run_configuration, run_order
@@ -138,7 +137,7 @@ def measure(run: RunDirectory, on_progress: OnProgress, lead: Lead | None = None
     `lead` has the other processes that a launcher started: they take part where a configuration has several ranks.
     Without a launcher those are of this machine. Raises BadValue where they would be of several nodes.
     """
-    ceilings, clock = Ceilings(run=run, judging=JUDGING), SystemClock()
+    ceilings, clock = Ceilings(run=run), SystemClock()
     configs = pending(run) or more_of(run)
     begin_ns = clock.now_ns()
 
@@ -155,8 +154,7 @@ def measure(run: RunDirectory, on_progress: OnProgress, lead: Lead | None = None
             lead.admit(configs, ())
         start = lead.start if lead else stack.enter_context(forkserver()).start
         run_sweep(
-            run, clock=clock, on_progress=on_progress, run_one=run_one, next_round=JUDGING.further_round,
-            is_open=JUDGING.is_open, on_kept=ceilings.after,
+            run, clock=clock, on_progress=on_progress, run_one=run_one, on_kept=ceilings.after,
             more=partial(more_of, run),
         )  # fmt: skip
         budget_s, spent_s = run.record.spec.budget_s, (clock.now_ns() - begin_ns) / 1e9
@@ -164,6 +162,5 @@ def measure(run: RunDirectory, on_progress: OnProgress, lead: Lead | None = None
         spent_s = (clock.now_ns() - begin_ns) / 1e9
         left_s = None if budget_s is None else budget_s - spent_s
         study_all(
-            run, clock=clock, run_one=partial(run_order, start=start), rate=JUDGING.images_per_s,
-            on_progress=on_progress, left_s=left_s,
+            run, clock=clock, run_one=partial(run_order, start=start), on_progress=on_progress, left_s=left_s,
         )  # fmt: skip

@@ -6,11 +6,11 @@ import atexit
 import multiprocessing.util
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from loaderprobe.errors import LoaderprobeError
 
@@ -104,7 +104,7 @@ def _at_the_end(call: Callable[[], None]) -> None:
         try:
             call()
         except LoaderprobeError as error:
-            _say(error.message)
+            _print(error.message)
 
     atexit.register(end)
     if multiprocessing.parent_process() is not None:
@@ -117,7 +117,13 @@ def _number(variable: str, usual: int) -> int:
     return int(text) if text.isdecimal() else usual
 
 
-def _say(text: str) -> None:
+def _say(code: str, facts: Mapping[str, Any]) -> None:
+    from loaderprobe.render.words import said
+
+    _print(said(code, facts))
+
+
+def _print(text: str) -> None:
     """On standard error, as whole lines; where it is closed, training goes on.
 
     In a terminal the line takes the place of a progress bar that the script draws there: it is drawn again.

@@ -37,8 +37,8 @@ def in_ranks(here: Launched | None, measure: Callable[[Lead | None], int]) -> in
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if here is None:
         return measure(None)
-    from loaderprobe.api.child import forkserver
     from loaderprobe.loaders.ranks import recorded
+    from loaderprobe.measure.child import forkserver
     from loaderprobe.measure.ranks.launch import follows, leads
 
     def part() -> int:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.session import Parts
 from loaderprobe.plugins import WITHOUT_TORCH, Kind, check_installed, check_name, resolve
@@ -14,7 +15,6 @@ from loaderprobe.protocols import (
     Clock,
     Compute,
     ComputeArguments,
-    Judging,
     Loader,
     MakeCompute,
     NextRound,
@@ -90,12 +90,12 @@ def alternatives(config: RunConfig, files: FileSet) -> tuple[Alternative, ...]:
 
 def join_parts(
     loader: Loader, compute: Compute, clock: Clock, cache: PageCache, location: StorageLocation,
-    waits: Callable[[], WaitSamples | Missing], judging: Judging, next_round: NextRound | None = None,
+    waits: Callable[[], WaitSamples | Missing], decide: NextRound = next_round,
     own: Sequence[int] = (),
 ) -> Parts:  # fmt: skip
     """The parts of a session on this machine; `waits` are the samples so far of what workers wait for.
 
-    `next_round` is asked in place of the usual one. `own` are processes that belong to the measurement with all that
+    `decide` is asked which segments to measure next. `own` are processes that belong to the measurement with all that
     they start, beside this one.
     """
     return Parts(
@@ -106,8 +106,7 @@ def join_parts(
         location=location,
         cores_available=cores_available(),
         read_devices=lambda: read_sectors(location.devices),
-        next_round=next_round or judging.next_round,
-        deciding=judging.deciding,
+        next_round=decide,
         waits=waits,
         disturbance=OthersMeter(own),
     )

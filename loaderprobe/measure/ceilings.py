@@ -5,10 +5,12 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from loaderprobe.analyze.judge import Judged
+from loaderprobe.analyze.ladder import kind_of
 from loaderprobe.errors import DamagedRun, LoaderprobeError
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.runner import Order
-from loaderprobe.protocols import Judging, PageCache
+from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.files import FileSet, LoaderFiles, PartFiles, UnknownFiles
 from loaderprobe.records.measurement import Measurement
@@ -34,14 +36,13 @@ class Ceilings:
     """Measures the storage under a run's data where it may matter: for the rest it would explain nothing."""
 
     run: RunDirectory
-    judging: Judging
 
     def after(self, order: Order, measured: Measurement) -> None:
         """Measure what the storage delivers to as many readers as `order` has workers, right after it has run."""
         if order.config.cache != "cold" or order.config.nodes > 1:
             return  # what one node gets is no ceiling of several
         most = max(config.readers for config in self.run.record.spec.configs if config.nodes == 1)
-        if not (order.thorough or order.config.readers == most or self.judging.storage_matters(measured)):
+        if not (order.thorough or order.config.readers == most or Judged(measurement=measured).storage_matters()):
             return
         known = self._known(order.config.data)
         longest_s = CEILING_LONGEST_S if order.budget_s is None else order.budget_s * CEILING_SHARE
@@ -62,12 +63,12 @@ class Ceilings:
             known, measured = self._known(config.data), self.run.result(config.key)
             if known is None or known.kind is not None or not isinstance(measured, Measurement):
                 continue
-            if config.cache != "cold" or not self.judging.storage_matters(measured):
+            if config.cache != "cold" or not Judged(measurement=measured).storage_matters():
                 continue
             if left_s is None or left_s > KIND_LONGEST_S:
                 left_s = None if left_s is None else left_s - KIND_LONGEST_S
                 with suppress(DamagedRun):  # without its files there is no kind; the report says so
-                    self.run.save_ceiling(_with_kind(known, self.run.files(config.data), self.judging))
+                    self.run.save_ceiling(_with_kind(known, self.run.files(config.data)))
 
     def _known(self, data: str) -> StorageCeiling | None:
         """A ceiling that cannot be read is measured again."""
@@ -77,12 +78,13 @@ class Ceilings:
             return None
 
 
-def ceiling_of(measured: Measurement, files: LoaderFiles, cache: PageCache, judging: Judging) -> StorageCeiling | None:
+def ceiling_of(measured: Measurement, files: LoaderFiles, cache: PageCache) -> StorageCeiling | None:
     """What the storage under a loader's own files delivers to as many readers as it has workers, on all ranks.
 
     None where no advice could rest on it, or no file is known.
     """
-    if isinstance(files, UnknownFiles) or measured.config.cache != "cold" or not judging.storage_advised(measured):
+    cold = measured.config.cache == "cold"
+    if isinstance(files, UnknownFiles) or not cold or not Judged(measurement=measured).storage_advised:
         return None
     readers = measured.config.readers
     if isinstance(files, PartFiles):
@@ -95,11 +97,11 @@ def ceiling_of(measured: Measurement, files: LoaderFiles, cache: PageCache, judg
     return raise_ceiling(None, everything, readers, seconds=CEILING_S, longest_s=CEILING_S, cache=cache)
 
 
-def _with_kind(known: StorageCeiling, files: FileSet, judging: Judging) -> StorageCeiling:
+def _with_kind(known: StorageCeiling, files: FileSet) -> StorageCeiling:
     request = ProbeRequest(path=files.folder, readers=KIND_READERS, seconds=KIND_S)
     try:
         measured = probe_bandwidth(request, cache=LinuxPageCache(), on_phase=lambda *_: None, clock=SystemClock())
     except (LoaderprobeError, OSError) as error:
         failed = Remark(code="kind_failed", facts={"error": str(error)})
         return replace(known, missing=known.missing or failed)
-    return replace(known, kind=judging.kind_of_storage(measured))
+    return replace(known, kind=kind_of(measured))

@@ -1,24 +1,27 @@
 """The process that measures: a forkserver that imports what its children need, and forks one for each configuration.
 
-In the child, `measure` joins and runs the parts.
+`python -m loaderprobe.measure.child LINK PARENT` is the forkserver; in its child, `measure` joins and runs the parts.
 """
 
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Mapping
 from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
+from loaderprobe.analyze.verdict.rounds import further_round, next_round
 from loaderprobe.measure.assembly import alternatives, join_parts, make_compute, make_loader
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.own.function import measure_own
 from loaderprobe.measure.ranks.child import RankChild, read_rank
-from loaderprobe.measure.runner import Order, serve
+from loaderprobe.measure.runner import ForkServer, Order, serve
 from loaderprobe.measure.session import UNSEEN, OnStage, Parts, Recorder, Session
 from loaderprobe.measure.studies import EpochsStudy, PrefilledStudy, in_epochs
 from loaderprobe.plugins import resolve
-from loaderprobe.protocols import Clock, Judging, OnGpu
+from loaderprobe.protocols import Clock, OnGpu
 from loaderprobe.records.config import ComputeSpec
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Alternative, Measurement
@@ -34,7 +37,7 @@ from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.system.process import threads_of
 
 
-def measure(order: Order, scratch: Path, on_stage: OnStage, judging: Judging) -> Measurement:
+def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
     """Build the parts of the order and run them: alone, or as one of several ranks."""
     clock, config, place = SystemClock(), order.config, order.place
     if place is not None and config.compute.kind == "cuda":
@@ -46,7 +49,7 @@ def measure(order: Order, scratch: Path, on_stage: OnStage, judging: Judging) ->
     with ExitStack() as stack:
         # Workers start before the device does: a process that has used CUDA cannot fork.
         loader = stack.enter_context(make_loader(config, files, scratch))
-        rank = None if place is None else RankChild(order, place, on_stage, judging)
+        rank = None if place is None else RankChild(order, place, on_stage)
         stack.enter_context(rank.named() if rank else nullcontext())
         on_stage("starting the device", 0, 0)
         compute = make_compute(config, clock, rank.peers if rank else None)
@@ -55,10 +58,10 @@ def measure(order: Order, scratch: Path, on_stage: OnStage, judging: Judging) ->
         # What belongs to a whole node is read by its first rank.
         seen = (location.devices, gpu) if place is None or place.local_rank == 0 else ((), None)
         samplers = stack.enter_context(sampling(clock, seen[0], loader.workers, seen[1]))
-        decide = judging.further_round if order.earlier else judging.next_round
+        decide = further_round if order.earlier else next_round
         # The forkserver, by whose other children nothing else is done.
         own = (os.getppid(),)
-        parts = join_parts(loader, compute, clock, LinuxPageCache(), location, looking.samples, judging, decide, own)
+        parts = join_parts(loader, compute, clock, LinuxPageCache(), location, looking.samples, decide, own)
         session = Session(
             recorder=Recorder(config, alternatives=others, earlier=order.earlier, joins=rank is None),
             files=files,
@@ -97,11 +100,11 @@ def _left_s(order: Order, clock: Clock) -> float | None:
     return order.budget_s - (clock.now_ns() - order.begin_ns) / 1e9
 
 
-def study(order: Order, scratch: Path, on_stage: OnStage, judging: Judging) -> Prefilled | EpochsMeasured:
+def study(order: Order, scratch: Path, on_stage: OnStage) -> Prefilled | EpochsMeasured:
     """Measure what the order asks for beside the verdict."""
     with ExitStack() as stack:
         if order.study == "prefilled":
-            parts = _parts(order, order.files, scratch, stack, judging)
+            parts = _parts(order, order.files, scratch, stack)
             return PrefilledStudy(order.config, order.files, parts, on_stage).run()
         everything = order.files.absolute(0, order.files.count)
         cache = LinuxPageCache()
@@ -113,7 +116,7 @@ def study(order: Order, scratch: Path, on_stage: OnStage, judging: Judging) -> P
             config=order.config,
             files=order.files,
             order=served,
-            parts=_parts(order, served, scratch, stack, judging),
+            parts=_parts(order, served, scratch, stack),
             epochs=order.epochs,
             resident_before=resident,
             memory=file_memory_bytes,
@@ -121,27 +124,39 @@ def study(order: Order, scratch: Path, on_stage: OnStage, judging: Judging) -> P
         ).run()
 
 
-def _parts(order: Order, files: FileSet, scratch: Path, stack: ExitStack, judging: Judging) -> Parts:
+def _parts(order: Order, files: FileSet, scratch: Path, stack: ExitStack) -> Parts:
     """Its loader serves `files`, and ends with the stack."""
     clock = SystemClock()
     # Workers start before the device does: a process that has used CUDA cannot fork.
     loader = stack.enter_context(make_loader(order.config, files, scratch))
     compute = make_compute(order.config, clock)
     location = locate(Path(order.files.root))
-    return join_parts(loader, compute, clock, LinuxPageCache(), location, lambda: UNSEEN, judging)
+    return join_parts(loader, compute, clock, LinuxPageCache(), location, lambda: UNSEEN)
 
 
-def main(link_fd: int, parent: int, judging: Judging) -> None:
+def main(link_fd: int, parent: int) -> None:
     """Import what children need, then serve until the sweep ends."""
 
     def measure_or_study(order: Order, scratch: Path, on_stage: OnStage) -> Any:
         if order.own:
-            return measure_own(order, on_stage, judging)
+            return measure_own(order, on_stage)
         if order.read:
             return read_rank(order, on_stage)
-        return (study if order.study else measure)(order, scratch, on_stage, judging)
+        return (study if order.study else measure)(order, scratch, on_stage)
 
     with suppress(Exception):  # whatever it is, the child that needs it meets it too, and says so
         resolve("loader", "torch")
         resolve("compute", "cpu")
     serve(link_fd, parent, measure_or_study)
+
+
+def forkserver(variables: Mapping[str, str] | None = None) -> ForkServer:
+    """The forkserver whose children measure; entering it starts this module as a program.
+
+    `variables` are those of its environment that this process does not set otherwise.
+    """
+    return ForkServer([sys.executable, "-P", "-m", "loaderprobe.measure.child"], variables)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -13,6 +13,7 @@ from itertools import repeat
 from math import lcm
 from typing import Any, Protocol, Self
 
+from loaderprobe.analyze.verdict.rounds import deciding
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.further import CUT_SHORT, NO_TIME, Durations, Part, joined
 from loaderprobe.measure.ranks.crew import ALONE, Crew
@@ -39,7 +40,6 @@ from loaderprobe.protocols import (
     NextRound,
     PageCache,
     Profiling,
-    Round,
     Switched,
 )
 from loaderprobe.records.config import RunConfig
@@ -66,7 +66,6 @@ from loaderprobe.system.host import utc_timestamp
 
 # What a session measures with.
 
-Deciding = Callable[[Measurement, Round], Round]
 UNSEEN = Missing(name="waits", reason=Remark(code="workers_not_sampled"))
 
 
@@ -111,7 +110,6 @@ class Parts:
     read_devices: Callable[[], int | None]
     """Bytes that the devices under the data have read so far; None when not visible."""
     next_round: NextRound
-    deciding: Deciding = lambda _, plan: plan
     """What of a round decides, where there is no time for all of it."""
     waits: Callable[[], WaitSamples | Missing] = lambda: UNSEEN
     """The samples of the workers' waits so far, or why there are none."""
@@ -603,7 +601,7 @@ class Session:
         if self.config.ranks > 1 or self.thorough:
             return []
         asked = tuple((each.mode, each.activity) for each in plan)
-        return [Part(*each) for each in self.parts.deciding(self.measurement((), ()), asked)]
+        return [Part(*each) for each in deciding(self.measurement((), ()), asked)]
 
     def _window_s(self) -> float:
         if self.parts.crew.size > 1:

@@ -11,6 +11,7 @@ from functools import partial
 from math import inf
 from typing import Any
 
+from loaderprobe.analyze.judge import Judged
 from loaderprobe.errors import DamagedRun
 from loaderprobe.measure.runner import Order
 from loaderprobe.measure.segments import Pace, Readiness, Steps, flush, train
@@ -139,8 +140,6 @@ EXAMPLE_RATE = 300
 """Images/s: what two cores decode, about."""
 TITLES: dict[Study, str] = {"prefilled": "full buffer", "epochs": "epochs"}
 
-Rate = Callable[[Measurement], float | None]
-"""Images/s of training; None where it is not known."""
 RunOne = Callable[..., Prefilled | EpochsMeasured | RunFailure]
 """Runs an order in a process of its own: `run_order` with its `start` given."""
 
@@ -187,13 +186,13 @@ def _plan(study: Study, files: Sequence[FileSet], epochs: int) -> StudyPlan:
     )
 
 
-def tasks(run: RunDirectory, rate: Rate) -> tuple[StudyTask, ...]:
+def tasks(run: RunDirectory) -> tuple[StudyTask, ...]:
     """What is still to be studied, of the configurations that were measured."""
     found: list[tuple[Study, RunConfig, FileSet, float]] = []
     for study, config, files in pending_studies(run):
         measured = run.result(config.key)
         if isinstance(measured, Measurement):
-            seconds = START_SECONDS + _seconds(study, run.record.spec, files, rate(measured))
+            seconds = START_SECONDS + _seconds(study, run.record.spec, files, Judged(measurement=measured).images_per_s)
             found.append((study, config, files, seconds))
     return tuple(
         StudyTask(study=study, config=config, files=files, expected_s=seconds, number=number, total=len(found))
@@ -226,7 +225,7 @@ class StudiesPolicy:
 
 
 def study_all(
-    run: RunDirectory, *, clock: Clock, run_one: RunOne, rate: Rate, on_progress: OnProgress, left_s: float | None
+    run: RunDirectory, *, clock: Clock, run_one: RunOne, on_progress: OnProgress, left_s: float | None
 ) -> None:
     """Measure each by `StudiesPolicy`, and keep it at once."""
     spec = run.record.spec
@@ -253,7 +252,7 @@ def study_all(
             return Remark(code="failed", facts={"error": found.reason, "stage": found.stage, "hint": found.hint})
         return found
 
-    follow(StudiesPolicy(tasks=tasks(run, rate), left_s=left_s), measure, clock=clock)
+    follow(StudiesPolicy(tasks=tasks(run), left_s=left_s), measure, clock=clock)
 
 
 def _refused(spec: SweepSpec, task: StudyTask) -> Remark | None:

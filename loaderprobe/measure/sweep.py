@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import TypeVar
 
+from loaderprobe.analyze.judge import Judged
+from loaderprobe.analyze.verdict.rounds import further_round
 from loaderprobe.errors import DamagedRun
 from loaderprobe.measure.further import Durations
 from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT, Event, Order
@@ -269,15 +271,13 @@ class GrowingPolicy:
 
 
 def sweep(
-    run: RunDirectory, *, clock: Clock, on_progress: OnProgress, run_one: Run, next_round: NextRound,
-    is_open: Callable[[Measurement], bool], on_kept: Kept = lambda order, measured: None,
-    more: Callable[[], Sequence[RunConfig]] = tuple,
+    run: RunDirectory, *, clock: Clock, on_progress: OnProgress, run_one: Run, further: NextRound = further_round,
+    on_kept: Kept = lambda order, measured: None, more: Callable[[], Sequence[RunConfig]] = tuple,
 ) -> None:  # fmt: skip
     """Measure the pending configurations of `run` by `SweepPolicy`, and store each result at once.
 
-    `on_kept` hears of it then. `next_round` is asked whether more is to be measured of one, `is_open` whether its
-    verdict is, and `more`, once all have a result, which configurations follow. On KeyboardInterrupt all results are
-    kept.
+    `on_kept` hears of it then. `further` is asked whether more is to be measured of one, and `more`, once all have a
+    result, which configurations follow. On KeyboardInterrupt all results are kept.
     """
     spec = run.record.spec
     policy = GrowingPolicy(run=run, todo=pending(run), more=more)
@@ -313,11 +313,11 @@ def sweep(
     def seen(found: Measurement, before: int) -> SweepResult:
         """Whether more is asked of it than these segments; where time is not divided, all were measured at once."""
         gained = len(found.segments) > before and policy.known.whole_s is not None
-        plan = next_round(found, thorough=spec.thorough) if gained else ()
+        plan = further(found, thorough=spec.thorough) if gained else ()
         if not plan:
             return SweepResult()
         needed_s = START_SECONDS + Durations.of(found).of_least(plan)
-        return SweepResult(needed_s=needed_s, is_open=is_open(found))
+        return SweepResult(needed_s=needed_s, is_open=Judged(measurement=found).is_open)
 
     follow(policy, measure, clock=clock)
 

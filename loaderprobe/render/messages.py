@@ -905,10 +905,6 @@ MESSAGES: dict[str, str] = {
         "[ A step also takes from {others:each part.loader}: that counts as compute.]"
     ),
     "script.round": "{round} …",
-    "script.next_epoch": "the loop began its next epoch",
-    "script.iterated": "{loader:each part.loader} was iterated",
-    "script.no_pass": "a batch was taken without a backward pass after it",
-    "script.paused": "the script paused between two batches",
     "script.was_paused": (
         "the script did something else than train for {paused_s:duration} between two batches[, most of it in "
         "{place}]. That counts towards the budget of {budget_s:duration}"
@@ -918,11 +914,12 @@ MESSAGES: dict[str, str] = {
         "trains on, and saves, as without loaderprobe; what its thread does meanwhile is estimated"
     ),
     "script.stopped_before": "stopped before the script would write over or remove {path}: nothing of it is changed",
-    "script.measured": "loaderprobe has measured the training, and ends the script here",
-    "script.not_measured": "loaderprobe cannot go on measuring, and ends the script here",
+    "script.watched": (
+        "{at_s:duration}: {images_per_s:rate} images/s, waits {input_wait_fraction:percent} for input{bound}"
+    ),
+    "script.not_kept": "the last interval is not kept: {error}",
     "script.saved": "the script made files meanwhile, which hold nothing of use: {files}[ and {more} more]",
     "part.loader": "loader {number} ({dataset}, [batch size {batch_size}, ]{workers:workers})",
-    "part.loaders": "{loaders:each part.loader}",
     # Why a command, or a process of it, has no verdict, and what was seen of its training.
     "script.no_verdict": "no verdict[: {reason}[. Try: {hint}]]",
     "script.exit_code": (

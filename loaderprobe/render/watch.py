@@ -17,20 +17,6 @@ _SHOWN, _BRIEF = 30, 10
 """Intervals of the page, and of a terminal: of more, the first and the last."""
 
 
-def watched_line(interval: WatchedInterval) -> str:
-    """What is said while training goes on."""
-    said = f": {heading(interval.bound)} (estimated)" if interval.bound else ""
-    return (
-        f"{format_duration(interval.begin_s + interval.seconds)}: {significant(interval.images_per_s)} images/s, waits "
-        f"{percent(interval.input_wait_fraction)} for input{said}"
-    )
-
-
-def not_kept(error: Exception) -> str:
-    """What is said where an interval could not be judged or kept."""
-    return f"the last interval is not kept: {error or type(error).__name__}"
-
-
 def watch_document(found: WatchReport) -> Document:
     """The verdict, the rate of training over time, then what the workers did."""
     steps = sum(interval.steps for interval in found.intervals)

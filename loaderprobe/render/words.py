@@ -206,7 +206,16 @@ def step_words(capability: Capability) -> str:
     return message(f"step.{capability.next_step}", facts)
 
 
-# What is said of a training script that was not measured.
+# What is said of a training script while it is measured, and where it was not.
+
+
+def said(code: str, facts: Facts) -> str:
+    """What is said to its user; of what was watched, and of a script without a verdict, from their records."""
+    if "interval" in facts:
+        interval = facts["interval"]
+        bound = f": {heading(interval.bound)} (estimated)" if interval.bound else ""
+        return message(code, {**values(interval), "at_s": interval.begin_s + interval.seconds, "bound": bound})
+    return not_measured(facts["attached"]) if "attached" in facts else message(code, facts)
 
 
 def not_measured(attached: Attached) -> str:

@@ -41,7 +41,6 @@ from loaderprobe.analyze.forecast.fit import Fit, Point, Storage, fit, point_of
 from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.analyze.verdict.rates import cores_in_training, rates_by_round, worker_cost
 from loaderprobe.api.bandwidth import bandwidth
-from loaderprobe.api.policy import JUDGING
 from loaderprobe.measure.own import loader as learning
 from loaderprobe.measure.own.loader import LoaderRequest, measure_loader
 from loaderprobe.protocols import ComputeArguments
@@ -275,7 +274,7 @@ def measure_visit(given: dict[str, Any]) -> None:
     for workers in worker_counts():
         rounds = Rounds()
         loader = DataLoader(Photographs(folder, "plain"), batch_size=BATCH_SIZE, shuffle=True, num_workers=workers)
-        asked = LoaderRequest(judging=JUDGING, cache=cache, budget_s=None, rounds=ROUNDS, next_round=rounds)
+        asked = LoaderRequest(cache=cache, budget_s=None, rounds=ROUNDS, decide=rounds)
         seen = measure_loader(loader, rounds.rack, asked, lambda *_: None)
         if isinstance(seen.files, UnknownFiles):
             raise SystemExit(f"{name}, {workers} workers: {seen.files.code}")

@@ -34,7 +34,6 @@ from torchvision.transforms import v2
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rates import cold_fraction, worker_cost
 from loaderprobe.analyze.verdict.rounds import next_round
-from loaderprobe.api.policy import JUDGING
 from loaderprobe.compute.emulated import EmulatedCompute
 from loaderprobe.compute.step import NoCompute
 from loaderprobe.measure import session
@@ -378,7 +377,7 @@ def run_child(given: dict[str, Any]) -> None:
 
     director = Director(block.accelerators, given["rounds"], next_round)
     cache: CacheState = "warm" if block.disk == "warm" else "cold"
-    asked = LoaderRequest(judging=JUDGING, cache=cache, budget_s=None, next_round=director)
+    asked = LoaderRequest(cache=cache, budget_s=None, decide=director)
     found = measure_loader(loader, director.rack, asked, lambda *_: None)
     if isinstance(found.files, UnknownFiles):
         raise SystemExit(f"{block.name}: {found.files.code}")

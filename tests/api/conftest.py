@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from loaderprobe.api.diagnose import Diagnosis, judge_loader
-from loaderprobe.api.policy import JUDGING
 from loaderprobe.measure.own.loader import LoaderRequest
 from loaderprobe.measure.segments import Pace
 from loaderprobe.records.measurement import Activity, Measurement, Mode
@@ -103,7 +102,7 @@ def judge() -> Judge:
             return tuple(each for each in plan if each[0] in possible) if begun < 2 else ()
 
         asked = {"budget_s": 60.0, "next_round": next_round, **asked}
-        return judge_loader(loader, step, LoaderRequest(judging=JUDGING, cache=cache, rounds=2, **asked))
+        return judge_loader(loader, step, LoaderRequest(cache=cache, rounds=2, **asked))
 
     return run
 

@@ -23,6 +23,7 @@ from loaderprobe.measure.attach import watcher as watcher
 from loaderprobe.measure.attach.attachment import Finished
 from loaderprobe.measure.own.loader import measure_with_step
 from loaderprobe.records.diagnosis import AttachRequest
+from loaderprobe.render.words import said
 from tests.examples import training as example
 from tests.examples.iterated import EPOCH, KINDS, Eager, arrays, begun_each_batch, made_again, never_again, over
 from tests.examples.training import BATCH, SCHEDULED, STEP_S, WAYS, Costly, Training
@@ -121,7 +122,9 @@ class Clocked:
     def __init__(self, tmp_path: Path) -> None:
         self.clock, self.said, self.kept = Slow(), list[str](), list[Diagnosis]()
         request = AttachRequest(run=str(tmp_path), scratch=str(tmp_path), command="train.py", budget_s=BUDGET_S)
-        self.attachment = attachment_of(request, self.said.append, self.kept.append, clock=self.clock)
+        self.attachment = attachment_of(
+            request, lambda code, facts: self.said.append(said(code, facts)), self.kept.append, clock=self.clock
+        )
 
     def run(self, loop: Callable[[], None]) -> Diagnosis:
         detach = attach(self.attachment)
@@ -326,7 +329,7 @@ def test_a_loader_that_does_not_come_again_ends_the_script(tmp_path: Path) -> No
     training = Training(tmp_path)
     with loaderprobe.attached(budget_s=60.0) as found:
         never_again(training)
-    assert "trained on, on loader 2 (ArrayDataset, serial)" in found.reason
+    assert "trained on, on loader 2 (ArrayDataset)" in found.reason
     assert training.steps <= 3 * EPOCH + 1
 
 
@@ -406,13 +409,14 @@ def losses(options: dict[str, Any]) -> tuple[list[float], torch.Tensor]:
 
 def watched(train: Any, keep: Callable[[Watch], None] = lambda found: None) -> tuple[Any, Watch | None, list[str]]:
     """What it returns, what was seen, and what was said."""
-    said: list[str] = []
-    watcher = watcher_of(AttachRequest(run="", scratch="", command="train.py", budget_s=None), said.append, keep)
+    heard: list[str] = []
+    request = AttachRequest(run="", scratch="", command="train.py", budget_s=None)
+    watcher = watcher_of(request, lambda code, facts: heard.append(said(code, facts)), keep)
     detach = attach(watcher)
     try:
         returned = train()
         report = watcher.result()
-        return returned, None if report is None else watch_of(report), said
+        return returned, None if report is None else watch_of(report), heard
     finally:
         detach()
         watcher.close()

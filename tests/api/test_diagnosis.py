@@ -16,7 +16,6 @@ import loaderprobe
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.api.diagnose import Diagnosis, conclude
 from loaderprobe.api.load import foreign_modules, judge_run
-from loaderprobe.api.policy import JUDGING
 from loaderprobe.api.shown import frame
 from loaderprobe.errors import MissingPart
 from loaderprobe.measure import studies
@@ -259,7 +258,7 @@ def order(photographs: FileSet, asked: Study) -> Order:
 
 def test_the_second_epoch_of_a_small_set_is_warm(photographs: FileSet, tmp_path: Path) -> None:
     """The first reads every byte from storage, where that is counted; both train on every image but the first few."""
-    found = study(order(photographs, "epochs"), tmp_path, lambda *_: None, JUDGING)
+    found = study(order(photographs, "epochs"), tmp_path, lambda *_: None)
     assert isinstance(found, EpochsMeasured)
     assert [each.images for each in found.epochs] == [IMAGES - BATCH_SIZE * (1 + 3), IMAGES]
     assert found.memory_bytes is not None and found.memory_bytes > found.set_bytes > sum(
@@ -276,7 +275,7 @@ def test_a_real_buffer_is_filled_and_used_up(
 ) -> None:
     """Its batches are there at once: the first iterations take no time of the loader's, the later ones do."""
     monkeypatch.setattr(studies, "STEADY", Pace(min_s=0.0, min_batches=4, max_s=0.1))
-    found = study(order(photographs, "prefilled"), tmp_path, lambda *_: None, JUDGING)
+    found = study(order(photographs, "prefilled"), tmp_path, lambda *_: None)
     assert isinstance(found, Prefilled) and found.prefilled is not None, found
     waits = [ready - begin for begin, ready in zip(found.prefilled.begin_ns, found.prefilled.ready_ns, strict=True)]
     assert found.prefilled.steps == IMAGES // BATCH_SIZE - 5 and len(found.steady) == 2

@@ -18,7 +18,6 @@ from torch.utils.data.distributed import DistributedSampler
 
 import loaderprobe
 from loaderprobe.analyze.verdict.rates import cold_fraction
-from loaderprobe.api.policy import JUDGING
 from loaderprobe.compute.step import NoCompute
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.loaders import user_loader
@@ -205,7 +204,7 @@ def test_all_files_and_no_others_are_evicted_and_warmed(photos: list[str], worke
         return tuple((mode, "loader_only") for mode in modes[len(measurement.segments) :][:1])
 
     loader = DataLoader(samples.Cropped(photos), batch_size=2, shuffle=True, num_workers=workers)
-    asked = LoaderRequest(judging=JUDGING, budget_s=60.0, next_round=next_round)
+    asked = LoaderRequest(budget_s=60.0, decide=next_round)
     found = measure_loader(loader, NoCompute, asked, lambda *_: None, spy)
     measured, files = found.measurement, found.files
     assert [segment.mode for segment in measured.segments] == ["baseline", "warm", "cached_samples"]
@@ -542,7 +541,7 @@ class _Late(Deadline):
 def test_batches_that_take_too_long_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the first round is whole nothing can be said, except what was too little."""
     monkeypatch.setattr("loaderprobe.measure.own.loader.Deadline", _Late)
-    asked = LoaderRequest(judging=JUDGING, budget_s=1.0)
+    asked = LoaderRequest(budget_s=1.0)
     with pytest.raises(BadValue, match=r"not even one round fitted into 12 s, in which the loader gave [0-9]+ batches"):
         measure_loader(DataLoader(Numbers(), batch_size=4), NoCompute, asked, lambda *_: None)
 

@@ -20,7 +20,6 @@ import loaderprobe
 from loaderprobe.api import sweep as verb
 from loaderprobe.api import sweep_request
 from loaderprobe.api.diagnose import OwnAsked, concluded, diagnose, diagnose_ranks, one_layout, ranks_here
-from loaderprobe.api.policy import JUDGING
 from loaderprobe.api.sweep_request import (
     SweepRequest,
     check_devices,
@@ -61,7 +60,7 @@ def on_all(ranks: list[Drawn]) -> list[Any]:
 
     def on_one(group: FakeGroup) -> Any:
         try:
-            return agreed(group, ranks[group.rank], JUDGING)
+            return agreed(group, ranks[group.rank])
         except BadValue as error:
             return error.message
 
@@ -290,7 +289,7 @@ def measures(rank: int, port: int, scratch: Path) -> None:
         config=example_config(ranks=2), files=example_files(1), budget_s=0.5, begin_ns=0,
         own=named("tests.examples.own_ranks:make_loader"), place=place,
     )  # fmt: skip
-    found = measure_own(order, lambda *_: None, JUDGING)
+    found = measure_own(order, lambda *_: None)
     (scratch / f"rank-{rank}.json").write_bytes(encode("own-loader", found))
 
 

@@ -127,10 +127,10 @@ def test_a_line_takes_the_place_of_a_progress_bar(
     monkeypatch.setenv("TERM", term)
     monkeypatch.setattr("sys.stderr", stream)
     stream.write(BAR)
-    _say("round 1")
-    assert stream.getvalue() == f"{shown}loaderprobe: round 1\n"
+    _say("script.round", {"round": "round 1"})
+    assert stream.getvalue() == f"{shown}loaderprobe: round 1 …\n"
     stream.close()
-    _say("round 1")
+    _say("script.round", {"round": "round 1"})
 
 
 def test_progress_keeps_the_time_left_in_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,10 +18,11 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.api import child, sweep
+from loaderprobe.api import sweep
 from loaderprobe.api.load import judge_run
 from loaderprobe.cli.seats import in_ranks, launched_here
 from loaderprobe.errors import BadValue
+from loaderprobe.measure import child
 from loaderprobe.measure.ranks.launch import Lead
 from loaderprobe.measure.runner import Child, Order
 from loaderprobe.records.config import RunConfig, SweepSpec

@@ -187,7 +187,7 @@ def swept(run: RunDirectory, runner: Runner) -> list[tuple[int, int]]:
     """(workers, prefetch factor) of all that is measured, in its order."""
     sweep_by(
         run, clock=runner.clock, on_progress=lambda _: None, run_one=runner, more=partial(more_of, run),
-        next_round=lambda found, *, thorough: (), is_open=lambda found: False,
+        further=lambda found, *, thorough: (),
     )  # fmt: skip
     return [settings(order.config) for order in runner.orders]
 

@@ -14,6 +14,7 @@ from torchvision.transforms import v2
 
 from loaderprobe import plugins
 from loaderprobe.analyze.forecast.advice import Known, recommend_groups
+from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.compute import torch as module
 from loaderprobe.compute.profile import Device, thread_numbers
 from loaderprobe.compute.torch import CpuCompute, CudaCompute, crop, split
@@ -157,7 +158,9 @@ def test_published_rates_are_advised_for_their_model_only() -> None:
     """Another model trains at other rates on the same accelerator."""
     slow = Truth(compute=50.0, cpu_s=0.001, latency_s=0.0, bytes_per_s=1e15)
     for model, names in (("resnet50", ["fast"]), ("vgg16", [])):
-        (found,) = recommend_groups([measured(slow, 2, model=model)], Known(accelerators={"fast": 5000.0}))[0].values()
+        made = measured(slow, 2, model=model)
+        judged = [(made, run_experiments(made))]
+        (found,) = recommend_groups(judged, Known(accelerators={"fast": 5000.0}))[0].values()
         actions = [each.action for each in found.advice if each.action.code == "accelerator"]
         assert actions
         assert [each.facts["name"] for each in actions if "name" in each.facts] == names

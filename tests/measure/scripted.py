@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from loaderprobe.analyze.verdict.rounds import deciding, next_round
-from loaderprobe.api.policy import JUDGING
+from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.measure.assembly import make_compute
 from loaderprobe.measure.ranks.child import Gathering
 from loaderprobe.measure.ranks.crew import Crew
@@ -48,7 +47,6 @@ def scripted_parts(
         cores_available=64.0,
         read_devices=lambda: None,
         next_round=next_round,
-        deciding=deciding,
         disturbance=PlantedDisturbance(clock, others),
     )
 
@@ -130,7 +128,7 @@ class Rank:
         clock.sleep(1.7 * self._group.rank)
         group = Waiting(self._group, clock)
         compute = make_compute(config, clock, self._peers)
-        gathering = Gathering(group, JUDGING, earlier=self._earlier)
+        gathering = Gathering(group, earlier=self._earlier)
         parts = scripted_parts(self._service, clock, compute, config, self._files, FakePageCache())
         measures = Session(
             recorder=Recorder(config, earlier=self._earlier, joins=False), files=self._files,

@@ -26,7 +26,7 @@ from loaderprobe.measure.session import Interrupted
 from loaderprobe.records.measurement import Measurement, WorkerBatches
 from loaderprobe.records.ranks import Apart, RankOffer
 from loaderprobe.records.waits import CodePlace
-from loaderprobe.render.words import message
+from loaderprobe.render.words import said
 from loaderprobe.system import stacks
 from loaderprobe.system.stacks import CallTimes, called, of_the_script, place_of, shared, stack_of
 from loaderprobe.testing import FakeClock, FakeStore
@@ -142,7 +142,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
     """Of a training on a fake clock, and what is said of it; no process samples waits."""
     monkeypatch.setattr("loaderprobe.samplers.waits.WaitsSampler._begin", lambda self, folder: None)
     heard, clock = list[str](), FakeClock()
-    return Outside(heard.append, tmp_path, message, clock.now_ns), heard, clock
+    return Outside(lambda code, facts: heard.append(said(code, facts)), tmp_path, clock.now_ns), heard, clock
 
 
 @pytest.mark.parametrize(

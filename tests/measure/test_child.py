@@ -15,8 +15,8 @@ import pytest
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rates import cold_fraction
-from loaderprobe.api.child import forkserver
 from loaderprobe.errors import BadValue, LoaderprobeError
+from loaderprobe.measure.child import forkserver
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.runner import (
     Child,
@@ -263,3 +263,10 @@ def test_waiting_has_a_limit(run_forked: Run, server_without_torch: ForkServer) 
     assert isinstance(hung, RunFailure) and "not finished after 0 s" in hung.reason
     children = subprocess.run(["pgrep", "-P", str(server_without_torch._process.pid)], capture_output=True, check=False)
     assert children.stdout == b""
+
+
+def test_what_measures_imports_no_page() -> None:
+    """The child asks the verdict what to measure next; words and pages stay with who shows the result."""
+    code = "import sys, loaderprobe.measure.child; print(*(name for name in sys.modules if 'render' in name))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "loaderprobe.render" not in done.stdout.split()

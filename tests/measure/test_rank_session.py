@@ -18,7 +18,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loaderprobe.api.policy import JUDGING
 from loaderprobe.compute.torch import gpu_of
 from loaderprobe.errors import MissingPart
 from loaderprobe.measure import child, session
@@ -174,7 +173,7 @@ def test_one_node_measures_no_ceiling_of_several() -> None:
     """What it gets alone is less than all get together."""
     run: Any = None
     order: Any = SimpleNamespace(config=replace(example_config(), ranks=4, nodes=2))
-    Ceilings(run=run, judging=JUDGING).after(order, order)
+    Ceilings(run=run).after(order, order)
 
 
 class OnlyGpu(Exception):
@@ -210,7 +209,7 @@ def test_a_rank_sees_its_own_gpu_before_its_loader_starts(
         place=Place(rank=2, size=3, node=0, local_rank=2, local_size=3, address="a", port=1, prefix="p"),
     )  # fmt: skip
     with pytest.raises(OnlyGpu) as raised:
-        child.measure(order, Path("/"), lambda *_: None, JUDGING)
+        child.measure(order, Path("/"), lambda *_: None)
     assert raised.value.args == (seen,)
 
 

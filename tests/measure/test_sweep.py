@@ -11,7 +11,6 @@ import pytest
 
 from loaderprobe.analyze.caches import lru_hits
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.policy import is_open
 from loaderprobe.analyze.report import buffer_effect, epochs_of
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.measure.assembly import make_compute
@@ -71,7 +70,7 @@ CONFIGS = tuple(
     example_config(data=FILES.fingerprint, workers=workers, compute="emulated:100", batch_size=8)
     for workers in (0, 1, 2)
 )
-ONE_ROUND: dict[str, Any] = {"next_round": lambda measured, *, thorough: (), "is_open": lambda measured: True}
+ONE_ROUND: dict[str, Any] = {"further": lambda measured, *, thorough: ()}
 """One order is enough for each configuration."""
 
 
@@ -132,7 +131,7 @@ def run_of(
 def swept(run: RunDirectory, children: Children, **options: Any) -> list[Progress]:
     """The progress that is heard of."""
     heard: list[Progress] = []
-    usual: dict[str, Any] = {"next_round": next_round, "is_open": is_open, "on_progress": heard.append}
+    usual: dict[str, Any] = {"further": next_round, "on_progress": heard.append}
     sweep(run, clock=children.clock, run_one=children, **{**usual, **options})
     return heard
 
@@ -571,12 +570,9 @@ def run(tmp_path: Path, measure_fake: Measure) -> RunDirectory:
     return made
 
 
-def studied(run: RunDirectory, runner: Runner, rate: float = 500.0) -> list[float]:
+def studied(run: RunDirectory, runner: Runner) -> list[float]:
     shares: list[float] = []
-    study_all(
-        run, clock=runner.clock, run_one=runner, rate=lambda _: rate,
-        on_progress=lambda now: shares.append(now.share), left_s=None,
-    )  # fmt: skip
+    study_all(run, clock=runner.clock, run_one=runner, on_progress=lambda now: shares.append(now.share), left_s=None)
     return shares
 
 
@@ -599,10 +595,12 @@ def test_what_was_measured_is_studied_once(run: RunDirectory) -> None:
     assert isinstance(run.study("epochs", key), EpochsMeasured)
 
 
-def test_epochs_that_take_longer_than_the_timeout_are_not_begun(run: RunDirectory) -> None:
+def test_epochs_that_take_longer_than_the_timeout_are_not_begun(run: RunDirectory, measure_fake: Measure) -> None:
     """At the rate of the verdict, with the option that allows it."""
     runner = Runner()
-    studied(run, runner, rate=2.5)
+    for rate in (1000, 2000):
+        run.save(measure_fake(Service(cpu_s=0.8), files=FEW, workers=2, compute=f"emulated:{rate}"))
+    studied(run, runner)
     found = run.study("epochs", run.record.spec.configs[0].key)
     assert not runner.orders and found is not None
     assert isinstance(found.reason, Remark)

@@ -24,7 +24,7 @@ from loaderprobe.analyze.forecast.changes import (
 )  # fmt: skip
 from loaderprobe.analyze.forecast.fit import Fit, Point, Storage, fit, point_of
 from loaderprobe.analyze.knee import WITHIN, fewest
-from loaderprobe.analyze.verdict.experiments import Experiments, run_experiments
+from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.rates import rate_interval
 from loaderprobe.analyze.verdict.rounds import on_one_thread
 from loaderprobe.analyze.verdict.rule import (
@@ -497,13 +497,14 @@ class Known:
 
 
 def recommend_groups(
-    measured: Sequence[Measurement], known: Known
+    judged: Sequence[tuple[Measurement, Experiments]], known: Known
 ) -> tuple[dict[str, Recommendation], tuple[Knee, ...]]:
     """(forecasts and advice by key of the configuration, a knee for each group)."""
+    found = {measurement.config.key: experiments for measurement, experiments in judged}
     recommendations: dict[str, Recommendation] = {}
     knees: list[Knee] = []
-    for group in _groups(measured):
-        made, knee = _recommend_group(group, known)
+    for group in _groups([measurement for measurement, _ in judged]):
+        made, knee = _recommend_group(group, found, known)
         for key, each in made.items():
             recommendations.setdefault(key, each)
         knees += [knee] if knee else []
@@ -526,10 +527,11 @@ def _groups(measured: Sequence[Measurement]) -> list[list[Measurement]]:
     return groups
 
 
-def _recommend_group(group: Sequence[Measurement], known: Known) -> tuple[dict[str, Recommendation], Knee | None]:
+def _recommend_group(
+    group: Sequence[Measurement], found: Mapping[str, Experiments], known: Known
+) -> tuple[dict[str, Recommendation], Knee | None]:
     data = group[0].config.data
     storage = known.storage.get(data, Storage())
-    found: dict[str, Experiments] = {each.config.key: run_experiments(each, storage.ceiling) for each in group}
     points = {each.config.key: point_of(each, found[each.config.key]) for each in group}
     good = {key: point for key, point in points.items() if isinstance(point, Point)}
     busy = [each.config.loader.workers for each in group if _cores_are_busy(each, found[each.config.key])]

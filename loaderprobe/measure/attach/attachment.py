@@ -20,11 +20,12 @@ from loaderprobe.measure.attach.script_ranks import Ranks, ranks_here
 from loaderprobe.measure.attach.turns import LoopTurns, Withdrawn
 from loaderprobe.measure.own.loader import LoaderRequest, measure_with_step
 from loaderprobe.measure.session import OnStage
-from loaderprobe.protocols import Judging
+from loaderprobe.protocols import Say
 from loaderprobe.records.diagnosis import Attached, AttachRequest, OwnMeasured, WhyNot
 from loaderprobe.records.remark import Remark
 from loaderprobe.system.process import runs
 from loaderprobe.system.written_files import WrittenFiles
+from loaderprobe.units import join_words
 
 # What prevents a measurement in place of a script's loop, how long it takes, and the turns of the loop.
 
@@ -101,7 +102,7 @@ Judge = Callable[[OwnMeasured, Callable[[], tuple[Remark, ...]]], Any]
 
 def turns_of(
     seen: ScriptLoader, request: AttachRequest, budget_s: float, ranks: Ranks | None, on_stage: OnStage,
-    judging: Judging, judge: Judge,
+    judge: Judge,
 ) -> LoopTurns:  # fmt: skip
     """Those of the loop over one loader, which measure it alone, or in step with the loops of all `ranks`.
 
@@ -113,7 +114,7 @@ def turns_of(
             found = ranks.measure(seen, step, request, budget_s, on_stage)
             return None if found is None else judge(found, lambda: ranks.kept(found.measurement, request.run))
         asked = LoaderRequest(
-            judging=judging, cache=request.cache, budget_s=budget_s, period=seen.period,
+            cache=request.cache, budget_s=budget_s, period=seen.period,
             notes=(BEGUN_EACH_BATCH,) if seen.begun_each_batch else (),
         )  # fmt: skip
         return judge(measure_with_step(seen.known.to_measure(), step, asked, on_stage), lambda: ())
@@ -130,6 +131,10 @@ EPOCHS_ELSEWHERE = 2
 
 Loop = tuple[Any, int]
 """One over the loader that is measured: its iterator, which may be that of all loops, and its number."""
+
+
+MEASURED = "loaderprobe has measured the training, and ends the script here"
+CANNOT_GO_ON = "loaderprobe cannot go on measuring, and ends the script here"
 
 
 class Finished(SystemExit):
@@ -149,26 +154,24 @@ class Finished(SystemExit):
 class Attachment:
     """Looks on until a loader has trained for some steps, then measures it with the loop as the step.
 
-    `say(text)` is how it speaks. `judge` makes the result of what was measured, and `found(result, notes)` is called
-    with it and what is to be noted besides. Hears of the script as an `Onlooker`.
+    `say(code, facts)` is how it speaks. `judge` makes the result of what was measured, and `found(result, notes)` is
+    called with it and what is to be noted besides. Hears of the script as an `Onlooker`.
     """
 
     def __init__(
         self,
         request: AttachRequest,
-        say: Callable[[str], None],
+        say: Say,
         judge: Judge,
         found: Callable[[Any, tuple[Remark, ...]], None],
-        judging: Judging,
         launched: int = 1,
         clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         """`launched` is how many processes a launcher has started to train together; `clock` gives ns."""
         self._request, self._say, self._launched, self._clock = request, say, launched, clock
-        self._judge, self._found, self._judging = judge, found, judging
-        self._message, self._not_measured = judging.words.message, judging.words.not_measured
+        self._judge, self._found = judge, found
         self._pid = os.getpid()
-        self._outside = Outside(say, Path(request.scratch), self._message, clock)
+        self._outside = Outside(say, Path(request.scratch), clock)
         self._pauses = Pauses(clock)
         self._given_in: Loop | None = None
         """The one that got the last batch of the loader that is measured."""
@@ -271,11 +274,8 @@ class Attachment:
     def _interrupt(self, seen: ScriptLoader) -> None:
         """What is timed now is more than a step."""
         if self._turns is not None and not (seen is self._chosen and seen.begun_each_batch):
-            self._turns.interrupt(
-                self._message("script.next_epoch", {})
-                if seen is self._chosen
-                else self._message("script.iterated", {"loader": seen.record()})
-            )
+            other = f"loader {seen.record().number} was iterated"
+            self._turns.interrupt("the loop began its next epoch" if seen is self._chosen else other)
 
     def _evaluates(self, seen: ScriptLoader, real: Iterator[Any]) -> bool:
         """True for a loop over the loader that is measured which trains on none of its batches: it gets its own.
@@ -289,7 +289,7 @@ class Attachment:
             return True
         if self._given_in != loop or not seen.trained or seen.passes.trains:
             return False
-        self._turns.interrupt(self._message("script.no_pass", {}))
+        self._turns.interrupt("a batch was taken without a backward pass after it")
         if self._trains_in == loop or not seen.passes.evaluates:
             return False
         self._makes_own = True
@@ -357,11 +357,11 @@ class Attachment:
         """The loop asks for a batch again: what took it much longer than a step is said, and is no part of a step."""
         pause = self._pauses.end()
         if pause is not None and self._turns is not None:
-            self._turns.interrupt(self._message("script.paused", {}))
+            self._turns.interrupt("the script paused between two batches")
         if pause is not None and self._leads:
             paused_s, place = pause
             facts = {"paused_s": paused_s, "place": place, "budget_s": self._budget_s}
-            self._say(self._message("script.was_paused", facts))
+            self._say("script.was_paused", facts)
 
     def backward(self) -> None:
         if not self._here:
@@ -402,13 +402,12 @@ class Attachment:
 
     def _endangered(self, path: str) -> None:
         """A model that trained on the same batches over and over must not take the place of a real one."""
-        stopped = self._message("script.stopped_before", {"path": path})
-        self._say(stopped)
+        self._say("script.stopped_before", {"path": path})
         if self._here:
             self._stopped_before = path
             if threading.get_ident() == self._loaders.trained_in:
                 self.end()
-        raise Finished(0, stopped)
+        raise Finished(0, f"stopped before the script would write over or remove {path}")
 
     @property
     def _here(self) -> bool:
@@ -430,7 +429,7 @@ class Attachment:
         if self._ranks is None:
             if seen is not self._loaders.choice(self._request.loader, self._request.after_steps):
                 return False
-            self._ranks = ranks_here(self._judging)
+            self._ranks = ranks_here()
             if self._ranks is None and not (settled(seen) or others_that_train(Path(self._request.scratch))):
                 return False
             why, self._detail = prevented(self._request, self._loaders, self._ranks, self._launched)
@@ -454,7 +453,7 @@ class Attachment:
         self._over, self._why = True, why if self._leads else "follows"
         self._outside.close()
         if self._leads:
-            self._say(self._not_measured(self.record()))
+            self._say("script.no_verdict", {"attached": self.record()})
 
     @property
     def _leads(self) -> bool:
@@ -481,8 +480,8 @@ class Attachment:
                 "budget_s": budget_s,
                 "others": self._loaders.beside(seen),
             }
-            self._say(self._message("script.begins", facts))
-        self._turns = turns_of(seen, self._request, budget_s, ranks, self._heard, self._judging, self._judge)
+            self._say("script.begins", facts)
+        self._turns = turns_of(seen, self._request, budget_s, ranks, self._heard, self._judge)
         self._files.begin()
         self._budget_s = budget_s
         self._pauses.watch(threading.get_ident(), step_s(seen))
@@ -493,13 +492,13 @@ class Attachment:
         others = 0 if self._ranks else others_that_train(Path(self._request.scratch))
         if others:
             raise BadValue(
-                self._message("why_not.several_processes", {"detail": others + 1}),
-                hint=self._message("try.why_not.several_processes", {}),
+                f"{others + 1} processes of the command train at the same time, not joined by torch.distributed",
+                hint="start the script with one process that trains",
             )
         round_ = stage.partition(":")[0]
         if self._leads and stage.startswith("round") and round_ != self._round:
             self._round = round_
-            self._say(self._message("script.round", {"round": round_}))
+            self._say("script.round", {"round": round_})
 
     def _release(self, real: Iterator[Any]) -> None:
         """The script's own workers are not needed any more, and would only take memory."""
@@ -514,7 +513,7 @@ class Attachment:
 
     def _ended(self) -> Finished:
         """What ends the script, with what it has come to."""
-        return Finished(0, self._message("script.not_measured" if self._why else "script.measured", {}))
+        return Finished(0, CANNOT_GO_ON if self._why else MEASURED)
 
     def _refused(self, error: LoaderprobeError) -> Any:
         """Before the first batch the script goes on as if nothing had happened; later it ends."""
@@ -523,11 +522,11 @@ class Attachment:
             return self._withdrawn()
         self._over, self._why, self._detail, self._hint = True, "refused", error.message, error.hint
         self._outside.close()
-        self._say(self._not_measured(self.record()))
+        self._say("script.no_verdict", {"attached": self.record()})
         if self._handed:
             self._pauses.close()
             self._finished = True
-            raise Finished(error.exit_code, self._message("script.not_measured", {}))
+            raise Finished(error.exit_code, CANNOT_GO_ON)
         return self._as_before()
 
     def _withdrawn(self) -> Any:
@@ -561,7 +560,7 @@ class Attachment:
         if self._files.new:
             files = [*self._files.new]
             facts = {"files": ", ".join(files[:MOST_FILES]), "more": max(0, len(files) - MOST_FILES) or None}
-            self._say(self._message("script.saved", facts))
+            self._say("script.saved", facts)
 
     def end(self) -> None:
         """The script ends by itself: conclude from whole rounds, else keep the reason."""
@@ -591,7 +590,8 @@ class Attachment:
             self._detail, self._hint = error.message, error.hint
             if self._trains_elsewhere and self._why == "ended_early":
                 others = self._loaders.beside(self._chosen)
-                self._why, self._detail = "not_seen_again", self._message("part.loaders", {"loaders": others})
+                self._why = "not_seen_again"
+                self._detail = join_words([f"loader {other.number} ({other.dataset})" for other in others])
 
     def close(self) -> None:
         """The script is over, or the block: its files are its own again, and its loader makes iterators again."""

@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
 
-from loaderprobe.protocols import Message
+from loaderprobe.protocols import Say
 from loaderprobe.records.diagnosis import SeenOutside
 from loaderprobe.records.waits import WAIT_KINDS, CodePlace, WaitSamples
 from loaderprobe.samplers.waits import WaitsSampler
@@ -36,14 +36,11 @@ LOOK_AT_PAUSE_S = 1.0
 class Outside:
     """Hears of batches, backward passes and updates. Where passes come without batches, says so and looks on.
 
-    `scratch` is for the samples of what the thread waits for, `message` makes what is said, `clock` gives ns.
+    `scratch` is for the samples of what the thread waits for, `clock` gives ns.
     """
 
-    def __init__(
-        self, say: Callable[[str], None], scratch: Path, message: Message,
-        clock: Callable[[], int] = time.perf_counter_ns,
-    ) -> None:  # fmt: skip
-        self._say, self._scratch, self._message, self._clock = say, scratch, message, clock
+    def __init__(self, say: Say, scratch: Path, clock: Callable[[], int] = time.perf_counter_ns) -> None:
+        self._say, self._scratch, self._clock = say, scratch, clock
         self.passes = 0
         """All backward passes."""
         self.looked = False
@@ -86,7 +83,7 @@ class Outside:
             self._since_ns = now_ns
         if not self._said and (self._without >= LEAST_PASSES or now_ns - self._since_ns >= LEAST_S * 1e9):
             self._said = self.looked = True
-            self._say(self._message("script.no_loader_yet", {"passes": self._without}))
+            self._say("script.no_loader_yet", {"passes": self._without})
             self._begin()
 
     def _begin(self) -> None:

@@ -18,7 +18,7 @@ from loaderprobe.measure.own.loader import Deadline, DeadlineInStep, LoaderReque
 from loaderprobe.measure.ranks.child import KIND, WORTH_A_WORD, Gathering, meeting_s, processes_of_ranks
 from loaderprobe.measure.ranks.crew import Crew
 from loaderprobe.measure.session import OnStage
-from loaderprobe.protocols import Clock, Group, Judging, SharedStore
+from loaderprobe.protocols import Clock, Group, SharedStore
 from loaderprobe.records.diagnosis import AttachRequest, OwnMeasured
 from loaderprobe.records.measurement import Measurement, base_mode, segment_seconds, segments_of
 from loaderprobe.records.ranks import Apart, ApartCode, RankMeasurement, RankOffer
@@ -232,8 +232,8 @@ RANKS = "ranks"
 class Ranks:
     """This rank's part: it offers its loader, agrees on the step, and measures in step with the others."""
 
-    def __init__(self, joined: Joined, judging: Judging) -> None:
-        self._joined, self._judging = joined, judging
+    def __init__(self, joined: Joined) -> None:
+        self._joined = joined
         self._taking_over = TakeOver(joined.store, joined.rank, joined.size, SystemClock())
         self._offer: RankOffer | None = None
         self._group: Group | None = None
@@ -307,10 +307,9 @@ class Ranks:
         crew, gathering = self._crew, self._gathering
         assert crew is not None and gathering is not None
         asked = LoaderRequest(
-            judging=self._judging,
             cache=request.cache,
             budget_s=budget_s,
-            next_round=gathering.next_round,
+            decide=gathering.next_round,
             period=seen.period,
             among=lambda parts, *_: replace(parts, crew=crew, disturbance=OthersMeter(self._ranks_here)),
             ceiling=False,
@@ -333,7 +332,7 @@ class Ranks:
         group = GlooGroup(self._joined)
         self._ranks_here = processes_of_ranks(group)
         self._meeting_s = meeting_s(group, SystemClock())
-        self._group, self._crew, self._gathering = group, ScriptCrew(group), Gathering(group, self._judging)
+        self._group, self._crew, self._gathering = group, ScriptCrew(group), Gathering(group)
 
     def _deadline(self, budget_s: float | None, crew: ScriptCrew) -> Deadline:
         deadline = DeadlineInStep(budget_s, lambda: crew.begun)
@@ -374,12 +373,12 @@ class Ranks:
             return
 
 
-def ranks_here(judging: Judging) -> Ranks | None:
+def ranks_here() -> Ranks | None:
     """None for a process that has joined no other through torch.distributed."""
     from loaderprobe.loaders.ranks import joined_ranks
 
     joined = joined_ranks()
-    return None if joined is None else Ranks(joined, judging)
+    return None if joined is None else Ranks(joined)
 
 
 def offer_of(seen: ScriptLoader) -> RankOffer:

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from loaderprobe.analyze.judge import Judged
 from loaderprobe.measure.attach.outside import NO_STEP_TIMES, Outside
 from loaderprobe.measure.attach.script_loaders import UPDATES_A_BATCH, KnownLoader, Passes, seen_loader
 from loaderprobe.measure.session import UNSEEN, Recorder
-from loaderprobe.protocols import Judging
+from loaderprobe.protocols import Say
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.diagnosis import Attached, AttachRequest, WatchedInterval, WatchReport, WhyNot
 from loaderprobe.records.environment import Origin
@@ -163,22 +164,21 @@ class Watched:
 
 
 class Watcher:
-    """Hears of a script as an `Onlooker`; `say(text)` is called once an interval."""
+    """Hears of a script as an `Onlooker`; `say(code, facts)` is called once an interval."""
 
     drives = False
 
     def __init__(
-        self, request: AttachRequest, say: Callable[[str], None], keep: Callable[[WatchReport], None],
-        origin: Callable[[str], Origin], judging: Judging,
-    ) -> None:  # fmt: skip
+        self, request: AttachRequest, say: Say, keep: Callable[[WatchReport], None], origin: Callable[[str], Origin]
+    ) -> None:
         """`keep(found)` is called with all so far once an interval is over; `origin(command)` says where it is from."""
-        self._request, self._say, self._keep, self._origin, self._judging = request, say, keep, origin, judging
+        self._request, self._say, self._keep, self._origin = request, say, keep, origin
         # Below that of the command, which is removed however this process ends.
         self._folder = tempfile.TemporaryDirectory(prefix="loaderprobe-", dir=request.scratch or None)
         self._all: list[Watched] = []
         self._current: Watched | None = None
         self._overhead_ns = 0
-        self._outside = Outside(say, Path(self._folder.name), judging.words.message)
+        self._outside = Outside(say, Path(self._folder.name))
 
     def begins(self, loader: Any) -> None:
         """A loop over a loader begins, with an iterator that is heard of by itself."""
@@ -314,10 +314,10 @@ class Watcher:
             bound = self._bound(seen, part, records)
             seen.intervals.append(_summed(part, records, seen.began_ns, bound, seen.loader.batch_size or 0))
             seen.record.forget(seen.steps[0].begin_ns)
-            self._say(self._judging.words.watched(seen.intervals[-1]))
+            self._say("script.watched", {"interval": seen.intervals[-1]})
             self._keep(self._so_far(seen))
         except Exception as error:  # noqa: BLE001  # a full disk, or whatever it is: training goes on
-            self._say(self._judging.words.not_kept(error))
+            self._say("script.not_kept", {"error": str(error) or type(error).__name__})
 
     def _records(self, seen: Watched, part: Sequence[LoopStep]) -> WorkerBatches:
         found: WorkerBatches = seen.record.records(part[0].begin_ns if part else 0)
@@ -335,7 +335,7 @@ class Watcher:
             prefetch_factor=seen.loader.prefetch_factor or 0,
             cores=cores_available(),
         )
-        return None if measured is None else self._judging.bound(measured)
+        return None if measured is None else Judged(measurement=measured).bound
 
 
 def _on_gpu() -> bool:

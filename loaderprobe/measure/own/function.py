@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from loaderprobe.analyze.ranks import differing, same_samples
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.own.loader import (
@@ -27,7 +28,7 @@ from loaderprobe.measure.ranks.child import RankChild
 from loaderprobe.measure.ranks.launch import Lead, error_of
 from loaderprobe.measure.runner import Order
 from loaderprobe.measure.session import OnStage, Parts
-from loaderprobe.protocols import Compute, ComputeArguments, Exchanging, Group, Judging, MakeCompute
+from loaderprobe.protocols import Compute, ComputeArguments, Exchanging, Group, MakeCompute
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.diagnosis import Drawn, OwnLoader, OwnMeasured
 from loaderprobe.records.files import FileSet, UnknownFiles
@@ -174,7 +175,7 @@ def _config(own: OwnLoader, module: str, cache: CacheState, ranks: int, nodes: i
 # One rank of it, in such a child.
 
 
-def measure_own(order: Order, on_stage: OnStage, judging: Judging) -> OwnMeasured:
+def measure_own(order: Order, on_stage: OnStage) -> OwnMeasured:
     """Make this rank's loader by the user's function, and measure it in step with the others."""
     from loaderprobe.loaders.ranks import join_group
     from loaderprobe.loaders.unwrap import unwrap
@@ -186,7 +187,7 @@ def measure_own(order: Order, on_stage: OnStage, judging: Judging) -> OwnMeasure
     on_stage(f"calling {own.name}", 0, 0)
     loader, step = made(own)
     given = unwrap(loader)
-    rank = OwnRank(order, place, given, on_stage, judging)
+    rank = OwnRank(order, place, given, on_stage)
     found = measure_loader(given, _compute_of(step), rank.asked(), on_stage)
     return OwnMeasured(
         config=order.config,
@@ -209,8 +210,7 @@ def _compute_of(step: Callable[[Any], Any] | None) -> MakeCompute:
 class OwnRank:
     """This rank's part: it learns its loader by itself, and then meets the others."""
 
-    def __init__(self, order: Order, place: Place, given: Unwrapped, on_stage: OnStage, judging: Judging) -> None:
-        self._judging = judging
+    def __init__(self, order: Order, place: Place, given: Unwrapped, on_stage: OnStage) -> None:
         self._order, self._place, self._given, self._on_stage = order, place, given, on_stage
         self._child: RankChild | None = None
         self._said: tuple[Remark, ...] = ()
@@ -219,7 +219,6 @@ class OwnRank:
         """How each rank is measured. What one node's storage delivers is measured after all, by rank 0."""
         config = self._order.config
         return LoaderRequest(
-            judging=self._judging,
             cache=config.cache,
             budget_s=self._order.budget_s,
             among=self._among,
@@ -237,8 +236,8 @@ class OwnRank:
                 hint="give every worker data, or give the DataLoader itself",
             )
         # Workers have been started: none holds the connections of the ranks open.
-        child = self._child = RankChild(self._order, self._place, self._on_stage, self._judging)
-        self._said = agreed(child.group, self._drawn(parts, config, learned), self._judging)
+        child = self._child = RankChild(self._order, self._place, self._on_stage)
+        self._said = agreed(child.group, self._drawn(parts, config, learned))
         return child.joined(parts)
 
     def _drawn(self, parts: Parts, config: RunConfig, learned: Learned) -> Drawn:
@@ -254,16 +253,16 @@ class OwnRank:
         return replace(found, notes=(*self._said, *found.notes)) if self._place.rank == 0 else found
 
 
-def agreed(group: Group, own: Drawn, judging: Judging) -> tuple[Remark, ...]:
+def agreed(group: Group, own: Drawn) -> tuple[Remark, ...]:
     """What rank 0 says of what all ranks take. Raises BadValue on all of them where their loaders differ."""
     ranks = [msgspec.json.decode(each, type=Drawn) for each in group.gathered(msgspec.json.encode(own))]
-    found = judging.differing(ranks) if ranks else None
+    found = differing(ranks) if ranks else None
     other = msgspec.json.decode(group.broadcast(msgspec.json.encode(found)), type=tuple[int, str] | None)
     if other is not None:
-        message, (rank, setting) = judging.words.message, other
+        rank, setting = other
         raise BadValue(
-            message("apart.loaders_differ", {"ranks": (rank,), "detail": setting}),
-            hint=message("try.apart.loaders_differ", {}),
+            f"the loader of rank {rank} has another {setting.replace('_', ' ')} than that of rank 0",
+            hint="give all ranks the same",
         )
-    same = judging.same_samples(ranks) if ranks else None
+    same = same_samples(ranks) if ranks else None
     return () if same is None else (same,)

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from loaderprobe.analyze.judge import Judged
+from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.batches import copied, holds_images, length_of, size_bytes
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.assembly import join_parts
@@ -21,7 +23,6 @@ from loaderprobe.measure.session import OnStage, Parts, Recorder, Session
 from loaderprobe.protocols import (
     Compute,
     ComputeArguments,
-    Judging,
     Loader,
     MakeCompute,
     NextRound,
@@ -356,14 +357,13 @@ HIDDEN = StorageLocation(
 class LoaderRequest:
     """How a loader is to be measured."""
 
-    judging: Judging
     cache: CacheState = "cold"
     budget_s: float | None
     thorough: bool = False
     rounds: int = 3
     seed: int = 0
-    next_round: NextRound | None = None
-    """Asked in place of the usual one."""
+    decide: NextRound = next_round
+    """Is asked which segments to measure next."""
     period: int | None = None
     """Batches that an update of the model takes, where the step is the loop of a script."""
     notes: tuple[Remark, ...] = ()
@@ -495,8 +495,6 @@ def measure_loader(
 
     given = loader if isinstance(loader, Unwrapped) else unwrap(loader)
     with shared_state_kept(given.loader) as state:
-        for note in state.notes:
-            on_stage(asked.judging.words.note(note), 0, 0)
         while True:
             try:
                 found = _measure(given, compute, asked, on_stage, cache or LinuxPageCache())
@@ -525,9 +523,7 @@ def _measure(
                 config = _config(own, loader, asked, learned)
                 device = compute(ComputeArguments(spec=config.compute, loader=config.loader, clock=limit))
                 location = _location(learned.files)
-                parts = join_parts(
-                    own, device, SystemClock(), cache, location, looking.samples, asked.judging, asked.next_round
-                )
+                parts = join_parts(own, device, SystemClock(), cache, location, looking.samples, asked.decide)
                 session = _session(config, parts, asked, on_stage, learned)
                 wanted = asked.ceiling and session.parts.location.counts_reads and asked.cache == "cold"
                 ceiling_s = CEILING_S if wanted else 0.0
@@ -545,7 +541,7 @@ def _measure(
     wanted = wanted and ENDED not in measured.notes
     if wanted:
         on_stage("what the storage delivers", 0, 0)
-    ceiling = ceiling_of(measured, learned.files, cache, asked.judging) if wanted else None
+    ceiling = ceiling_of(measured, learned.files, cache) if wanted else None
     return UserMeasured(
         measurement=replace(measured, notes=_with_budget(measured, ceiling, session, asked)),
         files=learned.files,
@@ -560,7 +556,7 @@ def _with_budget(
     """The notes; where the budget ended the session while the verdict is open, with the budget that it would take."""
     if session.more_s is None or not session.budget_s or asked.budget_s is None:
         return measured.notes
-    if not asked.judging.is_unsure(measured, ceiling):
+    if not Judged(measurement=measured, ceiling=ceiling).is_unsure:
         return measured.notes
     # Learning and the storage alone take their shares of a larger budget, too.
     enough_s = asked.budget_s * (1 + session.more_s / session.budget_s)

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from loaderprobe.analyze.ranks import as_one
+from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.further import joined
 from loaderprobe.measure.ranks.crew import Crew
 from loaderprobe.measure.runner import Order
 from loaderprobe.measure.session import OnStage, Parts
-from loaderprobe.protocols import Clock, Group, Judging, NextRound, Peers, Round
+from loaderprobe.protocols import Clock, Group, NextRound, Peers, Round
 from loaderprobe.records.measurement import Measurement, base_mode, segment_seconds, segments_of
 from loaderprobe.records.ranks import Place, RankMeasurement, ReadResult
 from loaderprobe.records.remark import Remark, each_once
@@ -65,15 +67,14 @@ class Gathering:
     """One rank's side of it. All ranks call the same methods in the same order; each raises LostRank."""
 
     def __init__(
-        self, group: Group, judging: Judging, decide: NextRound | None = None, *, node: int = 0, device: str = "",
+        self, group: Group, decide: NextRound = next_round, *, node: int = 0, device: str = "",
         earlier: Measurement | None = None,
     ) -> None:  # fmt: skip
-        """`decide`, without it `next_round`, is asked on rank 0, of all ranks together and what was measured `earlier`.
+        """`decide` is asked on rank 0, of all ranks together and what was measured `earlier`.
 
         `device` is a UUID.
         """
-        self._group, self._decide, self._earlier = group, decide or judging.next_round, earlier
-        self._as_one = judging.as_one
+        self._group, self._decide, self._earlier = group, decide, earlier
         self._node, self._device = node, device
         self.seen: list[RankMeasurement] = []
         """What all ranks had measured when they were last asked; on rank 0."""
@@ -86,7 +87,7 @@ class Gathering:
 
     def together(self) -> Measurement:
         """One measurement of all ranks, and of earlier rounds; on rank 0."""
-        found = self._as_one(self.seen)
+        found = as_one(self.seen)
         return joined(self._earlier, found) if self._earlier else found
 
     def gather(self, measurement: Measurement) -> None:
@@ -150,8 +151,8 @@ def named(at: AtPlace) -> Iterator[None]:
 class RankChild:
     """One rank of a configuration. To be made once workers have been started; raises LostRank where not all come."""
 
-    def __init__(self, order: Order, place: Place, on_stage: OnStage, judging: Judging) -> None:
-        self._order, self._place, self._at, self._judging = order, place, joined_with(place, on_stage), judging
+    def __init__(self, order: Order, place: Place, on_stage: OnStage) -> None:
+        self._order, self._place, self._at = order, place, joined_with(place, on_stage)
         self._cores = cores_of(self._at.group, place.node)
         self._ranks_here = processes_of_ranks(self._at.group)
         self._meeting_s = meeting_s(self._at.group, SystemClock())
@@ -170,7 +171,7 @@ class RankChild:
         """Those of a session in step with the others. `device` is the UUID of its GPU, or empty."""
         group = self._at.group
         self._gathering = Gathering(
-            group, self._judging, parts.next_round, node=self._place.node, device=device, earlier=self._order.earlier
+            group, parts.next_round, node=self._place.node, device=device, earlier=self._order.earlier
         )
         of_rank = replace(
             parts,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from loaderprobe.analyze.forecast.advice import (
     recommend_groups,
 )
 from loaderprobe.analyze.forecast.fit import Storage, point_of
-from loaderprobe.analyze.verdict.experiments import run_experiments
+from loaderprobe.analyze.verdict.experiments import Experiments, run_experiments
 from loaderprobe.records.measurement import Alternative, Measurement
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import WORTH, Advice
@@ -201,11 +202,19 @@ def test_a_rate_that_is_predicted_is_not_called_measured_and_has_a_range() -> No
     assert memory.how == "measured" and forecast_words(memory).endswith(", measured; then preprocessing is the limit")
 
 
+def judged(measurements: Sequence[Measurement], truth: Truth | None = None) -> list[tuple[Measurement, Experiments]]:
+    """With their experiments, on the storage of the truth."""
+    ceiling = truth.storage().ceiling if truth else None
+    return [(measurement, run_experiments(measurement, ceiling)) for measurement in measurements]
+
+
 def test_measured_neighbours_are_measured_advice() -> None:
     """A sweep that tried 1, 2 and 4 workers advises 4 to the first two."""
     truth = replace(SLOW_DISK, bytes_per_s=80e6)
     members = [measured(truth, workers) for workers in (0, 1, 2, 4)]
-    recommendations, (knee,) = recommend_groups(members, Known(storage={FILES.fingerprint: truth.storage()}))
+    recommendations, (knee,) = recommend_groups(
+        judged(members, truth), Known(storage={FILES.fingerprint: truth.storage()})
+    )
     assert (knee.workers, knee.bottleneck, knee.how) == (4, "storage", "measured")
     assert knee_words(knee) == "4 workers, 800 images/s; beyond it, storage is the limit."
     for member in members[:3]:
@@ -238,7 +247,7 @@ def test_no_forecast_mixes_ranks() -> None:
     truth = replace(SLOW_DISK, bytes_per_s=80e6)
     one = [measured(truth, workers) for workers in (1, 2)]
     two = [rank_run(alike(training=rate, baseline=rate), workers=workers) for workers, rate in ((1, 90.0), (2, 95.0))]
-    _, knees = recommend_groups([*one, *two], Known(storage={FILES.fingerprint: truth.storage()}))
+    _, knees = recommend_groups(judged([*one, *two], truth), Known(storage={FILES.fingerprint: truth.storage()}))
     keys = [{each.config.key for each in members} for members in (one, two)]
     assert [set(knee.keys) for knee in knees] == keys
 
@@ -246,7 +255,7 @@ def test_no_forecast_mixes_ranks() -> None:
 def test_accelerators_are_counted_for_each_rank() -> None:
     """A published rate is that of one accelerator, of which every rank has one; the pace of a benchmark is no rate."""
     made = rank_run(alike(training=58.0, baseline=700.0), compute=60.0, workers=4)
-    recommendations, _ = recommend_groups([made], Known(accelerators={"a100-amp": 360.0, "mlperf-a100": 900.0}))
+    recommendations, _ = recommend_groups(judged([made]), Known(accelerators={"a100-amp": 360.0, "mlperf-a100": 900.0}))
     (faster,) = [each for each in recommendations[made.config.key].advice if each.action.code == "accelerator"]
     assert (faster.action.facts["images_per_s"], faster.action.facts["ranks"]) == (360.0, 2)
     assert faster.after.value == pytest.approx(700.0, rel=0.05)
