@@ -198,25 +198,33 @@ Took = Callable[[FrameType, Any, float], object]
 
 @dataclass(slots=True)
 class Lines:
-    """Seconds by line, for each (layer, call) of the forward pass and each backward function by its name."""
+    """Seconds by line, for each call of a layer: of its forward pass, and of each backward function by its name."""
 
-    forward: dict[tuple[str, int], dict[Line, float]] = field(default_factory=dict)
-    backward: dict[str, dict[Line, float]] = field(default_factory=dict)
-    called: dict[tuple[str, int], Line] = field(default_factory=dict)
+    forward: dict[Call, dict[Line, float]] = field(default_factory=dict)
+    backward: dict[tuple[Call, str], dict[Line, float]] = field(default_factory=dict)
+    called: dict[Call, Line] = field(default_factory=dict)
     """Where a layer was called."""
+    _made: dict[int, tuple[Line, Call]] = field(default_factory=dict)
+    """Where in the forward pass the backward function of a number was made, and for which layer."""
 
-    def add(self, frame: FrameType, node: Any, layer: tuple[str, int] | None, seconds: float) -> None:
-        """One operator of a layer or of a backward function; those of no line of the model are left out."""
+    def add(self, frame: FrameType, node: Any, layer: Call | None, seconds: float) -> None:
+        """One operator of a layer or of a backward function; those of no line of the model are left out.
+
+        A backward function that torch runs by itself is of the line whose operator made it.
+        """
         line = user_line(frame)
-        if line is None:
-            return
         if node is not None:
-            found = self.backward.setdefault(node.name(), {})
-        elif layer is not None:
-            found = self.forward.setdefault(layer, {})
-        else:
+            made_by, layer = self._made.get(node._sequence_nr(), (None, None))
+            line = line or made_by
+        elif line is not None and layer is not None:
+            # Autograd numbers a function before its operator runs; operators without gradient follow with its number.
+            self._made.setdefault(torch._C._autograd._get_sequence_nr() - 1, (line, layer))
+        if line is None or layer is None:
             return
-        found[line] = found.get(line, 0.0) + seconds
+        by_line = (
+            self.forward.setdefault(layer, {}) if node is None else self.backward.setdefault((layer, node.name()), {})
+        )
+        by_line[line] = by_line.get(line, 0.0) + seconds
 
 
 class _Timing(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves it untyped
@@ -265,7 +273,7 @@ def drilled(report: LayersReport, lines: Lines) -> tuple[DrillLevel, ...]:
     operator = layer.operators[0] if layer.operators and not forward else None
     call = (layer.name, layer.call)
     backward = operator is not None and operator.backward
-    found = (lines.backward.get(operator.name) if operator and backward else lines.forward.get(call)) or {}
+    found = (lines.backward.get((call, operator.name)) if operator and backward else lines.forward.get(call)) or {}
     called = lines.called.get(call)
     if not found and called is not None:
         found = {called: 1.0}

@@ -18,7 +18,7 @@ import loaderprobe
 from loaderprobe.compute import layers as compute_layers
 from loaderprobe.compute.layers import EVALUATE, LAYER, STEP, OperatorEvent, Owners, step_times
 from loaderprobe.records.layers import Milliseconds
-from tests.compute.models import Fill, Named, Net, Often, QuickPool, SlowPool, Turns
+from tests.compute.models import Fill, Named, Net, Often, Picked, QuickPool, SlowPool, Turns
 
 # Times from events: nesting, layers used twice, backward functions and the weights after them.
 
@@ -216,6 +216,13 @@ def test_the_weights_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     found = loaderprobe.layers(model, IMAGES, steps=4, drill=True)
     assert "ByIndexBackward" not in {each.name for layer in found.layers for each in layer.operators}
     assert found.drill[-1].name.startswith("models.py:") and "self." in found.drill[-1].text
+
+
+def test_a_backward_operator_leads_to_the_line_whose_operator_made_it(one_thread: None) -> None:
+    """By autograd's number, where torch alone runs in the backward pass."""
+    _, layer_, operator, line = loaderprobe.layers(Net(Picked()), IMAGES, steps=4, drill=True).drill
+    assert (layer_.name, line.text.endswith("# the slow line")) == ("pool", True)
+    assert operator.name.endswith("Backward0"), operator.name
 
 
 def test_control_flow_and_named_inputs() -> None:
