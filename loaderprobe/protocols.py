@@ -365,7 +365,7 @@ Round = tuple[tuple[Mode, Activity], ...]
 
 
 Say = Callable[[str, Mapping[str, Any]], None]
-"""Tells the user of a script something: the code of a sentence in `render/messages.py`, with its facts."""
+"""Says something to the user of a script: the code of a sentence in `render/messages.py`, with its facts."""
 
 
 class BatchSizeProber(Protocol):

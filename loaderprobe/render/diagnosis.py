@@ -60,7 +60,7 @@ def diagnosis_document(found: Findings, ranks: RanksView | None = None) -> Docum
         sections=(
             *([Section(title="Read first", panel="main", parts=warnings)] if warnings else []),
             Section(
-                title=LADDER.format(unit=first_upper(f"{found.sample}/s")),
+                title=LADDER.format(unit=first_upper(f"{found.sample}/s"), files=""),
                 panel="main",
                 parts=(ladder([_step(found)], unit=f"{found.sample}/s"),),
             ),

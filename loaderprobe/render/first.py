@@ -45,7 +45,7 @@ MOST_IN_MAP = 3
 FAR = 6.0
 """A rate of compute alone that is so many times the longest bar is beyond the axis."""
 UNIT = "images/s"
-LADDER = "{unit} now, and if one part cost nothing"
+LADDER = "{unit} now{files}, and if one part cost nothing"
 INSTANT = "instant {}"
 """A part that costs nothing, on the ladder."""
 
@@ -332,7 +332,9 @@ def first_screen(report: Report) -> Iterator[Section]:
     shown = shown_first(report)
     if shown:
         steps = [_step(report, row, shown) for row in shown]
-        yield Section(title=LADDER.format(unit=first_upper(UNIT)), panel="main", parts=(ladder(steps),))
+        states = {row.config.cache for row in shown}
+        files = f" with {states.pop()} files" if len(states) == 1 else ""
+        yield Section(title=LADDER.format(unit=first_upper(UNIT), files=files), panel="main", parts=(ladder(steps),))
     for number, step in enumerate(report.summary.next[:2]):
         title = "Change first" if not number else "Then"
         if parts := tuple(_change(report, step)):
@@ -496,9 +498,9 @@ def _needs(report: Report, some: Sequence[Outlook], *, panel: Literal["main", ""
     sizes = {data.label: data.mean_size_bytes for data in report.summary.run.data}
     lines = [_need_line(need, cores, sizes.get(need.data)) for need in some]
     opens = (f"{UNKNOWN} {_thousands(need.files_per_s / first.use)}/s" for need in first.needs)
-    lines.append(("files opened", *opens, MISSING, ""))
-    said = f"For {percent(first.utilization)} of {rate(first.images_per_s)} images/s ({source}), with "
-    said += f"{percent(1 - first.use)} of the storage's rate kept free."
+    lines.append(("files opened", *opens, "not known", ""))
+    said = f"Needs: {percent(first.utilization)} of {rate(first.images_per_s)} images/s ({source}), with "
+    said += f"{percent(1 - first.use)} of the storage's rate in reserve."
     missing = dict.fromkeys(remark_words(need.missing) for need in some if need.missing)
     said += "".join(f" No rate of the storage: {why}." for why in missing)
     said += " *: nearest to ImageNet." if any(need.planned for need in some) else ""
