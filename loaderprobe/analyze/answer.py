@@ -96,8 +96,7 @@ def families(row: ConfigurationRow) -> tuple[str, ...]:
 
 def speedup_of(row: ConfigurationRow, resource: str) -> Speedup | None:
     """The speed-up if `resource` were free; None where that is not known."""
-    speedup: Speedup | None = getattr(row.verdict.speedups, resource) if row.verdict else None
-    return speedup
+    return row.verdict.speedups.of(resource) if row.verdict else None
 
 
 def main_speedups(row: ConfigurationRow) -> tuple[tuple[str, Speedup], ...]:

@@ -41,8 +41,9 @@ from loaderprobe.records import values
 from loaderprobe.records.measurement import Timeline
 from loaderprobe.records.options import TRACE, check
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.resources import TimePart
 from loaderprobe.records.trace import StepSpans, TraceRank, TraceReport, Unread
-from loaderprobe.records.verdict import Gaps, GapVerdict, TimePart
+from loaderprobe.records.verdict import Gaps, GapVerdict
 from loaderprobe.render.trace import bound_sentence, trace_columns, trace_document
 from loaderprobe.render.words import remark_words
 

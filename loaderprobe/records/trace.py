@@ -7,7 +7,8 @@ from typing import Literal, NamedTuple
 
 from loaderprobe.records.environment import SCHEMA_VERSION, Origin
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.verdict import DeviceUse, Gaps, GapVerdict, TimelineView, TimePart
+from loaderprobe.records.resources import TimePart
+from loaderprobe.records.verdict import DeviceUse, Gaps, GapVerdict, TimelineView
 
 TRACE_SCHEMA = "loaderprobe/trace"
 

@@ -203,14 +203,14 @@ def rates(found: Findings) -> list[Rate]:
         # Which is training with compute free.
         speedup = _speedup(found, "compute")
         listed.append(Rate(label="loader alone", rate=ceilings.loader, shown=figure(ceilings.loader), speedup=speedup))
-    worth = [name for name in ONLY_WAITED if _worth(getattr(found.speedups, name))]
+    worth = [name for name in ONLY_WAITED if _worth(found.speedups.of(name))]
     for name in (*ABLATIONS, *worth):
-        rate = getattr(ceilings, f"loader_without_{name}")
+        rate = ceilings.without(name)
         label = f"loader if {noun(name)} were free"
         listed.append(Rate(label=label, rate=rate, shown=figure(rate), speedup=_speedup(found, name)))
-    for name, label in _AMONG_RANKS.items():
-        if _worth(getattr(found.speedups, name)) and _is_shown(found, name):
-            listed.append(Rate(label=label, rate=None, shown=MISSING, speedup=_speedup(found, name)))
+    for among, label in _AMONG_RANKS.items():
+        if _worth(found.speedups.of(among)) and _is_shown(found, among):
+            listed.append(Rate(label=label, rate=None, shown=MISSING, speedup=_speedup(found, among)))
     if ceilings.cpu_limit is not None:
         listed.append(
             Rate(label="loader if it had all cores", rate=ceilings.cpu_limit, shown=figure(ceilings.cpu_limit))
@@ -235,7 +235,7 @@ def what_runs(found: Findings) -> str:
 
 
 def _speedup(found: Findings, name: str) -> str:
-    speedup: Speedup | None = getattr(found.speedups, name)
+    speedup = found.speedups.of(name)
     if speedup is None:
         return MISSING
     known = found.rounds > 1 and speedup.high - speedup.low >= 0.005 * speedup.value
