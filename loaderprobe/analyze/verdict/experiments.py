@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from loaderprobe.analyze.effects import CLEAR_LEAD, FAR_LEAD, OPEN_LEAD, of_rounds
-from loaderprobe.analyze.ranks import SlowHost, host_names, slow_host
+from loaderprobe.analyze.verdict.ranks import SlowHost, host_names, slow_host
 from loaderprobe.analyze.verdict.rates import (
     BY_TIMES,
     NS,

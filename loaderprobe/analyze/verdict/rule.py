@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from loaderprobe.analyze.effects import CLEAR_LEAD, ENOUGH_ROUNDS, FAR_LEAD, OPEN_LEAD, Effect, of_rounds
-from loaderprobe.analyze.ranks import SlowHost
 from loaderprobe.analyze.verdict.experiments import Experiments
+from loaderprobe.analyze.verdict.ranks import SlowHost
 from loaderprobe.analyze.verdict.validity import evidence_of, speedup_evidence, waiting_for_cores
 from loaderprobe.records.resources import IN_GAPS, IN_STEP, INPUTS, ONLY_WAITED, RESOURCE, GapCause, SingleCause
 from loaderprobe.records.verdict import (
