@@ -9,7 +9,7 @@ from typing import Literal
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.measurement import Rejected
 from loaderprobe.records.remark import Coded, Remark
-from loaderprobe.records.resources import TIME_PARTS, Bottleneck, GapCause, Remedy, SingleCause, TimePart
+from loaderprobe.records.resources import TIME_PARTS, Bottleneck, GapCause, Remedy, ResourceName, SingleCause, TimePart
 from loaderprobe.records.waits import CodePlace
 
 WORTH = 1.05
@@ -113,7 +113,7 @@ class Rates:
     loader_without_lock: float | None = None
     loader_without_wait: float | None = None
 
-    def without(self, resource: str) -> float | None:
+    def without(self, resource: SingleCause) -> float | None:
         """Of the loader without one of `INPUTS`."""
         rate: float | None = getattr(self, f"loader_without_{resource}")
         return rate
@@ -138,7 +138,7 @@ class Speedups:
     """The ranks' rates alone, added up, over their rate in step."""
     gradients: Speedup | None = None
 
-    def of(self, resource: str) -> Speedup | None:
+    def of(self, resource: ResourceName) -> Speedup | None:
         """For one of `SPEEDUPS`."""
         speedup: Speedup | None = getattr(self, resource)
         return speedup

@@ -8,7 +8,7 @@ from typing import Any
 
 from loaderprobe.records.diagnosis import Findings
 from loaderprobe.records.ranks import RanksView
-from loaderprobe.records.resources import ABLATIONS, AMONG_RANKS, ONLY_WAITED, RESOURCE
+from loaderprobe.records.resources import ABLATIONS, AMONG_RANKS, ONLY_WAITED, RESOURCE, ResourceName
 from loaderprobe.records.verdict import WORTH, Advice, Speedup
 from loaderprobe.render.document import Cell, Command, Document, Item, Line, Paragraph, Part, Section, Table, Tags
 from loaderprobe.render.first import LADDER, Step, ladder, limits_training
@@ -218,7 +218,7 @@ def rates(found: Findings) -> list[Rate]:
     return listed
 
 
-def _is_shown(found: Findings, name: str) -> bool:
+def _is_shown(found: Findings, name: ResourceName) -> bool:
     """Of a slow rank and of slow batches only what the verdict goes by: ranks that differ show both."""
     if name == "straggler":
         return "straggler_speedup" in found.reason.facts
@@ -234,7 +234,7 @@ def what_runs(found: Findings) -> str:
     return "training" if found.with_step else "the loader"
 
 
-def _speedup(found: Findings, name: str) -> str:
+def _speedup(found: Findings, name: ResourceName) -> str:
     speedup = found.speedups.of(name)
     if speedup is None:
         return MISSING

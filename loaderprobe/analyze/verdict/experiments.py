@@ -59,7 +59,7 @@ from loaderprobe.records.measurement import (
     segments_of,
 )
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.resources import ABLATIONS, AMONG_RANKS, INPUTS, ONLY_WAITED, WAITED, SingleCause
+from loaderprobe.records.resources import ABLATIONS, AMONG_RANKS, INPUTS, ONLY_WAITED, WAITED, ResourceName, SingleCause
 from loaderprobe.records.verdict import Evidence, How, Interval, Speedup
 from loaderprobe.stats import mean, median
 
@@ -77,9 +77,9 @@ from loaderprobe.stats import mean, median
 class AmongRanks:
     """The outcome of the experiments that only several ranks have."""
 
-    ratios: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    ratios: Mapping[ResourceName, Mapping[int, float]] = field(default_factory=dict)
     """By name, the speed-up of each round."""
-    missing: Mapping[str, Remark] = field(default_factory=dict)
+    missing: Mapping[ResourceName, Remark] = field(default_factory=dict)
     """By name, why it is not known."""
     compute: Mapping[int, float] = field(default_factory=dict)
     """Speed-up of each round if compute were free, while gradients are exchanged; empty where that is not known."""
@@ -100,7 +100,7 @@ class AmongRanks:
     host_ratios: Mapping[int, float] = field(default_factory=dict)
     """Speed-up of each round if its ranks were as fast as the slowest elsewhere: an estimate, and the most."""
 
-    def speedups(self) -> dict[str, Speedup]:
+    def speedups(self) -> dict[ResourceName, Speedup]:
         """Over the rounds. Ranks cannot gain from waiting: less than 1 is noise."""
         return {name: of_rounds(found).speedup for name, found in self.ratios.items()}
 
@@ -112,9 +112,13 @@ def among_ranks(measurement: Measurement, loader: Mapping[int, float], loops: Ma
     made = _Rounds(measurement=measurement, loader=loader, loops=loops)
     pair = _pair(measurement)
     alone = rates_alone(measurement)
-    found = {"imbalance": made.imbalance(pair), "straggler": made.straggler(), "gradients": made.gradients()}
+    found: dict[ResourceName, dict[int, float]] = {
+        "imbalance": made.imbalance(pair),
+        "straggler": made.straggler(),
+        "gradients": made.gradients(),
+    }
     hosts = _slow_in_every_round(measurement)
-    missing = {
+    missing: dict[ResourceName, Remark | None] = {
         "imbalance": _why_not(
             measurement, [s for s in measurement.segments if s.without is not None], found["imbalance"]
         ),

@@ -13,7 +13,16 @@ from loaderprobe.analyze.effects import CLEAR_LEAD, ENOUGH_ROUNDS, FAR_LEAD, OPE
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.ranks import SlowHost
 from loaderprobe.analyze.verdict.validity import evidence_of, speedup_evidence, waiting_for_cores
-from loaderprobe.records.resources import IN_GAPS, IN_STEP, INPUTS, ONLY_WAITED, RESOURCE, GapCause, SingleCause
+from loaderprobe.records.resources import (
+    IN_GAPS,
+    IN_STEP,
+    INPUTS,
+    ONLY_WAITED,
+    RESOURCE,
+    GapCause,
+    ResourceName,
+    SingleCause,
+)
 from loaderprobe.records.verdict import (
     WORTH,
     Bound,
@@ -572,9 +581,10 @@ def with_certainty(judgement: Bound, found: Experiments, cores_available: float)
 def with_ranks(judgement: Bound, found: Experiments) -> Bound:
     """The judgement on all ranks, unless their input is the limit and that of one rank, or host, makes others wait."""
     speedups = speedups_among(found)
+    thresholds: dict[ResourceName, float] = {"imbalance": CLEAR_LEAD, "straggler": WORTH}
     evidence = tuple(
         speedup_evidence(name, speedup, threshold)
-        for name, threshold in (("imbalance", CLEAR_LEAD), ("straggler", WORTH))
+        for name, threshold in thresholds.items()
         if (speedup := speedups.get(name))
     )
     judgement = replace(judgement, evidence=(*judgement.evidence, *evidence))
@@ -616,7 +626,7 @@ def host_behind(found: Experiments) -> SlowHost | None:
     return among.host if slow else None
 
 
-def speedups_among(found: Experiments) -> dict[str, Speedup]:
+def speedups_among(found: Experiments) -> dict[ResourceName, Speedup]:
     """Over the rounds. Where a host is slow, imbalance is that of the host: estimated, and the most that it gains."""
     speedups = found.among.speedups()
     if host_behind(found) is None:

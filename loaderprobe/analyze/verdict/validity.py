@@ -35,6 +35,7 @@ from loaderprobe.records.measurement import (
     segments_of,
 )
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.resources import ResourceName
 from loaderprobe.records.verdict import Evidence, EvidenceCode, FilesWere, How, Speedup
 from loaderprobe.stats import mean, median
 
@@ -55,7 +56,7 @@ def evidence_of(
 _METRICS: dict[str, EvidenceCode] = {metric: metric for metric in get_args(EvidenceCode)}
 
 
-def speedup_evidence(resource: str, speedup: Speedup, threshold: float) -> Evidence:
+def speedup_evidence(resource: ResourceName, speedup: Speedup, threshold: float) -> Evidence:
     """A speed-up, with how it is known."""
     metric = _METRICS[f"speedups.{resource}"]
     return Evidence(metric=metric, value=speedup.value, threshold=threshold, unit="x", how=speedup.how)
