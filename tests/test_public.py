@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
+import grimp
 import pytest
 
 import loaderprobe
@@ -32,6 +34,12 @@ def test_everything_is_imported_only_when_asked_for() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Imports for types, within functions, and of a package by its own modules count; CycleError names the modules."""
+    graph = grimp.build_graph("loaderprobe", cache_dir=None)
+    TopologicalSorter({module: graph.find_modules_directly_imported_by(module) for module in graph.modules}).prepare()
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -16,7 +16,22 @@ from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import ComputeSpec, with_options
 from loaderprobe.records.files import content_hash
-from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.measurement import Measurement, Mode
+from loaderprobe.records.resources import (
+    CAUSES,
+    INPUTS,
+    JUDGED,
+    MOMENTS,
+    RESOURCES,
+    SPEEDUPS,
+    TIME_PARTS,
+    WAITED,
+    Remedy,
+    ResourceName,
+    SingleCause,
+)
+from loaderprobe.records.verdict import EvidenceCode, Rates, Speedups
+from loaderprobe.records.waits import WAIT_KINDS
 from loaderprobe.testing import example_config, example_files
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth
@@ -145,6 +160,23 @@ def test_a_record_that_cannot_be_is_not_made(record: Any, changes: dict[str, Any
     """Whoever wrote it, the error says what is wrong; what is left could only mislead or divide by 0."""
     with pytest.raises(BadValue, match=says):
         replace(record, **changes)
+
+
+def test_the_table_of_resources_is_what_codes_and_fields_say() -> None:
+    """A row without its name in a type, or its field in a record, would fail where it is first a cause."""
+    assert sorted(row.name for row in RESOURCES) == sorted(get_args(ResourceName))
+    assert get_args(SingleCause) == CAUSES
+    assert {*INPUTS, *JUDGED, *WAITED} <= {*CAUSES}
+    assert [row.remedy for row in RESOURCES if row.remedy] == list(get_args(Remedy))
+    assert {row.mode for row in RESOURCES if row.mode} < {*get_args(Mode)}
+    assert tuple(Speedups.__dataclass_fields__) == SPEEDUPS
+    of_speedups = [metric for metric in get_args(EvidenceCode) if metric.startswith("speedups.")]
+    assert of_speedups == [f"speedups.{name}" for name in SPEEDUPS]
+    without = {name for name in Rates.__dataclass_fields__ if name.startswith("loader_without_")}
+    assert without == {f"loader_without_{name}" for name in INPUTS}
+    waits = [kind for row in RESOURCES for kind in row.waits]
+    assert sorted(["running", *waits]) == sorted(WAIT_KINDS)
+    assert {*MOMENTS} == {*TIME_PARTS}
 
 
 def test_columns_of_older_versions_may_be_empty() -> None:

@@ -19,7 +19,7 @@ from loaderprobe.records.report import (
     Scaling,
     StorageSupply,
 )
-from loaderprobe.records.resources import JUDGED, RESOURCE, SPEEDUPS
+from loaderprobe.records.resources import JUDGED, RESOURCE, SPEEDUPS, ResourceName
 from loaderprobe.records.verdict import WORTH, Advice, Interval, Knee, ReasonCode, Speedup
 from loaderprobe.units import significant
 
@@ -94,10 +94,9 @@ def families(row: ConfigurationRow) -> tuple[str, ...]:
     return tuple(RESOURCE[name].part_of or name if name in RESOURCE else name for name in names)
 
 
-def speedup_of(row: ConfigurationRow, resource: str) -> Speedup | None:
+def speedup_of(row: ConfigurationRow, resource: ResourceName) -> Speedup | None:
     """The speed-up if `resource` were free; None where that is not known."""
-    speedup: Speedup | None = getattr(row.verdict.speedups, resource) if row.verdict else None
-    return speedup
+    return row.verdict.speedups.of(resource) if row.verdict else None
 
 
 def main_speedups(row: ConfigurationRow) -> tuple[tuple[str, Speedup], ...]:

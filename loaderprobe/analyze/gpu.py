@@ -13,7 +13,8 @@ from itertools import pairwise
 from loaderprobe.analyze.verdict.rates import NS
 from loaderprobe.records.measurement import Measurement, Segment, Series, Timeline, communicates, segment_seconds
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.verdict import TIME_PARTS, DeviceUse, Gaps, GpuWindow, TimelineView, TimePart
+from loaderprobe.records.resources import TIME_PARTS, TimePart
+from loaderprobe.records.verdict import DeviceUse, Gaps, GpuWindow, TimelineView
 from loaderprobe.stats import mean, quantile
 
 # Why a GPU was idle: every gap between its kernels goes to what held up the kernel that ended it.

@@ -33,7 +33,7 @@ from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.measurement import NO_STEP, Measurement, Segment, judged_activity, segment_seconds, segments_of
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.resources import IN_GAPS, INPUTS, ONLY_WAITED, SPEEDUPS
+from loaderprobe.records.resources import IN_GAPS, INPUTS, ONLY_WAITED, SPEEDUPS, SingleCause
 from loaderprobe.records.verdict import WORTH, Bound, Evidence, GpuWindow, Rates, Speedups, Verdict
 from loaderprobe.stats import median
 
@@ -216,7 +216,7 @@ def _shares(wait: float, utilization: float | None) -> tuple[Evidence, ...]:
 
 
 def _rates(found: Experiments, cores_available: float) -> Rates:
-    def without(resource: str) -> float | None:
+    def without(resource: SingleCause) -> float | None:
         rates = found.without.get(resource, {})
         # A rate without bound (nothing else takes time) is no figure to print.
         bounded = all(rate < UNBOUNDED * found.loader[number] for number, rate in rates.items())
@@ -268,7 +268,7 @@ def _unavailable(found: Experiments, rates: Rates, disk: DiskUse) -> dict[str, R
     known = speedups_among(found)
     reasons |= {f"speedups.{name}": reason for name, reason in found.among.missing.items() if name not in known}
     for resource in found.without:
-        if getattr(rates, f"loader_without_{resource}") is None and resource not in found.missing:
+        if rates.without(resource) is None and resource not in found.missing:
             reasons[f"rates_images_per_s.loader_without_{resource}"] = Remark(code="nothing_else_takes_time")
     if rates.cpu_limit is None:
         reasons["rates_images_per_s.cpu_limit"] = Remark(code="no_worker_cpu_times")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from loaderprobe.analyze.ranks import host_names, slow_host
+from loaderprobe.analyze.verdict.ranks import host_names, slow_host
 from loaderprobe.records.bandwidth import (
     RISING,
     BandwidthMeasurement,

@@ -58,7 +58,7 @@ from loaderprobe.records.report import (
     StorageSupply,
     Summary,
 )
-from loaderprobe.records.resources import INPUTS
+from loaderprobe.records.resources import INPUTS, Bottleneck
 from loaderprobe.records.studies import (
     CLOSE,
     BufferEffect,
@@ -72,7 +72,7 @@ from loaderprobe.records.studies import (
     free_batches,
     over_steady,
 )
-from loaderprobe.records.verdict import WORTH, Bottleneck, Stretches, TimelineView, Verdict
+from loaderprobe.records.verdict import WORTH, Stretches, TimelineView, Verdict
 from loaderprobe.stats import median
 
 # What limits training next, once one resource is free: what stands beside every speed-up.
@@ -85,22 +85,21 @@ _FAR = 0.5
 
 def next_limits(verdict: Verdict, workers: int) -> dict[str, Bottleneck]:
     """By resource that is made free, for the speed-ups that are known."""
-    known = [name for name in (*INPUTS, "compute") if getattr(verdict.speedups, name) is not None]
-    return {name: limit for name in known if (limit := _next_limit(verdict, name, workers))}
+    known = {name: speedup.value for name in (*INPUTS, "compute") if (speedup := verdict.speedups.of(name))}
+    return {name: limit for name, gain in known.items() if (limit := _next_limit(verdict, name, gain, workers))}
 
 
-def _next_limit(verdict: Verdict, free: str, workers: int) -> Bottleneck | None:
-    speedup, compute = getattr(verdict.speedups, free), verdict.rates_images_per_s.compute
-    rate = verdict.images_per_s.value * speedup.value
+def _next_limit(verdict: Verdict, free: str, gain: float, workers: int) -> Bottleneck | None:
+    compute, rate = verdict.rates_images_per_s.compute, verdict.images_per_s.value * gain
     if free != "compute" and compute and rate >= _NEAR * compute:
         return "compute"
     cores = verdict.rates_images_per_s.cpu_limit
     if free != "preprocessing" and cores and rate >= _NEAR * cores:
         return "cores"
-    return _largest_part(verdict, free, workers)
+    return _largest_part(verdict, free, gain, workers)
 
 
-def _largest_part(verdict: Verdict, free: str, workers: int) -> Bottleneck | None:
+def _largest_part(verdict: Verdict, free: str, gain: float, workers: int) -> Bottleneck | None:
     """Of a worker's time for one image; the rest of it is sending."""
     spent, loader = verdict.worker_time, verdict.rates_images_per_s.loader
     if spent is None or not loader:
@@ -111,14 +110,14 @@ def _largest_part(verdict: Verdict, free: str, workers: int) -> Bottleneck | Non
         "preprocessing": spent.cpu_s + spent.run_delay_s,
         "transport": max(0.0, max(workers, 1) / loader - spent.cpu_s - spent.run_delay_s - spent.blocked_s),
     }
-    left = {name: seconds for name, seconds in parts.items() if name != free and name not in _not_next(verdict, free)}
+    left = {name: seconds for name, seconds in parts.items() if name != free and name not in _not_next(verdict, gain)}
     return max(left, key=lambda name: left[name])
 
 
-def _not_next(verdict: Verdict, free: str) -> tuple[str, ...]:
+def _not_next(verdict: Verdict, gain: float) -> tuple[str, ...]:
     """Storage, where its ceiling is known, and the faster training would ask for little of it."""
     share = verdict.disk_ceiling_fraction
-    return ("storage",) if share is not None and share * getattr(verdict.speedups, free).value < _FAR else ()
+    return ("storage",) if share is not None and share * gain < _FAR else ()
 
 
 # The steps of one configuration as stretches of time, where no profiler recorded kernels.

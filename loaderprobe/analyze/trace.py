@@ -13,11 +13,13 @@ from typing import Any, NamedTuple
 from loaderprobe.analyze.gpu import Attribution, Ranges, merge, overlap
 from loaderprobe.analyze.verdict.rule import LEAST_IDLE
 from loaderprobe.records.measurement import Timeline
-from loaderprobe.records.resources import RESOURCES
+from loaderprobe.records.resources import RESOURCES, TIME_PARTS, GapCause, TimePart
 from loaderprobe.records.trace import Free, HostSpan, HostSpans, MarkName, Named, StepSpans, TraceRank
-from loaderprobe.records.verdict import TIME_PARTS, DeviceUse, Gaps, TimePart
+from loaderprobe.records.verdict import DeviceUse, Gaps
 
-FREED = {row.name: row.gaps for row in sorted(RESOURCES, key=lambda row: row.name != "input") if row.gaps}
+FREED: dict[str, tuple[GapCause, ...]] = {
+    row.name: row.gaps for row in sorted(RESOURCES, key=lambda row: row.name != "input") if row.gaps
+}
 """By resource, the gaps that go if it costs nothing: all of the input first. `copy` is a part of it."""
 FEW_STEPS = 3
 AHEAD = 32

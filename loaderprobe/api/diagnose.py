@@ -12,9 +12,9 @@ from typing import Any
 from loaderprobe.analyze.forecast.advice import MEMORY_SHARE, DataPlace, Surroundings, recommend
 from loaderprobe.analyze.forecast.fit import Storage
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.ranks import own_shares
 from loaderprobe.analyze.report import ranks_view
 from loaderprobe.analyze.verdict.experiments import run_experiments
+from loaderprobe.analyze.verdict.ranks import own_shares
 from loaderprobe.analyze.verdict.rates import function_times, rate_interval
 from loaderprobe.analyze.verdict.rounds import one_thread_notes
 from loaderprobe.analyze.verdict.validity import (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
+from importlib.metadata import version
 from math import ceil
 from pathlib import Path
 
-from loaderprobe import __version__
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.plan.from_bandwidth import workload_of_bandwidth
 from loaderprobe.analyze.plan.needs import Offer
@@ -290,7 +290,7 @@ def plan(
         images=None if images is None else values.count(images, "--images", most=values.MOST), file_bytes=file_bytes
     )
     _check_cache(asked.cache, workload.images is None)
-    made = Made(loaderprobe=__version__, created_utc=now.isoformat(timespec="seconds"))
+    made = Made(loaderprobe=version("loaderprobe"), created_utc=now.isoformat(timespec="seconds"))
     return Plan.of(make_plan(workload, asked, offers, found.source, made, RATES))
 
 

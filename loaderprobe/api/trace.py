@@ -38,11 +38,13 @@ from loaderprobe.compute.kineto import KERNEL_LAUNCH, DeviceLimits, RawEvent, Wi
 from loaderprobe.compute.trace_file import RECORD, Recording, read_trace, why_no_device
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.records import values
+from loaderprobe.records.files import SkippedFile
 from loaderprobe.records.measurement import Timeline
 from loaderprobe.records.options import TRACE, check
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.trace import StepSpans, TraceRank, TraceReport, Unread
-from loaderprobe.records.verdict import Gaps, GapVerdict, TimePart
+from loaderprobe.records.resources import TimePart
+from loaderprobe.records.trace import StepSpans, TraceRank, TraceReport
+from loaderprobe.records.verdict import Gaps, GapVerdict
 from loaderprobe.render.trace import bound_sentence, trace_columns, trace_document
 from loaderprobe.render.words import remark_words
 
@@ -91,7 +93,7 @@ def trace(
             ranks.append(_rank(path, annotation, device, batch_size, progress or _silent))
         except LoaderprobeError as error:
             trouble = trouble or error
-            unread.append(Unread(path=str(path), reason=error.message))
+            unread.append(SkippedFile(path=str(path), reason=error.message))
     if not ranks:
         assert trouble is not None
         raise trouble

@@ -15,8 +15,8 @@ from typing import Any, Protocol, Self
 
 from loaderprobe.analyze.verdict.rounds import deciding
 from loaderprobe.errors import BadValue, LoaderprobeError
+from loaderprobe.measure.crew import ALONE, Crew
 from loaderprobe.measure.further import CUT_SHORT, NO_TIME, Durations, Part, joined
-from loaderprobe.measure.ranks.crew import ALONE, Crew
 from loaderprobe.measure.segments import (
     BLOCKED_SHARE,
     MIN_STEPS_OF_SLOW_DEVICE,
@@ -332,6 +332,10 @@ class Interrupted(BaseException):
         """`steps` in a row came before it."""
         super().__init__(why)
         self.steps = steps
+
+
+class GivenUp(BaseException):
+    """The loop that takes the steps does not come back. No Exception, which would count as an error of the step."""
 
 
 class _SpentError(Exception):

@@ -24,7 +24,7 @@ def content_hash(value: object) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkippedFile:
-    """A file in a data set that cannot be used, and why."""
+    """A file of a data set, or a recording, that cannot be used, and why."""
 
     path: str
     reason: str

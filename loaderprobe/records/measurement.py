@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from loaderprobe.errors import BadValue
 from loaderprobe.records.checks import check_at_least, check_equal_lengths, check_order
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.resources import ABLATIONS
 from loaderprobe.records.waits import StackSamples, WaitSamples
 
 # The first batches of a loader of one's own: what they cost, and what the same batches cost once more.
@@ -207,10 +206,9 @@ class Timeline:
             raise BadValue("timeline: a record has a name that is not there")
 
 
-if TYPE_CHECKING:
-    Mode = str
-else:
-    Mode = Literal[("baseline", *ABLATIONS.values(), "resident", "no_exchange", "exchange", "one_thread")]
+Mode = Literal[
+    "baseline", "warm", "cached_samples", "no_transport", "resident", "no_exchange", "exchange", "one_thread",
+]  # fmt: skip
 """baseline: files in the state that is asked for (cold, or as found), whole pipeline. warm: the same files, from
 memory. cached_samples: files are read, but nothing is decoded. no_transport: whole pipeline, but nothing is sent.
 resident: no loader, one batch that stays on the device. Of several ranks: no_exchange is resident without the

@@ -10,18 +10,9 @@ from loaderprobe.records.config import RunConfig
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.ranks import RanksView
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.resources import Bottleneck
 from loaderprobe.records.studies import BufferEffect, Epochs
-from loaderprobe.records.verdict import (
-    Advice,
-    Bottleneck,
-    Bound,
-    Forecast,
-    GpuWindow,
-    Interval,
-    Knee,
-    TimelineView,
-    Verdict,
-)
+from loaderprobe.records.verdict import Advice, Bound, Forecast, GpuWindow, Interval, Knee, TimelineView, Verdict
 
 # A file of a stored run that cannot be used, and why.
 

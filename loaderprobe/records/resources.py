@@ -1,26 +1,46 @@
 """What can limit training, one row each: how it is called and shown, how its speed-up is known, what is advised.
 
-A new cause is a new row here, and what no table gives:
+A new cause is a new row here with its name in `SingleCause`, and what no table gives:
 
-- of its `remedy` the words, `action.REMEDY` in `render/messages.py`;
-- of its `mode` a loader that has it in `modes()` and does it. Workers of a `SwitchedLoader` run a mode that
-  `loaders/worker_probe.py` does not know as the whole pipeline;
-- what the mode is, in the docstring of `Mode`, and a line in the guide: `verdict.md` (mode), `sweep.md` (letter).
+- of its speed-up, in `records/verdict.py`, the fields in `Rates` and `Speedups`, and the code in `EvidenceCode`;
+- of its `remedy` the code in `Remedy`, and the words, `action.REMEDY` in `render/messages.py`;
+- of its `mode` the name and what it is in `Mode`, and a loader that has it in `modes()` and does it. Workers of a
+  `SwitchedLoader` run a mode that `loaders/worker_probe.py` does not know as the whole pipeline;
+- a line in the guide: `verdict.md` (mode), `sweep.md` (letter).
 
-Letters, colours, columns, JSON, schema, sentences and the rounds of measurement follow from the row. Every report then
-has its figures, empty where loaders have no such mode.
+Letters, colours, columns, sentences and the rounds of measurement follow from the row. Every report then has its
+figures, empty where loaders have no such mode. `tests/test_records.py` holds the names and the table together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal, get_args
 
-if TYPE_CHECKING:
-    from loaderprobe.records.verdict import GapCause
-    from loaderprobe.records.waits import WaitKind
+from loaderprobe.records.measurement import Mode
+from loaderprobe.records.waits import WaitKind
 
+SingleCause = Literal[
+    "storage", "preprocessing", "cpu", "transport", "compute", "network", "lock", "wait", "copy", "host", "imbalance",
+    "gradients", "communication",
+]  # fmt: skip
+"""What may be the cause in a sweep's verdict."""
+ResourceName = Literal[SingleCause, "straggler", "input", "loader", "sync", "device", "unknown"]
+Remedy = Literal["requests_in_flight", "shorter_lock", "no_wait", "slow_rank", "exchange"]
+"""slow_rank: the host of the rank for which all wait. exchange: of gradients between ranks, faster or less often."""
+Bottleneck = Literal["storage", "preprocessing", "cores", "transport", "compute"]
+"""What may limit a forecast: cores are the CPU as a whole, preprocessing the work of single workers."""
+GapCause = Literal["communication", "input", "copy", "loader", "sync", "launch", "device", "unknown"]
+"""Why the device did not train: communication (it did nothing but exchange data with other GPUs, or wait for them to),
+input (the training thread was inside `next()`), copy (a batch came over from the host), loader (the device made
+batches), sync (the host waited for the device before it went on), launch (the host was busy with something else, or
+inside the call that issued the next kernel), device (the hardware's own latency), unknown (nothing of this, or not on
+record)."""
+GAP_CAUSES: tuple[GapCause, ...] = get_args(GapCause)
+TimePart = Literal["compute"] | GapCause
+"""What a moment of the device goes to."""
+TIME_PARTS: tuple[TimePart, ...] = ("compute", *GAP_CAUSES)
 KnownBy = Literal["loader", "compute", "ranks", "gaps", "cores"]
 
 
@@ -28,7 +48,7 @@ KnownBy = Literal["loader", "compute", "ranks", "gaps", "cores"]
 class Resource:
     """What may be a cause, or a speed-up, in a verdict."""
 
-    name: str
+    name: ResourceName
     """In verdicts, options and JSON."""
     side: Literal["input", "compute", "inconclusive"]
     """Of a verdict that names it alone."""
@@ -36,17 +56,17 @@ class Resource:
     """What shows it. loader: rates of the loader without it, by ablation or else estimated. compute: the loader alone
     over training. ranks: experiments that only several ranks have. gaps: what the device waits for in a profiler
     window; it has no speed-up. cores: the resource in `part_of` leads, and all cores are busy."""
-    mode: str = ""
+    mode: Mode | Literal[""] = ""
     """The ablation of the loader, a mode of its `modes()`, that removes it; without one it is only estimated."""
     waits: tuple[WaitKind, ...] = ()
     """Kinds of waiting of workers that are for it: their share of the time estimates it."""
     gaps: tuple[GapCause, ...] = ()
     """Gaps of the device that show it, and that go if it costs nothing."""
-    part_of: str = ""
+    part_of: SingleCause | Literal[""] = ""
     """The resource whose speed-up is also this one's."""
     is_cause: bool = True
     """False for what stands beside the cause, and is none in a sweep's verdict: a loss, a part of a timeline."""
-    remedy: str = ""
+    remedy: Remedy | Literal[""] = ""
     """Code of the advice that is given by its own speed-up, said by `render/messages.py`; that of others is
     forecast."""
 
@@ -177,35 +197,37 @@ between ranks, measured by leaving it out. communication: any exchange with othe
 while the GPU does nothing else; seen in one profiler window or recorded trace. wait: sleeping, a pipe, memory. input:
 all of it, in a recorded trace, which holds nothing of the loader's workers."""
 
-RESOURCE = {resource.name: resource for resource in RESOURCES}
+RESOURCE: dict[str, Resource] = {resource.name: resource for resource in RESOURCES}
+BOTTLENECKS: dict[str, Resource] = {name: RESOURCE["cpu" if name == "cores" else name] for name in get_args(Bottleneck)}
 
 
-BOTTLENECKS = {
-    name: RESOURCE["cpu" if name == "cores" else name]
-    for name in ("storage", "preprocessing", "cores", "transport", "compute")
-}
-"""What may limit a forecast: cores are the CPU as a whole, preprocessing the work of single workers."""
-
-
-def _names(rows: Iterable[Resource]) -> tuple[str, ...]:
+def _names(rows: Iterable[Resource]) -> tuple[Any, ...]:
+    """The names of rows. Which of them may be causes is not seen by types; a test looks."""
     return tuple(row.name for row in rows)
 
 
-CAUSES = _names(resource for resource in RESOURCES if resource.is_cause)
-SPEEDUPS = _names(resource for resource in RESOURCES if resource.known_by in ("loader", "compute", "ranks"))
+CAUSES: tuple[SingleCause, ...] = _names(resource for resource in RESOURCES if resource.is_cause)
+SPEEDUPS: tuple[ResourceName, ...] = _names(
+    resource for resource in RESOURCES if resource.known_by in ("loader", "compute", "ranks")
+)
 """What a verdict has a speed-up for, where it is known."""
-INPUTS = _names(resource for resource in RESOURCES if resource.known_by == "loader")
+INPUTS: tuple[SingleCause, ...] = _names(resource for resource in RESOURCES if resource.known_by == "loader")
 """What the loader may be without."""
-ABLATIONS = {resource.name: resource.mode for resource in RESOURCES if resource.mode}
+ABLATIONS: dict[SingleCause, Mode] = {name: mode for name in INPUTS if (mode := RESOURCE[name].mode)}
 """The mode that removes each of those that can be removed."""
-WAITED = _names(resource for resource in RESOURCES if resource.waits)
+REMEDIES: dict[ResourceName, Remedy] = {row.name: row.remedy for row in RESOURCES if row.remedy}
+WAITED: tuple[SingleCause, ...] = _names(resource for resource in RESOURCES if resource.waits)
 """What workers are seen to wait for."""
 ONLY_WAITED = tuple(name for name in WAITED if name not in ABLATIONS)
-AMONG_RANKS = _names(resource for resource in RESOURCES if resource.known_by == "ranks")
+AMONG_RANKS: tuple[ResourceName, ...] = _names(resource for resource in RESOURCES if resource.known_by == "ranks")
 WITHIN_COMPUTE = tuple(name for name in CAUSES if RESOURCE[name].side == "compute" and name != "compute")
-IN_STEP = _names(resource for resource in RESOURCES if resource.side == "compute" and resource.name in SPEEDUPS)
+IN_STEP: tuple[SingleCause, ...] = _names(
+    resource for resource in RESOURCES if resource.side == "compute" and resource.name in SPEEDUPS
+)
 """Of the speed-ups those on the side of compute."""
-MOMENTS = {(*resource.gaps, resource.name)[0]: resource for resource in RESOURCES if resource.moment}
+MOMENTS: dict[str, Resource] = {
+    (*resource.gaps, resource.name)[0]: resource for resource in RESOURCES if resource.moment
+}
 """The row of each part of a device's time (`TimePart`); `launch` is the host's."""
 IN_GAPS = tuple(name for name in CAUSES if RESOURCE[name].gaps)
 """Causes that only gaps of the device show."""

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from loaderprobe.records.environment import SCHEMA_VERSION, Origin
+from loaderprobe.records.files import SkippedFile
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.verdict import DeviceUse, Gaps, GapVerdict, TimelineView, TimePart
+from loaderprobe.records.resources import TimePart
+from loaderprobe.records.verdict import DeviceUse, Gaps, GapVerdict, TimelineView
 
 TRACE_SCHEMA = "loaderprobe/trace"
 
@@ -130,14 +132,6 @@ class TraceRank(Recorded):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unread:
-    """A file that gave no result."""
-
-    path: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TraceReport(Recorded):
     """What limits the training in some recordings. The figures of the whole are means over its ranks."""
 
@@ -147,4 +141,4 @@ class TraceReport(Recorded):
     ranks: tuple[TraceRank, ...]
     waited_for: int | None
     """Place in `ranks` of the one that the others wait for; None for a single one, and where they wait alike."""
-    unread: tuple[Unread, ...] = ()
+    unread: tuple[SkippedFile, ...] = ()

@@ -3,69 +3,43 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import Literal
 
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.measurement import Rejected
 from loaderprobe.records.remark import Coded, Remark
-from loaderprobe.records.resources import ABLATIONS, BOTTLENECKS, CAUSES, ONLY_WAITED, RESOURCES, SPEEDUPS
+from loaderprobe.records.resources import TIME_PARTS, Bottleneck, GapCause, Remedy, ResourceName, SingleCause, TimePart
 from loaderprobe.records.waits import CodePlace
-
-T = TypeVar("T")
 
 WORTH = 1.05
 """A change that gains less is not worth a word: CPU speed alone drifts by more."""
 
-_OTHER_EVIDENCE = (
+Side = Literal["compute", "input", "balanced", "inconclusive"]
+GapSide = Literal["input", "copy", "host", "communication"]
+"""A resource that gaps show. `copy` is a part of `input`."""
+Cause = Literal[SingleCause, "either", "balanced", "inconclusive"]
+"""A single one, or that several are alike, none is worth it, or nothing is known."""
+EvidenceCode = Literal[
+    "speedups.storage", "speedups.preprocessing", "speedups.transport", "speedups.compute", "speedups.network",
+    "speedups.lock", "speedups.wait", "speedups.imbalance", "speedups.straggler", "speedups.gradients",
     "prediction_error", "input_wait_fraction", "accelerator_utilization",
     "disk_ceiling_fraction", "cold_fraction", "read_amplification", "other_read_bytes_per_s",
     "gpu_window.gaps.copy_ns", "gpu_window.gaps.launch_ns", "gpu_window.gaps.sync_ns", "gpu_window.gaps.waiting",
     "gpu_window.gaps.communication_ns",
     "loader_over_training", "free_input_at_most", "compute_over_training", "run_delay_fraction", "loader_cores",
     "training_cores", "warm_file_wait_fraction", "cold_over_warm_wait", "rise_of_ladder", "paced_reading_time",
-)  # fmt: skip
-_OTHER_ACTIONS = (
-    "workers", "prefetch", "files_in_memory", "files_pinned", "faster_storage", "accelerator", "decoder", "tensor",
-    "slow_host", "own_shares", "one_thread", "accelerator_gains_nothing", "input_gains_nothing",
-)  # fmt: skip
-
-Side = Literal["compute", "input", "balanced", "inconclusive"]
-GapCause = Literal["communication", "input", "copy", "loader", "sync", "launch", "device", "unknown"]
-"""Why the device did not train: communication (it did nothing but exchange data with other GPUs, or wait for them to),
-input (the training thread was inside `next()`), copy (a batch came over from the host), loader (the device made
-batches), sync (the host waited for the device before it went on), launch (the host was busy with something else, or
-inside the call that issued the next kernel), device (the hardware's own latency), unknown (nothing of this, or not on
-record)."""
-GAP_CAUSES: tuple[GapCause, ...] = (
-    "communication", "input", "copy", "loader", "sync", "launch", "device", "unknown",
-)  # fmt: skip
-TimePart = Literal["compute"] | GapCause
-"""What a moment of the device goes to."""
-TIME_PARTS: tuple[TimePart, ...] = ("compute", *GAP_CAUSES)
-GapSide = Literal["input", "copy", "host", "communication"]
-"""A resource that gaps show. `copy` is a part of `input`."""
-if TYPE_CHECKING:
-    Cause = str
-    EvidenceCode = str
-    ActionCode = str
-    Bottleneck = str
-else:
-    # Checked when they are decoded, and listed in the JSON Schema.
-    Cause = Literal[(*CAUSES, "either", "balanced", "inconclusive")]
-    Bottleneck = Literal[tuple(BOTTLENECKS)]
-    EvidenceCode = Literal[(*(f"speedups.{name}" for name in SPEEDUPS), *_OTHER_EVIDENCE)]
-    ActionCode = Literal[(*(each.remedy for each in RESOURCES if each.remedy), *_OTHER_ACTIONS)]
-"""Cause: a row of the table of resources, or that several are alike, none is worth it, or nothing is known.
-
-EvidenceCode: what a verdict, or the kind of a device, follows from: a figure by its place in the summary (of a gap its
-share of the window), or one of its own. The last two are of a bandwidth probe.
-
-ActionCode: what is advised. files_in_memory: in the page cache, all or what it can hold. files_pinned: a part of the
-files that always stays. slow_rank, slow_host: the host of the rank, or of the ranks, that all wait for. exchange: of
-gradients between ranks, faster or less often. own_shares: of the data set, one for each rank. one_thread: torch's
-operations of the serial loader, which the step does without. The last two are changes that are not worth making."""
+]  # fmt: skip
+"""What a verdict, or the kind of a device, follows from: a figure by its place in the summary (of a gap its share of
+the window), or one of its own. The last two are of a bandwidth probe."""
+ActionCode = Literal[
+    Remedy, "workers", "prefetch", "files_in_memory", "files_pinned", "faster_storage", "accelerator", "decoder",
+    "tensor", "slow_host", "own_shares", "one_thread", "accelerator_gains_nothing", "input_gains_nothing",
+]  # fmt: skip
+"""What is advised. files_in_memory: in the page cache, all or what it can hold. files_pinned: a part of the files that
+always stays. slow_host: the host of the ranks that all wait for. own_shares: of the data set, one for each rank.
+one_thread: torch's operations of the serial loader, which the step does without. The last two are changes that are not
+worth making."""
 How = Literal["measured", "estimated"]
 FilesWere = Literal["cold", "partly warm", "warm"]
 """What the files were in the segments of the configuration as asked, by bytes where they are counted."""
@@ -124,52 +98,50 @@ class Speedup(Interval):
     how: How
 
 
-_FIRST = ("storage", "preprocessing", "transport", "compute", "loader", "cpu_limit")
-"""In all files of this version. What a row of the table added since is None where a file lacks it."""
-
-
-def _fields(kind: object, names: Sequence[str]) -> Callable[[type[T]], type[T]]:
-    """A record like the others, with these fields of one kind."""
-
-    def add(record: type[T]) -> type[T]:
-        record.__annotations__ = dict.fromkeys(names, kind)
-        for name in names:
-            if name.removeprefix("loader_without_") not in _FIRST:
-                setattr(record, name, None)
-        return dataclass(frozen=True, slots=True, kw_only=True)(record)
-
-    return add
-
-
-@_fields(
-    float | None,
-    [
-        *("compute", "loader", *(f"loader_without_{name}" for name in ABLATIONS)),
-        *("cpu_limit", *(f"loader_without_{name}" for name in ONLY_WAITED)),
-    ],
-)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
     """Images/s; None where a rate could not be measured (the reason is in `Verdict.unavailable`)."""
 
-    if TYPE_CHECKING:
-        __dataclass_fields__: ClassVar[dict[str, Any]]
+    compute: float | None
+    loader: float | None
+    loader_without_storage: float | None
+    loader_without_preprocessing: float | None
+    loader_without_transport: float | None
+    cpu_limit: float | None
+    # Files of earlier versions lack those from here on.
+    loader_without_network: float | None = None
+    loader_without_lock: float | None = None
+    loader_without_wait: float | None = None
 
-        def __init__(self, **rates: float | None) -> None: ...
-        def __getattr__(self, name: str) -> float | None: ...
+    def without(self, resource: SingleCause) -> float | None:
+        """Of the loader without one of `INPUTS`."""
+        rate: float | None = getattr(self, f"loader_without_{resource}")
+        return rate
 
 
-@_fields(Speedup | None, SPEEDUPS)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Speedups:
     """The speed-up for each resource that an ablation makes free; None where it is not known."""
 
-    # imbalance: training without the slowest rank's input over training without a middle one's. Where a whole host is
-    # slow, an estimate: with its ranks as fast as the slowest elsewhere. straggler: the ranks' rates alone, added up,
-    # over their rate in step.
-    if TYPE_CHECKING:
-        __dataclass_fields__: ClassVar[dict[str, Any]]
+    storage: Speedup | None
+    preprocessing: Speedup | None
+    transport: Speedup | None
+    compute: Speedup | None
+    # Files of earlier versions lack those from here on.
+    network: Speedup | None = None
+    lock: Speedup | None = None
+    wait: Speedup | None = None
+    imbalance: Speedup | None = None
+    """Training without the slowest rank's input over training without a middle one's. Where a whole host is slow, an
+    estimate: with its ranks as fast as the slowest elsewhere."""
+    straggler: Speedup | None = None
+    """The ranks' rates alone, added up, over their rate in step."""
+    gradients: Speedup | None = None
 
-        def __init__(self, **by_resource: Speedup | None) -> None: ...
-        def __getattr__(self, resource: str) -> Speedup | None: ...
+    def of(self, resource: ResourceName) -> Speedup | None:
+        """For one of `SPEEDUPS`."""
+        speedup: Speedup | None = getattr(self, resource)
+        return speedup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,11 +173,11 @@ class Action(Coded):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShortVerdict:
-    """One word each for side and cause."""
+class SideAndCause:
+    """What names a limit, by rates or by the gaps of a device."""
 
     side: Side
-    cause: Cause
+    cause: Cause | GapSide
     candidates: tuple[str, ...] = ()
     """With cause `either`: the resources whose speed-ups do not differ."""
 
@@ -214,6 +186,13 @@ class ShortVerdict:
         """False where nothing, or no single cause, was found."""
         return self.cause not in ("either", "inconclusive")
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShortVerdict(SideAndCause):
+    """One word each for side and cause."""
+
+    cause: Cause
+
     @property
     def short(self) -> ShortVerdict:
         """Side and cause alone, which compare."""
@@ -221,7 +200,7 @@ class ShortVerdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GapVerdict(ShortVerdict):
+class GapVerdict(SideAndCause):
     """What the gaps of a device alone say of the limit: always estimated."""
 
     cause: GapSide | Literal["compute", "either", "inconclusive"]

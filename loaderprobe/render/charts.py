@@ -19,14 +19,14 @@ from loaderprobe.records.resources import RESOURCE, RESOURCES
 from loaderprobe.render.document import Bar, Chart, ChartRow, How
 from loaderprobe.render.format import visible
 
-TONES = {
+TONES: dict[str, str] = {
     **{resource.name: resource.color for resource in RESOURCES},
     "either": "#D9C800", "balanced": "#56B4E9", "inconclusive": "#9A9A9A",
     "skipped": "#9A9A9A", "failed": "#D93A45", "good": "#009E73", "warning": "#E69F00", "quiet": "#9A9A9A",
     "change": "#0072B2", "now": "currentColor", "cores": "#56B4E9", "rest": "#F0E442",
 }  # fmt: skip
 """Colours of verdicts, and of other texts and marks, by tone. now: the ink of the page, light or dark."""
-STYLES = {
+STYLES: dict[str, str] = {
     **{resource.name: resource.style for resource in RESOURCES if resource.is_cause},
     "either": "yellow", "balanced": "cyan", "inconclusive": "dim", "failed": "bold red", "skipped": "dim",
     "quiet": "dim", "strong": "bold", "warning": "yellow", "good": "green", "change": "blue",

@@ -8,7 +8,7 @@ from typing import Any
 
 from loaderprobe.records.diagnosis import Findings
 from loaderprobe.records.ranks import RanksView
-from loaderprobe.records.resources import ABLATIONS, AMONG_RANKS, ONLY_WAITED, RESOURCE
+from loaderprobe.records.resources import ABLATIONS, AMONG_RANKS, ONLY_WAITED, RESOURCE, ResourceName
 from loaderprobe.records.verdict import WORTH, Advice, Speedup
 from loaderprobe.render.document import Cell, Command, Document, Item, Line, Paragraph, Part, Section, Table, Tags
 from loaderprobe.render.first import LADDER, Step, ladder, limits_training
@@ -203,14 +203,14 @@ def rates(found: Findings) -> list[Rate]:
         # Which is training with compute free.
         speedup = _speedup(found, "compute")
         listed.append(Rate(label="loader alone", rate=ceilings.loader, shown=figure(ceilings.loader), speedup=speedup))
-    worth = [name for name in ONLY_WAITED if _worth(getattr(found.speedups, name))]
+    worth = [name for name in ONLY_WAITED if _worth(found.speedups.of(name))]
     for name in (*ABLATIONS, *worth):
-        rate = getattr(ceilings, f"loader_without_{name}")
+        rate = ceilings.without(name)
         label = f"loader if {noun(name)} were free"
         listed.append(Rate(label=label, rate=rate, shown=figure(rate), speedup=_speedup(found, name)))
-    for name, label in _AMONG_RANKS.items():
-        if _worth(getattr(found.speedups, name)) and _is_shown(found, name):
-            listed.append(Rate(label=label, rate=None, shown=MISSING, speedup=_speedup(found, name)))
+    for among, label in _AMONG_RANKS.items():
+        if _worth(found.speedups.of(among)) and _is_shown(found, among):
+            listed.append(Rate(label=label, rate=None, shown=MISSING, speedup=_speedup(found, among)))
     if ceilings.cpu_limit is not None:
         listed.append(
             Rate(label="loader if it had all cores", rate=ceilings.cpu_limit, shown=figure(ceilings.cpu_limit))
@@ -218,7 +218,7 @@ def rates(found: Findings) -> list[Rate]:
     return listed
 
 
-def _is_shown(found: Findings, name: str) -> bool:
+def _is_shown(found: Findings, name: ResourceName) -> bool:
     """Of a slow rank and of slow batches only what the verdict goes by: ranks that differ show both."""
     if name == "straggler":
         return "straggler_speedup" in found.reason.facts
@@ -234,8 +234,8 @@ def what_runs(found: Findings) -> str:
     return "training" if found.with_step else "the loader"
 
 
-def _speedup(found: Findings, name: str) -> str:
-    speedup: Speedup | None = getattr(found.speedups, name)
+def _speedup(found: Findings, name: ResourceName) -> str:
+    speedup = found.speedups.of(name)
     if speedup is None:
         return MISSING
     known = found.rounds > 1 and speedup.high - speedup.low >= 0.005 * speedup.value

@@ -14,8 +14,17 @@ from typing import Any, Literal
 
 from loaderprobe.records.config import options_of
 from loaderprobe.records.report import ConfigurationRow
-from loaderprobe.records.resources import ABLATIONS, JUDGED, ONLY_WAITED, RESOURCE, SPEEDUPS, WAITED
-from loaderprobe.records.verdict import GAP_CAUSES, Evidence, EvidenceCode, GapCause
+from loaderprobe.records.resources import (
+    ABLATIONS,
+    GAP_CAUSES,
+    JUDGED,
+    ONLY_WAITED,
+    RESOURCE,
+    SPEEDUPS,
+    WAITED,
+    GapCause,
+)
+from loaderprobe.records.verdict import Evidence, EvidenceCode
 from loaderprobe.render.format import figure, megabytes_per_s, percent
 from loaderprobe.render.rows import Cell, interval_cells
 from loaderprobe.render.wording import speed

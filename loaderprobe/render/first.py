@@ -15,7 +15,7 @@ from typing import Literal
 from loaderprobe.analyze.answer import best_of, firm, measured
 from loaderprobe.records.report import ConfigurationRow, NextStep, Outlook, Report, StorageSupply
 from loaderprobe.records.resources import RESOURCE, SPEEDUPS
-from loaderprobe.records.verdict import WORTH, Advice, Interval, ShortVerdict, Speedup, Speedups
+from loaderprobe.records.verdict import WORTH, Advice, Interval, SideAndCause, Speedup, Speedups
 from loaderprobe.render.charts import BASE
 from loaderprobe.render.document import (
     Bar,
@@ -58,7 +58,7 @@ class Step:
     """One configuration or diagnosed loader on the ladder."""
 
     label: str
-    bound: ShortVerdict
+    bound: SideAndCause
     now: Interval
     rounds: int
     speedups: Speedups
@@ -74,7 +74,7 @@ class Step:
 
     def gains(self) -> list[tuple[str, Speedup]]:
         """By part, the longest first: what training gains if it cost nothing, where that is more than nothing."""
-        known = [(name, found) for name in SPEEDUPS if (found := getattr(self.speedups, name))]
+        known = [(name, found) for name in SPEEDUPS if (found := self.speedups.of(name))]
         worth = [(name, found) for name, found in known if found.value >= WORTH]
         return sorted(worth, key=lambda each: -each[1].value)
 
@@ -229,7 +229,7 @@ class Headline:
     unsure: bool = False
 
 
-def limit_words(bound: ShortVerdict) -> str:
+def limit_words(bound: SideAndCause) -> str:
     """`storage`, `storage or preprocessing`: what limits, where full cores count as what keeps them busy."""
     names = bound.candidates if bound.cause == "either" else (bound.cause,)
     parts = [RESOURCE[name].part_of or name if name in RESOURCE else name for name in names]
@@ -237,7 +237,7 @@ def limit_words(bound: ShortVerdict) -> str:
     return join_words(nouns, "or")
 
 
-def limits_training(bound: ShortVerdict, on: str = "", what: str = "training") -> str:
+def limits_training(bound: SideAndCause, on: str = "", what: str = "training") -> str:
     """`Storage limits training on this GPU`: of one verdict."""
     if bound.cause == "inconclusive":
         return f"Not clear yet what limits {what}{on}"

@@ -8,8 +8,8 @@ from dataclasses import replace
 from loaderprobe.analyze.gpu import columns, overlap
 from loaderprobe.records.config import alike_but_for
 from loaderprobe.records.report import ConfigurationRow, Report
-from loaderprobe.records.resources import MOMENTS
-from loaderprobe.records.verdict import GAP_CAUSES, TIME_PARTS, DeviceUse, Gaps, Stretches, TimelineView
+from loaderprobe.records.resources import GAP_CAUSES, MOMENTS, TIME_PARTS
+from loaderprobe.records.verdict import DeviceUse, Gaps, Stretches, TimelineView
 from loaderprobe.render.document import Bar, Chart, ChartRow, Item, Shown, Table
 from loaderprobe.render.format import MISSING, counted, percent
 from loaderprobe.render.groups import RowGroup, detail_of

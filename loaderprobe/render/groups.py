@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from loaderprobe.analyze.answer import by_device, main_speedups, on_cpu
 from loaderprobe.records.config import OPTIONS
 from loaderprobe.records.report import ConfigurationRow, Detail, Report
-from loaderprobe.records.resources import BOTTLENECKS, RESOURCE, RESOURCES
-from loaderprobe.records.verdict import Bottleneck, ShortVerdict
+from loaderprobe.records.resources import BOTTLENECKS, RESOURCE, RESOURCES, Bottleneck
+from loaderprobe.records.verdict import SideAndCause
 from loaderprobe.render.document import Cell, Table
 from loaderprobe.render.format import MISSING, factor, first_upper, percent, rate
 from loaderprobe.render.wording import differing, label, option_words, speed, tone, unusual, variation, verdict_tone
@@ -174,7 +174,7 @@ def limits_of(row: ConfigurationRow) -> tuple[str, ...]:
     return limits_in(row.bound)
 
 
-def limits_in(bound: ShortVerdict) -> tuple[str, ...]:
+def limits_in(bound: SideAndCause) -> tuple[str, ...]:
     """The same of a verdict alone."""
     names = bound.candidates if bound.cause == "either" else ()
     found = verdict_tone(bound)
@@ -186,7 +186,7 @@ def letters_of(row: ConfigurationRow) -> str:
     return _letters(limits_of(row))
 
 
-def letters_in(bound: ShortVerdict) -> str:
+def letters_in(bound: SideAndCause) -> str:
     """The same of a verdict alone."""
     return _letters(limits_in(bound))
 

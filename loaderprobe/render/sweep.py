@@ -9,6 +9,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from loaderprobe.analyze.answer import firm, measured, speedup_of
 from loaderprobe.records.remark import Remark, each_once, subject_of
 from loaderprobe.records.report import ConfigurationRow, DataInfo, Detail, Report
+from loaderprobe.records.resources import ResourceName
 from loaderprobe.render.document import (
     Cell,
     Command,
@@ -372,7 +373,7 @@ def _proof(report: Report, row: ConfigurationRow) -> Iterator[Shown]:
         yield from (Paragraph(text=each, tone="quiet") for each in _made(row, detail))
 
 
-def _speedup_line(report: Report, row: ConfigurationRow, name: str) -> Line:
+def _speedup_line(report: Report, row: ConfigurationRow, name: ResourceName) -> Line:
     speedup = speedup_of(row, name)
     if speedup is None:
         why = reasons(row)

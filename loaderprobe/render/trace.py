@@ -8,9 +8,9 @@ from pathlib import PurePath
 from typing import Any
 
 from loaderprobe.analyze.trace import FREED
-from loaderprobe.records.resources import MOMENTS
+from loaderprobe.records.resources import MOMENTS, TIME_PARTS
 from loaderprobe.records.trace import MarkName, TraceRank, TraceReport
-from loaderprobe.records.verdict import TIME_PARTS, GapVerdict
+from loaderprobe.records.verdict import GapVerdict
 from loaderprobe.render.document import (
     Bar,
     Chart,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from loaderprobe.records.config import OPTIONS, REQUIRED, CacheState, RunConfig
 from loaderprobe.records.options import label_of
 from loaderprobe.records.report import ConfigurationRow
-from loaderprobe.records.resources import AMONG_RANKS, JUDGED, RESOURCE, WITHIN_COMPUTE
-from loaderprobe.records.verdict import FilesWere, ShortVerdict
+from loaderprobe.records.resources import AMONG_RANKS, JUDGED, RESOURCE, WITHIN_COMPUTE, ResourceName
+from loaderprobe.records.verdict import FilesWere, SideAndCause
 from loaderprobe.render.format import MISSING, counted, interval, workers_words
 from loaderprobe.units import join_words
 
@@ -72,7 +72,7 @@ def bound_words(row: ConfigurationRow) -> str:
     return verdict_words(row.bound)
 
 
-def verdict_words(bound: ShortVerdict) -> str:
+def verdict_words(bound: SideAndCause) -> str:
     """The same of a verdict alone."""
     if bound.cause == "either":
         words = join_words(bound.candidates, "or") or "either"
@@ -90,14 +90,14 @@ def tone(row: ConfigurationRow) -> str:
     return verdict_tone(row.bound)
 
 
-def verdict_tone(bound: ShortVerdict) -> str:
+def verdict_tone(bound: SideAndCause) -> str:
     """The same of a verdict alone."""
     if bound.cause == "either":
         return "either"
     return bound.cause if bound.side == "input" or bound.cause in WITHIN_COMPUTE else bound.side
 
 
-def resources_of(row: ConfigurationRow) -> tuple[str, ...]:
+def resources_of(row: ConfigurationRow) -> tuple[ResourceName, ...]:
     """Whose speed-ups a row can have: with several ranks, also what they lose to each other."""
     if row.config.ranks > 1:
         return (*JUDGED, *(name for name in AMONG_RANKS if name not in JUDGED))

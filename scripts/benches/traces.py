@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 
 import loaderprobe
+from loaderprobe.records.resources import TIME_PARTS
 from loaderprobe.records.trace import TraceRank
-from loaderprobe.records.verdict import TIME_PARTS
 from scripts.benches.harness import parser
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "traces"

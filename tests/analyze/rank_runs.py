@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
-from loaderprobe.records.measurement import Activity, Measurement, RankSeen, Segment
+from loaderprobe.records.measurement import Activity, Measurement, Mode, RankSeen, Segment
 from tests.analyze.runs import BATCH, FILE_BYTES, STEPS, Cost, Round, run, segment
 
 NS = 1e9
@@ -26,14 +26,15 @@ def rank_run(
     each = [{name: rate / ranks for name, rate in one.items()} for one in rounds]
     made = run(each, cost or Cost(), compute=compute, ranks=ranks, nodes=nodes, **changes)
     segments = [_of_all(one, ranks) for one in made.segments]
-    base = "warm" if made.config.cache == "warm" else "baseline"
+    base: Mode = "warm" if made.config.cache == "warm" else "baseline"
     for number in range(len(rounds)):
         if alone:
             segments.append(_further(base, "alone", number, min(alone), ranks))
         for rank, rate in (without or {}).items():
             of_round = rate if isinstance(rate, int | float) else rate[number]
             segments.append(replace(_further(base, "loader_only", number, of_round / ranks, ranks), without=rank))
-        for mode, of_all in (("no_exchange", no_exchange), ("exchange", exchange)):
+        further: dict[Mode, float | None] = {"no_exchange": no_exchange, "exchange": exchange}
+        for mode, of_all in further.items():
             if of_all is not None:
                 segments.append(_further(mode, "training", number, of_all / ranks, ranks))
     records = made.worker_batches
@@ -52,10 +53,10 @@ def rank_run(
     )
 
 
-def _further(mode: str, activity: str, number: int, rate: float, ranks: int) -> Segment:
+def _further(mode: Mode, activity: Activity, number: int, rate: float, ranks: int) -> Segment:
     """One of `rate` images/s of each rank."""
     size = None if activity == "training" else _bytes(1)
-    made = segment(mode, cast(Activity, activity), number, -1, rate, thread_cpu_ns=0, delivered_bytes=size)
+    made = segment(mode, activity, number, -1, rate, thread_cpu_ns=0, delivered_bytes=size)
     return _of_all(made, ranks)
 
 

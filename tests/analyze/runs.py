@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from loaderprobe.records.measurement import Activity, ComputeInfo, Measurement, Mode, Segment, WorkerBatches
 from loaderprobe.records.waits import WAIT_KINDS, WaitKind, WaitSamples
@@ -53,7 +53,7 @@ def run(
     for number, each in enumerate(rounds):
         for key, rate in each.items():
             trained = key == "resident" or key.startswith("training")
-            mode = base if key == "training" else key.removeprefix("training_")
+            mode = cast(Mode, base if key == "training" else key.removeprefix("training_"))
             spent_s = (receive_s or {}).get(mode, 0.0)
             first = -1 if mode == "resident" else len(rows)
             segments.append(

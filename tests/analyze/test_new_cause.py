@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.records import resources
+import loaderprobe
 
-ROW = """
+ROW = """\
     Resource(
         name="decryption", side="input", known_by="loader", mode="no_decryption", remedy="hardware_decryption",
         letter="K", color="#332288", style="bold blue", noun="decryption",
@@ -20,18 +21,24 @@ ROW = """
     Resource(
         name="pipe", side="input", known_by="loader", waits=("pipe",), letter="I", color="#332288", noun="a pipe",
     ),
-)  # fmt: skip
 """
-"""What a person adds who measures a loader without decryption, and who separates pipes from other waits."""
-OTHER_WAITS = 'waits=("sleep", "pipe", "memory", "other")'
+END = ')  # fmt: skip\n"""The order is that of speed-ups in the JSON.'
+RATE = "    loader_without_wait: float | None = None\n"
+SPEEDUP = "    wait: Speedup | None = None\n"
+CHANGES = [
+    ("resources.py", END, ROW + END),
+    ("resources.py", '"gradients", "communication",', '"gradients", "communication", "decryption", "pipe",'),
+    ("resources.py", '"slow_rank", "exchange"]', '"slow_rank", "exchange", "hardware_decryption"]'),
+    ("resources.py", 'waits=("sleep", "pipe", "memory", "other")', 'waits=("sleep", "memory", "other")'),
+    ("measurement.py", '"exchange", "one_thread",', '"exchange", "one_thread", "no_decryption",'),
+    ("verdict.py", RATE, RATE + RATE.replace("wait", "decryption") + RATE.replace("wait", "pipe")),
+    ("verdict.py", SPEEDUP, SPEEDUP + SPEEDUP.replace("wait", "decryption") + SPEEDUP.replace("wait", "pipe")),
+    ("verdict.py", '"speedups.wait",', '"speedups.wait", "speedups.decryption", "speedups.pipe",'),
+]
+"""What a person changes who measures a loader without decryption, and who separates pipes from other waits."""
 PROGRAM = r"""
-import contextlib, importlib.util, io, json, sys
+import json, sys
 from pathlib import Path
-
-# The table with one row more, in the place of the one that is installed.
-spec = importlib.util.spec_from_file_location("loaderprobe.records.resources", sys.argv[1])
-table = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(table)
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rounds import next_round
@@ -59,7 +66,7 @@ def measured(rates, rounds=3):
 first = measured({"baseline": 100.0, "training": 98.0}, rounds=1)
 whole = measured(SLOW | {"no_decryption": 400.0})
 kept = RunDirectory.create(
-    Path(sys.argv[2]),
+    Path(sys.argv[1]),
     RunRecord(created_utc="now", spec=SweepSpec(configs=(whole.config,)), environment=example_environment()),
     [FILES],
 )
@@ -73,7 +80,7 @@ def shown(*options):
 
 
 waiting = verdict(looked(run(alike(baseline=90.0), REMOTE, **AS_FOUND), "pipe"))
-formats = {each: shown(sys.argv[2], "--format", each) for each in ("json", "csv", "table", "html")}
+formats = {each: shown(sys.argv[1], "--format", each) for each in ("json", "csv", "table", "html")}
 print(json.dumps({
     **formats, "asked": next_round(first, thorough=False), "schema": shown("--schema"),
     "same": kept.result(whole.config.key) == whole, "waiting": [waiting.bound.cause, sentence(waiting.bound)],
@@ -83,17 +90,20 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What a process prints whose table has the row: one process for all tests, since tables are read on import."""
+    """What a copy of the package prints whose table has the rows."""
     folder = tmp_path_factory.mktemp("cause")
-    source = Path(resources.__file__).read_text()
-    assert source.count("\n)  # fmt: skip\n") == 1
-    assert source.count(OTHER_WAITS) == 1
-    source = source.replace(OTHER_WAITS, 'waits=("sleep", "memory", "other")')
-    (folder / "resources.py").write_text(source.replace("\n)  # fmt: skip\n", ROW))
+    shutil.copytree(
+        Path(loaderprobe.__file__).parent, folder / "loaderprobe", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    for name, old, new in CHANGES:
+        file = folder / "loaderprobe" / "records" / name
+        source = file.read_text()
+        assert source.count(old) == 1, old
+        file.write_text(source.replace(old, new))
     (folder / "program.py").write_text(PROGRAM)
-    command = [sys.executable, str(folder / "program.py"), str(folder / "resources.py"), str(folder / "run")]
+    command = [sys.executable, str(folder / "program.py"), str(folder / "run")]
     root = Path(__file__).parents[2]
-    environment = {"PYTHONPATH": str(root), "PATH": "", "COLUMNS": "100", "NO_COLOR": "1"}
+    environment = {"PYTHONPATH": f"{folder}:{root}", "PATH": "", "COLUMNS": "100", "NO_COLOR": "1"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=folder)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.ranks import as_one, cores, differing, host_names, same_samples, slow_host
+from loaderprobe.analyze.verdict.ranks import as_one, cores, differing, host_names, same_samples, slow_host
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.diagnosis import Drawn
 from loaderprobe.records.measurement import Measurement, Missing, Segment, Series

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from loaderprobe.analyze.trace import HostCall, TracedWork, free_of, held_up, step_spans
+from loaderprobe.records.resources import TIME_PARTS
 from loaderprobe.records.trace import HostSpan, HostSpans, Named
-from loaderprobe.records.verdict import TIME_PARTS, Gaps
+from loaderprobe.records.verdict import Gaps
 
 MS = 1_000_000
 

@@ -10,8 +10,8 @@ import pytest
 import loaderprobe
 from loaderprobe.api.trace import Trace
 from loaderprobe.errors import BadValue, MissingPart
+from loaderprobe.records.resources import TIME_PARTS, TimePart
 from loaderprobe.records.trace import TraceRank
-from loaderprobe.records.verdict import TIME_PARTS, TimePart
 from tests.cli.invoke import invoke
 from tests.examples.traces import FIXTURES, NEXT, Event, event, ranks, training, written
 

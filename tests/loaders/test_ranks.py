@@ -13,7 +13,7 @@ import torch.distributed as dist
 from loaderprobe.errors import LostRank
 from loaderprobe.loaders import ranks
 from loaderprobe.loaders.ranks import AtPlace, GlooGroup, joined_at
-from loaderprobe.measure.ranks.crew import Crew
+from loaderprobe.measure.crew import Crew
 from loaderprobe.records.ranks import Place
 from tests.measure.scripted import in_threads
 

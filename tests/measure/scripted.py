@@ -9,8 +9,8 @@ from typing import Any
 
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.measure.assembly import make_compute
+from loaderprobe.measure.crew import Crew
 from loaderprobe.measure.ranks.child import Gathering
-from loaderprobe.measure.ranks.crew import Crew
 from loaderprobe.measure.session import Parts, Recorder, Session
 from loaderprobe.protocols import Compute, Files, Peers
 from loaderprobe.records.config import RunConfig

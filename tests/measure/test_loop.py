@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from loaderprobe.analyze.ranks import as_one
+from loaderprobe.analyze.verdict.ranks import as_one
 from loaderprobe.analyze.verdict.rounds import Round, next_round
 from loaderprobe.errors import BadValue, LostRank
 from loaderprobe.measure.attach.script_ranks import ScriptCrew
-from loaderprobe.measure.attach.turns import GivenUp, LoopTurns, Withdrawn
+from loaderprobe.measure.attach.turns import LoopTurns, Withdrawn
 from loaderprobe.measure.further import CUT_SHORT
-from loaderprobe.measure.session import AGAIN, ATTEMPTS, MOST_RESIDENT, Recorder, Session
+from loaderprobe.measure.session import AGAIN, ATTEMPTS, MOST_RESIDENT, GivenUp, Recorder, Session
 from loaderprobe.records.measurement import ComputeInfo, Measurement
 from loaderprobe.records.ranks import Apart, RankMeasurement
 from loaderprobe.testing import FakeClock, FakeGroup, FakePageCache, Service, example_config, example_files

@@ -22,8 +22,8 @@ from loaderprobe.compute.torch import gpu_of
 from loaderprobe.errors import MissingPart
 from loaderprobe.measure import child, session
 from loaderprobe.measure.ceilings import Ceilings
+from loaderprobe.measure.crew import PaceAhead
 from loaderprobe.measure.ranks.child import cores_of
-from loaderprobe.measure.ranks.crew import PaceAhead
 from loaderprobe.measure.segments import Pace
 from loaderprobe.records.ranks import Place
 from loaderprobe.system.limits import cores_available

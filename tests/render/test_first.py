@@ -10,7 +10,7 @@ import pytest
 
 import loaderprobe
 from loaderprobe.records.report import ConfigurationRow, Report
-from loaderprobe.records.verdict import Interval, Side, Speedup
+from loaderprobe.records.verdict import Cause, Interval, Side, Speedup
 from loaderprobe.render.charts import chart_html, chart_svg
 from loaderprobe.render.document import Chart, ChartRow, Command, Paragraph, Section, Table
 from loaderprobe.render.first import again_with, first_screen, headline, shown_first
@@ -65,7 +65,7 @@ def test_the_picture_of_the_readme_is_what_is_drawn_today() -> None:
     assert drawn.read_text(encoding="utf-8") == loaderprobe.load(RUNS / "storage").svg()
 
 
-def _limited(row: ConfigurationRow, cause: str, **changes: Any) -> ConfigurationRow:
+def _limited(row: ConfigurationRow, cause: Cause, **changes: Any) -> ConfigurationRow:
     assert row.bound
     sides: dict[str, Side] = {"compute": "compute", "balanced": "balanced", "inconclusive": "inconclusive"}
     side = sides.get(cause, "input")
@@ -96,7 +96,7 @@ def _limited(row: ConfigurationRow, cause: str, **changes: Any) -> Configuration
         ),
     ],
 )
-def test_the_headline_is_the_verdict_on_the_best_configurations(causes: list[str], said: str, unsure: bool) -> None:
+def test_the_headline_is_the_verdict_on_the_best_configurations(causes: list[Cause], said: str, unsure: bool) -> None:
     """With the condition that it holds under; several limits by data set, or by number."""
     rows = [
         _limited(example_row(resolution=f"{number}x{number}"), cause) for number, cause in enumerate(causes, start=1)

@@ -39,7 +39,7 @@ from loaderprobe.analyze.verdict.validity import counted
 from loaderprobe.records.config import PUBLISHED_MODEL, ComputeSpec, alike_but_for
 from loaderprobe.records.measurement import Alternative, Measurement, judged_activity, segments_of
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.resources import INPUTS, RESOURCE
+from loaderprobe.records.resources import INPUTS, REMEDIES, SingleCause
 from loaderprobe.records.verdict import WORTH, Action, ActionCode, Advice, Forecast, Interval, Knee
 from loaderprobe.stats import median
 
@@ -135,20 +135,20 @@ def remedies(measurement: Measurement, found: Experiments) -> tuple[Advice, ...]
     made = [
         _remedies_advice(found, name, _action(measurement, found, name), _most(measurement, found, name))
         for name in INPUTS
-        if RESOURCE[name].remedy and name in found.speedups and found.speedups[name].value >= WORTH and found.end_to_end
+        if name in REMEDIES and name in found.speedups and found.speedups[name].value >= WORTH and found.end_to_end
     ]
     return tuple(sorted((each for each in made if each.speedup >= WORTH), key=lambda each: -each.speedup))
 
 
-def _action(measurement: Measurement, found: Experiments, name: str) -> Action:
+def _action(measurement: Measurement, found: Experiments, name: SingleCause) -> Action:
     subject = found.waiting.subjects.get(name, "") if found.waiting else ""
     facts: dict[str, float | str] = {"subject": subject} if subject else {}
     if name == "network":
         facts["workers"] = max(1, measurement.config.loader.workers) * MORE_WORKERS
-    return Action(code=RESOURCE[name].remedy, facts=facts)
+    return Action(code=REMEDIES[name], facts=facts)
 
 
-def _most(measurement: Measurement, found: Experiments, name: str) -> float:
+def _most(measurement: Measurement, found: Experiments, name: SingleCause) -> float:
     """Images/s of training at best: without the wait, or with so many more workers that wait at the same time."""
     now = median(list(found.end_to_end.values()))
     without = now * found.speedups[name].value
@@ -182,16 +182,12 @@ def rank_remedies(measurement: Measurement, found: Experiments) -> tuple[Advice,
     if measurement.ranks < 2 or not leading or not found.end_to_end:
         return ()
     if "gradients" in leading and found.speedups["gradients"].value >= WORTH:
-        return (_rank_remedies_advice(found, RESOURCE["gradients"].remedy, {}, found.speedups["gradients"].value),)
+        return (_rank_remedies_advice(found, REMEDIES["gradients"], {}, found.speedups["gradients"].value),)
     if not any(name in INPUTS for name in leading):
         return ()
     if is_imbalanced(found) and found.among.slowest is not None:
         facts: dict[str, float | str] = {"rank": found.among.slowest.rank, "host": found.among.slowest.host}
-        return (
-            _rank_remedies_advice(
-                found, RESOURCE["imbalance"].remedy, facts, found.among.speedups()["imbalance"].value
-            ),
-        )
+        return (_rank_remedies_advice(found, REMEDIES["imbalance"], facts, found.among.speedups()["imbalance"].value),)
     if (host := host_behind(found)) is not None:
         facts = {"slow_host": host.host, "slow_ranks": host.slow}
         return (_rank_remedies_advice(found, "slow_host", facts, speedups_among(found)["imbalance"].value),)

@@ -18,7 +18,8 @@ from loaderprobe.analyze.knee import fewest, ladder, ranked
 from loaderprobe.analyze.verdict.rates import Loop
 from loaderprobe.records.measurement import Alternative
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.verdict import Bottleneck, Changed, Forecast, How, Interval, Knee
+from loaderprobe.records.resources import Bottleneck
+from loaderprobe.records.verdict import Changed, Forecast, How, Interval, Knee
 from loaderprobe.stats import lowest
 from loaderprobe.units import significant
 

@@ -23,7 +23,7 @@ from loaderprobe.analyze.verdict.validity import as_found
 from loaderprobe.records.bandwidth import BandwidthPhase, KindOfDevice, StorageCeiling
 from loaderprobe.records.measurement import COLD_AT_LEAST, Measurement, Segment, segment_seconds, segments_of
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.verdict import Bottleneck
+from loaderprobe.records.resources import Bottleneck
 from loaderprobe.stats import lowest, mean, median
 
 # What one image costs each resource, and the models that make rates of it.
@@ -373,7 +373,7 @@ def _measured(measurement: Measurement, found: Experiments) -> dict[str, float]:
     Warm files at the CPU time an image that cold ones took: the rate times that settles to 3 % in a second, where
     the rate alone drifts with the CPU.
     """
-    rates = {
+    rates: dict[str, float] = {
         name: median(list(rates.values()))
         for name, rates in found.without.items()
         if found.how.get(name) == "measured" and rates

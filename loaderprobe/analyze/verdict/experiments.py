@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from loaderprobe.analyze.effects import CLEAR_LEAD, FAR_LEAD, OPEN_LEAD, of_rounds
-from loaderprobe.analyze.ranks import SlowHost, host_names, slow_host
+from loaderprobe.analyze.verdict.ranks import SlowHost, host_names, slow_host
 from loaderprobe.analyze.verdict.rates import (
     BY_TIMES,
     NS,
@@ -59,7 +59,7 @@ from loaderprobe.records.measurement import (
     segments_of,
 )
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.resources import ABLATIONS, AMONG_RANKS, INPUTS, ONLY_WAITED, WAITED
+from loaderprobe.records.resources import ABLATIONS, AMONG_RANKS, INPUTS, ONLY_WAITED, WAITED, ResourceName, SingleCause
 from loaderprobe.records.verdict import Evidence, How, Interval, Speedup
 from loaderprobe.stats import mean, median
 
@@ -77,9 +77,9 @@ from loaderprobe.stats import mean, median
 class AmongRanks:
     """The outcome of the experiments that only several ranks have."""
 
-    ratios: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    ratios: Mapping[ResourceName, Mapping[int, float]] = field(default_factory=dict)
     """By name, the speed-up of each round."""
-    missing: Mapping[str, Remark] = field(default_factory=dict)
+    missing: Mapping[ResourceName, Remark] = field(default_factory=dict)
     """By name, why it is not known."""
     compute: Mapping[int, float] = field(default_factory=dict)
     """Speed-up of each round if compute were free, while gradients are exchanged; empty where that is not known."""
@@ -100,7 +100,7 @@ class AmongRanks:
     host_ratios: Mapping[int, float] = field(default_factory=dict)
     """Speed-up of each round if its ranks were as fast as the slowest elsewhere: an estimate, and the most."""
 
-    def speedups(self) -> dict[str, Speedup]:
+    def speedups(self) -> dict[ResourceName, Speedup]:
         """Over the rounds. Ranks cannot gain from waiting: less than 1 is noise."""
         return {name: of_rounds(found).speedup for name, found in self.ratios.items()}
 
@@ -112,9 +112,13 @@ def among_ranks(measurement: Measurement, loader: Mapping[int, float], loops: Ma
     made = _Rounds(measurement=measurement, loader=loader, loops=loops)
     pair = _pair(measurement)
     alone = rates_alone(measurement)
-    found = {"imbalance": made.imbalance(pair), "straggler": made.straggler(), "gradients": made.gradients()}
+    found: dict[ResourceName, dict[int, float]] = {
+        "imbalance": made.imbalance(pair),
+        "straggler": made.straggler(),
+        "gradients": made.gradients(),
+    }
     hosts = _slow_in_every_round(measurement)
-    missing = {
+    missing: dict[ResourceName, Remark | None] = {
         "imbalance": _why_not(
             measurement, [s for s in measurement.segments if s.without is not None], found["imbalance"]
         ),
@@ -371,34 +375,34 @@ class Experiments(Seen):
 
     base: Mode
     """The mode that is the configuration as asked: `warm` when warm files are asked for, else `baseline`."""
-    without: dict[str, dict[int, float]]
+    without: dict[SingleCause, dict[int, float]]
     """Loader images/s by round without `storage`, `preprocess`, `transport`; a key is absent when unknown."""
-    how: dict[str, How]
-    speedups: dict[str, Speedup]
-    ratios: dict[str, dict[int, float]]
+    how: dict[SingleCause, How]
+    speedups: dict[SingleCause, Speedup]
+    ratios: dict[SingleCause, dict[int, float]]
     """Speedup of each round: rounds are compared with themselves, since their parts saw the same machine."""
     batch_size: int
     rate: Interval | None
     """Images/s of what is judged, with its interval."""
-    fair: dict[str, tuple[int, int]]
+    fair: dict[SingleCause, tuple[int, int]]
     """Resource that was removed to (segments without it that others did not disturb, all of them)."""
-    missing: dict[str, Remark]
+    missing: dict[SingleCause, Remark]
     """Resource to the reason why its speed-up is not known."""
-    at_most: frozenset[str]
+    at_most: frozenset[SingleCause]
     """Resources whose estimated speed-up is only the most that can be had: storage at its limit would leave less."""
-    bounds: dict[str, float]
+    bounds: dict[SingleCause, float]
     """Resource that is missing to the most that its speed-up can be, where that is known."""
-    open: frozenset[str]
+    open: frozenset[SingleCause]
     """Resources that are only estimated, and whose mode could be run."""
     in_training: bool
     """True where resources were removed in training itself: no prediction from the parts is needed then."""
-    seen_without: frozenset[str]
+    seen_without: frozenset[SingleCause]
     """Resources without which what is judged was measured itself; of others its rate is predicted from the parts."""
     input_at_most: dict[int, float]
     """By round, the most that training can gain from any input, as seen in training itself; empty where unknown."""
     training_cores: float | None
     """Cores that training keeps busy, workers and training process together."""
-    ranges: dict[str, tuple[float, float]]
+    ranges: dict[SingleCause, tuple[float, float]]
     """Resource to the least and the most that its speed-up can be, where it comes from samples of workers."""
     met_warm: Remark | None
     """Why files that were to be cold were warm: then nothing is known of cold ones."""
@@ -459,14 +463,14 @@ class LoaderParts:
     """Of the batches of each round."""
     limits: Limits
 
-    def all(self) -> dict[str, Without]:
+    def all(self) -> dict[SingleCause, Without]:
         found = {name: each for name, mode in ABLATIONS.items() if (each := self._ablated(name, mode))}
         if not self._looked_at:
             return found
         # Without samples of the workers nothing separates these from storage.
         return found | {name: self._estimated(name) for name in ONLY_WAITED}
 
-    def _ablated(self, name: str, mode: Mode) -> Without | None:
+    def _ablated(self, name: SingleCause, mode: Mode) -> Without | None:
         """None where neither this loader can be run without the resource, nor its speed-up be estimated."""
         if name == "storage":
             return self.storage()
@@ -570,9 +574,9 @@ def _keeps_samples(measured: Without) -> bool:
 
 def in_training(
     measurement: Measurement, base: Mode, loader: Mapping[int, float], end_to_end: Mapping[int, float]
-) -> dict[str, dict[int, float]]:
+) -> dict[SingleCause, dict[int, float]]:
     """Speed-ups by round where resources were removed in training itself; empty where none was."""
-    found: dict[str, dict[int, float]] = {}
+    found: dict[SingleCause, dict[int, float]] = {}
     for name, mode in ABLATIONS.items():
         if mode == base or (name == "storage" and why_not_as_asked(measurement, base)):
             continue  # files that were to be cold and were not show nothing of storage
@@ -603,7 +607,9 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
     taken = parts.all()
     known = {name: each for name, each in taken.items() if each.missing is None}
     trained = in_training(measurement, base, seen.loader, seen.end_to_end)
-    how: dict[str, How] = {name: "estimated" if seen.estimated_parts else each.how for name, each in known.items()}
+    how: dict[SingleCause, How] = {
+        name: "estimated" if seen.estimated_parts else each.how for name, each in known.items()
+    }
     how |= dict.fromkeys(trained, "measured")
     how["compute"] = "estimated" if seen.estimated_parts else "measured"
     among = among_ranks(measurement, seen.loader, seen.loops)
@@ -639,7 +645,7 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
     )
 
 
-def _fair(measurement: Measurement, *, in_training: bool) -> dict[str, tuple[int, int]]:
+def _fair(measurement: Measurement, *, in_training: bool) -> dict[SingleCause, tuple[int, int]]:
     """By resource, (the rounds that others did not disturb, all rounds): an estimate is of the loader as asked."""
     activity: Activity = "training" if in_training else "loader_only"
     as_asked: tuple[Mode, Activity] = base_mode(measurement), "loader_only"
@@ -658,8 +664,8 @@ def _read_over(measurement: Measurement, made: Sequence[Segment], judged: Sequen
 
 
 def _all_ratios(
-    seen: Seen, known: Mapping[str, Without], trained: Mapping[str, dict[int, float]], among: AmongRanks
-) -> dict[str, dict[int, float]]:
+    seen: Seen, known: Mapping[SingleCause, Without], trained: Mapping[SingleCause, dict[int, float]], among: AmongRanks
+) -> dict[SingleCause, dict[int, float]]:
     """Speedups by round: by the formula of the loop or, where resources were removed in training, as measured."""
     predicted, most = seen.predicted, seen.most
     ratios = {name: _ratios(seen.loops, predicted, each, most) for name, each in known.items()}
@@ -673,7 +679,7 @@ def _all_ratios(
     return ratios | ({"gradients": dict(among.ratios["gradients"])} if "gradients" in among.ratios else {})
 
 
-def _bounds(seen: Seen, taken: Mapping[str, Without]) -> dict[str, float]:
+def _bounds(seen: Seen, taken: Mapping[SingleCause, Without]) -> dict[SingleCause, float]:
     """The most that can be gained without what is missing, where that is known."""
     predicted = seen.predicted
     known = {name: each for name, each in taken.items() if each.missing and each.at_most and predicted}
@@ -683,13 +689,13 @@ def _bounds(seen: Seen, taken: Mapping[str, Without]) -> dict[str, float]:
     }
 
 
-def _of_loader(measurement: Measurement, how: Mapping[str, How]) -> frozenset[str]:
+def _of_loader(measurement: Measurement, how: Mapping[SingleCause, How]) -> frozenset[SingleCause]:
     """Where the loader alone is judged, without a step: what it was measured without."""
     alone = judged_activity(measurement) == "loader_only"
     return frozenset(name for name, each in how.items() if each == "measured" and alone)
 
 
-def _still_open(measurement: Measurement, how: Mapping[str, How]) -> frozenset[str]:
+def _still_open(measurement: Measurement, how: Mapping[SingleCause, How]) -> frozenset[SingleCause]:
     """What is only estimated, and could be run. One that was run and showed nothing is not open any more."""
     possible = possible_modes(measurement)
     return frozenset(
@@ -705,7 +711,7 @@ def _range(parts: LoaderParts, name: str, most: float) -> tuple[float, float] | 
     return None if found is None else (min(most, found[0]), min(most, found[1]))
 
 
-def _met_warm(measurement: Measurement, seen: Seen, taken: Mapping[str, Without]) -> Remark | None:
+def _met_warm(measurement: Measurement, seen: Seen, taken: Mapping[SingleCause, Without]) -> Remark | None:
     """Why files that were to be cold were warm, in part at least.
 
     None where warm files were asked for, or where a part was cold and the rest would hold up nothing.

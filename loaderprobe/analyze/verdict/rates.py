@@ -20,7 +20,7 @@ from loaderprobe.records.measurement import (
     segment_seconds,
     segments_of,
 )
-from loaderprobe.records.resources import ONLY_WAITED, RESOURCE, WAITED
+from loaderprobe.records.resources import ONLY_WAITED, RESOURCE, WAITED, SingleCause
 from loaderprobe.records.verdict import FunctionTime, Interval, StepTime, WorkerTime
 from loaderprobe.records.waits import WAIT_KINDS, StackSamples, WaitKind
 from loaderprobe.stats import (
@@ -535,7 +535,7 @@ class Limits:
     """What the storage delivers; infinite where that is not known."""
 
 
-BY_TIMES = ("preprocessing", "transport")
+BY_TIMES: tuple[SingleCause, ...] = ("preprocessing", "transport")
 """Those that take a worker's time without waiting."""
 
 

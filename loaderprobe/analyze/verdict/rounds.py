@@ -40,7 +40,7 @@ from loaderprobe.records.measurement import (
     segments_of,
 )
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.resources import ABLATIONS
+from loaderprobe.records.resources import ABLATIONS, SingleCause
 from loaderprobe.records.verdict import WORTH
 from loaderprobe.stats import median
 
@@ -245,7 +245,7 @@ def deciding(measurement: Measurement, plan: Round) -> Round:
     return tuple(each for each in plan if each[0] == base or each[0] in leading)
 
 
-def _far_behind(found: Experiments, top: str, other: str) -> bool:
+def _far_behind(found: Experiments, top: SingleCause, other: SingleCause) -> bool:
     """True when one speed-up is behind another by what makes an estimate firm."""
     speedup = found.speedups.get(other)
     return speedup is not None and found.speedups[top].value >= OPEN_LEAD * speedup.value
@@ -306,17 +306,18 @@ def ablations(measurement: Measurement) -> Remark:
     measurement = counted(measurement)
     found = run_experiments(measurement)
     measured = {name: times for name, mode in ABLATIONS.items() if (times := _times(measurement, mode))}
-    measured.pop("storage" if found.base == "warm" else "", None)
+    if found.base == "warm":
+        measured.pop("storage", None)
     if found.in_training:
         rounds = max(_times(measurement, mode, "training") for mode in ABLATIONS.values())
         return Remark(code="ablated_in_training", facts={"rounds": rounds})
     if measured:
-        rounds_of = {name: float(times) for name, times in measured.items()}
-        return Remark(code="ablated", facts={**rounds_of, "rounds": max(rounds_of.values())})
+        facts: dict[str, float | str] = {name: float(times) for name, times in measured.items()}
+        return Remark(code="ablated", facts=facts | {"rounds": float(max(measured.values()))})
     if not found.predicted:
         return Remark(code="nothing_to_ablate", facts={})
     if _cannot_matter(found):
-        facts: dict[str, float | str] = {"input": found.free_input_speedup}
+        facts = {"input": found.free_input_speedup}
         facts["compute"] = found.speedups["compute"].value
         return Remark(code="ablations_cannot_matter", facts=facts)
     ranked = sorted(found.speedups.items(), key=lambda item: -item[1].value)
@@ -346,7 +347,7 @@ def _deciding(measurement: Measurement, found: Experiments) -> set[Mode]:
     return {ABLATIONS[name] for name in _open(measurement, found) if ABLATIONS.get(name) in possible}
 
 
-def _open(measurement: Measurement, found: Experiments) -> set[str]:
+def _open(measurement: Measurement, found: Experiments) -> set[SingleCause]:
     """The resources among which the cause is to be found; empty when it is clear, or when nothing can make it so."""
     if not found.predicted or _cannot_matter(found):
         return set()
@@ -362,7 +363,7 @@ def _open(measurement: Measurement, found: Experiments) -> set[str]:
     near = {name for name in worth if name != top and not _far(found, top, name)}
     if top in found.open:
         # An estimate is no basis for spending where it can be measured; these two may hide behind each other.
-        beside = {"storage", "preprocessing"} if top in ("storage", "preprocessing") else set()
+        beside: set[SingleCause] = {"storage", "preprocessing"} if top in ("storage", "preprocessing") else set()
         return {top, *near, *beside}
     return {top, *near} if near else set()
 
@@ -381,7 +382,7 @@ def _settled(found: Experiments) -> bool:
     return fits and compute is not None and compute.value >= SETTLED_LEAD
 
 
-def _far(found: Experiments, top: str, other: str) -> bool:
+def _far(found: Experiments, top: SingleCause, other: SingleCause) -> bool:
     """True when one speed-up leads the other clearly: with an estimate among them in every round, by a wide margin."""
     rounds = found.ratios[top].keys() & found.ratios[other].keys()
     wide = all(found.ratios[top][n] >= OPEN_LEAD * max(1.0, found.ratios[other][n]) for n in rounds)

@@ -10,17 +10,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from loaderprobe.analyze.effects import CLEAR_LEAD, ENOUGH_ROUNDS, FAR_LEAD, OPEN_LEAD, Effect, of_rounds
-from loaderprobe.analyze.ranks import SlowHost
 from loaderprobe.analyze.verdict.experiments import Experiments
+from loaderprobe.analyze.verdict.ranks import SlowHost
 from loaderprobe.analyze.verdict.validity import evidence_of, speedup_evidence, waiting_for_cores
-from loaderprobe.records.resources import IN_GAPS, IN_STEP, INPUTS, ONLY_WAITED, RESOURCE
+from loaderprobe.records.resources import (
+    IN_GAPS,
+    IN_STEP,
+    INPUTS,
+    ONLY_WAITED,
+    RESOURCE,
+    GapCause,
+    ResourceName,
+    SingleCause,
+)
 from loaderprobe.records.verdict import (
     WORTH,
     Bound,
-    Cause,
     Evidence,
     EvidenceCode,
-    GapCause,
     Gaps,
     GapSide,
     GapVerdict,
@@ -82,12 +89,12 @@ def noise_of(found: Experiments) -> float:
     return max((abs(log - median(logs)) for log in logs), default=0.0)
 
 
-def slowed(found: Experiments) -> tuple[str, float] | None:
+def slowed(found: Experiments) -> tuple[SingleCause, float] | None:
     """The resource without which the loader (or training) was slowest, and by what factor; None within the noise band.
 
     Nothing gets slower by having less to do. Something else did: another process, or a device that recovers.
     """
-    factors: dict[str, float] = {}
+    factors: dict[SingleCause, float] = {}
     for name in found.without.keys() | (found.ratios.keys() - {"compute"} if found.in_training else set()):
         logs = _logs_without(found, name)
         noise = half_width(logs) if len(logs) >= ENOUGH_ROUNDS else MOST_PREDICTION_ERROR
@@ -98,7 +105,7 @@ def slowed(found: Experiments) -> tuple[str, float] | None:
     return None if worst is None else (worst, factors[worst])
 
 
-def _logs_without(found: Experiments, name: str) -> list[float]:
+def _logs_without(found: Experiments, name: SingleCause) -> list[float]:
     """Of each round, the logarithm of the rate without a resource over that as asked. An estimate is never below 1."""
     if found.in_training:
         return [math.log(ratio) for ratio in found.ratios.get(name, {}).values() if ratio > 0]
@@ -117,7 +124,7 @@ def judge(found: Experiments, *, workers: int, cores_available: float) -> Bound:
     """Apply the rule to the experiments of one configuration."""
     prediction_error, tolerance = prediction_error_of(found)
     evidence = (
-        *speedup_evidence(found.speedups, WORTH),
+        *(speedup_evidence(name, speedup, WORTH) for name, speedup in found.speedups.items()),
         *found.evidence,
         *evidence_of([("prediction_error", prediction_error, tolerance)]),
     )
@@ -152,7 +159,7 @@ def judge(found: Experiments, *, workers: int, cores_available: float) -> Bound:
     return Bound(side=side_of((top,)), cause=top, candidates=(), reason=reason, evidence=(*evidence, *cpu_evidence))
 
 
-def side_of(names: Sequence[str]) -> Side:
+def side_of(names: Sequence[SingleCause]) -> Side:
     """The side that all of these resources are on."""
     sides: set[Side] = {RESOURCE[name].side for name in names}
     return sides.pop() if len(sides) == 1 else "inconclusive"
@@ -162,12 +169,12 @@ def _reason(code: ReasonCode, **facts: float | str) -> Reason:
     return Reason(code=code, facts=facts)
 
 
-def _speedup(found: Experiments, resource: str) -> dict[str, float | str]:
+def _speedup(found: Experiments, resource: SingleCause) -> dict[str, float | str]:
     speedup = found.speedups[resource]
     return {"resource": resource, "speedup": speedup.value, "how": speedup.how}
 
 
-def _alike(found: Experiments, names: tuple[str, ...]) -> dict[str, float | str]:
+def _alike(found: Experiments, names: tuple[SingleCause, ...]) -> dict[str, float | str]:
     """The speed-up of each candidate, and how it is known."""
     facts: dict[str, float | str] = {}
     for name in names:
@@ -175,7 +182,7 @@ def _alike(found: Experiments, names: tuple[str, ...]) -> dict[str, float | str]
     return facts
 
 
-def _why_alike(found: Experiments, names: tuple[str, ...]) -> Reason:
+def _why_alike(found: Experiments, names: tuple[SingleCause, ...]) -> Reason:
     """Speed-ups within 15 % of each other; or why a first that leads by more is not clear of the second."""
     facts, (first, second) = _alike(found, names), names[:2]
     lead = _lead_over(found, first, second)
@@ -191,7 +198,7 @@ def _why_alike(found: Experiments, names: tuple[str, ...]) -> Reason:
     return _reason("speedups_alike", **facts)
 
 
-def _waited(found: Experiments, resource: str) -> dict[str, float | str]:
+def _waited(found: Experiments, resource: SingleCause) -> dict[str, float | str]:
     """The share of their time that workers wait for a network, a lock or otherwise, and for whom or what."""
     if resource not in ONLY_WAITED or found.cost is None or found.waiting is None:
         return {}
@@ -200,7 +207,7 @@ def _waited(found: Experiments, resource: str) -> dict[str, float | str]:
     return {"waiting_share": share, **({"subject": subject} if subject else {})}
 
 
-def _beside_compute(found: Experiments, top: str) -> dict[str, float | str]:
+def _beside_compute(found: Experiments, top: SingleCause) -> dict[str, float | str]:
     """The input resource that is worth most beside compute: there is one only where the two do not overlap."""
     known = {name: found.speedups[name] for name in INPUTS if name in found.speedups}
     inputs = {name: speedup for name, speedup in known.items() if speedup.value >= WORTH}
@@ -210,7 +217,7 @@ def _beside_compute(found: Experiments, top: str) -> dict[str, float | str]:
     return {"input": best, "input_speedup": inputs[best].value, "input_how": inputs[best].how}
 
 
-def _why_not_firm(found: Experiments, top: str) -> Reason | None:
+def _why_not_firm(found: Experiments, top: SingleCause) -> Reason | None:
     """Why the largest speed-up allows no firm verdict; None when it does."""
     speedup = found.speedups[top]
     if top in found.open and not far_seen(found, top):
@@ -222,7 +229,7 @@ def _why_not_firm(found: Experiments, top: str) -> Reason | None:
     return None
 
 
-def far_seen(found: Experiments, top: str) -> bool:
+def far_seen(found: Experiments, top: SingleCause) -> bool:
     """True where the least that workers were seen waiting for it leads the most of all else by `FAR_LEAD` squared.
 
     The factor is assumed: a neighbour may halve the one rate and double the other.
@@ -231,12 +238,12 @@ def far_seen(found: Experiments, top: str) -> bool:
     return top in found.ranges and found.ranges[top][0] >= FAR_LEAD**2 * max(1.0, *others, 1.0)
 
 
-def _why_unfair(found: Experiments, top: str) -> Reason | None:
+def _why_unfair(found: Experiments, top: SingleCause) -> Reason | None:
     """Why a lead that others may have made is not believed: none of its rounds was free of them, and it is not far."""
     return None if lead_of(found, top) >= FAR_LEAD else _all_disturbed(found, top)
 
 
-def _all_disturbed(found: Experiments, name: str) -> Reason | None:
+def _all_disturbed(found: Experiments, name: SingleCause) -> Reason | None:
     """The reason where others disturbed every round that shows a speed-up; None where one was free of them.
 
     Others that hold the cores hide what a resource would gain, and make the lack of a core the limit. So neither that
@@ -301,9 +308,12 @@ def with_gaps(judgement: Bound, window: GpuWindow | None) -> Bound:
     if window is None or window.gaps is None or window.doubts:
         return judgement
     gaps, seen = window.gaps, judged_by_gaps(window.gaps)
-    idle = {cause: gaps.share(*RESOURCE[cause].gaps) for cause in seen.candidates or (seen.cause,) if cause in RESOURCE}
-    cause = max(idle, key=lambda name: idle[name], default="")
-    if not idle or not idle.keys() <= {*IN_GAPS} or idle[cause] < LEAST_IDLE:
+    named = seen.candidates or (seen.cause,)
+    idle = {cause: gaps.share(*RESOURCE[cause].gaps) for cause in IN_GAPS if cause in named}
+    if len(idle) < len(named):
+        return judgement
+    cause = max(idle, key=lambda name: idle[name])
+    if idle[cause] < LEAST_IDLE:
         return judgement
     evidence = evidence_of(
         [
@@ -323,21 +333,21 @@ def with_gaps(judgement: Bound, window: GpuWindow | None) -> Bound:
     )
 
 
-def _idle_reason(gaps: Gaps, cause: Cause) -> Reason:
+def _idle_reason(gaps: Gaps, cause: SingleCause) -> Reason:
     facts: dict[str, float | str] = {f"{gap}_share": gaps.share(gap) for gap in RESOURCE[cause].gaps}
     if cause == "copy" and 2 * gaps.pageable_ns > gaps.copy_ns:
         facts["copies_from"] = "pageable memory"
     return _reason("device_idle", **facts)
 
 
-def contenders(found: Experiments) -> tuple[str, ...]:
+def contenders(found: Experiments) -> tuple[SingleCause, ...]:
     """The resource with the largest speed-up, then those not clearly below it; empty when none is large enough."""
     ranked = sorted(found.speedups.items(), key=lambda item: -item[1].value)
     worth = [name for name, speedup in ranked if speedup.value >= WORTH]
     return tuple(name for name in worth if name == worth[0] or not is_clear(found, worth[0], name))
 
 
-def beyond_noise(found: Experiments, top: str) -> bool:
+def beyond_noise(found: Experiments, top: SingleCause) -> bool:
     """True when a speed-up is outside the noise band of the rounds; of few, it must be as large as an estimate's.
 
     A small one needs an interval above 1, too: of three rounds, a compute-bound one of 1.11 (1.00 to 1.26) was none.
@@ -348,7 +358,7 @@ def beyond_noise(found: Experiments, top: str) -> bool:
     return effect.exceeds() and (speedup.value >= CLEAR_LEAD or speedup.low > 1)
 
 
-def contradiction(found: Experiments, names: Sequence[str]) -> Reason | None:
+def contradiction(found: Experiments, names: Sequence[SingleCause]) -> Reason | None:
     """Why the rounds cannot be believed, where the lead of the first of `names` does not outweigh it; None if it does.
 
     A load that slows segments by a factor may have slowed those as asked and those without the next resource: only a
@@ -377,7 +387,7 @@ def _withstands(found: Experiments, prediction_error: float) -> bool:
     return measured and off <= 1 + MOST_NOISE and lead_of(found, top) >= CLEAR_LEAD * off**2
 
 
-def lead_of(found: Experiments, top: str) -> float:
+def lead_of(found: Experiments, top: SingleCause) -> float:
     """By what factor a speed-up leads the next, or 1 where that is more."""
     others = [speedup.value for name, speedup in found.speedups.items() if name != top]
     return found.speedups[top].value / max(1.0, *others, 1.0)
@@ -412,7 +422,7 @@ def _why_inconclusive(found: Experiments, prediction_error: float | None, tolera
     return None
 
 
-def is_clear(found: Experiments, top: str, second: str) -> bool:
+def is_clear(found: Experiments, top: SingleCause, second: SingleCause) -> bool:
     """True when the lead of one speed-up over the other, round by round, is large and beyond noise."""
     if _may_be_held(found, top, second):
         return False
@@ -423,14 +433,14 @@ def is_clear(found: Experiments, top: str, second: str) -> bool:
     return lead is not None and lead.exceeds(_least_lead(found, top, second))
 
 
-def _ends(found: Experiments, top: str, second: str) -> tuple[float, float]:
+def _ends(found: Experiments, top: SingleCause, second: SingleCause) -> tuple[float, float]:
     """The least that one speed-up can be, and the most that the other can, by the samples of what workers wait for."""
     least, _ = found.ranges.get(top, (found.speedups[top].value, 0.0))
     _, most = found.ranges.get(second, (0.0, found.speedups[second].value))
     return least, most
 
 
-def _may_be_held(found: Experiments, top: str, second: str) -> bool:
+def _may_be_held(found: Experiments, top: SingleCause, second: SingleCause) -> bool:
     """True where an estimate may be of no speed-up: at its limit, storage or network makes workers wait as they do."""
     ratios = found.ratios[second]
     # One of three rounds or more may be an outlier.
@@ -438,7 +448,7 @@ def _may_be_held(found: Experiments, top: str, second: str) -> bool:
     return top in found.at_most and second in ("storage", "network") and largest >= CLEAR_LEAD
 
 
-def _least_lead(found: Experiments, top: str, second: str) -> float:
+def _least_lead(found: Experiments, top: SingleCause, second: SingleCause) -> float:
     """The factor that one speed-up must lead another by: less where its least was compared with the other's most."""
     if top in found.ranges and second in found.at_most:
         return CLEAR_LEAD
@@ -446,7 +456,7 @@ def _least_lead(found: Experiments, top: str, second: str) -> float:
     return OPEN_LEAD if estimated else CLEAR_LEAD
 
 
-def _lead_over(found: Experiments, top: str, second: str) -> Effect | None:
+def _lead_over(found: Experiments, top: SingleCause, second: SingleCause) -> Effect | None:
     """One speed-up over the other, round by round: neither is less than 1 but by noise."""
     return of_rounds(found.ratios[top]).over(of_rounds(found.ratios[second]), least=1.0)
 
@@ -571,9 +581,11 @@ def with_certainty(judgement: Bound, found: Experiments, cores_available: float)
 def with_ranks(judgement: Bound, found: Experiments) -> Bound:
     """The judgement on all ranks, unless their input is the limit and that of one rank, or host, makes others wait."""
     speedups = speedups_among(found)
-    evidence = (
-        *speedup_evidence({name: each for name, each in speedups.items() if name == "imbalance"}, CLEAR_LEAD),
-        *speedup_evidence({name: each for name, each in speedups.items() if name == "straggler"}, WORTH),
+    thresholds: dict[ResourceName, float] = {"imbalance": CLEAR_LEAD, "straggler": WORTH}
+    evidence = tuple(
+        speedup_evidence(name, speedup, threshold)
+        for name, threshold in thresholds.items()
+        if (speedup := speedups.get(name))
     )
     judgement = replace(judgement, evidence=(*judgement.evidence, *evidence))
     if judgement.cause in IN_STEP:
@@ -614,7 +626,7 @@ def host_behind(found: Experiments) -> SlowHost | None:
     return among.host if slow else None
 
 
-def speedups_among(found: Experiments) -> dict[str, Speedup]:
+def speedups_among(found: Experiments) -> dict[ResourceName, Speedup]:
     """Over the rounds. Where a host is slow, imbalance is that of the host: estimated, and the most that it gains."""
     speedups = found.among.speedups()
     if host_behind(found) is None:

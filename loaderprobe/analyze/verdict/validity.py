@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import get_args
 
 from loaderprobe.analyze.verdict.rates import (
     WorkerCost,
@@ -34,6 +35,7 @@ from loaderprobe.records.measurement import (
     segments_of,
 )
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.resources import ResourceName
 from loaderprobe.records.verdict import Evidence, EvidenceCode, FilesWere, How, Speedup
 from loaderprobe.stats import mean, median
 
@@ -51,12 +53,13 @@ def evidence_of(
     )
 
 
-def speedup_evidence(speedups: Mapping[str, Speedup], threshold: float) -> tuple[Evidence, ...]:
-    """One record a speed-up, with how it is known."""
-    return tuple(
-        Evidence(metric=f"speedups.{name}", value=each.value, threshold=threshold, unit="x", how=each.how)
-        for name, each in speedups.items()
-    )
+_METRICS: dict[str, EvidenceCode] = {metric: metric for metric in get_args(EvidenceCode)}
+
+
+def speedup_evidence(resource: ResourceName, speedup: Speedup, threshold: float) -> Evidence:
+    """A speed-up, with how it is known."""
+    metric = _METRICS[f"speedups.{resource}"]
+    return Evidence(metric=metric, value=speedup.value, threshold=threshold, unit="x", how=speedup.how)
 
 
 def waiting_for_cores(delay: Evidence, cores: Evidence, *, full: float) -> dict[str, float | str]:

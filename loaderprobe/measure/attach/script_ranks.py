@@ -12,12 +12,12 @@ import msgspec
 
 from loaderprobe.errors import LostRank
 from loaderprobe.measure.attach.script_loaders import ScriptLoader
-from loaderprobe.measure.attach.turns import GivenUp, LoopTurns, Withdrawn
+from loaderprobe.measure.attach.turns import LoopTurns, Withdrawn
 from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.crew import Crew
 from loaderprobe.measure.own.loader import Deadline, DeadlineInStep, LoaderRequest, measure_with_step
 from loaderprobe.measure.ranks.child import KIND, WORTH_A_WORD, Gathering, meeting_s, processes_of_ranks
-from loaderprobe.measure.ranks.crew import Crew
-from loaderprobe.measure.session import OnStage
+from loaderprobe.measure.session import GivenUp, OnStage
 from loaderprobe.protocols import Clock, Group, SharedStore
 from loaderprobe.records.diagnosis import AttachRequest, OwnMeasured
 from loaderprobe.records.measurement import Measurement, base_mode, segment_seconds, segments_of

@@ -13,12 +13,8 @@ from typing import Any, NoReturn
 
 from greenlet import getcurrent, greenlet  # type: ignore[import-untyped]  # it ships no types
 
-from loaderprobe.measure.ranks.crew import ALONE, Crew
-from loaderprobe.measure.session import Interrupted
-
-
-class GivenUp(BaseException):
-    """The loop does not come back. No Exception, which would count as an error of the step."""
+from loaderprobe.measure.crew import ALONE, Crew
+from loaderprobe.measure.session import GivenUp, Interrupted
 
 
 class Withdrawn(BaseException):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from loaderprobe.analyze.ranks import differing, same_samples
+from loaderprobe.analyze.verdict.ranks import differing, same_samples
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.own.loader import (

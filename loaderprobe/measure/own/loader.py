@@ -15,11 +15,10 @@ from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.batches import copied, holds_images, length_of, size_bytes
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.assembly import join_parts
-from loaderprobe.measure.attach.turns import GivenUp
 from loaderprobe.measure.ceilings import CEILING_S, ceiling_of
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.further import enough_said
-from loaderprobe.measure.session import OnStage, Parts, Recorder, Session
+from loaderprobe.measure.session import GivenUp, OnStage, Parts, Recorder, Session
 from loaderprobe.protocols import (
     Compute,
     ComputeArguments,

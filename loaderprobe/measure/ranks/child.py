@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from loaderprobe.analyze.ranks import as_one
+from loaderprobe.analyze.verdict.ranks import as_one
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.crew import Crew
 from loaderprobe.measure.further import joined
-from loaderprobe.measure.ranks.crew import Crew
 from loaderprobe.measure.runner import Order
 from loaderprobe.measure.session import OnStage, Parts
 from loaderprobe.protocols import Clock, Group, NextRound, Peers, Round

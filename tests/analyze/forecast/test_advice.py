@@ -24,7 +24,7 @@ from loaderprobe.analyze.forecast.fit import Storage, point_of
 from loaderprobe.analyze.verdict.experiments import Experiments, run_experiments
 from loaderprobe.records.measurement import Alternative, Measurement
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.verdict import WORTH, Advice
+from loaderprobe.records.verdict import WORTH, ActionCode, Advice
 from loaderprobe.render.words import action_words, forecast_words, knee_words, remark_words
 from tests.analyze.measured import FILES, measured
 from tests.analyze.rank_runs import rank_run
@@ -84,7 +84,7 @@ def as_found() -> Measurement:
 
 
 # What was measured, on what; and by the code of the action: command or words, and speed-up; None where it is missing.
-ADVISED: dict[str, tuple[Measurement, Surroundings, dict[str, tuple[str, float] | None]]] = {
+ADVISED: dict[str, tuple[Measurement, Surroundings, dict[ActionCode, tuple[str, float] | None]]] = {
     # Four workers on a disk for one: a disk four times as fast gains nearly as much as memory.
     "a full disk": (
         FULL, Surroundings(storage=SLOW_DISK.storage(), place=FITS),

@@ -16,7 +16,8 @@ from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rule import judged_by_gaps, with_gaps
 from loaderprobe.records.measurement import Measurement, Missing, Rejected, Timeline
 from loaderprobe.records.remark import Remark, reported
-from loaderprobe.records.verdict import TIME_PARTS, Bound, GapCause, Gaps, GpuWindow, Reason
+from loaderprobe.records.resources import TIME_PARTS, GapCause
+from loaderprobe.records.verdict import Bound, Gaps, GpuWindow, Reason
 from tests.analyze.runs import Cost, alike, run
 from tests.examples import timelines
 from tests.examples.timelines import TimelineScript
