@@ -136,7 +136,9 @@ def _marks(chart: Chart, row: ChartRow) -> Iterator[str]:
         if bar.letter and end - begin >= _LEAST_LETTER:
             resource = RESOURCE.get(bar.tone)
             ink = resource.ink if resource and bar.how == "measured" else "currentColor"
-            at = (begin + end) / 2
+            # Left of the whisker, whose line would hide it.
+            clear = min(end, _at(chart, row.interval[0])) if row.interval else end
+            at = (begin + max(clear, begin + _LEAST_LETTER)) / 2
             yield (
                 f'<text class="letter" x="{at:.2f}%" y="{middle + 4:g}" text-anchor="middle" fill="{ink}">'
                 f"{_safe(bar.letter)}</text>"

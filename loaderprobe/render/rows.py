@@ -37,12 +37,19 @@ def as_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def csv_text(columns: Mapping[str, Sequence[object]]) -> str:
-    """CSV of these columns, with a header line and LF line ends; None is an empty cell."""
+    """CSV of these columns, with a header line and LF line ends; None is an empty cell.
+
+    A text that a spreadsheet would take for a formula begins with an apostrophe, as OWASP advises (CSV injection).
+    """
     out = StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
+    writer.writerows(zip(*(map(_no_formula, column) for column in columns.values()), strict=True))
     return out.getvalue()
+
+
+def _no_formula(cell: object) -> object:
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
 
 
 Row = tuple[Cell, ...]

@@ -76,6 +76,7 @@ def test_every_page_is_whole_and_loads_nothing(file: Path) -> None:
     for name, value in page.attributes:
         assert name not in ("src", "srcset", "xlink:href", "action", "poster")
         assert name != "href" or value.startswith("#")
+    assert "default-src 'none'" in html
     assert not re.search(r"https?:|@import|url\((?!#hatch-)", html)
     assert not re.search(r"\b(None|nan|inf)\b", page.text)
     for figure in re.findall(r"<svg.*?</svg>", html, re.DOTALL):

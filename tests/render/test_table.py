@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loaderprobe.render.document import Document, Section, Table
+from loaderprobe.render.rows import csv_text
 from loaderprobe.render.writers import document_text
 from tests.examples.reports import example_report, example_row
 from tests.pages import csv_report, markdown_report
@@ -34,6 +35,13 @@ def test_csv_quotes_what_needs_it() -> None:
     reason = 'disk said "no", then\nstopped'
     (line,) = read(csv_report(example_report([example_row(status="failed", reason=reason)])))
     assert line["reason"] == reason
+
+
+def test_csv_has_no_formula() -> None:
+    """A name that a spreadsheet would run is text there; a negative number stays a number."""
+    rows = read(csv_text({"name": ["=cmd()", "+1", "-x", "@SUM(A1)", "\t=1", "a=b"], "s": [-1.5] * 6}))
+    assert [row["name"] for row in rows] == ["'=cmd()", "'+1", "'-x", "'@SUM(A1)", "'\t=1", "a=b"]
+    assert {row["s"] for row in rows} == {"-1.5"}
 
 
 def test_csv_takes_gpu_counters_of_any_row() -> None:
