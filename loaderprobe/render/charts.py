@@ -8,7 +8,7 @@ what may be nothing an outline, so that nothing is lost without colour.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from math import floor, log10
 from textwrap import wrap
@@ -60,7 +60,11 @@ def _bars(row: ChartRow) -> tuple[Bar, ...]:
 
 def hows_of(rows: Sequence[ChartRow]) -> list[How]:
     """How the bars are known, where some are not measured."""
-    seen = {bar.how for row in rows for bar in _bars(row) if bar.tone != BASE}
+    return _hows(bar for row in rows for bar in row.bars if bar.tone != BASE)
+
+
+def _hows(marks: Iterable[Bar]) -> list[How]:
+    seen = {mark.how for mark in marks}
     return [how for how in MARKS if how in seen] if seen != {"measured"} else []
 
 
@@ -150,11 +154,15 @@ def _marks(chart: Chart, row: ChartRow) -> Iterator[str]:
     if row.interval:
         yield from _whisker(chart, row.interval, middle)
     if row.point:
-        fill = TONES[row.point.tone] if row.point.how == "measured" else "var(--card)"
-        yield (
-            f'<circle cx="{_at(chart, row.point.end):.2f}%" cy="{middle:g}" r="5" fill="{fill}" '
-            f'stroke="{TONES[row.point.tone]}" stroke-width="2"/>'
-        )
+        yield _dot(row.point, f"{_at(chart, row.point.end):.2f}%", middle)
+
+
+def _dot(point: Bar, x: str, y: float) -> str:
+    """Full where it is measured, a ring with a dot where it is estimated, else a ring."""
+    color = TONES[point.tone]
+    fill = color if point.how == "measured" else "var(--card)"
+    ring = f'<circle cx="{x}" cy="{y:g}" r="5" fill="{fill}" stroke="{color}" stroke-width="2"/>'
+    return ring + (f'<circle cx="{x}" cy="{y:g}" r="2" fill="{color}"/>' if point.how == "estimated" else "")
 
 
 def _fill(bar: Bar) -> str:
@@ -194,6 +202,8 @@ def _legend(chart: Chart) -> list[tuple[str, str]]:
     entries += [
         (f'<rect x="1" y="1" width="18" height="10" {_fill(bar)}/>', MARKS[how][1]) for how, bar in samples.items()
     ]
+    points = _hows(row.point for row in chart.rows if row.point)
+    entries += [(_dot(Bar(end=1, tone="inconclusive", how=how), "10", 6), MARKS[how][1]) for how in points]
     if any(row.interval for row in chart.rows):
         entries.append(('<path class="whisker" d="M1 2v8M1 6h18M19 2v8"/>', "95 % interval"))
     levels = [row for row in chart.rows if row.level is not None]
@@ -358,7 +368,7 @@ def _cells(chart: Chart, row: ChartRow, cells: int) -> Text:
         drawn[at] = "│" if row.level_how == "measured" else "╎"
     if row.point:
         at = place(row.point.end)
-        drawn[at] = "●" if row.point.how == "measured" else "○"
+        drawn[at] = {"measured": "●", "estimated": "◉"}.get(row.point.how, "○")
         styles[at] = STYLES.get(row.point.tone, "")
     text = Text()
     for char, style in zip(drawn, styles, strict=True):

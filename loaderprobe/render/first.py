@@ -403,7 +403,7 @@ def _gains(report: Report, rows: Sequence[ConfigurationRow]) -> Chart:
             note=f"→ {rate(advice.after.value)} ({rate(advice.after.low)} to {rate(advice.after.high)})"
             f"{'' if advice.how == 'measured' else ' est.'}",
             strong=advice.how == "measured",
-            point=Bar(end=advice.speedup, tone="change", how="measured" if advice.surely_gains else "unsure"),
+            point=Bar(end=advice.speedup, tone="change", how=advice.how if advice.surely_gains else "unsure"),
             interval=_ends(advice.after.low / advice.before.value, advice.after.high / advice.before.value),
             level=1.0,
         )
@@ -415,7 +415,7 @@ def _gains(report: Report, rows: Sequence[ConfigurationRow]) -> Chart:
     nothing = [
         ChartRow(label=short_label(row, rows, workers=False), note="no gain foreseen", level=1.0) for row in others
     ]
-    rows_drawn = (*sorted(found, key=lambda row: row.point is not None and row.point.how != "measured"), *nothing)
+    rows_drawn = (*sorted(found, key=lambda row: row.point is not None and row.point.how == "unsure"), *nothing)
     return Chart(
         rows=rows_drawn, brief=rows_drawn[:1], low=low - pad, high=high + pad, level="no gain", ends=f"data,{UNIT}"
     )

@@ -626,7 +626,8 @@ MESSAGES: dict[str, str] = {
     "action.prefetch": "prefetch {batches} batches in each worker",
     "action.files_in_memory": (
         "[leave {bytes:bytes} of memory to the page cache, which holds {share:percent} of the files and answers "
-        "{hits_low-hits_high:range percent} of the reads from epoch 2 on|keep all files[ ({bytes:bytes})] in the page cache]"
+        "{hits_low-hits_high:range percent} of the reads from epoch 2 on|keep all files[ ({bytes:bytes})] in the page "
+        "cache]"
     ),
     "action.files_pinned": (
         "pin {share:percent} of the files in memory ({bytes:bytes}, by vmtouch -l or a copy in tmpfs), which answers "
@@ -671,8 +672,10 @@ MESSAGES: dict[str, str] = {
     "line.workers": "DataLoader(..., num_workers={workers})",
     "line.prefetch": "DataLoader(..., prefetch_factor={batches})",
     "line.decoder": "{decoder:code line.decoder}",
-    "line.decoder.torchvision": "torchvision.io.decode_image(path) instead of PIL.Image.open(path)",
-    "line.decoder.pillow": "PIL.Image.open(path) instead of torchvision.io.decode_image(path)",
+    "line.decoder.torchvision": (
+        'torchvision.io.decode_image(path, mode="RGB"), a tensor, instead of PIL.Image.open(path)'
+    ),
+    "line.decoder.pillow": 'PIL.Image.open(path).convert("RGB") instead of torchvision.io.decode_image(path)',
     "line.tensor": (
         "transforms.PILToTensor() instead of transforms.ToTensor(), and batch.to(device).float() / 255 in the step"
     ),
