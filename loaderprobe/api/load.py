@@ -256,10 +256,17 @@ RESULTS = {
 
 
 def load_any(path: Path) -> Run | Documented:
-    """The run or the result in a directory, or the result in a file. Raises BadValue when there is neither."""
-    if not path.is_file() and not (path / RESULT).exists():
-        return load(path)
-    found: Documented = read_result(path, type_of)
+    """The run or the result in a directory, or the result in a file.
+
+    Raises BadValue when there is neither, DamagedRun for one with figures that cannot be, which no page can show.
+    """
+    is_run = not path.is_file() and not (path / RESULT).exists()
+    found: Run | Documented = load(path) if is_run else read_result(path, type_of)
+    try:
+        found.document()
+    except (ArithmeticError, LookupError, ValueError) as error:
+        hint = "restore it from a copy; if nothing has changed it since it was written, report this"
+        raise DamagedRun(str(path), f"cannot be shown: {type(error).__name__}: {error}", hint=hint) from error
     return found
 
 

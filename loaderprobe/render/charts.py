@@ -137,16 +137,7 @@ def _marks(chart: Chart, row: ChartRow) -> Iterator[str]:
             continue
         place = f'x="{begin:.2f}%" y="{top:g}" width="{end - begin:.2f}%" height="{_THICK}"'
         yield f"<rect {place} {_fill(bar)}/>"
-        if bar.letter and end - begin >= _LEAST_LETTER:
-            resource = RESOURCE.get(bar.tone)
-            ink = resource.ink if resource and bar.how == "measured" else "currentColor"
-            # Left of the whisker, whose line would hide it.
-            clear = min(end, _at(chart, row.interval[0])) if row.interval else end
-            at = (begin + max(clear, begin + _LEAST_LETTER)) / 2
-            yield (
-                f'<text class="letter" x="{at:.2f}%" y="{middle + 4:g}" text-anchor="middle" fill="{ink}">'
-                f"{_safe(bar.letter)}</text>"
-            )
+        yield from _letters(chart, row, bar, begin, end)
     if row.level is not None and row.level <= chart.high:
         at = _at(chart, row.level)
         dash = "" if row.level_how == "measured" else ' stroke-dasharray="4 3"'
@@ -155,6 +146,21 @@ def _marks(chart: Chart, row: ChartRow) -> Iterator[str]:
         yield from _whisker(chart, row.interval, middle)
     if row.point:
         yield _dot(row.point, f"{_at(chart, row.point.end):.2f}%", middle)
+
+
+def _letters(chart: Chart, row: ChartRow, bar: Bar, begin: float, end: float) -> Iterator[str]:
+    """The letter of a bar, left of the whisker, whose line would hide it; and that a bar goes on beyond the axis."""
+    place = f'y="{_HEIGHT / 2 + 4:g}"'
+    if bar.end > chart.high:
+        yield f'<text class="letter" x="100%" {place} text-anchor="end">▸</text>'
+    if bar.letter and end - begin >= _LEAST_LETTER:
+        resource = RESOURCE.get(bar.tone)
+        ink = resource.ink if resource and bar.how == "measured" else "currentColor"
+        clear = min(end, _at(chart, row.interval[0])) if row.interval else end
+        at = (begin + max(clear, begin + _LEAST_LETTER)) / 2
+        yield (
+            f'<text class="letter" x="{at:.2f}%" {place} text-anchor="middle" fill="{ink}">{_safe(bar.letter)}</text>'
+        )
 
 
 def _dot(point: Bar, x: str, y: float) -> str:

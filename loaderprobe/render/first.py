@@ -14,7 +14,7 @@ from typing import Literal
 
 from loaderprobe.analyze.answer import best_of, firm, measured
 from loaderprobe.records.report import ConfigurationRow, NextStep, Outlook, Report, StorageSupply
-from loaderprobe.records.resources import RESOURCE, SPEEDUPS
+from loaderprobe.records.resources import RESOURCE, SPEEDUPS, Resource
 from loaderprobe.records.verdict import WORTH, Advice, Interval, SideAndCause, Speedup, Speedups
 from loaderprobe.render.charts import BASE
 from loaderprobe.render.document import (
@@ -78,6 +78,11 @@ class Step:
         worth = [(name, found) for name, found in known if found.value >= WORTH]
         return sorted(worth, key=lambda each: -each[1].value)
 
+    def drawn(self, name: str) -> Resource:
+        """The row of a part; where the cause is a case of it (its cores are full), that of the cause, as on maps."""
+        cause = RESOURCE.get(self.bound.cause)
+        return cause if cause and cause.part_of == name else RESOURCE[name]
+
     def end(self, name: str, factor: float) -> float:
         """Images/s at this factor; input that costs nothing cannot outrun compute alone."""
         found = self.now.value * factor
@@ -98,7 +103,7 @@ def ladder(steps: Sequence[Step], *, unit: str = UNIT) -> Chart:
     beyond = alone > FAR * most
     high = 1.04 * max(most, 0.0 if beyond else alone)
     high = min(high, 1.6 * max(alone, now)) if alone and not beyond else high
-    limits = list(dict.fromkeys(name for step in steps for name, _ in step.gains()))
+    limits = {part.name: part for step in steps for name, _ in step.gains() if (part := step.drawn(name))}
     cut = f"{MOST_LANES} of {len(steps)} shown, all of them below" if len(steps) > MOST_LANES and not full else ""
     return Chart(
         rows=rows,
@@ -110,7 +115,10 @@ def ladder(steps: Sequence[Step], *, unit: str = UNIT) -> Chart:
         names=(
             ("now", "now"),
             ("change", "change first"),
-            *((name, f"{RESOURCE[name].letter} {INSTANT.format(RESOURCE[name].noun)}".strip()) for name in limits),
+            *(
+                (name, f"{part.letter} {INSTANT.format(part.legend if part.part_of else part.noun)}".strip())
+                for name, part in limits.items()
+            ),
         ),
         ends=f"if free,{unit} or speed-up",
     )
@@ -180,7 +188,8 @@ def _base(step: Step) -> Bar:
 
 def _gain(step: Step, name: str, found: Speedup) -> Bar:
     how: How = "unsure" if step.unsure or found.low <= WORTH else found.how
-    return Bar(begin=step.now.value, end=step.end(name, found.value), tone=name, how=how, letter=RESOURCE[name].letter)
+    part = step.drawn(name)
+    return Bar(begin=step.now.value, end=step.end(name, found.value), tone=part.name, how=how, letter=part.letter)
 
 
 def _spread(found: Speedup, rounds: int) -> str:
@@ -198,7 +207,7 @@ def _lane(step: Step) -> ChartRow:
     """All of a step in one line: now, and the part that gains most."""
     gains = step.gains()[:1]
     most = "".join(
-        f"{RESOURCE[name].letter} {significant(found.value)}x ({_spread(found, step.rounds)})".replace(" ()", "")
+        f"{step.drawn(name).letter} {significant(found.value)}x ({_spread(found, step.rounds)})".replace(" ()", "")
         for name, found in gains
     )
     gain_ends = [_ends(step.end(name, found.low), step.end(name, found.high)) for name, found in gains]
@@ -500,7 +509,7 @@ def _needs(report: Report, some: Sequence[Outlook], *, panel: Literal["main", ""
     opens = (f"{UNKNOWN} {_thousands(need.files_per_s / first.use)}/s" for need in first.needs)
     lines.append(("files opened", *opens, "not known", ""))
     said = f"Needs: {percent(first.utilization)} of {rate(first.images_per_s)} images/s ({source}), with "
-    said += f"{percent(1 - first.use)} of the storage's rate in reserve."
+    said += f"{percent(1 - first.use)} of the storage's rate in reserve; {cores:g} cores here."
     missing = dict.fromkeys(remark_words(need.missing) for need in some if need.missing)
     said += "".join(f" No rate of the storage: {why}." for why in missing)
     said += " *: nearest to ImageNet." if any(need.planned for need in some) else ""
@@ -508,7 +517,7 @@ def _needs(report: Report, some: Sequence[Outlook], *, panel: Literal["main", ""
         named(first.accelerator).removeprefix("one "),
         *(f"for {count}" for count in counts),
         "here",
-        f"cores ({cores:g} here)",
+        f"cores {', '.join(map(str, counts))}",
     )
     return Section(
         title=f"What {named(first.accelerator, join_words([str(count) for count in counts]))} need, cold files",

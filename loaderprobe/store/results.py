@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from loaderprobe.errors import BadValue, DamagedRun, ForeignDirectory, Refused
+from loaderprobe.errors import BadValue, DamagedRun, ForeignDirectory, LoaderprobeError, Refused
 from loaderprobe.store.codec import check_numbers, read, write_atomically, write_error
 
 RESULT = "result.json"
@@ -95,5 +95,5 @@ def _record(tree: Any, type_: type[Any], path: Path) -> Any:
     try:
         check_numbers(tree)
         return msgspec.convert(tree, type_)
-    except (msgspec.ValidationError, BadValue) as error:
+    except (msgspec.ValidationError, LoaderprobeError) as error:
         raise DamagedRun(str(path), f"is damaged: {error}", hint=MEASURE_AGAIN) from error
