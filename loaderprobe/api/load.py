@@ -264,7 +264,7 @@ def load_any(path: Path) -> Run | Documented:
     found: Run | Documented = load(path) if is_run else read_result(path, type_of)
     try:
         found.document()
-    except (ArithmeticError, LookupError, ValueError) as error:
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         hint = "restore it from a copy; if nothing has changed it since it was written, report this"
         raise DamagedRun(str(path), f"cannot be shown: {type(error).__name__}: {error}", hint=hint) from error
     return found
