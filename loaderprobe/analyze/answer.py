@@ -20,13 +20,12 @@ from loaderprobe.records.report import (
     StorageSupply,
 )
 from loaderprobe.records.resources import JUDGED, RESOURCE, SPEEDUPS, ResourceName
-from loaderprobe.records.verdict import WORTH, Advice, Interval, Knee, ReasonCode, Speedup
+from loaderprobe.records.thresholds import FAR_BEYOND_NOISE, WORTH
+from loaderprobe.records.verdict import Advice, Interval, Knee, ReasonCode, Speedup
 from loaderprobe.units import significant
 
 Rows = Sequence[ConfigurationRow]
 
-LITTLE = 1.25
-"""A cause with a larger speed-up is far beyond noise."""
 MORE_TIME = 2.0
 """The budget to measure again with, over the time that the run took."""
 MOST_ADVICE = 2
@@ -226,7 +225,7 @@ def _level(leading: Sequence[Speedup], rounds: Sequence[int], *, of: int) -> str
     if len(leading) < of / 2 or least < WORTH:
         return "low"
     measured_twice = all(speedup.how == "measured" for speedup in leading) and min(rounds) > 1
-    return "high" if measured_twice and len(leading) == of and least >= LITTLE else "medium"
+    return "high" if measured_twice and len(leading) == of and least >= FAR_BEYOND_NOISE else "medium"
 
 
 # What devices and ranks gain.

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loaderprobe.analyze.effects import NORMAL, mean_interval
+from loaderprobe.analyze.effects import mean_interval
 from loaderprobe.policy import Ask, Results, Stop
+from loaderprobe.records import thresholds
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeStop, LimitName
 from loaderprobe.records.layers import Milliseconds
 from loaderprobe.stats import mean, median
@@ -38,8 +39,6 @@ OWN = 0.004
 """Of the deviation of a single size."""
 DRIFTS = (0.003, 0.01, 0.02, 0.04, 0.08)
 """By what share probes may differ beyond what their own steps show: the likeliest is taken."""
-FAR = 3.0
-"""Octaves below the fastest size, beyond which rates say nothing of the top."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +87,13 @@ def rate_of(probe: BatchSizeProbe) -> float:
 def within_of(probe: BatchSizeProbe) -> float:
     """Standard error of a probe's rate, as a share of it, from its steps."""
     assert probe.images_per_s
-    return (probe.images_per_s.high - probe.images_per_s.low) / 2 / NORMAL / probe.images_per_s.value
+    return (probe.images_per_s.high - probe.images_per_s.low) / 2 / thresholds.NORMAL / probe.images_per_s.value
 
 
 def near_top(probes: Sequence[BatchSizeProbe]) -> Sequence[BatchSizeProbe]:
     """Those of sizes that say something of the fastest."""
     top = max(probes, key=rate_of).batch_size
-    return [probe for probe in probes if probe.batch_size * 2**FAR >= top]
+    return [probe for probe in probes if probe.batch_size * 2**thresholds.MOST_OCTAVES >= top]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,20 +173,11 @@ def _asked(results: Probes, found: int | BatchSizeStop, most: int) -> NextSize:
     return Ask(what=found, done=len(results.done), total=most)
 
 
+LOG_ALIKE = math.log(1 + thresholds.ALIKE)
 FIRST_SIZE = 2
 """Not 1: some models cannot train on a single image, as batch normalisation has nothing to average."""
 MOST = 1024
 MOST_PROBES = 32
-ALIKE = math.log(1.02)
-"""Rates that differ by less are equal: then the smaller batch is chosen."""
-Z = 1.96
-"""Of the bound that a size may reach: 95 % intervals."""
-Z_SURE = 3.0
-"""Of the bound that a smaller size must keep to be preferred."""
-NEAR = 1.3
-"""A size this close to the best is tried on either side."""
-SLOW_S = 15.0
-"""A probe that took longer is doubled only where the rate still rises, not where it may."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +233,7 @@ def limit_at(chosen: int, probes: Sequence[BatchSizeProbe], *, most: int, loaded
     """What keeps the rate from rising: memory, or the largest size allowed, only where it still rises there."""
     fitting = [probe for probe in probes if probe.fits]
     at_end = chosen >= max((each.batch_size for each in fitting), default=0)
-    if at_end and _slope(fitting)[0] > ALIKE:
+    if at_end and _slope(fitting)[0] > LOG_ALIKE:
         if any(not probe.fits for probe in probes):
             return "memory"
         if chosen >= most:
@@ -255,9 +245,9 @@ def _rises(fitting: Sequence[BatchSizeProbe]) -> bool:
     """True while the rate may still rise by 2 % at twice the size: judged by the last three rungs."""
     slope, error = _slope(fitting)
     largest = max(fitting, key=lambda each: each.batch_size)
-    if largest.wall_s > SLOW_S:
-        return slope > ALIKE
-    return slope + Z * error > ALIKE
+    if largest.wall_s > thresholds.SLOW_PROBE_S:
+        return slope > LOG_ALIKE
+    return slope + thresholds.NORMAL * error > LOG_ALIKE
 
 
 def _slope(fitting: Sequence[BatchSizeProbe]) -> tuple[float, float]:
@@ -283,19 +273,19 @@ def _refine(probes: Sequence[BatchSizeProbe], top: int, *, spent: int) -> int | 
     curve = RateCurve.of(probes, sizes)
     best = curve.fastest(tried)
     others = [size for size in sizes if size != best]
-    rival = max(others, key=lambda size: curve.above(size, best, Z), default=best)
-    left = curve.above(rival, best, Z) if others else 0.0
+    rival = max(others, key=lambda size: curve.above(size, best, thresholds.NORMAL), default=best)
+    left = curve.above(rival, best, thresholds.NORMAL) if others else 0.0
     if spent < MOST_PROBES:
-        if left > ALIKE:
+        if left > LOG_ALIKE:
             return rival if curve.spread(rival) >= curve.spread(best) else best
         if (near := _beside(best, tried, sizes)) is not None:
             return near
         if (again := _to_repeat(probes, best)) is not None:
             return again
     # Of equals, the smaller: where it is sure that it loses less than 2 %.
-    chosen = next((size for size in tried if curve.above(best, size, Z_SURE) <= ALIKE), best)
+    chosen = next((size for size in tried if curve.above(best, size, thresholds.Z_SURE) <= LOG_ALIKE), best)
     return BatchSizeStop(
-        code="no_candidate_better" if left <= ALIKE else "probes_spent",
+        code="no_candidate_better" if left <= LOG_ALIKE else "probes_spent",
         chosen=chosen,
         left=max(0.0, math.expm1(left)),
     )
@@ -303,7 +293,10 @@ def _refine(probes: Sequence[BatchSizeProbe], top: int, *, spent: int) -> int | 
 
 def _beside(best: int, tried: Sequence[int], sizes: Sequence[int]) -> int | None:
     """A size close to the best, smaller or larger, until both sides are tried: a curve cannot show an edge."""
-    for close in (range(math.ceil(best / NEAR), best), range(best + 1, math.floor(best * NEAR) + 1)):
+    for close in (
+        range(math.ceil(best / thresholds.NEAR_BEST), best),
+        range(best + 1, math.floor(best * thresholds.NEAR_BEST) + 1),
+    ):
         open_ = [size for size in sizes if size in close]
         if open_ and not any(size in close for size in tried):
             return min(open_) if open_[0] < best else max(open_)

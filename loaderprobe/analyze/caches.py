@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import math
 
+from loaderprobe.records.thresholds import LEAST_OF_LRU, MOST_WAY, WAY
 from loaderprobe.records.verdict import Interval
 
-WAY, MOST_WAY = 0.5, 0.75
-"""Of the way from LRU to pinned: see `page_cache_hits`."""
-LEAST_OF_LRU = 0.65
-"""In epoch 2, of LRU's hits: four reading processes had 0.85 to 1.0 of them, workers of a DataLoader 0.69 to 1.0."""
 _STEPS = 60
 """Halvings of an interval of 1: beyond the precision of a float."""
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from loaderprobe.analyze.effects import (
-    ALPHA,
     Effect,
     RunReading,
     drift_of,
@@ -46,6 +45,7 @@ from loaderprobe.records.environment import Environment, StorageLocation
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, base_mode, judged_activity
 from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.records.thresholds import ALPHA, OTHER_READS, SAME_MEMORY
 from loaderprobe.records.verdict import Interval, ShortVerdict
 from loaderprobe.units import format_bytes, join_words
 
@@ -228,8 +228,6 @@ GROUPS: dict[str, Group] = {
 }  # fmt: skip
 """The group of each field; options of a configuration are `options`."""
 ALL = "all"
-_ALIKE = 0.02
-"""Memory of the same machine differs by what its kernel keeps."""
 
 Facts = Mapping[str, str | float | None]
 """What a result was made with, by field; None where that is not known."""
@@ -275,7 +273,7 @@ def differences(before: Facts, after: Facts) -> list[Difference]:
 
 def _alike(field: str, mine: str | float, other: str | float) -> bool:
     if field == "memory_bytes" and isinstance(mine, float) and isinstance(other, float):
-        return abs(mine - other) <= _ALIKE * max(mine, other)
+        return abs(mine - other) <= SAME_MEMORY * max(mine, other)
     return mine == other
 
 
@@ -442,8 +440,6 @@ def _agreed(verdicts: Iterable[ShortVerdict]) -> ShortVerdict:
 
 BESIDE = ("data", "rounds")
 """Options in which the same configuration may differ: a fingerprint that holds the root, and how often it ran."""
-NOTICED = 0.05
-"""Reads of other processes that are more than this share of a configuration's own."""
 
 ConfigKey = tuple[object, ...]
 
@@ -593,4 +589,4 @@ def _disturbed(found: MeasuredRow) -> bool:
     verdict = found.row.verdict
     if verdict is None or verdict.other_read_bytes_per_s is None:
         return False
-    return verdict.other_read_bytes_per_s > NOTICED * (verdict.disk_read_bytes_per_s or 0.0)
+    return verdict.other_read_bytes_per_s > OTHER_READS * (verdict.disk_read_bytes_per_s or 0.0)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from loaderprobe.records import thresholds
 from loaderprobe.records.verdict import How, Interval, Speedup
 from loaderprobe.stats import (
     Noise,
@@ -24,33 +25,7 @@ from loaderprobe.stats import (
     student_tails,
 )
 
-# Two speed-ups closer than this, or than two standard errors, do not differ.
-CLEAR_LEAD = 1.15
-# An estimate may be off by more than the noise: a firm word that rests on one needs this lead.
-OPEN_LEAD = 1.5
-# A neighbour that takes one of two cores halves a rate: a lead of more than that it cannot make. Assumed for any other.
-FAR_LEAD = 2.25
-# Of two single segments on a busy machine: CPU time differs by a factor of 2 at most.
-LEAD_OF_ONE_ROUND = 2.0
-# Fewer rounds have no useful spread: Student's factor of two is 12.7.
-ENOUGH_ROUNDS = 3
-# So many rounds that are all faster are evidence, whatever their spread: by chance it happens in 3 %.
-ALL_FASTER = 5
-# The spread between rounds beyond that of their steps, known as well as from four rounds. Measured on a virtual machine
-# of two cores (`scripts/bench intervals`), assumed of others.
-DRIFT = Noise(variance=0.05**2, freedom=3)
-# CPU speed drifted by 26 % at the 95th percentile within 15 s on an idle virtual machine.
-SWING = 0.25
-
-ALPHA = 0.05
-REPEAT = 0.03
-"""Half the 95 % interval of the ratio of two runs of the same thing, minutes apart: a machine drifts between runs.
-Where other work ran beside them it was 18 % (`scripts/bench compare --only drift`)."""
-NORMAL = 1.96
-OF_SLICES = 5
-"""Degrees of freedom of an interval of one round or two: of six to eleven batch means, or of a rate."""
-ENOUGH_RUNS = 3
-"""From so many on the runs themselves show how they vary."""
+DRIFT = Noise(variance=thresholds.ROUNDS_VARY**2, freedom=3)
 TRIED_ROUNDS = (3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
 
 Band = Literal["ratios", "turns"]
@@ -103,12 +78,14 @@ class Effect:
     @property
     def is_faster(self) -> bool:
         """True where the 95 % interval is above 1, or so many rounds are that it is no chance."""
-        every = len(self.rounds) >= ALL_FASTER and min(self.rounds.values()) > 1
+        every = len(self.rounds) >= thresholds.ALL_FASTER and min(self.rounds.values()) > 1
         return self.ratio.low > 1 or every
 
     def leads_in_each(self) -> bool:
         """True where each round alone is clear: of few rounds, by a wide margin."""
-        least = CLEAR_LEAD if self.pairs >= ENOUGH_ROUNDS else OPEN_LEAD if self.pairs > 1 else LEAD_OF_ONE_ROUND
+        least = thresholds.OPEN_LEAD if self.pairs > 1 else thresholds.LEAD_OF_ONE_ROUND
+        if self.pairs >= thresholds.ENOUGH_ROUNDS:
+            least = thresholds.CLEAR_LEAD
         return bool(self.rounds) and min(self.rounds.values()) >= least
 
     def over(self, other: Effect, *, least: float = 0.0) -> Effect | None:
@@ -122,7 +99,7 @@ class Effect:
         """The probability of one as large by chance."""
         return student_tails(self.log / self.error, self.freedom) if self.error else float(self.log == 0)
 
-    def half(self, alpha: float = ALPHA) -> float:
+    def half(self, alpha: float = thresholds.ALPHA) -> float:
         """Half the interval of the logarithm that holds it with probability 1 - `alpha`."""
         return student_quantile(alpha, self.freedom) * self.error
 
@@ -161,7 +138,7 @@ def mean_interval(figures: Sequence[Interval]) -> Interval:
     """
     values, middle = [figure.value for figure in figures], mean([figure.value for figure in figures])
     within = sum(((figure.high - figure.low) / 2) ** 2 for figure in figures) ** 0.5 / len(figures)
-    half = max(within, half_width(values) if len(values) >= ENOUGH_ROUNDS else 0.0)
+    half = max(within, half_width(values) if len(values) >= thresholds.ENOUGH_ROUNDS else 0.0)
     return Interval(value=middle, low=max(0.0, middle - half), high=middle + half)
 
 
@@ -177,8 +154,8 @@ def of_rounds(ratios: Mapping[int, float], *, how: How = "measured", band: Band 
 
 
 def _of_turns(logs: Sequence[float]) -> Interval:
-    half = math.log1p(SWING) / math.sqrt(len(logs))
-    if len(logs) >= ENOUGH_ROUNDS:
+    half = math.log1p(thresholds.MOST_PREDICTION_ERROR) / math.sqrt(len(logs))
+    if len(logs) >= thresholds.ENOUGH_ROUNDS:
         half = min(half, half_width(logs))
     middle = median(logs)
     return Interval(value=math.exp(middle), low=math.exp(middle - half), high=math.exp(middle + half))
@@ -224,7 +201,7 @@ class SideSample:
 def sample(readings: Sequence[RunReading]) -> SideSample | None:
     """One side: its runs where there are several, else its rounds, else the interval of its rate; None where there is
     none."""
-    if len(readings) >= ENOUGH_RUNS:
+    if len(readings) >= thresholds.ENOUGH_ROUNDS:
         return _of_values([reading.figure.value for reading in readings])
     if too_few_rounds(readings):
         return _of_figures([reading.figure for reading in readings])
@@ -233,7 +210,7 @@ def sample(readings: Sequence[RunReading]) -> SideSample | None:
 
 def too_few_rounds(readings: Sequence[RunReading]) -> bool:
     """True for a side of which neither runs nor rounds show how much they vary: the interval of its rate stands in."""
-    return len(readings) < ENOUGH_RUNS and sum(len(reading.values) for reading in readings) < ENOUGH_ROUNDS
+    return max(len(readings), sum(len(reading.values) for reading in readings)) < thresholds.ENOUGH_ROUNDS
 
 
 def _of_values(values: Sequence[float]) -> SideSample | None:
@@ -246,13 +223,13 @@ def _of_values(values: Sequence[float]) -> SideSample | None:
 def _of_figures(figures: Sequence[Interval]) -> SideSample | None:
     if any(not 0 <= figure.low < figure.value < figure.high for figure in figures):
         return None
-    factor = student_quantile(ALPHA, OF_SLICES)
+    factor = student_quantile(thresholds.ALPHA, thresholds.OF_SLICES)
     # The upper half: the lower one ends at 0.
     errors = [(figure.high - figure.value) / figure.value / factor for figure in figures]
     return SideSample(
         mean=mean([math.log(figure.value) for figure in figures]),
         variance=math.fsum(error**2 for error in errors) / len(errors) ** 2,
-        freedom=OF_SLICES * len(figures),
+        freedom=thresholds.OF_SLICES * len(figures),
         count=len(figures),
     )
 
@@ -300,4 +277,4 @@ def holm(chances: Sequence[float]) -> list[float]:
 
 def drift_of(runs: tuple[int, int]) -> float:
     """The variance between runs that is added to a row; 0 where enough runs of each side have that row."""
-    return 0.0 if min(runs) >= ENOUGH_RUNS else (REPEAT / NORMAL) ** 2
+    return 0.0 if min(runs) >= thresholds.ENOUGH_ROUNDS else (thresholds.REPEAT / thresholds.NORMAL) ** 2

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from loaderprobe.analyze.verdict.rates import NS
+from loaderprobe.records import thresholds
 from loaderprobe.records.measurement import Measurement, Segment, Series, Timeline, communicates, segment_seconds
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import TIME_PARTS, TimePart
@@ -116,15 +117,6 @@ def total(ranges: Ranges) -> int:
     return sum(high - low for low, high in ranges)
 
 
-# Between a call and its kernel the hardware alone takes a few microseconds; more is waiting for another stream.
-HARDWARE_LATENCY_NS = 5_000
-# What follows a sync is its doing for no longer than this: the 90th percentile of real traces is 0.2 to 5 ms. After
-# that the host worked on something else.
-AFTER_SYNC_NS = 1_000_000
-# A call that takes this many times as long as its copy did not stage memory for it: it waited for older work.
-STAGING_FACTOR = 10
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribution:
     """A window as ranges on the timeline's clock: its `parts` do not overlap, and fill it.
@@ -164,7 +156,10 @@ class _Split:
 
 
 def attribute(
-    timeline: Timeline, *, latency_ns: int = HARDWARE_LATENCY_NS, after_sync_ns: int = AFTER_SYNC_NS
+    timeline: Timeline,
+    *,
+    latency_ns: int = thresholds.HARDWARE_LATENCY_NS,
+    after_sync_ns: int = thresholds.AFTER_SYNC_NS,
 ) -> Attribution:
     """Split a window by the rules above.
 
@@ -245,7 +240,7 @@ def staging_calls(timeline: Timeline) -> frozenset[int]:
     return frozenset(
         i for i, kind in enumerate(calls.kind)
         if kind == "sync" and calls.correlation[i] in copied
-        and calls.end_ns[i] - calls.begin_ns[i] <= STAGING_FACTOR * copied[calls.correlation[i]]
+        and calls.end_ns[i] - calls.begin_ns[i] <= thresholds.STAGING_FACTOR * copied[calls.correlation[i]]
     )  # fmt: skip
 
 
@@ -548,9 +543,6 @@ def why_no_counters(measurement: Measurement, found: Figures) -> dict[str, Remar
 # union over streams; an SM is in use where a kernel has a block for it; occupancy is a mean over the kernels' time.
 # They are estimates: a counter that measured the same (NVML's GPM) has another name everywhere.
 
-# With less of the kernels' time known, an estimate would be of some kernels and not of the device.
-LEAST_COVERAGE = 0.9
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kernel:
@@ -613,7 +605,7 @@ def _occupancy(kernels: Sequence[_Kernel]) -> float | None:
 def _sm_efficiency(kernels: Sequence[_Kernel], window_ns: int) -> float | None:
     """The mean over the window of min(1, blocks per SM of all kernels then active)."""
     known = [(kernel, kernel.blocks_per_sm) for kernel in kernels if kernel.blocks_per_sm is not None]
-    if _coverage(kernels, [each for each, _ in known]) < LEAST_COVERAGE:
+    if _coverage(kernels, [each for each, _ in known]) < thresholds.LEAST_COVERAGE:
         return None
     edges = [(each.begin_ns, blocks) for each, blocks in known] + [(each.end_ns, -blocks) for each, blocks in known]
     edges.sort()
@@ -636,14 +628,6 @@ def missing_estimates(use: DeviceUse) -> dict[str, Remark]:
     return reasons
 
 
-# A profiler that slows the steps by more than this has measured itself.
-MOST_OVERHEAD = 0.05
-# Each lost kernel is a gap that was not there.
-MOST_WITHOUT_RECORD = 0.01
-# Host and device are compared on one clock: it may be set, and it may drift as good clocks do.
-MOST_CLOCK_SHIFT_NS, MOST_CLOCK_DRIFT = 50_000, 20e-6
-# Shares of time idle for input, from rates and from gaps, are the same but for noise and for the overhead.
-MOST_DISAGREEMENT = 0.1
 NAME = "gpu_timeline"
 """Of what is missing without a window."""
 
@@ -720,14 +704,14 @@ def why_refused(timeline: Timeline) -> Remark | None:
             return Remark(code="no_kernel_launched")
         return Remark(code="kernels_not_seen", facts={"launches": float(timeline.launches)})
     lost = timeline.launches_without_record / timeline.launches if timeline.launches else 0.0
-    if lost > MOST_WITHOUT_RECORD:
-        return Remark(code="launches_lost", facts={"exact_share": lost, "most": MOST_WITHOUT_RECORD})
+    if lost > thresholds.MOST_WITHOUT_RECORD:
+        return Remark(code="launches_lost", facts={"exact_share": lost, "most": thresholds.MOST_WITHOUT_RECORD})
     overhead = overhead_of(timeline)
     if overhead is None:
         return Remark(code="steps_not_timed")
-    if overhead > MOST_OVERHEAD:
-        return Remark(code="profiler_slows", facts={"exact_share": overhead, "most": MOST_OVERHEAD})
-    most_ns = MOST_CLOCK_SHIFT_NS + MOST_CLOCK_DRIFT * window_ns
+    if overhead > thresholds.MOST_OVERHEAD:
+        return Remark(code="profiler_slows", facts={"exact_share": overhead, "most": thresholds.MOST_OVERHEAD})
+    most_ns = thresholds.MOST_CLOCK_SHIFT_NS + thresholds.MOST_CLOCK_DRIFT * window_ns
     moved_ns = abs(timeline.clock_shift_ns)
     if moved_ns > most_ns:
         return Remark(code="clock_moved", facts={"clock_s": moved_ns / 1e9, "most_s": most_ns / 1e9})
@@ -743,7 +727,7 @@ def disagreement(gaps: Gaps, utilization: float | None) -> Remark | None:
     if utilization is None:
         return Remark(code="gaps_not_checked")
     idle, gone = 1 - utilization, gaps.share("input", "copy", "loader")
-    if abs(idle - gone) < MOST_DISAGREEMENT:
+    if abs(idle - gone) < thresholds.MOST_DISAGREEMENT:
         return None
     return Remark(code="gaps_disagree", facts={"idle_by_gaps": gone, "idle_by_rates": idle})
 
@@ -758,7 +742,7 @@ def _too_short(measurement: Measurement, timeline: Timeline) -> Remark | None:
 
 def _too_fast(window: GpuWindow) -> Remark | None:
     """Steps that were slower without the profiler: something else changed by more than it costs."""
-    if window.profiler_overhead is None or window.profiler_overhead >= -MOST_OVERHEAD:
+    if window.profiler_overhead is None or window.profiler_overhead >= -thresholds.MOST_OVERHEAD:
         return None
     return Remark(code="slower_without_profiler", facts={"exact_share": -window.profiler_overhead})
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from loaderprobe.analyze.effects import CLEAR_LEAD
 from loaderprobe.analyze.forecast.advice import Surroundings, advise
 from loaderprobe.analyze.forecast.fit import Storage
 from loaderprobe.analyze.gpu import (
@@ -18,7 +17,7 @@ from loaderprobe.analyze.gpu import (
     why_no_counters,
 )
 from loaderprobe.analyze.verdict.experiments import Experiments, run_experiments
-from loaderprobe.analyze.verdict.rates import UNBOUNDED, bytes_per_image, rate_interval, step_time
+from loaderprobe.analyze.verdict.rates import bytes_per_image, rate_interval, step_time
 from loaderprobe.analyze.verdict.rule import (
     judge,
     prediction_error_of,
@@ -34,12 +33,9 @@ from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.measurement import NO_STEP, Measurement, Segment, judged_activity, segment_seconds, segments_of
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import IN_GAPS, INPUTS, ONLY_WAITED, SPEEDUPS, SingleCause
-from loaderprobe.records.verdict import WORTH, Bound, Evidence, GpuWindow, Rates, Speedups, Verdict
+from loaderprobe.records.thresholds import CLEAR_LEAD, UNBOUNDED, UTILIZATION, WAIT_MODERATE, WORTH
+from loaderprobe.records.verdict import Bound, Evidence, GpuWindow, Rates, Speedups, Verdict
 from loaderprobe.stats import median
-
-# The bar of MLPerf Storage for ResNet-50, and the band of XProf's input-pipeline analyzer.
-UTILIZATION_BAR = 0.9
-WAIT_MODERATE = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,7 +207,7 @@ def _file_facts(measurement: Measurement, found: Experiments, judgement: Bound) 
 def _shares(wait: float, utilization: float | None) -> tuple[Evidence, ...]:
     """Figures that other tools judge by, with their thresholds. The verdict does not use them."""
     return evidence_of(
-        [("input_wait_fraction", wait, WAIT_MODERATE), ("accelerator_utilization", utilization, UTILIZATION_BAR)]
+        [("input_wait_fraction", wait, WAIT_MODERATE), ("accelerator_utilization", utilization, UTILIZATION)]
     )
 
 

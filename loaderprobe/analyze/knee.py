@@ -7,10 +7,9 @@ from collections.abc import Hashable, Mapping, Sequence
 
 from loaderprobe.records.config import Auto, RunConfig, alike_but_for, with_options
 from loaderprobe.records.report import ConfigurationRow, Report
+from loaderprobe.records.thresholds import ALIKE
 from loaderprobe.records.verdict import Interval, Knee
 
-WITHIN = 0.98
-"""A rate that reaches this share of the best is as good."""
 PREFETCH_FACTORS = (2, 4, 8)
 """That are tried, one after the other; the first is torch's own."""
 LEAST_MOST = 8
@@ -21,7 +20,7 @@ MOST_A_CORE = 4
 def fewest(rates: Mapping[int, float]) -> int | None:
     """The smallest number whose rate is within 2 % of the best; None where there is none."""
     best = max(rates.values(), default=0.0)
-    return next((number for number in sorted(rates) if rates[number] >= WITHIN * best), None)
+    return next((number for number in sorted(rates) if rates[number] >= (1 - ALIKE) * best), None)
 
 
 def ranked(rates: Mapping[int, Interval]) -> dict[int, float]:
@@ -67,12 +66,12 @@ def next_workers(
 
 def _ends(rates: Mapping[int, Interval], workers: Sequence[int], compute: float | None) -> bool:
     """True where more workers than these gain nothing."""
-    if compute is not None and max(ranked(rates).values()) >= WITHIN * compute:
+    if compute is not None and max(ranked(rates).values()) >= (1 - ALIKE) * compute:
         return True
     if len(workers) < 2:
         return False
     *fewer, last = workers
-    return rates[last].high <= max(rates[number].value for number in fewer) / WITHIN
+    return rates[last].high <= max(rates[number].value for number in fewer) / (1 - ALIKE)
 
 
 def _more(workers: Sequence[int], most: int) -> int | None:

@@ -6,39 +6,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from loaderprobe.analyze.verdict.ranks import host_names, slow_host
-from loaderprobe.records.bandwidth import (
-    RISING,
-    BandwidthMeasurement,
-    BandwidthPhase,
-    DeviceKind,
-    Limit,
-    LimitCode,
-    LimitedBy,
-)
+from loaderprobe.records import thresholds
+from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase, DeviceKind, Limit, LimitCode, LimitedBy
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Evidence
 
 Facts = dict[str, float | str]
 
-KNEE = 0.95
-"""A number of readers that gets this share of the best is enough."""
-FLAT = 1.4
-"""More readers gain less than this on a device that one reader fills: planted ones gained 1.02 to 1.30, the
-one disk at hand that one reader does not fill 1.64 and more (`scripts/bench bandwidth`)."""
-SURELY_FLAT = 1.6
-"""The same from the one end of the two intervals to the other: a noisy disk is given no kind."""
-PROPORTIONAL = 0.7
-"""Share of N times one reader's rate that N readers get where only latency limits them."""
-PROPORTIONAL_READERS = 4
-# A pause of twice the reading time leaves a token bucket a third of its load. On throttled
-# block devices reads then took 0.05 to 0.45 of their time; on single servers and latency-bound devices 0.9 or more.
-CREDIT_AT_MOST = 0.6
-LOST_AT_LEAST = 0.8
 TWO_DOUBLINGS = 4
-PROCESS = 1.1
-"""As many readers in more ranks that gain this much were held up by their process, or their node."""
-UNFAIR = 0.8
-"""Equal ranks on one throttled disk had 0.89 to 0.96 of the fastest; one behind a path of its own 0.58."""
 
 _BY: dict[LimitCode, LimitedBy] = {
     "from_memory": "memory", "probe_busy": "probe", "slow_rank": "rank", "slow_host": "host", "plateau": "bandwidth",
@@ -52,11 +27,11 @@ def limit_of(measured: BandwidthMeasurement) -> Limit:
     best = measured.best
     if best is None:
         return _limit("no_step")
-    knee = next(phase.readers for phase in measured.ladder if phase.bw_bytes >= KNEE * best.bw_bytes)
+    knee = next(phase.readers for phase in measured.ladder if phase.bw_bytes >= thresholds.AT_LIMIT * best.bw_bytes)
     if measured.from_memory:
         share = "partly" if any(phase.cache in ("cold", "mixed") for phase in measured.steps) else "wholly"
         return _limit("from_memory", {"share": share}, knee)
-    if best.fairness < UNFAIR:
+    if best.fairness < thresholds.UNFAIR:
         return _uneven_ranks(best)
     if best.at_least:
         return _limit("probe_busy", {"best_bytes_per_s": best.bw_bytes}, knee)
@@ -81,7 +56,7 @@ def _limit(code: LimitCode, facts: Facts | None = None, knee_readers: int | None
 
 def _rise(ladder: Sequence[BandwidthPhase], best: BandwidthPhase) -> Limit:
     """Of one process: by the shape, since one reader alone shows what a file takes."""
-    first, knee = ladder[0], next(phase for phase in ladder if phase.bw_bytes >= KNEE * best.bw_bytes)
+    first, knee = ladder[0], next(phase for phase in ladder if phase.bw_bytes >= thresholds.AT_LIMIT * best.bw_bytes)
     facts: Facts = {
         "first_readers": first.readers,
         "first_bytes_per_s": first.bw_bytes,
@@ -90,7 +65,7 @@ def _rise(ladder: Sequence[BandwidthPhase], best: BandwidthPhase) -> Limit:
         "best_readers": best.readers,
         "best_bytes_per_s": best.bw_bytes,
     }
-    if best.bw_bytes <= FLAT * first.bw_bytes:
+    if best.bw_bytes <= thresholds.FLAT * first.bw_bytes:
         return _limit("flat", facts, knee.readers)
     fall = _fall(ladder, knee)
     if fall is not None:
@@ -114,7 +89,7 @@ def _uneven_ranks(most: BandwidthPhase) -> Limit:
         return _limit("too_short", {"reading_s": slow.seconds, "share": share})
     hosts = host_names([(rank.node, rank.host) for rank in most.by_rank])
     host = slow_host([(name, rank.bw_bytes) for name, rank in zip(hosts, most.by_rank, strict=True)])
-    if host and host.lead > 1 / UNFAIR:
+    if host and host.lead > 1 / thresholds.UNFAIR:
         facts: Facts = {"slow_ranks": host.slow, "host_ranks": host.ranks, "elsewhere_bytes_per_s": host.elsewhere}
         return _limit("slow_host", {"host": host.host, "bytes_per_s": host.rate, **facts})
     facts = {"rank": slow.rank, "bytes_per_s": slow.bw_bytes, "share": share, "nodes": most.nodes}
@@ -125,7 +100,7 @@ def _process(steps: Sequence[BandwidthPhase], most: BandwidthPhase) -> Limit | N
     """Where as many readers in fewer ranks, or on fewer nodes, get less."""
     alike = [step for step in steps if step.readers == most.readers and step is not most]
     fewer = min(alike, key=lambda step: (step.nodes, step.ranks), default=None)
-    if fewer is None or most.bw_low < PROCESS * fewer.bw_high:
+    if fewer is None or most.bw_low < thresholds.HELD_BY_PROCESS * fewer.bw_high:
         return None
     facts: Facts = {"clients": most.readers, "ranks": most.ranks, "nodes": most.nodes, "bytes_per_s": most.bw_bytes}
     facts |= {"fewer_ranks": fewer.ranks, "fewer_nodes": fewer.nodes, "fewer_bytes_per_s": fewer.bw_bytes}
@@ -139,7 +114,7 @@ def _rise_of_ranks(steps: Sequence[BandwidthPhase], most: BandwidthPhase) -> Lim
         return _limit("one_step_of_ranks", {"clients": most.readers})
     early = [step for step in fewer if step.readers * TWO_DOUBLINGS <= most.readers]
     last = max(early, key=lambda step: step.readers, default=None)
-    if last is not None and max(step.bw_bytes for step in steps) < RISING * last.bw_bytes:
+    if last is not None and max(step.bw_bytes for step in steps) < thresholds.WORTH * last.bw_bytes:
         facts: Facts = {"bytes_per_s": most.bw_bytes, "clients": last.readers, "most_clients": most.readers}
         return _limit("plateau", facts)
     return _limit("rising", {"clients": most.readers, "next": 2 * most.readers})
@@ -157,20 +132,20 @@ def kind_of(measured: BandwidthMeasurement) -> DeviceKind:
     rise = most.bw_bytes / alone.bw_bytes
     ratio = _seconds_per_byte(paced) / _seconds_per_byte(alone)
     evidence = (
-        Evidence(metric="rise_of_ladder", value=rise, threshold=FLAT, unit="x"),
-        Evidence(metric="paced_reading_time", value=ratio, threshold=CREDIT_AT_MOST, unit="x"),
+        Evidence(metric="rise_of_ladder", value=rise, threshold=thresholds.FLAT, unit="x"),
+        Evidence(metric="paced_reading_time", value=ratio, threshold=thresholds.CREDIT_AT_MOST, unit="x"),
     )
     if measured.from_memory or paced.cache in ("warm", "mixed"):
         return DeviceKind(kind="unknown", code="from_memory", evidence=evidence)
     if any(phase.at_least for phase in (*ladder, paced)):
         return DeviceKind(kind="unknown", code="probe_busy", evidence=evidence)
-    sure = alone.bw_low < alone.bw_high and most.bw_high <= SURELY_FLAT * alone.bw_low
-    flat = rise <= FLAT and sure
-    if flat and ratio <= CREDIT_AT_MOST:
+    sure = alone.bw_low < alone.bw_high and most.bw_high <= thresholds.SURELY_FLAT * alone.bw_low
+    flat = rise <= thresholds.FLAT and sure
+    if flat and ratio <= thresholds.CREDIT_AT_MOST:
         return DeviceKind(kind="token_bucket", code="token_bucket", evidence=evidence)
-    if flat and ratio >= LOST_AT_LEAST:
+    if flat and ratio >= thresholds.LOST_AT_LEAST:
         return DeviceKind(kind="single_server", code="single_server", evidence=evidence)
-    if _scales(ladder) and ratio >= LOST_AT_LEAST:
+    if _scales(ladder) and ratio >= thresholds.LOST_AT_LEAST:
         return DeviceKind(kind="latency", code="latency", evidence=evidence)
     facts: Facts = {"readers": most.readers, "rise": rise, "paced": ratio}
     return DeviceKind(kind="unknown", code="none_of_them", facts=facts, evidence=evidence)
@@ -179,16 +154,16 @@ def kind_of(measured: BandwidthMeasurement) -> DeviceKind:
 def _fall(ladder: Sequence[BandwidthPhase], knee: BandwidthPhase) -> tuple[BandwidthPhase, BandwidthPhase] | None:
     """The first two steps, up to the knee, of which the later one gets less by more than a knee's share."""
     rising = [phase for phase in ladder if phase.readers <= knee.readers]
-    return next((pair for pair in pairwise(rising) if pair[1].bw_bytes < KNEE * pair[0].bw_bytes), None)
+    return next((pair for pair in pairwise(rising) if pair[1].bw_bytes < thresholds.AT_LIMIT * pair[0].bw_bytes), None)
 
 
 def _scales(ladder: Sequence[BandwidthPhase]) -> bool:
     """True when several readers, but not yet many, get nearly as many times the rate of one."""
     first = ladder[0]
     return any(
-        phase.bw_bytes >= PROPORTIONAL * phase.readers / first.readers * first.bw_bytes
+        phase.bw_bytes >= thresholds.PROPORTIONAL * phase.readers / first.readers * first.bw_bytes
         for phase in ladder
-        if phase.readers >= PROPORTIONAL_READERS * first.readers
+        if phase.readers >= thresholds.PROPORTIONAL_READERS * first.readers
     )
 
 

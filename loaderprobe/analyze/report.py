@@ -41,7 +41,7 @@ from loaderprobe.records.measurement import (
     judged_activity,
     segments_of,
 )
-from loaderprobe.records.plan import USE, UTILIZATION, Asked, Quantity
+from loaderprobe.records.plan import Asked, Quantity
 from loaderprobe.records.ranks import MOST_SHOWN, RankRow, RanksView, Role
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import (
@@ -60,7 +60,6 @@ from loaderprobe.records.report import (
 )
 from loaderprobe.records.resources import INPUTS, Bottleneck
 from loaderprobe.records.studies import (
-    CLOSE,
     BufferEffect,
     Epoch,
     EpochFigures,
@@ -72,15 +71,11 @@ from loaderprobe.records.studies import (
     free_batches,
     over_steady,
 )
-from loaderprobe.records.verdict import WORTH, Stretches, TimelineView, Verdict
+from loaderprobe.records.thresholds import ALIKE, AT_LIMIT, FITS_IN_PART, NO_NEXT_LIMIT, USE, UTILIZATION, WORTH
+from loaderprobe.records.verdict import Stretches, TimelineView, Verdict
 from loaderprobe.stats import median
 
 # What limits training next, once one resource is free: what stands beside every speed-up.
-
-_NEAR = 0.95
-"""A rate that reaches this share of a limit is at the limit."""
-_FAR = 0.5
-"""Storage that would be asked for less than this share of its ceiling at this concurrency is no next limit."""
 
 
 def next_limits(verdict: Verdict, workers: int) -> dict[str, Bottleneck]:
@@ -91,10 +86,10 @@ def next_limits(verdict: Verdict, workers: int) -> dict[str, Bottleneck]:
 
 def _next_limit(verdict: Verdict, free: str, gain: float, workers: int) -> Bottleneck | None:
     compute, rate = verdict.rates_images_per_s.compute, verdict.images_per_s.value * gain
-    if free != "compute" and compute and rate >= _NEAR * compute:
+    if free != "compute" and compute and rate >= AT_LIMIT * compute:
         return "compute"
     cores = verdict.rates_images_per_s.cpu_limit
-    if free != "preprocessing" and cores and rate >= _NEAR * cores:
+    if free != "preprocessing" and cores and rate >= AT_LIMIT * cores:
         return "cores"
     return _largest_part(verdict, free, gain, workers)
 
@@ -117,7 +112,7 @@ def _largest_part(verdict: Verdict, free: str, gain: float, workers: int) -> Bot
 def _not_next(verdict: Verdict, gain: float) -> tuple[str, ...]:
     """Storage, where its ceiling is known, and the faster training would ask for little of it."""
     share = verdict.disk_ceiling_fraction
-    return ("storage",) if share is not None and share * gain < _FAR else ()
+    return ("storage",) if share is not None and share * gain < NO_NEXT_LIMIT else ()
 
 
 # The steps of one configuration as stretches of time, where no profiler recorded kernels.
@@ -183,7 +178,7 @@ SEEN = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 def enough(free: float, most: float) -> int:
     """Iterations from which on `over_steady` is within 2 % of 1: 51 times the free batches, unless compute limits."""
-    return 1 if most <= 1 + CLOSE else ceil(free * (1 + CLOSE) / CLOSE)
+    return 1 if most <= 1 + ALIKE else ceil(free * (1 + ALIKE) / ALIKE)
 
 
 def buffer_effect(measurement: Measurement, verdict: Verdict, study: Prefilled | None) -> BufferEffect | None:
@@ -230,10 +225,6 @@ def _rates(segment: Segment, counts: tuple[int, ...]) -> dict[int, float]:
 
 # Rate and cold share of each epoch, and whether the data set fits into memory.
 
-LEAST_PART = 0.3
-"""Of the set: where memory holds less, a cache with the least recently used files dropped answers under 5 % of reads
-in a random order, c + (1 - c) ln(1 - c) with c = 0.3."""
-
 
 def epochs_of(measured: EpochsMeasured, files: FileSet | None) -> Epochs:
     """`files` are those that an epoch reads; None where they are not known."""
@@ -252,7 +243,7 @@ def fit(set_bytes: float, memory_bytes: float) -> Fit:
     """Whether a set fits into memory for files."""
     if memory_bytes >= set_bytes:
         return "fits"
-    return "fits in part" if memory_bytes >= LEAST_PART * set_bytes else "does not fit"
+    return "fits in part" if memory_bytes >= FITS_IN_PART * set_bytes else "does not fit"
 
 
 def _figures(epoch: Epoch) -> EpochFigures:

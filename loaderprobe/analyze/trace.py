@@ -11,7 +11,7 @@ from statistics import fmean, median
 from typing import Any, NamedTuple
 
 from loaderprobe.analyze.gpu import Attribution, Ranges, merge, overlap
-from loaderprobe.analyze.verdict.rule import LEAST_IDLE
+from loaderprobe.records import thresholds
 from loaderprobe.records.measurement import Timeline
 from loaderprobe.records.resources import RESOURCES, TIME_PARTS, GapCause, TimePart
 from loaderprobe.records.trace import Free, HostSpan, HostSpans, MarkName, Named, StepSpans, TraceRank
@@ -21,23 +21,9 @@ FREED: dict[str, tuple[GapCause, ...]] = {
     row.name: row.gaps for row in sorted(RESOURCES, key=lambda row: row.name != "input") if row.gaps
 }
 """By resource, the gaps that go if it costs nothing: all of the input first. `copy` is a part of it."""
-FEW_STEPS = 3
-AHEAD = 32
-"""Fewer steps without a wait may have been fed by batches loaded ahead: 8 workers x prefetch_factor 2, twice."""
-VARY = 0.2
-"""Of the mean step: one that is so much shorter or longer is worth a doubt."""
-SLOW = 2.0
-"""A first step of more than so many usual ones is left out."""
-SEVERAL_BATCHES = 1.5
-"""So many batches in a ProfilerStep are steps of their own."""
-HELD_SHARE = 0.8
-"""A function that covers so much of a gap held the host up for it."""
-LONG_GAP_NS = 2_000_000
 MOST_OPEN = 200
 """Functions that are open at once."""
 SHOWN = 5
-WAIT_DIFFERS = 0.05
-"""Of a step: ranks whose communication differs by less wait alike."""
 SHORT_GAPS, NO_FUNCTION = "", "?"
 """In place of a name: gaps that are too short to look for one, and those in which no function is on record."""
 
@@ -76,7 +62,10 @@ def step_spans(spans: HostSpans, launches: Sequence[HostCall], work: Sequence[Tr
     if not every:
         marked, every = "none", [(min(each.begin_ns for each in work), min(last, until_ns))]
     usual = median(end - begin for begin, end in every)
-    slow = next((n for n, (b, e) in enumerate(every[: len(every) // 2]) if e - b <= SLOW * usual), len(every) // 2)
+    slow = next(
+        (n for n, (b, e) in enumerate(every[: len(every) // 2]) if e - b <= thresholds.SLOW_FIRST_STEP * usual),
+        len(every) // 2,
+    )
     steps = every[slow:]
     begin, end = steps[0][0], steps[-1][1]
     # The work of the last step may outlast it; what the profiler does when it stops belongs to no step.
@@ -97,7 +86,7 @@ def _marks(spans: HostSpans, last_ns: int) -> tuple[MarkName, list[tuple[int, in
     """What marks steps, the steps, and the thread that marked them."""
     steps = sorted(spans.steps, key=lambda each: each.begin_ns)
     waits = sorted(loader_spans(spans), key=lambda each: each.begin_ns)
-    if steps and len(waits) < SEVERAL_BATCHES * len(steps):
+    if steps and len(waits) < thresholds.SEVERAL_BATCHES * len(steps):
         return "profiler_steps", [(step.begin_ns, step.end_ns) for step in steps], steps[0].thread
     if len(waits) > 1:
         begins = [wait.begin_ns for wait in waits]
@@ -124,7 +113,7 @@ def fed_steps(parts: Mapping[TimePart, Sequence[float]]) -> int:
     """
     runs = [0]
     for wait_s, *whole_s in zip(parts["input"], *parts.values(), strict=True):
-        if wait_s > LEAST_IDLE * sum(whole_s):
+        if wait_s > thresholds.LEAST_IDLE * sum(whole_s):
             runs.append(0)
         else:
             runs[-1] += 1
@@ -173,7 +162,7 @@ def held_up(launch: Ranges, functions: Iterable[HostSpan], thread: int | None, s
     number = 0
     for begin, end in launch:
         name = SHORT_GAPS
-        if end - begin > LONG_GAP_NS:
+        if end - begin > thresholds.LONG_NS:
             while number < len(ordered) and ordered[number].begin_ns < end:
                 opened.append(ordered[number])
                 number += 1
@@ -184,7 +173,7 @@ def held_up(launch: Ranges, functions: Iterable[HostSpan], thread: int | None, s
 
 
 def _held_by(begin: int, end: int, opened: Sequence[HostSpan]) -> str:
-    most = HELD_SHARE * (end - begin)
+    most = thresholds.HELD_SHARE * (end - begin)
     around = [each for each in opened if min(each.end_ns, end) - max(each.begin_ns, begin) > most]
     return min(around, key=lambda each: each.end_ns - each.begin_ns).name if around else NO_FUNCTION
 
@@ -233,6 +222,10 @@ def waited_for(ranks: Sequence[TraceRank]) -> int | None:
     None where they wait alike, or one of them never communicates.
     """
     times = [rank.gaps.seconds("communication") for rank in ranks]
-    if len(ranks) < 2 or not min(times) or max(times) - min(times) < WAIT_DIFFERS * max(each.step_s for each in ranks):
+    if (
+        len(ranks) < 2
+        or not min(times)
+        or max(times) - min(times) < thresholds.WAIT_DIFFERS * max(each.step_s for each in ranks)
+    ):
         return None
     return times.index(min(times))

@@ -40,7 +40,6 @@ from loaderprobe.api.values import share
 from loaderprobe.errors import BadValue, NotComparable
 from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.records.compare import (
-    MATTERS,
     ComparedSide,
     CompareNote,
     ComparisonReport,
@@ -51,6 +50,7 @@ from loaderprobe.records.compare import (
 )
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.measurement import Measurement
+from loaderprobe.records.thresholds import MATTERS
 from loaderprobe.render.compare import answers, compare_columns, compare_document
 from loaderprobe.render.json import result_json
 from loaderprobe.store.results import read_result

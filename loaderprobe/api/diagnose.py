@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from loaderprobe.analyze.forecast.advice import MEMORY_SHARE, DataPlace, Surroundings, recommend
+from loaderprobe.analyze.forecast.advice import DataPlace, Surroundings, recommend
 from loaderprobe.analyze.forecast.fit import Storage
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.report import ranks_view
@@ -35,6 +35,7 @@ from loaderprobe.records.config import CacheState
 from loaderprobe.records.diagnosis import DataFound, Findings, OwnLoader, OwnMeasured
 from loaderprobe.records.measurement import Measurement, base_mode, judged_activity, segments_of
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.thresholds import AMPLIFIED, MEMORY_SHARE
 from loaderprobe.records.verdict import Advice, Interval, Verdict
 from loaderprobe.render.diagnosis import diagnosis_document, rate_columns
 from loaderprobe.render.document import Document
@@ -42,8 +43,6 @@ from loaderprobe.render.words import action_words, sentence
 from loaderprobe.system.launcher import launched
 from loaderprobe.system.limits import memory_bytes
 
-# Times the bytes of a sample that the storage reads: less may be the rest of its pages. Assumed.
-AMPLIFIED = 1.5
 # What speaks of a device that trains, where there is no step.
 OF_TRAINING = ("speedups.compute", "accelerator_utilization", "input_wait_fraction")
 

@@ -34,17 +34,9 @@ from loaderprobe.records.bandwidth import BandwidthReport, StorageCeiling
 from loaderprobe.records.config import RATES
 from loaderprobe.records.diagnosis import WatchReport
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.plan import (
-    USE,
-    UTILIZATION,
-    Asked,
-    CacheAsked,
-    CatalogueEntry,
-    PlanReport,
-    PlanSource,
-    Quantity,
-)
+from loaderprobe.records.plan import Asked, CacheAsked, CatalogueEntry, PlanReport, PlanSource, Quantity
 from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.records.thresholds import USE, UTILIZATION
 from loaderprobe.records.trace import TraceReport
 from loaderprobe.render.plan import need_columns, plan_document
 from loaderprobe.storage.catalogue import catalogue, entry_named

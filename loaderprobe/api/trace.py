@@ -12,10 +12,7 @@ from typing import Any
 
 from loaderprobe.analyze.gpu import attribute, coarse, syncs_per_step, timeline_view, use_of
 from loaderprobe.analyze.trace import (
-    AHEAD,
-    FEW_STEPS,
     FREED,
-    VARY,
     HostCall,
     TracedWork,
     blocking_calls,
@@ -31,7 +28,7 @@ from loaderprobe.analyze.trace import (
     waited_for,
     without_launch,
 )
-from loaderprobe.analyze.verdict.rule import LEAST_IDLE, judged_by_gaps
+from loaderprobe.analyze.verdict.rule import judged_by_gaps
 from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.values import PathLike
 from loaderprobe.compute.kineto import KERNEL_LAUNCH, DeviceLimits, RawEvent, Window, convert
@@ -43,6 +40,7 @@ from loaderprobe.records.measurement import Timeline
 from loaderprobe.records.options import TRACE, check
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import TimePart
+from loaderprobe.records.thresholds import FEW_STEPS, LEAST_IDLE, LOADED_AHEAD, STEPS_VARY
 from loaderprobe.records.trace import StepSpans, TraceRank, TraceReport
 from loaderprobe.records.verdict import Gaps, GapVerdict
 from loaderprobe.render.trace import bound_sentence, trace_columns, trace_document
@@ -301,7 +299,7 @@ def _notes(
         "host_slowed_by_profiler": (launch > LEAST_IDLE, {}),
         "occupancy_not_known": (no_occupancy and not _amd(found), {}),
         "occupancy_of_nvidia": (no_occupancy and _amd(found), {}),
-        "steps_vary": (any(abs(time - mean) > VARY * mean for time in times), {}),
+        "steps_vary": (any(abs(time - mean) > STEPS_VARY * mean for time in times), {}),
         "trace_cut_off": (found.cut_off, {}),
         "trace_too_long": (not found.complete, {"steps": count, "records": float(found.records)}),
         "trace_unreadable": (found.unreadable > 0, {"events": float(found.unreadable)}),
@@ -318,7 +316,7 @@ def _fed(parts_s: Mapping[TimePart, Sequence[float]]) -> Iterable[Remark]:
     """That batches loaded ahead may hide a wait for input."""
     fed, count = fed_steps(parts_s), len(parts_s["input"])
     lost, whole = (sum(sum(parts_s[name][fed:]) for name in names) for names in (FREED["input"], parts_s))
-    if fed == count and count < AHEAD:
+    if fed == count and count < LOADED_AHEAD:
         yield Remark(code="perhaps_fed", facts={"steps": float(count)})
     elif 0 < fed < count and LEAST_IDLE * whole < lost < whole:
         facts = {"steps": float(fed), "next": fed + 1.0, "input_share": lost / whole, "speedup": whole / (whole - lost)}

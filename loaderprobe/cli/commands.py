@@ -482,10 +482,11 @@ def explain(call: Invocation, *, topic: str | None) -> int:
         return EXIT_DONE
     if topic not in pages:
         raise BadValue(f"the guide has no topic '{topic}'", hint=f"choose {join_words(names, 'or')}")
-    from loaderprobe.render.guide import guide_text
+    from loaderprobe.render.guide import guide_text, threshold_tables
 
     width, color = width_and_color()
-    show(guide_text(pages[topic].read_text(), width=width, color=color))
+    page = pages[topic].read_text() + (threshold_tables() if topic == "thresholds" else "")
+    show(guide_text(page, width=width, color=color))
     return EXIT_DONE
 
 

@@ -24,13 +24,12 @@ import msgspec
 
 from loaderprobe.compute.kineto import RawEvent
 from loaderprobe.errors import BadValue, MissingPart
+from loaderprobe.records.thresholds import LONG_NS
 from loaderprobe.records.trace import HostSpan, HostSpans
 
 SLICE_BYTES = 1 << 20
 LONGEST_EVENT = 64 << 20
 """Bytes without a bound between two events, or before the first: no profiler writes as many."""
-LONG_NS = 2_000_000
-"""A shorter function holds nothing up that is worth a name."""
 MOST_RECORDS = 200_000
 """Of GPU and calls, that are kept: about 40 steps of a large network. Of more, the first part is kept."""
 SOME_MORE = 1.25

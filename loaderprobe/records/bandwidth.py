@@ -12,6 +12,7 @@ from loaderprobe.records.environment import SCHEMA_VERSION, Origin, StorageLocat
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.plan import SupplyResource
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.thresholds import LONG_ENOUGH_S
 from loaderprobe.records.verdict import Evidence
 
 # What limits a storage, and what kind of device it is.
@@ -72,8 +73,6 @@ class DeviceKind:
 # Names and units are fio's where fio has them: `bw_bytes` (bytes/s), `iops` (read calls/s), `runtime` (ms),
 # `clat_ns` (one read call), `percentile`.
 
-RISING = 1.05
-"""A ladder of concurrency rises while its last steps gain more than this factor."""
 BANDWIDTH_SCHEMA = "loaderprobe/bandwidth"
 
 PhaseName = Literal["files", "direct", "sequential", "paced"]
@@ -100,10 +99,6 @@ class Latency:
     stddev: float
     N: int
     percentile: dict[str, float]
-
-
-LONG_ENOUGH_S = 1.0
-"""Of reading, to say of one rank that it is slow: a throttled disk grants its saved credit in the first 0.25 s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,6 @@ from loaderprobe.records.environment import SCHEMA_VERSION, Environment, Origin
 from loaderprobe.records.verdict import Interval, ShortVerdict
 
 COMPARE_SCHEMA = "loaderprobe/compare"
-MATTERS = 0.05
-"""A smaller change does not matter, unless asked: what loaderprobe calls a speed-up elsewhere, too."""
 
 ResultKind = Literal["sweep", "bandwidth", "diagnosis"]
 Word = Literal["slower", "faster", "same", "unclear"]

@@ -10,14 +10,10 @@ from loaderprobe.errors import BadValue
 from loaderprobe.records.checks import check_at_least, check_equal_lengths, check_order
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.thresholds import LEAST_SAVED_S, MADE_AGAIN
 from loaderprobe.records.waits import StackSamples, WaitSamples
 
 # The first batches of a loader of one's own: what they cost, and what the same batches cost once more.
-
-TIME_AGAIN = 0.6
-"""Batches that take less than this share of the time when they are made again were kept, in part at least."""
-LEAST_SAVED_S = 0.05
-"""Of the workers in all: less than this is no more than noise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +47,7 @@ class FirstPass:
     @property
     def quicker(self) -> bool:
         """True when samples were kept, in part at least: made again they take much less, and more than noise."""
-        return self.again_wall_s < TIME_AGAIN * self.wall_s and self.saved_s >= LEAST_SAVED_S
+        return self.again_wall_s < MADE_AGAIN * self.wall_s and self.saved_s >= LEAST_SAVED_S
 
 
 # What one of several ranks saw of a measurement.
@@ -218,18 +214,6 @@ a batch, torch computes on one thread; the step keeps its threads."""
 Activity = Literal["loader_only", "training", "alone"]
 """loader_only: batches are taken and dropped; ranks take each in step. training: each is copied to the device and
 trained on. alone: a rank takes batches without waiting for the others, for a time that is the same on all."""
-
-
-COLD_AT_LEAST = 0.8
-"""Share of the bytes delivered that must have come from storage for a segment to count as cold: less is partly warm."""
-CEILING_COLD_AT_LEAST = 0.9
-"""The same share for a phase of the bandwidth probe. Reads of segments are compared with its rate, and a ceiling that
-memory helped is too high: a tenth from memory raises it by up to 11 %, a fifth by up to 25 %, and a segment within
-15 % of it counts as near. A segment of which a fifth came from memory still shows what its storage costs."""
-LEAST_BYTES = 512
-"""Of storage an image, below which a data set does not read its samples from there."""
-WARM_AT_MOST = 0.05
-"""Share below which reads count as warm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from typing import Literal
 
 from loaderprobe.errors import BadValue
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.thresholds import STALE_AFTER_MONTHS, USE, UTILIZATION
 from loaderprobe.records.verdict import Interval
 
 PLAN_SCHEMA = "loaderprobe/plan"
@@ -36,10 +37,6 @@ InputName = Literal[
 wait for a file and other time of a worker for one image; the two shares."""
 SupplyResource = Literal["bandwidth", "opens", "requests", "client", "nic"]
 """client: what one node gets from this storage. nic: what its network carries."""
-UTILIZATION = 0.9
-"""Share of their rate that accelerators shall reach, unless another is asked for: the bar of MLPerf Storage."""
-USE = 0.8
-"""Share of a storage's limit to be used, unless another is asked for: an assumption."""
 CacheKind = Literal["none", "page", "pinned"]
 """page: the kernel's page cache decides what stays. pinned: a fixed part of the files stays."""
 
@@ -256,7 +253,6 @@ StorageFamily = Literal["block", "file", "parallel", "object", "design"]
 """design: a reference design that names rates, not a product."""
 LimitName = Literal["read_bytes_per_s", "opens_per_s", "requests_per_s"]
 
-STALE_AFTER_MONTHS = 12
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,40}")
 
 

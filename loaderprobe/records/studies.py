@@ -83,9 +83,6 @@ class Epochs:
 
 # The prefilled buffer: how much too fast a short benchmark is that begins when the loader's buffer is full.
 
-CLOSE = 0.02
-"""A rate within this share of the steady one is good enough."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prefilled:

@@ -12,9 +12,6 @@ from loaderprobe.records.remark import Coded, Remark
 from loaderprobe.records.resources import TIME_PARTS, Bottleneck, GapCause, Remedy, ResourceName, SingleCause, TimePart
 from loaderprobe.records.waits import CodePlace
 
-WORTH = 1.05
-"""A change that gains less is not worth a word: CPU speed alone drifts by more."""
-
 Side = Literal["compute", "input", "balanced", "inconclusive"]
 GapSide = Literal["input", "copy", "host", "communication"]
 """A resource that gaps show. `copy` is a part of `input`."""

@@ -14,7 +14,7 @@ from loaderprobe.records.bandwidth import (
     MetadataPhase,
     RankRead,
 )
-from loaderprobe.records.measurement import CEILING_COLD_AT_LEAST
+from loaderprobe.records.thresholds import CEILING_COLD_AT_LEAST, OTHER_READS
 from loaderprobe.render.document import (
     Bar,
     Cell,
@@ -55,8 +55,6 @@ _STANDARD = "mlperf-"
 """Accelerators of MLPerf Storage, by which storage is planned, stand on the first screen."""
 _MOST_RANKS = 8
 """Of more, the slowest, the middle and the fastest are shown."""
-_OTHER_READS_FROM = 0.05
-"""Other processes' reads are shown from this share of a phase's own rate on."""
 _FALLEN_FROM = 0.2
 _AMPLIFIED_FROM = 1.1
 _RESIDENT_FROM = 0.05
@@ -338,7 +336,7 @@ def _amplified(phase: BandwidthPhase) -> str:
 
 
 def _others(phase: BandwidthPhase) -> str:
-    seen = (phase.other_bytes_per_s or 0) > _OTHER_READS_FROM * phase.bw_bytes
+    seen = (phase.other_bytes_per_s or 0) > OTHER_READS * phase.bw_bytes
     return megabytes_per_s(phase.other_bytes_per_s) if seen else ""
 
 

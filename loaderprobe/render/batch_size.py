@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeReport, LimitName
+from loaderprobe.records.thresholds import ALIKE, WIDE
 from loaderprobe.render.document import Bar, Chart, ChartRow, Document, Paragraph, Part, Section, Table, Tags
 from loaderprobe.render.format import MISSING, counted, interval, percent
 from loaderprobe.render.rows import as_columns, interval_cells, own_cells
@@ -13,10 +14,6 @@ from loaderprobe.render.words import explanation, heading, message, remark_words
 from loaderprobe.units import format_bytes, format_duration, significant
 
 _BUSY = {"gpu": "GPU busy", "cores": "cores busy"}
-_FASTER = 1.02
-"""Two rates are called different from here on."""
-_VARIED = 0.1
-"""Half an interval that is a larger share of the rate is warned of."""
 _SHOWN, _BRIEF = 30, 8
 """Loops of the paper's strategies, and rows in a terminal; the file has all of them."""
 _TONES: dict[LimitName, str] = {"memory": "warning", "maximum": "change", "compute": "compute"}
@@ -56,7 +53,7 @@ def _condition(found: BatchSizeReport) -> str:
     said = f"{interval(chosen.images_per_s)} images/s" if chosen.fits else "does not fit"
     if first.images_per_s and chosen.images_per_s and first.batch_size != chosen.batch_size:
         times = chosen.images_per_s.value / first.images_per_s.value
-        alike = 1 / _FASTER < times < _FASTER
+        alike = 1 / (1 + ALIKE) < times < (1 + ALIKE)
         said += f", {'as fast as' if alike else f'{significant(times)} times'} batch {first.batch_size}"
     return said
 
@@ -95,7 +92,7 @@ def _trained(found: BatchSizeReport) -> str:
 def _varies(found: BatchSizeReport) -> bool:
     """True where the steps of the chosen size differ much."""
     rate = found.at_chosen.images_per_s
-    return rate is not None and rate.high - rate.low > 2 * _VARIED * rate.value
+    return rate is not None and rate.high - rate.low > 2 * WIDE * rate.value
 
 
 def _sure(found: BatchSizeReport) -> Iterator[str]:

@@ -9,7 +9,8 @@ from typing import Any
 from loaderprobe.records.diagnosis import Findings
 from loaderprobe.records.ranks import RanksView
 from loaderprobe.records.resources import ABLATIONS, AMONG_RANKS, ONLY_WAITED, RESOURCE, ResourceName
-from loaderprobe.records.verdict import WORTH, Advice, Speedup
+from loaderprobe.records.thresholds import WORTH
+from loaderprobe.records.verdict import Advice, Speedup
 from loaderprobe.render.document import Cell, Command, Document, Item, Line, Paragraph, Part, Section, Table, Tags
 from loaderprobe.render.first import LADDER, Step, ladder, limits_training
 from loaderprobe.render.format import (

@@ -15,7 +15,8 @@ from typing import Literal
 from loaderprobe.analyze.answer import best_of, firm, measured
 from loaderprobe.records.report import ConfigurationRow, NextStep, Outlook, Report, StorageSupply
 from loaderprobe.records.resources import RESOURCE, SPEEDUPS, Resource
-from loaderprobe.records.verdict import WORTH, Advice, Interval, SideAndCause, Speedup, Speedups
+from loaderprobe.records.thresholds import WORTH
+from loaderprobe.records.verdict import Advice, Interval, SideAndCause, Speedup, Speedups
 from loaderprobe.render.charts import BASE
 from loaderprobe.render.document import (
     Bar,

@@ -31,6 +31,7 @@ from typing import Any
 
 from loaderprobe.records import values
 from loaderprobe.records.resources import BOTTLENECKS, RESOURCE
+from loaderprobe.records.thresholds import NO_FASTER
 from loaderprobe.records.verdict import Interval, Speedup
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
@@ -41,8 +42,6 @@ Parts = tuple[Part, ...]
 
 MISSING = "\N{EN DASH}"
 """Stands for a figure that does not exist; every renderer lists the reasons."""
-NO_FASTER = 0.005
-"""A factor nearer to 1 is shown as 1.00, which says nothing."""
 
 
 def interval(value: Interval | None, gap: str = " ") -> str:

@@ -9,6 +9,7 @@ from loaderprobe.analyze.gpu import columns, overlap
 from loaderprobe.records.config import alike_but_for
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.resources import GAP_CAUSES, MOMENTS, TIME_PARTS
+from loaderprobe.records.thresholds import SYNCS_A_STEP
 from loaderprobe.records.verdict import DeviceUse, Gaps, Stretches, TimelineView
 from loaderprobe.render.document import Bar, Chart, ChartRow, Item, Shown, Table
 from loaderprobe.render.format import MISSING, counted, percent
@@ -98,8 +99,6 @@ def _filled(shares: Sequence[float]) -> Iterator[tuple[int, int]]:
 
 MEASURED = {"sm_utilization": "SM utilization, measured (GPM)", "sm_occupancy": "occupancy, measured (GPM)"}
 """Figures of the GPU's counters, by their name in `gpu`."""
-OFTEN = 0.5
-"""Syncs a step that are worth a word."""
 
 
 def window_parts(report: Report, group: RowGroup) -> Iterator[Shown]:
@@ -221,7 +220,7 @@ def _notes(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> list[tup
     if window is None:
         return []
     texts = [remark_words(each) for each in ((window.refused,) if window.refused else window.doubts)]
-    if not window.refused and window.syncs_per_step >= OFTEN:
+    if not window.refused and window.syncs_per_step >= SYNCS_A_STEP:
         texts.append(
             f"the training thread waits for the GPU {significant(window.syncs_per_step, 2)} times a step (.item(), a "
             "printed loss, a blocking copy), and cannot run ahead of it"

@@ -9,6 +9,7 @@ from loaderprobe.analyze.answer import by_device, main_speedups, on_cpu
 from loaderprobe.records.config import OPTIONS
 from loaderprobe.records.report import ConfigurationRow, Detail, Report
 from loaderprobe.records.resources import BOTTLENECKS, RESOURCE, RESOURCES, Bottleneck
+from loaderprobe.records.thresholds import ABOUT_ALL
 from loaderprobe.records.verdict import SideAndCause
 from loaderprobe.render.document import Cell, Table
 from loaderprobe.render.format import MISSING, factor, first_upper, percent, rate
@@ -161,8 +162,6 @@ LETTERS = {
     if resource.is_cause
 } | {"balanced": ("B", "balanced"), "inconclusive": ("?", "inconclusive"), "failed": ("x", "failed")}
 """By tone: the letter of a cell, and what it stands for."""
-ABOUT_ALL = 1.1
-"""Training cannot outrun compute alone: up to this share of it, more than all of it is noise."""
 
 
 def limits_of(row: ConfigurationRow) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -11,8 +13,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from loaderprobe.records import thresholds
 from loaderprobe.render.writers import Page
 
+_GROUP_OR_ROW = re.compile(r'^# ([^\n]+)$|^([A-Z_]+) = [^\n]+\n"""(.+?)"""$', re.MULTILINE | re.DOTALL)
 _CUT = "\N{HORIZONTAL ELLIPSIS}"
 
 
@@ -59,3 +63,15 @@ def guide_text(page: str, *, width: int = 80, color: bool = False) -> str:
     found = Page(width=width, color=color)
     found.add(_Guide(page), crop=False)
     return found.text()
+
+
+def threshold_tables() -> str:
+    """Every threshold in Markdown, by what it is about."""
+    lines: list[str] = []
+    for group, name, meaning in _GROUP_OR_ROW.findall(inspect.getsource(thresholds)):
+        if group:
+            lines += ["", f"## {group}", "", "| threshold | value | what it decides | from |", "|---|---|---|---|"]
+        else:
+            decides, _, source = " ".join(meaning.split()).partition(" From: ")
+            lines.append(f"| `{name}` | {getattr(thresholds, name):,.9g} | {decides} | {source} |")
+    return "\n".join(lines)

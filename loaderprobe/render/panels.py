@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 
 from loaderprobe.analyze.answer import best_ceiling, read_rate
 from loaderprobe.records.config import OPTIONS
-from loaderprobe.records.measurement import COLD_AT_LEAST
 from loaderprobe.records.ranks import RankRow, RanksView
 from loaderprobe.records.report import ConfigurationRow, Report, Scaling
 from loaderprobe.records.resources import RESOURCE, WAITED
-from loaderprobe.records.studies import CLOSE, BufferEffect, EpochFigures, Epochs
+from loaderprobe.records.studies import BufferEffect, EpochFigures, Epochs
+from loaderprobe.records.thresholds import ALIKE, COLD_AT_LEAST
 from loaderprobe.records.verdict import Interval, WorkerTime
 from loaderprobe.render.charts import TONES
 from loaderprobe.render.document import Bar, Chart, ChartRow, Paragraph, Part, Section, Shown, Table, further
@@ -409,7 +409,7 @@ def _at(effect: BufferEffect, iterations: int) -> float | None:
 
 def _excess(over_steady: float, effect: BufferEffect) -> str:
     """`+19 %`; within 2 %, or within the noise band, it is none."""
-    more, none = over_steady - 1, max(CLOSE, effect.noise)
+    more, none = over_steady - 1, max(ALIKE, effect.noise)
     if abs(more) <= none:
         return f"±{significant(none * 100, 1)} %"
     return f"{'+' if more > 0 else '−'}{percent(abs(more))}"  # noqa: RUF001  # the sign, as typeset

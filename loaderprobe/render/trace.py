@@ -9,6 +9,7 @@ from typing import Any
 
 from loaderprobe.analyze.trace import FREED
 from loaderprobe.records.resources import MOMENTS, TIME_PARTS
+from loaderprobe.records.thresholds import OF_STEP
 from loaderprobe.records.trace import MarkName, TraceRank, TraceReport
 from loaderprobe.records.verdict import GapVerdict
 from loaderprobe.render.document import (
@@ -33,8 +34,6 @@ from loaderprobe.units import join_words, significant
 _SHOWN_RANKS = 32
 """Of more ranks, those that communicate least and most."""
 _LONGEST_NAME = 60
-_WORTH_A_WORD = 0.02
-"""Of a step."""
 _FREE_WORDS = {"input": "input and copies", "copy": "copies", "host": "the host", "communication": "communication"}
 _MARKED: dict[MarkName, str] = {
     "profiler_steps": "marks of the profiler",
@@ -144,7 +143,7 @@ def _time(found: TraceReport) -> Iterator[Part]:
 
 def _free(found: TraceReport) -> Iterator[Part]:
     """Upper bounds: what is taken from one cause may go to another, as workers take cores from the host."""
-    worth = [free for free in found.free if free.speedup > 1 + _WORTH_A_WORD / 4]
+    worth = [free for free in found.free if free.speedup > 1 + OF_STEP / 4]
     if not worth:
         return
     of = " of the slowest rank" if len(found.ranks) > 1 else ""
@@ -189,7 +188,7 @@ def _advice(found: TraceReport) -> Iterator[tuple[str, dict[str, str | float]]]:
         if side in ("host", "sync", "communication", "compute") and not of_ranks and not (side == "sync" and freed):
             yield "compute_alone" if side == "compute" and not hidden else side, {}
     pageable_s = rank.gaps.pageable_ns / rank.steps / 1e9
-    if pageable_s > _WORTH_A_WORD * rank.step_s:
+    if pageable_s > OF_STEP * rank.step_s:
         yield "pinned", {"copies_s": pageable_s}
     if not all(each.loader for each in found.ranks):
         yield "span", {}
@@ -295,7 +294,7 @@ def _ranks(found: TraceReport) -> Iterator[Part]:
 def _host(found: TraceReport) -> Iterator[Part]:
     """Calls that waited for the GPU, many short gaps, functions while it was idle, and next() of the loader."""
     rank = found.ranks[found.waited_for or 0]
-    least = _WORTH_A_WORD * rank.step_s / 4
+    least = OF_STEP * rank.step_s / 4
     lines = [
         ("waited for the GPU", _short(call.name), _ms(call.seconds), significant(call.count, 2))
         for call in rank.blocking

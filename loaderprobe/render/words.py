@@ -12,13 +12,11 @@ from loaderprobe.records.diagnosis import Attached, SeenOutside
 from loaderprobe.records.environment import Capability
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import RESOURCE
+from loaderprobe.records.thresholds import WIDE_RANGE
 from loaderprobe.records.verdict import Action, Advice, Forecast, Interval, Judged, Knee
 from loaderprobe.render.format import Facts, Sentence, first_upper, noun
 from loaderprobe.render.messages import MESSAGES
 from loaderprobe.units import join_words
-
-ROUGH = 0.25
-"""Half of a forecast's range: most models are within 0.2, and one that is not proved here is wider."""
 
 
 def message(code: str, facts: Facts) -> str:
@@ -119,7 +117,7 @@ def then_words(bottleneck: str) -> str:
 
 def _is_rough(forecast: Interval) -> bool:
     """True where the range leaves open how much a change gains."""
-    return forecast.high - forecast.low > 2 * ROUGH * forecast.value
+    return forecast.high - forecast.low > 2 * WIDE_RANGE * forecast.value
 
 
 def knee_words(knee: Knee) -> str:

@@ -12,8 +12,8 @@ import numpy as np
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.records.bandwidth import BandwidthPhase, CacheLabel, Latency, PhaseName
 from loaderprobe.records.environment import StorageLocation
-from loaderprobe.records.measurement import CEILING_COLD_AT_LEAST, WARM_AT_MOST
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.thresholds import CEILING_COLD_AT_LEAST, WARM_AT_MOST
 from loaderprobe.stats import half_width_in_time, median
 from loaderprobe.storage.files import Piece
 from loaderprobe.storage.reader import Column, ReadEngine, Reading, ReadOrder, Supply, steady_slices, summed

@@ -11,7 +11,6 @@ from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.policy import Ask, Ended, Results, Stop, follow
 from loaderprobe.protocols import Clock, PageCache
 from loaderprobe.records.bandwidth import (
-    RISING,
     BandwidthMeasurement,
     BandwidthPhase,
     MetadataOperation,
@@ -22,6 +21,7 @@ from loaderprobe.records.bandwidth import (
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.thresholds import WORTH
 from loaderprobe.storage.files import BLOCK_BYTES, Sample, as_text, locate_pieces, path_text, sample_files, scratch_file
 from loaderprobe.storage.metadata import MetadataSettings, files_of, run_metadata, steps_of
 from loaderprobe.storage.phase import PhaseSettings, run_phase
@@ -133,7 +133,7 @@ class ProbePolicy:
     def _rung(self, ladder: Sequence[BandwidthPhase]) -> Reads | None:
         steps = self.readers or [2**power for power in range(MOST_READERS.bit_length())]
         rates = [phase.bw_bytes for phase in ladder]
-        flat = not self.readers and len(rates) > 2 and max(rates[-2:]) < RISING * max(rates[:-2])
+        flat = not self.readers and len(rates) > 2 and max(rates[-2:]) < WORTH * max(rates[:-2])
         return None if flat or len(rates) == len(steps) else Reads(name="files", readers=steps[len(rates)])
 
     def _names(self, phases: Sequence[MetadataPhase]) -> Names | None:
@@ -141,7 +141,7 @@ class ProbePolicy:
         operations: tuple[MetadataOperation, ...] = ("open", "stat")
         for operation in operations:
             rates = [phase.ops_per_s for phase in phases if phase.operation == operation]
-            flat = not self.readers and len(rates) > 1 and rates[-1] < RISING * max(rates[:-1])
+            flat = not self.readers and len(rates) > 1 and rates[-1] < WORTH * max(rates[:-1])
             if not flat and len(rates) < len(steps):
                 return Names(operation=operation, readers=steps[len(rates)])
         return None

@@ -30,10 +30,11 @@ from pathlib import Path
 from PIL import Image
 
 from loaderprobe.analyze.comparison import SideRow, compare_rows, judge_gates
-from loaderprobe.analyze.effects import ALPHA, ENOUGH_ROUNDS, ENOUGH_RUNS, NORMAL, REPEAT, RunReading, interval
+from loaderprobe.analyze.effects import RunReading, interval
 from loaderprobe.api.compare import sources
 from loaderprobe.measure.sweep import START_SECONDS, USUAL_ROUNDS, USUAL_SECONDS
-from loaderprobe.records.compare import MATTERS, Compared, Subject
+from loaderprobe.records.compare import Compared, Subject
+from loaderprobe.records.thresholds import ALPHA, ENOUGH_ROUNDS, MATTERS, NORMAL, REPEAT
 from loaderprobe.render.format import counted
 from loaderprobe.stats import mean, quantile
 from scripts.benches.harness import answer, parser
@@ -204,7 +205,7 @@ def drift(asked: argparse.Namespace) -> bool:
         alarms = [row.p <= ALPHA for row in rows if row.p is not None]
         name = f"{counted(runs, 'run')} a side, {counted(rounds, 'round')} each"
         print(f"{name:32}{100 * apart:10.1f} %{100 * visible:10.1f} %{share(alarms):>14}")
-        good &= runs < ENOUGH_RUNS or sum(alarms) <= ALARMS_AT_MOST * len(alarms)
+        good &= runs < ENOUGH_ROUNDS or sum(alarms) <= ALARMS_AT_MOST * len(alarms)
     return good
 
 

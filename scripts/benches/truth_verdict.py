@@ -42,8 +42,6 @@ from loaderprobe.protocols import Compute, ComputeArguments, NextRound
 from loaderprobe.records.config import CacheState, with_options
 from loaderprobe.records.files import UnknownFiles
 from loaderprobe.records.measurement import (
-    COLD_AT_LEAST,
-    WARM_AT_MOST,
     Activity,
     ComputeInfo,
     Measurement,
@@ -53,6 +51,7 @@ from loaderprobe.records.measurement import (
     segment_seconds,
     segments_of,
 )
+from loaderprobe.records.thresholds import COLD_AT_LEAST, WARM_AT_MOST
 from loaderprobe.stats import median
 from loaderprobe.store.codec import decode, encode, write_atomically
 from scripts.benches.harness import LATENCY_S, Plant, Progress, part_of, photographs, planted, ran, wanted

@@ -8,8 +8,6 @@ import random
 import pytest
 
 from loaderprobe.analyze.effects import (
-    REPEAT,
-    SWING,
     Effect,
     RunReading,
     drift_of,
@@ -20,6 +18,7 @@ from loaderprobe.analyze.effects import (
     sample,
     unpaired,
 )
+from loaderprobe.records.thresholds import MOST_PREDICTION_ERROR, REPEAT
 from loaderprobe.records.verdict import Interval, Speedup
 
 FLAT = Interval(value=1.0, low=1.0, high=1.0)
@@ -187,7 +186,7 @@ def test_few_rounds_need_a_wider_lead(rounds: tuple[float, ...], faster: bool, l
 def test_visits_of_seconds_are_known_no_worse_than_a_machine_swings() -> None:
     """One visit beside another: a quarter to either side; of many that agree, what they differ by."""
     one, many = of_rounds({1: 2.0}, band="turns").ratio, of_rounds(dict.fromkeys(range(5), 2.0), band="turns").ratio
-    assert (one.low, one.high) == pytest.approx((2 / (1 + SWING), 2 * (1 + SWING)))
+    assert (one.low, one.high) == pytest.approx((2 / (1 + MOST_PREDICTION_ERROR), 2 * (1 + MOST_PREDICTION_ERROR)))
     assert (many.low, many.value, many.high) == pytest.approx((2.0, 2.0, 2.0))
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from loaderprobe.analyze.knee import WITHIN, fewest, most_workers, next_factor, next_workers, ranked
+from loaderprobe.analyze.knee import fewest, most_workers, next_factor, next_workers, ranked
+from loaderprobe.records.thresholds import ALIKE
 from loaderprobe.records.verdict import Interval
 from loaderprobe.stats import half_width, median
 
@@ -73,7 +74,7 @@ def test_the_fewest_that_are_enough_are_found(name: str) -> None:
     best = max(loader.truth(number) for number in range(most_workers(loader.cores) + 1))
     for seed in range(SEEDS):
         chosen = fewest(ranked(loader.searched(0.05, seed)))
-        assert chosen is not None and loader.truth(chosen) >= WITHIN * best, (seed, chosen)
+        assert chosen is not None and loader.truth(chosen) >= (1 - ALIKE) * best, (seed, chosen)
 
 
 def exact(**rates: float) -> dict[int, Interval]:

@@ -18,7 +18,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from loaderprobe.analyze.verdict.rates import LEAST_LOOKS, function_times
+from loaderprobe.analyze.verdict.rates import function_times
 from loaderprobe.errors import NoSpace
 from loaderprobe.loaders import switched, worker_probe
 from loaderprobe.loaders.data_files import OPENED
@@ -34,6 +34,7 @@ from loaderprobe.loaders.worker_probe import (
     watch_here,
 )
 from loaderprobe.records.measurement import Mode
+from loaderprobe.records.thresholds import LEAST_LOOKS
 from loaderprobe.records.waits import CodePlace, StackSamples
 from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.system.stacks import stack_of

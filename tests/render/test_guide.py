@@ -7,7 +7,8 @@ from importlib.resources import files
 
 import pytest
 
-from loaderprobe.render.guide import guide_text
+from loaderprobe.records import thresholds
+from loaderprobe.render.guide import guide_text, threshold_tables
 
 PAGES = sorted(page.name for page in files("loaderprobe").joinpath("guide").iterdir() if page.name.endswith(".md"))
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -47,3 +48,13 @@ def test_code_fits_a_terminal(page: str) -> None:
     text = files("loaderprobe").joinpath("guide", page).read_text()
     code = [line for kind, block in BLOCK.findall(text) if kind != "output" for line in block.splitlines()]
     assert [line for line in code if len(line) > MOST_COLUMNS] == []
+
+
+def test_every_threshold_is_in_the_guide() -> None:
+    """Once, with its value and with what it decides, each as a sentence; nothing else is in the module."""
+    rows = re.findall(r"^\| `(\w+)` \| (\S+) \| ([^|]+) \| ([^|]*) \|$", threshold_tables(), re.MULTILINE)
+    values = {name: value for name, value in vars(thresholds).items() if isinstance(value, (int, float))}
+    assert [name for name, *_ in rows] == list(values)
+    assert {name: float(value.replace(",", "")) for name, value, *_ in rows} == pytest.approx(values)
+    assert [name for name, _, decides, _ in rows if not re.match(r"[A-Z].+\.$", decides)] == []
+    assert all(name.isupper() or name.startswith("__") for name in vars(thresholds))

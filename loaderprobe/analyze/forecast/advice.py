@@ -23,7 +23,7 @@ from loaderprobe.analyze.forecast.changes import (
     worker_forecasts,
 )  # fmt: skip
 from loaderprobe.analyze.forecast.fit import Fit, Point, Storage, fit, point_of
-from loaderprobe.analyze.knee import WITHIN, fewest
+from loaderprobe.analyze.knee import fewest
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.rates import rate_interval
 from loaderprobe.analyze.verdict.rounds import on_one_thread
@@ -36,17 +36,15 @@ from loaderprobe.analyze.verdict.rule import (
     straggles,
 )
 from loaderprobe.analyze.verdict.validity import counted
+from loaderprobe.records import thresholds
 from loaderprobe.records.config import PUBLISHED_MODEL, ComputeSpec, alike_but_for
 from loaderprobe.records.measurement import Alternative, Measurement, judged_activity, segments_of
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import INPUTS, REMEDIES, SingleCause
-from loaderprobe.records.verdict import WORTH, Action, ActionCode, Advice, Forecast, Interval, Knee
+from loaderprobe.records.verdict import Action, ActionCode, Advice, Forecast, Interval, Knee
 from loaderprobe.stats import median
 
 # Faster accelerators: the known ones, and one that is just fast enough for the loader.
-
-# Storage is called faster than needed beyond this factor.
-MOST_FACTOR = 1000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +75,7 @@ def accelerators(fitted: Fit, known: Mapping[str, float], found: Experiments) ->
     None where ranks exchange gradients for a time that counts: a faster device waits for them all the same.
     """
     gradients = found.speedups.get("gradients")
-    if gradients is not None and gradients.value >= WORTH:
+    if gradients is not None and gradients.value >= thresholds.WORTH:
         return [AdviceOption(forecast=refused("accelerator", "a faster one", Remark(code="exchange_of_gradients")))]
     alone, ranks = fitted.anchor.compute, fitted.anchor.ranks
     options = [
@@ -110,21 +108,18 @@ def one_accelerator(options: Sequence[AdviceOption]) -> list[AdviceOption]:
 
 def enough(made: Callable[[float], Forecast]) -> float:
     """The smallest factor that gains all but 2 % of what any factor gains; the largest where that is refused."""
-    best = made(MOST_FACTOR).images_per_s
+    best = made(thresholds.MOST_FACTOR).images_per_s
     if best is None:
-        return MOST_FACTOR
-    low, high = 1.0, MOST_FACTOR
+        return thresholds.MOST_FACTOR
+    low, high = 1.0, thresholds.MOST_FACTOR
     while high / low > 1.02:
         middle = math.sqrt(low * high)
         rate = made(middle).images_per_s
-        low, high = (low, middle) if rate and rate.value >= WITHIN * best.value else (middle, high)
+        low, high = (low, middle) if rate and rate.value >= (1 - thresholds.ALIKE) * best.value else (middle, high)
     return high
 
 
 # Advice by the speed-up of one resource of the input that has a remedy: so far waits for a network, a lock, or others.
-
-# More reads in flight than these workers have are advised one step at a time.
-MORE_WORKERS = 4
 
 
 def remedies(measurement: Measurement, found: Experiments) -> tuple[Advice, ...]:
@@ -135,16 +130,19 @@ def remedies(measurement: Measurement, found: Experiments) -> tuple[Advice, ...]
     made = [
         _remedies_advice(found, name, _action(measurement, found, name), _most(measurement, found, name))
         for name in INPUTS
-        if name in REMEDIES and name in found.speedups and found.speedups[name].value >= WORTH and found.end_to_end
+        if name in REMEDIES
+        and name in found.speedups
+        and found.speedups[name].value >= thresholds.WORTH
+        and found.end_to_end
     ]
-    return tuple(sorted((each for each in made if each.speedup >= WORTH), key=lambda each: -each.speedup))
+    return tuple(sorted((each for each in made if each.speedup >= thresholds.WORTH), key=lambda each: -each.speedup))
 
 
 def _action(measurement: Measurement, found: Experiments, name: SingleCause) -> Action:
     subject = found.waiting.subjects.get(name, "") if found.waiting else ""
     facts: dict[str, float | str] = {"subject": subject} if subject else {}
     if name == "network":
-        facts["workers"] = max(1, measurement.config.loader.workers) * MORE_WORKERS
+        facts["workers"] = max(1, measurement.config.loader.workers) * thresholds.MORE_WORKERS
     return Action(code=REMEDIES[name], facts=facts)
 
 
@@ -156,7 +154,7 @@ def _most(measurement: Measurement, found: Experiments, name: SingleCause) -> fl
         return without
     cpu_s = max(found.cost.cpu_s, found.cost.process_cpu_s or 0.0) / found.cost.images
     of_cores = measurement.cores_available / cpu_s if cpu_s else without
-    return min(now * MORE_WORKERS, of_cores, now * max(1.0, found.free_input_speedup))
+    return min(now * thresholds.MORE_WORKERS, of_cores, now * max(1.0, found.free_input_speedup))
 
 
 def _remedies_advice(found: Experiments, name: str, action: Action, most: float) -> Advice:
@@ -172,16 +170,13 @@ def _remedies_advice(found: Experiments, name: str, action: Action, most: float)
 
 # Advice that only several ranks need: on a slow one, on slow batches, on the exchange of gradients.
 
-# Of batches that vary, a buffer of so many keeps most ranks from waiting for the slowest.
-DEEP = 8
-
 
 def rank_remedies(measurement: Measurement, found: Experiments) -> tuple[Advice, ...]:
     """The remedy of what leads, and of what is lost beside it; none for one rank."""
     leading = contenders(found)
     if measurement.ranks < 2 or not leading or not found.end_to_end:
         return ()
-    if "gradients" in leading and found.speedups["gradients"].value >= WORTH:
+    if "gradients" in leading and found.speedups["gradients"].value >= thresholds.WORTH:
         return (_rank_remedies_advice(found, REMEDIES["gradients"], {}, found.speedups["gradients"].value),)
     if not any(name in INPUTS for name in leading):
         return ()
@@ -192,10 +187,11 @@ def rank_remedies(measurement: Measurement, found: Experiments) -> tuple[Advice,
         facts = {"slow_host": host.host, "slow_ranks": host.slow}
         return (_rank_remedies_advice(found, "slow_host", facts, speedups_among(found)["imbalance"].value),)
     loader = measurement.config.loader
-    if straggles(found) and loader.workers and loader.prefetch_factor < DEEP:
+    deep = thresholds.DEEP
+    if straggles(found) and loader.workers and loader.prefetch_factor < deep:
         # Of what they lose by waiting for each other, at most all.
         lost = found.among.speedups()["straggler"].value
-        return (_rank_remedies_advice(found, "prefetch", {"batches": DEEP}, lost, command=f"prefetch_factor={DEEP}"),)
+        return (_rank_remedies_advice(found, "prefetch", {"batches": deep}, lost, command=f"prefetch_factor={deep}"),)
     return ()
 
 
@@ -214,13 +210,6 @@ def _advised(found: Experiments, action: Action, speedup: Interval, command: str
     )  # fmt: skip
 
 
-# Data of up to this share of memory can be kept there; the rest is for training.
-MEMORY_SHARE = 0.7
-FAR_BELOW = 0.1
-"""Storage of which less is read than this share of what it gave to as many readers that did nothing else is no limit:
-faster storage would gain at most a tenth."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataPlace:
     """Where the data are, and whether they would fit in memory."""
@@ -232,7 +221,7 @@ class DataPlace:
     @property
     def fits(self) -> bool:
         """True when the whole data set can stay in memory."""
-        return self.size_bytes <= MEMORY_SHARE * self.memory_bytes
+        return self.size_bytes <= thresholds.MEMORY_SHARE * self.memory_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -368,7 +357,7 @@ def _in_memory(fitted: Fit, place: DataPlace | None) -> list[AdviceOption]:
         command = f"find {shlex.quote(place.root)} -type f -exec cat {{}} + >/dev/null" if place.root else ""
         action = Action(code="files_in_memory", facts={"share": 1.0, "bytes": place.size_bytes})
         return [AdviceOption(forecast=cached(fitted, 1.0), action=action, command=command)]
-    share = MEMORY_SHARE * place.memory_bytes / place.size_bytes
+    share = thresholds.MEMORY_SHARE * place.memory_bytes / place.size_bytes
     hits = page_cache_hits(share)
     part: dict[str, float | str] = {"share": share, "bytes": share * place.size_bytes}
     page = Action(code="files_in_memory", facts={**part, "hits_low": hits.low, "hits_high": hits.high})
@@ -450,19 +439,19 @@ def _has_reserve(measurement: Measurement, point: Point, storage: Storage) -> bo
     """True where the storage gave far more to as many readers that did nothing else."""
     phase = storage.ceiling.at(measurement.config.readers) if storage.ceiling else None
     read = point.training * point.bytes_per_image
-    return phase is not None and phase.cache == "cold" and read < FAR_BELOW * phase.bw_bytes
+    return phase is not None and phase.cache == "cold" and read < thresholds.FAR_BELOW_CEILING * phase.bw_bytes
 
 
 def _denied(option: AdviceOption, found: Experiments) -> bool:
     """True where a model promises from storage what the experiment, or the workers' waiting, does not."""
     speedup = found.speedups.get("storage")
     of_storage = option.forecast.changed in ("disk_speed", "page_cache_share", "pinned_share")
-    return of_storage and (speedup is None or speedup.value < WORTH)
+    return of_storage and (speedup is None or speedup.value < thresholds.WORTH)
 
 
 def _is_worth(advice: Advice) -> bool:
     """Speedups enough, and more than the measured rate itself varied."""
-    return advice.speedup >= WORTH and advice.after.value > advice.before.high
+    return advice.speedup >= thresholds.WORTH and advice.after.value > advice.before.high
 
 
 def _wasted(point: Point, made: Sequence[AdviceOption], worth: Sequence[Advice], before: Interval) -> list[Advice]:
@@ -473,7 +462,7 @@ def _wasted(point: Point, made: Sequence[AdviceOption], worth: Sequence[Advice],
     if faster and "accelerator" not in helping:
         useless.append(Action(code="accelerator_gains_nothing", facts={"until_images_per_s": point.compute}))
     # Training on a loader without end runs at what compute alone reaches.
-    if point.compute < WORTH * point.training and not helping - {"accelerator"}:
+    if point.compute < thresholds.WORTH * point.training and not helping - {"accelerator"}:
         share = min(1.0, point.training / point.compute)
         useless.append(Action(code="input_gains_nothing", facts={"share": share}))
     return [Advice(action=each, speedup=1.0, before=before, after=before, how="measured") for each in useless]

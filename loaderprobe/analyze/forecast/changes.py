@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from loaderprobe.analyze.caches import page_cache_hits
-from loaderprobe.analyze.effects import REPEAT
-from loaderprobe.analyze.forecast.fit import NEAR, Fit, Point, ServiceTimes, Storage, fit
+from loaderprobe.analyze.forecast.fit import Fit, Point, ServiceTimes, Storage, fit
 from loaderprobe.analyze.knee import fewest, ladder, ranked
 from loaderprobe.analyze.verdict.rates import Loop
+from loaderprobe.records import thresholds
 from loaderprobe.records.measurement import Alternative
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import Bottleneck
@@ -24,13 +24,6 @@ from loaderprobe.stats import lowest
 from loaderprobe.units import significant
 
 # The outcome of one change to a measured configuration: the rate of training, its range, and its bottleneck.
-
-# Near a knee the rate lies below both limits: by up to a fifth in the experiments.
-NEAR_RANGE = 0.2
-# Sending float images took up to a quarter of a worker's time, which a serial loader does not show.
-UNSEEN_HANDOVER = 0.25
-# No rate is forecast to fall by more.
-MOST_DOWN = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,11 +72,11 @@ def outcome_of(fit: Fit, change: Change, service: ServiceTimes, loader: float) -
     down, up = _drift(fit, change, service, loader)
     low = training(loader * (1 - down), change.compute * (1 - anchor.compute_spread))
     high = training(loader * (1 + up), change.compute * (1 + anchor.compute_spread))
-    margin = max(REPEAT, anchor.training_spread)
+    margin = max(thresholds.REPEAT, anchor.training_spread)
     terms = _terms(change, service, loader, _parent_s(fit, service))
     nearest, next_nearest = sorted(terms.values())[:2]
-    if next_nearest <= NEAR * nearest:
-        margin = max(margin, NEAR_RANGE)
+    if next_nearest <= thresholds.CLEAR_LEAD * nearest:
+        margin = max(margin, thresholds.NEAR_KNEE)
     by_law = service.terms(change.workers)
     return Outcome(
         value=value,
@@ -108,7 +101,7 @@ def _drift(fit: Fit, change: Change, service: ServiceTimes, loader: float) -> tu
     unseen = change.workers and not service.parent_s and not fit.anchor.workers
     down = math.hypot(fit.drift, max(0.0, 1 - at_speed(1 / (1 + fit.cpu_drift))))
     up = math.hypot(fit.drift, max(0.0, at_speed(1 + fit.cpu_drift) - 1))
-    return min(MOST_DOWN, down + (UNSEEN_HANDOVER if unseen else 0.0)), up
+    return min(thresholds.MOST_DOWN, down + (thresholds.UNSEEN_HANDOVER if unseen else 0.0)), up
 
 
 def _parent_s(fit: Fit, service: ServiceTimes) -> float:
@@ -129,18 +122,12 @@ def _terms(change: Change, service: ServiceTimes, loader: float, parent_s: float
     return terms
 
 
-# Where the kind of the storage is not known, the three models may differ by this factor.
-DISAGREE = 1.3
-# No forecast for more workers than this times the cores that were measured on.
-MOST_WORKERS_A_CORE = 2
-
-
 def workers(fit: Fit, count: int) -> Forecast:
     """With another number of workers; 0 is the serial loader."""
     anchor = fit.anchor
     if count == anchor.workers:
         return unchanged(fit, "workers", str(count))
-    most = math.floor(MOST_WORKERS_A_CORE * anchor.cores)
+    most = math.floor(thresholds.MOST_WORKERS_A_CORE * anchor.cores)
     if count > max(most, 1):
         return refused("workers", str(count), Remark(code="more_than_cores", facts={"cores": anchor.cores}))
     return _forecast(fit, replace(_change(fit, "workers", str(count)), workers=count))
@@ -152,9 +139,9 @@ def unchanged(fit: Fit, changed: Changed, to: str) -> Forecast:
     Where more of a token bucket's credit was in it than it repeats by, the rate that lasts, which is estimated.
     """
     found = _forecast(fit, _change(fit, changed, to))
-    spread = max(REPEAT, fit.anchor.training_spread)
+    spread = max(thresholds.REPEAT, fit.anchor.training_spread)
     measured = fit.anchor.training * fit.credit
-    lasts = fit.credit <= 1 + REPEAT
+    lasts = fit.credit <= 1 + thresholds.REPEAT
     value = measured if lasts else fit.anchor.training
     rate = Interval(value=value, low=value * (1 - spread), high=max(value, measured) * (1 + spread))
     return replace(found, images_per_s=rate, how="measured" if lasts else "estimated", refused=None)
@@ -274,7 +261,7 @@ def _forecast(fit: Fit, change: Change) -> Forecast:
         found.append(outcome)
     low, high = min(each.low for each in found), max(each.high for each in found)
     values = sorted(each.value for each in found)
-    if values[-1] > DISAGREE * values[0]:
+    if values[-1] > thresholds.MODELS_DISAGREE * values[0]:
         reason = Remark(code="laws_disagree", facts={"least_images_per_s": values[0], "most_images_per_s": values[-1]})
         return refused(change.changed, change.to, reason)
     middle = sorted(found, key=lambda each: each.value)[len(found) // 2]
@@ -298,7 +285,7 @@ def worker_forecasts(points: Sequence[Point], storage: Storage) -> dict[int, For
     Measured counts are in it with what was measured. Never more than twice the cores that were measured on.
     """
     by_workers = {point.workers: point for point in points}
-    most = math.floor(MOST_WORKERS_A_CORE * min(point.cores for point in points))
+    most = math.floor(thresholds.MOST_WORKERS_A_CORE * min(point.cores for point in points))
     found: dict[int, Forecast] = {}
     for number in sorted({*by_workers, *takewhile(lambda n: n <= max(most, 1), ladder())}):
         anchor = by_workers[min(by_workers, key=lambda known: abs(_place(known) - _place(number)))]

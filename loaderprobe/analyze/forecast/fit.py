@@ -20,8 +20,9 @@ from loaderprobe.analyze.verdict.rates import (
 )
 from loaderprobe.analyze.verdict.rule import prediction_error_of
 from loaderprobe.analyze.verdict.validity import as_found
+from loaderprobe.records import thresholds
 from loaderprobe.records.bandwidth import BandwidthPhase, KindOfDevice, StorageCeiling
-from loaderprobe.records.measurement import COLD_AT_LEAST, Measurement, Segment, segment_seconds, segments_of
+from loaderprobe.records.measurement import Measurement, Segment, segment_seconds, segments_of
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import Bottleneck
 from loaderprobe.stats import lowest, mean, median
@@ -85,8 +86,6 @@ DeviceModel = Literal["token_bucket", "single_server", "latency", "memory"]
 """memory: nothing is asked of the storage."""
 Term = Literal["workers", "storage", "cores", "transport"]
 DEVICE_MODELS: tuple[DeviceModel, ...] = ("token_bucket", "single_server", "latency")
-# A device that moves this share of what it can is saturated.
-SATURATED = 0.85
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,9 +186,9 @@ class ServiceTimes:
     def crowded(self, workers: int) -> Literal["storage", "cores"] | None:
         """The resource whose queue takes all that another worker would bring."""
         rate = self._by_workers(max(workers, 1))
-        if self.model == "single_server" and rate * self.transfer_s >= SATURATED:
+        if self.model == "single_server" and rate * self.transfer_s >= thresholds.SATURATED:
             return "storage"
-        return "cores" if rate * self.work_s(workers) >= SATURATED * self.cores else None
+        return "cores" if rate * self.work_s(workers) >= thresholds.SATURATED * self.cores else None
 
     def _by_workers(self, workers: int) -> float:
         """Images/s of workers that only disturb each other: before a single server, and where they want more cores.
@@ -271,11 +270,6 @@ class ServiceTimes:
 
 # One measurement in the figures that models are made of.
 
-# A range that is wider says no more.
-MOST_SPREAD = 0.6
-# Parts, or a model, that miss the measured rate by more than this do not describe the loader.
-MISFIT = 1.5
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
@@ -329,7 +323,7 @@ def point_of(measurement: Measurement, found: Experiments) -> Point | Remark:
     prediction_error, tolerance = prediction_error_of(found)
     if prediction_error is None or not found.compute or found.estimated_parts:
         return Remark(code="no_complete_round")
-    if abs(prediction_error) > tolerance or not 1 / MISFIT <= 1 + prediction_error <= MISFIT:
+    if abs(prediction_error) > tolerance or not 1 / thresholds.MISFIT <= 1 + prediction_error <= thresholds.MISFIT:
         return Remark(code="outside_noise_band", facts={"predicted_share": 1 + prediction_error})
     cost = found.cost
     if cost is None or not cost.images:
@@ -403,30 +397,14 @@ def _why_unproved(
 ) -> Remark | None:
     if not from_storage:
         return Remark(code="files_from_memory")
-    if as_found(measurement) and (cold is None or cold < COLD_AT_LEAST):
+    if as_found(measurement) and (cold is None or cold < thresholds.COLD_AT_LEAST):
         return Remark(code="files_as_found")
     reason = found.missing.get("storage") if found.base == "baseline" else None
     return Remark(code="storage_missing", facts=reason.because) if reason else None
 
 
 def _spread(rates: Sequence[float]) -> float:
-    return min(MOST_SPREAD, (max(rates) - min(rates)) / 2 / median(rates))
-
-
-# CPU speed drifted by 8 % in the median and 26 % at the 95th percentile within 15 s, on an idle virtual machine:
-# nine in ten times by no more than this.
-CPU_DRIFT = 0.2
-# What else makes the same loader run at another rate minutes later, even where the CPU is no limit: with this, ranges
-# held nine in ten of what three visits to five kinds of storage on a virtual machine measured.
-DRIFT = 0.17
-# Of the spread between three rounds, to hold the next.
-SPREAD = 1.5
-# Where two resources limit nearly alike, the rate lies below both.
-NEAR = 1.15
-# Of what compute does alone: training that repeats within 3 % reaches it, unless the loader holds it back.
-SHORT = 0.97
-# What another rate of bytes than those seen may exceed them by.
-BEYOND = 1.15
+    return min(thresholds.MOST_SPREAD, (max(rates) - min(rates)) / 2 / median(rates))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -437,7 +415,7 @@ class Fit:
     models: tuple[ServiceTimes, ...]
     drift: float
     """Relative: what the rate of the loader may differ by at another time, with the same CPU."""
-    cpu_drift: float = CPU_DRIFT
+    cpu_drift: float = thresholds.CPU_DRIFTS
     """Relative: what the CPU time of an image may differ by at another time."""
     credit: float = 1.0
     """Measured training over what lasts of it: not 1 where a token bucket's credit was in it, or was to come."""
@@ -464,11 +442,12 @@ def fit(points: Sequence[Point], anchor: Point, storage: Storage) -> Fit | Remar
         return Remark(code="no_model_fits")
     cpu = [point.cpu_s for point in points if point.cpu_s > 0]
     between = (max(cpu) / min(cpu) - 1) / 2 if cpu else 0.0
+    spread = thresholds.SPREAD_OF_NEXT * anchor.loader_spread
     return Fit(
         anchor=anchor,
         models=models,
-        drift=min(MOST_SPREAD, max(DRIFT, SPREAD * anchor.loader_spread)),
-        cpu_drift=min(MOST_SPREAD, max(CPU_DRIFT, between)),
+        drift=min(thresholds.MOST_SPREAD, max(thresholds.RATES_DRIFT, spread)),
+        cpu_drift=min(thresholds.MOST_SPREAD, max(thresholds.CPU_DRIFTS, between)),
         credit=measured / anchor.training,
     )
 
@@ -501,7 +480,8 @@ def _beside_compute(anchor: Point) -> Point:
     Where the loader held training back, training was the rate of the loader beside compute; and so it was where the
     loader should have been a little faster, and training fell short.
     """
-    short = anchor.workers and anchor.loader <= NEAR * anchor.compute and anchor.training < SHORT * anchor.compute
+    near = anchor.loader <= thresholds.CLEAR_LEAD * anchor.compute
+    short = anchor.workers and near and anchor.training < thresholds.REACHES_COMPUTE * anchor.compute
     if not short and anchor.loader > anchor.compute:
         return anchor
     alone = anchor.training
@@ -535,7 +515,7 @@ def _raw(kind: DeviceModel, points: Sequence[Point], anchor: Point, storage: Sto
     # On a device in full use a worker's blocked time is a queue. Before a single server it is one always, unless one
     # reader is alone there.
     several = first.workers > 1 or anchor.ranks > 1
-    full = first.loader * size >= SATURATED * device and (kind == "token_bucket" or several)
+    full = first.loader * size >= thresholds.SATURATED * device and (kind == "token_bucket" or several)
     queued = full or (kind == "single_server" and several and storage.alone_s)
     waits_s = min(first.blocked_s, storage.alone_s / anchor.ranks) if queued else first.blocked_s
     transfer_s = 0.0
@@ -556,8 +536,8 @@ def _raw(kind: DeviceModel, points: Sequence[Point], anchor: Point, storage: Sto
 def _queues(point: Point) -> bool:
     """True where workers wait between batches for the training thread, or for a core, as fewer would not."""
     work_s = point.cpu_s + point.sending_s + point.parent_s
-    return point.loader * point.parent_s >= SATURATED or (
-        point.workers > 1 and point.loader * work_s >= SATURATED * point.cores
+    return point.loader * point.parent_s >= thresholds.SATURATED or (
+        point.workers > 1 and point.loader * work_s >= thresholds.SATURATED * point.cores
     )
 
 
@@ -573,9 +553,10 @@ def _device(
         return max(size / first.blocked_s, seen), math.inf
     # With more workers than filled it, and cores to spare, a device that gives no more is at its limit.
     undisturbed = replace(service, latency_s=first.blocked_s).terms(most.workers)
-    if size and min(undisturbed["workers"], undisturbed["cores"], undisturbed["transport"]) > BEYOND * most.loader:
+    beside = min(undisturbed["workers"], undisturbed["cores"], undisturbed["transport"])
+    if size and beside > thresholds.ABOVE_CEILING * most.loader:
         return seen, math.inf
-    return math.inf, BEYOND * max(seen, storage.at_least_bytes_per_s)
+    return math.inf, thresholds.ABOVE_CEILING * max(seen, storage.at_least_bytes_per_s)
 
 
 def _of_senders(points: Sequence[Point], anchor: Point, time_s: Callable[[Point], float]) -> float:
@@ -596,7 +577,7 @@ def _anchored(model: ServiceTimes, anchor: Point) -> ServiceTimes | None:
     rate = anchor.loader
     terms = model.terms(anchor.workers)
     bottleneck: Term = lowest(terms)
-    if not 1 / MISFIT <= rate / terms[bottleneck] <= MISFIT:
+    if not 1 / thresholds.MISFIT <= rate / terms[bottleneck] <= thresholds.MISFIT:
         return None
     workers = max(anchor.workers, 1)
     tight = bottleneck == "workers" or terms["workers"] < rate

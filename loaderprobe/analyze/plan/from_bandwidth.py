@@ -5,20 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from loaderprobe.analyze.ladder import UNFAIR, has_ended
+from loaderprobe.analyze.ladder import has_ended
 from loaderprobe.analyze.plan.workload import MeasuredStorage, PlanWorkload, best_of, known, requests, scaled
 from loaderprobe.errors import BadValue
-from loaderprobe.records.bandwidth import (
-    RISING,
-    BandwidthMeasurement,
-    BandwidthPhase,
-    MetadataPhase,
-)
+from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase, MetadataPhase
 from loaderprobe.records.plan import PlanPart, Quantity
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.thresholds import UNFAIR, WIDE_RANGE, WORTH
 
-WIDE = 0.25
-"""Half an interval of opens/s that is wider than this share of them is worth a word."""
 _NO_WORKERS = Remark(code="bandwidth_without_workers")
 
 
@@ -90,7 +84,7 @@ def cold_opens(found: BandwidthMeasurement) -> MetadataPhase | Remark:
 def _doubts(opens: MetadataPhase) -> tuple[Remark, ...]:
     codes: dict[str, bool] = {
         "opens_short": opens.short,
-        "opens_unsettled": opens.ops_high > (1 + WIDE) * opens.ops_per_s,
+        "opens_unsettled": opens.ops_high > (1 + WIDE_RANGE) * opens.ops_per_s,
     }
     return tuple(Remark(code=code) for code, holds in codes.items() if holds)
 
@@ -99,7 +93,7 @@ def _opens_rise(found: BandwidthMeasurement, best: MetadataPhase) -> bool:
     """True when the most readers that were tried gained over fewer."""
     rates = {phase.readers: phase.ops_per_s for phase in found.operations("open")}
     fewer = [rate for readers, rate in rates.items() if readers < best.readers]
-    return best.readers == max(rates) and best.ops_per_s > RISING * max(fewer, default=0.0)
+    return best.readers == max(rates) and best.ops_per_s > WORTH * max(fewer, default=0.0)
 
 
 def _storage(found: BandwidthMeasurement) -> MeasuredStorage | Remark:

@@ -28,14 +28,13 @@ from loaderprobe.records.plan import (
     SupplyResource,
 )
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.thresholds import SATURATED
 
 # What accelerators need of storage, workers and cores.
 #
 # G images/s of one accelerator alone, u its wanted utilization, s bytes of a file, a storage bytes over bytes asked
 # for, f files opened an image. N accelerators need N times that.
 
-BUSY_CORES = 0.85
-"""Cores that workers keep busier than this make them wait for each other."""
 TRAINING_CORES = 1.0
 """The training thread of an accelerator."""
 
@@ -111,9 +110,9 @@ def cores_of(workload: PlanWorkload, utilization: float) -> Quantity | Remark:
     """Cores that one accelerator needs, or why that is not known."""
     if workload.cpu_s is None:
         return _reason(workload, "cores")
-    workers = product([workload.rate, workload.cpu_s], "cores", "", factor=utilization / BUSY_CORES)
+    workers = product([workload.rate, workload.cpu_s], "cores", "", factor=utilization / SATURATED)
     training = known(TRAINING_CORES, "cores", "assumed", "one training thread")
-    return total([workers, training], "cores", f"G u cpu / {BUSY_CORES:g} + 1")
+    return total([workers, training], "cores", f"G u cpu / {SATURATED:g} + 1")
 
 
 def _whole_workers(workload: PlanWorkload, utilization: float) -> Quantity | Remark:

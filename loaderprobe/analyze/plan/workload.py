@@ -8,23 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from loaderprobe.analyze.effects import NORMAL, interval
+from loaderprobe.analyze.effects import interval
 from loaderprobe.analyze.forecast.advice import OF_A_BENCHMARK
 from loaderprobe.analyze.verdict.rates import rates_by_round, worker_cost
-from loaderprobe.analyze.verdict.validity import NEAR_CEILING
 from loaderprobe.errors import BadValue
 from loaderprobe.records import values
-from loaderprobe.records.bandwidth import (
-    RISING,
-    BandwidthPhase,
-    StorageCeiling,
-    fastest,
-)
+from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling, fastest
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import NO_STEP, Measurement, base_mode, segments_of
 from loaderprobe.records.plan import WEAKNESS, Label, PlanPart, Quantity
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import ConfigurationRow
+from loaderprobe.records.thresholds import NORMAL, OTHER_READS, SATURATED, WORTH
 from loaderprobe.records.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -181,8 +176,6 @@ def requests(sizes: Sequence[float], *, exact: bool) -> Quantity:
 # The storage that a run measured: the best step of its ladder, if that came from storage.
 
 HERE = "measured here"
-OTHERS_FROM = 0.05
-"""Other processes' reads from this share of the own rate on are worth a word."""
 
 
 def storage_of(measurement: Measurement, file_bytes: float, ceiling: StorageCeiling | None) -> MeasuredStorage | Remark:
@@ -223,7 +216,7 @@ def best_of(ladder: Sequence[BandwidthPhase], file_bytes: float) -> MeasuredStor
 def _still_rising(ladder: Sequence[BandwidthPhase]) -> bool:
     """True when more readers than were tried would get more."""
     rates = [phase.bw_bytes for phase in sorted(ladder, key=lambda phase: phase.readers)]
-    return len(rates) == 1 or rates[-1] > RISING * max(rates[:-1])
+    return len(rates) == 1 or rates[-1] > WORTH * max(rates[:-1])
 
 
 def _read_rate(phase: BandwidthPhase) -> Quantity:
@@ -253,7 +246,7 @@ def _mean_s(phase: BandwidthPhase) -> float:
 def _notes(phase: BandwidthPhase) -> tuple[Remark, ...]:
     found: list[Remark] = []
     others = phase.other_bytes_per_s or 0.0
-    if others > OTHERS_FROM * phase.bw_bytes:
+    if others > OTHER_READS * phase.bw_bytes:
         found.append(Remark(code="others_read", facts={"bytes_per_s": others}))
     if not phase.settled:
         found.append(Remark(code="rate_unsettled"))
@@ -401,7 +394,7 @@ def _wait(measurement: Measurement, verdict: Verdict, storage: MeasuredStorage |
     """Waiting for a file: with the fewest readers, up to what workers waited where the storage kept up."""
     assert verdict.worker_time is not None
     from_memory = verdict.files_were in ("warm", "partly warm") or measurement.config.cache == "warm"
-    starved = (verdict.disk_ceiling_fraction or 0.0) >= NEAR_CEILING
+    starved = (verdict.disk_ceiling_fraction or 0.0) >= SATURATED
     seen = [] if from_memory or starved else [verdict.worker_time.blocked_s]
     if storage is not None:
         seen.append(storage.file_s.low)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from loaderprobe.analyze.effects import CLEAR_LEAD, FAR_LEAD, OPEN_LEAD, of_rounds
+from loaderprobe.analyze.effects import of_rounds
 from loaderprobe.analyze.verdict.ranks import SlowHost, host_names, slow_host
 from loaderprobe.analyze.verdict.rates import (
     BY_TIMES,
@@ -48,7 +48,6 @@ from loaderprobe.analyze.verdict.validity import (
 from loaderprobe.records import values
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.measurement import (
-    LEAST_BYTES,
     Activity,
     Measurement,
     Mode,
@@ -60,6 +59,7 @@ from loaderprobe.records.measurement import (
 )
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import ABLATIONS, AMONG_RANKS, INPUTS, ONLY_WAITED, WAITED, ResourceName, SingleCause
+from loaderprobe.records.thresholds import ABOVE_CEILING, CLEAR_LEAD, FAR_LEAD, LEAST_BYTES, NEGLIGIBLE_WAIT, OPEN_LEAD
 from loaderprobe.records.verdict import Evidence, How, Interval, Speedup
 from loaderprobe.stats import mean, median
 
@@ -420,9 +420,6 @@ class Experiments(Seen):
 #
 # Where resources were removed in training itself, what training gained by that.
 
-# Waiting for less than this share of the time cannot make a speed-up worth a word.
-NEGLIGIBLE_WAIT = 0.05
-
 
 def possible_modes(measurement: Measurement) -> tuple[Mode, ...]:
     """The modes of this loader that take something away here."""
@@ -594,9 +591,6 @@ def in_training(
 
 # The experiments: the speed-up of training if storage, preprocessing, transport or compute were free.
 
-# A ceiling is measured for 1.5 s, and the credit of a token bucket is spent within it: no cold rate is above this.
-MOST_OF_CEILING = 1.15
-
 
 def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = None) -> Experiments:
     """All rates and speed-ups of a measurement; estimates also heed the storage's ceiling where it is known."""
@@ -751,7 +745,7 @@ def _above_ceiling(
     if phase is None or size is None or measurement.config.cache == "warm" or files_were(measurement) != "cold":
         return None
     most = phase.moved_bytes_per_s
-    return (fastest * size, most) if fastest * size > MOST_OF_CEILING * most else None
+    return (fastest * size, most) if fastest * size > ABOVE_CEILING * most else None
 
 
 def _storage_has_spare(seen: Seen) -> bool:

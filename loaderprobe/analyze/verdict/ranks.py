@@ -30,6 +30,7 @@ from loaderprobe.records.measurement import (
 )
 from loaderprobe.records.ranks import RankMeasurement
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.thresholds import FEWEST_RANKS, FILES_OF_ALL, ONE_OF, READ_BY_ALL
 from loaderprobe.records.verdict import Action, Advice, Interval
 from loaderprobe.stats import mean, median
 
@@ -225,11 +226,6 @@ def _first_pass(first_pass: FirstPass, size: int) -> FirstPass:
 
 # A host whose ranks, all or nearly all of them, are slower than every rank elsewhere. Pure.
 
-FEWEST = 2
-"""Ranks of a host: of one rank, the rank may be slow as well as its host."""
-ONE_OF = 8
-"""Of so many ranks of a host, one may be as fast as those elsewhere."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlowHost:
@@ -269,7 +265,7 @@ def _apart(host: str, by_host: dict[str, list[float]]) -> SlowHost | None:
     own = sorted(by_host[host])
     slow = own[: len(own) - len(own) // ONE_OF]
     elsewhere = min(rate for other, rates in by_host.items() if other != host for rate in rates)
-    if len(own) < FEWEST or not 0 < slow[-1] < elsewhere:
+    if len(own) < FEWEST_RANKS or not 0 < slow[-1] < elsewhere:
         return None
     return SlowHost(
         host=host,
@@ -282,12 +278,6 @@ def _apart(host: str, by_host: dict[str, list[float]]) -> SlowHost | None:
 
 
 # Whether ranks share a data set, as a distributed sampler has them do, or each takes all of it.
-
-SHARE = 0.5
-"""Of what is read again where all ranks read the same. Shares that a distributed sampler makes equal overlap by less
-than a batch, and shards that two ranks read by a few."""
-BY_CHANCE = 3
-"""Files that all share at most, such as one of labels, where each rank goes through a part of its own."""
 
 
 def same_samples(ranks: Sequence[Drawn]) -> Remark | None:
@@ -302,7 +292,7 @@ def same_samples(ranks: Sequence[Drawn]) -> Remark | None:
     if all(files):
         again = read - len(set().union(*files))
         most = read * (1 - 1 / size)
-        if again >= SHARE * most or (again > BY_CHANCE * (size - 1) and all(rank.whole for rank in ranks)):
+        if again >= READ_BY_ALL * most or (again > FILES_OF_ALL * (size - 1) and all(rank.whole for rank in ranks)):
             return Remark(code="same_samples", facts={"ranks": size, "again": again, "files": read})
         return None
     first = {rank.first for rank in ranks}

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from loaderprobe.analyze.effects import DRIFT, ENOUGH_ROUNDS, NORMAL
+from loaderprobe.analyze.effects import DRIFT
+from loaderprobe.records import thresholds
 from loaderprobe.records.measurement import (
     NO_STEP,
     Activity,
@@ -38,8 +39,6 @@ from loaderprobe.stats import (
 #
 # A sample has the kind of a wait, not its length: shares of samples divide the waiting time that clocks measured.
 
-# Fewer samples say nothing about shares.
-LEAST_SAMPLES = 12
 RESOURCE_OF = {kind: name for name in WAITED for kind in RESOURCE[name].waits}
 
 
@@ -80,9 +79,9 @@ class Waiting:
 def _wilson(count: int, of: int, side: float) -> float:
     """One end of Wilson's interval (1927), which holds for shares near 0 and 1 and for few samples."""
     share = count / of
-    middle = share + NORMAL**2 / (2 * of)
-    half = NORMAL * math.sqrt(share * (1 - share) / of + NORMAL**2 / (4 * of * of))
-    return min(1.0, max(0.0, (middle + side * half) / (1 + NORMAL**2 / of)))
+    middle = share + thresholds.NORMAL**2 / (2 * of)
+    half = thresholds.NORMAL * math.sqrt(share * (1 - share) / of + thresholds.NORMAL**2 / (4 * of * of))
+    return min(1.0, max(0.0, (middle + side * half) / (1 + thresholds.NORMAL**2 / of)))
 
 
 def waiting_of(measurement: Measurement, segments: Iterable[Segment]) -> Waiting | None:
@@ -105,7 +104,7 @@ def waiting_of(measurement: Measurement, segments: Iterable[Segment]) -> Waiting
             kinds[name] += 1
             if subject >= 0:
                 subjects[RESOURCE_OF[name], seen.subjects[subject]] += 1
-    if samples < LEAST_SAMPLES:
+    if samples < thresholds.LEAST_SAMPLES:
         return None
     met = {resource: name for (resource, name), _ in reversed(subjects.most_common())}
     return Waiting(samples=samples, kinds=kinds, subjects=met, unknown=seen.letters_only is not None)
@@ -128,18 +127,8 @@ def _spans(measurement: Measurement, segments: Iterable[Segment]) -> dict[int, t
 
 
 NS = 1e9
-# Of a worker's time: threads of its own that compute less do not hold it up.
-HELPERS_AT_LEAST = 0.1
-# Waiting for less of a worker's time explains no waiting for a lock.
-HELD_AT_LEAST = 0.05
-# The spread between rounds of a device that never waits: of an emulated one its clock; assumed of others, whose clock
-# may change.
-CLOCK = Noise(variance=0.001**2, freedom=3)
-DEVICE = Noise(variance=0.01**2, freedom=3)
-# The standard error of the median of three rounds over that of their mean; of many it is 1.25.
-MEDIAN_OVER_MEAN = 1.16
-# A device with its own queue that trains at this share of its rate never waits.
-NEVER_WAITS = 0.995
+CLOCK = Noise(variance=thresholds.CLOCK_VARIES**2, freedom=3)
+DEVICE = Noise(variance=thresholds.DEVICE_VARIES**2, freedom=3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +156,7 @@ class WorkerCost:
             return 0.0
         # A sample of a thread that waits for such threads is one at a running worker.
         computed = self.blocked_s - self.wall_s * self.waiting.waited / self.waiting.samples
-        busy = self.process_cpu_s - self.cpu_s > HELPERS_AT_LEAST * self.wall_s
+        busy = self.process_cpu_s - self.cpu_s > thresholds.HELPERS_AT_LEAST * self.wall_s
         return max(0.0, computed) if busy else 0.0
 
     def waited_s(self, resource: str) -> float | None:
@@ -186,7 +175,8 @@ class WorkerCost:
             return self.blocked_s
         waited_s = self.blocked_s - self.helped_s
         # A worker that waits while it holds a lock makes the others wait for the lock.
-        held = resource != "lock" and waited_s * self.waiting.share(resource) >= HELD_AT_LEAST * self.wall_s
+        least_s = thresholds.NEGLIGIBLE_WAIT * self.wall_s
+        held = resource != "lock" and waited_s * self.waiting.share(resource) >= least_s
         return waited_s * min(1.0, self.waiting.most(resource) + (self.waiting.most("lock") if held else 0.0))
 
     @property
@@ -263,7 +253,7 @@ def rate_interval(measurement: Measurement, segments: Sequence[Segment]) -> Inte
     known = (pooled(steps) or drift) + drift
     beside = None if by_clock else _noise_beside(measurement, segments[0], value)
     known = (pooled([known, beside]) if beside else None) or known
-    of_median = MEDIAN_OVER_MEAN if len(rates) >= ENOUGH_ROUNDS else 1.0
+    of_median = thresholds.MEDIAN_OVER_MEAN if len(rates) >= thresholds.ENOUGH_ROUNDS else 1.0
     half = value * of_median * half_width_beside([math.log(rate) for rate in rates], known)
     return Interval(value=value, low=max(0.0, value - half), high=value + half)
 
@@ -272,7 +262,7 @@ def _clock(measurement: Measurement, images_per_s: float) -> Noise | None:
     """What rounds of a device with its own queue differ by; None where it waits, or where its rate is not known."""
     given = measurement.compute.specified_images_per_s
     alone = [given] if given is not None else [*rates_by_round(measurement, "resident", "training").values()]
-    if not alone or images_per_s < NEVER_WAITS * median(alone):
+    if not alone or images_per_s < thresholds.NEVER_WAITS * median(alone):
         return None
     return DEVICE if given is None else CLOCK
 
@@ -309,7 +299,7 @@ def _times_of_steps(segment: Segment, period: int, *, synchronous: bool) -> list
 def spread_of_steps(segment: Segment, period: int, *, synchronous: bool) -> float:
     """Half the 95 % interval of the mean time of `period` steps, as a share of it; 0 with fewer than three of them."""
     times = _times_of_steps(segment, period, synchronous=synchronous)
-    return half_width_in_time(times) / mean(times) if len(times) >= ENOUGH_ROUNDS and any(times) else 0.0
+    return half_width_in_time(times) / mean(times) if len(times) >= thresholds.ENOUGH_ROUNDS and any(times) else 0.0
 
 
 def spread_of_both(
@@ -359,24 +349,20 @@ def attributed_cost(measurement: Measurement, segments: Iterable[Segment]) -> Wo
     return None if cost is None else replace(cost, waiting=waiting_of(measurement, chosen))
 
 
-LEAST_LOOKS = 30
-"""Fewer looks at stacks say nothing: of 30, a share of 50 % is known to 18 points."""
 MOST_FUNCTIONS = 8
-LEAST_OWN = 0.02
-"""Of the looks: a function that has less is no place to begin."""
 
 
 def function_times(stacks: StackSamples | None) -> tuple[FunctionTime, ...]:
     """The functions of a pipeline that take most time by themselves, in the order of all that they take."""
     looks = sum(stacks.counts) if stacks is not None else 0
-    if stacks is None or looks < LEAST_LOOKS:
+    if stacks is None or looks < thresholds.LEAST_LOOKS:
         return ()
     own: Counter[int] = Counter()
     total: Counter[int] = Counter()
     for stack, count in zip(stacks.stacks, stacks.counts, strict=True):
         own[stack[-1]] += count
         total.update(dict.fromkeys(stack, count))
-    slowest = [number for number, count in own.most_common(MOST_FUNCTIONS) if count >= LEAST_OWN * looks]
+    slowest = [number for number, count in own.most_common(MOST_FUNCTIONS) if count >= thresholds.LEAST_OWN * looks]
     ordered = sorted(slowest, key=lambda number: (-total[number], -own[number]))
     return tuple(
         FunctionTime(function=stacks.functions[number], own=own[number] / looks, total=total[number] / looks)
@@ -519,9 +505,6 @@ class Loop:
 # close to the truth. For preprocessing and transport it is the most that can be had: on a device at its limit the
 # workers would wait for it all the longer.
 
-# A loader without bound is counted as this much faster, so that no figure is infinite.
-UNBOUNDED = 1000.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -572,7 +555,7 @@ def rate_without(resource: str, rate: float, cost: WorkerCost, limits: Limits) -
         per_second(limits.cores, cpu_s + parent_s),
         per_second(1.0, parent_s) if limits.workers else math.inf,
         most,
-        UNBOUNDED * rate,
+        thresholds.UNBOUNDED * rate,
     )
     return max(rate, min(bounds))
 

@@ -10,12 +10,9 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from loaderprobe.analyze.effects import CLEAR_LEAD, ENOUGH_ROUNDS, FAR_LEAD, OPEN_LEAD
 from loaderprobe.analyze.verdict.experiments import Experiments, possible_modes, run_experiments
 from loaderprobe.analyze.verdict.rates import NS, rate_interval, rates_by_round, spread_of_both
 from loaderprobe.analyze.verdict.rule import (
-    LEAST_PREDICTION_ERROR,
-    MOST_NOISE,
     beyond_noise,
     compute_is_certain,
     contenders,
@@ -28,6 +25,7 @@ from loaderprobe.analyze.verdict.rule import (
     prediction_error_of,
 )
 from loaderprobe.analyze.verdict.validity import by_waiting, counted, fair
+from loaderprobe.records import thresholds
 from loaderprobe.records.measurement import (
     NO_STEP,
     Activity,
@@ -41,7 +39,6 @@ from loaderprobe.records.measurement import (
 )
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import ABLATIONS, SingleCause
-from loaderprobe.records.verdict import WORTH
 from loaderprobe.stats import median
 
 # A serial loader whose threads spin: seen by CPU time, and proved by loading with torch on one thread.
@@ -51,12 +48,6 @@ from loaderprobe.stats import median
 # operation waits for a thread that does not run. It is no resource and never a cause: what is found here is advice.
 
 SegmentKind = tuple[Mode, Activity]
-
-# CPU seconds a second of threads beside the training thread, while a serial loader loads alone. Measured on 2 cores:
-# 0.94 to 0.99 where they spin, 0.52 to 0.62 where another process keeps one of the cores busy, 0.00 with one thread.
-SPINNING = 0.2
-# Rounds with both. A first one in which nothing gains is not repeated.
-MOST_PAIRS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +68,7 @@ class OneThread:
     @property
     def gains(self) -> bool:
         """True where each round gains more than its steps vary by; a single one must gain as much as an estimate."""
-        least = WORTH if len(self.ratios) > 1 else OPEN_LEAD
+        least = thresholds.WORTH if len(self.ratios) > 1 else thresholds.OPEN_LEAD
         return all(ratio >= max(least, 1 + self.spread.get(n, 0.0)) for n, ratio in self.ratios.items())
 
     @property
@@ -85,7 +76,7 @@ class OneThread:
         """True where a batch takes clearly less CPU time, and neither the loader nor training is slower."""
         least = min(median(list(self.ratios.values())), self.loader[1] / self.loader[0])
         left = (self.cores[1] / self.loader[1]) / (self.cores[0] / self.loader[0])
-        return least * WORTH >= 1 and left <= 1 - SPINNING
+        return least * thresholds.WORTH >= 1 and left <= 1 - thresholds.SPINNING
 
 
 def spinning(measurement: Measurement) -> float | None:
@@ -107,12 +98,12 @@ def on_one_thread_beside(measurement: Measurement, asked: Sequence[SegmentKind])
     """What a round that measures the configuration as asked also measures on one thread; nothing where none spins."""
     if "one_thread" not in measurement.modes or measurement.config.ranks > 1:
         return ()
-    if (spinning(measurement) or 0.0) < SPINNING:
+    if (spinning(measurement) or 0.0) < thresholds.SPINNING:
         return ()
     activities: tuple[Activity, ...] = ("loader_only", judged_activity(measurement))
     done = {each: _ratios(measurement, each) for each in activities}
-    gained = any(ratio >= WORTH for each in done.values() for ratio in each.values())
-    wanted = {each for each, ratios in done.items() if len(ratios) < (MOST_PAIRS if gained else 1)}
+    gained = any(ratio >= thresholds.WORTH for each in done.values() for ratio in each.values())
+    wanted = {each for each, ratios in done.items() if len(ratios) < (thresholds.MOST_PAIRS if gained else 1)}
     base = base_mode(measurement)
     return tuple(("one_thread", activity) for mode, activity in asked if mode == base and activity in wanted)
 
@@ -173,15 +164,6 @@ def _cores(segments: Sequence[Segment]) -> float | None:
     return median(known) if known else None
 
 
-# After so many rounds that do not fit the model, the rest train without each resource: a third shows nothing new.
-DOUBTED_ROUNDS = 2
-# Where compute leads by so much, one round is enough: rounds differ by a factor of 2 at most on a busy machine.
-SETTLED_LEAD = 5.0
-# What is still ambiguous then gets so many times the rounds, and after that stays what it is.
-MOST_TIMES = 2
-# Half the interval of a rate, as a share of it, from which on time that the verdict does not need goes into the rate.
-WIDE = 0.1
-
 Round = tuple[tuple[Mode, Activity], ...]
 
 
@@ -207,7 +189,7 @@ def _for_the_verdict(measurement: Measurement, *, thorough: bool) -> Round:
     modes = _in_training(measurement, found) if doubted or found.in_training else ()
     if not thorough and ((_settled(found) and not disturbed) or compute_is_certain(found)):
         return ()
-    if modes and (found.in_training or trained >= min(DOUBTED_ROUNDS, rounds)):
+    if modes and (found.in_training or trained >= min(thresholds.DOUBTED_ROUNDS, rounds)):
         return _rounds_of_training(measurement, found, modes)
     if trained < rounds:
         # What the first round leaves open is measured beside the rest of the screening.
@@ -217,10 +199,10 @@ def _for_the_verdict(measurement: Measurement, *, thorough: bool) -> Round:
     wanted = set(possible) if thorough else _deciding(measurement, found)
     wanted |= {mode for mode in possible if _times(measurement, mode)}
     if not wanted:
-        return screening if again and trained < MOST_TIMES * rounds else ()
-    least = min(ENOUGH_ROUNDS, rounds)
+        return screening if again and trained < thresholds.MOST_TIMES * rounds else ()
+    least = min(thresholds.ENOUGH_ROUNDS, rounds)
     done = [_times(measurement, mode) for mode in wanted]
-    if max(done) >= MOST_TIMES * least or (min(done) >= least and not (again or _ambiguous(found))):
+    if max(done) >= thresholds.MOST_TIMES * least or (min(done) >= least and not (again or _ambiguous(found))):
         return ()
     beside: Round = screening if again else ((base_mode(measurement), "loader_only"),)
     return (*beside, *_loader_only(tuple(mode for mode in possible if mode in wanted)))
@@ -248,7 +230,7 @@ def deciding(measurement: Measurement, plan: Round) -> Round:
 def _far_behind(found: Experiments, top: SingleCause, other: SingleCause) -> bool:
     """True when one speed-up is behind another by what makes an estimate firm."""
     speedup = found.speedups.get(other)
-    return speedup is not None and found.speedups[top].value >= OPEN_LEAD * speedup.value
+    return speedup is not None and found.speedups[top].value >= thresholds.OPEN_LEAD * speedup.value
 
 
 def _rests_on_unfair(measurement: Measurement, found: Experiments) -> bool:
@@ -257,11 +239,11 @@ def _rests_on_unfair(measurement: Measurement, found: Experiments) -> bool:
     if judge(found, workers=workers, cores_available=cores).reason.code == "rounds_disturbed":
         return True
     names = contenders(found)
-    if names and lead_of(found, names[0]) >= FAR_LEAD:
+    if names and lead_of(found, names[0]) >= thresholds.FAR_LEAD:
         return False
     segments = (segment for segment in measurement.segments if segment.without is None and segment.mode != "one_thread")
     ran = {(segment.mode, segment.activity) for segment in segments}
-    least, undisturbed = min(ENOUGH_ROUNDS, measurement.config.rounds), fair(measurement)
+    least, undisturbed = min(thresholds.ENOUGH_ROUNDS, measurement.config.rounds), fair(measurement)
     return any(undisturbed.get(each, 0) < min(least, _times(measurement, *each)) for each in ran)
 
 
@@ -275,28 +257,28 @@ def further_round(measurement: Measurement, *, thorough: bool) -> Round:
         return asked
     judged = base_mode(measurement), judged_activity(measurement)
     times = _times(measurement, *judged)
-    if not times or times >= MOST_TIMES * measurement.config.rounds:
+    if not times or times >= thresholds.MOST_TIMES * measurement.config.rounds:
         return ()
     measurement = counted(measurement)  # what the verdict shows
     rate = rate_interval(measurement, segments_of(measurement, *judged))
-    return (judged,) if rate.high - rate.value > WIDE * rate.value else ()
+    return (judged,) if rate.high - rate.value > thresholds.WIDE * rate.value else ()
 
 
 def _in_training(measurement: Measurement, found: Experiments) -> tuple[Mode, ...]:
     """The modes to train in where the parts do not predict training; transport only where it may matter."""
     transport = found.speedups.get("transport")
-    matters = transport is not None and transport.value >= CLEAR_LEAD
+    matters = transport is not None and transport.value >= thresholds.CLEAR_LEAD
     begun = _times(measurement, "no_transport", "training")
     return tuple(mode for mode in possible_modes(measurement) if mode != "no_transport" or matters or begun)
 
 
 def _rounds_of_training(measurement: Measurement, found: Experiments, modes: tuple[Mode, ...]) -> Round:
     """Training as asked and without each resource, in turns, in three rounds; in six where that leaves a doubt."""
-    least = min(ENOUGH_ROUNDS, measurement.config.rounds)
+    least = min(thresholds.ENOUGH_ROUNDS, measurement.config.rounds)
     done = min(_times(measurement, mode, "training") for mode in modes)
     doubt = contradiction(found, contenders(found)) or _rests_on_unfair(measurement, found)
     clear = not (_ambiguous(found) or doubt)
-    if done >= MOST_TIMES * least or (done >= least and clear):
+    if done >= thresholds.MOST_TIMES * least or (done >= least and clear):
         return ()
     return (*_screening(measurement), *((mode, "training") for mode in modes))
 
@@ -351,7 +333,7 @@ def _open(measurement: Measurement, found: Experiments) -> set[SingleCause]:
     """The resources among which the cause is to be found; empty when it is clear, or when nothing can make it so."""
     if not found.predicted or _cannot_matter(found):
         return set()
-    worth = {name for name, speedup in found.speedups.items() if speedup.value >= WORTH}
+    worth = {name for name, speedup in found.speedups.items() if speedup.value >= thresholds.WORTH}
     unmeasured = {name for name, why in found.missing.items() if why.code == "not_measured"}
     if (found.missing.keys() - unmeasured) & ABLATIONS.keys():
         # Where reads are not counted, warm reads beside cold ones prove them cold. What else is missing stays so.
@@ -372,20 +354,20 @@ def _cannot_matter(found: Experiments) -> bool:
     """True when even an input without cost would not change the bottleneck."""
     compute = found.speedups.get("compute")
     free = found.free_input_speedup
-    return free < WORTH or (compute is not None and compute.value >= free * CLEAR_LEAD)
+    return free < thresholds.WORTH or (compute is not None and compute.value >= free * thresholds.CLEAR_LEAD)
 
 
 def _settled(found: Experiments) -> bool:
     """True when compute leads so far, and training is so near what the parts predict, that nothing is open."""
     compute = found.speedups.get("compute")
-    fits = _doubt_of_the_whole(found) < 1 and found.free_input_speedup < WORTH and not found.met_warm
-    return fits and compute is not None and compute.value >= SETTLED_LEAD
+    fits = _doubt_of_the_whole(found) < 1 and found.free_input_speedup < thresholds.WORTH and not found.met_warm
+    return fits and compute is not None and compute.value >= thresholds.CERTAIN_LEAD
 
 
 def _far(found: Experiments, top: SingleCause, other: SingleCause) -> bool:
     """True when one speed-up leads the other clearly: with an estimate among them in every round, by a wide margin."""
     rounds = found.ratios[top].keys() & found.ratios[other].keys()
-    wide = all(found.ratios[top][n] >= OPEN_LEAD * max(1.0, found.ratios[other][n]) for n in rounds)
+    wide = all(found.ratios[top][n] >= thresholds.OPEN_LEAD * max(1.0, found.ratios[other][n]) for n in rounds)
     measured = found.how[top] == found.how[other] == "measured"
     return is_clear(found, top, other) and (measured or wide)
 
@@ -396,7 +378,7 @@ def _doubt_of_the_whole(found: Experiments) -> float:
     if prediction_error is None:
         return 0.0
     # Rounds that differ too much are worth repeating, as is a whole a little away from its parts.
-    return max(abs(prediction_error) / tolerance, 1.0 if noise_of(found) > MOST_NOISE else 0.0)
+    return max(abs(prediction_error) / tolerance, 1.0 if noise_of(found) > thresholds.MOST_NOISE else 0.0)
 
 
 def _doubted_twice(found: Experiments) -> bool:
@@ -407,7 +389,8 @@ def _doubted_twice(found: Experiments) -> bool:
     logs = list(misfits_of(found).values())
     nearest = min((abs(log) for log in logs), default=0.0)
     one_side = all(log > 0 for log in logs) or all(log < 0 for log in logs)
-    return len(logs) == DOUBTED_ROUNDS and one_side and nearest > math.log1p(LEAST_PREDICTION_ERROR)
+    beyond = nearest > math.log1p(thresholds.LEAST_PREDICTION_ERROR)
+    return len(logs) == thresholds.DOUBTED_ROUNDS and one_side and beyond
 
 
 def _ambiguous(found: Experiments) -> bool:

@@ -9,10 +9,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from loaderprobe.analyze.effects import CLEAR_LEAD, ENOUGH_ROUNDS, FAR_LEAD, OPEN_LEAD, Effect, of_rounds
+from loaderprobe.analyze.effects import Effect, of_rounds
 from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.ranks import SlowHost
 from loaderprobe.analyze.verdict.validity import evidence_of, speedup_evidence, waiting_for_cores
+from loaderprobe.records import thresholds
 from loaderprobe.records.resources import (
     IN_GAPS,
     IN_STEP,
@@ -24,7 +25,6 @@ from loaderprobe.records.resources import (
     SingleCause,
 )
 from loaderprobe.records.verdict import (
-    WORTH,
     Bound,
     Evidence,
     EvidenceCode,
@@ -41,13 +41,6 @@ from loaderprobe.records.verdict import (
 from loaderprobe.stats import half_width, median
 
 # What rounds contradict: training off what its parts predict, and a loader that is slower with less to do.
-
-# The median drift of CPU speed within 15 s on an idle virtual machine was 8 %.
-LEAST_PREDICTION_ERROR = 0.1
-# Noise between rounds excuses no more than this.
-MOST_PREDICTION_ERROR = 0.25
-# Rounds that differ by more than this from the middle one tell nothing of a whole and its parts.
-MOST_NOISE = 0.5
 
 
 def predictions_of(found: Experiments) -> dict[int, float]:
@@ -77,10 +70,11 @@ def prediction_error_of(found: Experiments) -> tuple[float | None, float]:
     """
     misfits = misfits_of(found)
     if not misfits:
-        return None, LEAST_PREDICTION_ERROR
+        return None, thresholds.LEAST_PREDICTION_ERROR
     logs = list(misfits.values())
     noise = half_width(logs) if len(logs) > 1 else found.spread_of_steps.get(next(iter(misfits)), 0.0)
-    return math.expm1(median(logs)), max(LEAST_PREDICTION_ERROR, min(MOST_PREDICTION_ERROR, noise))
+    tolerance = max(thresholds.LEAST_PREDICTION_ERROR, min(thresholds.MOST_PREDICTION_ERROR, noise))
+    return math.expm1(median(logs)), tolerance
 
 
 def noise_of(found: Experiments) -> float:
@@ -97,8 +91,8 @@ def slowed(found: Experiments) -> tuple[SingleCause, float] | None:
     factors: dict[SingleCause, float] = {}
     for name in found.without.keys() | (found.ratios.keys() - {"compute"} if found.in_training else set()):
         logs = _logs_without(found, name)
-        noise = half_width(logs) if len(logs) >= ENOUGH_ROUNDS else MOST_PREDICTION_ERROR
-        band = max(LEAST_PREDICTION_ERROR, min(MOST_PREDICTION_ERROR, noise))
+        noise = half_width(logs) if len(logs) >= thresholds.ENOUGH_ROUNDS else thresholds.MOST_PREDICTION_ERROR
+        band = max(thresholds.LEAST_PREDICTION_ERROR, min(thresholds.MOST_PREDICTION_ERROR, noise))
         if logs and median(logs) < -math.log1p(band):
             factors[name] = math.exp(-median(logs))
     worst = max(factors, key=lambda name: factors[name], default=None)
@@ -113,18 +107,11 @@ def _logs_without(found: Experiments, name: SingleCause) -> list[float]:
     return [math.log(rate / found.loader[n]) for n, rate in rates.items() if n in found.loader and rate > 0]
 
 
-# Workers that wait this share of their time for a core do not gain from more workers.
-RUN_DELAY_SHARE = 0.2
-CORES_IN_USE_SHARE = 0.9
-# What keeps the device idle for less of its time is no cause.
-LEAST_IDLE = 0.1
-
-
 def judge(found: Experiments, *, workers: int, cores_available: float) -> Bound:
     """Apply the rule to the experiments of one configuration."""
     prediction_error, tolerance = prediction_error_of(found)
     evidence = (
-        *(speedup_evidence(name, speedup, WORTH) for name, speedup in found.speedups.items()),
+        *(speedup_evidence(name, speedup, thresholds.WORTH) for name, speedup in found.speedups.items()),
         *found.evidence,
         *evidence_of([("prediction_error", prediction_error, tolerance)]),
     )
@@ -139,7 +126,7 @@ def judge(found: Experiments, *, workers: int, cores_available: float) -> Bound:
         largest = max(found.speedups, key=lambda name: found.speedups[name].value)
         if reason := _all_disturbed(found, largest):
             return inconclusive(found, reason, evidence)
-        reason = _reason("no_speedup", least_speedup=WORTH)
+        reason = _reason("no_speedup", least_speedup=thresholds.WORTH)
         return Bound(side="balanced", cause="balanced", candidates=(), reason=reason, evidence=evidence)
     top = names[0]
     if len(names) > 1:
@@ -150,7 +137,7 @@ def judge(found: Experiments, *, workers: int, cores_available: float) -> Bound:
         return inconclusive(found, reason, evidence)
     cpu_evidence = _cpu_limit(found, workers, cores_available)
     if top == "preprocessing" and cpu_evidence:
-        waits = waiting_for_cores(*cpu_evidence, full=CORES_IN_USE_SHARE)
+        waits = waiting_for_cores(*cpu_evidence, full=thresholds.CORES_IN_USE_SHARE)
         if waits and (reason := _all_disturbed(found, top)):
             return inconclusive(found, reason, evidence)
         reason = _reason("all_cores_busy", **_speedup(found, top), **waits)
@@ -191,7 +178,7 @@ def _why_alike(found: Experiments, names: tuple[SingleCause, ...]) -> Reason:
     if _may_be_held(found, first, second):
         return _reason("limit_not_known", **facts)
     least, most = _ends(found, first, second)
-    if lead.exceeds() and least < CLEAR_LEAD * max(1.0, most):
+    if lead.exceeds() and least < thresholds.CLEAR_LEAD * max(1.0, most):
         return _reason("ranges_meet", **facts, least=least, most=most)
     if lead.pairs > 1:
         return _reason("lead_within_spread", **facts, lead=math.exp(lead.log), spread=math.expm1(lead.spread))
@@ -210,7 +197,7 @@ def _waited(found: Experiments, resource: SingleCause) -> dict[str, float | str]
 def _beside_compute(found: Experiments, top: SingleCause) -> dict[str, float | str]:
     """The input resource that is worth most beside compute: there is one only where the two do not overlap."""
     known = {name: found.speedups[name] for name in INPUTS if name in found.speedups}
-    inputs = {name: speedup for name, speedup in known.items() if speedup.value >= WORTH}
+    inputs = {name: speedup for name, speedup in known.items() if speedup.value >= thresholds.WORTH}
     if top != "compute" or not inputs:
         return {}
     best = max(inputs, key=lambda name: inputs[name].value)
@@ -222,7 +209,7 @@ def _why_not_firm(found: Experiments, top: SingleCause) -> Reason | None:
     speedup = found.speedups[top]
     if top in found.open and not far_seen(found, top):
         return _reason("estimate_not_measured", **_speedup(found, top))
-    if speedup.how == "estimated" and speedup.value < CLEAR_LEAD:
+    if speedup.how == "estimated" and speedup.value < thresholds.CLEAR_LEAD:
         return _reason("estimate_too_small", **_speedup(found, top))
     if not beyond_noise(found, top):
         return _reason("within_noise", **_speedup(found, top))
@@ -235,12 +222,12 @@ def far_seen(found: Experiments, top: SingleCause) -> bool:
     The factor is assumed: a neighbour may halve the one rate and double the other.
     """
     others = [found.ranges.get(name, (0.0, each.value))[1] for name, each in found.speedups.items() if name != top]
-    return top in found.ranges and found.ranges[top][0] >= FAR_LEAD**2 * max(1.0, *others, 1.0)
+    return top in found.ranges and found.ranges[top][0] >= thresholds.FAR_LEAD**2 * max(1.0, *others, 1.0)
 
 
 def _why_unfair(found: Experiments, top: SingleCause) -> Reason | None:
     """Why a lead that others may have made is not believed: none of its rounds was free of them, and it is not far."""
-    return None if lead_of(found, top) >= FAR_LEAD else _all_disturbed(found, top)
+    return None if lead_of(found, top) >= thresholds.FAR_LEAD else _all_disturbed(found, top)
 
 
 def _all_disturbed(found: Experiments, name: SingleCause) -> Reason | None:
@@ -262,9 +249,9 @@ def inconclusive(found: Experiments, reason: Reason, evidence: tuple[Evidence, .
     """
     free, starved = found.compute_over_training, found.loader_over_training
     side: Side = "inconclusive"
-    if free is not None and starved is not None and len(found.end_to_end) >= ENOUGH_ROUNDS:
+    if free is not None and starved is not None and len(found.end_to_end) >= thresholds.ENOUGH_ROUNDS:
         noise = 1 + 2 * half_width([math.log(rate) for rate in found.end_to_end.values()])
-        lead = max(OPEN_LEAD, min(noise, 1 + MOST_NOISE))
+        lead = max(thresholds.OPEN_LEAD, min(noise, 1 + thresholds.MOST_NOISE))
         if free >= lead * max(1.0, starved):
             side = "input"
     return Bound(side=side, cause="inconclusive", candidates=(), reason=reason, evidence=evidence)
@@ -281,13 +268,14 @@ def judged_by_gaps(gaps: Gaps) -> GapVerdict:
     """
     sides = {side: gaps.share(*RESOURCE[side].gaps) for side in SIDES_OF_GAPS}
     largest = max(sides.values())
-    if gaps.share("device", "unknown") > max(LEAST_IDLE, largest):
+    if gaps.share("device", "unknown") > max(thresholds.LEAST_IDLE, largest):
         return GapVerdict(side="inconclusive", cause="inconclusive")
-    if largest < LEAST_IDLE:
+    if largest < thresholds.LEAST_IDLE:
         return GapVerdict(side="compute", cause="compute")
-    alike = [side for side in sorted(sides, key=lambda side: -sides[side]) if OPEN_LEAD * sides[side] > largest]
+    by_size = sorted(sides, key=lambda side: -sides[side])
+    alike = [side for side in by_size if thresholds.OPEN_LEAD * sides[side] > largest]
     # Copies are a part of the input: its name where they clearly lead the rest of it.
-    copied = gaps.share("copy") >= OPEN_LEAD * gaps.share("input", "loader")
+    copied = gaps.share("copy") >= thresholds.OPEN_LEAD * gaps.share("input", "loader")
     names: tuple[GapSide, ...] = tuple("copy" if side == "input" and copied else side for side in alike)
     if len(alike) > 1:
         side: Side = "balanced" if "input" in alike else "compute"
@@ -313,15 +301,15 @@ def with_gaps(judgement: Bound, window: GpuWindow | None) -> Bound:
     if len(idle) < len(named):
         return judgement
     cause = max(idle, key=lambda name: idle[name])
-    if idle[cause] < LEAST_IDLE:
+    if idle[cause] < thresholds.LEAST_IDLE:
         return judgement
     evidence = evidence_of(
         [
-            ("gpu_window.gaps.copy_ns", gaps.share("copy"), LEAST_IDLE),
-            ("gpu_window.gaps.launch_ns", gaps.share("launch"), LEAST_IDLE),
-            ("gpu_window.gaps.sync_ns", gaps.share("sync"), LEAST_IDLE),
+            ("gpu_window.gaps.copy_ns", gaps.share("copy"), thresholds.LEAST_IDLE),
+            ("gpu_window.gaps.launch_ns", gaps.share("launch"), thresholds.LEAST_IDLE),
+            ("gpu_window.gaps.sync_ns", gaps.share("sync"), thresholds.LEAST_IDLE),
             ("gpu_window.gaps.waiting", gaps.share("input", "loader"), None),
-            ("gpu_window.gaps.communication_ns", gaps.share("communication") or None, LEAST_IDLE),
+            ("gpu_window.gaps.communication_ns", gaps.share("communication") or None, thresholds.LEAST_IDLE),
         ]
     )
     return Bound(
@@ -343,7 +331,7 @@ def _idle_reason(gaps: Gaps, cause: SingleCause) -> Reason:
 def contenders(found: Experiments) -> tuple[SingleCause, ...]:
     """The resource with the largest speed-up, then those not clearly below it; empty when none is large enough."""
     ranked = sorted(found.speedups.items(), key=lambda item: -item[1].value)
-    worth = [name for name, speedup in ranked if speedup.value >= WORTH]
+    worth = [name for name, speedup in ranked if speedup.value >= thresholds.WORTH]
     return tuple(name for name in worth if name == worth[0] or not is_clear(found, worth[0], name))
 
 
@@ -353,9 +341,9 @@ def beyond_noise(found: Experiments, top: SingleCause) -> bool:
     A small one needs an interval above 1, too: of three rounds, a compute-bound one of 1.11 (1.00 to 1.26) was none.
     """
     effect, speedup = of_rounds(found.ratios[top]), found.speedups[top]
-    if len(found.ratios[top]) < ENOUGH_ROUNDS and speedup.value < OPEN_LEAD:
+    if len(found.ratios[top]) < thresholds.ENOUGH_ROUNDS and speedup.value < thresholds.OPEN_LEAD:
         return False
-    return effect.exceeds() and (speedup.value >= CLEAR_LEAD or speedup.low > 1)
+    return effect.exceeds() and (speedup.value >= thresholds.CLEAR_LEAD or speedup.low > 1)
 
 
 def contradiction(found: Experiments, names: Sequence[SingleCause]) -> Reason | None:
@@ -384,7 +372,7 @@ def _withstands(found: Experiments, prediction_error: float) -> bool:
     top = max(found.speedups, key=lambda name: found.speedups[name].value)
     off = math.exp(abs(math.log1p(max(prediction_error, -0.99))))
     measured = found.speedups[top].how == "measured" and top in INPUTS
-    return measured and off <= 1 + MOST_NOISE and lead_of(found, top) >= CLEAR_LEAD * off**2
+    return measured and off <= 1 + thresholds.MOST_NOISE and lead_of(found, top) >= thresholds.CLEAR_LEAD * off**2
 
 
 def lead_of(found: Experiments, top: SingleCause) -> float:
@@ -410,14 +398,14 @@ def _why_inconclusive(found: Experiments, prediction_error: float | None, tolera
             noise_band=tolerance,
         )
     noise = noise_of(found)
-    if noise > MOST_NOISE and not found.in_training:
+    if noise > thresholds.MOST_NOISE and not found.in_training:
         return _reason("rounds_differ", spread=noise)
     best = max(found.speedups, key=lambda name: found.speedups[name].value)
-    lead = CLEAR_LEAD if found.speedups[best].how == "measured" else OPEN_LEAD
+    lead = thresholds.CLEAR_LEAD if found.speedups[best].how == "measured" else thresholds.OPEN_LEAD
     for resource, reason in found.missing.items():
         # Whatever the missing experiment would have shown is at most what a free input would gain.
         most = min(found.free_input_speedup, found.bounds.get(resource, math.inf))
-        if most >= WORTH and found.speedups[best].value < most * lead:
+        if most >= thresholds.WORTH and found.speedups[best].value < most * lead:
             return _reason("ablation_missing", resource=resource, **reason.because)
     return None
 
@@ -427,7 +415,7 @@ def is_clear(found: Experiments, top: SingleCause, second: SingleCause) -> bool:
     if _may_be_held(found, top, second):
         return False
     least, most = _ends(found, top, second)
-    if least < CLEAR_LEAD * max(1.0, most):
+    if least < thresholds.CLEAR_LEAD * max(1.0, most):
         return False
     lead = _lead_over(found, top, second)
     return lead is not None and lead.exceeds(_least_lead(found, top, second))
@@ -444,16 +432,16 @@ def _may_be_held(found: Experiments, top: SingleCause, second: SingleCause) -> b
     """True where an estimate may be of no speed-up: at its limit, storage or network makes workers wait as they do."""
     ratios = found.ratios[second]
     # One of three rounds or more may be an outlier.
-    largest = sorted(ratios.values())[-2 if len(ratios) >= ENOUGH_ROUNDS else -1 :][0] if ratios else 1.0
-    return top in found.at_most and second in ("storage", "network") and largest >= CLEAR_LEAD
+    largest = sorted(ratios.values())[-2 if len(ratios) >= thresholds.ENOUGH_ROUNDS else -1 :][0] if ratios else 1.0
+    return top in found.at_most and second in ("storage", "network") and largest >= thresholds.CLEAR_LEAD
 
 
 def _least_lead(found: Experiments, top: SingleCause, second: SingleCause) -> float:
     """The factor that one speed-up must lead another by: less where its least was compared with the other's most."""
     if top in found.ranges and second in found.at_most:
-        return CLEAR_LEAD
+        return thresholds.CLEAR_LEAD
     estimated = "estimated" in (found.speedups[top].how, found.speedups[second].how)
-    return OPEN_LEAD if estimated else CLEAR_LEAD
+    return thresholds.OPEN_LEAD if estimated else thresholds.CLEAR_LEAD
 
 
 def _lead_over(found: Experiments, top: SingleCause, second: SingleCause) -> Effect | None:
@@ -470,13 +458,13 @@ def _cpu_limit(found: Experiments, workers: int, cores_available: float) -> tupl
     in_use = cores_in_use(found)
     if found.in_training and found.training_cores is not None:
         metric, in_use = "training_cores", found.training_cores
-    least = CORES_IN_USE_SHARE * cores_available
-    if delay <= RUN_DELAY_SHARE and in_use < least:
+    least = thresholds.CORES_IN_USE_SHARE * cores_available
+    if delay <= thresholds.RUN_DELAY_SHARE and in_use < least:
         return ()
     # Of the whole node: both figures are of one of the ranks that share it.
     of_node = found.among.on_a_node
     return (
-        *evidence_of([("run_delay_fraction", delay, RUN_DELAY_SHARE)]),
+        *evidence_of([("run_delay_fraction", delay, thresholds.RUN_DELAY_SHARE)]),
         *evidence_of([(metric, in_use * of_node, least * of_node)], unit="cores"),
     )
 
@@ -501,11 +489,6 @@ def cores_in_use(found: Experiments) -> float:
 # that were measured apart from each other may still leave nothing but compute: the loader alone is many times as fast
 # as training, and training itself spends next to nothing outside its steps.
 
-# Rounds differ by a factor of 2 at most on a busy machine: rates of single segments so far apart keep their order.
-CERTAIN_LEAD = 5.0
-# Compute alone may be this much faster than training: what else it may be gains at most a third, compute five times.
-MOST_UNEXPLAINED = 1 / (1 - MOST_PREDICTION_ERROR)
-
 
 def compute_is_certain(found: Experiments) -> tuple[Evidence, ...]:
     """The evidence that leaves nothing but compute, in every round; empty where something else is left.
@@ -517,13 +500,13 @@ def compute_is_certain(found: Experiments) -> tuple[Evidence, ...]:
     alone = found.compute_over_training
     if found.met_warm or found.above_ceiling or "storage" in found.missing or found.in_training or alone is None:
         return ()
-    if lead < CERTAIN_LEAD or most >= WORTH or alone > MOST_UNEXPLAINED:
+    if lead < thresholds.CERTAIN_LEAD or most >= thresholds.WORTH or alone > thresholds.MOST_UNEXPLAINED:
         return ()
     how: How | None = "estimated" if found.estimated_parts else None
     return (
-        *evidence_of([("loader_over_training", lead, CERTAIN_LEAD)], unit="x", how=how),
-        *evidence_of([("free_input_at_most", most, WORTH)], unit="x"),
-        *evidence_of([("compute_over_training", alone, MOST_UNEXPLAINED)], unit="x", how=how),
+        *evidence_of([("loader_over_training", lead, thresholds.CERTAIN_LEAD)], unit="x", how=how),
+        *evidence_of([("free_input_at_most", most, thresholds.WORTH)], unit="x"),
+        *evidence_of([("compute_over_training", alone, thresholds.MOST_UNEXPLAINED)], unit="x", how=how),
     )
 
 
@@ -538,7 +521,7 @@ def below_compute(found: Experiments) -> bool:
     inputs = [found.speedups[name] for name in INPUTS if name in found.speedups]
     # An estimate is only an upper bound here.
     explained = max((input_.value for input_ in inputs if input_.how == "measured"), default=1.0)
-    return alone >= OPEN_LEAD * explained
+    return alone >= thresholds.OPEN_LEAD * explained
 
 
 def cores_shared(found: Experiments, cores_available: float) -> bool:
@@ -546,9 +529,9 @@ def cores_shared(found: Experiments, cores_available: float) -> bool:
 
     Not where the most that they can have taken from the steps is far less than what free compute would gain.
     """
-    busy = found.training_cores is not None and found.training_cores >= CORES_IN_USE_SHARE * cores_available
+    busy = found.training_cores is not None and found.training_cores >= thresholds.CORES_IN_USE_SHARE * cores_available
     most = max(found.input_at_most.values(), default=math.inf)
-    return "compute" in found.estimated_parts and busy and found.speedups["compute"].value < OPEN_LEAD * most
+    return "compute" in found.estimated_parts and busy and found.speedups["compute"].value < thresholds.OPEN_LEAD * most
 
 
 def with_certainty(judgement: Bound, found: Experiments, cores_available: float) -> Bound:
@@ -564,7 +547,7 @@ def with_certainty(judgement: Bound, found: Experiments, cores_available: float)
     if judgement.cause not in ("inconclusive", "either") or not evidence or found.loader_over_training is None:
         return judgement
     gradients = found.speedups.get("gradients")
-    if gradients is not None and gradients.value >= WORTH:
+    if gradients is not None and gradients.value >= thresholds.WORTH:
         # Not the device alone: its exchange with the other ranks may be what takes the time.
         side_only = replace(judgement, side="compute", evidence=(*evidence, *judgement.evidence))
         return side_only if judgement.cause == "inconclusive" else judgement
@@ -581,10 +564,10 @@ def with_certainty(judgement: Bound, found: Experiments, cores_available: float)
 def with_ranks(judgement: Bound, found: Experiments) -> Bound:
     """The judgement on all ranks, unless their input is the limit and that of one rank, or host, makes others wait."""
     speedups = speedups_among(found)
-    thresholds: dict[ResourceName, float] = {"imbalance": CLEAR_LEAD, "straggler": WORTH}
+    least: dict[ResourceName, float] = {"imbalance": thresholds.CLEAR_LEAD, "straggler": thresholds.WORTH}
     evidence = tuple(
         speedup_evidence(name, speedup, threshold)
-        for name, threshold in thresholds.items()
+        for name, threshold in least.items()
         if (speedup := speedups.get(name))
     )
     judgement = replace(judgement, evidence=(*judgement.evidence, *evidence))
@@ -606,7 +589,7 @@ def is_imbalanced(found: Experiments) -> bool:
     By itself that rank must be slower, too: what two experiments do not agree on is noise.
     """
     ratios = found.among.ratios.get("imbalance", {})
-    if not ratios or found.among.middle_alone < WORTH * found.among.slowest_alone:
+    if not ratios or found.among.middle_alone < thresholds.WORTH * found.among.slowest_alone:
         return False
     return of_rounds(ratios).leads_in_each()
 
@@ -622,7 +605,7 @@ def host_behind(found: Experiments) -> SlowHost | None:
     if among.host is None or not among.host_ratios or not alone or is_imbalanced(found):
         return None
     leads = (dict(enumerate(among.host_leads)), among.host_ratios)
-    slow = all(of_rounds(lead).leads_in_each() for lead in leads) and min(alone) >= WORTH
+    slow = all(of_rounds(lead).leads_in_each() for lead in leads) and min(alone) >= thresholds.WORTH
     return among.host if slow else None
 
 
@@ -641,8 +624,8 @@ def straggles(found: Experiments) -> bool:
     ratios = list(found.among.ratios.get("straggler", {}).values())
     if not ratios or is_imbalanced(found) or host_behind(found) or not found.among.alike:
         return False
-    enough = len(ratios) >= ENOUGH_ROUNDS
-    return median(ratios) >= (WORTH if enough else OPEN_LEAD) and min(ratios) > 1.0
+    enough = len(ratios) >= thresholds.ENOUGH_ROUNDS
+    return median(ratios) >= (thresholds.WORTH if enough else thresholds.OPEN_LEAD) and min(ratios) > 1.0
 
 
 def _slow(found: Experiments) -> dict[str, float | str]:
@@ -678,7 +661,7 @@ def _beside_gradients(judgement: Bound, found: Experiments) -> dict[str, float |
     if gradients is None or compute is None:
         return {}
     held = bool(found.among.compute) and found.ratios["compute"] == dict(found.among.compute)
-    if judgement.cause == "compute" and gradients.value < WORTH and not held:
+    if judgement.cause == "compute" and gradients.value < thresholds.WORTH and not held:
         return {}
     return {"compute_speedup": compute.value, "gradients_speedup": gradients.value}
 

@@ -19,11 +19,9 @@ from loaderprobe.analyze.verdict.rates import (
     waiting_of,
     worker_cost,
 )
+from loaderprobe.records import thresholds
 from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling
 from loaderprobe.records.measurement import (
-    COLD_AT_LEAST,
-    LEAST_BYTES,
-    WARM_AT_MOST,
     Activity,
     Measurement,
     Mode,
@@ -69,27 +67,6 @@ def waiting_for_cores(delay: Evidence, cores: Evidence, *, full: float) -> dict[
     return {"run_delay_share": delay.value, "own_cores": cores.value, "cores": cores.threshold / full}
 
 
-# Reading from storage and reading from memory must differ by this factor, and by this much an image, for waiting
-# to tell them apart: from memory a file of 100 kB takes some 50 us, and what else a worker waits for (locks, page
-# faults) is in both.
-CLEARLY_LONGER = 3.0
-LEAST_WAIT_S = 1e-4
-# Workers that wait for storage less than this share of their time read from memory.
-WARM_WAIT_SHARE = 0.05
-# Cold batches of files that are read in parts read about as much each time, but for what is read ahead.
-READ_AGAIN = 0.6
-# Of samples of workers: so many on sockets and pipes show that the data come from there.
-FROM_ELSEWHERE = 0.05
-# Samples that take less than this share of the CPU time the second time were kept.
-WORK_AGAIN = 0.6
-# Files that are to show what storage is worth may come from it by this share: they hide a tenth of its waits, at most.
-NEARLY_WARM = 0.1
-# CPU time of reading itself, which warm files do not take: 1.1 ms of page faults for 356 kB of a mapped file, measured.
-READING_S_PER_BYTE = 3.2e-9
-# No clock resolves a shorter wait.
-SHORTEST_WAIT_S = 1e-6
-
-
 def as_found(measurement: Measurement) -> bool:
     """True where the files were neither evicted nor warmed, since they are not known or it was not asked for."""
     return measurement.config.cache == "as-found" or measurement.access == "none"
@@ -116,7 +93,7 @@ def why_not_as_asked(measurement: Measurement, mode: Mode) -> Remark | None:
     resident = _resident(segments)
     if resident is None:
         return _why_not_by_waiting(measurement, mode)
-    if resident < 1 - COLD_AT_LEAST if cold else resident > 1 - WARM_AT_MOST:
+    if resident < 1 - thresholds.COLD_AT_LEAST if cold else resident > 1 - thresholds.WARM_AT_MOST:
         return None
     return Remark(code="pages_resident", facts={"share": resident, "files": word})
 
@@ -126,7 +103,7 @@ def _why_not_met_cold(measurement: Measurement, mode: Mode) -> Remark | None:
     if measurement.access != "none" or mode == "warm":
         return None
     share = cold_fraction(measurement, _of(measurement, mode))
-    return None if share is None or share >= COLD_AT_LEAST else _from_storage(share)
+    return None if share is None or share >= thresholds.COLD_AT_LEAST else _from_storage(share)
 
 
 def _from_storage(share: float) -> Remark:
@@ -152,11 +129,11 @@ def why_not_on_a_rank(measurement: Measurement, segments: Sequence[Segment], *, 
 
 
 def _is_as_asked(measurement: Measurement, share: float, *, cold: bool) -> bool:
-    return share >= COLD_AT_LEAST if cold else share < _most_when_warm(measurement)
+    return share >= thresholds.COLD_AT_LEAST if cold else share < _most_when_warm(measurement)
 
 
 def _most_when_warm(measurement: Measurement) -> float:
-    return WARM_AT_MOST if base_mode(measurement) == "warm" else NEARLY_WARM
+    return thresholds.WARM_AT_MOST if base_mode(measurement) == "warm" else thresholds.NEARLY_WARM
 
 
 def _share_read(measurement: Measurement, rank: RankSeen, places: Sequence[int]) -> float | None:
@@ -180,19 +157,19 @@ def met_warm(measurement: Measurement) -> Remark | None:
         return None
     # Of unknown files it is not known either whether their reads would be counted.
     counted = measurement.storage_counts_reads or measurement.storage_kind == "unknown"
-    if not counted or first_pass.called_bytes < LEAST_BYTES * first_pass.images:
+    if not counted or first_pass.called_bytes < thresholds.LEAST_BYTES * first_pass.images:
         return None
     loader_only = segments_of(measurement, "baseline", "loader_only")
     cost = worker_cost(measurement.worker_batches, loader_only)
-    if cost is None or cost.read_bytes >= LEAST_BYTES * cost.images:
+    if cost is None or cost.read_bytes >= thresholds.LEAST_BYTES * cost.images:
         return None
     waiting = waiting_of(measurement, loader_only)
     if (
         waiting is not None
-        and waiting.count("network") + waiting.kinds.get("pipe", 0) > FROM_ELSEWHERE * waiting.samples
+        and waiting.count("network") + waiting.kinds.get("pipe", 0) > thresholds.FROM_ELSEWHERE * waiting.samples
     ):
         return None  # read calls return what comes over sockets and pipes, too
-    if first_pass.read_bytes >= LEAST_BYTES * first_pass.images:
+    if first_pass.read_bytes >= thresholds.LEAST_BYTES * first_pass.images:
         return Remark(code="warm_after_first_pass")
     return Remark(code="always_warm")
 
@@ -206,12 +183,12 @@ def _why_not_repeated(measurement: Measurement, mode: Mode) -> Remark | None:
     if not cold:
         read, cpu_s = _per_image(measurement, segments)
         read_cold, cpu_cold_s = _per_image(measurement, _of(measurement, "baseline"))
-        work_s = cpu_cold_s - READING_S_PER_BYTE * max(0.0, read_cold - read)
-        if cpu_s < WORK_AGAIN * work_s:
+        work_s = cpu_cold_s - thresholds.READING_S_PER_BYTE * max(0.0, read_cold - read)
+        if cpu_s < thresholds.MADE_AGAIN * work_s:
             return Remark(code="kept_samples_show_nothing")
         if not measurement.storage_counts_reads:
             return _why_not_by_waiting(measurement, mode)
-        if read < max(LEAST_BYTES, _most_when_warm(measurement) * read_cold):
+        if read < max(thresholds.LEAST_BYTES, _most_when_warm(measurement) * read_cold):
             return None
         share = read / max(read_cold, read)
         return Remark(code="bytes_from_storage", facts={"share": share, "files": "warm"})
@@ -220,15 +197,15 @@ def _why_not_repeated(measurement: Measurement, mode: Mode) -> Remark | None:
     known = cold_fraction(measurement, segments)
     if known is not None:
         # What is read ahead counts: the share is below 1 only where what was read before serves these batches.
-        return None if known >= COLD_AT_LEAST else _from_storage(known)
+        return None if known >= thresholds.COLD_AT_LEAST else _from_storage(known)
     first_pass = measurement.first_pass
     if first_pass is None or not first_pass.images:
         return None
     # What was cold in one of the two passes; one that begins again also reads ahead what it does not use.
     passes = [read_bytes / first_pass.images for read_bytes in (first_pass.read_bytes, first_pass.again_read_bytes)]
-    first = min((image_bytes for image_bytes in passes if image_bytes >= LEAST_BYTES), default=0.0)
+    first = min((image_bytes for image_bytes in passes if image_bytes >= thresholds.LEAST_BYTES), default=0.0)
     read = _read_from_eviction(measurement, segments, first_pass.images)
-    if not first or read >= READ_AGAIN * first:
+    if not first or read >= thresholds.READ_AGAIN * first:
         return None
     return Remark(code="read_less_again", facts={"share": read / first})
 
@@ -282,13 +259,13 @@ def files_were(measurement: Measurement) -> FilesWere | None:
         if base == "baseline" and _why_not_repeated(measurement, base):
             return "partly warm"
         read, _ = _per_image(measurement, segments)
-        return "cold" if read >= LEAST_BYTES else "warm" if base == "warm" else None
+        return "cold" if read >= thresholds.LEAST_BYTES else "warm" if base == "warm" else None
     if share is None:
         resident = _resident(segments)
         share = None if resident is None else 1 - resident
     if share is None:
         return None
-    return "cold" if share >= COLD_AT_LEAST else "warm" if share < WARM_AT_MOST else "partly warm"
+    return "cold" if share >= thresholds.COLD_AT_LEAST else "warm" if share < thresholds.WARM_AT_MOST else "partly warm"
 
 
 def by_waiting(measurement: Measurement) -> bool:
@@ -306,12 +283,13 @@ def waiting_evidence(measurement: Measurement) -> tuple[Evidence, ...]:
     if not by_waiting(measurement):
         return ()
     if base_mode(measurement) == "warm":
-        return evidence_of([("warm_file_wait_fraction", _share_waited(measurement, "warm"), WARM_WAIT_SHARE)])
+        waited = _share_waited(measurement, "warm")
+        return evidence_of([("warm_file_wait_fraction", waited, thresholds.NEGLIGIBLE_WAIT)])
     cold_s, warm_s = _wait_s(measurement, "baseline"), _wait_s(measurement, "warm")
     if cold_s is None or warm_s is None:
         return ()
-    ratio = max(cold_s, SHORTEST_WAIT_S) / max(warm_s, SHORTEST_WAIT_S)
-    return evidence_of([("cold_over_warm_wait", ratio, CLEARLY_LONGER)])
+    ratio = max(cold_s, thresholds.SHORTEST_WAIT_S) / max(warm_s, thresholds.SHORTEST_WAIT_S)
+    return evidence_of([("cold_over_warm_wait", ratio, thresholds.CLEARLY_LONGER)])
 
 
 def _why_not_by_waiting(measurement: Measurement, mode: Mode) -> Remark | None:
@@ -319,7 +297,7 @@ def _why_not_by_waiting(measurement: Measurement, mode: Mode) -> Remark | None:
         share = _share_waited(measurement, mode)
         if share is None:
             return Remark(code="no_worker_times")
-        if share < WARM_WAIT_SHARE:
+        if share < thresholds.NEGLIGIBLE_WAIT:
             return None
         return Remark(code="warm_files_waited_for", facts={"share": share})
     if not _of(measurement, "warm"):
@@ -328,7 +306,7 @@ def _why_not_by_waiting(measurement: Measurement, mode: Mode) -> Remark | None:
     cold_s, warm_s = _wait_s(measurement, "baseline" if mode == "warm" else mode), _wait_s(measurement, "warm")
     if warm_s is None or cold_s is None:
         return Remark(code="no_worker_times")
-    if cold_s >= CLEARLY_LONGER * warm_s and cold_s - warm_s >= LEAST_WAIT_S:
+    if cold_s >= thresholds.CLEARLY_LONGER * warm_s and cold_s - warm_s >= thresholds.LEAST_WAIT_S:
         return None
     return Remark(code="waits_alike", facts={"cold_s": cold_s, "warm_s": warm_s})
 
@@ -367,22 +345,6 @@ def _share_waited(measurement: Measurement, mode: Mode) -> float | None:
 #
 # Own processes alone make the training thread wait for a core, and threads wait in /proc/pressure, wherever workers are
 # more than cores; so what others did is judged by their CPU time, by steal, and by their reads.
-
-CPU_FROM = 0.10
-"""Of the cores that may be used: what others take from this share on disturbs. On a quiet machine with two cores,
-19 segments of 0.1 to 0.8 s showed 2 % at most."""
-LEAST_NS = 50_000_000
-"""Five ticks: less is noise, however short the segment."""
-IDLE_BELOW = 0.25
-"""Of the cores, or one core where that is more: with as much idle, what others take is in the way of none. Assumed."""
-STEAL_FROM = 0.10
-"""Of the time of the cores. A virtual machine that was let alone showed up to 4 % in half a second."""
-READS_FROM = 0.10
-"""Of the bytes that the devices read: other processes' share."""
-LEAST_READS = 1e6
-"""Bytes a second below which other processes' reads, such as of a program that starts, hold up no device. Assumed."""
-ALIKE_WITHIN = 0.15
-"""Of the cores: segments in which others took shares that differ by less saw like conditions."""
 
 
 def others_share(segment: Segment) -> float | None:
@@ -432,22 +394,25 @@ def took_cores(measurement: Measurement, segment: Segment) -> bool:
     if seen is None or pressing is None:
         return False
     idle = seen.cores - (seen.cpu_ns + seen.own_cpu_ns + seen.steal_ns) / seen.span_ns
-    return pressing > CPU_FROM and seen.cpu_ns > LEAST_NS and idle < max(1.0, IDLE_BELOW * seen.cores)
+    took = pressing > thresholds.DISTURBED_FROM and seen.cpu_ns > thresholds.LEAST_TAKEN_NS
+    return took and idle < max(1.0, thresholds.IDLE_BELOW * seen.cores)
 
 
 def lost_to_host(measurement: Measurement, segment: Segment) -> bool:
     """True where the hypervisor gave others the cores while this machine had work."""
     seen = segment.others
-    return seen is not None and seen.steal_ns > LEAST_NS and steal_share(segment) > STEAL_FROM
+    took = seen is not None and seen.steal_ns > thresholds.LEAST_TAKEN_NS
+    return took and steal_share(segment) > thresholds.DISTURBED_FROM
 
 
 def shared_devices(measurement: Measurement, segment: Segment) -> bool:
     """True where other processes' reads were a good part of what the devices read."""
     seconds = segment_seconds(segment)
-    if not segment.disk_bytes or segment.disk_bytes <= LEAST_READS * seconds:
+    if not segment.disk_bytes or segment.disk_bytes <= thresholds.LEAST_OTHER_READS * seconds:
         return False
     reads = other_reads(measurement, segment)
-    return reads is not None and reads > max(LEAST_READS, READS_FROM * segment.disk_bytes / seconds)
+    least = max(thresholds.LEAST_OTHER_READS, thresholds.DISTURBED_FROM * segment.disk_bytes / seconds)
+    return reads is not None and reads > least
 
 
 def disturbed(measurement: Measurement) -> tuple[Segment, ...]:
@@ -460,7 +425,7 @@ def like(first: Segment, second: Segment) -> bool:
     one, other = others_share(first), others_share(second)
     if one is None or other is None:
         return True
-    return abs(one + steal_share(first) - other - steal_share(second)) < ALIKE_WITHIN
+    return abs(one + steal_share(first) - other - steal_share(second)) < thresholds.LIKE_CONDITIONS
 
 
 def disturbance_notes(measurements: Iterable[Measurement]) -> tuple[Remark, ...]:
@@ -492,13 +457,6 @@ def _facts(found: Sequence[object], of: Sequence[object]) -> dict[str, float | s
 #
 # Nothing is left out of what is stored.
 
-# A first round so many times slower than each later one is a start: of connections, of imports, of a device that
-# wakes. Rounds of token buckets in segments of 0.8 s differ by 1.4 at most in the runs seen.
-SLOW_START = 1.5
-# A first round that read this many times the bytes of later ones was the colder one, and not merely slow.
-COLDER = 1.25
-# Enough segments of a kind for a spread.
-LEAST_ROUNDS = 3
 
 Kind = tuple[Mode, Activity, int | None]
 
@@ -544,7 +502,7 @@ def _fair(measurement: Measurement) -> list[Segment]:
 
 
 def _least(measurement: Measurement) -> int:
-    return min(LEAST_ROUNDS, measurement.config.rounds)
+    return min(thresholds.ENOUGH_ROUNDS, measurement.config.rounds)
 
 
 def _without_slow_start(measurement: Measurement) -> Measurement:
@@ -569,12 +527,14 @@ def _slow_start(measurement: Measurement, activity: Activity) -> bool:
     """True when the first round is slower than each later one, which are alike, though it read no more from storage."""
     rates = rates_by_round(measurement, base_mode(measurement), activity)
     later = [rate for number, rate in rates.items() if number]
-    if 0 not in rates or not later or max(SLOW_START * rates[0], max(later) / SLOW_START) >= min(later):
+    if 0 not in rates or not later:
+        return False
+    if max(thresholds.SLOW_START * rates[0], max(later) / thresholds.SLOW_START) >= min(later):
         return False
     if measurement.access == "none" and not measurement.storage_counts_reads:
         return False  # files as found may have been cold once
     read = _read_by_round(measurement, activity)
-    return read.get(0, 0.0) <= COLDER * min((each for number, each in read.items() if number), default=0.0)
+    return read.get(0, 0.0) <= thresholds.COLDER * min((each for number, each in read.items() if number), default=0.0)
 
 
 def _read_by_round(measurement: Measurement, activity: Activity) -> dict[int, float]:
@@ -587,8 +547,6 @@ def _read_by_round(measurement: Measurement, activity: Activity) -> dict[int, fl
 
 # What a configuration reads from storage, against the ceiling of that storage at its concurrency.
 
-# A disk that moves this share of what it can is the limit of those who read from it.
-NEAR_CEILING = 0.85
 _UNCOUNTED = Remark(code="reads_not_counted")
 
 
@@ -617,7 +575,7 @@ class DiskUse:
     def evidence(self) -> tuple[Evidence, ...]:
         """The figures that are known, for the verdict."""
         return (
-            *evidence_of([("disk_ceiling_fraction", self.ceiling_fraction, NEAR_CEILING)]),
+            *evidence_of([("disk_ceiling_fraction", self.ceiling_fraction, thresholds.SATURATED)]),
             *evidence_of([("cold_fraction", self.cold_fraction, None)]),
             *evidence_of([("read_amplification", self.amplification, None)], unit="x"),
             *evidence_of([("other_read_bytes_per_s", self.other_bytes_per_s, None)], unit="bytes/s"),
@@ -654,7 +612,7 @@ def disk_use(
     if own is None:
         for name in ("disk_read_bytes_per_s", "cold_fraction", "read_amplification"):
             unavailable[name] = _UNCOUNTED
-    elif cold is None or cold < COLD_AT_LEAST:
+    elif cold is None or cold < thresholds.COLD_AT_LEAST:
         unavailable["read_amplification"] = Remark(code="files_came_from_memory")
     if own is None or all_moved is None:
         unavailable["other_read_bytes_per_s"] = _UNCOUNTED if own is None else Remark(code="devices_not_visible")
@@ -663,7 +621,7 @@ def disk_use(
     return DiskUse(
         read_bytes_per_s=None if own is None else own / seconds,
         cold_fraction=None if cold is None else min(1.0, cold),  # what is read ahead is in the amplification
-        amplification=cold if cold is not None and cold >= COLD_AT_LEAST else None,
+        amplification=cold if cold is not None and cold >= thresholds.COLD_AT_LEAST else None,
         other_bytes_per_s=None if own is None or all_moved is None else max(0, all_moved - own) / seconds,
         ceiling_bytes_per_s=None if phase is None else phase.moved_bytes_per_s,
         readers=readers,

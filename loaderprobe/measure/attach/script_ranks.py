@@ -16,13 +16,14 @@ from loaderprobe.measure.attach.turns import LoopTurns, Withdrawn
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.crew import Crew
 from loaderprobe.measure.own.loader import Deadline, DeadlineInStep, LoaderRequest, measure_with_step
-from loaderprobe.measure.ranks.child import KIND, WORTH_A_WORD, Gathering, meeting_s, processes_of_ranks
+from loaderprobe.measure.ranks.child import KIND, Gathering, meeting_s, processes_of_ranks
 from loaderprobe.measure.session import GivenUp, OnStage
 from loaderprobe.protocols import Clock, Group, SharedStore
 from loaderprobe.records.diagnosis import AttachRequest, OwnMeasured
 from loaderprobe.records.measurement import Measurement, base_mode, segment_seconds, segments_of
 from loaderprobe.records.ranks import Apart, ApartCode, RankMeasurement, RankOffer
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.thresholds import OF_STEP
 from loaderprobe.store.codec import encode, write_atomically
 from loaderprobe.store.results import make_directory
 from loaderprobe.system.others import OthersMeter
@@ -359,7 +360,7 @@ class Ranks:
         step_s = sum(map(segment_seconds, trained)) / sum(each.steps for each in trained)
         hosts = len({each.host for each in seen})
         together = Remark(code="ranks_together", facts={"ranks": self.size, "hosts": hosts})
-        if self._meeting_s <= WORTH_A_WORD * step_s:
+        if self._meeting_s <= OF_STEP * step_s:
             return (together,)
         share = self._meeting_s / step_s
         return together, Remark(code="ranks_meet", facts={"meeting_s": self._meeting_s, "share": share})

@@ -33,17 +33,9 @@ from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunC
 from loaderprobe.records.diagnosis import DataFound, OwnMeasured
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.files import BatchFiles, LoaderFiles, PartFiles, UnknownFiles, content_hash
-from loaderprobe.records.measurement import (
-    LEAST_BYTES,
-    LEAST_SAVED_S,
-    TIME_AGAIN,
-    Access,
-    FirstPass,
-    Measurement,
-    WorkerBatches,
-    judged_activity,
-)
+from loaderprobe.records.measurement import Access, FirstPass, Measurement, WorkerBatches, judged_activity
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.thresholds import LEAST_BYTES, LEAST_SAVED_S, MADE_AGAIN
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.stats import median
 from loaderprobe.system.device import locate
@@ -243,7 +235,7 @@ class Learning:
         if not (first_pass.quicker or kept):
             return found
         found = replace(
-            found, keeps_samples=first_pass.quicker and first_pass.again_cpu_s < TIME_AGAIN * first_pass.cpu_s
+            found, keeps_samples=first_pass.quicker and first_pass.again_cpu_s < MADE_AGAIN * first_pass.cpu_s
         )
         # A round takes two cold segments at least, each after a flush.
         if self.loader.new_left() < 4 * (self.ahead + 4 * max(self.workers, 1)):

@@ -22,6 +22,7 @@ from loaderprobe.protocols import Clock, Group, NextRound, Peers, Round
 from loaderprobe.records.measurement import Measurement, base_mode, segment_seconds, segments_of
 from loaderprobe.records.ranks import Place, RankMeasurement, ReadResult
 from loaderprobe.records.remark import Remark, each_once
+from loaderprobe.records.thresholds import OF_STEP
 from loaderprobe.stats import median
 from loaderprobe.storage.by_ranks import RankReader, read_step
 from loaderprobe.store.codec import decode, encode
@@ -40,8 +41,6 @@ KIND = "rank-measurement"
 
 MEETINGS = 16
 """To time one."""
-WORTH_A_WORD = 0.02
-"""Of a step: what the meeting after it takes."""
 
 
 def meeting_s(group: Group, clock: Clock) -> float:
@@ -197,7 +196,7 @@ class RankChild:
         """The time of meeting after each batch, where that is worth a word."""
         loaded = segments_of(found, base_mode(found), "loader_only")
         step_s = sum(map(segment_seconds, loaded)) / max(1, sum(each.steps for each in loaded))
-        if self._meeting_s > WORTH_A_WORD * step_s > 0:
+        if self._meeting_s > OF_STEP * step_s > 0:
             share = self._meeting_s / step_s
             yield Remark(code="ranks_meet_loading", facts={"meeting_s": self._meeting_s, "share": share})
 

@@ -24,7 +24,8 @@ from loaderprobe.analyze.forecast.fit import Storage, point_of
 from loaderprobe.analyze.verdict.experiments import Experiments, run_experiments
 from loaderprobe.records.measurement import Alternative, Measurement
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.verdict import WORTH, ActionCode, Advice
+from loaderprobe.records.thresholds import WORTH
+from loaderprobe.records.verdict import ActionCode, Advice
 from loaderprobe.render.words import action_words, forecast_words, knee_words, remark_words
 from tests.analyze.measured import FILES, measured
 from tests.analyze.rank_runs import rank_run

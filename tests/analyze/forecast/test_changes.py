@@ -22,10 +22,11 @@ from loaderprobe.analyze.forecast.changes import (
     worker_forecasts,
     workers,
 )
-from loaderprobe.analyze.forecast.fit import DRIFT, Fit, Storage, closed_network, fit
+from loaderprobe.analyze.forecast.fit import Fit, Storage, closed_network, fit
 from loaderprobe.records.bandwidth import BandwidthPhase, KindOfDevice, StorageCeiling
 from loaderprobe.records.measurement import Alternative
 from loaderprobe.records.remark import Remark
+from loaderprobe.records.thresholds import RATES_DRIFT
 from loaderprobe.records.verdict import Forecast, Interval
 from loaderprobe.render.words import knee_words
 from tests.analyze.scripted import Truth
@@ -189,10 +190,14 @@ def test_half_of_the_files_in_the_page_cache_are_fewer_hits() -> None:
 NEAR = replace(replace(TOKEN_BUCKET, compute=210.0).fit(1, 2, anchor=1), drift=0.1, cpu_drift=0.1)
 RANGES: dict[str, tuple[Fit, float, float]] = {
     "two limits within 15 %": (NEAR, 210.0, 0.2),
-    "a limit that stands alone": (replace(TOKEN_BUCKET, cpu_s=1e-6).fit(1, 2, anchor=1), 1e5, DRIFT),
+    "a limit that stands alone": (replace(TOKEN_BUCKET, cpu_s=1e-6).fit(1, 2, anchor=1), 1e5, RATES_DRIFT),
     # 4 of 5 ms are CPU time, which may be 20 % more: not where the disk is full.
-    "a CPU of another speed, of one worker": (TOKEN_BUCKET.fit(1, 4, anchor=1), 1e5, math.hypot(DRIFT, 1 - 5 / 5.8)),
-    "a CPU of another speed, at a full disk": (FOUR, 1e5, DRIFT),
+    "a CPU of another speed, of one worker": (
+        TOKEN_BUCKET.fit(1, 4, anchor=1),
+        1e5,
+        math.hypot(RATES_DRIFT, 1 - 5 / 5.8),
+    ),
+    "a CPU of another speed, at a full disk": (FOUR, 1e5, RATES_DRIFT),
 }
 
 

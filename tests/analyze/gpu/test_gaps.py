@@ -12,10 +12,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.gpu import AFTER_SYNC_NS, attribute, clip, intersect, merge, subtract, total, use_of
+from loaderprobe.analyze.gpu import attribute, clip, intersect, merge, subtract, total, use_of
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.measurement import DeviceKind, Timeline
 from loaderprobe.records.resources import TIME_PARTS
+from loaderprobe.records.thresholds import AFTER_SYNC_NS
 from loaderprobe.records.verdict import Gaps
 from tests.examples import timelines
 from tests.examples.timelines import TimelineScript

@@ -11,8 +11,9 @@ import pytest
 from loaderprobe.analyze.forecast.advice import Recommendation, Surroundings, recommend
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.experiments import run_experiments
-from loaderprobe.analyze.verdict.rounds import MOST_PAIRS, next_round, one_thread_notes, spinning
+from loaderprobe.analyze.verdict.rounds import next_round, one_thread_notes, spinning
 from loaderprobe.records.measurement import NO_STEP, Measurement, segment_seconds
+from loaderprobe.records.thresholds import MOST_PAIRS
 from loaderprobe.render.words import remark_words
 from tests.analyze.runs import Cost, run
 

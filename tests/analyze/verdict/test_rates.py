@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loaderprobe.analyze.effects import interval
-from loaderprobe.analyze.verdict.rates import MEDIAN_OVER_MEAN, Waiting, rate_interval, segment_rate
+from loaderprobe.analyze.verdict.rates import Waiting, rate_interval, segment_rate
 from loaderprobe.records.measurement import Measurement, Segment
+from loaderprobe.records.thresholds import MEDIAN_OVER_MEAN
 from loaderprobe.records.verdict import Interval
 from loaderprobe.records.waits import WaitKind
 from tests.analyze.runs import BATCH, Cost, alike, run, segment

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.verdict.rounds import SETTLED_LEAD, ablations, deciding, further_round, next_round
+from loaderprobe.analyze.verdict.rounds import ablations, deciding, further_round, next_round
 from loaderprobe.records.measurement import Activity, Measurement, Mode
+from loaderprobe.records.thresholds import CERTAIN_LEAD
 from tests.analyze.rank_runs import rank_run
 from tests.analyze.runs import Cost, Round, alike, run
 from tests.analyze.verdict.test_truths import (
@@ -243,5 +244,5 @@ def test_every_configuration_comes_to_an_end(
         assert len(seen) <= 12
     trained = sum("training" in each for each in seen)
     compute_speedup = verdict(measurement).speedups.compute
-    settled = not thorough and compute_speedup is not None and compute_speedup.value >= SETTLED_LEAD
+    settled = not thorough and compute_speedup is not None and compute_speedup.value >= CERTAIN_LEAD
     assert trained >= (1 if settled else rounds)

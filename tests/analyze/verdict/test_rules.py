@@ -11,14 +11,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.effects import OPEN_LEAD
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.analyze.verdict.rates import Loop
 from loaderprobe.analyze.verdict.rule import misfits_of
-from loaderprobe.analyze.verdict.validity import NEARLY_WARM
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.verdict import WORTH
+from loaderprobe.records.thresholds import NEARLY_WARM, OPEN_LEAD, WORTH
 from tests.analyze.rank_runs import rank_run
 from tests.analyze.runs import Cost, alike, reordered, run, scaled
 from tests.analyze.verdict.test_truths import IN_STEP, UNCOUNTED, misfit
