@@ -101,7 +101,7 @@ def judge() -> Judge:
             possible = {*measurement.modes, "resident"}
             return tuple(each for each in plan if each[0] in possible) if begun < 2 else ()
 
-        asked = {"budget_s": 60.0, "next_round": next_round, **asked}
+        asked = {"budget_s": 60.0, "decide": next_round, **asked}
         return judge_loader(loader, step, LoaderRequest(cache=cache, rounds=2, **asked))
 
     return run

@@ -305,7 +305,7 @@ def test_compute_alone_steps_on_several_batches(judge: Judge) -> None:
         return (("baseline", "loader_only"), ("baseline", "training")) if len(alone) == 1 else ()
 
     loader = DataLoader(samples.Texts(64), batch_size=4, num_workers=1)
-    judge(loader, lambda batch: lengths.append(batch.shape[1]), next_round=compute_alone_first)
+    judge(loader, lambda batch: lengths.append(batch.shape[1]), decide=compute_alone_first)
     assert {8, 16, 32, 64} <= alone[0]
 
 
