@@ -40,7 +40,6 @@ from loaderprobe.records.compare import (
     WordReason,
 )
 from loaderprobe.records.config import OPTIONS
-from loaderprobe.records.diagnosis import Findings
 from loaderprobe.records.environment import Environment, StorageLocation
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, base_mode, judged_activity
@@ -384,51 +383,61 @@ def bandwidth_notes(side: Literal["A", "B"], runs: Sequence[BandwidthMeasurement
     return (CompareNote(code="probe_limited", side=side, rows=limited),) if limited else ()
 
 
-# Two verdicts on a loader of one's own: the rate of training with it, or of the loader alone.
+# A loader by itself: the rate of training with it, or of the loader alone.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosed:
-    """A verdict, and the measurement that it follows from."""
+class MeasuredRow:
+    """A measured configuration of a run, or a loader by itself."""
 
-    findings: Findings
+    row: ConfigurationRow
     measurement: Measurement
+    files: FileSet | None = None
+    """None of a loader by itself: which data it has is not known."""
 
     @property
     def reading(self) -> RunReading:
         """Images/s, or samples/s, of its rounds that count."""
-        return _reading_of(self.measurement, self.findings.images_per_s)
+        assert self.row.images_per_s is not None
+        found = counted(self.measurement)
+        rates = rates_by_round(found, base_mode(found), judged_activity(found))
+        return RunReading(values=tuple(rates.values()), figure=self.row.images_per_s)
+
+    @property
+    def trains(self) -> bool:
+        """False for a loader that was judged alone."""
+        return judged_activity(self.measurement) == "training"
 
 
-def _reading_of(measurement: Measurement, figure: Interval) -> RunReading:
-    found = counted(measurement)
-    rates = rates_by_round(found, base_mode(found), judged_activity(found))
-    return RunReading(values=tuple(rates.values()), figure=figure)
-
-
-def diagnosis_facts(found: Findings) -> Facts:
-    """What it was measured on, and the options of the loader. Which data it has is not known."""
+def loader_facts(found: MeasuredRow, environment: Environment) -> Facts:
+    """What a loader by itself was measured on, and its options."""
+    config, verdict = found.row.config, found.row.verdict
     return {
-        **environment_facts(found.origin.environment),
-        "ranks": float(found.ranks),
-        "workers": float(found.workers),
-        "prefetch_factor": float(found.prefetch_factor),
-        "batch_size": float(found.batch_size),
-        "cache": found.cache,
-        "judged": "training" if found.with_step else "the loader alone",
-        "counted": found.sample,
-        "files_were": found.files_were,
+        **environment_facts(environment),
+        "ranks": float(config.ranks),
+        "workers": float(config.loader.workers),
+        "prefetch_factor": float(config.loader.prefetch_factor),
+        "batch_size": float(config.compute.batch_size),
+        "cache": config.cache,
+        "judged": "training" if found.trains else "the loader alone",
+        "counted": "images" if found.measurement.images else "samples",
+        "files_were": verdict.files_were if verdict else None,
     }
 
 
-def diagnosis_row(runs: Sequence[Diagnosed]) -> SideRow:
-    """The loader, of all runs of a side: inconclusive where their verdicts do not agree."""
-    first = runs[0].findings
+def loader_row(runs: Sequence[MeasuredRow]) -> SideRow:
+    """The loader by itself, of all runs of a side."""
+    subject = Subject(kind="training" if runs[0].trains else "loader")
+    return _side_row(runs, subject, "images/s" if runs[0].measurement.images else "samples/s")
+
+
+def _side_row(runs: Sequence[MeasuredRow], subject: Subject, unit: Unit) -> SideRow:
+    """Inconclusive where the verdicts of the runs do not agree."""
     return SideRow(
-        subject=Subject(kind="training" if first.with_step else "loader"),
-        unit="images/s" if first.sample == "images" else "samples/s",
+        subject=subject,
+        unit=unit,
         readings=tuple(run.reading for run in runs),
-        verdict=_agreed(run.findings.short for run in runs),
+        verdict=_agreed(run.row.bound.short for run in runs if run.row.bound),
     )
 
 
@@ -442,21 +451,6 @@ BESIDE = ("data", "rounds")
 """Options in which the same configuration may differ: a fingerprint that holds the root, and how often it ran."""
 
 ConfigKey = tuple[object, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredRow:
-    """A measured configuration of a run, with its files."""
-
-    row: ConfigurationRow
-    measurement: Measurement
-    files: FileSet
-
-    @property
-    def reading(self) -> RunReading:
-        """Images/s of its rounds that count."""
-        assert self.row.verdict is not None
-        return _reading_of(self.measurement, self.row.verdict.images_per_s)
 
 
 Run = Sequence[MeasuredRow]
@@ -521,13 +515,8 @@ def _key(found: MeasuredRow, ignored: frozenset[str]) -> ConfigKey:
 def side_row(found: Sequence[MeasuredRow]) -> SideRow:
     """One configuration of a side, of all its runs."""
     first = found[0]
-    config = replace(first.row.config, data=first.files.content)
-    return SideRow(
-        subject=Subject(kind="configuration", name=config.key, config=config),
-        unit="images/s",
-        readings=tuple(each.reading for each in found),
-        verdict=_agreed(each.row.bound.short for each in found if each.row.bound),
-    )
+    config = replace(first.row.config, data=first.files.content) if first.files else first.row.config
+    return _side_row(found, Subject(kind="configuration", name=config.key, config=config), "images/s")
 
 
 def row_differences(common: Mapping[ConfigKey, tuple[list[MeasuredRow], list[MeasuredRow]]]) -> list[Difference]:
@@ -545,8 +534,8 @@ def row_differences(common: Mapping[ConfigKey, tuple[list[MeasuredRow], list[Mea
 def _sets(side: Sequence[MeasuredRow]) -> dict[str, dict[str, FileSet]]:
     """The file sets by their fingerprint without the root, by label."""
     found: dict[str, dict[str, FileSet]] = {}
-    for each in side:
-        found.setdefault(each.files.label, {})[each.files.content] = each.files
+    for files in (each.files for each in side if each.files):
+        found.setdefault(files.label, {})[files.content] = files
     return found
 
 

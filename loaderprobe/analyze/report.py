@@ -23,7 +23,7 @@ from loaderprobe.analyze.plan.workload import (
     workload_of,
 )
 from loaderprobe.analyze.verdict.experiments import rates_alone
-from loaderprobe.analyze.verdict.rates import NS, segment_rate
+from loaderprobe.analyze.verdict.rates import NS, function_times, segment_rate
 from loaderprobe.analyze.verdict.rounds import ablations, one_thread_notes
 from loaderprobe.analyze.verdict.validity import disturbance_notes
 from loaderprobe.errors import BadValue, LoaderprobeError
@@ -431,16 +431,16 @@ def build_report(
     for config, result in results:
         found = judged.get(config.key)
         if isinstance(result, Measurement) and isinstance(found, Judged):
-            row = _measured_row(found, recommendations[config.key])
+            row = row_of(found, recommendations[config.key])
             rows.append(_with_studies(row, result, studies or Studies(), files))
-            details.append(_detail(found))
+            details.append(detail_of(found))
         elif not isinstance(result, Measurement):
             rows.append(_unmeasured_row(config, result))
     measurements = {config.key: result for config, result in results if isinstance(result, Measurement)}
     summary = Summary(
         schema=SUMMARY_SCHEMA,
         schema_version=SCHEMA_VERSION,
-        run=_run_info(name, created_utc, command, files, [result for _, result in results], damaged),
+        run=run_info(name, created_utc, command, files, [result for _, result in results], damaged),
         environment=environment,
         configurations=tuple(rows),
         knees=knees,
@@ -473,10 +473,11 @@ def _unless_damaged(result: Result, judged: Judged | DamagedFile | None) -> Resu
     return judged if isinstance(judged, DamagedFile) else result
 
 
-def _run_info(
+def run_info(
     name: str, created_utc: str, command: str, files: Sequence[FileSet], results: Sequence[Result],
     damaged: Sequence[DamagedFile],
 ) -> RunInfo:  # fmt: skip
+    """The run that these results are of, in the order of its configurations."""
     pending = sum(result is None for result in results)
     return RunInfo(
         name=name,
@@ -525,17 +526,27 @@ def _known(
     )
 
 
-def _measured_row(judged: Judged, advised: Recommendation) -> ConfigurationRow:
+def row_of(judged: Judged, advised: Recommendation) -> ConfigurationRow:
+    """What a measurement says, with the advice on it. Raises BadValue without a complete round."""
     measurement, verdict = judged.measurement, judged.verdict
     return ConfigurationRow(
-        config=measurement.config,
+        config=_trained(measurement),
         status="measured",
         reason=None,
         verdict=replace(verdict, advice=advised.advice),
-        emulated=measurement.compute.specified_images_per_s is not None,
+        emulated=measurement.compute.specified_images_per_s is not None and measurement.compute.name != NO_STEP,
         forecasts=advised.forecasts,
         gpu_window=checked_against_rates(judged.window.window, verdict.accelerator_utilization),
     )
+
+
+def _trained(measurement: Measurement) -> RunConfig:
+    """The configuration with the ranks that trained, and the batch of one: a script has ranks without being asked."""
+    config, ranks = measurement.config, measurement.ranks
+    if config.ranks == ranks:
+        return config
+    batch_size = config.compute.batch_size * config.ranks // ranks
+    return replace(config, ranks=ranks, compute=replace(config.compute, batch_size=batch_size))
 
 
 def _with_studies(
@@ -565,10 +576,12 @@ def _unmeasured_row(config: RunConfig, failure: RunFailure | DamagedFile | None)
     return ConfigurationRow(config=config, status=status, reason=reason, verdict=None, emulated=emulated)
 
 
-def _detail(judged: Judged) -> Detail:
+def detail_of(judged: Judged) -> Detail:
+    """What the report draws of a measurement beyond its row. Raises BadValue without a complete round."""
     measurement, view = judged.measurement, judged.window.view
+    stacks = measurement.stacks
     return Detail(
-        key=measurement.config.key,
+        key=_trained(measurement).key,
         compute_device=measurement.compute.device,
         compute_source=measurement.compute.source,
         first_batch_s=measurement.first_batch_s,
@@ -578,4 +591,8 @@ def _detail(judged: Judged) -> Detail:
         steps=None if view else steps_view(measurement),
         ranks=ranks_view(measurement, judged.verdict),
         then=next_limits(judged.verdict, max(1, measurement.config.loader.workers) * measurement.ranks),
+        sample="image" if measurement.images else "sample",
+        functions=function_times(stacks),
+        looks=sum(stacks.counts) if stacks else 0,
+        looks_cpu_s=stacks.cpu_ns / NS if stacks else 0.0,
     )

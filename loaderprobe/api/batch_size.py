@@ -30,8 +30,8 @@ from loaderprobe.measure.image_data import image_files, loader_of_images
 from loaderprobe.measure.session import OnStage
 from loaderprobe.policy import Policy
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeReport, BatchSizeStop, StrategyName
-from loaderprobe.records.diagnosis import Findings
 from loaderprobe.records.remark import Remark, reported
+from loaderprobe.records.verdict import Bound
 from loaderprobe.render.batch_size import batch_size_columns, batch_size_document
 from loaderprobe.render.document import Document
 from loaderprobe.render.words import remark_words
@@ -244,18 +244,16 @@ def _is_loaded(batches: Callable[[int], Any], size: int) -> bool:
 
 def _judged(
     prober: TorchProber, batches: Callable[[int], Any], stop: BatchSizeStop, progress: OnStage
-) -> tuple[Findings | None, Remark | None]:
+) -> tuple[Bound | None, Remark | None]:
     """What limits a loader of the chosen size, or why that is not known: Ctrl-C ends this, too."""
     if stop.code == "interrupted":
         return None, Remark(code="interrupted")
     try:
-        found = diagnose(batches(stop.chosen), prober.step, progress=progress)
+        return diagnose(batches(stop.chosen), prober.step, progress=progress).bound, None
     except KeyboardInterrupt:
         return None, Remark(code="interrupted")
     except LoaderprobeError as error:
         return None, reported(error.message)
-    names = Findings.__dataclass_fields__
-    return Findings(**{name: getattr(found, name) for name in names}), None
 
 
 def named_batch_size(

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from loaderprobe.analyze.comparison import (
-    Diagnosed,
     Facts,
     MeasuredRow,
     Pair,
@@ -19,13 +18,13 @@ from loaderprobe.analyze.comparison import (
     bandwidth_rows,
     check_names,
     compare_rows,
-    diagnosis_facts,
-    diagnosis_row,
     differences,
     environment_facts,
     ignored_options,
     in_ladder,
     judge_gates,
+    loader_facts,
+    loader_row,
     option_differences,
     partners,
     refuse_others,
@@ -77,7 +76,7 @@ class Source:
     facts: Facts
     roots: tuple[str, ...] = ()
     result: Any
-    """What its kind is matched by: of a sweep `MeasuredRow`s, of a diagnosis `Diagnosed`, else its report."""
+    """What its kind is matched by: of a sweep `MeasuredRow`s, of a diagnosis one of them, else its report."""
 
 
 def sources(results: Result | Iterable[Result]) -> list[Source]:
@@ -144,7 +143,7 @@ def _of_run(run: Run) -> Source:
     return Source(
         kind="sweep", path=str(run.path), created_utc=record.created_utc, command=" ".join(record.spec.command),
         environment=record.environment, facts=environment_facts(record.environment),
-        roots=tuple(dict.fromkeys(each.files.root for each in found)), result=tuple(found),
+        roots=tuple(dict.fromkeys(each.files.root for each in found if each.files)), result=tuple(found),
     )  # fmt: skip
 
 
@@ -156,11 +155,10 @@ def _of_bandwidth(report: BandwidthReport, path: str) -> Source:
 
 
 def _of_diagnosis(found: Diagnosis, path: str) -> Source:
-    origin = found.origin
+    origin, measured = found.origin, MeasuredRow(row=found.row, measurement=found.measurement)
     return Source(
         kind="diagnosis", path=path, created_utc=origin.created_utc, command=origin.command,
-        environment=origin.environment, facts=diagnosis_facts(found),
-        result=Diagnosed(findings=found, measurement=found.measurement),
+        environment=origin.environment, facts=loader_facts(measured, origin.environment), result=measured,
     )  # fmt: skip
 
 
@@ -207,7 +205,7 @@ def _bandwidths(before: Sequence[Source], after: Sequence[Source], _: frozenset[
 
 
 def _diagnoses(before: Sequence[Source], after: Sequence[Source], _: frozenset[str]) -> Matched:
-    return Matched(pairs=((diagnosis_row(_results(before)), diagnosis_row(_results(after))),))
+    return Matched(pairs=((loader_row(_results(before)), loader_row(_results(after))),))
 
 
 def _results(side: Sequence[Source]) -> list[Any]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from importlib.metadata import version
 from math import ceil
 from pathlib import Path
+from typing import Any
 
-from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.plan.from_bandwidth import workload_of_bandwidth
 from loaderprobe.analyze.plan.needs import Offer
 from loaderprobe.analyze.plan.plan import Made, catalogue_offer, given_offer, make_plan
@@ -26,7 +27,7 @@ from loaderprobe.analyze.plan.workload import (
 from loaderprobe.api import values
 from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.api.load import Run, damaged_ceiling, load_any, type_of
-from loaderprobe.api.shown import Documented, ShownRecord
+from loaderprobe.api.shown import ShownRecord
 from loaderprobe.api.values import PathLike
 from loaderprobe.compute.emulated import parse_rate
 from loaderprobe.errors import BadValue, DamagedRun
@@ -68,24 +69,18 @@ def find(
     kind: str | None, mean_size: float | None,
 ) -> PlanBasis:  # fmt: skip
     """The workload in a result. Raises BadValue where there is none that fits."""
-    if isinstance(run, BandwidthReport):
-        return _of_bandwidth(run, run.path, data, kind)
-    if isinstance(run, Run):
-        return _of_sweep(run, data, kind)
-    if isinstance(run, Diagnosis):
-        return _of_diagnosis(run, "a diagnosis", data, kind, mean_size)
-    if isinstance(run, TraceReport):
-        return _of_trace(run, run.ranks[0].path, data, kind, mean_size)
-    path = Path(run)
-    loaded: Run | Documented = load_any(path) if path.is_dir() else read_result(path, type_of)
+    path = str(run) if isinstance(run, str | os.PathLike) else ""
+    loaded: Any = run
+    if path:
+        loaded = load_any(Path(path)) if Path(path).is_dir() else read_result(Path(path), type_of)
     if isinstance(loaded, BandwidthReport):
-        return _of_bandwidth(loaded, str(path), data, kind)
+        return _of_bandwidth(loaded, path or loaded.path, data, kind)
     if isinstance(loaded, Run):
         return _of_sweep(loaded, data, kind)
     if isinstance(loaded, Diagnosis):
-        return _of_diagnosis(loaded, str(path), data, kind, mean_size)
+        return _of_diagnosis(loaded, path or "a diagnosis", data, kind, mean_size)
     if isinstance(loaded, TraceReport):
-        return _of_trace(loaded, str(path), data, kind, mean_size)
+        return _of_trace(loaded, path or loaded.ranks[0].path, data, kind, mean_size)
     if isinstance(loaded, WatchReport):
         raise BadValue(
             f"{path} holds a training that was only watched: what an image costs was not measured",
@@ -123,14 +118,12 @@ def _of_diagnosis(
     if data is not None:
         raise BadValue("a result of run has one data set", hint="leave --data out")
     other = None if kind in (None, MEASURED) else accelerator_of(str(kind))
-    measured = found.measurement
-    judged = verdict(measured, found.ceiling)
     workload = workload_of_run(
-        measured, judged, found.ceiling, samples=found.dataset_samples, other=other, mean_size=mean_size
+        found.measurement, found.verdict, found.ceiling, samples=found.data.samples, other=other, mean_size=mean_size
     )
     source = PlanSource(
-        kind="run", path=path, data=measured.config.resolution, other_data=(), accelerator=workload.accelerator,
-        configuration=measured.config.title(),
+        kind="run", path=path, data=found.row.config.resolution, other_data=(), accelerator=workload.accelerator,
+        configuration=found.row.config.title(),
     )  # fmt: skip
     return PlanBasis(workload=workload, source=source)
 

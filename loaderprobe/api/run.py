@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from loaderprobe.api.diagnose import Diagnosis, diagnosis_of
+from loaderprobe.api.diagnose import Diagnosis, diagnosis
 from loaderprobe.api.load import Run, load_any
 from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.errors import BadValue, MissingPart
@@ -100,13 +100,17 @@ def attachment_of(
     """
 
     def judge(measured: OwnMeasured, first: Callable[[], tuple[Remark, ...]]) -> Diagnosis:
-        found = diagnosis_of(measured, request.command)
-        return replace(found, notes=(*first(), *found.notes))
+        found = diagnosis(measured, request.command)
+        return _noted(found, (*first(), *found.measurement.notes))
 
-    def found(diagnosis: Diagnosis, notes: tuple[Remark, ...]) -> None:
-        keep(replace(diagnosis, notes=(*diagnosis.notes, *notes)))
+    def found(result: Diagnosis, notes: tuple[Remark, ...]) -> None:
+        keep(_noted(result, (*result.measurement.notes, *notes)))
 
     return Attachment(request, say, judge, found, launched, clock)
+
+
+def _noted(found: Diagnosis, notes: tuple[Remark, ...]) -> Diagnosis:
+    return replace(found, measurement=replace(found.measurement, notes=notes))
 
 
 def requested(text: str) -> AttachRequest:
@@ -161,8 +165,8 @@ def attached(
 
     found = AttachedBlock()
 
-    def keep_found(diagnosis: Diagnosis) -> None:
-        found.diagnosis = diagnosis
+    def keep_found(result: Diagnosis) -> None:
+        found.diagnosis = result
 
     with TemporaryDirectory(prefix="loaderprobe-") as scratch:
         request = AttachRequest(

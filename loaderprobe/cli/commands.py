@@ -100,37 +100,24 @@ def _short(path: Path) -> Path:
 
 
 @command(options.DIAGNOSE)
-def diagnose(
-    call: Invocation,
-    *,
-    factory: str,
-    budget_s: float | None,
-    cache: CacheState,
-    ranks: str | None,
-    join: Launcher | None,
-) -> int:
+def diagnose(call: Invocation, *, ranks: str | None, join: Launcher | None, **asked: Any) -> int:
     """Find out what limits your own DataLoader, and your training step: loaderprobe diagnose train.py:make_loader
 
     FUNCTION is called without arguments, in each rank. The step really trains.
     In Python: loaderprobe.diagnose(loader, step).
     """
-    from loaderprobe.api.diagnose import OwnAsked, diagnose_own, diagnose_ranks, ranks_here
-    from loaderprobe.measure.own.function import named
+    from loaderprobe.api.diagnose import diagnose as verb
 
-    here = launched_here(join, several=ranks is not None)
-    asked = OwnAsked(own=named(factory), cache=cache, budget_s=budget_s, command=command_line())
-    several = here is not None or (ranks is not None and ranks_here(ranks) > 1)
-
-    def shown(lead: Lead | None) -> int:
-        def measure() -> Diagnosis:
+    def measure(lead: Lead | None) -> int:
+        def found() -> Diagnosis:
             # What the user's code prints is no result.
             with redirect_stdout(sys.stderr), timed(call.silent) as progress:
-                return diagnose_ranks(lead, asked, ranks, progress) if several else diagnose_own(asked, progress)
+                return verb(**asked, ranks=ranks, lead=lead, command=command_line(), progress=progress)
 
-        call.show_and_keep(measure, "diagnose")
+        call.show_and_keep(found, "diagnose")
         return EXIT_DONE
 
-    return in_ranks(here, shown)
+    return in_ranks(launched_here(join, several=ranks is not None), measure)
 
 
 MEGABYTE = 1_000_000
@@ -273,7 +260,7 @@ def report(call: Invocation, *, run: Path | None, form: str | None, output: Path
 
 def _schema(path: Path | None) -> str:
     """The JSON Schema of what a directory holds; without one, of a sweep."""
-    from loaderprobe.render.json import result_schema, summary_schema
+    from loaderprobe.render.json import summary_schema
 
     if path is not None:
         from loaderprobe.api.load import load_any
@@ -281,7 +268,7 @@ def _schema(path: Path | None) -> str:
 
         found = load_any(path)
         if isinstance(found, Documented):
-            return result_schema(type(found))
+            return found.json_schema()
     return summary_schema()
 
 

@@ -8,11 +8,10 @@ from typing import Literal
 
 from loaderprobe.errors import BadValue
 from loaderprobe.records.checks import check_at_least
-from loaderprobe.records.diagnosis import Findings
 from loaderprobe.records.environment import SCHEMA_VERSION, Origin
 from loaderprobe.records.layers import Milliseconds
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.verdict import Interval
+from loaderprobe.records.verdict import Bound, Interval
 
 BATCH_SIZE_SCHEMA = "loaderprobe/batch-size"
 
@@ -122,7 +121,7 @@ class BatchSizeReport:
     at_chosen: BatchSizeProbe
     """All probes of the chosen size together; measured after the search where it made none."""
     limit: LimitName
-    findings: Findings | None = None
+    findings: Bound | None = None
     """The verdict of `diagnose` on a loader of the chosen size."""
     no_findings: Remark | None = None
     """Why there is no verdict although batches are loaded."""

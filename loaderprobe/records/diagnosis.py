@@ -11,60 +11,11 @@ from loaderprobe.records.environment import SCHEMA_VERSION, Origin
 from loaderprobe.records.files import UnknownFiles
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.ranks import Apart
-from loaderprobe.records.remark import Remark
-from loaderprobe.records.verdict import Advice, Bound, FilesWere, FunctionTime, Interval, Judged, Rates, Speedups
+from loaderprobe.records.verdict import Bound
 
-# What `loaderprobe.diagnose` finds out about one loader.
-
-DIAGNOSIS_SCHEMA = "loaderprobe/diagnosis"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Findings(Judged):
-    """The verdict on a user's own loader and step, with its evidence."""
-
-    schema: str = DIAGNOSIS_SCHEMA
-    schema_version: int = SCHEMA_VERSION
-    origin: Origin
-    sample: str
-    """What is counted: `images`, or `samples` where batches hold no images."""
-    ranks: int = 1
-    """Processes that trained in step; rates are those of all of them together."""
-    workers: int
-    """Of one rank, as is the batch size."""
-    batch_size: int
-    prefetch_factor: int
-    cache: CacheState
-    """The state of the files that was asked for; `as-found` where the data set hides them."""
-    files_were: FilesWere | None
-    """What the reads showed; None where nothing shows it, or no file is read."""
-    first_epoch_images_per_s: float | None
-    """Of the loader alone while the data set had not made its samples yet; None where later epochs are as slow."""
-    later_epochs_images_per_s: float | None
-    """Of the loader alone once it had, or its files were warm; None where that was not measured."""
-    rounds: int
-    """In which the loader, and training on it, were measured."""
-    with_step: bool
-    """False when the loader alone was judged."""
-    images_per_s: Interval
-    """Of training, or of the loader where there is no step; in `sample` a second, as all rates here."""
-    ceilings: Rates
-    """What compute, the loader, and the loader without each resource reach; what the cores allow."""
-    speedups: Speedups
-    advice: tuple[Advice, ...]
-    notes: tuple[Remark, ...]
-    unavailable: dict[str, Remark]
-    """`speedups.NAME` or `ceilings.NAME` to the reason, for every figure above that is None."""
-    functions: tuple[FunctionTime, ...] = ()
-    """Of the pipeline, the slowest first; empty where workers were not looked at."""
-    looks: int = 0
-    """At the stacks of workers, from which that is known."""
-    looks_cpu_s: float = 0.0
-    """CPU time of looking, in all workers; part of no other figure."""
-    instrument_cpu_fraction: float | None
-    """CPU time of the measuring itself, as a share of what a batch takes in its worker."""
-    wall_s: float
-    """Of the measurement, without learning which files there are."""
+DIAGNOSIS_SCHEMA, DIAGNOSIS_VERSION = "loaderprobe/diagnosis", 2
+# 1  2026-11  the verdict's figures were fields of the result
+# 2  2026-11  they are those of a configuration in a summary
 
 
 # A function of the user's that makes a loader, by which each rank makes its own, and what was measured of it.
@@ -104,7 +55,6 @@ class OwnMeasured:
     """As it was asked for: the loader's own settings are in the measurement's."""
     measurement: Measurement
     data: DataFound
-    with_step: bool
     ceiling: StorageCeiling | None = None
 
 

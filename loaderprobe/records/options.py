@@ -287,7 +287,7 @@ RUN = (
 
 DIAGNOSE = (
     Option(
-        "factory", str, REQUIRED, ARGUMENT, metavar="FUNCTION",
+        "loader", str, REQUIRED, ARGUMENT, metavar="FUNCTION",
         help="Function that returns a DataLoader, or a DataLoader and a step: train.py:make_loader, or "
         "package.module:make_loader.",
     ),
@@ -297,7 +297,7 @@ DIAGNOSE = (
     ),
     CACHE,
     replace(
-        RANKS,
+        RANKS, typed_only=False,
         help="Processes that train in step, each of which calls FUNCTION; 4x8: on 4 nodes, 8 on each (explain ranks).",
     ),
     JOIN,

@@ -12,7 +12,17 @@ from loaderprobe.records.ranks import RanksView
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import Bottleneck
 from loaderprobe.records.studies import BufferEffect, Epochs
-from loaderprobe.records.verdict import Advice, Bound, Forecast, GpuWindow, Interval, Knee, TimelineView, Verdict
+from loaderprobe.records.verdict import (
+    Advice,
+    Bound,
+    Forecast,
+    FunctionTime,
+    GpuWindow,
+    Interval,
+    Knee,
+    TimelineView,
+    Verdict,
+)
 
 # A file of a stored run that cannot be used, and why.
 
@@ -271,6 +281,14 @@ class Detail:
     """Of a configuration with several."""
     then: Mapping[str, Bottleneck] = field(default_factory=dict)
     """By resource: what limits training once that is free."""
+    sample: Literal["image", "sample"] = "image"
+    """What is counted: `sample` where batches hold no images."""
+    functions: tuple[FunctionTime, ...] = ()
+    """Of the pipeline, the slowest first; empty where workers were not looked at."""
+    looks: int = 0
+    """At the stacks of workers, from which that is known."""
+    looks_cpu_s: float = 0.0
+    """CPU time of looking, in all workers; part of no other figure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

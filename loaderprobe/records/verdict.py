@@ -210,19 +210,13 @@ class GapVerdict(SideAndCause):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged(ShortVerdict):
-    """A verdict with its reason: of a configuration (`Bound`), or of a user's own loader (`Findings`)."""
+class Bound(ShortVerdict):
+    """The verdict on a configuration, with its reason."""
 
     reason: Reason
     sentence: str = field(default="", compare=False)
     """The reason in words; `render` adds it where the verdict leaves the program."""
     evidence: tuple[Evidence, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bound(Judged):
-    """The verdict on a configuration."""
-
     rank: int | None = None
     """With cause `imbalance`: the slowest rank; None where all ranks of a host are slow."""
     host: str = ""

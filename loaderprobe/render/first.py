@@ -1,7 +1,7 @@
 """The first screen of a report: what limits, what to change first, how sure that is, what is not known, what is needed.
 
 It is looked at before it is read. The ladder draws each best configuration as it is and as it would be if one part cost
-nothing: the longest coloured bar is the limit. A diagnosed loader has the same ladder, of one row.
+nothing: the longest coloured bar is the limit.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ INSTANT = "instant {}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One configuration or diagnosed loader on the ladder."""
+    """One row on the ladder."""
 
     label: str
     bound: SideAndCause
@@ -341,14 +341,8 @@ def first_screen(report: Report) -> Iterator[Section]:
     """The five answers, each in its place."""
     shown = shown_first(report)
     if shown:
-        steps = [_step(report, row, shown) for row in shown]
-        states = {row.config.cache for row in shown}
-        files = f" with {states.pop()} files" if len(states) == 1 else ""
-        yield Section(title=LADDER.format(unit=first_upper(UNIT), files=files), panel="main", parts=(ladder(steps),))
-    for number, step in enumerate(report.summary.next[:2]):
-        title = "Change first" if not number else "Then"
-        if parts := tuple(_change(report, step)):
-            yield Section(title=title, panel="side", parts=parts)
+        yield ladder_section(report, shown)
+    yield from next_sections(report)
     if report.summary.not_known:
         said = tuple(remark_words(remark) for remark in report.summary.not_known)
         yield Section(title="Not known", panel="side", parts=(Tags(texts=said),))
@@ -356,11 +350,34 @@ def first_screen(report: Report) -> Iterator[Section]:
     yield from needs(report)
 
 
-def _step(report: Report, row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> Step:
+def ladder_section(report: Report, rows: Sequence[ConfigurationRow], *, label: str = "") -> Section:
+    """Each row now, and if one part cost nothing; `label` is for one whose options the page says elsewhere."""
+    unit = f"{sample_of(report)}s/s"
+    states = {row.config.cache for row in rows}
+    files = f" with {states.pop()} files" if len(states) == 1 and not label else ""
+    title = LADDER.format(unit=first_upper(unit), files=files)
+    steps = [_step(report, row, label or short_label(row, rows)) for row in rows]
+    return Section(title=title, panel="main", parts=(ladder(steps, unit=unit),))
+
+
+def sample_of(report: Report) -> str:
+    """What is counted: `image`, or `sample` where batches hold no images."""
+    return "sample" if any(detail.sample == "sample" for detail in report.details) else "image"
+
+
+def next_sections(report: Report) -> Iterator[Section]:
+    """The two changes to make first."""
+    for number, step in enumerate(report.summary.next[:2]):
+        title = "Change first" if not number else "Then"
+        if parts := tuple(_change(report, step)):
+            yield Section(title=title, panel="side", parts=parts)
+
+
+def _step(report: Report, row: ConfigurationRow, label: str) -> Step:
     verdict = row.verdict
     assert verdict
     return Step(
-        label=short_label(row, among),
+        label=label,
         bound=verdict.bound,
         now=verdict.images_per_s,
         rounds=verdict.complete_rounds,
@@ -387,7 +404,7 @@ def _change(report: Report, step: NextStep) -> Iterator[Shown]:
         yield Paragraph(text=f"{first_upper(remark_words(step.remark).rstrip('.'))}.")
     else:
         action = step.advice[0].action
-        yield Paragraph(text=first_upper(action_words(action)), strong=True)
+        yield Paragraph(text=first_upper(action_words(action, sample=sample_of(report))), strong=True)
         if code := code_line(action):
             yield Command(text=code, label="In your code")
         rows = [row for row in report.summary.configurations if row.key in step.configurations]
@@ -427,7 +444,12 @@ def _gains(report: Report, rows: Sequence[ConfigurationRow]) -> Chart:
     ]
     rows_drawn = (*sorted(found, key=lambda row: row.point is not None and row.point.how == "unsure"), *nothing)
     return Chart(
-        rows=rows_drawn, brief=rows_drawn[:1], low=low - pad, high=high + pad, level="no gain", ends=f"data,{UNIT}"
+        rows=rows_drawn,
+        brief=rows_drawn[:1],
+        low=low - pad,
+        high=high + pad,
+        level="no gain",
+        ends=f"data,{sample_of(report)}s/s",
     )
 
 
@@ -563,13 +585,24 @@ def _thousands(count: float) -> str:
 # The command that measures again.
 
 
+_MEASURING = ("loaderprobe sweep", "loaderprobe diagnose", "loaderprobe run")
+
+
 def again_with(command: str, option: str) -> str:
-    """The sweep's command with another option, for a directory of its own; what is no option is a command itself."""
-    if not option.startswith("--") or not command.startswith("loaderprobe sweep"):
+    """The command with another option, for a directory of its own; what is no option is a command itself.
+
+    Empty for a call in Python, which has no such option.
+    """
+    if option.startswith("--") and command.startswith("loaderprobe."):
+        return ""
+    if not option.startswith("--") or not command.startswith(_MEASURING):
         return option
     # An emulated accelerator has no model.
     gone = {"--out", "--resume", option.split()[0], *(["--model"] if option.startswith("--compute emulated") else [])}
     words = shlex.split(command)
+    script = words[words.index("--") :] if "--" in words else []
+    words = words[: len(words) - len(script)]
     left_out = {place + step for place, word in enumerate(words) if word in gone for step in (0, 1)}
     left_out |= {place for place, word in enumerate(words) if word.partition("=")[0] in gone}
-    return f"{shlex.join(word for place, word in enumerate(words) if place not in left_out)} {option}"
+    kept = shlex.join(word for place, word in enumerate(words) if place not in left_out)
+    return " ".join(filter(None, (kept, option, shlex.join(script))))

@@ -15,7 +15,7 @@ from loaderprobe.records.bandwidth import DeviceKind, Limit
 from loaderprobe.records.config import OPTIONS, options_of
 from loaderprobe.records.environment import SCHEMA_VERSION, Capability
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.report import SUMMARY_SCHEMA, ConfigurationRow, Report, Summary
+from loaderprobe.records.report import SUMMARY_SCHEMA, ConfigurationRow, Detail, Report, Summary
 from loaderprobe.records.verdict import Advice, Bound, Evidence, Forecast, GapVerdict, Knee, Verdict
 from loaderprobe.render.figures import evidence_words
 from loaderprobe.render.trace import bound_sentence
@@ -92,13 +92,18 @@ def _configuration(row: ConfigurationRow) -> dict[str, Any]:
 
 
 @cache
-def summary_type() -> type[msgspec.Struct]:
-    """What `summary.json` decodes to: types from the records it is made of."""
+def _configuration_type() -> type[msgspec.Struct]:
     row, verdict = get_type_hints(ConfigurationRow), get_type_hints(Verdict)
     row |= {"key": str, "unavailable": dict[str, Remark]}
     kinds = {"key": str, **{name: each.type for name, each in OPTIONS.items()}}
     kinds |= {name: row[name] for name in _OF_ROW} | {name: verdict[name] | None for name in _OF_VERDICT}
-    configuration = msgspec.defstruct("Configuration", list(kinds.items()), kw_only=True)
+    return msgspec.defstruct("Configuration", list(kinds.items()), kw_only=True)
+
+
+@cache
+def summary_type() -> type[msgspec.Struct]:
+    """What `summary.json` decodes to: types from the records it is made of."""
+    configuration = _configuration_type()
     whole = get_type_hints(Summary) | {"configurations": tuple[configuration, ...]}  # type: ignore[valid-type]  # made here
     return msgspec.defstruct("Summary", list(whole.items()), kw_only=True)
 
@@ -121,12 +126,34 @@ def result_json(record: Any, **derived: Any) -> str:
     return msgspec.json.format(msgspec.json.encode({**named, **plain, **derived}), indent=2).decode() + "\n"
 
 
-def result_schema(type_: type[Any]) -> str:
-    """The JSON Schema (2020-12) of such a record."""
-    (top,), definitions = msgspec.json.schema_components([type_], ref_template="#/$defs/{name}")
+def diagnosis_json(record: Any, report: Report) -> str:
+    """A diagnosis: what was measured, and its row and detail as they follow from that, without what is drawn of it."""
+    (row,), (detail,) = report.summary.configurations, report.details
+    configuration = _configuration(worded(_in_samples(row, detail)))
+    return result_json(record, configuration=configuration, detail=worded(replace(detail, view=None, steps=None)))
+
+
+def diagnosis_schema(type_: type[Any]) -> str:
+    """The JSON Schema (2020-12) of a diagnosis, with what follows from its measurement."""
+    return result_schema(type_, configuration=_configuration_type(), detail=Detail)
+
+
+def _in_samples(row: ConfigurationRow, detail: Detail) -> ConfigurationRow:
+    """With the sentences that name what is counted."""
+    assert row.verdict
+    bound = replace(row.verdict.bound, sentence=sentence(row.verdict.bound, sample=detail.sample))
+    advice = tuple(replace(one, sentence=action_words(one.action, sample=detail.sample)) for one in row.advice)
+    return replace(row, verdict=replace(row.verdict, bound=bound, advice=advice))
+
+
+def result_schema(type_: type[Any], **derived: type[Any]) -> str:
+    """The JSON Schema (2020-12) of such a record; `derived` are the types of what is beside it."""
+    kinds = [type_, *derived.values()]
+    (top, *others), definitions = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
     whole = definitions.pop(top["$ref"].rpartition("/")[2])
     usual = {field.name: field.default for field in fields(type_)}
     whole["title"] = f"{usual['schema']} {usual['schema_version']}"
+    whole["properties"] |= dict(zip(derived, others, strict=True))
     whole["properties"] |= {name: {"const": usual[name]} for name in ("schema", "schema_version")}
     return _schema(whole, definitions)
 

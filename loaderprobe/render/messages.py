@@ -398,7 +398,7 @@ MESSAGES: dict[str, str] = {
     "occupancy_read": "{gpus}: active warps over the maximum of the SMs",
     "gpu_not_read": "{gpu}: {because:code}",
     # What to do next, and what does not follow.
-    "measure_longer": "measure longer: few configurations are conclusive yet",
+    "measure_longer": "measure longer: little is conclusive yet",
     "train_on_emulated": "an emulated accelerator shows what this input would feed",
     "more_cores": (
         "more cores: {accelerator:accelerator} needs {low_cores-high_cores:range 2} (estimated), "

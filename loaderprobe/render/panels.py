@@ -249,19 +249,22 @@ def ranks_section(report: Report) -> Section:
         detail = detail_of(report, row)
         if detail and detail.ranks:
             name = full_label(row, report)
-            parts += rank_chart(detail.ranks, caption=name) if detail.ranks.uneven else []
-            parts += further(rank_table(detail.ranks, caption=name))
+            parts += _rank_chart(detail.ranks, f"{detail.sample}s", name) if detail.ranks.uneven else []
+            parts += further(_rank_table(detail.ranks, f"{detail.sample}s", name))
     return Section(title="Ranks", name="ranks", parts=tuple(parts))
 
 
-def rank_chart(view: RanksView, *, sample: str = "images", caption: str = "") -> Iterator[Shown]:
+def _rank_chart(view: RanksView, sample: str, caption: str) -> Iterator[Shown]:
     """What each rank loads by itself; none where that was not measured."""
     chosen = view.rows if len(view.rows) <= _MOST_RANKS else view.shown
     known = [(row, row.alone_images_per_s) for row in chosen if row.alone_images_per_s is not None]
     if known:
         rows = [
             ChartRow(
-                label=rank_name(row), value=figure(alone), note=row.role or "", bars=(Bar(end=alone, tone="imbalance"),)
+                label=_rank_name(row),
+                value=figure(alone),
+                note=row.role or "",
+                bars=(Bar(end=alone, tone="imbalance"),),
             )
             for row, alone in known
         ]
@@ -269,12 +272,12 @@ def rank_chart(view: RanksView, *, sample: str = "images", caption: str = "") ->
         yield Chart(rows=tuple(rows), high=_ROOM * max(alone for _, alone in known), unit=unit, caption=caption)
 
 
-def rank_name(row: RankRow) -> str:
+def _rank_name(row: RankRow) -> str:
     """`rank 1 (node7)`."""
     return f"rank {row.rank}{f' ({row.host})' if row.host else ''}"
 
 
-def rank_table(view: RanksView, sample: str = "images", caption: str = "") -> Iterator[Shown]:
+def _rank_table(view: RanksView, sample: str, caption: str) -> Iterator[Shown]:
     """Its table, what the columns are, and how many ranks are not in it."""
     head = tuple(name.replace("images", sample) for name in RANKS_HEAD)
     yield Table(head=head, lines=tuple(map(_rank_line, view.shown)), right=frozenset({2, 3, 4}), caption=caption)

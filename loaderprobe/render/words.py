@@ -13,7 +13,7 @@ from loaderprobe.records.environment import Capability
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import RESOURCE
 from loaderprobe.records.thresholds import WIDE_RANGE
-from loaderprobe.records.verdict import Action, Advice, Forecast, Interval, Judged, Knee
+from loaderprobe.records.verdict import Action, Advice, Bound, Forecast, Interval, Knee
 from loaderprobe.render.format import Facts, Sentence, first_upper, noun
 from loaderprobe.render.messages import MESSAGES
 from loaderprobe.units import join_words
@@ -31,17 +31,17 @@ def remark_words(remark: Remark) -> str:
     return message(remark.code, facts) + message("part.readings_end", facts)
 
 
-def sentence(bound: Judged, *, sample: str = "image") -> str:
+def sentence(bound: Bound, *, sample: str = "image") -> str:
     """Side, cause and reason of one verdict; `sample` is what is counted, in the singular."""
     return f"{heading(bound)}: {_reason(bound, sample)}"
 
 
-def explanation(bound: Judged, *, sample: str = "image") -> str:
+def explanation(bound: Bound, *, sample: str = "image") -> str:
     """The same without side and cause, for where these stand above it."""
     return first_upper(_reason(bound, sample))
 
 
-def heading(bound: Judged) -> str:
+def heading(bound: Bound) -> str:
     """`Input-bound by storage`, `Compute-bound`, `Inconclusive`."""
     side = {"input": "Input-bound", "compute": "Compute-bound", "balanced": "Balanced"}.get(bound.side, "Inconclusive")
     if bound.cause == "either":
@@ -59,12 +59,12 @@ def heading(bound: Judged) -> str:
     return f"{side} by {cause}"
 
 
-def _reason(bound: Judged, sample: str) -> str:
+def _reason(bound: Bound, sample: str) -> str:
     facts = {**bound.reason.facts, **_of_candidates(bound), "cause": bound.cause, "sample": sample}
     return message(f"reason.{bound.reason.code}", facts) + message("part.beside_reason", facts)
 
 
-def _of_candidates(bound: Judged) -> dict[str, Any]:
+def _of_candidates(bound: Bound) -> dict[str, Any]:
     """Of a verdict between several: the speed-ups of all, and the first two by themselves."""
     given = bound.reason.facts
     known = [

@@ -43,6 +43,7 @@ from multiprocessing import active_children
 from pathlib import Path
 from typing import Any, Literal
 
+from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.stats import median
 from loaderprobe.store.codec import encode
 from loaderprobe.system.limits import cores_available
@@ -437,11 +438,18 @@ def diagnose_row(row: Row, given: dict[str, Any]) -> None:
             traceback.print_exc()
             found["error"] = f"{type(error).__name__}: {error}"
         else:
-            found["diagnosis"] = diagnosis.to_dict()
+            found["diagnosis"] = _kept(diagnosis)
             measurement = f"{row.name}{'-run' * (given['driver'] == 'run')}.measurement.json"
             (out / measurement).write_bytes(encode("measurement", diagnosis.measurement))
         found["seconds"] = time.monotonic() - begin_s
     (out / f"{row.name}.said.json").write_text(json.dumps(found))
+
+
+def _kept(diagnosis: Diagnosis) -> dict[str, Any]:
+    """What a row needs of it."""
+    plain = diagnosis.to_dict()["configuration"]
+    bound = {name: plain["bound"][name] for name in ("side", "cause", "candidates", "sentence")}
+    return {**bound, **{name: plain[name] for name in ("cache", "files_were", "images_per_s")}}
 
 
 def load(folder: Path, chosen: argparse.Namespace) -> list[Judged]:

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.api.diagnose import Diagnosis, judge_loader
-from loaderprobe.measure.own.loader import LoaderRequest
+from loaderprobe.api.diagnose import Diagnosis, diagnosis
+from loaderprobe.measure.own.loader import LoaderRequest, measure_with_step
 from loaderprobe.measure.segments import Pace
 from loaderprobe.records.measurement import Activity, Measurement, Mode
 from loaderprobe.samplers.waits import WaitsSampler
@@ -102,7 +102,8 @@ def judge() -> Judge:
             return tuple(each for each in plan if each[0] in possible) if begun < 2 else ()
 
         asked = {"budget_s": 60.0, "decide": next_round, **asked}
-        return judge_loader(loader, step, LoaderRequest(cache=cache, rounds=2, **asked))
+        request = LoaderRequest(cache=cache, rounds=2, **asked)
+        return diagnosis(measure_with_step(loader, step, request, lambda *_: None), "loaderprobe.diagnose(...)")
 
     return run
 

@@ -49,7 +49,7 @@ def test_a_loop_is_measured_and_ended(way: str, tmp_path: Path) -> None:
     before = DataLoader.__iter__, torch.autograd.backward, torch.save
     found = attached_to(way, tmp_path)
     assert found.diagnosis is not None, found.reason
-    assert (found.diagnosis.workers, found.diagnosis.batch_size) == (0, 8)
+    assert (found.diagnosis.row.config.loader.workers, found.diagnosis.row.config.compute.batch_size) == (0, 8)
     assert {"loader_only", "training"} <= {each.activity for each in found.diagnosis.measurement.segments}
     assert (DataLoader.__iter__, torch.autograd.backward, torch.save) == before
 
@@ -86,7 +86,7 @@ def test_a_loop_over_workers_is_measured(options: dict[str, Any], tmp_path: Path
     with loaderprobe.attached(budget_s=BUDGET_S) as found:
         WAYS["by_next"](training)
     assert found.diagnosis is not None, found.reason
-    assert found.diagnosis.workers == 1
+    assert found.diagnosis.row.config.loader.workers == 1
     # After the block the loader is the script's again.
     assert len(list(training.loader)) == len(training.loader)
 
@@ -154,7 +154,7 @@ def test_a_long_end_of_an_epoch_is_said(tmp_path: Path) -> None:
     # The end of the first epochs may be before the takeover.
     assert long and len(long) <= len(sampled)
     assert all("for 40 s between two batches" in text and "budget of 500 ms" in text for text in long)
-    (note,) = (note for note in diagnosis.notes if note.code == "script_paused")
+    (note,) = (note for note in diagnosis.detail.notes if note.code == "script_paused")
     assert note.facts["paused_s"] == pytest.approx(40.0 * len(long), rel=0.1)
 
 
@@ -249,7 +249,8 @@ def test_a_loader_of_any_kind_is_measured(kind: str, workers: int, tmp_path: Pat
         loader = KINDS[kind](Costly(), BATCH, shuffle=True, num_workers=workers)
         over(loader)(Training(tmp_path))
     assert found.diagnosis is not None, found.reason
-    assert (found.diagnosis.workers, found.diagnosis.batch_size) == (workers, BATCH)
+    config = found.diagnosis.row.config
+    assert (config.loader.workers, config.compute.batch_size) == (workers, BATCH)
 
 
 def test_an_iterator_that_was_kept_before_is_heard(tmp_path: Path) -> None:
@@ -320,7 +321,7 @@ def test_a_loader_that_is_made_again_is_the_same_one(tmp_path: Path) -> None:
     with loaderprobe.attached(budget_s=BUDGET_S) as found:
         made_again(training)
     assert found.diagnosis is not None, found.reason
-    assert found.diagnosis.batch_size == BATCH
+    assert found.diagnosis.row.config.compute.batch_size == BATCH
     assert training.steps > EPOCH
 
 
@@ -338,7 +339,7 @@ def test_a_loader_that_is_begun_each_batch_for_each_batch(tmp_path: Path) -> Non
     with loaderprobe.attached(budget_s=BUDGET_S) as found:
         begun_each_batch(Training(tmp_path))
     assert found.diagnosis is not None, found.reason
-    assert "begun_each_batch" in [note.code for note in found.diagnosis.notes]
+    assert "begun_each_batch" in [note.code for note in found.diagnosis.detail.notes]
     training = Training(tmp_path, num_workers=1)
     with loaderprobe.attached(budget_s=BUDGET_S) as found:
         for _ in range(10):

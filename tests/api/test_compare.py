@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 
 import loaderprobe
-from loaderprobe.analyze.judge import verdict
 from loaderprobe.api.bandwidth import Bandwidth
-from loaderprobe.api.diagnose import conclude
+from loaderprobe.api.diagnose import diagnosis
 from loaderprobe.api.load import Run
 from loaderprobe.errors import BadValue, NotComparable
 from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.records.config import SweepSpec, with_options
-from loaderprobe.records.diagnosis import DataFound
+from loaderprobe.records.diagnosis import DataFound, OwnMeasured
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.files import FileSet
 from loaderprobe.render.json import result_json
@@ -246,11 +245,11 @@ def test_ranks_compare_with_ranks_only(tmp_path: Path) -> None:
     assert "engine" in caught.value.fields
 
 
-def diagnosed(path: Path, truth: Truth, **changes: Any) -> loaderprobe.Diagnosis:
+def diagnosed(path: Path, truth: Truth, workers: int = 2) -> loaderprobe.Diagnosis:
     """What `run` would keep of a script's loader; kept in `path`."""
-    raw = measured(truth, 2)
+    raw = measured(truth, workers)
     seen = DataFound(hidden=None, size_bytes=1e9, root="")
-    found = replace(conclude(raw, verdict(raw), seen, with_step=True, command="loaderprobe run"), **changes)
+    found = diagnosis(OwnMeasured(config=raw.config, measurement=raw, data=seen), "loaderprobe run")
     found.save(path)
     return found
 
@@ -258,16 +257,17 @@ def diagnosed(path: Path, truth: Truth, **changes: Any) -> loaderprobe.Diagnosis
 def test_a_diagnosis_is_a_run_of_one_row(tmp_path: Path) -> None:
     """The rate of training, from its rounds, and the verdict before and after; other workers must be meant."""
     slow = diagnosed(tmp_path / "a", Truth(bytes_per_s=2e6, compute=900.0))
-    quick = diagnosed(tmp_path / "b", Truth(compute=50.0), files_were=slow.files_were)
+    quick = diagnosed(tmp_path / "b", Truth(compute=50.0))
     found = loaderprobe.compare(tmp_path / "a", tmp_path / "b", fail_if_verdict_changes=True)
     (row,) = found.rows
     assert (row.subject.kind, row.unit, row.word) == ("training", "images/s", "faster")
-    assert row.rounds == (slow.rounds, quick.rounds) and row.before == slow.images_per_s
+    assert row.rounds == (slow.verdict.complete_rounds, quick.verdict.complete_rounds)
+    assert row.before == slow.verdict.images_per_s
     assert row.verdict_changed and not found.passed
     assert loaderprobe.compare(slow, quick).rows == found.rows
     assert not loaderprobe.compare(quick, slow, fail_if_slower="5%").passed
     assert found.html() and loaderprobe.compare(slow, slow, fail_if_verdict_changes=True).passed
     with pytest.raises(NotComparable, match=r"workers \(A: 2; B: 8\) differs"):
-        loaderprobe.compare(slow, replace(quick, workers=8))
+        loaderprobe.compare(slow, diagnosed(tmp_path / "c", Truth(compute=50.0), workers=8))
     with pytest.raises(BadValue, match="Layers holds a result that does not compare"):
         loaderprobe.compare(slow, loaderprobe.Layers.load(RUNS / "layers"))  # type: ignore[arg-type]  # another result

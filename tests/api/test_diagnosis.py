@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from rich.console import Console
 
 import loaderprobe
-from loaderprobe.analyze.judge import verdict
-from loaderprobe.api.diagnose import Diagnosis, conclude
+from loaderprobe.api.diagnose import Diagnosis, diagnosis
 from loaderprobe.api.load import foreign_modules, judge_run
 from loaderprobe.api.shown import frame
 from loaderprobe.errors import MissingPart
@@ -23,13 +23,16 @@ from loaderprobe.measure.child import study
 from loaderprobe.measure.own.loader import data_found
 from loaderprobe.measure.runner import Order
 from loaderprobe.measure.segments import Pace
-from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig, Study
-from loaderprobe.records.diagnosis import DataFound
+from loaderprobe.records.bandwidth import StorageCeiling
+from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig, Study, with_options
+from loaderprobe.records.diagnosis import DataFound, OwnMeasured
 from loaderprobe.records.files import BatchFiles, FileSet, UnknownFiles, UnknownFilesCode
+from loaderprobe.records.measurement import NO_STEP, Measurement
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.studies import Epoch, EpochsMeasured, Prefilled
 from loaderprobe.render.sweep import report_columns
+from loaderprobe.render.words import action_words
 from loaderprobe.store.run_directory import RunDirectory
 from tests.analyze.measured import STEPS, measured
 from tests.analyze.runs import BATCH
@@ -45,23 +48,32 @@ SEEN = DataFound(hidden=None, size_bytes=1e9, root="/data/photos/train")
 def _found(data: DataFound = SEEN, with_step: bool = True, **changes: Any) -> Diagnosis:
     """Of workers that mostly wait for a slow disk."""
     raw = replace(measured(Truth(bytes_per_s=20e6, cpu_s=0.0038, compute=900.0), 2), **changes)
-    return conclude(raw, verdict(raw), data, with_step)
+    if not with_step:
+        compute = replace(raw.compute, name=NO_STEP)
+        raw = replace(raw, compute=compute, config=with_options(raw.config, compute=NO_STEP))
+    return _of(raw, data)
+
+
+def _of(raw: Measurement, data: DataFound = SEEN, ceiling: StorageCeiling | None = None) -> Diagnosis:
+    return diagnosis(OwnMeasured(config=raw.config, measurement=raw, data=data, ceiling=ceiling), "a command")
 
 
 def test_it_says_what_limits_and_by_how_much() -> None:
     """In one word each for side and cause, in a sentence, and in figures."""
     found = _found()
-    assert (found.side, found.cause) == ("input", "storage")
-    assert found.reason.code == "largest_speedup"
-    assert found.sentence.startswith("Input-bound by storage: training reaches ")
-    assert found.speedups.storage is not None
-    assert found.speedups.storage.value == pytest.approx((found.ceilings.loader_without_storage or 0) / 200, rel=0.05)
-    assert found.images_per_s.value == pytest.approx(200, rel=0.05)
-    assert repr(found) == f"<Diagnosis: {found.sentence}>"
+    assert (found.bound.side, found.bound.cause) == ("input", "storage")
+    assert found.bound.reason.code == "largest_speedup"
+    assert found.headline().startswith("Input-bound by storage: training reaches ")
+    storage, without = found.verdict.speedups.storage, found.verdict.rates_images_per_s.loader_without_storage
+    assert storage is not None and storage.value == pytest.approx((without or 0) / 200, rel=0.05)
+    assert found.verdict.images_per_s.value == pytest.approx(200, rel=0.05)
+    assert repr(found) == f"<Diagnosis: {found.headline()}>"
     plain = found.to_dict()
-    assert (plain["schema"], plain["schema_version"]) == ("loaderprobe/diagnosis", 1) and "measurement" not in plain
+    assert (plain["schema"], plain["schema_version"]) == ("loaderprobe/diagnosis", 2) and "measurement" not in plain
+    assert plain["configuration"]["bound"]["sentence"] == found.headline()
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
-    odd = replace(found, notes=(quoted("a [bold]note[/bold] from \x1b[31m[/data]"),))
+    jsonschema.validate(json.loads(found.json()), json.loads(found.json_schema()))
+    odd = _found(notes=(quoted("a [bold]note[/bold] from \x1b[31m[/data]"),))
     out = io.StringIO()
     Console(file=out, width=50).print(odd)
     assert max(map(len, out.getvalue().splitlines())) <= 50 and "\x1b" not in out.getvalue()
@@ -77,8 +89,8 @@ def test_unknown_files_are_a_note_with_its_reason(code: UnknownFilesCode) -> Non
     hidden = UnknownFiles(code=code)
     seen = data_found(_Loader(10), files=hidden)
     assert (seen.hidden, seen.size_bytes, seen.root, seen.samples) == (hidden, None, "", 10)
-    assert "files_hidden" in {note.code for note in _found(seen).notes}
-    assert "files_hidden" not in {note.code for note in _found().notes}
+    assert "files_hidden" in {note.code for note in _found(seen).detail.notes}
+    assert "files_hidden" not in {note.code for note in _found().detail.notes}
     assert "no files read" in str(_found(data_found(_Loader(10), files=UnknownFiles(code="none_read"))))
 
 
@@ -88,21 +100,21 @@ def test_samples_and_what_runs_without_a_step_are_called_so() -> None:
     shown = f"{found}{found._repr_html_()}"
     assert "samples/s" in shown and "image" not in shown.replace("/data/images", "")
     alone = _found(with_step=False)
-    assert alone.images_per_s.value == pytest.approx(alone.ceilings.loader)
-    assert not any("accelerator" in advice.sentence for advice in alone.advice)
-    assert not any("compute" in each.metric or "accelerator" in each.metric for each in alone.evidence)
+    assert alone.verdict.images_per_s.value == pytest.approx(alone.verdict.rates_images_per_s.loader)
+    assert not any(advice.action.code == "accelerator" for advice in alone.row.advice)
+    assert not any("compute" in each.metric or "accelerator" in each.metric for each in alone.bound.evidence)
 
 
 def test_a_data_set_that_fits_in_memory_may_be_warm_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """A note gives the rate that then applies; there is none for a larger one."""
-    monkeypatch.setattr("loaderprobe.api.diagnose.memory_bytes", lambda: 2_000_000_000)
+    monkeypatch.setattr("loaderprobe.system.environment.memory_bytes", lambda: 2_000_000_000)
     found = _found()
-    note = next(note for note in all_said(found.notes) if "fits in memory" in note)
+    note = next(note for note in all_said(found.detail.notes) if "fits in memory" in note)
     assert "1.00 GB" in note
-    assert f"{found.ceilings.loader_without_storage:.0f} images/s" in note
+    assert f"{found.verdict.rates_images_per_s.loader_without_storage:.0f} images/s" in note
     large = _found(DataFound(hidden=None, size_bytes=1e10, root="/data/photos/train"))
-    assert not any("memory" in note for note in all_said(large.notes))
-    assert any("pin 14 % of the files in memory" in advice.sentence for advice in large.advice)
+    assert not any("memory" in note for note in all_said(large.detail.notes))
+    assert any("pin 14 % of the files in memory" in action_words(advice.action) for advice in large.row.advice)
 
 
 def test_what_is_read_ahead_in_vain_and_what_a_small_set_finds_is_said() -> None:
@@ -118,9 +130,7 @@ def test_what_is_read_ahead_in_vain_and_what_a_small_set_finds_is_said() -> None
     assert kind is not None
     ceiling = replace(kind, phases=(replace(example_phase(2, 20e6), cache="cold"),))
     seen = DataFound(hidden=None, size_bytes=None, root="", samples=2000)
-    notes = {
-        note.code: note.facts for note in conclude(parts, verdict(parts, ceiling), seen, True, ceiling=ceiling).notes
-    }
+    notes = {note.code: note.facts for note in _of(parts, seen, ceiling).detail.notes}
     assert notes["read_ahead"]["amplification"] == pytest.approx(12, rel=0.01)
     assert notes["read_ahead"]["low_per_s"] < notes["read_ahead"]["high_per_s"]  # type: ignore[operator]
     small = notes["small_set"]
@@ -129,8 +139,8 @@ def test_what_is_read_ahead_in_vain_and_what_a_small_set_finds_is_said() -> None
     assert small["low_per_s"] == pytest.approx(2000 / (10 + 2000 / later))
     assert small["high_per_s"] == pytest.approx(2000 / max(10, 2000 / later))
     plain = replace(raw, access="parts", sample_bytes=truth.bytes_per_image)
-    found = conclude(plain, verdict(plain, ceiling), seen, True, ceiling=ceiling)
-    assert not {"read_ahead", "small_set"} & {note.code for note in found.notes}
+    found = _of(plain, seen, ceiling)
+    assert not {"read_ahead", "small_set"} & {note.code for note in found.detail.notes}
 
 
 def test_what_the_storage_gives_alone_is_printed_and_heeded() -> None:
@@ -139,12 +149,12 @@ def test_what_the_storage_gives_alone_is_printed_and_heeded() -> None:
     raw, kind = measured(truth, 2), truth.storage().ceiling
     assert kind is not None
     ceiling = replace(kind, phases=(replace(example_phase(2, 2e9), cache="cold"),))
-    found, slow = (conclude(raw, verdict(raw, each), SEEN, True, ceiling=each) for each in (ceiling, kind))
-    (note,) = [each for each in found.notes if each.code == "storage_alone"]
+    found, slow = (_of(raw, SEEN, each) for each in (ceiling, kind))
+    (note,) = [each for each in found.detail.notes if each.code == "storage_alone"]
     # With what is read ahead beside it, as what is read here has it, too.
     assert note.facts["alone_bytes_per_s"] == pytest.approx(2.04e9) and note.facts["readers"] == 2
-    assert "faster_storage" in {each.action.code for each in slow.advice}
-    assert "faster_storage" not in {each.action.code for each in found.advice}
+    assert "faster_storage" in {each.action.code for each in slow.row.advice}
+    assert "faster_storage" not in {each.action.code for each in found.row.advice}
 
 
 def test_no_advice_to_read_a_folder_that_may_hold_anything() -> None:
@@ -160,7 +170,7 @@ def test_no_advice_to_read_a_folder_that_may_hold_anything() -> None:
     )
     assert (data_found(_Loader(10), deep).root, data_found(_Loader(10), deep).size_bytes) == ("/data/a", 10)
     shallow = _found(DataFound(hidden=None, size_bytes=1e9, root=""))
-    assert not any("find" in advice.command for advice in shallow.advice)
+    assert not any("find" in advice.command for advice in shallow.row.advice)
 
 
 class _Loader:

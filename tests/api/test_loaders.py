@@ -23,7 +23,7 @@ from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.loaders import user_loader
 from loaderprobe.measure.own.loader import Deadline, LoaderRequest, measure_loader
 from loaderprobe.records.files import BatchFiles
-from loaderprobe.records.measurement import Activity, Measurement, Mode
+from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode
 from loaderprobe.system.device import locate
 from loaderprobe.testing import FakePageCache
 from tests.api import samples, wrappers
@@ -140,20 +140,20 @@ def test_a_loader_of_any_form_is_measured(judge: Judge, paths: list[str], name: 
     loader, taken = make(paths), list[Any]()
     found = judge(loader, taken.append, modes=("warm", "cached_samples", "no_transport"))
     seen = {
-        "batch_size": found.batch_size,
-        "workers": found.workers,
-        "sample": found.sample,
+        "batch_size": found.row.config.compute.batch_size,
+        "workers": found.row.config.loader.workers,
+        "sample": f"{found.detail.sample}s",
         "access": found.measurement.access,
-        "cache": found.cache,
+        "cache": found.row.config.cache,
         "images": set(found.measurement.worker_batches.images),
         "modes": {segment.mode for segment in found.measurement.segments},
-        "note": expected.get("note") if expected.get("note") in {note.code for note in found.notes} else None,
+        "note": expected.get("note") if expected.get("note") in {note.code for note in found.detail.notes} else None,
     }
     unexpected = expected.get("no_note")
-    assert unexpected not in {note.code for note in found.notes}
+    assert unexpected not in {note.code for note in found.detail.notes}
     wanted = {key: value for key, value in {"batch_size": 4, **expected}.items() if key != "no_note"}
     assert {key: seen[key] for key in wanted} == wanted
-    assert found.rounds == 2
+    assert {segment.round for segment in found.measurement.segments} == {0, 1}
     kinds = {"dict": dict, "nested": dict, "namedtuple": samples.Sample, "alone": torch.Tensor}
     assert name not in kinds or type(taken[0]) is kinds[name]
 
@@ -217,9 +217,10 @@ def test_all_files_and_no_others_are_evicted_and_warmed(photos: list[str], worke
 def test_warm_files_can_be_judged_and_a_loader_without_a_step(judge: Judge, paths: list[str]) -> None:
     """Storage is then no part of the question, nor is a device."""
     found = judge(DataLoader(RawImages(paths), batch_size=4, num_workers=1), cache="warm")
-    assert found.cache == "warm" and {segment.mode for segment in found.measurement.segments} == {"warm"}
-    assert (found.with_step, found.ceilings.compute, found.speedups.compute) == (False, None, None)
-    assert said(found.unavailable["speedups.compute"]) == "no step was given"
+    assert found.row.config.cache == "warm" and {segment.mode for segment in found.measurement.segments} == {"warm"}
+    assert found.row.config.compute.name == NO_STEP
+    assert (found.verdict.rates_images_per_s.compute, found.verdict.speedups.compute) == (None, None)
+    assert said(found.verdict.unavailable["speedups.compute"]) == "no step was given"
 
 
 def test_an_iterable_reads_the_same_files_each_time(judge: Judge, paths: list[str]) -> None:
@@ -233,7 +234,7 @@ def test_samplers_and_worker_init_fn_of_ones_own(judge: Judge, paths: list[str],
     """A sampler decides what is read, and is not touched itself; worker_init_fn is called in every worker."""
     sampler, init = samples.Backwards(len(paths)), samples.Noting(tmp_path)
     loader = DataLoader(RawImages(paths), batch_size=4, sampler=sampler, num_workers=3, worker_init_fn=init)
-    assert judge(loader).batch_size == 4 and sampler.begun == 0
+    assert judge(loader).row.config.compute.batch_size == 4 and sampler.begun == 0
     assert {f"worker-{number}-of-3" for number in range(3)} <= {path.name for path in tmp_path.iterdir()}
     assert loader.worker_init_fn is init
 
@@ -241,7 +242,7 @@ def test_samplers_and_worker_init_fn_of_ones_own(judge: Judge, paths: list[str],
 def test_a_step_may_empty_its_batches(judge: Judge, paths: list[str]) -> None:
     loader = DataLoader(RawImages(paths, "dict"), batch_size=4)
     found = judge(loader, lambda batch: batch.pop("image").sum() + batch["label"][0])
-    assert found.ceilings.compute is not None
+    assert found.verdict.rates_images_per_s.compute is not None
 
 
 def test_a_sub_class_keeps_what_it_does(judge: Judge, paths: list[str]) -> None:
@@ -266,9 +267,9 @@ def test_a_data_set_that_keeps_its_samples_is_judged_on_new_ones(
     loader = DataLoader(samples.Kept(samples_), batch_size=2, num_workers=workers)
     found = judge(loader, lambda batch: None, modes=("warm",))
     assert (found.measurement.access == "fresh") == new
-    assert found.first_epoch_images_per_s is not None and found.later_epochs_images_per_s is not None
-    assert not new or found.first_epoch_images_per_s < 1.04 / samples.MAKING_S * max(workers, 1)
-    (note,) = [note for note in found.notes if note.code == "samples_kept"]
+    (note,) = [note for note in found.detail.notes if note.code == "samples_kept"]
+    assert float(note.facts["later_per_s"]) > 0
+    assert not new or float(note.facts["first_per_s"]) < 1.04 / samples.MAKING_S * max(workers, 1)
     assert ("later epochs" in said(note)) == (not new)
 
 
@@ -322,7 +323,8 @@ def test_a_wrappers_own_work_is_measured(judge: Judge, paths: list[str], kind: A
     seen: list[Any] = []
     wrapper = kind(DataLoader(RawImages(paths), batch_size=4, num_workers=workers))
     found = judge(wrapper, seen.append, modes=("warm", "cached_samples", "no_transport"))
-    assert (found.batch_size, found.workers, found.cache) == (4, workers, "cold")
+    config = found.row.config
+    assert (config.compute.batch_size, config.loader.workers, config.cache) == (4, workers, "cold")
     assert "no_transport" not in found.measurement.modes
     assert {label % 2 for _, labels in seen for label in labels.tolist()} == {0}
     assert wrapper.seen == [] and labels_of(wrapper)[0] == [0, 2, 4, 6]
@@ -344,7 +346,7 @@ def test_a_loader_that_keeps_one_iterator_is_measured(judge: Judge, workers: int
     batches = iter(loader)
     before = [next(batches)[1].tolist() for _ in range(3)]
     found = judge(loader)
-    assert (found.batch_size, found.workers) == (4, workers)
+    assert (found.row.config.compute.batch_size, found.row.config.loader.workers) == (4, workers)
     rest = labels_of(batches)
     assert [number for batch in before + rest for number in batch] == list(range(64))
     assert labels_of(loader)[0] == [0, 1, 2, 3]
@@ -491,8 +493,8 @@ def test_what_is_no_loader() -> None:
     for budget_s in (0, -1.0, float("nan")):
         with pytest.raises(BadValue, match="the budget is"):
             loaderprobe.diagnose(loader, budget_s=budget_s)
-    with pytest.raises(BadValue, match="is not a state of the cache"):
-        loaderprobe.diagnose(loader, cache="hot")  # type: ignore[arg-type]  # wrong on purpose
+    with pytest.raises(BadValue, match="is not one of 'cold', 'warm'"):
+        loaderprobe.diagnose(loader, cache="hot")
 
 
 def test_loaders_that_would_be_used_up_are_refused(judge: Judge, paths: list[str]) -> None:
@@ -523,8 +525,8 @@ class _Generated(samples.Pairs):
 
 def test_a_tiny_budget_still_gives_a_round(paths: list[str]) -> None:
     found = loaderprobe.diagnose(DataLoader(RawImages(paths), batch_size=4, num_workers=1), budget_s=1e-3)
-    assert found.rounds == 1
-    assert any("one round only" in note for note in all_said(found.notes))
+    assert {segment.round for segment in found.measurement.segments} == {0}
+    assert any("one round only" in note for note in all_said(found.detail.notes))
 
 
 class _Late(Deadline):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
@@ -19,7 +18,7 @@ import torch.distributed as dist
 import loaderprobe
 from loaderprobe.api import sweep as verb
 from loaderprobe.api import sweep_request
-from loaderprobe.api.diagnose import OwnAsked, concluded, diagnose, diagnose_ranks, one_layout, ranks_here
+from loaderprobe.api.diagnose import diagnose, diagnosis
 from loaderprobe.api.sweep_request import (
     SweepRequest,
     check_devices,
@@ -81,14 +80,14 @@ def test_ranks_that_share_nothing_out_are_warned_first() -> None:
     """Of the child of rank 0, as it comes back: a warning before the verdict, the first advice, and no note."""
     given = rank_run(alike(warm=186.0, resident=18000.0), cache="warm", workers=2, ranks=2)
     note = Remark(code="same_samples", facts={"ranks": 2.0, "again": 108.0, "files": 800.0})
-    record = OwnMeasured(config=given.config, measurement=replace(given, notes=(note,)), data=DATA, with_step=True)
+    record = OwnMeasured(config=given.config, measurement=replace(given, notes=(note,)), data=DATA)
     back = decode("own-loader", encode("own-loader", record), OwnMeasured, "child")
-    found = concluded(back, "loaderprobe diagnose a:b --ranks 2")
-    assert (found.ranks, found.batch_size, found.dataset_samples) == (2, given.config.compute.batch_size, 10_000)
-    (together,) = [note for note in found.notes if note.code == "ranks_in_step"]
+    found = diagnosis(back, "loaderprobe diagnose a:b --ranks 2")
+    assert found.row.config.ranks == 2 and found.row.config.compute.batch_size == given.config.compute.batch_size
+    (together,) = [note for note in found.detail.notes if note.code == "ranks_in_step"]
     measured_apart = "no_exchange" in {segment.mode for segment in given.segments}
     assert together.facts["exchange"] == ("" if measured_apart else "compute")
-    assert found.advice[0].action.code == "own_shares"
+    assert found.row.advice[0].action.code == "own_shares"
     for shown in (str(found), found._repr_html_(), document_markdown(found.document())):
         assert " ".join(shown.split()).count("goes through the whole data set") == 1
     assert str(found).split("\n\n")[1].startswith("Warning: each of the 2 ranks goes through the whole data set")
@@ -116,23 +115,32 @@ def test_a_rank_that_fails_is_named(change: dict[str, Any], kind: type[Exception
 def test_one_number_of_ranks_is_measured() -> None:
     """As asked for; unless asked, all that there are, on all nodes. One rank needs no launcher, whose variables would
     have the user's code wait for the others."""
-    lead: Any = SimpleNamespace(nodes=NODES)
-    assert (one_layout(None, lead), one_layout("2", lead), one_layout("2x1", lead)) == ((4, 2), (2, 1), (2, 2))
-    assert ranks_here("2") == 2
+    asked: list[tuple[int, int]] = []
+
+    def ran(order: Order, *_: object, **__: object) -> RunFailure:
+        asked.append((order.config.ranks, order.config.nodes))
+        return RunFailure(
+            config=order.config, stage="start", reason="stopped", hint="", exit_code=2, signal=None, log=(),
+            started_utc="", wall_s=0.0,
+        )  # fmt: skip
+
+    lead: Any = SimpleNamespace(nodes=NODES, admit=lambda *_, **__: None, run=ran)
+    for ranks in (None, "2", "2x1"):
+        with pytest.raises(BadValue, match="stopped"):
+            diagnose("tests.examples.own_ranks:make_loader", ranks=ranks, lead=lead)
+    assert asked == [(4, 2), (2, 1), (2, 2)]
     one: Any = SimpleNamespace(nodes=(Node(host="a", seats=(0, 1), gpus=0),))
-    refused: tuple[tuple[Callable[[], object], str], ...] = (
-        (lambda: one_layout("1,2", lead), "names several numbers"),
-        (lambda: ranks_here("1,2"), "names several numbers"),
-        (lambda: one_layout("8", lead), "started 4 processes"),
-        (lambda: ranks_here("2x2"), "this one only"),
-        (
-            lambda: diagnose_ranks(one, OwnAsked(own=named("a.module:make")), "1", lambda *_: None),
-            "no launcher started",
-        ),
+    refused: tuple[tuple[Any, str | int, Any, str], ...] = (
+        ("a.module:make", "1,2", lead, "names several numbers"),
+        ("a.module:make", "1,2", None, "names several numbers"),
+        ("a.module:make", 8, lead, "started 4 processes"),
+        ("a.module:make", "2x2", None, "this one only"),
+        ("a.module:make", 1, one, "no launcher started"),
+        ([], 2, None, "each rank makes its own loader"),
     )
-    for ask, says in refused:
+    for given, count, started, says in refused:
         with pytest.raises(BadValue, match=says):
-            ask()
+            diagnose(given, ranks=count, lead=started)
 
 
 def one_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,11 +328,11 @@ def test_two_ranks_are_measured_in_step_by_the_users_function(found: list[OwnMea
     kinds = {(each.mode, each.activity, each.without is None) for each in together.segments}
     assert {("baseline", "alone", True), ("baseline", "loader_only", False)} <= kinds
     assert {("no_exchange", "training", True), ("exchange", "training", True)} <= kinds
-    diagnosis = concluded(found[0], "loaderprobe diagnose")
-    assert (diagnosis.ranks, diagnosis.batch_size, diagnosis.with_step) == (2, 8, True)
-    assert diagnosis.speedups.gradients is not None
-    assert {"same_samples", "same_batches"}.isdisjoint(each.code for each in diagnosis.notes)
-    assert "| 1 (" in diagnosis.markdown().partition("## Ranks")[2], "each rank has a row"
+    both = diagnosis(found[0], "loaderprobe diagnose")
+    assert (both.row.config.ranks, both.row.config.compute.batch_size) == (2, 8)
+    assert both.verdict.speedups.gradients is not None
+    assert {"same_samples", "same_batches"}.isdisjoint(each.code for each in both.detail.notes)
+    assert "| 1 (" in both.markdown().partition("## Ranks")[2], "each rank has a row"
 
 
 WAYS = {

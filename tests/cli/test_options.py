@@ -28,6 +28,7 @@ VERBS: dict[str, tuple[Callable[..., Any], Sequence[Option]]] = {
     "sweep": (loaderprobe.sweep, options.SWEEP),
     "trace": (loaderprobe.trace, options.TRACE),
     "bandwidth": (loaderprobe.bandwidth, options.BANDWIDTH),
+    "diagnose": (loaderprobe.diagnose, options.DIAGNOSE),
     "generate": (loaderprobe.generate, options.GENERATE),
     "plan": (loaderprobe.plan, options.PLAN),
     "compare": (loaderprobe.compare, options.COMPARE),
@@ -35,7 +36,7 @@ VERBS: dict[str, tuple[Callable[..., Any], Sequence[Option]]] = {
     "layers": (layers.named_layers, options.LAYERS),
     "batch-size": (batch_size.named_batch_size, options.BATCH_SIZES),
 }
-UNTYPED = {"plan": ["now"], "batch-size": ["images"]}
+UNTYPED = {"diagnose": ["step"], "plan": ["now"], "batch-size": ["images"]}
 """Arguments of verbs that no command has."""
 IGNORED = [row for row in options.SWEEP if row.panel != ARGUMENT and row.name not in BESIDE_RESUME]
 """An option of `sweep` is either of use beside `--resume`, or is refused there."""
@@ -65,7 +66,7 @@ def unlike(verb: Callable[..., Any], rows: Sequence[Option]) -> list[str]:
     for name in wanted.keys() & arguments.keys():
         default, usual = arguments[name].default, wanted[name].default
         same = default is Parameter.empty if usual is REQUIRED else str(default) == str(usual) or default == usual
-        given = name in ("model", "run") and default is Parameter.empty
+        given = name in ("model", "run", "loader") and default is Parameter.empty
         if not (same or given) or not (takes(wanted[name], hints[name]) or given):
             found.append(name)
     return sorted(found)

@@ -45,7 +45,7 @@ def test_a_script_is_measured_below_a_shell(tmp_path: Path, python: str) -> None
     assert "measuring loader 0 (Costly, batch size 8, serial)" in done.stderr and "thrown away" in done.stderr
     assert "Report: found/report.html" in done.stdout
     result = json.loads((tmp_path / "found" / "result.json").read_text())
-    assert result["schema"] == "loaderprobe/diagnosis" and result["batch_size"] == 8
+    assert result["schema"] == "loaderprobe/diagnosis" and result["configuration"]["batch_size"] == 8
     shown = invoke("report", tmp_path / "found").stdout
     assert shown.splitlines()[0] in done.stdout
 
@@ -229,7 +229,7 @@ def test_two_ranks_are_measured_together(tmp_path: Path, python: str) -> None:
     assert "2 ranks, each serial, 8 a batch" in stdout
     assert "ended by itself" not in stdout
     found = json.loads((tmp_path / "found" / "result.json").read_text())
-    assert (found["ranks"], found["batch_size"]) == (2, 8)
+    assert (found["configuration"]["ranks"], found["configuration"]["batch_size"]) == (2, 8)
     assert [each["batch_size"] for each in found["measurement"]["segments"][:1]] == [16]
     files = sorted((tmp_path / "found" / "ranks").iterdir())
     ranks = [decode("rank-measurement", each.read_bytes(), RankMeasurement, each.name) for each in files]

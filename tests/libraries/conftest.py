@@ -99,16 +99,17 @@ def tried(judge: Judge) -> Iterator[Tried]:
 
 def row(found: Diagnosis) -> Row:
     """What was cold, what was measured by taking it away, what is estimated, and what was said of the loader."""
-    speedups = {name: getattr(found.speedups, name) for name in ("storage", "preprocessing", "transport")}
+    speedups = {name: getattr(found.verdict.speedups, name) for name in ("storage", "preprocessing", "transport")}
     by = {
         how: [name for name, speedup in speedups.items() if speedup and speedup.how == how]
         for how in ("measured", "estimated")
     }
     missing = [
-        f"{name} ({found.unavailable[f'speedups.{name}'].code})"
+        f"{name} ({found.verdict.unavailable[f'speedups.{name}'].code})"
         for name, speedup in speedups.items()
         if speedup is None
     ]
-    said = [note for note in all_said(found.notes) if "left out" in note or "no data" in note or "restored" in note]
+    notes = all_said(found.detail.notes)
+    said = [note for note in notes if "left out" in note or "no data" in note or "restored" in note]
     parts = (by["measured"], by["estimated"], missing)
-    return (found.cache, *(", ".join(part) or "-" for part in parts), "; ".join(said) or "-")
+    return (found.row.config.cache, *(", ".join(part) or "-" for part in parts), "; ".join(said) or "-")

@@ -375,9 +375,9 @@ def test_a_library_is_diagnosed(way: Way, workers: int, tried: Tried, photos: li
     modules = [pytest.importorskip(name, reason=WHY) for name in way.modules]
     make = way.make(*modules, Place(photos, tmp_path, workers))
     found = tried(make, way.library, f"{way.how}, {workers} workers".removeprefix(", "))
-    notes = all_said(found.notes)
+    notes = all_said(found.detail.notes)
     if way.says:
         assert any(way.says in note for note in notes)
     elif way.cold or way.how == "WebLoader":
         assert not any("left out" in note for note in notes)
-    assert found.cache == "cold" or not way.cold
+    assert found.row.config.cache == "cold" or not way.cold

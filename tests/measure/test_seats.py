@@ -142,7 +142,7 @@ def test_all_ranks_have_a_child_and_rank_0_s_record_counts(group: Callable[..., 
     lead = here.lead(r0=[DONE, DONE], r1=[DONE, DONE])
     assert run(lead, order(), on_event=events.append) == here.given
     record = OwnMeasured(
-        config=here.given.config, measurement=here.given, with_step=True,
+        config=here.given.config, measurement=here.given,
         data=DataFound(hidden=None, size_bytes=None, root=""),
     )  # fmt: skip
     here.measured.write_bytes(encode("own-loader", record))

@@ -193,7 +193,6 @@ def measure_own(order: Order, on_stage: OnStage) -> OwnMeasured:
         config=order.config,
         measurement=found.measurement,
         data=data_found(given.loader, found.files),
-        with_step=step is not None,
         ceiling=found.ceiling,
     )
 

@@ -443,7 +443,6 @@ def measure_with_step(
         config=found.measurement.config,
         measurement=found.measurement,
         data=data_found(unwrap(loader).loader, found.files),
-        with_step=step is not None,
         ceiling=found.ceiling,
     )
 

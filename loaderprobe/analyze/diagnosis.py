@@ -1,0 +1,154 @@
+"""From one loader by itself, whose files are known from its batches alone, to a `Report` of one row."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from loaderprobe.analyze.answer import answered
+from loaderprobe.analyze.forecast.advice import DataPlace, Known, recommend_groups
+from loaderprobe.analyze.forecast.fit import Storage
+from loaderprobe.analyze.judge import Judged
+from loaderprobe.analyze.report import detail_of, row_of, run_info
+from loaderprobe.analyze.verdict.ranks import own_shares
+from loaderprobe.analyze.verdict.rates import rate_interval
+from loaderprobe.analyze.verdict.validity import ceiling_phase, counted, disturbance_notes, epochs
+from loaderprobe.records.diagnosis import DataFound
+from loaderprobe.records.environment import SCHEMA_VERSION, Origin
+from loaderprobe.records.measurement import Measurement, base_mode, judged_activity, segments_of
+from loaderprobe.records.remark import Remark
+from loaderprobe.records.report import SUMMARY_SCHEMA, Report, Summary
+from loaderprobe.records.thresholds import AMPLIFIED, MEMORY_SHARE
+
+Facts = dict[str, float | str]
+
+
+def report_of(judged: Judged, data: DataFound, origin: Origin) -> Report:
+    """The report of one loader by itself, of whose files is known what `data` says.
+
+    Raises BadValue without a complete round.
+    """
+    measurement, memory_bytes = judged.measurement, origin.environment.memory_bytes
+    fingerprint, place = measurement.config.data, _place(data, memory_bytes)
+    known = Known(
+        storage={fingerprint: Storage(ceiling=judged.ceiling)}, places={fingerprint: place} if place is not None else {}
+    )
+    recommendations, knees = recommend_groups([(measurement, judged.experiments)], known)
+    advised = recommendations[measurement.config.key]
+    shares = own_shares(measurement.notes, judged.verdict.images_per_s)
+    row, detail = row_of(judged, replace(advised, advice=(*shares, *advised.advice))), detail_of(judged)
+    notes = (*detail.notes, *disturbance_notes([measurement]), *_notes(judged, data, memory_bytes))
+    summary = Summary(
+        schema=SUMMARY_SCHEMA,
+        schema_version=SCHEMA_VERSION,
+        run=run_info("", origin.created_utc, origin.command, (), [measurement], ()),
+        environment=origin.environment,
+        configurations=(row,),
+        knees=knees,
+    )
+    return answered(Report(summary=summary, details=(replace(detail, notes=notes),)))
+
+
+def _place(data: DataFound, memory_bytes: float) -> DataPlace | None:
+    """For advice: nothing is to be read into memory from a folder that may hold anything."""
+    if data.size_bytes is None:
+        return None
+    place = DataPlace(root=data.root, size_bytes=data.size_bytes, memory_bytes=memory_bytes)
+    return None if place.fits and not place.root else place
+
+
+def _notes(judged: Judged, data: DataFound, memory_bytes: float) -> tuple[Remark, ...]:
+    """What hidden files mean, what is read in vain, and what later epochs find."""
+    unit = "images/s" if judged.measurement.images else "samples/s"
+    return (
+        *_in_step(judged.measurement),
+        *_one_round(judged.measurement),
+        *_hidden(data),
+        *_kept_samples(judged, unit),
+        *_fits_in_memory(judged, data, memory_bytes, unit),
+        *_read_ahead(judged, data, memory_bytes, unit),
+        *_storage_alone(judged),
+    )
+
+
+def _in_step(measurement: Measurement) -> list[Remark]:
+    """How many ranks it is of, on how many hosts, and where exchanging gradients counts; none of a script's ranks."""
+    if not measurement.by_rank:
+        return []
+    trained = judged_activity(measurement) == "training"
+    apart = any(segment.mode == "no_exchange" for segment in measurement.segments)
+    facts: Facts = {
+        "ranks": measurement.ranks,
+        "hosts": len({rank.host for rank in measurement.by_rank}),
+        "exchange": "compute" if trained and not apart else "",
+    }
+    return [Remark(code="ranks_in_step", facts=facts)]
+
+
+def _one_round(measurement: Measurement) -> list[Remark]:
+    judged = segments_of(measurement, base_mode(measurement), judged_activity(measurement))
+    return [Remark(code="one_round")] if len(judged) == 1 else []
+
+
+def _hidden(data: DataFound) -> list[Remark]:
+    if data.hidden is None:
+        return []
+    if data.hidden.code == "none_read":
+        return [Remark(code="reads_no_files")]
+    return [Remark(code="files_hidden", facts={"because": data.hidden.code})]
+
+
+def _kept_samples(judged: Judged, unit: str) -> list[Remark]:
+    """The rates of the first epoch and of later ones, where a data set keeps what it made."""
+    kept = epochs(judged.measurement)
+    if kept is None:
+        return []
+    facts: Facts = {"first_per_s": kept.first, "unit": unit, "judged": kept.judged}
+    return [Remark(code="samples_kept", facts=facts | ({"later_per_s": kept.later} if kept.later else {}))]
+
+
+def _fits_in_memory(judged: Judged, data: DataFound, memory_bytes: float, unit: str) -> list[Remark]:
+    warm = judged.verdict.rates_images_per_s.loader_without_storage
+    if not data.size_bytes or data.size_bytes > MEMORY_SHARE * memory_bytes:
+        return []
+    if warm is None or judged.verdict.speedups.storage is None:
+        return []
+    return [Remark(code="fits_in_memory", facts={"size_bytes": data.size_bytes, "warm_per_s": warm, "unit": unit})]
+
+
+def _read_ahead(judged: Judged, data: DataFound, memory_bytes: float, unit: str) -> list[Remark]:
+    """What is read in vain around each sample; what the epochs of a set find that it brings into memory at once."""
+    measurement, verdict = judged.measurement, judged.verdict
+    size, times = measurement.sample_bytes, verdict.read_amplification
+    if size is None or times is None or times < AMPLIFIED:
+        return []
+    fair = counted(measurement)
+    alone = rate_interval(fair, segments_of(fair, base_mode(fair), "loader_only"))
+    facts: Facts = {
+        "sample_bytes": size, "read_bytes": size * times, "amplification": times, "low_per_s": alone.low,
+        "high_per_s": alone.high, "unit": unit,
+    }  # fmt: skip
+    found = [Remark(code="read_ahead", facts=facts)]
+    phase, _ = ceiling_phase(measurement, judged.ceiling, measurement.config.readers)
+    later, total = verdict.rates_images_per_s.loader_without_storage, size * (data.samples or 0)
+    if phase is None or later is None or not data.samples or total > MEMORY_SHARE * memory_bytes:
+        return found
+    storage_s, rest_s = total / phase.bw_bytes, data.samples / later
+    facts = {
+        "size_bytes": total, "within_s": storage_s, "low_per_s": data.samples / (storage_s + rest_s),
+        "high_per_s": data.samples / max(storage_s, rest_s), "memory_per_s": later, "unit": unit,
+        "how": "estimated" if verdict.speedups.storage is None else verdict.speedups.storage.how,
+    }  # fmt: skip
+    return [*found, Remark(code="small_set", facts=facts)]
+
+
+def _storage_alone(judged: Judged) -> list[Remark]:
+    """What the storage delivers to as many readers that do nothing else, beside what is read from it here."""
+    readers, read = judged.measurement.config.readers, judged.verdict.disk_read_bytes_per_s
+    phase = judged.ceiling.at(readers) if judged.ceiling else None
+    if phase is None or phase.cache != "cold" or not read:
+        return []
+    facts: Facts = {
+        "alone_bytes_per_s": phase.moved_bytes_per_s, "readers": readers, "read_bytes_per_s": read,
+        "share": read / phase.moved_bytes_per_s, "at_least": "yes" if phase.at_least else "no",
+    }  # fmt: skip
+    return [Remark(code="storage_alone", facts=facts)]
