@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 import msgspec
 
 from loaderprobe.errors import BadValue, DamagedRun, ForeignDirectory, LoaderprobeError, Refused
-from loaderprobe.records.diagnosis import DIAGNOSIS_SCHEMA
 from loaderprobe.store.codec import check_numbers, read, write_atomically, write_error
 
 RESULT = "result.json"
@@ -92,50 +90,16 @@ def _record(tree: Any, type_: type[Any], path: Path) -> Any:
     usual = {field.name: field.default for field in fields(type_)}
     wanted = (usual["schema"], usual["schema_version"])
     found = (tree.get("schema"), tree.get("schema_version")) if isinstance(tree, dict) else (None, None)
-    earlier = wanted[0] == DIAGNOSIS_SCHEMA and found == (wanted[0], 1)
-    if found != wanted and not earlier:
-        raise DamagedRun(str(path), f"is no {wanted[0]} of version {wanted[1]}", hint=MEASURE_AGAIN)
+    later = None
+    if found != wanted:
+        from loaderprobe.store.earlier import EARLIER
+
+        later = next((make for known, make in EARLIER if known == found and known[0] == wanted[0]), None)
+        if later is None:
+            raise DamagedRun(str(path), f"is no {wanted[0]} of version {wanted[1]}", hint=MEASURE_AGAIN)
     try:
-        tree = _second_diagnosis(tree) if earlier else tree
+        tree = later(tree) if later else tree
         check_numbers(tree)
         return msgspec.convert(tree, type_)
-    except (msgspec.ValidationError, LoaderprobeError, LookupError, TypeError, ArithmeticError) as error:
+    except (msgspec.ValidationError, LoaderprobeError, LookupError, TypeError, AttributeError, ValueError) as error:
         raise DamagedRun(str(path), f"is damaged: {error}", hint=MEASURE_AGAIN) from error
-
-
-# A diagnosis of version 1 as one of version 2: figures are derived again, and what no measurement has is in notes.
-
-_DERIVED = {
-    "one_round", "reads_no_files", "files_hidden", "samples_kept", "fits_in_memory", "read_ahead", "small_set",
-    "storage_alone", "threads_spin", "threads_spin_in_training", "others_took", "others_read_too", "host_took",
-    "ranks_in_step",
-}  # fmt: skip
-"""Notes that follow from a measurement, its data and the ceiling of its storage."""
-
-
-def _second_diagnosis(tree: dict[str, Any]) -> dict[str, Any]:
-    """Raises KeyError or TypeError for what is none of version 1."""
-    measured, notes = tree["measurement"], tree["notes"]
-    facts = {note["code"]: note["facts"] for note in notes}
-    hidden = "none_read" if "reads_no_files" in facts else facts.get("files_hidden", {}).get("because")
-    there = [(note["code"], note["facts"]) for note in measured["notes"]]
-    kept = [note for note in notes if note["code"] not in _DERIVED and (note["code"], note["facts"]) not in there]
-    size_bytes, root = facts.get("fits_in_memory", {}).get("size_bytes"), ""
-    for advice in tree["advice"]:
-        given = advice["action"]["facts"]
-        if advice["action"]["code"] in ("files_in_memory", "files_pinned"):
-            size_bytes = given["bytes"] / given["share"]
-            root = shlex.split(advice["command"])[1] if advice["command"] else ""
-    return {
-        "schema": DIAGNOSIS_SCHEMA,
-        "schema_version": 2,
-        "origin": tree["origin"],
-        "measurement": {**measured, "notes": [*kept, *measured["notes"]]},
-        "ceiling": tree.get("ceiling"),
-        "data": {
-            "hidden": hidden and {"code": hidden},
-            "size_bytes": size_bytes,
-            "root": root,
-            "samples": tree.get("dataset_samples"),
-        },
-    }

@@ -17,7 +17,7 @@ import loaderprobe
 from loaderprobe.api.diagnose import Diagnosis, diagnosis
 from loaderprobe.api.load import foreign_modules, judge_run
 from loaderprobe.api.shown import frame
-from loaderprobe.errors import MissingPart
+from loaderprobe.errors import DamagedRun, MissingPart
 from loaderprobe.measure import studies
 from loaderprobe.measure.child import study
 from loaderprobe.measure.own.loader import data_found
@@ -42,6 +42,7 @@ from tests.said import all_said, quoted
 from tests.skips import needs_cold_reads
 from tests.stored import FAILED, MEASUREMENTS, PENDING, plain_run
 
+RUNS = Path(__file__).parents[2] / "fixtures" / "runs"
 SEEN = DataFound(hidden=None, size_bytes=1e9, root="/data/photos/train")
 
 
@@ -78,6 +79,24 @@ def test_it_says_what_limits_and_by_how_much() -> None:
     Console(file=out, width=50).print(odd)
     assert max(map(len, out.getvalue().splitlines())) <= 50 and "\x1b" not in out.getvalue()
     assert "[bold]note[/bold]" in " ".join(out.getvalue().split())
+
+
+def test_a_result_of_the_first_version_is_judged_again(tmp_path: Path) -> None:
+    """What its measurement does not have is taken from its notes and advice; kept again, it is of today's version."""
+    tree = json.loads((RUNS / "run" / "result.json").read_text())
+    tree["notes"].append({"code": "script_paused", "facts": {"paused_s": 3.0}})
+    action = {"code": "files_in_memory", "facts": {"share": 1.0, "bytes": 5e6}}
+    tree["advice"] = [{"action": action, "command": "find '/data/a b' -type f"}]
+    (tmp_path / "first.json").write_text(json.dumps(tree))
+    found = Diagnosis.load(tmp_path / "first.json")
+    assert [note.code for note in found.detail.notes].count("script_paused") == 1
+    assert (found.data.root, found.data.size_bytes, found.data.hidden) == ("/data/a b", 5e6, None)
+    again = Diagnosis.load(found.save(tmp_path / "again").parent)
+    assert again == found and again.text() == found.text()
+    tree["advice"] = [{"action": action, "command": "find '/data"}]
+    (tmp_path / "first.json").write_text(json.dumps(tree))
+    with pytest.raises(DamagedRun, match="is damaged"):
+        Diagnosis.load(tmp_path / "first.json")
 
 
 CODES: tuple[UnknownFilesCode, ...] = ("none_seen", "opened_below_python", "read_in_parts", "read_beside")
