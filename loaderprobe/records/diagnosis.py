@@ -1,4 +1,4 @@
-"""What is found out about a loader or a training script of one's own, measured or only watched."""
+"""A loader or a training script of one's own, measured or only watched."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ class DataFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnMeasured:
-    """What the child of a rank returns; of rank 0 it is what all measured."""
+    """What measuring a loader came to; of the child of rank 0 it is what all ranks measured."""
 
     config: RunConfig
-    """As it was asked for: the loader's own settings are in the measurement's."""
+    """Of a rank as it was asked for: the loader's own settings are in the measurement's."""
     measurement: Measurement
     data: DataFound
     ceiling: StorageCeiling | None = None

@@ -46,7 +46,6 @@ from loaderprobe.measure.own.loader import LoaderRequest, measure_loader
 from loaderprobe.protocols import ComputeArguments
 from loaderprobe.records.bandwidth import BandwidthReport, StorageCeiling
 from loaderprobe.records.config import CacheState, with_options
-from loaderprobe.records.files import UnknownFiles
 from loaderprobe.records.measurement import Activity, Measurement, Mode, base_mode, segments_of
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Forecast
@@ -276,8 +275,8 @@ def measure_visit(given: dict[str, Any]) -> None:
         loader = DataLoader(Photographs(folder, "plain"), batch_size=BATCH_SIZE, shuffle=True, num_workers=workers)
         asked = LoaderRequest(cache=cache, budget_s=None, rounds=ROUNDS, decide=rounds)
         seen = measure_loader(loader, rounds.rack, asked, lambda *_: None)
-        if isinstance(seen.files, UnknownFiles):
-            raise SystemExit(f"{name}, {workers} workers: {seen.files.code}")
+        if seen.data.hidden:
+            raise SystemExit(f"{name}, {workers} workers: {seen.data.hidden.code}")
         for accelerator in ACCELERATORS:
             stem = f"{name}-n{workers}-a{accelerator}.v{visit}"
             write_atomically(out / f"{stem}.json", encode("measurement", rounds.of(accelerator, seen.measurement)))

@@ -40,7 +40,6 @@ from loaderprobe.measure import session
 from loaderprobe.measure.own.loader import LoaderRequest, measure_loader
 from loaderprobe.protocols import Compute, ComputeArguments, NextRound
 from loaderprobe.records.config import CacheState, with_options
-from loaderprobe.records.files import UnknownFiles
 from loaderprobe.records.measurement import (
     Activity,
     ComputeInfo,
@@ -378,8 +377,8 @@ def run_child(given: dict[str, Any]) -> None:
     cache: CacheState = "warm" if block.disk == "warm" else "cold"
     asked = LoaderRequest(cache=cache, budget_s=None, decide=director)
     found = measure_loader(loader, director.rack, asked, lambda *_: None)
-    if isinstance(found.files, UnknownFiles):
-        raise SystemExit(f"{block.name}: {found.files.code}")
+    if found.data.hidden:
+        raise SystemExit(f"{block.name}: {found.data.hidden.code}")
     director.finished(found.measurement)
     for name in block.accelerators:
         stem = f"{block.name}-{'a' if name != 'none' else ''}{name}"

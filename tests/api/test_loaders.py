@@ -22,7 +22,6 @@ from loaderprobe.compute.step import NoCompute
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.loaders import user_loader
 from loaderprobe.measure.own.loader import Deadline, LoaderRequest, measure_loader
-from loaderprobe.records.files import BatchFiles
 from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode
 from loaderprobe.system.device import locate
 from loaderprobe.testing import FakePageCache
@@ -206,11 +205,10 @@ def test_all_files_and_no_others_are_evicted_and_warmed(photos: list[str], worke
     loader = DataLoader(samples.Cropped(photos), batch_size=2, shuffle=True, num_workers=workers)
     asked = LoaderRequest(budget_s=60.0, decide=next_round)
     found = measure_loader(loader, NoCompute, asked, lambda *_: None, spy)
-    measured, files = found.measurement, found.files
-    assert [segment.mode for segment in measured.segments] == ["baseline", "warm", "cached_samples"]
+    assert [segment.mode for segment in found.measurement.segments] == ["baseline", "warm", "cached_samples"]
     assert [what for what, _ in spy.told][:4] == ["evict", "evict", "warm", "evict"]
-    assert isinstance(files, BatchFiles)
-    assert spy.seen == set(photos) == {path for batch in files.paths for path in batch}
+    assert spy.seen == set(photos)
+    assert found.data.size_bytes == pytest.approx(sum(Path(path).stat().st_size for path in photos))
     assert spy.told[0] == ("evict", len(photos))
 
 

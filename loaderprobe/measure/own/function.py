@@ -21,7 +21,6 @@ from loaderprobe.measure.own.loader import (
     Learned,
     LoaderRequest,
     compute_of,
-    data_found,
     measure_loader,
 )
 from loaderprobe.measure.ranks.child import RankChild
@@ -189,12 +188,8 @@ def measure_own(order: Order, on_stage: OnStage) -> OwnMeasured:
     given = unwrap(loader)
     rank = OwnRank(order, place, given, on_stage)
     found = measure_loader(given, _compute_of(step), rank.asked(), on_stage)
-    return OwnMeasured(
-        config=order.config,
-        measurement=found.measurement,
-        data=data_found(given.loader, found.files),
-        ceiling=found.ceiling,
-    )
+    # As it was asked for: the loader's own settings are in the measurement's.
+    return replace(found, config=order.config)
 
 
 def _compute_of(step: Callable[[Any], Any] | None) -> MakeCompute:

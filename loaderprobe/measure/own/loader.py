@@ -421,30 +421,11 @@ class DeadlineInStep(Deadline):
             super().check()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserMeasured:
-    """What one loader does, the files that it reads (or why they are not known), and what its storage delivers."""
-
-    measurement: Measurement
-    files: LoaderFiles
-    ceiling: StorageCeiling | None = None
-    keeps_samples: bool = False
-    """True when its data set did less work the second time."""
-
-
 def measure_with_step(
     loader: Any, step: Callable[[Any], Any] | None, asked: LoaderRequest, on_stage: OnStage
 ) -> OwnMeasured:
     """Measure a loader with the user's step, or with none. Raises what `measure_loader` raises."""
-    from loaderprobe.loaders.unwrap import unwrap
-
-    found = measure_loader(loader, compute_of(step), asked, on_stage)
-    return OwnMeasured(
-        config=found.measurement.config,
-        measurement=found.measurement,
-        data=data_found(unwrap(loader).loader, found.files),
-        ceiling=found.ceiling,
-    )
+    return measure_loader(loader, compute_of(step), asked, on_stage)
 
 
 def compute_of(step: Callable[[Any], Any] | None) -> MakeCompute:
@@ -474,7 +455,7 @@ def data_found(loader: Any, files: LoaderFiles) -> DataFound:
 
 def measure_loader(
     loader: Any, compute: MakeCompute, asked: LoaderRequest, on_stage: OnStage, cache: PageCache | None = None
-) -> UserMeasured:
+) -> OwnMeasured:
     """Measure one loader with one device.
 
     The loader is left as it was found. Raises BadValue for a loader that cannot be measured, or not in the time
@@ -496,7 +477,7 @@ def measure_loader(
 
 def _measure(
     given: Any, compute: MakeCompute, asked: LoaderRequest, on_stage: OnStage, cache: PageCache
-) -> UserMeasured:
+) -> OwnMeasured:
     from loaderprobe.loaders.state import random_state_kept
     from loaderprobe.loaders.user_loader import UserLoader
 
@@ -532,11 +513,11 @@ def _measure(
     if wanted:
         on_stage("what the storage delivers", 0, 0)
     ceiling = ceiling_of(measured, learned.files, cache) if wanted else None
-    return UserMeasured(
+    return OwnMeasured(
+        config=measured.config,
         measurement=replace(measured, notes=_with_budget(measured, ceiling, session, asked)),
-        files=learned.files,
+        data=data_found(loader, learned.files),
         ceiling=ceiling,
-        keeps_samples=learned.keeps_samples,
     )
 
 
