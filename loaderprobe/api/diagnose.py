@@ -55,13 +55,9 @@ class Diagnosis(Documented):
     data: DataFound
 
     @cached_property
-    def judged(self) -> Judged:
-        """The measurement with its verdict."""
-        return Judged(measurement=self.measurement, ceiling=self.ceiling)
-
-    @cached_property
     def _report(self) -> Report:
-        return report_of(self.judged, self.data, self.origin)
+        judged = Judged(measurement=self.measurement, ceiling=self.ceiling)
+        return report_of(judged, self.data, self.origin)
 
     def report(self) -> Report:
         """The same as of a run with one configuration."""

@@ -10,13 +10,13 @@ from loaderprobe.records.report import ConfigurationRow, Detail, Report
 from loaderprobe.records.resources import AMONG_RANKS, INPUTS, ONLY_WAITED, RESOURCE, ResourceName
 from loaderprobe.records.thresholds import WORTH
 from loaderprobe.records.verdict import Speedup
-from loaderprobe.render.document import Cell, Command, Document, Item, Line, Paragraph, Section, Shown, Table, Tags
+from loaderprobe.render.document import Cell, Document, Item, Line, Paragraph, Section, Shown, Table, Tags
 from loaderprobe.render.figures import FIGURES
-from loaderprobe.render.first import ladder_section, limits_training, next_sections
+from loaderprobe.render.first import advice_parts, ladder_section, limits_training, next_sections
 from loaderprobe.render.format import MISSING, counted, factor, figure, interval, noun, percent, workers_words
 from loaderprobe.render.panels import ranks_section
 from loaderprobe.render.wording import resources_of, state_word, verdict_tone
-from loaderprobe.render.words import action_words, explanation, forecast_words, remark_words
+from loaderprobe.render.words import explanation, remark_words
 from loaderprobe.units import format_duration, significant
 
 _COSTS_ALL: tuple[str, ...] = ("same_samples", "same_batches")
@@ -30,6 +30,8 @@ def diagnosis_document(report: Report) -> Document:
     (row,), (detail,) = report.summary.configurations, report.details
     assert row.bound
     warnings = [f"Warning: {remark_words(note)}." for note in detail.notes if note.code in _COSTS_ALL]
+    first = [advice for step in report.summary.next for advice in step.advice]
+    others = [advice for advice in row.advice if advice not in first]
     return Document(
         title=setting(row, detail),
         headline=limits_training(row.bound, what=what_runs(row, alone="this loader")),
@@ -49,7 +51,7 @@ def diagnosis_document(report: Report) -> Document:
             Section(title="Where the workers are, by function", parts=tuple(_functions(detail))),
             Section(title="Rates", name="rates", parts=tuple(_rates(report, row, detail))),
             ranks_section(report),
-            Section(title="More advice", parts=tuple(_more_advice(report, row, detail))),
+            Section(title="More advice", parts=tuple(advice_parts(others, detail.sample))),
             Section(title="Notes", parts=tuple(Item(text=words) for words in _notes(row, detail))),
         ),
     )
@@ -203,17 +205,6 @@ def _measured_in(report: Report, row: ConfigurationRow) -> Iterator[str]:
 
 
 # What else is to know.
-
-
-def _more_advice(report: Report, row: ConfigurationRow, detail: Detail) -> Iterator[Shown]:
-    """What does not stand on the first screen."""
-    first = [advice for step in report.summary.next for advice in step.advice]
-    for advice in row.advice:
-        if advice not in first:
-            forecast = forecast_words(advice, sample=f"{detail.sample}s") if advice.is_worth_making else ""
-            yield Item(subject=action_words(advice.action, sample=detail.sample), text=forecast)
-            if advice.command:
-                yield Command(text=advice.command)
 
 
 def _notes(row: ConfigurationRow, detail: Detail) -> Iterator[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -24,6 +24,7 @@ from loaderprobe.render.document import (
     ChartRow,
     Command,
     How,
+    Item,
     Paragraph,
     Section,
     Shown,
@@ -34,7 +35,7 @@ from loaderprobe.render.document import (
 from loaderprobe.render.format import MISSING, counted, first_upper, interval, named, percent, rate, workers_words
 from loaderprobe.render.groups import RowGroup, group_of, groups, letters_in, limit_map, map_key
 from loaderprobe.render.wording import verdict_tone
-from loaderprobe.render.words import action_words, code_line, remark_words
+from loaderprobe.render.words import action_words, code_line, forecast_words, remark_words
 from loaderprobe.units import format_rate, join_words, significant
 
 FULL = 3
@@ -371,6 +372,15 @@ def next_sections(report: Report) -> Iterator[Section]:
         title = "Change first" if not number else "Then"
         if parts := tuple(_change(report, step)):
             yield Section(title=title, panel="side", parts=parts)
+
+
+def advice_parts(some: Iterable[Advice], sample: str) -> Iterator[Shown]:
+    """What each change is forecast to give, and what to type; `sample` is what is counted, in the singular."""
+    for advice in some:
+        gain = f": {forecast_words(advice, sample=f'{sample}s')}" if advice.is_worth_making else ""
+        yield Item(text=f"{action_words(advice.action, sample=sample)}{gain}")
+        if advice.command:
+            yield Command(text=advice.command)
 
 
 def _step(report: Report, row: ConfigurationRow, label: str) -> Step:

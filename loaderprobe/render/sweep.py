@@ -15,7 +15,6 @@ from loaderprobe.render.document import (
     Command,
     Document,
     Fold,
-    Item,
     Line,
     Paragraph,
     Section,
@@ -25,7 +24,7 @@ from loaderprobe.render.document import (
     items,
 )
 from loaderprobe.render.figures import TABLE, evidence_words, flat, reason_words, reasons, shown, words_of
-from loaderprobe.render.first import first_screen, headline, more_needs, shown_first
+from loaderprobe.render.first import advice_parts, first_screen, headline, more_needs, sample_of, shown_first
 from loaderprobe.render.format import MISSING, counted, factor, figure, first_upper, rate
 from loaderprobe.render.gpu import profiled, step_parts, window_parts
 from loaderprobe.render.groups import NEXT, RowGroup, detail_of, full_label, gain_words, groups, then_of
@@ -43,7 +42,7 @@ from loaderprobe.render.panels import (
 from loaderprobe.render.rows import Cell as Value
 from loaderprobe.render.rows import as_columns
 from loaderprobe.render.wording import bound_words, label, resources_of, tone
-from loaderprobe.render.words import action_words, forecast_words, knee_words, remark_words, sentence, then_words
+from loaderprobe.render.words import knee_words, remark_words, sentence, then_words
 from loaderprobe.units import format_bytes, format_duration, join_words, significant
 
 HOW_TO_READ = (
@@ -364,11 +363,7 @@ def _proof(report: Report, row: ConfigurationRow) -> Iterator[Shown]:
             for name, value in row.verdict.gpu.items()
         )
         yield Paragraph(text=f"GPU: {', '.join(said)}.")
-    for advice in row.advice:
-        gain = f": {forecast_words(advice)}" if advice.is_worth_making else ""
-        yield Item(text=f"{action_words(advice.action)}{gain}")
-        if advice.command:
-            yield Command(text=advice.command)
+    yield from advice_parts(row.advice, sample_of(report))
     if detail := detail_of(report, row):
         yield from (Paragraph(text=each, tone="quiet") for each in _made(row, detail))
 
