@@ -149,15 +149,20 @@ def diagnose(
         raise BadValue(f"the step is a {type(step).__name__}", hint="give a function that trains on one batch")
     layout = _one_layout(ranks)
     if lead is not None or (layout is not None and spread(layout, None)[0] > 1):
+        if not isinstance(loader, str) or step is not None:
+            raise BadValue(
+                "each rank makes its own loader and step",
+                hint="name a function that returns them: train.py:make_loader",
+            )
         measured = _in_ranks(loader, layout, lead, state, budget_s or RANKS_BUDGET_S, progress or unheard)
         return diagnosis(measured, command)
+    _check_alone()
     budget_s = budget_s or BUDGET_S
     if isinstance(loader, str):
         from loaderprobe.measure.own.function import made, named
 
-        loader, step = made(named(loader))
-    else:
-        _check_alone()
+        loader, own_step = made(named(loader))
+        step = step or own_step
     asked = LoaderRequest(cache=state, budget_s=budget_s)
     return diagnosis(measure_with_step(loader, step, asked, _over(budget_s, progress or unheard)), command)
 
@@ -196,14 +201,12 @@ def _one_layout(ranks: str | int | Iterable[int] | None) -> Layout | None:
 
 
 def _in_ranks(
-    loader: Any, layout: Layout | None, lead: Lead | None, cache: CacheState, budget_s: float, progress: OnStage
+    loader: str, layout: Layout | None, lead: Lead | None, cache: CacheState, budget_s: float, progress: OnStage
 ) -> OwnMeasured:
     """What all ranks measured, each in a child of its own. Without a launcher (None) they are of this machine."""
     from loaderprobe.measure.child import forkserver
     from loaderprobe.measure.own.function import measure_in_ranks, named
 
-    if not isinstance(loader, str):
-        raise BadValue("each rank makes its own loader", hint="name a function that returns it: train.py:make_loader")
     own = named(loader)
     if lead is None:
         assert layout is not None
