@@ -150,18 +150,16 @@ def diagnose(
     layout = _one_layout(ranks)
     if lead is not None or (layout is not None and spread(layout, None)[0] > 1):
         if not isinstance(loader, str) or step is not None:
-            raise BadValue(
-                "each rank makes its own loader and step",
-                hint="name a function that returns them: train.py:make_loader",
-            )
+            raise BadValue("each rank makes its own loader and step", hint="name a function: train.py:make_loader")
         measured = _in_ranks(loader, layout, lead, state, budget_s or RANKS_BUDGET_S, progress or unheard)
         return diagnosis(measured, command)
+    from loaderprobe.measure.own.function import made, named
+
+    own = named(loader) if isinstance(loader, str) else None
     _check_alone()
     budget_s = budget_s or BUDGET_S
-    if isinstance(loader, str):
-        from loaderprobe.measure.own.function import made, named
-
-        loader, own_step = made(named(loader))
+    if own is not None:
+        loader, own_step = made(own)
         step = step or own_step
     asked = LoaderRequest(cache=state, budget_s=budget_s)
     return diagnosis(measure_with_step(loader, step, asked, _over(budget_s, progress or unheard)), command)
