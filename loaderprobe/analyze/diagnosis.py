@@ -14,10 +14,11 @@ from loaderprobe.analyze.verdict.rates import rate_interval
 from loaderprobe.analyze.verdict.validity import ceiling_phase, counted, disturbance_notes, epochs
 from loaderprobe.records.diagnosis import DataFound
 from loaderprobe.records.environment import SCHEMA_VERSION, Origin
-from loaderprobe.records.measurement import Measurement, base_mode, judged_activity, segments_of
+from loaderprobe.records.measurement import NO_STEP, Measurement, base_mode, judged_activity, segments_of
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.report import SUMMARY_SCHEMA, Report, Summary
+from loaderprobe.records.report import SUMMARY_SCHEMA, ConfigurationRow, Report, Summary
 from loaderprobe.records.thresholds import AMPLIFIED, MEMORY_SHARE
+from loaderprobe.records.verdict import Verdict
 
 Facts = dict[str, float | str]
 
@@ -34,9 +35,11 @@ def report_of(judged: Judged, data: DataFound, origin: Origin) -> Report:
     )
     recommendations, knees = recommend_groups([(measurement, judged.experiments)], known)
     advised = recommendations[measurement.config.key]
-    shares = own_shares(measurement.notes, judged.verdict.images_per_s)
-    row, detail = row_of(judged, replace(advised, advice=(*shares, *advised.advice))), detail_of(judged)
+    row, detail = _as_trained(row_of(judged, advised), measurement), detail_of(judged)
     notes = (*detail.notes, *disturbance_notes([measurement]), *_notes(judged, data, memory_bytes))
+    alone = measurement.compute.name == NO_STEP
+    then = {name: limit for name, limit in detail.then.items() if not (alone and name == "compute")}
+    detail = replace(detail, key=row.key, notes=notes, then=then)
     summary = Summary(
         schema=SUMMARY_SCHEMA,
         schema_version=SCHEMA_VERSION,
@@ -45,7 +48,41 @@ def report_of(judged: Judged, data: DataFound, origin: Origin) -> Report:
         configurations=(row,),
         knees=knees,
     )
-    return answered(Report(summary=summary, details=(replace(detail, notes=notes),)))
+    return answered(Report(summary=summary, details=(detail,)))
+
+
+def _as_trained(row: ConfigurationRow, measurement: Measurement) -> ConfigurationRow:
+    """With the ranks that trained and the batch of one, since a script has ranks without being asked for them."""
+    assert row.verdict is not None
+    config, ranks, verdict = measurement.config, measurement.ranks, row.verdict
+    if config.ranks != ranks:
+        batch_size = config.compute.batch_size * config.ranks // ranks
+        config = replace(config, ranks=ranks, compute=replace(config.compute, batch_size=batch_size))
+    if measurement.compute.name == NO_STEP:
+        verdict = _without_step(verdict)
+    shares = own_shares(measurement.notes, verdict.images_per_s)
+    emulated = row.emulated and measurement.compute.name != NO_STEP
+    return replace(row, config=config, emulated=emulated, verdict=replace(verdict, advice=(*shares, *verdict.advice)))
+
+
+_OF_TRAINING = ("speedups.compute", "accelerator_utilization", "input_wait_fraction")
+"""Evidence of a device that trains."""
+
+
+def _without_step(verdict: Verdict) -> Verdict:
+    """Of a loader alone: the figures of a device that takes no time are none."""
+    evidence = tuple(part for part in verdict.bound.evidence if part.metric not in _OF_TRAINING)
+    inputs = (advice for advice in verdict.advice if advice.is_worth_making)
+    missing = ("speedups.compute", "rates_images_per_s.compute", "accelerator_utilization")
+    return replace(
+        verdict,
+        bound=replace(verdict.bound, evidence=evidence),
+        rates_images_per_s=replace(verdict.rates_images_per_s, compute=None),
+        speedups=replace(verdict.speedups, compute=None),
+        accelerator_utilization=None,
+        advice=tuple(one for one in inputs if one.action.code != "accelerator"),
+        unavailable=verdict.unavailable | dict.fromkeys(missing, Remark(code="no_step")),
+    )
 
 
 def _place(data: DataFound, memory_bytes: float) -> DataPlace | None:

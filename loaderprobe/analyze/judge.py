@@ -123,7 +123,7 @@ def _verdict(
     gpu = gpu_figures(measurement, trained)
     speedups = speedups_among(found) | found.speedups
     decoding = _decoding(measurement)
-    judged = Verdict(
+    return Verdict(
         images_per_s=images_per_s,
         complete_rounds=len(found.end_to_end),
         rates_images_per_s=rates,
@@ -153,25 +153,6 @@ def _verdict(
         | why_no_counters(measurement, gpu)
         | reading.missing
         | ({} if decoding is not None else {"decoding_cpu_fraction": Remark(code="decoding_not_timed")}),
-    )
-    return _without_step(judged) if measurement.compute.name == NO_STEP else judged
-
-
-_OF_TRAINING = ("speedups.compute", "accelerator_utilization", "input_wait_fraction")
-"""Evidence of a device that trains."""
-
-
-def _without_step(verdict: Verdict) -> Verdict:
-    """Of a loader alone: the figures of a device that takes no time are none."""
-    evidence = tuple(part for part in verdict.bound.evidence if part.metric not in _OF_TRAINING)
-    missing = ("speedups.compute", "rates_images_per_s.compute", "accelerator_utilization")
-    return replace(
-        verdict,
-        bound=replace(verdict.bound, evidence=evidence),
-        rates_images_per_s=replace(verdict.rates_images_per_s, compute=None),
-        speedups=replace(verdict.speedups, compute=None),
-        accelerator_utilization=None,
-        unavailable=verdict.unavailable | dict.fromkeys(missing, Remark(code="no_step")),
     )
 
 

@@ -530,23 +530,14 @@ def row_of(judged: Judged, advised: Recommendation) -> ConfigurationRow:
     """What a measurement says, with the advice on it. Raises BadValue without a complete round."""
     measurement, verdict = judged.measurement, judged.verdict
     return ConfigurationRow(
-        config=_trained(measurement),
+        config=measurement.config,
         status="measured",
         reason=None,
         verdict=replace(verdict, advice=advised.advice),
-        emulated=measurement.compute.specified_images_per_s is not None and measurement.compute.name != NO_STEP,
+        emulated=measurement.compute.specified_images_per_s is not None,
         forecasts=advised.forecasts,
         gpu_window=checked_against_rates(judged.window.window, verdict.accelerator_utilization),
     )
-
-
-def _trained(measurement: Measurement) -> RunConfig:
-    """The configuration with the ranks that trained, and the batch of one: a script has ranks without being asked."""
-    config, ranks = measurement.config, measurement.ranks
-    if config.ranks == ranks:
-        return config
-    batch_size = config.compute.batch_size * config.ranks // ranks
-    return replace(config, ranks=ranks, compute=replace(config.compute, batch_size=batch_size))
 
 
 def _with_studies(
@@ -581,7 +572,7 @@ def detail_of(judged: Judged) -> Detail:
     measurement, view = judged.measurement, judged.window.view
     stacks = measurement.stacks
     return Detail(
-        key=_trained(measurement).key,
+        key=measurement.config.key,
         compute_device=measurement.compute.device,
         compute_source=measurement.compute.source,
         first_batch_s=measurement.first_batch_s,

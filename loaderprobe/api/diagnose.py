@@ -29,7 +29,7 @@ from loaderprobe.records.report import ConfigurationRow, Detail, Report
 from loaderprobe.records.verdict import Bound, Verdict
 from loaderprobe.render.diagnosis import diagnosis_document
 from loaderprobe.render.document import Document
-from loaderprobe.render.json import diagnosis_json, diagnosis_schema
+from loaderprobe.render.json import diagnosis_json
 from loaderprobe.render.sweep import report_columns
 from loaderprobe.render.words import sentence
 from loaderprobe.system.launcher import launched
@@ -101,11 +101,6 @@ class Diagnosis(Documented):
     def json(self) -> str:
         """What was measured and, as in the summary of a sweep, what follows from it."""
         return diagnosis_json(self, self._report)
-
-    @classmethod
-    def json_schema(cls) -> str:
-        """The JSON Schema (2020-12) of its JSON."""
-        return diagnosis_schema(cls)
 
     def headline(self) -> str:
         """The verdict in a sentence."""

@@ -132,13 +132,6 @@ class ShownRecord(Shown):
 
         return result_json(self)
 
-    @classmethod
-    def json_schema(cls) -> str:
-        """The JSON Schema (2020-12) of its JSON."""
-        from loaderprobe.render.json import result_schema
-
-        return result_schema(cls)
-
     def csv(self) -> str:
         from loaderprobe.render.rows import csv_text
 

@@ -260,7 +260,7 @@ def report(call: Invocation, *, run: Path | None, form: str | None, output: Path
 
 def _schema(path: Path | None) -> str:
     """The JSON Schema of what a directory holds; without one, of a sweep."""
-    from loaderprobe.render.json import summary_schema
+    from loaderprobe.render.json import result_schema, summary_schema
 
     if path is not None:
         from loaderprobe.api.load import load_any
@@ -268,7 +268,7 @@ def _schema(path: Path | None) -> str:
 
         found = load_any(path)
         if isinstance(found, Documented):
-            return found.json_schema()
+            return result_schema(type(found))
     return summary_schema()
 
 

@@ -13,6 +13,7 @@ import msgspec
 from loaderprobe.records import values
 from loaderprobe.records.bandwidth import DeviceKind, Limit
 from loaderprobe.records.config import OPTIONS, options_of
+from loaderprobe.records.diagnosis import DIAGNOSIS_SCHEMA
 from loaderprobe.records.environment import SCHEMA_VERSION, Capability
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import SUMMARY_SCHEMA, ConfigurationRow, Detail, Report, Summary
@@ -133,11 +134,6 @@ def diagnosis_json(record: Any, report: Report) -> str:
     return result_json(record, configuration=configuration, detail=worded(replace(detail, view=None, steps=None)))
 
 
-def diagnosis_schema(type_: type[Any]) -> str:
-    """The JSON Schema (2020-12) of a diagnosis, with what follows from its measurement."""
-    return result_schema(type_, configuration=_configuration_type(), detail=Detail)
-
-
 def _in_samples(row: ConfigurationRow, detail: Detail) -> ConfigurationRow:
     """With the sentences that name what is counted."""
     assert row.verdict
@@ -146,12 +142,15 @@ def _in_samples(row: ConfigurationRow, detail: Detail) -> ConfigurationRow:
     return replace(row, verdict=replace(row.verdict, bound=bound, advice=advice))
 
 
-def result_schema(type_: type[Any], **derived: type[Any]) -> str:
-    """The JSON Schema (2020-12) of such a record; `derived` are the types of what is beside it."""
+def result_schema(type_: type[Any]) -> str:
+    """The JSON Schema (2020-12) of such a record; of a diagnosis with what follows from its measurement."""
+    usual = {field.name: field.default for field in fields(type_)}
+    derived: dict[str, type[Any]] = {}
+    if usual["schema"] == DIAGNOSIS_SCHEMA:
+        derived = {"configuration": _configuration_type(), "detail": Detail}
     kinds = [type_, *derived.values()]
     (top, *others), definitions = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
     whole = definitions.pop(top["$ref"].rpartition("/")[2])
-    usual = {field.name: field.default for field in fields(type_)}
     whole["title"] = f"{usual['schema']} {usual['schema_version']}"
     whole["properties"] |= dict(zip(derived, others, strict=True))
     whole["properties"] |= {name: {"const": usual[name]} for name in ("schema", "schema_version")}

@@ -38,7 +38,7 @@ from loaderprobe.analyze.verdict.rule import (
 from loaderprobe.analyze.verdict.validity import counted
 from loaderprobe.records import thresholds
 from loaderprobe.records.config import PUBLISHED_MODEL, ComputeSpec, alike_but_for
-from loaderprobe.records.measurement import NO_STEP, Alternative, Measurement, judged_activity, segments_of
+from loaderprobe.records.measurement import Alternative, Measurement, judged_activity, segments_of
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import INPUTS, REMEDIES, SingleCause
 from loaderprobe.records.verdict import Action, ActionCode, Advice, Forecast, Interval, Knee
@@ -259,9 +259,6 @@ def recommend(measurement: Measurement, found: Experiments, around: Surroundings
     """
     measurement = counted(measurement)
     by_laws = _by_laws(measurement, found, around)
-    if measurement.compute.name == NO_STEP:
-        inputs = (advice for advice in by_laws.advice if advice.is_worth_making)
-        by_laws = replace(by_laws, advice=tuple(one for one in inputs if one.action.code != "accelerator"))
     own = (*_one_thread(measurement, found), *rank_remedies(measurement, found), *remedies(measurement, found))
     if not own:
         return by_laws
