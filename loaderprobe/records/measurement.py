@@ -449,6 +449,9 @@ class Measurement:
     """What workers were seen waiting for; without it, `missing` has the reason under `waits`."""
     stacks: StackSamples | None = None
     """Where workers were in the code that makes batches; None where that was not looked at."""
+    stream: bool = False
+    """True where the data set gives its samples in an order of its own, so that one read may serve any number of them;
+    False in runs of older versions."""
     images: bool = True
     """False when batches hold no images: then samples are counted wherever images are named."""
     modes: tuple[Mode, ...] = ("baseline", "warm")

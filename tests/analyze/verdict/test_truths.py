@@ -35,6 +35,7 @@ from tests.analyze.runs import (
     alike,
     looked,
     run,
+    segment,
     trained_segments,
     with_read,
     with_steps,
@@ -309,6 +310,40 @@ def shorter(access: str, image_bytes: int) -> Measurement:
     return replace(whole, segments=cut, worker_batches=replace(records, read_bytes=read))
 
 
+PIECE_BYTES_PER_S = 20e6
+
+
+def in_pieces(
+    every: int, *, access: str = "parts", stream: bool = True, by_thread: float = 0.0, waiting: bool = True,
+    rounds: int = 1,
+) -> Measurement:  # fmt: skip
+    """Two workers that decode, and read what `every` batches hold in one piece, at 20 MB/s.
+
+    Each round begins with four batches that are not timed; before the first, the loader has made 16. A thread may read
+    a share of the bytes evenly, ahead of all batches; without `waiting`, all of them are read before they are needed.
+    """
+    facts = {"access": access, "stream": stream, "modes": ("baseline",)}
+    cost, cache = Cost(cpu_s=0.0028, cold=0.0), "as-found" if access == "none" else "cold"
+    plain = run([{"baseline": 700.0}] * (rounds + 1), cost, workers=2, facts=facts, cache=cache)
+    records = plain.worker_batches
+    pieces = {number for number in records.batch if number % every < 2}
+    piece, even = round((1 - by_thread) * every / 2 * BATCH * FILE_BYTES), round(by_thread * BATCH * FILE_BYTES)
+    read = tuple(even + piece * (number in pieces) for number in records.batch)
+    wait_ns = round(2 * piece / PIECE_BYTES_PER_S * 1e9) if waiting else 0
+    wall_ns = tuple(wall + wait_ns * (n in pieces) for n, wall in zip(records.batch, records.wall_ns, strict=True))
+    timed = []
+    for number in range(rounds):
+        first, steps = STEPS * (number + 1) + 4, STEPS - 4
+        rate = 2e9 * BATCH * steps / sum(wall_ns[first : first + steps])
+        timed.append(
+            segment(
+                "baseline", "loader_only", number, first, rate, steps=steps, thread_cpu_ns=0, delivered_bytes=None,
+            )
+        )  # fmt: skip
+    records = replace(records, read_bytes=read, wall_ns=wall_ns)
+    return without_step(replace(plain, segments=tuple(timed), worker_batches=records))
+
+
 def below_ceiling(mb_per_s: float, wasted: float = 0.02) -> Mapping[str, Any]:
     """90 images of 100 kB a second from a storage that delivers so much, and reads ahead so much more for nothing."""
     storage_bytes = round(3 * mb_per_s * 1e6 * (1 + wasted))
@@ -336,6 +371,7 @@ def uncounted(warm_ms: float, **rates: Any) -> Measurement:
 
 FOUND = {"none": STORAGE, **dict.fromkeys(("parts", "fresh"), f"{INPUT} estimate_not_measured")}
 """Where warm files could be measured, an estimate alone is no verdict."""
+OPEN_PIECES = f"{OPEN} files_were_warm"
 COLD = {
     "half of the bytes": Row(pipeline(times(3, 1.2), replace(EVEN, cold=0.5)), f"{INPUT} files_were_warm", more=False),
     **{
@@ -393,6 +429,19 @@ COLD = {
         shorter("parts", 20_000), f"{OPEN} files_were_warm", facts={"share": 0.2},
         missing={"storage": "read_less_again"},
     ),
+    # Read before the timed batches: row groups of a table, chunks that a thread brings, a shard that holds all of them.
+    "row groups": Row(
+        in_pieces(16), OPEN_PIECES, facts={"read_bytes": 0.0, "owed_bytes": 160e3 / 3},
+        missing={"storage": "read_before"}, figures={"files_were": "partly warm"},
+    ),
+    "row groups in each of three rounds": Row(in_pieces(16, rounds=3), f"{INPUT} files_were_warm"),
+    "chunks that a thread reads, most of them ahead": Row(in_pieces(16, by_thread=0.4), OPEN_PIECES),
+    "one shard, and nothing is known of its file": Row(in_pieces(1000, access="none"), OPEN_PIECES),
+    # The timed batches hold their share of pieces, or nothing is waited for.
+    "row groups of a few samples": Row(in_pieces(4), STORAGE),
+    "chunks that a thread reads as they are needed": Row(in_pieces(16, by_thread=1.0), PREPROCESSING),
+    "row groups that are there in time": Row(in_pieces(16, waiting=False), PREPROCESSING),
+    "all samples are read at first, and kept": Row(in_pieces(1000, access="none", stream=False), PREPROCESSING),
     "a data set that sleeps": Row(
         run(alike(baseline=180), Cost(cpu_s=0.001, blocked_s=0.01, cold=0.0), **HIDDEN),
         f"{INPUT} ablation_missing", missing={"storage": "wait_unexplained"},
