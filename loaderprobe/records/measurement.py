@@ -10,7 +10,7 @@ from loaderprobe.errors import BadValue
 from loaderprobe.records.checks import check_at_least, check_equal_lengths, check_order
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.thresholds import LEAST_SAVED_S, MADE_AGAIN
+from loaderprobe.records.thresholds import LEAST_BYTES, LEAST_SAVED_S, MADE_AGAIN
 from loaderprobe.records.waits import StackSamples, WaitSamples
 
 # The first batches of a loader of one's own: what they cost, and what the same batches cost once more.
@@ -46,8 +46,14 @@ class FirstPass:
 
     @property
     def quicker(self) -> bool:
-        """True when samples were kept, in part at least: made again they take much less, and more than noise."""
-        return self.again_wall_s < MADE_AGAIN * self.wall_s and self.saved_s >= LEAST_SAVED_S
+        """True when samples were kept, in part at least: made again they take much less, and more than noise.
+
+        Not where as much was read from storage and computed: then a disk was quicker that had saved credit meanwhile.
+        """
+        read = self.read_bytes >= LEAST_BYTES * max(1, self.images)
+        read_again = read and self.again_read_bytes >= MADE_AGAIN * self.read_bytes
+        as_much = read_again and self.again_cpu_s >= MADE_AGAIN * self.cpu_s
+        return self.again_wall_s < MADE_AGAIN * self.wall_s and self.saved_s >= LEAST_SAVED_S and not as_much
 
 
 # What one of several ranks saw of a measurement.

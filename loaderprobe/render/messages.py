@@ -194,8 +194,7 @@ MESSAGES: dict[str, str] = {
     "read_less_again": "batches meant to be cold read {share:percent} of what the first pass read from storage",
     "read_before": (
         "the timed batches read {read_bytes:bytes} a sample from storage, all batches since the loader began "
-        "{owed_bytes:bytes}: the data set reads ahead in pieces, and the timed samples came from memory. A larger "
-        "--budget may time whole pieces"
+        "{owed_bytes:bytes}: the data set reads ahead in pieces, and the timed samples came from memory"
     ),
     "warm_after_first_pass": (
         "not all files are known, so they could not be evicted and came from memory after the first pass"
