@@ -365,8 +365,9 @@ class WorkerBatches:
     run_delay_ns: tuple[int, ...]
     """Ready to run, but waiting for a core."""
     read_bytes: tuple[int, ...]
-    """Read from storage (page-cache hits do not count) by all threads of the worker since its batch before; by the
-    training thread alone for the serial loader. 0 on file systems that do not account reads."""
+    """Read from storage (page-cache hits do not count) by all threads of the worker since its batch before; of the
+    serial loader, by those of the training process while the batch was made, in runs of older versions by the training
+    thread alone. 0 on file systems that do not account reads."""
     images: tuple[int, ...]
     collate_ns: tuple[int, ...] = ()
     """Wall time of putting the samples together into a batch, in shared memory; part of `wall_ns`. May be empty
