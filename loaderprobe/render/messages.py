@@ -196,6 +196,10 @@ MESSAGES: dict[str, str] = {
         "the timed batches read {read_bytes:bytes} a sample from storage, all batches since the loader began "
         "{owed_bytes:bytes}: the data set reads ahead in pieces, and the timed samples came from memory"
     ),
+    "read_for_later": (
+        "the timed batches read {read_bytes:bytes} a sample from storage, all batches since the loader began "
+        "{owed_bytes:bytes}: the data set reads in pieces, and a piece serves many more samples than were timed"
+    ),
     "warm_after_first_pass": (
         "not all files are known, so they could not be evicted and came from memory after the first pass"
     ),

@@ -106,7 +106,7 @@ def _why_not_met_cold(measurement: Measurement, mode: Mode) -> Remark | None:
         return None
     share = cold_fraction(measurement, _of(measurement, mode))
     if share is None:
-        return read_before(measurement)
+        return read_elsewhere(measurement)
     return None if share >= thresholds.COLD_AT_LEAST else _from_storage(share)
 
 
@@ -159,7 +159,7 @@ def met_warm(measurement: Measurement) -> Remark | None:
     first_pass = measurement.first_pass
     if measurement.access == "files" or base_mode(measurement) == "warm" or first_pass is None:
         return None
-    if measurement.access != "none" and read_before(measurement):
+    if measurement.access != "none" and read_elsewhere(measurement):
         return None  # they were evicted, and read again before the timed batches
     # Of unknown files it is not known either whether their reads would be counted.
     counted = measurement.storage_counts_reads or measurement.storage_kind == "unknown"
@@ -190,13 +190,13 @@ def _why_not_repeated(measurement: Measurement, mode: Mode) -> Remark | None:
         return _why_not_warm_again(measurement, segments)
     if not measurement.storage_counts_reads:
         return _why_not_by_waiting(measurement, mode) if "warm" in measurement.modes else None
+    elsewhere = read_elsewhere(measurement)
+    if elsewhere is not None:
+        return elsewhere
     known = cold_fraction(measurement, segments)
-    if known is not None and known >= thresholds.COLD_AT_LEAST:
-        return None
-    before = read_before(measurement)
-    if before or known is not None:
+    if known is not None:
         # What is read ahead counts: the share is below 1 only where what was read before serves these batches.
-        return before or _from_storage(known or 0.0)
+        return None if known >= thresholds.COLD_AT_LEAST else _from_storage(known)
     first_pass = measurement.first_pass
     if first_pass is None or not first_pass.images:
         return None
@@ -251,25 +251,31 @@ def _read_from_eviction(measurement: Measurement, segments: Sequence[Segment], i
     return sum(records.read_bytes[row] for row in rows) / (sum(records.images[row] for row in rows) or 1)
 
 
-def read_before(measurement: Measurement) -> Remark | None:
-    """Why the batches timed as asked do not show what samples owe to storage: most of it was read before them.
+def read_elsewhere(measurement: Measurement) -> Remark | None:
+    """Why the batches timed as asked do not show what samples owe to storage: they hold not their share of the reads.
 
     Libraries read row groups, chunks or shards whole, or ahead in a thread, and serve samples from memory until the
     next. So a sample owes what was read since the loader began, over the samples made since. The kernel reads ahead,
-    too, and workers wait for that all the same: only where they also wait less were the reads elsewhere.
+    too, and workers wait for that all the same: only where they also wait less were the reads elsewhere. A stream may
+    also read in a few timed batches what it serves long after; of samples at random, read-ahead makes each read more.
     """
     base = base_mode(measurement)
     if base == "warm" or measurement.access == "files" or measurement.storage_kind == "memory":
         return None
-    owed = _since_begin(measurement)
+    owed, least = _since_begin(measurement), thresholds.READ_AGAIN
     for activity in dict.fromkeys(("loader_only", judged_activity(measurement))):
-        timed = worker_cost(measurement.worker_batches, segments_of(measurement, base, activity))
+        segments = segments_of(measurement, base, activity)
+        timed, known = worker_cost(measurement.worker_batches, segments), cold_fraction(measurement, segments)
         if owed is None or timed is None or owed.read_bytes < thresholds.LEAST_BYTES * owed.images:
             continue
         read, owed_bytes = timed.read_bytes / timed.images, owed.read_bytes / owed.images
-        waited_less = timed.blocked_s / timed.images < thresholds.READ_AGAIN * owed.blocked_s / owed.images
-        if read < thresholds.READ_AGAIN * owed_bytes and waited_less:
-            return Remark(code="read_before", facts={"read_bytes": read, "owed_bytes": owed_bytes})
+        waited_s, owed_s = timed.blocked_s / timed.images, owed.blocked_s / owed.images
+        facts: dict[str, float | str] = {"read_bytes": read, "owed_bytes": owed_bytes}
+        all_read = known is not None and known >= thresholds.COLD_AT_LEAST
+        if read < least * owed_bytes and waited_s < least * owed_s and not all_read:
+            return Remark(code="read_before", facts=facts)
+        if measurement.stream and least * read > owed_bytes and least * waited_s > owed_s:
+            return Remark(code="read_for_later", facts=facts)
     return None
 
 
@@ -304,9 +310,12 @@ def files_were(measurement: Measurement) -> FilesWere | None:
     share = cold_fraction(measurement, segments)
     if share is None and measurement.access != "files":
         # Without the bytes of a sample, only as many as the first pass read show that all of it came from storage.
+        elsewhere = read_elsewhere(measurement)
+        if elsewhere is not None and elsewhere.code == "read_before":
+            return "partly warm"
         if measurement.access == "none":
-            return "partly warm" if read_before(measurement) else None
-        if base == "baseline" and _why_not_repeated(measurement, base):
+            return None
+        if base == "baseline" and elsewhere is None and _why_not_repeated(measurement, base):
             return "partly warm"
         read, _ = _per_image(measurement, segments)
         return "cold" if read >= thresholds.LEAST_BYTES else "warm" if base == "warm" else None

@@ -251,7 +251,7 @@ ESTIMATES = {
     "workers of which one waits at all times": Row(
         **in_parts(4.0, blocked_s=0.009), truth=f"{EITHER} limit_not_known preprocessing storage",
     ),
-    # Seen of a script that evaluates and logs between its batches: 2.7 times were said, one batch over and over gave 1.57.
+    # Seen of a script that evaluates and logs between its batches: one batch over and over gave 1.57, 2.7 were said.
     "no more than the resident batch gains": Row(
         run([{"baseline": 167.0, "training": 100.0, "resident": 157.0}] * 3, SERIAL, workers=0, synchronous=True),
         f"{OPEN} outside_noise_band", speedups={"preprocessing": 1.57}, how={"preprocessing": "estimated"},
@@ -320,16 +320,16 @@ PIECE_BYTES_PER_S = 20e6
 
 def in_pieces(
     every: int, *, access: str = "parts", stream: bool = True, by_thread: float = 0.0, waiting: bool = True,
-    rounds: int = 1,
+    untimed: int = 4, steps: int = 12, cpu_s: float = 0.0028, rounds: int = 1,
 ) -> Measurement:  # fmt: skip
     """Two workers that decode, and read what `every` batches hold in one piece, at 20 MB/s.
 
-    Each round begins with four batches that are not timed; before the first, the loader has made 16. A thread may read
-    a share of the bytes evenly, ahead of all batches; without `waiting`, all of them are read before they are needed.
+    Of 16 batches of a round some are timed; before the first round the loader has made 48. A thread may read a share of
+    the bytes evenly, ahead of all batches; without `waiting`, all of them are read before they are needed.
     """
     facts = {"access": access, "stream": stream, "modes": ("baseline",)}
-    cost, cache = Cost(cpu_s=0.0028, cold=0.0), "as-found" if access == "none" else "cold"
-    plain = run([{"baseline": 700.0}] * (rounds + 1), cost, workers=2, facts=facts, cache=cache)
+    cost, cache = Cost(cpu_s=cpu_s, cold=0.0), "as-found" if access == "none" else "cold"
+    plain = run([{"baseline": 700.0}] * (rounds + 3), cost, workers=2, facts=facts, cache=cache)
     records = plain.worker_batches
     pieces = {number for number in records.batch if number % every < 2}
     piece, even = round((1 - by_thread) * every / 2 * BATCH * FILE_BYTES), round(by_thread * BATCH * FILE_BYTES)
@@ -338,7 +338,7 @@ def in_pieces(
     wall_ns = tuple(wall + wait_ns * (n in pieces) for n, wall in zip(records.batch, records.wall_ns, strict=True))
     timed = []
     for number in range(rounds):
-        first, steps = STEPS * (number + 1) + 4, STEPS - 4
+        first = STEPS * (number + 3) + untimed
         rate = 2e9 * BATCH * steps / sum(wall_ns[first : first + steps])
         timed.append(
             segment(
@@ -436,13 +436,18 @@ COLD = {
     ),
     # Read before the timed batches: row groups of a table, chunks that a thread brings, a shard that holds all of them.
     "row groups": Row(
-        in_pieces(16), OPEN_PIECES, facts={"read_bytes": 0.0, "owed_bytes": 160e3 / 3},
+        in_pieces(16), OPEN_PIECES, facts={"read_bytes": 0.0, "owed_bytes": 100e3 * 48 / 62},
         missing={"storage": "read_before"}, figures={"files_were": "partly warm"},
     ),
     "row groups in each of three rounds": Row(in_pieces(16, rounds=3), f"{INPUT} files_were_warm"),
     "chunks that a thread reads, most of them ahead": Row(in_pieces(16, by_thread=0.4), OPEN_PIECES),
     "one shard, and nothing is known of its file": Row(in_pieces(1000, access="none"), OPEN_PIECES),
+    "a row group that is read in a few timed batches": Row(
+        in_pieces(16, untimed=0, steps=4, cpu_s=0.025), f"{OPEN} ablation_missing",
+        facts={"read_bytes": 400e3, "owed_bytes": 100e3 * 48 / 62}, missing={"storage": "read_for_later"},
+    ),
     # The timed batches hold their share of pieces, or nothing is waited for.
+    "a whole row group": Row(in_pieces(16, untimed=0, steps=16), STORAGE, figures={"files_were": "cold"}),
     "row groups of a few samples": Row(in_pieces(4), STORAGE),
     "chunks that a thread reads as they are needed": Row(in_pieces(16, by_thread=1.0), PREPROCESSING),
     "row groups that are there in time": Row(in_pieces(16, waiting=False), PREPROCESSING),
