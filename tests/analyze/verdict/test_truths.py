@@ -320,14 +320,14 @@ PIECE_BYTES_PER_S = 20e6
 
 def in_pieces(
     every: int, *, access: str = "parts", stream: bool = True, by_thread: float = 0.0, waiting: bool = True,
-    untimed: int = 4, steps: int = 12, cpu_s: float = 0.0028, rounds: int = 1,
+    untimed: int = 4, steps: int = 12, cpu_s: float = 0.0028, rounds: int = 1, sample_bytes: float | None = None,
 ) -> Measurement:  # fmt: skip
     """Two workers that decode, and read what `every` batches hold in one piece, at 20 MB/s.
 
     Of 16 batches of a round some are timed; before the first round the loader has made 48. A thread may read a share of
     the bytes evenly, ahead of all batches; without `waiting`, all of them are read before they are needed.
     """
-    facts = {"access": access, "stream": stream, "modes": ("baseline",)}
+    facts = {"access": access, "stream": stream, "modes": ("baseline",), "sample_bytes": sample_bytes}
     cost, cache = Cost(cpu_s=cpu_s, cold=0.0), "as-found" if access == "none" else "cold"
     plain = run([{"baseline": 700.0}] * (rounds + 3), cost, workers=2, facts=facts, cache=cache)
     records = plain.worker_batches
@@ -450,6 +450,10 @@ COLD = {
     "a whole row group": Row(in_pieces(16, untimed=0, steps=16), STORAGE, figures={"files_were": "cold"}),
     "row groups of a few samples": Row(in_pieces(4), STORAGE),
     "chunks that a thread reads as they are needed": Row(in_pieces(16, by_thread=1.0), PREPROCESSING),
+    "beside pieces of something else, all bytes of the timed samples": Row(
+        in_pieces(16, by_thread=0.4, sample_bytes=40e3), PREPROCESSING, speedups={"storage": 1.0},
+        figures={"files_were": "cold"},
+    ),
     "row groups that are there in time": Row(in_pieces(16, waiting=False), PREPROCESSING),
     "all samples are read at first, and kept": Row(in_pieces(1000, access="none", stream=False), PREPROCESSING),
     "a data set that sleeps": Row(
