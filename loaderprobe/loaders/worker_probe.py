@@ -544,7 +544,9 @@ class WorkerProbe:
             self._quiet = True
         number = self._lane + self._made * self._lanes
         row = self._rows[self._made % ROWS]
-        cpu, delay, read = self._meter.read()
+        cpu, delay, _ = self._meter.read()
+        if not self._alone:
+            self._used = process_usage()
         start = time.perf_counter_ns()
         row[1] = start
         row[0] = -(number + 1)
@@ -552,15 +554,13 @@ class WorkerProbe:
         evicted_ns, evicted_cpu_ns = self._ahead.spent_ns, self._ahead.spent_cpu_ns
         batch = self._in_mode(fetcher, original, index, learning=learning)
         wall = time.perf_counter_ns() - start - (self._ahead.spent_ns - evicted_ns)
-        cpu_after, delay_after, read_after = self._meter.read()
+        cpu_after, delay_after, _ = self._meter.read()
         evicted_cpu_ns = self._ahead.spent_cpu_ns - evicted_cpu_ns
-        cpu_ns, read_bytes = cpu_after - cpu - evicted_cpu_ns, read_after - read
-        process_ns = cpu_ns
-        if self._alone:
-            # Threads of the data set read and compute between batches as well.
-            (process_before, read_before), self._used = self._used, process_usage()
-            process_ns = self._used[0] - process_before - evicted_cpu_ns
-            read_bytes = self._used[1] - read_before
+        cpu_ns = cpu_after - cpu - evicted_cpu_ns
+        # Threads of the data set read as well and, in a process that does nothing else, between batches and compute.
+        (process_before, read_before), self._used = self._used, process_usage()
+        read_bytes = self._used[1] - read_before
+        process_ns = self._used[0] - process_before - evicted_cpu_ns if self._alone else cpu_ns
         row[2:8] = (wall, cpu_ns, delay_after - delay, read_bytes, self._images, self._collate_ns)
         row[9] = process_ns
         self._made += 1

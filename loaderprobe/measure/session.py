@@ -242,6 +242,8 @@ class Recorder:
     alternatives: tuple[Alternative, ...] = ()
     images: bool = True
     """False when batches hold no images."""
+    stream: bool = False
+    """True where the data set gives its samples in an order of its own."""
     earlier: Measurement | None = None
     """What was measured of this configuration before, which is continued."""
     joins: bool = True
@@ -294,6 +296,7 @@ class Recorder:
             sample_bytes=self.sample_bytes,
             waits=None if isinstance(waits, Missing) else waits,
             images=self.images,
+            stream=self.stream,
             modes=modes,
             alternatives=self.alternatives,
             timeline=None if isinstance(self.timeline, Missing) else self.timeline,

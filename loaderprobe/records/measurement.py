@@ -10,7 +10,7 @@ from loaderprobe.errors import BadValue
 from loaderprobe.records.checks import check_at_least, check_equal_lengths, check_order
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.thresholds import LEAST_SAVED_S, MADE_AGAIN
+from loaderprobe.records.thresholds import LEAST_BYTES, LEAST_SAVED_S, MADE_AGAIN
 from loaderprobe.records.waits import StackSamples, WaitSamples
 
 # The first batches of a loader of one's own: what they cost, and what the same batches cost once more.
@@ -46,8 +46,14 @@ class FirstPass:
 
     @property
     def quicker(self) -> bool:
-        """True when samples were kept, in part at least: made again they take much less, and more than noise."""
-        return self.again_wall_s < MADE_AGAIN * self.wall_s and self.saved_s >= LEAST_SAVED_S
+        """True when samples were kept, in part at least: made again they take much less, and more than noise.
+
+        Not where as much was read from storage and computed: then a disk was quicker that had saved credit meanwhile.
+        """
+        read = self.read_bytes >= LEAST_BYTES * max(1, self.images)
+        read_again = read and self.again_read_bytes >= MADE_AGAIN * self.read_bytes
+        as_much = read_again and self.again_cpu_s >= MADE_AGAIN * self.cpu_s
+        return self.again_wall_s < MADE_AGAIN * self.wall_s and self.saved_s >= LEAST_SAVED_S and not as_much
 
 
 # What one of several ranks saw of a measurement.
@@ -359,8 +365,9 @@ class WorkerBatches:
     run_delay_ns: tuple[int, ...]
     """Ready to run, but waiting for a core."""
     read_bytes: tuple[int, ...]
-    """Read from storage (page-cache hits do not count) by all threads of the worker since its batch before; by the
-    training thread alone for the serial loader. 0 on file systems that do not account reads."""
+    """Read from storage (page-cache hits do not count) by all threads of the worker since its batch before; of the
+    serial loader, by those of the training process while the batch was made, in runs of older versions by the training
+    thread alone. 0 on file systems that do not account reads."""
     images: tuple[int, ...]
     collate_ns: tuple[int, ...] = ()
     """Wall time of putting the samples together into a batch, in shared memory; part of `wall_ns`. May be empty
@@ -449,6 +456,9 @@ class Measurement:
     """What workers were seen waiting for; without it, `missing` has the reason under `waits`."""
     stacks: StackSamples | None = None
     """Where workers were in the code that makes batches; None where that was not looked at."""
+    stream: bool = False
+    """True where the data set gives its samples in an order of its own, so that one read may serve any number of them;
+    False in runs of older versions."""
     images: bool = True
     """False when batches hold no images: then samples are counted wherever images are named."""
     modes: tuple[Mode, ...] = ("baseline", "warm")

@@ -125,7 +125,8 @@ LEAST_WAIT_S = 1e-4
 SHORTEST_WAIT_S = 1e-6
 """No clock resolves a shorter wait."""
 READ_AGAIN = 0.6
-"""Cold batches of files that are read in parts read about as much each time, but for what is read ahead."""
+"""Cold batches of files that are read in parts read about as much each time, but for what is read ahead. Timed batches
+that read and wait for less than this share of what all batches did were served by earlier reads."""
 MADE_AGAIN = 0.6
 """Samples that take less than this share of the time, or CPU time, when made again were kept, in part at least."""
 LEAST_SAVED_S = 0.05

@@ -192,6 +192,14 @@ MESSAGES: dict[str, str] = {
     "bytes_from_storage": "{share:percent} of the bytes came from storage in segments meant to be {files}",
     "pages_resident": "{share:percent} of the files was in the page cache before segments meant to be {files}",
     "read_less_again": "batches meant to be cold read {share:percent} of what the first pass read from storage",
+    "read_before": (
+        "the timed batches read {read_bytes:bytes} a sample from storage, all batches since the loader began "
+        "{owed_bytes:bytes}: the data set reads ahead in pieces, and the timed samples came from memory"
+    ),
+    "read_for_later": (
+        "the timed batches read {read_bytes:bytes} a sample from storage, all batches since the loader began "
+        "{owed_bytes:bytes}: the data set reads in pieces, and a piece serves many more samples than were timed"
+    ),
     "warm_after_first_pass": (
         "not all files are known, so they could not be evicted and came from memory after the first pass"
     ),

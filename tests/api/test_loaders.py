@@ -225,6 +225,7 @@ def test_an_iterable_reads_the_same_files_each_time(judge: Judge, paths: list[st
     """A pool of batches that begins again is shuffled as before, so that eviction finds what will be read."""
     found = judge(DataLoader(Shared(paths[:20]), batch_size=4, num_workers=2), modes=("cached_samples",))
     segments = found.measurement.segments
+    assert found.measurement.stream
     assert all(segment.delivered_bytes == segment.steps * 4 * samples.FILE_BYTES for segment in segments)
 
 

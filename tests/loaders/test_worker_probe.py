@@ -290,6 +290,35 @@ def data(tmp_path: Path) -> Iterator[Mapped]:
     found.file.close()
 
 
+class ByThread(Counting):
+    """Reads a cold file in a thread of its own, as a library that prefetches does."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+
+    def __getitem__(self, index: int) -> Any:
+        LinuxPageCache().evict([self.path])
+        reader = threading.Thread(target=self.path.read_bytes)
+        reader.start()
+        reader.join()
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_a_thread_of_the_data_set_reads_is_read_for_its_batches(tmp_path: Path, workers: int) -> None:
+    """In a worker, and in the training process."""
+    needs_cold_reads(tmp_path)
+    path = tmp_path / "samples.bin"
+    path.write_bytes(os.urandom(SIZE))
+    with path.open("rb") as written:
+        os.fsync(written.fileno())
+    with driven(tmp_path, ByThread(path), num_workers=workers) as loader:
+        next(loader.batches())
+        records = loader.records()
+    assert records.read_bytes[0] >= 4 * SIZE
+
+
 @pytest.mark.parametrize(
     ("share", "most_cached", "resident"),
     [

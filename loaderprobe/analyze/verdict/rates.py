@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -325,7 +325,13 @@ def parent_overhead_s(segments: Iterable[Segment]) -> float:
 
 def worker_cost(records: WorkerBatches, segments: Iterable[Segment]) -> WorkerCost | None:
     """What the batches of these segments cost their workers; None when no record of them is left."""
-    wanted = {number for s in segments for number in range(s.first_batch, s.first_batch + s.steps)}
+    return cost_of_batches(
+        records, {number for s in segments for number in range(s.first_batch, s.first_batch + s.steps)}
+    )
+
+
+def cost_of_batches(records: WorkerBatches, wanted: Container[int]) -> WorkerCost | None:
+    """The same of batches by their numbers."""
     rows = [i for i, number in enumerate(records.batch) if number in wanted]
     images = sum(records.images[i] for i in rows)
     if not images:

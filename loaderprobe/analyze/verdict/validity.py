@@ -14,6 +14,7 @@ from typing import get_args
 from loaderprobe.analyze.verdict.rates import (
     WorkerCost,
     cold_fraction,
+    cost_of_batches,
     rates_by_round,
     step_images,
     waiting_of,
@@ -29,6 +30,7 @@ from loaderprobe.records.measurement import (
     RankSeen,
     Segment,
     base_mode,
+    judged_activity,
     segment_seconds,
     segments_of,
 )
@@ -103,7 +105,9 @@ def _why_not_met_cold(measurement: Measurement, mode: Mode) -> Remark | None:
     if measurement.access != "none" or mode == "warm":
         return None
     share = cold_fraction(measurement, _of(measurement, mode))
-    return None if share is None or share >= thresholds.COLD_AT_LEAST else _from_storage(share)
+    if share is None:
+        return read_elsewhere(measurement)
+    return None if share >= thresholds.COLD_AT_LEAST else _from_storage(share)
 
 
 def _from_storage(share: float) -> Remark:
@@ -155,6 +159,8 @@ def met_warm(measurement: Measurement) -> Remark | None:
     first_pass = measurement.first_pass
     if measurement.access == "files" or base_mode(measurement) == "warm" or first_pass is None:
         return None
+    if measurement.access != "none" and read_elsewhere(measurement):
+        return None  # they were evicted, and read again before the timed batches
     # Of unknown files it is not known either whether their reads would be counted.
     counted = measurement.storage_counts_reads or measurement.storage_kind == "unknown"
     if not counted or first_pass.called_bytes < thresholds.LEAST_BYTES * first_pass.images:
@@ -181,19 +187,12 @@ def _why_not_repeated(measurement: Measurement, mode: Mode) -> Remark | None:
     if not segments:
         return Remark(code="no_segment", facts={"files": "cold" if cold else "warm"})
     if not cold:
-        read, cpu_s = _per_image(measurement, segments)
-        read_cold, cpu_cold_s = _per_image(measurement, _of(measurement, "baseline"))
-        work_s = cpu_cold_s - thresholds.READING_S_PER_BYTE * max(0.0, read_cold - read)
-        if cpu_s < thresholds.MADE_AGAIN * work_s:
-            return Remark(code="kept_samples_show_nothing")
-        if not measurement.storage_counts_reads:
-            return _why_not_by_waiting(measurement, mode)
-        if read < max(thresholds.LEAST_BYTES, _most_when_warm(measurement) * read_cold):
-            return None
-        share = read / max(read_cold, read)
-        return Remark(code="bytes_from_storage", facts={"share": share, "files": "warm"})
+        return _why_not_warm_again(measurement, segments)
     if not measurement.storage_counts_reads:
         return _why_not_by_waiting(measurement, mode) if "warm" in measurement.modes else None
+    elsewhere = read_elsewhere(measurement)
+    if elsewhere is not None:
+        return elsewhere
     known = cold_fraction(measurement, segments)
     if known is not None:
         # What is read ahead counts: the share is below 1 only where what was read before serves these batches.
@@ -208,6 +207,21 @@ def _why_not_repeated(measurement: Measurement, mode: Mode) -> Remark | None:
     if not first or read >= thresholds.READ_AGAIN * first:
         return None
     return Remark(code="read_less_again", facts={"share": read / first})
+
+
+def _why_not_warm_again(measurement: Measurement, segments: Sequence[Segment]) -> Remark | None:
+    """No bytes from storage, and as much work."""
+    read, cpu_s = _per_image(measurement, segments)
+    read_cold, cpu_cold_s = _per_image(measurement, _of(measurement, "baseline"))
+    work_s = cpu_cold_s - thresholds.READING_S_PER_BYTE * max(0.0, read_cold - read)
+    if cpu_s < thresholds.MADE_AGAIN * work_s:
+        return Remark(code="kept_samples_show_nothing")
+    if not measurement.storage_counts_reads:
+        return _why_not_by_waiting(measurement, segments[0].mode)
+    if read < max(thresholds.LEAST_BYTES, _most_when_warm(measurement) * read_cold):
+        return None
+    share = read / max(read_cold, read)
+    return Remark(code="bytes_from_storage", facts={"share": share, "files": "warm"})
 
 
 def _read_from_eviction(measurement: Measurement, segments: Sequence[Segment], images: int) -> float:
@@ -237,6 +251,48 @@ def _read_from_eviction(measurement: Measurement, segments: Sequence[Segment], i
     return sum(records.read_bytes[row] for row in rows) / (sum(records.images[row] for row in rows) or 1)
 
 
+def read_elsewhere(measurement: Measurement) -> Remark | None:
+    """Why the batches timed as asked do not show what samples owe to storage: they hold not their share of the reads.
+
+    Libraries read row groups, chunks or shards whole, or ahead in a thread, and serve samples from memory until the
+    next. So a sample owes what was read since the loader began, over the samples made since. The kernel reads ahead,
+    too, and workers wait for that all the same: only where they also wait less were the reads elsewhere. A stream may
+    also read in a few timed batches what it serves long after; of samples at random, read-ahead makes each read more.
+    """
+    base = base_mode(measurement)
+    if base == "warm" or measurement.access == "files" or measurement.storage_kind == "memory":
+        return None
+    owed, least = _since_begin(measurement), thresholds.READ_AGAIN
+    for activity in dict.fromkeys(("loader_only", judged_activity(measurement))):
+        segments = segments_of(measurement, base, activity)
+        timed, known = worker_cost(measurement.worker_batches, segments), cold_fraction(measurement, segments)
+        if owed is None or timed is None or owed.read_bytes < thresholds.LEAST_BYTES * owed.images:
+            continue
+        read, owed_bytes = timed.read_bytes / timed.images, owed.read_bytes / owed.images
+        waited_s, owed_s = timed.blocked_s / timed.images, owed.blocked_s / owed.images
+        facts: dict[str, float | str] = {"read_bytes": read, "owed_bytes": owed_bytes}
+        all_read = known is not None and known >= thresholds.COLD_AT_LEAST
+        if read < least * owed_bytes and waited_s < least * owed_s and not all_read:
+            return Remark(code="read_before", facts=facts)
+        if measurement.stream and least * read > owed_bytes and least * waited_s > owed_s:
+            return Remark(code="read_for_later", facts=facts)
+    return None
+
+
+def _since_begin(measurement: Measurement) -> WorkerCost | None:
+    """What all batches cost, but for those of warm segments.
+
+    The first batch of each worker reads what it imports, and a data set that is kept in memory whole. Only of a stream
+    whose files cannot be evicted it counts: it may hold all that is served later.
+    """
+    records = measurement.worker_batches
+    firsts = {worker: number for number, worker in zip(records.batch[::-1], records.worker[::-1], strict=True)}
+    left_out = set() if measurement.stream and measurement.access == "none" else set(firsts.values())
+    for segment in segments_of(measurement, "warm", "loader_only") + segments_of(measurement, "warm", "training"):
+        left_out |= {*range(segment.first_batch, segment.first_batch + segment.steps)}
+    return cost_of_batches(records, {*records.batch} - left_out)
+
+
 def _per_image(measurement: Measurement, segments: Sequence[Segment]) -> tuple[float, float]:
     """(bytes from storage, CPU seconds of the worker) an image."""
     cost = worker_cost(measurement.worker_batches, segments)
@@ -254,9 +310,12 @@ def files_were(measurement: Measurement) -> FilesWere | None:
     share = cold_fraction(measurement, segments)
     if share is None and measurement.access != "files":
         # Without the bytes of a sample, only as many as the first pass read show that all of it came from storage.
+        elsewhere = read_elsewhere(measurement)
+        if elsewhere is not None and elsewhere.code == "read_before":
+            return "partly warm"
         if measurement.access == "none":
             return None
-        if base == "baseline" and _why_not_repeated(measurement, base):
+        if base == "baseline" and elsewhere is None and _why_not_repeated(measurement, base):
             return "partly warm"
         read, _ = _per_image(measurement, segments)
         return "cold" if read >= thresholds.LEAST_BYTES else "warm" if base == "warm" else None

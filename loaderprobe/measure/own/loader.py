@@ -117,6 +117,8 @@ class Learned:
     """True when the data set did not repeat its work the second time."""
     sample_bytes: float | None = None
     """Of the files of a sample, where those of a batch are not known."""
+    stream: bool = False
+    """True where the data set gives its samples in an order of its own."""
     read_again: float | None = None
     """Bytes from storage a sample, over all batches begun after the files were evicted."""
 
@@ -156,7 +158,7 @@ class Learning:
             Learned(
                 taken=last, pool=pool, images=images, files=files, access=_usual(files), held=tuple(held),
                 first_pass=first_pass, keeps_samples=False,
-                sample_bytes=bytes_of_sample(files, first_pass, self.samples),
+                sample_bytes=bytes_of_sample(files, first_pass, self.samples), stream=not self.loader.repeats(),
                 read_again=read_since(
                     self.loader.records(), taken + self.ahead, 0 if self.workers else process_usage()[1] - read_before
                 ),
@@ -573,7 +575,7 @@ def _session(config: RunConfig, parts: Parts, asked: LoaderRequest, on_stage: On
     config = with_options(config, compute=parts.compute.info().name)
     recorder = Recorder(
         config, access=learned.access, first_pass=learned.first_pass, sample_bytes=learned.sample_bytes,
-        images=learned.images,
+        images=learned.images, stream=learned.stream,
     )  # fmt: skip
     recorder.notes.extend(asked.notes)
     return Session(
