@@ -541,8 +541,8 @@ def _needs(report: Report, some: Sequence[Outlook], *, panel: Literal["main", ""
     lines = [_need_line(need, cores, sizes.get(need.data)) for need in some]
     opens = (f"{UNKNOWN} {_thousands(need.files_per_s / first.use)}/s" for need in first.needs)
     lines.append(("files opened", *opens, "not known", ""))
-    said = f"Needs: {percent(first.utilization)} of {rate(first.images_per_s)} images/s ({source}), with "
-    said += f"{percent(1 - first.use)} of the storage's rate in reserve; {cores:g} cores here."
+    said = f"For {percent(first.utilization)} of {rate(first.images_per_s)} images/s ({source}), "
+    said += f"{percent(1 - first.use)} of storage in reserve; {cores:g} cores here."
     missing = dict.fromkeys(remark_words(need.missing) for need in some if need.missing)
     said += "".join(f" No rate of the storage: {why}." for why in missing)
     said += " *: nearest to ImageNet." if any(need.planned for need in some) else ""
