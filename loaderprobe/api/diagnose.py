@@ -15,9 +15,9 @@ from loaderprobe.analyze.judge import Judged
 from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.values import listed, unheard
 from loaderprobe.errors import BadValue
-from loaderprobe.measure.own.loader import LoaderRequest, measure_with_step
 from loaderprobe.measure.ranks.launch import Lead, on_this_machine, parse_layout, spread
 from loaderprobe.measure.session import OnStage
+from loaderprobe.measure.user.loader import LoaderRequest, measure_with_step
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import CacheState
 from loaderprobe.records.diagnosis import DIAGNOSIS_SCHEMA, DIAGNOSIS_VERSION, DataFound, OwnMeasured
@@ -148,7 +148,7 @@ def diagnose(
             raise BadValue("each rank makes its own loader and step", hint="name a function: train.py:make_loader")
         measured = _in_ranks(loader, layout, lead, state, budget_s or RANKS_BUDGET_S, progress or unheard)
         return diagnosis(measured, command)
-    from loaderprobe.measure.own.function import made, named
+    from loaderprobe.measure.user.function import made, named
 
     own = named(loader) if isinstance(loader, str) else None
     _check_alone()
@@ -198,7 +198,7 @@ def _in_ranks(
 ) -> OwnMeasured:
     """What all ranks measured, each in a child of its own. Without a launcher (None) they are of this machine."""
     from loaderprobe.measure.child import forkserver
-    from loaderprobe.measure.own.function import measure_in_ranks, named
+    from loaderprobe.measure.user.function import measure_in_ranks, named
 
     own = named(loader)
     if lead is None:

@@ -126,7 +126,7 @@ def telling(iterated: Iterated, kind: Callable[[Any], Iterator[Any]]) -> Callabl
 Iterate = Callable[[Any], Iterator[Any]]
 
 
-class Onlooker(Protocol):
+class ScriptHooks(Protocol):
     """Hears what a script does."""
 
     @property
@@ -164,25 +164,25 @@ class Onlooker(Protocol):
         ...
 
 
-def attach(onlooker: Onlooker) -> Callable[[], None]:
-    """Let `onlooker` hear of this process from now on; returns what ends that. Workers of loaders are left alone."""
+def attach(hooks: ScriptHooks) -> Callable[[], None]:
+    """Let `hooks` hear of this process from now on; returns what ends that. Workers of loaders are left alone."""
     undo = ExitStack()
     try:
-        heard = HeardIterators(onlooker, undo)
+        heard = HeardIterators(hooks, undo)
         undo.callback(replace(_BaseDataLoaderIter, "__init__", heard.making))
         undo.callback(replace(_BaseDataLoaderIter, "__next__", heard.taking))
         heard.follow(DataLoader)
         heard.find()
         if LOADERS in vars(sys.modules.get(MODULE, object)):
-            undo.callback(replace(sys.modules[MODULE], LOADERS, _telling(onlooker)))
-        undo.callback(replace(torch.autograd, "backward", _before(onlooker.backward)))
+            undo.callback(replace(sys.modules[MODULE], LOADERS, _telling(hooks)))
+        undo.callback(replace(torch.autograd, "backward", _before(hooks.backward)))
         for module in (torch, torch.jit):
-            undo.callback(replace(module, "save", _saving(onlooker)))
+            undo.callback(replace(module, "save", _saving(hooks)))
         if find_spec("safetensors") is not None:
             # What `save_file` calls, since scripts import that one by its name.
-            undo.callback(replace(import_module("safetensors.torch"), "serialize_file", _saving(onlooker)))
-        undo.callback(replace(OneCycleLR, "get_lr", _lasting(onlooker)))
-        undo.callback(register_optimizer_step_post_hook(lambda *_: onlooker.updated()).remove)
+            undo.callback(replace(import_module("safetensors.torch"), "serialize_file", _saving(hooks)))
+        undo.callback(replace(OneCycleLR, "get_lr", _lasting(hooks)))
+        undo.callback(register_optimizer_step_post_hook(lambda *_: hooks.updated()).remove)
     except BaseException:
         undo.close()
         raise
@@ -198,8 +198,8 @@ def ranks_in_use() -> int:
 class HeardIterators:
     """The iterators that a script has of its loaders, and the classes of these."""
 
-    def __init__(self, onlooker: Onlooker, undo: ExitStack) -> None:
-        self._onlooker, self._undo = onlooker, undo
+    def __init__(self, hooks: ScriptHooks, undo: ExitStack) -> None:
+        self._hooks, self._undo = hooks, undo
         self._of: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
         self._kept: WeakKeyDictionary[Any, ref[Any]] = WeakKeyDictionary()
         self._followed: set[type] = set()
@@ -244,13 +244,13 @@ class HeardIterators:
                 if loader is not None and get_worker_info() is None:
                     self._keep(real, loader)
             seen = self._of.get(real)
-            return original(real) if seen is None else self._onlooker.next(seen, real, lambda: original(real))
+            return original(real) if seen is None else self._hooks.next(seen, real, lambda: original(real))
 
         return taken
 
     def _keep(self, real: Any, loader: Any) -> None:
         self.follow(type(loader))
-        seen = self._onlooker.made(loader)
+        seen = self._hooks.made(loader)
         if seen is not None:
             self._of[real] = seen
 
@@ -258,7 +258,7 @@ class HeardIterators:
         @functools.wraps(original)
         def begin(loader: Any) -> Iterator[Any]:
             if get_worker_info() is None:
-                self._onlooker.begins(loader)
+                self._hooks.begins(loader)
             return original(loader)
 
         return begin
@@ -266,7 +266,7 @@ class HeardIterators:
     def _getting(self, original: Iterate) -> Iterate:
         @functools.wraps(original)
         def get(loader: Any) -> Iterator[Any]:
-            return original(loader) if get_worker_info() is not None else self._onlooker.iterated(loader, original)
+            return original(loader) if get_worker_info() is not None else self._hooks.iterated(loader, original)
 
         return get
 
@@ -284,11 +284,11 @@ def replace(owner: Any, name: str, around: Callable[[Any], Any]) -> Callable[[],
     return restore
 
 
-def _telling(onlooker: Onlooker) -> Callable[[Any], Any]:
-    """fastai's iterators, by way of `onlooker`."""
+def _telling(hooks: ScriptHooks) -> Callable[[Any], Any]:
+    """fastai's iterators, by way of `hooks`."""
 
     def around(kinds: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(telling(onlooker.iterated, kind) for kind in kinds)
+        return tuple(telling(hooks.iterated, kind) for kind in kinds)
 
     return around
 
@@ -305,27 +305,27 @@ def _before(call: Callable[[], None]) -> Callable[[Any], Any]:
     return around
 
 
-def _lasting(onlooker: Onlooker) -> Callable[[Any], Any]:
+def _lasting(hooks: ScriptHooks) -> Callable[[Any], Any]:
     """The one schedule of torch that raises once its steps are used up keeps its last rate."""
 
     def around(original: Any) -> Any:
         @functools.wraps(original)
         def get_lr(schedule: OneCycleLR) -> Any:
             used_up = schedule.last_epoch > schedule.total_steps
-            return schedule.get_last_lr() if used_up and onlooker.drives else original(schedule)
+            return schedule.get_last_lr() if used_up and hooks.drives else original(schedule)
 
         return get_lr
 
     return around
 
 
-def _saving(onlooker: Onlooker) -> Callable[[Any], Any]:
+def _saving(hooks: ScriptHooks) -> Callable[[Any], Any]:
     """For `save(what, f)` and `serialize_file(what, filename)`, by place or by name."""
 
     def around(original: Any) -> Any:
         @functools.wraps(original)
         def save(*given: Any, **named: Any) -> Any:
-            onlooker.saving(given[1] if len(given) > 1 else named.get("f", named.get("filename")))
+            hooks.saving(given[1] if len(given) > 1 else named.get("f", named.get("filename")))
             return original(*given, **named)
 
         return save

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.loaders.state import held
+from loaderprobe.loaders.state import reachable
 from loaderprobe.system.host import home_folder
 from loaderprobe.system.mapped import may_hold_data
 
@@ -27,28 +27,28 @@ class OpenedFiles:
 
     def __init__(self) -> None:
         self._hooked = False
-        self._heard: list[tuple[Any, int]] | None = None
+        self._events: list[tuple[Any, int]] | None = None
 
-    def listen(self) -> None:
+    def start(self) -> None:
         if not self._hooked:
             sys.addaudithook(self._on_event)
             self._hooked = True
-        self._heard = []
+        self._events = []
 
-    def heard(self, *, and_listen: bool = False) -> list[tuple[str, int]]:
-        """(absolute path, bytes) of each file opened for reading since `listen`, in order; then stop recording.
+    def stop(self, *, and_restart: bool = False) -> list[tuple[str, int]]:
+        """(absolute path, bytes) of each file opened for reading since `start`, in order; then stop recording.
 
-        With `and_listen`, continue: threads of the data set may open files between two batches.
+        With `and_restart`, continue: threads of the data set may open files between two batches.
         """
-        events, self._heard = self._heard or [], [] if and_listen else None
+        events, self._events = self._events or [], [] if and_restart else None
         return list(dict.fromkeys(file for file in map(_data_file, events) if file is not None))
 
     def _on_event(self, event: str, arguments: Sequence[Any]) -> None:
-        heard = self._heard
-        # Another thread may stop listening in between.
-        if heard is not None and event == "open":
+        events = self._events
+        # Another thread may stop recording in between.
+        if events is not None and event == "open":
             path, _, flags = arguments
-            heard.append((path, flags or 0))
+            events.append((path, flags or 0))
 
 
 def _data_file(event: tuple[Any, int]) -> tuple[str, int] | None:
@@ -111,7 +111,7 @@ def _paths(dataset: Any) -> Iterator[str]:
     """Without links, `.` and `..`; each once."""
     asked: set[str] = set()
     given: set[str] = set()
-    for leaf in held([dataset]):
+    for leaf in reachable([dataset]):
         if isinstance(leaf, str | os.PathLike):
             path = os.fsdecode(leaf)
             if path in asked or len(path) >= LONGEST_PATH or "\0" in path:

@@ -46,7 +46,7 @@ DULL = frozenset({type(None), bool, int, float, complex, bytes, bytearray, type(
 CLOSED = (str, PurePath, type, types.ModuleType, torch.Tensor, torch.Generator, memoryview)
 
 
-def held(
+def reachable(
     roots: Iterable[Any], *, most: int = MOST, depth: int = DEPTH, closed: tuple[type, ...] = ()
 ) -> Iterator[Any]:  # fmt: skip
     """The roots and all values that they hold, each once, nearest first: at most `most`, no deeper than `depth`.
@@ -154,7 +154,7 @@ And most of shared memory that is restored: of more, the smallest pieces, becaus
 def copied_iterable(dataset: Any) -> Any:
     """A deep copy, as a worker would have; None when it is too large or cannot be copied."""
     size = 0
-    for number, value in enumerate(held([dataset]), 1):
+    for number, value in enumerate(reachable([dataset]), 1):
         if issubclass(type(value), torch.Tensor | np.ndarray):
             size += value.nbytes
         if number >= MOST or size > MOST_BYTES:
@@ -189,13 +189,13 @@ def global_random_state() -> Restore:
 
 def torch_generators(loader: DataLoader[Any]) -> list[torch.Generator]:
     """The torch generators of the loader and its samplers."""
-    return [each for each in _held(loader) if isinstance(each, torch.Generator)]
+    return [each for each in _attributes_of(loader) if isinstance(each, torch.Generator)]
 
 
 @contextmanager
 def random_state_kept(loader: DataLoader[Any]) -> Iterator[None]:
     """Restore, at the end, all random generators that a loader or its data set draws from."""
-    back = [global_random_state(), *(_restorer(each) for each in _held(loader) if _is_generator(each))]
+    back = [global_random_state(), *(_restorer(each) for each in _attributes_of(loader) if _is_generator(each))]
     try:
         yield
     finally:
@@ -203,7 +203,7 @@ def random_state_kept(loader: DataLoader[Any]) -> Iterator[None]:
             restore()
 
 
-def _held(loader: DataLoader[Any]) -> list[Any]:
+def _attributes_of(loader: DataLoader[Any]) -> list[Any]:
     """The attributes of the loader, its samplers and its data set; each value once."""
     inner = getattr(loader.batch_sampler, "sampler", None)
     places = (loader, loader.sampler, loader.batch_sampler, inner, loader.dataset)
@@ -260,7 +260,7 @@ def shared_state_kept(loader: DataLoader[Any]) -> Iterator[SharedState]:
     """
     places = [value for value in vars(loader).values() if not isinstance(value, _BaseDataLoaderIter)]
     # The values that were found keep their memory mapped, unless they are closed.
-    values = [value for value in held(places, closed=(_BaseDataLoaderIter,)) if _may_be_shared(type(value))]
+    values = [value for value in reachable(places, closed=(_BaseDataLoaderIter,)) if _may_be_shared(type(value))]
     mappings = Mappings.now()
     pieces = sorted({piece for value in values if (piece := _memory(value)) and mappings.shared(piece)})
     saved, left_out = _within(_merged(pieces))

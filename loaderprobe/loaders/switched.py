@@ -14,7 +14,7 @@ from typing import Any, Self
 from torch.utils.data import DataLoader
 
 from loaderprobe.errors import DeadWorker, LoaderprobeError, NoSpace
-from loaderprobe.loaders.worker_probe import Bells, FetchLog, FilesOf, WorkerProbe, WorkerSetup, watch_here
+from loaderprobe.loaders.worker_probe import FetchLog, FilesOf, WorkerProbe, WorkerSetup, WorkerSignals, watch_here
 from loaderprobe.records.measurement import Mode, WorkerBatches
 from loaderprobe.system.process import signal_name
 
@@ -63,14 +63,19 @@ class SwitchedLoader:
         self._log_name = FetchLog.create(scratch / "fetch.log", max(loader.num_workers, 1))
         self._log = self._log_name.open("r+")
         # Files that are named need no learning, and their loader maps none.
-        self._bells = Bells.create(scratch, loader.num_workers) if files_of is None else None
+        self._signals = WorkerSignals.create(scratch, loader.num_workers) if files_of is None else None
         self._iterator: Any = None
         self._batches: Any = None
         self._watch: WorkerProbe | None = None
         settings = loader.__dict__
         if loader.num_workers:
             settings["worker_init_fn"] = WorkerSetup(
-                self._log_name, files_of, loader.worker_init_fn, os.getpid() if tied else None, os.getpid(), self._bells
+                self._log_name,
+                files_of,
+                loader.worker_init_fn,
+                os.getpid() if tied else None,
+                os.getpid(),
+                self._signals,
             )
         make = loader._get_iterator
 

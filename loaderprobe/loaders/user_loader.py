@@ -31,7 +31,7 @@ from loaderprobe.loaders.unwrap import (
     own_sampler,
     unwrap,
 )
-from loaderprobe.loaders.worker_probe import ALWAYS_NEW, FetchLog, Lesson, lessons, stacks_seen
+from loaderprobe.loaders.worker_probe import ALWAYS_NEW, BatchReads, FetchLog, batch_reads, stacks_seen
 from loaderprobe.records.files import BatchFiles, LoaderFiles, PartFiles, UnknownFiles, UnknownFilesCode
 from loaderprobe.records.measurement import Mode
 from loaderprobe.records.remark import Remark
@@ -387,7 +387,9 @@ class UserLoader(SwitchedLoader):
         else:
             lanes = self._lanes.lanes
             # A short iterable begins again by itself: the pool is what comes before.
-            once = min((_before_again(lessons(self._lanes, lane)) or sys.maxsize for lane in range(lanes)), default=0)
+            once = min(
+                (_before_restart(batch_reads(self._lanes, lane)) or sys.maxsize for lane in range(lanes)), default=0
+            )
             size = min(-(-(taken + ahead) // lanes), once) * lanes
         self._settled = self._log.pool = size
         return size
@@ -396,31 +398,31 @@ class UserLoader(SwitchedLoader):
         """Where workers were in the code that makes batches; None before they were looked at."""
         return stacks_seen(self._lanes)
 
-    def _lessons(self) -> list[Lesson]:
-        """The lessons of the batches of the settled pool, in order; empty for batches not made yet."""
-        found, lanes = [Lesson() for _ in range(self._settled)], self._lanes.lanes
+    def _pool_reads(self) -> list[BatchReads]:
+        """What was read for the batches of the settled pool, in order; empty for batches not made yet."""
+        found, lanes = [BatchReads() for _ in range(self._settled)], self._lanes.lanes
         for lane in range(lanes):
-            for made, lesson in enumerate(lessons(self._lanes, lane)[: self._settled // lanes]):
-                found[lane + made * lanes] = lesson
+            for made, reads in enumerate(batch_reads(self._lanes, lane)[: self._settled // lanes]):
+                found[lane + made * lanes] = reads
         return found
 
     def called_bytes(self) -> tuple[int, ...]:
         """Bytes that read calls returned, by batch of the pool."""
-        return tuple(lesson.called_bytes for lesson in self._lessons())
+        return tuple(reads.called_bytes for reads in self._pool_reads())
 
-    def holds_files(self) -> bool:
+    def keeps_open(self) -> bool:
         """True where files were open, or mapped, while batches of the settled pool were made."""
-        return any(lesson.held for lesson in self._lessons())
+        return any(reads.kept_open for reads in self._pool_reads())
 
     def files(self, batch_size: int) -> LoaderFiles:
         """The files of the settled pool, batch by batch or as a whole; or why they are not known."""
-        found = self._lessons()
-        seen = [lesson for lesson in found if lesson.files]
+        found = self._pool_reads()
+        seen = [reads for reads in found if reads.files]
         # What the first batches import is no data, so the usual batch decides.
         if 2 * len(seen) <= len(found):
             return self._in_parts(found, "opened_below_python")
-        opened = [sum(lesson.files.values()) for lesson in seen]
-        called = sorted(lesson.called_bytes for lesson in seen)
+        opened = [sum(reads.files.values()) for reads in seen]
+        called = sorted(reads.called_bytes for reads in seen)
         if median(called) and median(called) < READ_WHOLE[0] * median(opened):
             return self._in_parts(found, "read_in_parts")
         # Now and then a batch also reads what it imports, so a quarter of them must read more than they open.
@@ -428,14 +430,14 @@ class UserLoader(SwitchedLoader):
             return self._in_parts(found, "read_beside")
         return BatchFiles(
             batch_size=batch_size,
-            paths=tuple(tuple(lesson.files) for lesson in found),
-            file_bytes={path: size for lesson in found for path, size in lesson.files.items()},
+            paths=tuple(tuple(reads.files) for reads in found),
+            file_bytes={path: size for reads in found for path, size in reads.files.items()},
             in_order=not self._iterable,
         )
 
-    def _in_parts(self, found: list[Lesson], why: UnknownFilesCode) -> PartFiles | UnknownFiles:
+    def _in_parts(self, found: list[BatchReads], why: UnknownFilesCode) -> PartFiles | UnknownFiles:
         """All files that the data set opened, holds or names; `why` where they are too many to be evicted."""
-        files = {path: size for lesson in found for path, size in (lesson.files | lesson.held).items()}
+        files = {path: size for reads in found for path, size in (reads.files | reads.kept_open).items()}
         named = named_files(self._own.dataset, most=MOST_FILES)
         if named is None:
             return UnknownFiles(code=why)
@@ -455,8 +457,8 @@ class UserLoader(SwitchedLoader):
             return
         _wait_for(lambda: self.still(taken), MOST_STILL_S)
         self._log.ask_release()
-        if self._bells is not None:
-            self._bells.ring()
+        if self._signals is not None:
+            self._signals.send()
         _wait_for(lambda: self._log.all_released, MOST_RELEASE_S)
 
     def take_new(self) -> None:
@@ -516,6 +518,6 @@ def _wait_for(done: Callable[[], bool], most_s: float) -> None:
         time.sleep(POLL_S)
 
 
-def _before_again(learned: Sequence[Lesson]) -> int:
+def _before_restart(lane: Sequence[BatchReads]) -> int:
     """Batches of a worker before its iterable restarted; 0 when it has not."""
-    return next((made for made, each in enumerate(learned) if each.again), 0)
+    return next((made for made, reads in enumerate(lane) if reads.restarted), 0)

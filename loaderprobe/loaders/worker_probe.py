@@ -45,16 +45,16 @@ HELD_EVERY_S = 0.05
 
 
 @dataclass(slots=True)
-class Lesson:
+class BatchReads:
     """The files and reads of one batch."""
 
     files: dict[str, int] = field(default_factory=dict)
     """Path to bytes, for the files that Python opened."""
-    held: dict[str, int] = field(default_factory=dict)
+    kept_open: dict[str, int] = field(default_factory=dict)
     """The same for files that were open or mapped afterwards, opened by any code; not checked after every batch."""
     called_bytes: int = 0
     """Bytes returned by read calls, from storage, memory or a pipe."""
-    again: bool = False
+    restarted: bool = False
     """True when an iterable restarted."""
 
     @property
@@ -63,7 +63,7 @@ class Lesson:
         return list(self.files)
 
 
-class Learner:
+class ReadsRecorder:
     """Records the opened files while batches are made in one lane, and writes one JSON object per batch."""
 
     def __init__(self, log: FetchLog, lane: int, *, alone: bool) -> None:
@@ -73,29 +73,29 @@ class Learner:
         self._next_look_s = 0.0
         self._called: int | None = None
 
-    def listen(self) -> None:
+    def begin(self) -> None:
         """Call before a batch is made. In a process that does nothing else, activity between batches counts too."""
         if not self._alone or self._called is None:
-            OPENED.listen()
+            OPENED.start()
             self._called = self._read_calls()
 
-    def heard(self, *, again: bool) -> Lesson:
+    def end(self, *, restarted: bool) -> BatchReads:
         called, before = self._read_calls(), self._called or 0
-        found = Lesson(
-            files=dict(OPENED.heard(and_listen=self._alone)), called_bytes=max(0, called - before), again=again
+        reads = BatchReads(
+            files=dict(OPENED.stop(and_restart=self._alone)), called_bytes=max(0, called - before), restarted=restarted
         )
         if time.perf_counter() >= self._next_look_s:
             own = str(self._path.parent)
-            found.held = {path: size for path, size in held_files().items() if not path.startswith(own)}
+            reads.kept_open = {path: size for path, size in held_files().items() if not path.startswith(own)}
             self._next_look_s = time.perf_counter() + HELD_EVERY_S
         with self._path.open("a") as out:
-            out.write(json.dumps([found.files, found.held, found.called_bytes, found.again]) + "\n")
+            out.write(json.dumps([reads.files, reads.kept_open, reads.called_bytes, reads.restarted]) + "\n")
         # Writing, looking and asking read files, too.
         self._called = self._read_calls()
-        return found
+        return reads
 
     def close(self) -> None:
-        OPENED.heard()
+        OPENED.stop()
 
     def _read_calls(self) -> int:
         """Bytes that read calls have returned; 0 where the kernel does not count them."""
@@ -105,11 +105,11 @@ class Learner:
             return 0
 
 
-def lessons(log: FetchLog, lane: int) -> list[Lesson]:
-    """The lessons of a lane so far, by batch."""
+def batch_reads(log: FetchLog, lane: int) -> list[BatchReads]:
+    """What was read in a lane so far, by batch."""
     path = _path(log, lane)
     lines: list[Any] = path.read_text().split("\n")[:-1] if path.is_file() else []
-    return [Lesson(*json.loads(line)) for line in lines]
+    return [BatchReads(*json.loads(line)) for line in lines]
 
 
 def _path(log: FetchLog, lane: int) -> Path:
@@ -120,16 +120,16 @@ def _path(log: FetchLog, lane: int) -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Bells:
+class WorkerSignals:
     """A named pipe for each worker. Picklable, so that it reaches workers by any start method."""
 
     folder: Path
     count: int
 
     @classmethod
-    def create(cls, folder: Path, count: int) -> Bells | None:
+    def create(cls, folder: Path, count: int) -> WorkerSignals | None:
         """The pipes, in a new folder under this one; None on a file system without named pipes."""
-        made = cls(Path(tempfile.mkdtemp(prefix="bells-", dir=folder)), count)
+        made = cls(Path(tempfile.mkdtemp(prefix="signals-", dir=folder)), count)
         try:
             for worker in range(count):
                 os.mkfifo(made.path(worker))
@@ -141,26 +141,26 @@ class Bells:
         """The pipe of one worker."""
         return self.folder / str(worker)
 
-    def ring(self) -> None:
+    def send(self) -> None:
         """Signal every worker that still runs."""
         for worker in range(self.count):
-            with suppress(OSError):  # no listener
+            with suppress(OSError):  # no worker listens
                 pipe = os.open(self.path(worker), os.O_WRONLY | os.O_NONBLOCK)
                 try:
                     os.write(pipe, b"!")
                 finally:
                     os.close(pipe)
 
-    def answer(self, worker: int, action: Callable[[], None]) -> None:
+    def handle(self, worker: int, action: Callable[[], None]) -> None:
         """In a worker: call `action` from a separate thread at every signal, as long as the process lives."""
-        # Open for both, the pipe never ends when a ringer closes it.
+        # Open for both, the pipe never ends when a sender closes it.
         pipe = os.open(self.path(worker), os.O_RDWR | os.O_CLOEXEC)
 
-        def listen() -> None:
+        def serve() -> None:
             while os.read(pipe, 1):
                 action()
 
-        threading.Thread(target=listen, name="loaderprobe-bell", daemon=True).start()
+        threading.Thread(target=serve, name="loaderprobe-signal", daemon=True).start()
 
 
 # Where a worker is in the code that makes its batches.
@@ -192,14 +192,14 @@ class StacksSeen:
     def making(self, counts: bool) -> Iterator[None]:
         """While a batch is made, by the calling thread; `counts` where that is as asked."""
         if self._looks is None:
-            self._looks = StackLooks(threading.get_ident(), LOOK_EVERY_S, self.heard)
+            self._looks = StackLooks(threading.get_ident(), LOOK_EVERY_S, self.count)
         self._counts_now = counts
         try:
             yield
         finally:
             self._counts_now = False
 
-    def heard(self, stack: Stack) -> None:
+    def count(self, stack: Stack) -> None:
         """One look. Called from another thread."""
         if not self._counts_now:
             return
@@ -502,8 +502,8 @@ class WorkerProbe:
         self._head = self._log.lane_heads[lane]
         self._lane, self._lanes = lane, log.lanes
         self._files_of = files_of
-        self._learner = Learner(log, lane, alone=alone)
-        self._learned: list[Lesson] = []
+        self._reads = ReadsRecorder(log, lane, alone=alone)
+        self._pool_reads: list[BatchReads] = []
         self._meter = ThreadMeter()
         self._ahead = EvictAhead(log)
         self._seen = StacksSeen(log, lane) if files_of is None and self.looks else None
@@ -524,7 +524,7 @@ class WorkerProbe:
     def close(self) -> None:
         """Close descriptors and stop recording, for a loader that continues after the measurement."""
         self._meter.close()
-        self._learner.close()
+        self._reads.close()
         self._ahead.close()
         if self._seen is not None:
             self._seen.close()
@@ -536,10 +536,10 @@ class WorkerProbe:
             self._collate, fetcher.collate_fn = fetcher.collate_fn, lambda data: self._hand_over(fetcher, data)
         learning = not self._quiet and self._is_learning()
         if learning:
-            self._learner.listen()
+            self._reads.begin()
         elif not self._quiet:
             if self._alone:
-                self._learner.close()
+                self._reads.close()
             # For good, however much longer the pool becomes.
             self._quiet = True
         number = self._lane + self._made * self._lanes
@@ -565,7 +565,7 @@ class WorkerProbe:
         row[9] = process_ns
         self._made += 1
         if learning:
-            self._learned.append(self._learner.heard(again=self._again))
+            self._pool_reads.append(self._reads.end(restarted=self._again))
         if self._seen is not None:
             self._seen.write()
         row[8] = time.thread_time_ns() - entered - cpu_ns
@@ -679,7 +679,7 @@ class WorkerProbe:
             paths: Iterable[Any] = self._files_of(index)
         else:
             share = self._log.pool // self._lanes
-            paths = self._learned[self._made % share].opened if share else ()
+            paths = self._pool_reads[self._made % share].opened if share else ()
         for path in paths:
             with Path(path).open("rb", buffering=0) as file:
                 file.read()
@@ -715,7 +715,7 @@ class WorkerSetup:
     """Tie the worker's life to this process; only for workers that are its children."""
     observer: int = 0
     """The process whose children may sample what the worker waits for."""
-    bells: Bells | None = None
+    signals: WorkerSignals | None = None
     """The signal on which the worker unmaps its files."""
     probe: type[WorkerProbe] = WorkerProbe
 
@@ -728,8 +728,8 @@ class WorkerSetup:
         if self.own is not None:
             self.own(worker)
         watch = self.probe(self.log, worker, self.files_of, alone=True)
-        if self.bells is not None:
-            self.bells.answer(worker, watch.release)
+        if self.signals is not None:
+            self.signals.handle(worker, watch.release)
         # torch makes the fetcher after this call, and this process serves no other loader.
         for kind in (torch_fetch._MapDatasetFetcher, torch_fetch._IterableDatasetFetcher):
             original = kind.fetch

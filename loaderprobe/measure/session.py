@@ -395,7 +395,7 @@ class Session:
     """Number of batches taken from the loader before."""
     pool: int = 0
     """Batches before the same are repeated; 0 where the files give it."""
-    held: tuple[Any, ...] = ()
+    resident_batches: tuple[Any, ...] = ()
     """Batches for steps without the loader; if empty, the first batch."""
     period: int | None = None
     """Batches that an update of the model takes, where the step is the loop of a script; None for any other step."""
@@ -634,10 +634,10 @@ class Session:
         self._batches = Counted(self.parts.loader.batches(), self.begun_with)
         first = next(self._batches)
         self.recorder.got_first_batch(clock.now_ns())
-        self._stand_in = held = self.held or (first,)
+        self._stand_in = resident = self.resident_batches or (first,)
         if self.parts.compute.info().specified_images_per_s is None:
             self.on_stage("warming up the device", 0, 0)
-            self._resident = [self.parts.compute.copy(batch) for batch in held]
+            self._resident = [self.parts.compute.copy(batch) for batch in resident]
             with suppress(Interrupted):  # only warming up is cut short
                 warm_up(self._resident, self.config, self.parts.compute, clock, self._agreed(WARM_UP))
 

@@ -59,7 +59,7 @@ class OwnMeasured:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
+class RankInput:
     """What one rank takes of the data set, as far as that is seen from its first batches."""
 
     batch_size: int

@@ -41,8 +41,8 @@ from loaderprobe.analyze.forecast.fit import Fit, Point, Storage, fit, point_of
 from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.analyze.verdict.rates import cores_in_training, rates_by_round, worker_cost
 from loaderprobe.api.bandwidth import bandwidth
-from loaderprobe.measure.own import loader as learning
-from loaderprobe.measure.own.loader import LoaderRequest, measure_loader
+from loaderprobe.measure.user import loader as learning
+from loaderprobe.measure.user.loader import LoaderRequest, measure_loader
 from loaderprobe.protocols import ComputeArguments
 from loaderprobe.records.bandwidth import BandwidthReport, StorageCeiling
 from loaderprobe.records.config import CacheState, with_options

@@ -37,7 +37,7 @@ from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.compute.emulated import EmulatedCompute
 from loaderprobe.compute.step import NoCompute
 from loaderprobe.measure import session
-from loaderprobe.measure.own.loader import LoaderRequest, measure_loader
+from loaderprobe.measure.user.loader import LoaderRequest, measure_loader
 from loaderprobe.protocols import Compute, ComputeArguments, NextRound
 from loaderprobe.records.config import CacheState, with_options
 from loaderprobe.records.measurement import (

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.ranks import as_one, cores, differing, host_names, same_samples, slow_host
 from loaderprobe.errors import LoaderprobeError
-from loaderprobe.records.diagnosis import Drawn
+from loaderprobe.records.diagnosis import RankInput
 from loaderprobe.records.measurement import Measurement, Missing, Segment, Series
 from loaderprobe.records.ranks import RankMeasurement
 from loaderprobe.records.remark import reported
@@ -167,16 +167,16 @@ def test_counters_of_a_node_are_those_of_its_first_rank(alone: Measurement) -> N
     assert found.series == (disk,) and found.missing == (own,)
 
 
-ONE = Drawn(batch_size=8, workers=2, prefetch_factor=2, files=tuple(range(100)), first=1, whole=False)
+ONE = RankInput(batch_size=8, workers=2, prefetch_factor=2, files=tuple(range(100)), first=1, whole=False)
 HIDDEN, LABELS = replace(ONE, files=()), 9999
 
 
-def files(first: int, *, whole: bool = False) -> Drawn:
+def files(first: int, *, whole: bool = False) -> RankInput:
     """A rank that read 100 files from this number on; `whole` where its sampler goes through all of its data set."""
     return replace(ONE, files=tuple(range(first, first + 100)), first=first, whole=whole)
 
 
-def with_labels(first: int) -> Drawn:
+def with_labels(first: int) -> RankInput:
     return replace(ONE, files=(LABELS, *range(first, first + 50)), whole=True)
 
 
@@ -202,7 +202,7 @@ def with_labels(first: int) -> Drawn:
     ],
 )  # fmt: skip
 def test_ranks_that_each_take_all_of_a_data_set_are_seen(
-    ranks: list[Drawn], code: str | None, facts: dict[str, float]
+    ranks: list[RankInput], code: str | None, facts: dict[str, float]
 ) -> None:
     """By the files that they read, or without them by their first batches; all but one rank read them again."""
     note = same_samples(ranks)
@@ -219,7 +219,7 @@ def test_ranks_that_each_take_all_of_a_data_set_are_seen(
         ([ONE, replace(ONE, exchanges=True)], (1, "exchanges")),
     ],
 )
-def test_the_rank_whose_loader_is_another_is_found(ranks: list[Drawn], found: tuple[int, str] | None) -> None:
+def test_the_rank_whose_loader_is_another_is_found(ranks: list[RankInput], found: tuple[int, str] | None) -> None:
     """With the first setting that differs."""
     assert differing(ranks) == found
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from loaderprobe.api.diagnose import Diagnosis, diagnosis
-from loaderprobe.measure.own.loader import LoaderRequest, measure_with_step
 from loaderprobe.measure.segments import Pace
+from loaderprobe.measure.user.loader import LoaderRequest, measure_with_step
 from loaderprobe.records.measurement import Activity, Measurement, Mode
 from loaderprobe.samplers.waits import WaitsSampler
 from tests.api.samples import photo_files, raw_files
@@ -27,7 +27,7 @@ Plan = tuple[tuple[Mode, Activity], ...]
 @pytest.fixture(autouse=True)
 def _short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     """A segment is a few batches, however fast they come; learning and the ceiling of storage are as short."""
-    monkeypatch.setattr("loaderprobe.measure.own.loader.LEARN_AT_LEAST_S", 0.05)
+    monkeypatch.setattr("loaderprobe.measure.user.loader.DISCOVERY_AT_LEAST_S", 0.05)
     monkeypatch.setattr("loaderprobe.measure.ceilings.CEILING_S", 0.02)
     monkeypatch.setattr(
         "loaderprobe.measure.session.pace_for",
@@ -48,7 +48,7 @@ def _scripted_waits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
         return ["/bin/sh", "-c", 'cd "$0" && : > rows && : > subjects && printf . && exec cat > /dev/null', str(folder)]
 
     if "real_waits" not in request.fixturenames:
-        monkeypatch.setattr("loaderprobe.measure.own.loader.WaitsSampler", partial(WaitsSampler, command=script))
+        monkeypatch.setattr("loaderprobe.measure.user.loader.WaitsSampler", partial(WaitsSampler, command=script))
 
 
 @pytest.fixture(autouse=True)

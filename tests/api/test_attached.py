@@ -21,7 +21,7 @@ from loaderprobe.errors import BadValue, NoSpace
 from loaderprobe.loaders.attached import attach
 from loaderprobe.measure.attach import watcher as watcher
 from loaderprobe.measure.attach.attachment import Finished
-from loaderprobe.measure.own.loader import measure_with_step
+from loaderprobe.measure.user.loader import measure_with_step
 from loaderprobe.records.diagnosis import AttachRequest
 from loaderprobe.render.words import said
 from tests.examples import training as example
@@ -167,9 +167,9 @@ def test_a_pause_makes_void_what_was_timed(tmp_path: Path) -> None:
             training.step(batch)
             if training.steps == 20:
                 clocked.clock.ahead_s += 40.0
-                turns = clocked.attachment._turns
-                assert turns is not None
-                turns.interrupt = why.append  # type: ignore[method-assign, assignment]  # to hear of it
+                coroutine = clocked.attachment._coroutine
+                assert coroutine is not None
+                coroutine.interrupt = why.append  # type: ignore[method-assign, assignment]  # to hear of it
 
     clocked.run(loop)
     assert why == ["the script paused between two batches"]
@@ -270,8 +270,8 @@ def test_a_script_that_is_not_measured_sees_its_own_batches(
     def refused(*given: Any) -> None:
         raise BadValue("planted here")
 
-    monkeypatch.setattr("loaderprobe.measure.own.loader.Learning._evict", refused)
-    monkeypatch.setattr("loaderprobe.measure.own.loader.LEARN_AT_LEAST_S", 0.0)
+    monkeypatch.setattr("loaderprobe.measure.user.loader.Discovery._evict", refused)
+    monkeypatch.setattr("loaderprobe.measure.user.loader.DISCOVERY_AT_LEAST_S", 0.0)
     alone = targets(kind, workers, tmp_path)
     with loaderprobe.attached(budget_s=BUDGET_S) as found:
         beside = targets(kind, workers, tmp_path)

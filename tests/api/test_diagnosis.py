@@ -20,9 +20,9 @@ from loaderprobe.api.shown import frame
 from loaderprobe.errors import DamagedRun, MissingPart
 from loaderprobe.measure import studies
 from loaderprobe.measure.child import study
-from loaderprobe.measure.own.loader import data_found
 from loaderprobe.measure.runner import Order
 from loaderprobe.measure.segments import Pace
+from loaderprobe.measure.user.loader import data_found
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig, Study, with_options
 from loaderprobe.records.diagnosis import DataFound, OwnMeasured

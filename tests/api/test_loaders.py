@@ -21,7 +21,7 @@ from loaderprobe.analyze.verdict.rates import cold_fraction
 from loaderprobe.compute.step import NoCompute
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.loaders import user_loader
-from loaderprobe.measure.own.loader import Deadline, LoaderRequest, measure_loader
+from loaderprobe.measure.user.loader import Deadline, LoaderRequest, measure_loader
 from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode
 from loaderprobe.system.device import locate
 from loaderprobe.testing import FakePageCache
@@ -541,7 +541,7 @@ class _Late(Deadline):
 
 def test_batches_that_take_too_long_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the first round is whole nothing can be said, except what was too little."""
-    monkeypatch.setattr("loaderprobe.measure.own.loader.Deadline", _Late)
+    monkeypatch.setattr("loaderprobe.measure.user.loader.Deadline", _Late)
     asked = LoaderRequest(budget_s=1.0)
     with pytest.raises(BadValue, match=r"not even one round fitted into 12 s, in which the loader gave [0-9]+ batches"):
         measure_loader(DataLoader(Numbers(), batch_size=4), NoCompute, asked, lambda *_: None)

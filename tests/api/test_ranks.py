@@ -29,14 +29,14 @@ from loaderprobe.api.sweep_request import (
 )
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.measure import session
-from loaderprobe.measure.own import loader
-from loaderprobe.measure.own.function import agreed, measure_own, named
 from loaderprobe.measure.ranks import launch
 from loaderprobe.measure.ranks.launch import error_of
 from loaderprobe.measure.runner import Order
 from loaderprobe.measure.segments import Pace
+from loaderprobe.measure.user import loader
+from loaderprobe.measure.user.function import agreed, measure_own, named
 from loaderprobe.records.config import ComputeSpec, SweepSpec
-from loaderprobe.records.diagnosis import DataFound, Drawn, OwnMeasured
+from loaderprobe.records.diagnosis import DataFound, OwnMeasured, RankInput
 from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.ranks import Layout, Node, Place
 from loaderprobe.records.remark import Remark
@@ -50,11 +50,11 @@ from tests.examples.ranks import STEPS, train
 from tests.warm import in_two_ranks
 
 NODES = (Node(host="a", seats=(0, 1), gpus=2), Node(host="b", seats=(2, 3), gpus=1))
-DRAWN = Drawn(batch_size=8, workers=2, prefetch_factor=2, files=(1, 2, 3), first=None, whole=True)
+DRAWN = RankInput(batch_size=8, workers=2, prefetch_factor=2, files=(1, 2, 3), first=None, whole=True)
 DATA = DataFound(hidden=None, size_bytes=1e9, root="/data/photos", samples=10_000)
 
 
-def on_all(ranks: list[Drawn]) -> list[Any]:
+def on_all(ranks: list[RankInput]) -> list[Any]:
     """What `agreed` returns or raises on each."""
 
     def on_one(group: FakeGroup) -> Any:
@@ -288,7 +288,7 @@ def measures(rank: int, port: int, scratch: Path) -> None:
     torch.set_num_threads(1)
     changed: Any = {"pace_for": lambda **_: SHORT}
     vars(session).update(changed, ALONE_S=0.1)
-    vars(loader).update(LEARN_AT_LEAST_S=0.05)
+    vars(loader).update(DISCOVERY_AT_LEAST_S=0.05)
     place = Place(
         rank=rank, size=2, node=0, local_rank=rank, local_size=2, address="127.0.0.1", port=port, prefix="p",
         timeout_s=20.0,

@@ -18,7 +18,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from loaderprobe.loaders import state
-from loaderprobe.loaders.state import copied_iterable, held, shared_state_kept
+from loaderprobe.loaders.state import copied_iterable, reachable, shared_state_kept
 from loaderprobe.records.remark import Remark
 from tests.api.samples import Backwards, Numbers, Shared
 from tests.said import all_said
@@ -79,7 +79,7 @@ def function(default: str = "default") -> Any:
 )
 def test_everything_that_python_stores_is_found(root: Any, texts: set[Any]) -> None:
     """Attributes, slots, containers and their sub-classes, functions with what they close over, arrays of objects."""
-    assert texts <= {value for value in held([root]) if isinstance(value, str | Path)}
+    assert texts <= {value for value in reachable([root]) if isinstance(value, str | Path)}
 
 
 def test_no_code_of_the_users_is_called() -> None:
@@ -87,7 +87,7 @@ def test_no_code_of_the_users_is_called() -> None:
     armed = Armed()
     list.append(armed, "item")
     vars(armed)["own"] = "attribute"
-    found = list(held([armed]))
+    found = list(reachable([armed]))
     assert found[0] is armed
     assert {value for value in found if type(value) is str} == {"item", "attribute"}
 
@@ -97,19 +97,19 @@ def test_looking_has_an_end() -> None:
     one, shared = Holding(), Holding()
     other = Holding(one=one, shared=shared)
     vars(one).update(other=other, shared=shared)
-    found = list(held([one]))
+    found = list(reachable([one]))
     assert [found.count(each) for each in (one, other, shared)] == [1, 1, 1]
     deep = Holding(inner=Holding(inner=Holding(text="deep")))
-    assert "deep" in list(held([deep])) and "deep" not in list(held([deep], depth=2))
-    assert len(list(held([[str(number) for number in range(50)], list(range(50))], most=10))) == 10
-    assert [type(value) for value in held([Holding(text="hidden")], closed=(Holding,))] == [Holding]
+    assert "deep" in list(reachable([deep])) and "deep" not in list(reachable([deep], depth=2))
+    assert len(list(reachable([[str(number) for number in range(50)], list(range(50))], most=10))) == 10
+    assert [type(value) for value in reachable([Holding(text="hidden")], closed=(Holding,))] == [Holding]
 
 
 def test_a_long_list_hides_nothing() -> None:
     """What else there is comes first, and two long lists take turns."""
     samples, more = ([f"{name}{number}" for number in range(5000)] for name in "ab")
     data = Holding(samples=[(text, 1) for text in samples], more=more, later=Holding(root="root"))
-    found = [value for value in held([data], most=3000) if type(value) is str]
+    found = [value for value in reachable([data], most=3000) if type(value) is str]
     assert "root" in found
     assert min(sum(text[0] == name for text in found) for name in "ab") >= 1000
 

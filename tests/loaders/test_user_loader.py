@@ -18,7 +18,7 @@ from torch.utils.data.distributed import DistributedSampler
 from loaderprobe.batches import holds_images, samples_in, samples_without_collation
 from loaderprobe.errors import BadValue
 from loaderprobe.loaders.data_files import MOST_S, OpenedFiles, holds_more_than_data, named_files
-from loaderprobe.loaders.drawn import drawn
+from loaderprobe.loaders.rank_input import rank_input
 from loaderprobe.loaders.user_loader import BatchPool, UserLoader
 from loaderprobe.records.files import BatchFiles, UnknownFiles
 from loaderprobe.testing import example_config
@@ -88,17 +88,17 @@ def test_files_that_are_opened_are_heard(tmp_path: Path) -> None:
     package.parent.mkdir()
     for path in (data, code, package, gone):
         path.write_bytes(b"12345")
-    listener = OpenedFiles()
-    listener.listen()
+    opened = OpenedFiles()
+    opened.start()
     for path in (data, data, code, package, gone):
         path.read_bytes()
     os.close(os.open(bytes(data), os.O_RDONLY))
     Path("/dev/null").read_bytes()
     (tmp_path / "written").write_bytes(b"1")
     gone.unlink()
-    assert listener.heard() == [(str(data), 5)]
+    assert opened.stop() == [(str(data), 5)]
     data.read_bytes()
-    assert listener.heard() == []
+    assert opened.stop() == []
 
 
 IMAGE, IMAGES, LABELS = torch.zeros(3, 8, 8), torch.zeros(6, 3, 8, 8), torch.zeros(6)
@@ -229,13 +229,13 @@ FILES = BatchFiles(batch_size=1, paths=(("/a",), ("/b",)), file_bytes={"/a": 1, 
 
 def drawn_by(loader: DataLoader[Any], held: Any = ()) -> Any:
     """Of a loader whose files are hidden."""
-    return drawn(loader, example_config(), UnknownFiles(code="none_seen"), held, exchanges=False)
+    return rank_input(loader, example_config(), UnknownFiles(code="none_seen"), held, exchanges=False)
 
 
 def test_files_are_known_by_their_names() -> None:
     """The same name has the same number in every process."""
-    found = drawn(DataLoader(DATA), example_config(), FILES, (), exchanges=True)
-    again = drawn(DataLoader(DATA), example_config(), FILES, (), exchanges=True)
+    found = rank_input(DataLoader(DATA), example_config(), FILES, (), exchanges=True)
+    again = rank_input(DataLoader(DATA), example_config(), FILES, (), exchanges=True)
     assert found == again and len(set(found.files)) == 2 and found.exchanges
 
 

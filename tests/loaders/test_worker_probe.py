@@ -22,14 +22,14 @@ from loaderprobe.analyze.verdict.rates import function_times
 from loaderprobe.errors import NoSpace
 from loaderprobe.loaders import switched, worker_probe
 from loaderprobe.loaders.data_files import OPENED
-from loaderprobe.loaders.onlooker import OnlookerProbe, WatchedLoader
 from loaderprobe.loaders.switched import SwitchedLoader, dead_worker
+from loaderprobe.loaders.watched import PassiveProbe, WatchedLoader
 from loaderprobe.loaders.worker_probe import (
     ROWS,
-    Bells,
     EvictAhead,
     FetchLog,
     WorkerProbe,
+    WorkerSignals,
     stacks_seen,
     watch_here,
 )
@@ -127,7 +127,7 @@ def test_nothing_is_listened_to_and_nothing_is_kept_after_an_error(tmp_path: Pat
         next(loader.batches())
     (tmp_path / "later.bin").write_bytes(b"1")
     (tmp_path / "later.bin").read_bytes()
-    assert OPENED.heard() == []
+    assert OPENED.stop() == []
     assert meters() == before
 
 
@@ -179,8 +179,8 @@ def test_a_training_is_watched_over_all_its_epochs(tmp_path: Path, workers: int)
     assert without.records(0).images == ()
 
 
-def _worker(bells: Bells, ready: Any, heard: Any) -> None:
-    bells.answer(0, heard.release)
+def _worker(signals: WorkerSignals, ready: Any, heard: Any) -> None:
+    signals.handle(0, heard.release)
     ready.release()
     threading.Event().wait()
 
@@ -188,15 +188,15 @@ def _worker(bells: Bells, ready: Any, heard: Any) -> None:
 def test_a_worker_hears_a_bell_whatever_it_is_doing(tmp_path: Path) -> None:
     """As often as it is rung, from a thread of its own; a listener is optional."""
     context = multiprocessing.get_context("fork")
-    bells = Bells.create(tmp_path, 2)
-    assert bells is not None
+    signals = WorkerSignals.create(tmp_path, 2)
+    assert signals is not None
     ready, heard = context.Semaphore(0), context.Semaphore(0)
-    worker = context.Process(target=_worker, args=(bells, ready, heard), daemon=True)
+    worker = context.Process(target=_worker, args=(signals, ready, heard), daemon=True)
     worker.start()
     try:
         assert ready.acquire(timeout=30)
         for _ in range(2):
-            bells.ring()
+            signals.send()
             assert heard.acquire(timeout=30)
     finally:
         worker.kill()
@@ -206,7 +206,7 @@ def test_a_worker_hears_a_bell_whatever_it_is_doing(tmp_path: Path) -> None:
 class Numbers(Dataset[int]):
     """Its samples look at the stack themselves, so that no clock decides what is seen."""
 
-    heard: Any = None
+    on_item: Any = None
 
     def __len__(self) -> int:
         return 8
@@ -215,12 +215,12 @@ class Numbers(Dataset[int]):
         return self.decoded(index)
 
     def decoded(self, index: int) -> int:
-        if self.heard is not None:
-            self.heard(stack_of(sys._getframe()))
+        if self.on_item is not None:
+            self.on_item(stack_of(sys._getframe()))
         return index
 
 
-@pytest.mark.parametrize("probe", [WorkerProbe, OnlookerProbe])
+@pytest.mark.parametrize("probe", [WorkerProbe, PassiveProbe])
 def test_samples_are_counted_by_their_stacks_below_the_loader(tmp_path: Path, probe: type[WorkerProbe]) -> None:
     """Of batches as asked alone: not of the first, whose files are learned, nor without a resource; and not of a
     training that is only watched."""
@@ -230,14 +230,14 @@ def test_samples_are_counted_by_their_stacks_below_the_loader(tmp_path: Path, pr
     watch = watch_here(log, iterator, None, probe)
     switch = log.open("r+")
     switch.pool = 1  # its files are learned with the first batch, which does not count
-    numbers.heard = watch._seen.heard if watch._seen is not None else None
+    numbers.on_item = watch._seen.count if watch._seen is not None else None
     modes: tuple[Mode, ...] = ("baseline", "baseline", "cached_samples", "warm")
     for mode in modes:
         switch.mode = mode
         next(iterator)
     watch.close()
     seen = stacks_seen(log)
-    assert (seen is None) == (probe is OnlookerProbe)
+    assert (seen is None) == (probe is PassiveProbe)
     if seen is not None:
         assert [each.name.rpartition(".")[2] for each in seen.functions] == ["__getitem__", "decoded"]
         assert (seen.counts, seen.stacks) == ((4,), ((0, 1),))

@@ -17,10 +17,10 @@ import torch
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.measure.attach import outside
 from loaderprobe.measure.attach.attachment import announce, claimed, others_that_train
+from loaderprobe.measure.attach.coroutine import SessionCoroutine
 from loaderprobe.measure.attach.outside import LEAST_PASSES, Outside, Pauses
 from loaderprobe.measure.attach.script_loaders import SeenLoaders
 from loaderprobe.measure.attach.script_ranks import AHEAD, PATIENCE_S, TURN_S, TakeOver
-from loaderprobe.measure.attach.turns import LoopTurns
 from loaderprobe.measure.attach.watcher import LEAST_STEPS, ROUNDS, LoopStep, observed
 from loaderprobe.measure.session import Interrupted
 from loaderprobe.records.measurement import Measurement, WorkerBatches
@@ -347,13 +347,13 @@ def test_an_interruption_reaches_the_step_that_it_disturbed() -> None:
             except Interrupted as why:
                 seen.append((batch, str(why), why.steps))
 
-    turns = LoopTurns(session)
+    coroutine = SessionCoroutine(session)
     for _ in range(3):
-        turns.next()
-    turns.interrupt("validation")
-    turns.interrupt("next epoch")
-    turns.next()
-    assert (seen, turns.undisturbed) == ([(2, "validation", 3)], 1)
+        coroutine.next()
+    coroutine.interrupt("validation")
+    coroutine.interrupt("next epoch")
+    coroutine.next()
+    assert (seen, coroutine.undisturbed) == ([(2, "validation", 3)], 1)
 
 
 class Meeting:

@@ -13,8 +13,8 @@ import pytest
 from loaderprobe.analyze.verdict.ranks import as_one
 from loaderprobe.analyze.verdict.rounds import Round, next_round
 from loaderprobe.errors import BadValue, LostRank
+from loaderprobe.measure.attach.coroutine import SessionCoroutine, Withdrawn
 from loaderprobe.measure.attach.script_ranks import ScriptCrew
-from loaderprobe.measure.attach.turns import LoopTurns, Withdrawn
 from loaderprobe.measure.further import CUT_SHORT
 from loaderprobe.measure.session import AGAIN, ATTEMPTS, MOST_RESIDENT, GivenUp, Recorder, Session
 from loaderprobe.records.measurement import ComputeInfo, Measurement
@@ -65,15 +65,15 @@ def loop_session(
 def trained(interrupted: Callable[[int], bool], *, other_s: float = 1.0, **options: Any) -> Measurement:
     """What is measured of a loop that does something else, for `other_s`, after the steps that `interrupted` names."""
     clock = FakeClock()
-    turns = LoopTurns(lambda step: loop_session(clock, step, Service(cpu_s=0.002), {}, **options))
+    coroutine = SessionCoroutine(lambda step: loop_session(clock, step, Service(cpu_s=0.002), {}, **options))
     while True:
-        turns.next()
-        if turns.over:
-            return turns.result  # type: ignore[no-any-return]
+        coroutine.next()
+        if coroutine.over:
+            return coroutine.result  # type: ignore[no-any-return]
         clock.sleep(STEP_S)
-        if interrupted(turns.steps):
+        if interrupted(coroutine.steps):
             clock.sleep(other_s)
-            turns.interrupt("validation")
+            coroutine.interrupt("validation")
 
 
 def holds_no_interruption(found: Measurement) -> bool:
@@ -128,18 +128,18 @@ class Rank:
         self._service, self._after = Service(cpu_s=cpu_s), after
         self.found: Measurement | None = None
         self.error: BaseException | None = None
-        self.turns = self.crew.turns = LoopTurns(self._measured, self.crew)
+        self.coroutine = self.crew.coroutine = SessionCoroutine(self._measured, self.crew)
 
     def run(self) -> None:
         """Until the session is over."""
         try:
-            self.turns.next()
-            while not self.turns.over:
+            self.coroutine.next()
+            while not self.coroutine.over:
                 self.clock.sleep(STEP_S)
                 self._after(self)
-                if not self.turns.over:
-                    self.turns.next()
-            self.found = self.turns.result
+                if not self.coroutine.over:
+                    self.coroutine.next()
+            self.found = self.coroutine.result
         except (Withdrawn, LostRank) as error:
             self.error = error
 
@@ -175,16 +175,16 @@ def test_ranks_of_unlike_speed_take_the_same_steps() -> None:
     """In the same segments, although each has a clock of its own; and as many in all."""
     fast, slow = ran((0.001, nothing), (0.004, nothing))
     assert fast.steps == slow.steps
-    assert fast.turns.steps == slow.turns.steps and fast.group.meetings == slow.group.meetings
+    assert fast.coroutine.steps == slow.coroutine.steps and fast.group.meetings == slow.group.meetings
 
 
 def test_what_disturbs_one_rank_voids_the_segment_of_all() -> None:
     """Both begin it again."""
 
     def validates(rank: Rank) -> None:
-        if rank.turns.steps % 40 == 0:
+        if rank.coroutine.steps % 40 == 0:
             rank.clock.sleep(1.0)
-            rank.turns.interrupt("validation")
+            rank.coroutine.interrupt("validation")
 
     ranks = ran((0.002, validates), (0.002, nothing))
     assert ranks[0].steps == ranks[1].steps
@@ -196,7 +196,7 @@ def test_a_rank_that_refuses_lets_no_loop_be_handed_over() -> None:
     first, second = (Rank(group, 0.001, nothing) for group in FakeGroup.of(2))
     apart = Apart(code="refused", ranks=(1,), detail="no batches")
     in_threads([lambda: second.crew.refuse(apart), first.run])
-    assert isinstance(first.error, Withdrawn) and first.turns.steps == 0
+    assert isinstance(first.error, Withdrawn) and first.coroutine.steps == 0
     assert first.crew.apart == second.crew.apart == apart
 
 
@@ -204,21 +204,21 @@ def test_a_script_that_ends_on_one_rank_ends_the_measurement_of_all() -> None:
     """With the whole rounds so far; the other's loop waits at its next batch meanwhile."""
 
     def ends(rank: Rank) -> None:
-        if rank.turns.steps == 300:
-            rank.turns.give_up()
+        if rank.coroutine.steps == 300:
+            rank.coroutine.give_up()
 
     first, second = ran((0.001, ends), (0.001, nothing))
     assert first.steps == second.steps != []
-    assert first.turns.steps == second.turns.steps == 300
+    assert first.coroutine.steps == second.coroutine.steps == 300
 
 
 def test_a_rank_that_dies_leaves_no_other_waiting() -> None:
     """They lose it where they meet next."""
 
     def dies(rank: Rank) -> None:
-        if rank.turns.steps == 30:
+        if rank.coroutine.steps == 30:
             rank.group.leave()
             raise LostRank("it died")
 
     first, _ = ran((0.001, nothing), (0.001, dies))
-    assert isinstance(first.error, LostRank) and 29 <= first.turns.steps <= 30
+    assert isinstance(first.error, LostRank) and 29 <= first.coroutine.steps <= 30

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
-from loaderprobe.measure.own.function import made, module_file, named
-from loaderprobe.measure.own.loader import Learned, Learning, bytes_of_sample, measured_first_pass
 from loaderprobe.measure.segments import MOST_EVICTED_AHEAD, REST_S, Pace, Readiness
+from loaderprobe.measure.user.function import made, module_file, named
+from loaderprobe.measure.user.loader import Discovery, LoaderProperties, bytes_of_sample, measured_first_pass
 from loaderprobe.records.files import PartFiles, UnknownFiles
 from loaderprobe.records.measurement import FirstPass, WorkerBatches
 from loaderprobe.testing import FakeClock, FakePageCache, ScriptedLoader, Service, example_config, example_files
@@ -146,7 +146,7 @@ class Renewable:
     def new_left(self) -> float:
         return self.left
 
-    def holds_files(self) -> bool:
+    def keeps_open(self) -> bool:
         return self.holds
 
     def take_new(self) -> None:
@@ -190,17 +190,17 @@ def test_two_passes_say_how_files_are_made_cold(changes: dict[str, Any], expecte
     """New batches are taken where files stay warm or samples are kept, if there are enough."""
     given = {"left": 1e9, "counts": True, "read_again": None, "holds": False, **PASS, **changes}
     loader = Renewable(given["left"], given["holds"])
-    learning = Learning(
+    discovery = Discovery(
         loader=loader,  # type: ignore[arg-type]  # only what deciding needs
         cache=FakePageCache(), workers=2, ahead=4, spent_s=lambda: 0.0, budget_s=None,
         ended=lambda taken: ValueError(str(taken)), counts_reads=lambda files: given["counts"],
     )  # fmt: skip
     first_pass = FirstPass(**{name: given[name] for name in PASS})
-    learned = Learned(
-        taken=30, pool=20, images=True, files=FILES, access="parts", held=(), first_pass=first_pass,
+    properties = LoaderProperties(
+        taken=30, pool=20, images=True, files=FILES, access="parts", resident_batches=(), first_pass=first_pass,
         keeps_samples=False, read_again=given["read_again"],
     )  # fmt: skip
-    found = learning._decided(learned)
+    found = discovery._decided(properties)
     assert found.access + ", keeps samples" * found.keeps_samples == expected
     assert loader.took_new == (found.access == "fresh")
     assert (found.files == UnknownFiles(code="none_read")) == (found.access == "none" and "left" not in changes)

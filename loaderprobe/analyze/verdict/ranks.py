@@ -17,7 +17,7 @@ from typing import TypeVar
 from loaderprobe.analyze.verdict.rates import worker_cost
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.config import RunConfig
-from loaderprobe.records.diagnosis import Drawn
+from loaderprobe.records.diagnosis import RankInput
 from loaderprobe.records.measurement import (
     MOST_SERVICES,
     FirstPass,
@@ -280,7 +280,7 @@ def _apart(host: str, by_host: dict[str, list[float]]) -> SlowHost | None:
 # Whether ranks share a data set, as a distributed sampler has them do, or each takes all of it.
 
 
-def same_samples(ranks: Sequence[Drawn]) -> Remark | None:
+def same_samples(ranks: Sequence[RankInput]) -> Remark | None:
     """That ranks take the same samples; None where nothing shows it.
 
     They do where most files that one opened another opened as well; where more than a few are, and each sampler goes
@@ -321,7 +321,7 @@ def own_shares(notes: Sequence[Remark], now: Interval) -> tuple[Advice, ...]:
     )
 
 
-def differing(ranks: Sequence[Drawn]) -> tuple[int, str] | None:
+def differing(ranks: Sequence[RankInput]) -> tuple[int, str] | None:
     """(The first rank whose loader has another setting than rank 0's, that setting); None where all are alike."""
     for name in ("batch_size", "workers", "prefetch_factor", "exchanges"):
         values = [getattr(each, name) for each in ranks]

@@ -14,12 +14,12 @@ from typing import Any
 
 from loaderprobe.batches import length_of
 from loaderprobe.errors import BadValue, LoaderprobeError, LostRank
+from loaderprobe.measure.attach.coroutine import SessionCoroutine, Withdrawn
 from loaderprobe.measure.attach.outside import Outside, Pauses
 from loaderprobe.measure.attach.script_loaders import LoopIterator, ScriptLoader, SeenLoaders, counts_to
 from loaderprobe.measure.attach.script_ranks import Ranks, ranks_here
-from loaderprobe.measure.attach.turns import LoopTurns, Withdrawn
-from loaderprobe.measure.own.loader import LoaderRequest, measure_with_step
 from loaderprobe.measure.session import OnStage
+from loaderprobe.measure.user.loader import LoaderRequest, measure_with_step
 from loaderprobe.protocols import Say
 from loaderprobe.records.diagnosis import Attached, AttachRequest, OwnMeasured, WhyNot
 from loaderprobe.records.remark import Remark
@@ -100,10 +100,10 @@ Judge = Callable[[OwnMeasured, Callable[[], tuple[Remark, ...]]], Any]
 """Makes a result of what was measured; once that is judged, it asks for the notes that the result has first."""
 
 
-def turns_of(
+def coroutine_of(
     seen: ScriptLoader, request: AttachRequest, budget_s: float, ranks: Ranks | None, on_stage: OnStage,
     judge: Judge,
-) -> LoopTurns:  # fmt: skip
+) -> SessionCoroutine:  # fmt: skip
     """Those of the loop over one loader, which measure it alone, or in step with the loops of all `ranks`.
 
     Their result is what `judge` makes; None on ranks other than the first.
@@ -119,7 +119,7 @@ def turns_of(
         )  # fmt: skip
         return judge(measure_with_step(seen.known.to_measure(), step, asked, on_stage), lambda: ())
 
-    return ranks.turns(measure) if ranks is not None else LoopTurns(measure)
+    return ranks.coroutine(measure) if ranks is not None else SessionCoroutine(measure)
 
 
 MOST_LISTED = 200
@@ -155,7 +155,7 @@ class Attachment:
     """Looks on until a loader has trained for some steps, then measures it with the loop as the step.
 
     `say(code, facts)` is how it speaks. `judge` makes the result of what was measured, and `found(result, notes)` is
-    called with it and what is to be noted besides. Hears of the script as an `Onlooker`.
+    called with it and what is to be noted besides. Hears of the script as an `ScriptHooks`.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class Attachment:
         """True while that is made, which is no loop of the script."""
         self._loaders = SeenLoaders()
         self._chosen: ScriptLoader | None = None
-        self._turns: LoopTurns | None = None
+        self._coroutine: SessionCoroutine | None = None
         self._ranks: Ranks | None = None
         """Set where this process trains together with others."""
         self._real: Any = None
@@ -207,8 +207,8 @@ class Attachment:
 
     @property
     def drives(self) -> bool:
-        """True from when the loop is taken over, as `Onlooker` says."""
-        return self._turns is not None and not self._over
+        """True from when the loop is taken over, as `ScriptHooks` says."""
+        return self._coroutine is not None and not self._over
 
     # What the script does.
 
@@ -225,7 +225,7 @@ class Attachment:
     def iterated(self, loader: Any, original: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
         """A loader is asked for an iterator: by the script, or by the measurement itself."""
         self._goes_on()
-        if self._turns is None or not self._hears:
+        if self._coroutine is None or not self._hears:
             return original(loader)
         seen = self._loaders.seen(loader)
         if seen is not self._chosen:
@@ -273,9 +273,9 @@ class Attachment:
 
     def _interrupt(self, seen: ScriptLoader) -> None:
         """What is timed now is more than a step."""
-        if self._turns is not None and not (seen is self._chosen and seen.begun_each_batch):
+        if self._coroutine is not None and not (seen is self._chosen and seen.begun_each_batch):
             other = f"loader {seen.record().number} was iterated"
-            self._turns.interrupt("the loop began its next epoch" if seen is self._chosen else other)
+            self._coroutine.interrupt("the loop began its next epoch" if seen is self._chosen else other)
 
     def _evaluates(self, seen: ScriptLoader, real: Iterator[Any]) -> bool:
         """True for a loop over the loader that is measured which trains on none of its batches: it gets its own.
@@ -283,13 +283,13 @@ class Attachment:
         A single batch without a backward pass, in a loop that trains, only makes void what was timed.
         """
         loop = real, seen.begun
-        if self._finished or self._turns is None:
+        if self._finished or self._coroutine is None:
             return False
         if self._evaluates_in == loop:
             return True
         if self._given_in != loop or not seen.trained or seen.passes.trains:
             return False
-        self._turns.interrupt("a batch was taken without a backward pass after it")
+        self._coroutine.interrupt("a batch was taken without a backward pass after it")
         if self._trains_in == loop or not seen.passes.evaluates:
             return False
         self._makes_own = True
@@ -318,19 +318,19 @@ class Attachment:
             return True
         if self._over:
             return False
-        if self._turns is None and self._may_begin(seen):
+        if self._coroutine is None and self._may_begin(seen):
             self._begin(seen, real, take)
-        return self._turns is not None and seen is self._chosen
+        return self._coroutine is not None and seen is self._chosen
 
     def _turn(self, seen: ScriptLoader, real: Iterator[Any]) -> Any:
         """The next batch of the measurement, in place of one of `real`; raises Finished when it has none."""
-        if self._finished or self._turns is None:
+        if self._finished or self._coroutine is None:
             raise self._ended()
         self._resumed()
         if self._chosen is not None and self._length is not None and self._chosen.in_epoch > self._length:
             raise StopIteration
         try:
-            batch = self._turns.next()
+            batch = self._coroutine.next()
         except LoaderprobeError as error:
             return self._refused(error)
         except Withdrawn:
@@ -339,7 +339,7 @@ class Attachment:
             if self._handed:
                 raise
             return self._refused(LoaderprobeError(f"{type(error).__name__}: {error}", hint="report this error"))
-        if self._turns.over:
+        if self._coroutine.over:
             self._conclude()
             raise self._ended()
         self._release(real)
@@ -356,8 +356,8 @@ class Attachment:
     def _resumed(self) -> None:
         """The loop asks for a batch again: what took it much longer than a step is said, and is no part of a step."""
         pause = self._pauses.end()
-        if pause is not None and self._turns is not None:
-            self._turns.interrupt("the script paused between two batches")
+        if pause is not None and self._coroutine is not None:
+            self._coroutine.interrupt("the script paused between two batches")
         if pause is not None and self._leads:
             paused_s, place = pause
             facts = {"paused_s": paused_s, "place": place, "budget_s": self._budget_s}
@@ -416,7 +416,7 @@ class Attachment:
 
     def _measures(self) -> bool:
         """True while the measurement runs, and not the script."""
-        return self._turns is not None and self._turns.inside
+        return self._coroutine is not None and self._coroutine.inside
 
     def _is_ours(self) -> bool:
         """True while files are written by the measurement."""
@@ -481,7 +481,7 @@ class Attachment:
                 "others": self._loaders.beside(seen),
             }
             self._say("script.begins", facts)
-        self._turns = turns_of(seen, self._request, budget_s, ranks, self._heard, self._judge)
+        self._coroutine = coroutine_of(seen, self._request, budget_s, ranks, self._heard, self._judge)
         self._files.begin()
         self._budget_s = budget_s
         self._pauses.watch(threading.get_ident(), step_s(seen))
@@ -546,7 +546,10 @@ class Attachment:
 
     def _conclude(self) -> None:
         self._over = self._finished = self._keeping = True
-        found, paused_s = self._turns.result if self._turns and self._turns.over else None, self._pauses.total_s
+        found, paused_s = (
+            self._coroutine.result if self._coroutine and self._coroutine.over else None,
+            self._pauses.total_s,
+        )
         try:
             if found is not None:
                 self._found(found, (Remark(code="script_paused", facts={"paused_s": paused_s}),) if paused_s else ())
@@ -570,7 +573,7 @@ class Attachment:
         self._own = iter(())  # with its workers
         self._outside.close()
         self._pauses.close()
-        if self._turns is None:
+        if self._coroutine is None:
             without = self._outside.looked or (self._outside.passes and not self._loaders.records())
             self._why = "no_loader" if without else self._loaders.why_none(self._request.loader)
             if self._ranks is not None:
@@ -582,7 +585,7 @@ class Attachment:
             self._why = "ended_early"
             return
         try:
-            self._turns.give_up()
+            self._coroutine.give_up()
             self._conclude()
         except LoaderprobeError as error:
             lost = isinstance(error, LostRank)

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from loaderprobe.errors import LostRank
+from loaderprobe.measure.attach.coroutine import SessionCoroutine, Withdrawn
 from loaderprobe.measure.attach.script_loaders import ScriptLoader
-from loaderprobe.measure.attach.turns import LoopTurns, Withdrawn
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.crew import Crew
-from loaderprobe.measure.own.loader import Deadline, DeadlineInStep, LoaderRequest, measure_with_step
 from loaderprobe.measure.ranks.child import KIND, Gathering, meeting_s, processes_of_ranks
 from loaderprobe.measure.session import GivenUp, OnStage
+from loaderprobe.measure.user.loader import Deadline, DeadlineInStep, LoaderRequest, measure_with_step
 from loaderprobe.protocols import Clock, Group, SharedStore
 from loaderprobe.records.diagnosis import AttachRequest, OwnMeasured
 from loaderprobe.records.measurement import Measurement, base_mode, segment_seconds, segments_of
@@ -41,7 +41,7 @@ class ScriptCrew(Crew):
         """Whether time is over; asked on rank 0."""
         self.out_of_time: Callable[[], Exception] = TimeoutError
         """Makes what all raise then."""
-        self.turns: LoopTurns | None = None
+        self.coroutine: SessionCoroutine | None = None
         self.begun = False
         """True once the loops of all ranks are taken over."""
         self.apart: Apart | None = None
@@ -76,7 +76,7 @@ class ScriptCrew(Crew):
 
     def ends(self, enough: bool) -> bool:
         """What rank 0 finds. Raises Interrupted or GivenUp on all ranks where one was; and rank 0's error when late."""
-        why = self.turns.disturbed() if self.turns else ""
+        why = self.coroutine.disturbed() if self.coroutine else ""
         over, late, disturbed, gone = self._group.most(
             int(enough and self.leads), int(self.leads and self.late()), self._group.rank + 1 if why else 0, 0
         )
@@ -84,8 +84,8 @@ class ScriptCrew(Crew):
             raise GivenUp
         if late:
             raise self.out_of_time()
-        if disturbed and self.turns:
-            self.turns.break_off(why or f"rank {disturbed - 1} was busy with something else")
+        if disturbed and self.coroutine:
+            self.coroutine.break_off(why or f"rank {disturbed - 1} was busy with something else")
         return bool(over)
 
 
@@ -295,10 +295,10 @@ class Ranks:
         assert self._group is not None
         return float(self._group.broadcast(str(budget_s).encode()))
 
-    def turns(self, measure: Callable[[Callable[[Any], None]], Any]) -> LoopTurns:
+    def coroutine(self, measure: Callable[[Callable[[Any], None]], Any]) -> SessionCoroutine:
         assert self._crew is not None
-        self._crew.turns = LoopTurns(measure, self._crew)
-        return self._crew.turns
+        self._crew.coroutine = SessionCoroutine(measure, self._crew)
+        return self._crew.coroutine
 
     def measure(
         self, seen: ScriptLoader, step: Callable[[Any], None], request: AttachRequest, budget_s: float,

@@ -164,7 +164,7 @@ class Watched:
 
 
 class Watcher:
-    """Hears of a script as an `Onlooker`; `say(code, facts)` is called once an interval."""
+    """Hears of a script as an `ScriptHooks`; `say(code, facts)` is called once an interval."""
 
     drives = False
 
@@ -299,7 +299,7 @@ class Watcher:
             if seen.known.comes_again(loader):
                 seen.passes.began()
                 return seen
-        from loaderprobe.loaders.onlooker import WatchedLoader
+        from loaderprobe.loaders.watched import WatchedLoader
 
         record = WatchedLoader(Path(self._folder.name, str(len(self._all))))
         self._all.append(Watched(known=KnownLoader(loader), record=record))

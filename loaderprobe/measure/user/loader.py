@@ -43,7 +43,7 @@ from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.system.process import process_usage, threads_of
 from loaderprobe.units import format_duration
 
-# Learning: which files it reads, and whether they can be made cold.
+# Discovery of a loader: which files it reads, and whether they can be made cold.
 #
 # The first batches are taken with the files as found. Then the known files are evicted and the same batches are taken
 # again. The same bytes must come from storage again, and the data set must do as much work. Otherwise not all its files
@@ -52,11 +52,11 @@ from loaderprobe.units import format_duration
 # A cold segment reads each file once, so a pool must hold its batches, those ahead and those flushed, twice.
 POOL_BATCHES = 14
 # And as many as a segment lasts; a quick loader makes more of them.
-LEARN_AT_LEAST_S = 1.0
-LEARN_SHARE = 0.2
+DISCOVERY_AT_LEAST_S = 1.0
+DISCOVERY_SHARE = 0.2
 # Compute alone uses so many batches of the pool in turn, because they may differ in cost.
-MOST_HELD = 64
-MOST_HELD_BYTES = 256 << 20
+MOST_RESIDENT = 64
+MOST_RESIDENT_BYTES = 256 << 20
 # Less than this share of the bytes the second time means that files stayed in memory.
 READ_AGAIN = 0.5
 # Of a pass. Less may be the pages of a module that was imported meanwhile: one of 4096 bytes was seen in one of 8
@@ -73,7 +73,7 @@ class Learnable(Loader, Renewing, Protocol):
     """A loader whose workers record which files they open."""
 
     def settle(self, taken: int) -> int:
-        """Make the batches requested so far the pool; returns how many must be taken until its files are learned."""
+        """Make the batches requested so far the pool; returns how many must be taken until its files are properties."""
         ...
 
     def check(self) -> None:
@@ -84,7 +84,7 @@ class Learnable(Loader, Renewing, Protocol):
         """The files of the settled pool's batches; or the reason why they are unknown."""
         ...
 
-    def holds_files(self) -> bool:
+    def keeps_open(self) -> bool:
         """True where files were open, or mapped, while batches of the settled pool were made."""
         ...
 
@@ -99,7 +99,7 @@ class Learnable(Loader, Renewing, Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Learned:
+class LoaderProperties:
     """Properties of a loader, known before it is measured."""
 
     taken: int
@@ -110,7 +110,7 @@ class Learned:
     """True when batches hold images."""
     files: LoaderFiles
     access: Access
-    held: tuple[Any, ...]
+    resident_batches: tuple[Any, ...]
     """Batches for steps without the loader."""
     first_pass: FirstPass | None
     keeps_samples: bool
@@ -124,7 +124,7 @@ class Learned:
 
 
 @dataclass(slots=True)
-class Learning:
+class Discovery:
     """Takes the first batches twice, within a share of the budget."""
 
     loader: Learnable
@@ -140,9 +140,9 @@ class Learning:
     samples: int | None = None
     """In the data set; None where it has no length."""
 
-    def run(self) -> Learned:
+    def run(self) -> LoaderProperties:
         """Take the batches twice. Raises the error from `ended` when the loader yields too few."""
-        taken, pool, images, held = self._first()
+        taken, pool, images, resident = self._first()
         files = self.loader.files(max(1, self.loader.records().images[0]))
         self._evict(files, taken)
         _, read_before = process_usage()
@@ -155,9 +155,9 @@ class Learning:
             again=range(taken + self.ahead + self.workers, last),
         )
         return self._decided(
-            Learned(
-                taken=last, pool=pool, images=images, files=files, access=_usual(files), held=tuple(held),
-                first_pass=first_pass, keeps_samples=False,
+            LoaderProperties(
+                taken=last, pool=pool, images=images, files=files, access=_usual(files),
+                resident_batches=tuple(resident), first_pass=first_pass, keeps_samples=False,
                 sample_bytes=bytes_of_sample(files, first_pass, self.samples), stream=not self.loader.repeats(),
                 read_again=read_since(
                     self.loader.records(), taken + self.ahead, 0 if self.workers else process_usage()[1] - read_before
@@ -168,9 +168,9 @@ class Learning:
     def _first(self) -> tuple[int, int, bool, list[Any]]:
         """Take batches until the pool has enough, or a share of the budget is spent."""
         batches, taken, pool, images = self.loader.batches(), 0, 0, False
-        held: list[Any] = []
+        resident: list[Any] = []
         wanted = POOL_BATCHES + 3 * self.ahead + 3 * self.workers
-        room, begin_s = MOST_HELD_BYTES, 0.0
+        room, begin_s = MOST_RESIDENT_BYTES, 0.0
         while not pool or taken < pool:
             batch = next(batches, _END)
             if batch is _END:
@@ -181,14 +181,14 @@ class Learning:
             images = images or holds_images(batch)
             taken += 1
             room -= size_bytes(batch)
-            if not held or (len(held) < MOST_HELD and room > 0):
-                held.append(copied(batch))
-            late = self.budget_s is not None and spent_s > LEARN_SHARE * self.budget_s
-            enough = taken >= wanted and spent_s >= LEARN_AT_LEAST_S
+            if not resident or (len(resident) < MOST_RESIDENT and room > 0):
+                resident.append(copied(batch))
+            late = self.budget_s is not None and spent_s > DISCOVERY_SHARE * self.budget_s
+            enough = taken >= wanted and spent_s >= DISCOVERY_AT_LEAST_S
             if not pool and (enough or late or self.loader.exhausted):
                 self.loader.check()
                 pool = self.loader.settle(taken)
-        return taken, pool, images, held
+        return taken, pool, images, resident
 
     def _evict(self, files: LoaderFiles, taken: int) -> None:
         if isinstance(files, UnknownFiles):
@@ -203,20 +203,20 @@ class Learning:
         first = evicted_at + self.ahead + self.workers
         while taken < first + pool:
             spent_s = self.spent_s() - begin_s
-            late = self.budget_s is not None and spent_s > LEARN_SHARE * self.budget_s
-            if taken >= first + max(2, self.workers) and (late or spent_s > LEARN_AT_LEAST_S):
+            late = self.budget_s is not None and spent_s > DISCOVERY_SHARE * self.budget_s
+            if taken >= first + max(2, self.workers) and (late or spent_s > DISCOVERY_AT_LEAST_S):
                 break
             if next(batches, _END) is _END:
                 raise self.ended(taken)
             taken += 1
         return taken
 
-    def _decided(self, found: Learned) -> Learned:
+    def _decided(self, found: LoaderProperties) -> LoaderProperties:
         """Decide how files are made cold and warm, from the second run."""
         first_pass = found.first_pass
         if first_pass is None or not first_pass.images:
             return found
-        names_alone = isinstance(found.files, PartFiles) and not self.loader.holds_files()
+        names_alone = isinstance(found.files, PartFiles) and not self.loader.keeps_open()
         if names_alone and self.counts_reads(found.files) and _reads_nothing(found, first_pass):
             found = replace(found, files=UnknownFiles(code="none_read"), access="none")
             kept = False
@@ -246,7 +246,7 @@ class Learning:
         return replace(found, access="fresh")
 
 
-def _reads_nothing(found: Learned, first_pass: FirstPass) -> bool:
+def _reads_nothing(found: LoaderProperties, first_pass: FirstPass) -> bool:
     """True for samples that come from memory: what is named or open beside them is read neither by calls nor mapped.
 
     Of what a process reads by the way, a module that is imported or the indices of a batch, no sample has much.
@@ -361,7 +361,7 @@ class LoaderRequest:
     """Batches that an update of the model takes, where the step is the loop of a script."""
     notes: tuple[Remark, ...] = ()
     """That the measurement has first."""
-    among: Callable[[Parts, RunConfig, Learned], Parts] = lambda parts, *_: parts
+    among: Callable[[Parts, RunConfig, LoaderProperties], Parts] = lambda parts, *_: parts
     """Joins the other ranks, once all is known of the loader: the parts of a session in step with theirs."""
     ceiling: bool = True
     """Whether to measure what the storage delivers, too."""
@@ -486,39 +486,39 @@ def _measure(
     loader = given.loader
     limit = asked.deadline(asked.budget_s)
     with tempfile.TemporaryDirectory(prefix="loaderprobe-") as scratch:
-        own = UserLoader(given, Path(scratch), limit.check, limit.patience_s)
-        looking = WaitsSampler(lambda: _threads(own, loader), Path(scratch))
-        with random_state_kept(loader), own, looking:
+        driver = UserLoader(given, Path(scratch), limit.check, limit.patience_s)
+        sampler = WaitsSampler(lambda: _threads(driver, loader), Path(scratch))
+        with random_state_kept(loader), driver, sampler:
             try:
                 on_stage("learning which files are read", 0, 0)
-                learned = _learning(own, loader, limit, asked, cache).run()
-                looking.follow_threads()
-                config = _config(own, loader, asked, learned)
+                properties = _discovery(driver, loader, limit, asked, cache).run()
+                sampler.follow_threads()
+                config = _config(driver, loader, asked, properties)
                 device = compute(ComputeArguments(spec=config.compute, loader=config.loader, clock=limit))
-                location = _location(learned.files)
-                parts = join_parts(own, device, SystemClock(), cache, location, looking.samples, asked.decide)
-                session = _session(config, parts, asked, on_stage, learned)
+                location = _location(properties.files)
+                parts = join_parts(driver, device, SystemClock(), cache, location, sampler.samples, asked.decide)
+                session = _session(config, parts, asked, on_stage, properties)
                 wanted = asked.ceiling and session.parts.location.counts_reads and asked.cache == "cold"
                 ceiling_s = CEILING_S if wanted else 0.0
                 spent_s = limit.spent_s + ceiling_s
                 session.budget_s = None if asked.budget_s is None else max(0.0, asked.budget_s - spent_s)
-                notes = _run(session, own, loader)
+                notes = _run(session, driver, loader)
             except OutOfTimeError as error:
                 raise BadValue(
-                    f"{error.message}, in which the loader gave {len(own.records().batch)} batches",
+                    f"{error.message}, in which the loader gave {len(driver.records().batch)} batches",
                     hint="give more time (--budget, in Python budget_s), or use smaller batches (--batch-size)",
                 ) from error
-            measured = replace(session.measurement((), ()), stacks=own.stacks())
-            measured = asked.joined(replace(measured, notes=(*measured.notes, *own.notes(), *notes)))
+            measured = replace(session.measurement((), ()), stacks=driver.stacks())
+            measured = asked.joined(replace(measured, notes=(*measured.notes, *driver.notes(), *notes)))
     # When the script ends, nothing can be started any more.
     wanted = wanted and ENDED not in measured.notes
     if wanted:
         on_stage("what the storage delivers", 0, 0)
-    ceiling = ceiling_of(measured, learned.files, cache) if wanted else None
+    ceiling = ceiling_of(measured, properties.files, cache) if wanted else None
     return OwnMeasured(
         config=measured.config,
         measurement=replace(measured, notes=_with_budget(measured, ceiling, session, asked)),
-        data=data_found(loader, learned.files),
+        data=data_found(loader, properties.files),
         ceiling=ceiling,
     )
 
@@ -531,14 +531,14 @@ def _with_budget(
         return measured.notes
     if not Judged(measurement=measured, ceiling=ceiling).is_unsure:
         return measured.notes
-    # Learning and the storage alone take their shares of a larger budget, too.
+    # Discovery and the storage alone take their shares of a larger budget, too.
     enough_s = asked.budget_s * (1 + session.more_s / session.budget_s)
     return enough_said(measured.notes, enough_s, session.enough_rounds)
 
 
-def _threads(own: Any, loader: Any) -> list[tuple[int, int]]:
+def _threads(driver: Any, loader: Any) -> list[tuple[int, int]]:
     """Those that make batches; none while workers are still to be started, as some wrappers do with the first batch."""
-    return threads_of(own.workers()) if own.workers() or not loader.num_workers else []
+    return threads_of(driver.workers()) if driver.workers() or not loader.num_workers else []
 
 
 def _name(files: LoaderFiles, loader: Any) -> str:
@@ -550,9 +550,9 @@ def _name(files: LoaderFiles, loader: Any) -> str:
     return type(loader.dataset).__name__
 
 
-def _learning(own: Any, loader: Any, limit: Deadline, asked: LoaderRequest, cache: PageCache) -> Learning:
-    return Learning(
-        loader=own,
+def _discovery(driver: Any, loader: Any, limit: Deadline, asked: LoaderRequest, cache: PageCache) -> Discovery:
+    return Discovery(
+        loader=driver,
         cache=cache,
         workers=loader.num_workers,
         ahead=loader.num_workers * (loader.prefetch_factor or 0),
@@ -560,7 +560,7 @@ def _learning(own: Any, loader: Any, limit: Deadline, asked: LoaderRequest, cach
         budget_s=asked.budget_s,
         ended=lambda taken: _ended(taken, loader),
         counts_reads=lambda files: _location(files).counts_reads,
-        samples=own.samples_in_files(),
+        samples=driver.samples_in_files(),
     )
 
 
@@ -571,27 +571,29 @@ def _location(files: LoaderFiles) -> StorageLocation:
     return locate(Path(max(files.file_bytes, key=lambda path: files.file_bytes[path])))
 
 
-def _session(config: RunConfig, parts: Parts, asked: LoaderRequest, on_stage: OnStage, learned: Learned) -> Session:
+def _session(
+    config: RunConfig, parts: Parts, asked: LoaderRequest, on_stage: OnStage, properties: LoaderProperties
+) -> Session:
     config = with_options(config, compute=parts.compute.info().name)
     recorder = Recorder(
-        config, access=learned.access, first_pass=learned.first_pass, sample_bytes=learned.sample_bytes,
-        images=learned.images, stream=learned.stream,
+        config, access=properties.access, first_pass=properties.first_pass, sample_bytes=properties.sample_bytes,
+        images=properties.images, stream=properties.stream,
     )  # fmt: skip
     recorder.notes.extend(asked.notes)
     return Session(
         recorder=recorder,
-        files=None if isinstance(learned.files, UnknownFiles) else learned.files,
-        begun_with=learned.taken,
-        pool=learned.pool,
-        held=learned.held,
-        parts=asked.among(parts, config, learned),
+        files=None if isinstance(properties.files, UnknownFiles) else properties.files,
+        begun_with=properties.taken,
+        pool=properties.pool,
+        resident_batches=properties.resident_batches,
+        parts=asked.among(parts, config, properties),
         on_stage=on_stage,
         thorough=asked.thorough,
         period=asked.period,
     )
 
 
-def _run(session: Session, own: Any, loader: Any) -> tuple[Remark, ...]:
+def _run(session: Session, driver: Any, loader: Any) -> tuple[Remark, ...]:
     """Measure; a note says when a round was broken off. Raises OutOfTimeError when that was the first."""
     try:
         session.run()
@@ -602,7 +604,7 @@ def _run(session: Session, own: Any, loader: Any) -> tuple[Remark, ...]:
         if not _has_round(session):
             raise (BadValue("not even one round was measured") if given_up else error) from error
         return (ENDED if given_up else BROKEN_OFF,)
-    own.check()
+    driver.check()
     return ()
 
 
@@ -631,13 +633,13 @@ def _ended(taken: int, loader: Any) -> BadValue:
     )
 
 
-def _config(own: Any, loader: Any, asked: LoaderRequest, learned: Learned) -> RunConfig:
+def _config(driver: Any, loader: Any, asked: LoaderRequest, properties: LoaderProperties) -> RunConfig:
     return RunConfig(
         data=content_hash([type(loader.dataset).__qualname__, repr(loader.batch_size)]),
-        resolution=_name(learned.files, loader),
+        resolution=_name(properties.files, loader),
         loader=LoaderSpec(name="own", workers=loader.num_workers, prefetch_factor=loader.prefetch_factor or 0),
-        compute=ComputeSpec(name="own", batch_size=max(1, own.records().images[0])),
-        cache="as-found" if learned.access == "none" else asked.cache,
+        compute=ComputeSpec(name="own", batch_size=max(1, driver.records().images[0])),
+        cache="as-found" if properties.access == "none" else asked.cache,
         rounds=asked.rounds,
         seed=asked.seed,
         ranks=asked.ranks,

@@ -21,7 +21,7 @@ class Withdrawn(BaseException):
     """The loop goes on as if nothing had happened. No Exception, which would count as an error of the step."""
 
 
-class LoopTurns:
+class SessionCoroutine:
     """Runs `session(step)` beside the loop. Only the loop's thread may use it."""
 
     def __init__(self, session: Callable[[Callable[[Any], None]], Any], crew: Crew = ALONE) -> None:

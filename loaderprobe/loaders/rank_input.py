@@ -12,7 +12,7 @@ from torch.utils.data import BatchSampler
 
 from loaderprobe.batches import length_of, parts_of
 from loaderprobe.records.config import RunConfig
-from loaderprobe.records.diagnosis import Drawn
+from loaderprobe.records.diagnosis import RankInput
 from loaderprobe.records.files import BatchFiles
 
 MOST_FILES = 2000
@@ -21,11 +21,11 @@ MOST_BYTES = 1 << 20
 """Of the first batch."""
 
 
-def drawn(loader: Any, config: RunConfig, files: object, held: Sequence[Any], *, exchanges: bool) -> Drawn:
+def rank_input(loader: Any, config: RunConfig, files: object, held: Sequence[Any], *, exchanges: bool) -> RankInput:
     """Of a DataLoader, its settings as it is measured, the files that are known of its batches, and the first ones."""
     paths = files.paths if isinstance(files, BatchFiles) else ()
     names = islice((name for batch in paths for name in batch), MOST_FILES)
-    return Drawn(
+    return RankInput(
         batch_size=config.compute.batch_size,
         workers=config.loader.workers,
         prefetch_factor=config.loader.prefetch_factor,

@@ -16,20 +16,20 @@ import msgspec
 from loaderprobe.analyze.verdict.ranks import differing, same_samples
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.own.loader import (
-    DeadlineInStep,
-    Learned,
-    LoaderRequest,
-    compute_of,
-    measure_loader,
-)
 from loaderprobe.measure.ranks.child import RankChild
 from loaderprobe.measure.ranks.launch import Lead, error_of
 from loaderprobe.measure.runner import Order
 from loaderprobe.measure.session import OnStage, Parts
+from loaderprobe.measure.user.loader import (
+    DeadlineInStep,
+    LoaderProperties,
+    LoaderRequest,
+    compute_of,
+    measure_loader,
+)
 from loaderprobe.protocols import Compute, ComputeArguments, Exchanging, Group, MakeCompute
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig
-from loaderprobe.records.diagnosis import Drawn, OwnLoader, OwnMeasured
+from loaderprobe.records.diagnosis import OwnLoader, OwnMeasured, RankInput
 from loaderprobe.records.files import FileSet, UnknownFiles
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.ranks import Place
@@ -223,7 +223,7 @@ class OwnRank:
             nodes=config.nodes,
         )
 
-    def _among(self, parts: Parts, config: RunConfig, learned: Learned) -> Parts:
+    def _among(self, parts: Parts, config: RunConfig, properties: LoaderProperties) -> Parts:
         if self._child is not None:
             raise BadValue(
                 "while it was measured, some workers had no more data, or its wrapper took more batches than it gave",
@@ -231,15 +231,15 @@ class OwnRank:
             )
         # Workers have been started: none holds the connections of the ranks open.
         child = self._child = RankChild(self._order, self._place, self._on_stage)
-        self._said = agreed(child.group, self._drawn(parts, config, learned))
+        self._said = agreed(child.group, self._input(parts, config, properties))
         return child.joined(parts)
 
-    def _drawn(self, parts: Parts, config: RunConfig, learned: Learned) -> Drawn:
-        from loaderprobe.loaders.drawn import drawn
+    def _input(self, parts: Parts, config: RunConfig, properties: LoaderProperties) -> RankInput:
+        from loaderprobe.loaders.rank_input import rank_input
 
-        files = None if isinstance(learned.files, UnknownFiles) else learned.files
+        files = None if isinstance(properties.files, UnknownFiles) else properties.files
         exchanges = isinstance(parts.compute, Exchanging)
-        return drawn(self._given.loader, config, files, learned.held, exchanges=exchanges)
+        return rank_input(self._given.loader, config, files, properties.resident_batches, exchanges=exchanges)
 
     def _together(self, measured: Measurement) -> Measurement:
         assert self._child is not None
@@ -247,9 +247,9 @@ class OwnRank:
         return replace(found, notes=(*self._said, *found.notes)) if self._place.rank == 0 else found
 
 
-def agreed(group: Group, own: Drawn) -> tuple[Remark, ...]:
+def agreed(group: Group, own: RankInput) -> tuple[Remark, ...]:
     """What rank 0 says of what all ranks take. Raises BadValue on all of them where their loaders differ."""
-    ranks = [msgspec.json.decode(each, type=Drawn) for each in group.gathered(msgspec.json.encode(own))]
+    ranks = [msgspec.json.decode(each, type=RankInput) for each in group.gathered(msgspec.json.encode(own))]
     found = differing(ranks) if ranks else None
     other = msgspec.json.decode(group.broadcast(msgspec.json.encode(found)), type=tuple[int, str] | None)
     if other is not None:

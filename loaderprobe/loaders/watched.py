@@ -22,7 +22,7 @@ def no_files(_: Any) -> Sequence[Path]:
     return ()
 
 
-class OnlookerProbe(WorkerProbe):
+class PassiveProbe(WorkerProbe):
     """Lets an iterable end, and keeps no sample."""
 
     looks = False
@@ -73,10 +73,10 @@ class WatchedLoader:
             return original(loader)
         if not loader.num_workers:
             real = original(loader)
-            self._probe = watch_here(name, real, no_files, OnlookerProbe)
+            self._probe = watch_here(name, real, no_files, PassiveProbe)
             return real
         own = loader.worker_init_fn
-        settings["worker_init_fn"] = WorkerSetup(name, no_files, own, probe=OnlookerProbe)
+        settings["worker_init_fn"] = WorkerSetup(name, no_files, own, probe=PassiveProbe)
         try:
             return original(loader)
         finally:
