@@ -51,7 +51,7 @@ def _watch(request: AttachRequest) -> None:
         return
     from loaderprobe.api.run import keep, keep_raw, keep_seen, watch_of, watcher_of
     from loaderprobe.loaders.attached import attach
-    from loaderprobe.measure.attach.attachment import claimed
+    from loaderprobe.measure.attach.choice import claimed
 
     claim: list[bool] = []
 

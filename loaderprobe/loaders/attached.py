@@ -37,7 +37,7 @@ KEPT = "_loaderprobe"
 """The attribute of a fake loader with the torch DataLoader for it: each epoch's is the same."""
 MakesBatches = ("create_batches", "sample", "chunkify")
 """Methods that form batches. What replaces one may draw its samples in any way."""
-Iterated = Callable[[Any, Callable[[Any], Iterator[Any]]], Iterator[Any]]
+GetIterator = Callable[[Any, Callable[[Any], Iterator[Any]]], Iterator[Any]]
 
 
 class FastaiItems(Dataset[Any]):
@@ -103,8 +103,8 @@ def _is_usual(d: Any) -> bool:
     return bool(d.indexed and d.n and d.bs) and not changed
 
 
-def telling(iterated: Iterated, kind: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
-    """`kind(fake)`, an iterator, by way of `iterated(loader, original)`."""
+def with_hook(get_iterator: GetIterator, kind: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
+    """`kind(fake)`, an iterator, by way of `get_iterator(loader, original)`."""
 
     def make(fake: Any) -> Iterator[Any]:
         loader = torch_loader_of(fake)
@@ -118,7 +118,7 @@ def telling(iterated: Iterated, kind: Callable[[Any], Iterator[Any]]) -> Callabl
             finally:
                 fake.worker_init_fn = own
 
-        return iterated(loader, original)
+        return get_iterator(loader, original)
 
     return make
 
@@ -134,20 +134,20 @@ class ScriptHooks(Protocol):
         """True where the script makes more steps than it planned, since it is given batches without end."""
         ...
 
-    def begins(self, loader: DataLoader[Any]) -> None:
+    def loop_begins(self, loader: DataLoader[Any]) -> None:
         """A loop begins: a loader's `__iter__` was called. Not of one whose class was never seen before."""
         ...
 
-    def iterated(self, loader: DataLoader[Any], original: Iterate) -> Iterator[Any]:
+    def get_iterator(self, loader: DataLoader[Any], original: Iterate) -> Iterator[Any]:
         """An iterator of a loader is asked for; returns one, as `original(loader)` does."""
         ...
 
-    def made(self, loader: DataLoader[Any]) -> Any:
+    def iterator_made(self, loader: DataLoader[Any]) -> Any:
         """torch makes an iterator of a loader. What is returned goes with its batches; None where none is heard."""
         ...
 
-    def next(self, seen: Any, real: Iterator[Any], take: Callable[[], Any]) -> Any:
-        """The script asks for the next batch of the iterator `real`, of which `made` returned `seen`.
+    def next_batch(self, seen: Any, real: Iterator[Any], take: Callable[[], Any]) -> Any:
+        """The script asks for the next batch of the iterator `real`, of which `iterator_made` returned `seen`.
 
         Returns a batch, as `take()` does.
         """
@@ -155,7 +155,7 @@ class ScriptHooks(Protocol):
 
     def backward(self) -> None: ...
 
-    def updated(self) -> None:
+    def optimizer_stepped(self) -> None:
         """An optimizer has made a step."""
         ...
 
@@ -174,7 +174,7 @@ def attach(hooks: ScriptHooks) -> Callable[[], None]:
         heard.follow(DataLoader)
         heard.find()
         if LOADERS in vars(sys.modules.get(MODULE, object)):
-            undo.callback(replace(sys.modules[MODULE], LOADERS, _telling(hooks)))
+            undo.callback(replace(sys.modules[MODULE], LOADERS, _hooked_kinds(hooks)))
         undo.callback(replace(torch.autograd, "backward", _before(hooks.backward)))
         for module in (torch, torch.jit):
             undo.callback(replace(module, "save", _saving(hooks)))
@@ -182,7 +182,7 @@ def attach(hooks: ScriptHooks) -> Callable[[], None]:
             # What `save_file` calls, since scripts import that one by its name.
             undo.callback(replace(import_module("safetensors.torch"), "serialize_file", _saving(hooks)))
         undo.callback(replace(OneCycleLR, "get_lr", _lasting(hooks)))
-        undo.callback(register_optimizer_step_post_hook(lambda *_: hooks.updated()).remove)
+        undo.callback(register_optimizer_step_post_hook(lambda *_: hooks.optimizer_stepped()).remove)
     except BaseException:
         undo.close()
         raise
@@ -244,13 +244,13 @@ class HeardIterators:
                 if loader is not None and get_worker_info() is None:
                     self._keep(real, loader)
             seen = self._of.get(real)
-            return original(real) if seen is None else self._hooks.next(seen, real, lambda: original(real))
+            return original(real) if seen is None else self._hooks.next_batch(seen, real, lambda: original(real))
 
         return taken
 
     def _keep(self, real: Any, loader: Any) -> None:
         self.follow(type(loader))
-        seen = self._hooks.made(loader)
+        seen = self._hooks.iterator_made(loader)
         if seen is not None:
             self._of[real] = seen
 
@@ -258,7 +258,7 @@ class HeardIterators:
         @functools.wraps(original)
         def begin(loader: Any) -> Iterator[Any]:
             if get_worker_info() is None:
-                self._hooks.begins(loader)
+                self._hooks.loop_begins(loader)
             return original(loader)
 
         return begin
@@ -266,7 +266,7 @@ class HeardIterators:
     def _getting(self, original: Iterate) -> Iterate:
         @functools.wraps(original)
         def get(loader: Any) -> Iterator[Any]:
-            return original(loader) if get_worker_info() is not None else self._hooks.iterated(loader, original)
+            return original(loader) if get_worker_info() is not None else self._hooks.get_iterator(loader, original)
 
         return get
 
@@ -284,11 +284,11 @@ def replace(owner: Any, name: str, around: Callable[[Any], Any]) -> Callable[[],
     return restore
 
 
-def _telling(hooks: ScriptHooks) -> Callable[[Any], Any]:
+def _hooked_kinds(hooks: ScriptHooks) -> Callable[[Any], Any]:
     """fastai's iterators, by way of `hooks`."""
 
     def around(kinds: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(telling(hooks.iterated, kind) for kind in kinds)
+        return tuple(with_hook(hooks.get_iterator, kind) for kind in kinds)
 
     return around
 

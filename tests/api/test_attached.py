@@ -167,9 +167,8 @@ def test_a_pause_makes_void_what_was_timed(tmp_path: Path) -> None:
             training.step(batch)
             if training.steps == 20:
                 clocked.clock.ahead_s += 40.0
-                coroutine = clocked.attachment._coroutine
-                assert coroutine is not None
-                coroutine.interrupt = why.append  # type: ignore[method-assign, assignment]  # to hear of it
+                coroutine = clocked.attachment._takeover.coroutine  # type: ignore[union-attr]  # it has begun
+                coroutine.interrupt = why.append  # type: ignore[method-assign]  # to hear of it
 
     clocked.run(loop)
     assert why == ["the script paused between two batches"]

@@ -80,7 +80,7 @@ def test_a_loop_is_heard_of_and_gets_its_own_batches(workers: int) -> None:
     usual, other = loader(workers), loader(workers)
     expected = numbers(usual)
     kinds = fastai_load._loaders
-    fastai_load._loaders = tuple(attached.telling(iterated, kind) for kind in kinds)
+    fastai_load._loaders = tuple(attached.with_hook(iterated, kind) for kind in kinds)
     try:
         assert numbers(other) == expected
     finally:

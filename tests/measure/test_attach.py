@@ -16,7 +16,7 @@ import torch
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.measure.attach import outside
-from loaderprobe.measure.attach.attachment import announce, claimed, others_that_train
+from loaderprobe.measure.attach.choice import announce, claimed, others_that_train
 from loaderprobe.measure.attach.coroutine import SessionCoroutine
 from loaderprobe.measure.attach.outside import LEAST_PASSES, Outside, Pauses
 from loaderprobe.measure.attach.script_loaders import SeenLoaders

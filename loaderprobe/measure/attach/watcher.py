@@ -180,22 +180,22 @@ class Watcher:
         self._overhead_ns = 0
         self._outside = Outside(say, Path(self._folder.name))
 
-    def begins(self, loader: Any) -> None:
+    def loop_begins(self, loader: Any) -> None:
         """A loop over a loader begins, with an iterator that is heard of by itself."""
         for seen in self._all:
             if seen.known.is_itself(loader):
                 seen.passes.began()
 
-    def iterated(self, loader: Any, original: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
+    def get_iterator(self, loader: Any, original: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
         """The script's own iterator, whose workers record what batches cost."""
         made: Iterator[Any] = self._seen(loader).record.iterate(loader, original)
         return made
 
-    def made(self, loader: Any) -> Watched:
+    def iterator_made(self, loader: Any) -> Watched:
         """An iterator of a loader is made."""
         return self._seen(loader)
 
-    def next(self, seen: Watched, real: Iterator[Any], take: Callable[[], Any]) -> Any:
+    def next_batch(self, seen: Watched, real: Iterator[Any], take: Callable[[], Any]) -> Any:
         entered = time.thread_time_ns()
         self._ended(seen, time.perf_counter_ns(), entered)
         # What closing an interval takes is no waiting for input.
@@ -246,7 +246,7 @@ class Watcher:
             self._current.trained += not self._current.passes.updates
             self._current.passes.backward()
 
-    def updated(self) -> None:
+    def optimizer_stepped(self) -> None:
         """An optimizer's step is a part of the loop's."""
         self._outside.updated()
         if self._current is not None:
