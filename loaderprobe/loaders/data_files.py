@@ -1,12 +1,15 @@
-"""The files that a data set names, or opens."""
+"""The files that a data set names: paths among its attributes, and the files in folders among them.
+
+Not every text that names a file is meant to: a tokenizer's vocabulary holds `//`, `./` and `../`. Texts of dots and
+slashes alone are no names, folders that hold more than data are passed over, and looking has a limit.
+"""
 
 from __future__ import annotations
 
 import os
 import stat
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -15,63 +18,6 @@ from typing import Any
 from loaderprobe.loaders.state import reachable
 from loaderprobe.system.host import home_folder
 from loaderprobe.system.mapped import may_hold_data
-
-# The files that a data set opens, from Python's audit events in the process that loads.
-#
-# A file that is opened below Python (by a C library, by memory mapping elsewhere) gives no event; the caller must
-# handle that.
-
-
-class OpenedFiles:
-    """The only audit hook of this process: a hook cannot be removed, only disabled."""
-
-    def __init__(self) -> None:
-        self._hooked = False
-        self._events: list[tuple[Any, int]] | None = None
-
-    def start(self) -> None:
-        if not self._hooked:
-            sys.addaudithook(self._on_event)
-            self._hooked = True
-        self._events = []
-
-    def stop(self, *, and_restart: bool = False) -> list[tuple[str, int]]:
-        """(absolute path, bytes) of each file opened for reading since `start`, in order; then stop recording.
-
-        With `and_restart`, continue: threads of the data set may open files between two batches.
-        """
-        events, self._events = self._events or [], [] if and_restart else None
-        return list(dict.fromkeys(file for file in map(_data_file, events) if file is not None))
-
-    def _on_event(self, event: str, arguments: Sequence[Any]) -> None:
-        events = self._events
-        # Another thread may stop recording in between.
-        if events is not None and event == "open":
-            path, _, flags = arguments
-            events.append((path, flags or 0))
-
-
-def _data_file(event: tuple[Any, int]) -> tuple[str, int] | None:
-    path, flags = event
-    if isinstance(path, int) or flags & os.O_ACCMODE != os.O_RDONLY:
-        return None
-    found = Path(os.fsdecode(path)).absolute()
-    if not may_hold_data(str(found)):
-        return None
-    with suppress(OSError):  # gone, or opened relative to a directory that is not the current one
-        state = found.stat()
-        if stat.S_ISREG(state.st_mode):
-            return str(found), state.st_size
-    return None
-
-
-OPENED = OpenedFiles()
-
-
-# The files that a data set names: paths among its attributes, and the files in folders among them.
-#
-# Not every text that names a file is meant to: a tokenizer's vocabulary holds `//`, `./` and `../`. Texts of dots and
-# slashes alone are no names, folders that hold more than data are passed over, and looking has a limit.
 
 # A folder above this depth may hold anything.
 LEAST_DEPTH = 2

@@ -14,7 +14,8 @@ from typing import Any, Self
 from torch.utils.data import DataLoader
 
 from loaderprobe.errors import DeadWorker, LoaderprobeError, NoSpace
-from loaderprobe.loaders.worker_probe import FetchLog, FilesOf, WorkerProbe, WorkerSetup, WorkerSignals, watch_here
+from loaderprobe.loaders.fetch_log import FetchLog
+from loaderprobe.loaders.worker_probe import FilesOf, WorkerProbe, WorkerSetup, WorkerSignals, watch_here
 from loaderprobe.records.measurement import Mode, WorkerBatches
 from loaderprobe.system.process import signal_name
 
@@ -66,7 +67,7 @@ class SwitchedLoader:
         self._signals = WorkerSignals.create(scratch, loader.num_workers) if files_of is None else None
         self._iterator: Any = None
         self._batches: Any = None
-        self._watch: WorkerProbe | None = None
+        self._probe: WorkerProbe | None = None
         settings = loader.__dict__
         if loader.num_workers:
             settings["worker_init_fn"] = WorkerSetup(
@@ -82,7 +83,7 @@ class SwitchedLoader:
         def get_iterator() -> Any:
             self._iterator = make()
             if not loader.num_workers:
-                self._watch = watch_here(self._log_name, self._iterator, files_of)
+                self._probe = watch_here(self._log_name, self._iterator, files_of)
             return self._iterator
 
         # Sub-classes may wrap what they yield; below all that is always torch's own iterator.
@@ -100,9 +101,9 @@ class SwitchedLoader:
             self._iterator._shutdown_workers()
             if dead:
                 raise dead from error
-        if self._watch is not None:
-            self._watch.close()
-        self._iterator = self._batches = self._watch = None
+        if self._probe is not None:
+            self._probe.close()
+        self._iterator = self._batches = self._probe = None
 
     def batches(self) -> Iterator[Any]:
         """The loader's batches; in mode no_transport only the number of samples of each batch."""

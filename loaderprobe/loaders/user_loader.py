@@ -16,8 +16,8 @@ from torch.utils.data import DataLoader, IterableDataset, Subset
 
 from loaderprobe.batches import length_of
 from loaderprobe.errors import BadValue, LoaderprobeError
-from loaderprobe.loaders import worker_probe
-from loaderprobe.loaders.data_files import named_files
+from loaderprobe.loaders.fetch_log import ALWAYS_NEW, FetchLog
+from loaderprobe.loaders.reads import BatchReads, batches_before_restart, loader_files, pool_reads
 from loaderprobe.loaders.switched import WORKER_TROUBLE, SwitchedLoader, dead_worker
 from loaderprobe.loaders.unwrap import (
     FOREIGN,
@@ -31,15 +31,14 @@ from loaderprobe.loaders.unwrap import (
     own_sampler,
     unwrap,
 )
-from loaderprobe.loaders.worker_probe import ALWAYS_NEW, BatchReads, FetchLog, batch_reads, stacks_seen
-from loaderprobe.records.files import BatchFiles, LoaderFiles, PartFiles, UnknownFiles, UnknownFilesCode
+from loaderprobe.loaders.worker_probe import EvictionRequest, stacks_seen
+from loaderprobe.records.files import LoaderFiles
 from loaderprobe.records.measurement import Mode
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.waits import StackSamples
-from loaderprobe.stats import median
 from loaderprobe.system.mapped import let_go
 
-# The batches of a user's sampler: a pool of them repeatedly, or always new ones.
+# The batches that are made: a pool of them repeatedly, or always new ones.
 
 # Indices of batches, which are small; a day of training has fewer.
 MOST_KEPT = 1_000_000
@@ -76,10 +75,14 @@ class BatchPool:
             raise AttributeError(name)
         return getattr(self._source, name)
 
-    def close(self) -> None:
-        """Fix the pool at the batches requested so far, once each worker has one."""
+    def settle(self, taken: int, ahead: int) -> int:
+        """Fix the pool at the batches requested so far, once each worker has one; returns its size."""
         if not self.size and len(self._kept) >= self._multiple:
             self.size = len(self._kept) // self._multiple * self._multiple
+        return self.size
+
+    def extend(self, batches: int) -> None:
+        """Workers ask for batches by their indices: the pool need not be longer."""
 
     def in_sequence(self) -> bool:
         """Whether most samples follow the one before, as in a set that is not shuffled; or where none has a number."""
@@ -88,8 +91,10 @@ class BatchPool:
         steps = [second - first for first, second in pairwise(drawn) if _counts(first) and _counts(second)]
         return 2 * steps.count(1) >= len(steps)
 
-    def left(self) -> float:
-        """New batches left in this epoch of the sampler, as far as its length is known."""
+    def new_left(self) -> float:
+        """New batches left in this epoch of the sampler, as far as its length is known; below 0 when it restarted."""
+        if self.passes:
+            return -float(self.passes)
         length = length_of(self._source)
         return float("inf") if length is None else max(0, length - len(self._kept) - self.odd)
 
@@ -155,6 +160,43 @@ class BatchPool:
         self.size = whole or lcm(len(self._kept), self._multiple)
 
 
+class StreamPool:
+    """The first batches of an iterable data set: each worker begins again after its share of them."""
+
+    odd = size = 0
+
+    def __init__(self, name: FetchLog) -> None:
+        self._name, self._log = name, name.open("r+")
+        self._passes = 0
+        """Restarts before only new batches were wanted."""
+
+    def settle(self, taken: int, ahead: int) -> int:
+        """A short iterable begins again by itself: the pool is what comes before."""
+        lanes, once = self._name.lanes, batches_before_restart(self._name)
+        share = -(-(taken + ahead) // lanes)
+        return (share if once is None else min(share, once)) * lanes
+
+    def extend(self, batches: int) -> None:
+        """Begin again only after so many batches, or more."""
+        if 0 < self._log.pool < batches:
+            self._log.pool = -(-batches // self._name.lanes) * self._name.lanes
+
+    def in_sequence(self) -> bool:
+        return True
+
+    def take_new(self) -> None:
+        """Call it before the log is told to."""
+        if self._log.pool != ALWAYS_NEW:
+            self._passes = self._log.passes
+
+    def repeat(self, batches: int) -> None:
+        """It cannot."""
+
+    def new_left(self) -> float:
+        restarts = self._log.passes - self._passes
+        return -float(restarts) if restarts > 0 else float("inf")
+
+
 def _counts(index: Any) -> bool:
     return hasattr(index, "__index__") and not isinstance(index, bool)
 
@@ -171,16 +213,16 @@ FROM_WORKER = re.compile(r"Caught (\w+) ")
 PLACES = (
     ("in _collated", "the loader's collate_fn"),
     ("in _next_index", "the loader's sampler"),
-    ("self.own(worker)", "the loader's worker_init_fn"),
+    ("self.init(worker)", "the loader's worker_init_fn"),
     ("in fetch", "the data set"),
     ("in create_fetcher", "the data set"),
 )
 # loaderprobe's functions that call user code; compiled code has no traceback line of its own.
 CALLS = (
     "_collated",
-    "_begin_again",
-    "_make",
-    "_whole",
+    "_restart",
+    "make_batch",
+    "_full_batch",
     "own_sampler",
     "__call__",
     "__iter__",
@@ -190,7 +232,8 @@ CALLS = (
 PACKAGE = f"{Path(__file__).parents[1]}/"
 # The innermost line of a traceback, and Python's message for a class that lacks an attribute.
 LINE = re.compile(r'^\s*File "(.+)", line \d+, in (\w+)$', re.MULTILINE)
-LACKING = re.compile(r"'(BatchPool|Guarded|EndlessBatches|WorkerProbe|WorkerSetup|UserLoader)' (object|instance)")
+OURS = "BatchPool|Guarded|EndlessBatches|Collation|EndlessFetch|WorkerProbe|WorkerSetup|UserLoader"
+LACKING = re.compile(rf"'({OURS})' (object|instance)")
 OURS_HINT = "please report this with the whole traceback; the loader was not changed"
 HINT = "iterate the loader yourself to see the same error; the loader was not changed"
 
@@ -225,13 +268,6 @@ def _named(kind: str, message: str) -> str:
     return f"{kind}: {message}" if message else kind
 
 
-# Files are read whole when read calls return about as many bytes as the opened files hold.
-READ_WHOLE = (0.8, 1.25)
-# What a worker reads beside: indices, clocks of the kernel.
-BESIDE_BYTES = 8192
-# To evict more takes longer than it is worth.
-MOST_FILES = 20_000
-MOST_BYTES = 64 << 30
 # Until all workers have made what they were asked for; a batch that takes longer is caught in the act.
 MOST_STILL_S = 10.0
 MOST_RELEASE_S = 2.0
@@ -276,15 +312,16 @@ class UserLoader(SwitchedLoader):
         patience_s: float = 0.0,
     ) -> None:
         self._given = given if isinstance(given, Unwrapped) else unwrap(given)
-        self._own = loader = self._given.loader
+        self._users = loader = self._given.loader
         check_untouched(loader)
         self._before_batch = before_batch
         self._iterable = isinstance(loader.dataset, IterableDataset)
-        self._pool = None if self._iterable else BatchPool(own_sampler(loader), loader.num_workers)
-        super().__init__(endless(loader, self._pool, patience_s), scratch, files_of=None, tied=False)
-        self._lanes = FetchLog(scratch / "fetch.log", max(loader.num_workers, 1))
-        self._settled = self._passes = self._lists = 0
-        self._evicted: tuple[Path, ...] = ()
+        pool = None if self._iterable else BatchPool(own_sampler(loader), loader.num_workers)
+        super().__init__(endless(loader, pool, patience_s), scratch, files_of=None, tied=False)
+        self._pool: BatchPool | StreamPool = StreamPool(self._log_name) if pool is None else pool
+        self._settled = 0
+        """Batches of the pool; 0 before it is settled."""
+        self._eviction = EvictionRequest(self._log_name)
         self._rewrapped: Any = None
         self._epochs = EndlessBatches(())
         make, settings = self._loader._get_iterator, self._loader.__dict__
@@ -294,7 +331,7 @@ class UserLoader(SwitchedLoader):
     def __enter__(self) -> Self:
         copied = self._loader
         try:
-            for name in kept_iterators(self._own):
+            for name in kept_iterators(self._users):
                 copied.__dict__[name] = DataLoader.__iter__(copied)
             self._rewrapped = self._given.rewrap(copied)
             self._batches = self._epochs = EndlessBatches(copied if self._rewrapped is None else self._rewrapped)
@@ -359,21 +396,21 @@ class UserLoader(SwitchedLoader):
     def notes(self) -> tuple[Remark, ...]:
         """Notes on differences from the loader's settings."""
         found = list(self._given.notes)
-        if not self._own.__dict__.get("in_order", True):
+        if not self._users.__dict__.get("in_order", True):
             found.append(Remark(code="taken_in_order"))
-        if self._pool is not None and self._pool.odd > 1:
+        if self._pool.odd > 1:
             found.append(Remark(code="odd_batches", facts={"batches": self._pool.odd}))
         return tuple(found)
 
     def modes(self) -> frozenset[Mode]:
         """Sub-classes that process their batches must get nothing but batches."""
-        plain = type(self._own).__iter__ is DataLoader.__iter__ and not self._given.wrappers
+        plain = type(self._users).__iter__ is DataLoader.__iter__ and not self._given.wrappers
         return super().modes() - (frozenset() if plain else {"no_transport"})
 
     @property
     def exhausted(self) -> bool:
         """True when the sampler had no more batches, so the pool holds all of them."""
-        return self._pool is not None and self._pool.size > 0
+        return self._pool.size > 0
 
     def settle(self, taken: int) -> int:
         """Make the batches requested so far the pool; returns how many must be taken until its files are learned.
@@ -381,30 +418,15 @@ class UserLoader(SwitchedLoader):
         `taken` batches have been taken so far.
         """
         ahead = self._loader.num_workers * (self._loader.prefetch_factor or 0)
-        if self._pool is not None:
-            self._pool.close()
-            size = self._pool.size
-        else:
-            lanes = self._lanes.lanes
-            # A short iterable begins again by itself: the pool is what comes before.
-            once = min(
-                (_before_restart(batch_reads(self._lanes, lane)) or sys.maxsize for lane in range(lanes)), default=0
-            )
-            size = min(-(-(taken + ahead) // lanes), once) * lanes
-        self._settled = self._log.pool = size
-        return size
+        self._settled = self._log.pool = self._pool.settle(taken, ahead)
+        return self._settled
 
     def stacks(self) -> StackSamples | None:
-        """Where workers were in the code that makes batches; None before they were looked at."""
-        return stacks_seen(self._lanes)
+        """Where workers were in the code that makes batches; None before they were sampled."""
+        return stacks_seen(self._log_name)
 
     def _pool_reads(self) -> list[BatchReads]:
-        """What was read for the batches of the settled pool, in order; empty for batches not made yet."""
-        found, lanes = [BatchReads() for _ in range(self._settled)], self._lanes.lanes
-        for lane in range(lanes):
-            for made, reads in enumerate(batch_reads(self._lanes, lane)[: self._settled // lanes]):
-                found[lane + made * lanes] = reads
-        return found
+        return pool_reads(self._log_name, self._settled)
 
     def called_bytes(self) -> tuple[int, ...]:
         """Bytes that read calls returned, by batch of the pool."""
@@ -416,35 +438,8 @@ class UserLoader(SwitchedLoader):
 
     def files(self, batch_size: int) -> LoaderFiles:
         """The files of the settled pool, batch by batch or as a whole; or why they are not known."""
-        found = self._pool_reads()
-        seen = [reads for reads in found if reads.files]
-        # What the first batches import is no data, so the usual batch decides.
-        if 2 * len(seen) <= len(found):
-            return self._in_parts(found, "opened_below_python")
-        opened = [sum(reads.files.values()) for reads in seen]
-        called = sorted(reads.called_bytes for reads in seen)
-        if median(called) and median(called) < READ_WHOLE[0] * median(opened):
-            return self._in_parts(found, "read_in_parts")
-        # Now and then a batch also reads what it imports, so a quarter of them must read more than they open.
-        if called[len(called) // 4] > READ_WHOLE[1] * median(opened) + BESIDE_BYTES:
-            return self._in_parts(found, "read_beside")
-        return BatchFiles(
-            batch_size=batch_size,
-            paths=tuple(tuple(reads.files) for reads in found),
-            file_bytes={path: size for reads in found for path, size in reads.files.items()},
-            in_order=not self._iterable,
-        )
-
-    def _in_parts(self, found: list[BatchReads], why: UnknownFilesCode) -> PartFiles | UnknownFiles:
-        """All files that the data set opened, holds or names; `why` where they are too many to be evicted."""
-        files = {path: size for reads in found for path, size in (reads.files | reads.kept_open).items()}
-        named = named_files(self._own.dataset, most=MOST_FILES)
-        if named is None:
-            return UnknownFiles(code=why)
-        files |= named
-        if not files or len(files) > MOST_FILES or sum(files.values()) > MOST_BYTES:
-            return UnknownFiles(code=why if files else "none_seen")
-        return PartFiles(file_bytes=files)
+        in_order, dataset = not self._iterable, self._users.dataset
+        return loader_files(self._pool_reads(), dataset, batch_size=batch_size, in_order=in_order)
 
     def release(self, taken: int) -> None:
         """Make this process and all workers unmap the pages of mapped files, once no batch is being made.
@@ -463,61 +458,43 @@ class UserLoader(SwitchedLoader):
 
     def take_new(self) -> None:
         """From now on make only new batches."""
-        if self._log.pool != ALWAYS_NEW:
-            self._passes = self._log.passes
+        self._pool.take_new()
         self._log.pool = ALWAYS_NEW
-        if self._pool is not None:
-            self._pool.take_new()
 
     def repeats(self) -> bool:
         """True for a map-style data set, whose batches are requested by their indices."""
-        return self._pool is not None
+        return not self._iterable
 
     def repeat(self, batches: int) -> None:
         """From now on repeat the last batches."""
-        if self._pool is not None:
-            self._pool.repeat(batches)
+        self._pool.repeat(batches)
 
     def samples_in_files(self) -> int | None:
         """Samples in the data set's files, of which a Subset takes a part; None where its length is not known."""
-        dataset = self._own.dataset
+        dataset = self._users.dataset
         while isinstance(dataset, Subset):
             dataset = dataset.dataset
         return length_of(dataset)
 
     def evicts(self) -> bool:
         """True for a map-style data set of which samples are drawn in random order."""
-        return self._pool is not None and not self._pool.in_sequence()
+        return not self._pool.in_sequence()
 
     def evict_ahead(self, paths: Sequence[Path]) -> None:
         """From now on workers evict these files ahead of each sample; with none, no more."""
-        if not paths:
-            self._log.ahead = 0
-        elif tuple(paths) != self._evicted or not self._log.ahead:
-            self._lists, self._evicted = self._lists + 1, tuple(paths)
-            worker_probe.ask(self._lanes, self._lists, paths)
-            self._log.ahead = self._lists
+        self._eviction.set(paths)
 
     def extend_pool(self, batches: int) -> int:
         """A stream begins again only after so many batches, or more; returns the length of the pool."""
-        if self._pool is None and 0 < self._log.pool < batches:
-            self._log.pool = -(-batches // self._lanes.lanes) * self._lanes.lanes
+        self._pool.extend(batches)
         return self._log.pool
 
     def new_left(self) -> float:
         """Number of batches that were never made; below 0 when some were repeated."""
-        if self._pool is not None:
-            return -float(self._pool.passes) if self._pool.passes else self._pool.left()
-        again = self._log.passes - self._passes
-        return -float(again) if again > 0 else float("inf")
+        return self._pool.new_left()
 
 
 def _wait_for(done: Callable[[], bool], most_s: float) -> None:
     end_s = time.monotonic() + most_s
     while not done() and time.monotonic() < end_s:
         time.sleep(POLL_S)
-
-
-def _before_restart(lane: Sequence[BatchReads]) -> int:
-    """Batches of a worker before its iterable restarted; 0 when it has not."""
-    return next((made for made, reads in enumerate(lane) if reads.restarted), 0)

@@ -9,7 +9,8 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
-from loaderprobe.loaders.worker_probe import FetchLog, OpenLog, WorkerProbe, WorkerSetup, watch_here
+from loaderprobe.loaders.fetch_log import FetchLog, OpenLog
+from loaderprobe.loaders.worker_probe import Collation, EndlessFetch, FilesOf, WorkerProbe, WorkerSetup, watch_here
 from loaderprobe.records.measurement import WorkerBatches
 
 COLUMNS = tuple(name for name in WorkerBatches.__dataclass_fields__ if name != "lost")
@@ -22,27 +23,40 @@ def no_files(_: Any) -> Sequence[Path]:
     return ()
 
 
-class PassiveProbe(WorkerProbe):
-    """Lets an iterable end, and keeps no sample."""
+class PassiveCollation(Collation):
+    """Keeps no sample. Persistent workers get another fetcher with each epoch."""
 
-    looks = False
-    _hooked: Any = None
+    _fetcher: Any = None
 
-    def fetch(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
-        """Persistent workers get another fetcher with each epoch."""
-        if fetcher is not self._hooked:
-            self._hooked, self._collate = fetcher, None
-        return super().fetch(fetcher, original, index)
-
-    def _whole(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
-        return original(index)
+    def begin(self, fetcher: Any, index: Any) -> None:
+        if fetcher is not self._fetcher:
+            self._fetcher, self._collate = fetcher, None
+        super().begin(fetcher, index)
 
     def _hand_over(self, fetcher: Any, samples: Any) -> Any:
-        self._images = self._counted(fetcher, samples)
+        self.images = self._counted(fetcher, samples)
         begin = time.perf_counter_ns()
         batch = self._collate(samples)
-        self._collate_ns = time.perf_counter_ns() - begin
+        self.collate_ns = time.perf_counter_ns() - begin
         return batch
+
+
+class PlainFetch(EndlessFetch):
+    """Lets an iterable end."""
+
+    def make_batch(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
+        return original(index)
+
+
+class PassiveProbe(WorkerProbe):
+    """Records what batches cost, and changes none."""
+
+    samples_stacks = False
+
+    def __init__(self, log: FetchLog, lane: int, files_of: FilesOf | None, *, alone: bool) -> None:
+        super().__init__(log, lane, files_of, alone=alone)
+        self._collation = PassiveCollation(self._log)
+        self._fetching = PlainFetch(self._log, lane, self._collation)
 
 
 class WatchedLoader:

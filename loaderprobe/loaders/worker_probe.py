@@ -16,105 +16,25 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass
+from functools import partial
 from pathlib import Path
 from types import CodeType
-from typing import Any, get_args
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch.utils.data import default_collate, default_convert
 from torch.utils.data._utils import fetch as torch_fetch
 
 from loaderprobe.batches import samples_asked_for, samples_without_collation
-from loaderprobe.loaders.data_files import (
-    OPENED,
-)
+from loaderprobe.loaders.fetch_log import PASSES, RELEASED, ROWS, FetchLog, OpenLog
+from loaderprobe.loaders.reads import ReadsRecorder
 from loaderprobe.loaders.state import global_random_state
-from loaderprobe.records.measurement import Mode, WorkerBatches
 from loaderprobe.records.waits import CodePlace, StackSamples
-from loaderprobe.system.mapped import Evicted, held_files, let_go
+from loaderprobe.system.mapped import Evicted, let_go
 from loaderprobe.system.process import ThreadMeter, die_with_parent, process_usage
 from loaderprobe.system.stacks import Stack, StackLooks, place_of
 from loaderprobe.system.waits import let_be_read_by
-
-# The files behind a worker's first batches, and how the training process gets them.
-
-# Listing what is open and mapped takes some 3 ms in a process with torch in it.
-HELD_EVERY_S = 0.05
-
-
-@dataclass(slots=True)
-class BatchReads:
-    """The files and reads of one batch."""
-
-    files: dict[str, int] = field(default_factory=dict)
-    """Path to bytes, for the files that Python opened."""
-    kept_open: dict[str, int] = field(default_factory=dict)
-    """The same for files that were open or mapped afterwards, opened by any code; not checked after every batch."""
-    called_bytes: int = 0
-    """Bytes returned by read calls, from storage, memory or a pipe."""
-    restarted: bool = False
-    """True when an iterable restarted."""
-
-    @property
-    def opened(self) -> list[str]:
-        """The paths that Python opened, in order."""
-        return list(self.files)
-
-
-class ReadsRecorder:
-    """Records the opened files while batches are made in one lane, and writes one JSON object per batch."""
-
-    def __init__(self, log: FetchLog, lane: int, *, alone: bool) -> None:
-        self._path = _path(log, lane)
-        self._alone = alone
-        self._counter = Path("/proc/self/io" if alone else "/proc/thread-self/io")
-        self._next_look_s = 0.0
-        self._called: int | None = None
-
-    def begin(self) -> None:
-        """Call before a batch is made. In a process that does nothing else, activity between batches counts too."""
-        if not self._alone or self._called is None:
-            OPENED.start()
-            self._called = self._read_calls()
-
-    def end(self, *, restarted: bool) -> BatchReads:
-        called, before = self._read_calls(), self._called or 0
-        reads = BatchReads(
-            files=dict(OPENED.stop(and_restart=self._alone)), called_bytes=max(0, called - before), restarted=restarted
-        )
-        if time.perf_counter() >= self._next_look_s:
-            own = str(self._path.parent)
-            reads.kept_open = {path: size for path, size in held_files().items() if not path.startswith(own)}
-            self._next_look_s = time.perf_counter() + HELD_EVERY_S
-        with self._path.open("a") as out:
-            out.write(json.dumps([reads.files, reads.kept_open, reads.called_bytes, reads.restarted]) + "\n")
-        # Writing, looking and asking read files, too.
-        self._called = self._read_calls()
-        return reads
-
-    def close(self) -> None:
-        OPENED.stop()
-
-    def _read_calls(self) -> int:
-        """Bytes that read calls have returned; 0 where the kernel does not count them."""
-        try:
-            return int(self._counter.read_bytes().split()[1])
-        except OSError:
-            return 0
-
-
-def batch_reads(log: FetchLog, lane: int) -> list[BatchReads]:
-    """What was read in a lane so far, by batch."""
-    path = _path(log, lane)
-    lines: list[Any] = path.read_text().split("\n")[:-1] if path.is_file() else []
-    return [BatchReads(*json.loads(line)) for line in lines]
-
-
-def _path(log: FetchLog, lane: int) -> Path:
-    return log.path.with_name(f"{log.path.name}.files-{lane}")
-
 
 # A signal from the training process to its workers: a thread of each worker answers, whatever the worker is doing.
 
@@ -252,140 +172,6 @@ def _stacks_of(log: FetchLog, lane: int) -> Path:
     return log.path.with_name(f"{log.path.name}.stacks-{lane}")
 
 
-# The cost of each batch in its worker, and the switch that selects the mode of the next batches.
-#
-# Both are in one memory-mapped file. It has one row per batch in one lane per worker, which the parent reads at any
-# time, and a head that the parent writes and the workers read before every batch. So a change of mode starts no
-# process, and all modes see the same machine.
-
-ROWS = 8192
-# batch number + 1 (negative while it is being made, written last), start, wall, cpu, run delay, read bytes, images,
-# collate, instrument, cpu of the whole process
-COLUMNS = 10
-MODES: tuple[Mode, ...] = get_args(Mode)
-# Of the head, which the parent writes.
-MODE, POOL, RELEASE, AHEAD = 0, 1, 2, 3
-# Of the head of a lane, which its worker writes.
-RELEASED, PASSES = 0, 1
-ALWAYS_NEW = -1
-
-
-@dataclass(frozen=True, slots=True)
-class FetchLog:
-    """The log of all lanes of one loader. Picklable, so that it reaches workers by any start method."""
-
-    path: Path
-    lanes: int
-
-    @classmethod
-    def create(cls, path: Path, lanes: int) -> FetchLog:
-        """An empty log at `path`, switched to the baseline."""
-        np.memmap(path, dtype=np.int64, mode="w+", shape=(1 + lanes + lanes * ROWS, COLUMNS)).flush()
-        return cls(path, lanes)
-
-    def open(self, mode: Any) -> OpenLog:
-        """The log as mapped memory; `mode` as of numpy's memmap."""
-        lanes = self.lanes
-        cells = np.asarray(np.memmap(self.path, dtype=np.int64, mode=mode, shape=(1 + lanes + lanes * ROWS, COLUMNS)))
-        return OpenLog(cells[0], cells[1 : 1 + lanes], cells[1 + lanes :].reshape(lanes, ROWS, COLUMNS))
-
-
-Cells = np.ndarray[Any, np.dtype[np.int64]]
-
-
-class OpenLog:
-    """A mapped log: the head, a head and rows of each lane. Batch `k` is made by lane `k mod lanes`."""
-
-    def __init__(self, head: Cells, lane_heads: Cells, rows: Cells) -> None:
-        self._head = head
-        self.lane_heads = lane_heads
-        self.rows = rows
-
-    @property
-    def mode(self) -> Mode:
-        """The mode of the next batch."""
-        return MODES[int(self._head[MODE])]
-
-    @mode.setter
-    def mode(self, mode: Mode) -> None:
-        self._head[MODE] = MODES.index(mode)
-
-    @property
-    def pool(self) -> int:
-        """Batches before the same are made again; 0 while that is not known, ALWAYS_NEW if they never are."""
-        return int(self._head[POOL])
-
-    @pool.setter
-    def pool(self, batches: int) -> None:
-        self._head[POOL] = batches
-
-    @property
-    def release(self) -> int:
-        """Number of requests to workers to unmap the pages of the data's files."""
-        return int(self._head[RELEASE])
-
-    def ask_release(self) -> None:
-        """Ask every worker to unmap them now, and to restart an iterable with its next batch."""
-        self._head[RELEASE] += 1
-
-    @property
-    def ahead(self) -> int:
-        """Number of the list of files that workers evict ahead of each sample; 0 where they evict none."""
-        return int(self._head[AHEAD])
-
-    @ahead.setter
-    def ahead(self, number: int) -> None:
-        self._head[AHEAD] = number
-
-    @property
-    def all_released(self) -> bool:
-        """True when every worker has done so."""
-        return bool((self.lane_heads[:, RELEASED] >= self._head[RELEASE]).all())
-
-    @property
-    def passes(self) -> int:
-        """Most restarts of any worker's iterable."""
-        return int(self.lane_heads[:, PASSES].max())
-
-    def made(self, number: int) -> bool:
-        """True when this batch, or a later one in its place, has been made."""
-        lanes = len(self.rows)
-        return int(self.rows[number % lanes, number // lanes % ROWS, 0]) >= number + 1
-
-    def begun_before(self, first: int, count: int, time_ns: int) -> bool:
-        """True when one of `count` batches from number `first` on was begun before `time_ns`."""
-        lanes = len(self.rows)
-        for number in range(first, first + count):
-            row = self.rows[number % lanes, number // lanes % ROWS]
-            if abs(int(row[0])) == number + 1 and row[1] < time_ns:
-                return True
-        return False
-
-    def read(self) -> WorkerBatches:
-        """All complete rows, by batch number."""
-        lanes = len(self.rows)
-        rows = np.array(self.rows).reshape(-1, COLUMNS)
-        rows = rows[rows[:, 0] > 0]
-        rows = rows[np.argsort(rows[:, 0], kind="stable")]
-        batch = rows[:, 0] - 1
-        newest = int(batch[-1]) + 1 if len(batch) else 0
-        columns = [tuple(column.tolist()) for column in rows.T]
-        return WorkerBatches(
-            batch=tuple(batch.tolist()),
-            worker=tuple((batch % lanes).tolist()),
-            start_ns=columns[1],
-            wall_ns=columns[2],
-            cpu_ns=columns[3],
-            run_delay_ns=columns[4],
-            read_bytes=columns[5],
-            images=columns[6],
-            collate_ns=columns[7],
-            instrument_ns=columns[8],
-            process_cpu_ns=columns[9],
-            lost=max(0, newest - ROWS * lanes),
-        )
-
-
 # Evicting a data set's files ahead of samples, so that each reads as one of a set larger than memory does.
 #
 # Behind a device that reads ahead by some MB, a few samples at random places of one file bring all of it into memory:
@@ -400,9 +186,22 @@ MOST_SHARE = 0.03
 MOST_CACHED = 0.1
 
 
-def ask(log: FetchLog, number: int, paths: Sequence[Path]) -> None:
-    """Let the workers evict these files from now on. `number` must be new."""
-    _list_of(log, number).write_text(json.dumps([str(path) for path in paths]))
+class EvictionRequest:
+    """In the training process: asks the workers to evict files ahead of each sample."""
+
+    def __init__(self, log: FetchLog) -> None:
+        self._log, self._head = log, log.open("r+")
+        self._number = 0
+        self._paths: tuple[Path, ...] = ()
+
+    def set(self, paths: Sequence[Path]) -> None:
+        """These files from now on; with none, no more."""
+        if not paths:
+            self._head.ahead = 0
+        elif tuple(paths) != self._paths or not self._head.ahead:
+            self._number, self._paths = self._number + 1, tuple(paths)
+            _list_of(self._log, self._number).write_text(json.dumps([str(path) for path in paths]))
+            self._head.ahead = self._number
 
 
 class EvictAhead:
@@ -487,163 +286,90 @@ FilesOf = Callable[[Sequence[Any]], Iterable[Path]]
 """Maps the indices of a batch to its files."""
 
 
-class WorkerProbe:
-    """Wraps the fetcher of one lane. `files_of` names a batch's files; without it they are learned.
+class BatchCost(NamedTuple):
+    """What one batch cost, evictions ahead of its samples left out."""
 
-    `alone` is True in a worker, a process that does nothing else: then the data set's threads count too.
+    wall_ns: int
+    cpu_ns: int
+    run_delay_ns: int
+    read_bytes: int
+    process_cpu_ns: int
+
+
+class BatchMeter:
+    """Measures what a batch costs the calling thread; its bytes are those of all threads of the process.
+
+    In a process that does nothing else, bytes and `process_cpu_ns` are those since the last batch: threads of the data
+    set read and compute between batches as well.
     """
 
-    looks = True
-    """Whether the stack of the thread is looked at, where the pipeline is the user's."""
+    def __init__(self, ahead: EvictAhead, *, alone: bool) -> None:
+        self._ahead, self._alone = ahead, alone
+        self._thread = ThreadMeter()
+        self._process = process_usage()
+        self._before = (0, 0, 0)
+        self._evicted = (0, 0)
+        self._begin_ns = 0
 
-    def __init__(self, log: FetchLog, lane: int, files_of: FilesOf | None, *, alone: bool) -> None:
-        self._log = log.open("r+")
-        self._rows = self._log.rows[lane]
-        self._head = self._log.lane_heads[lane]
-        self._lane, self._lanes = lane, log.lanes
-        self._files_of = files_of
-        self._reads = ReadsRecorder(log, lane, alone=alone)
-        self._pool_reads: list[BatchReads] = []
-        self._meter = ThreadMeter()
-        self._ahead = EvictAhead(log)
-        self._seen = StacksSeen(log, lane) if files_of is None and self.looks else None
-        self._alone = alone
-        self._used = process_usage() if alone else (0, 0)
-        self._made = 0
-        self._full = 0
-        self._samples: Any = None
-        self._index: Any = None
-        self._images = self._collate_ns = 0
-        self._collate: Any = None
-        self._batch: Any = None
-        self._restore_random_state = global_random_state()
-        self._again = False
-        self._since = self._released = 0
-        self._quiet = False
+    def begin(self) -> int:
+        """Returns the time, in ns."""
+        self._evicted = self._ahead.spent_ns, self._ahead.spent_cpu_ns
+        self._before = self._thread.read()
+        if not self._alone:
+            self._process = process_usage()
+        self._begin_ns = time.perf_counter_ns()
+        return self._begin_ns
+
+    def end(self) -> BatchCost:
+        evicted_ns, evicted_cpu_ns = (
+            self._ahead.spent_ns - self._evicted[0],
+            self._ahead.spent_cpu_ns - self._evicted[1],
+        )
+        wall_ns = time.perf_counter_ns() - self._begin_ns - evicted_ns
+        cpu, delay, _ = (after - before for before, after in zip(self._before, self._thread.read(), strict=True))
+        (process_before, read_before), self._process = self._process, process_usage()
+        cpu_ns = cpu - evicted_cpu_ns
+        process_ns = self._process[0] - process_before - evicted_cpu_ns if self._alone else cpu_ns
+        return BatchCost(wall_ns, cpu_ns, delay, self._process[1] - read_before, process_ns)
 
     def close(self) -> None:
-        """Close descriptors and stop recording, for a loader that continues after the measurement."""
-        self._meter.close()
-        self._reads.close()
-        self._ahead.close()
-        if self._seen is not None:
-            self._seen.close()
+        self._thread.close()
 
-    def fetch(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
-        """One batch in the selected mode, and its row in the log."""
-        entered = time.thread_time_ns()
+
+class Collation:
+    """Stands in for a fetcher's `collate_fn`: counts samples, and keeps them for mode cached_samples."""
+
+    def __init__(self, log: OpenLog) -> None:
+        self._log = log
+        self.images = 0
+        self.collate_ns = 0
+        """Of copying samples into the batch; 0 where a function of the user's does that."""
+        self.samples: Any = None
+        """Of the last batch; None before the first."""
+        self._index: Any = None
+        self._collate: Any = None
+        self._batch: Any = None
+        """The last one of a function of the user's."""
+
+    def begin(self, fetcher: Any, index: Any) -> None:
+        """The samples at `index` are going to be fetched."""
+        self.collate_ns, self._index = 0, index
         if self._collate is None:
-            self._collate, fetcher.collate_fn = fetcher.collate_fn, lambda data: self._hand_over(fetcher, data)
-        learning = not self._quiet and self._is_learning()
-        if learning:
-            self._reads.begin()
-        elif not self._quiet:
-            if self._alone:
-                self._reads.close()
-            # For good, however much longer the pool becomes.
-            self._quiet = True
-        number = self._lane + self._made * self._lanes
-        row = self._rows[self._made % ROWS]
-        cpu, delay, _ = self._meter.read()
-        if not self._alone:
-            self._used = process_usage()
-        start = time.perf_counter_ns()
-        row[1] = start
-        row[0] = -(number + 1)
-        self._collate_ns, self._index = 0, index
-        evicted_ns, evicted_cpu_ns = self._ahead.spent_ns, self._ahead.spent_cpu_ns
-        batch = self._in_mode(fetcher, original, index, learning=learning)
-        wall = time.perf_counter_ns() - start - (self._ahead.spent_ns - evicted_ns)
-        cpu_after, delay_after, _ = self._meter.read()
-        evicted_cpu_ns = self._ahead.spent_cpu_ns - evicted_cpu_ns
-        cpu_ns = cpu_after - cpu - evicted_cpu_ns
-        # Threads of the data set read as well and, in a process that does nothing else, between batches and compute.
-        (process_before, read_before), self._used = self._used, process_usage()
-        read_bytes = self._used[1] - read_before
-        process_ns = self._used[0] - process_before - evicted_cpu_ns if self._alone else cpu_ns
-        row[2:8] = (wall, cpu_ns, delay_after - delay, read_bytes, self._images, self._collate_ns)
-        row[9] = process_ns
-        self._made += 1
-        if learning:
-            self._pool_reads.append(self._reads.end(restarted=self._again))
-        if self._seen is not None:
-            self._seen.write()
-        row[8] = time.thread_time_ns() - entered - cpu_ns
-        row[0] = number + 1
-        return batch
+            self._collate, fetcher.collate_fn = fetcher.collate_fn, partial(self._hand_over, fetcher)
 
-    def _in_mode(self, fetcher: Any, original: Callable[[Any], Any], index: Any, *, learning: bool) -> Any:
-        """The batch in the selected mode, seen where it is made as asked."""
-        mode = self._log.mode
-        raw = mode == "cached_samples" and self._samples is not None
-        as_asked = not learning and mode in ("baseline", "warm")
-        seen = self._seen.making(as_asked) if self._seen is not None else nullcontext()
-        with one_thread() if mode == "one_thread" else nullcontext(), seen:
-            return self._read_only(index) if raw else self._evicting(fetcher, original, index)
-
-    def release(self) -> None:
-        """Unmap the pages of mapped files, for which the training process waits. Called from another thread."""
-        let_go()
-        self._head[RELEASED] = self._log.release
-
-    def _is_learning(self) -> bool:
-        """True until the pool of batches is settled and each of its batches has been made once."""
-        pool = self._log.pool
-        return self._files_of is None and (pool == 0 or self._made < pool // self._lanes)
-
-    def _evicting(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
-        """The batch; where that is asked for, the files are evicted ahead of each of its samples."""
-        dataset = fetcher.dataset
-        fetcher.dataset = self._ahead.around(dataset, self._log)
-        try:
-            return self._make(fetcher, original, index)
-        finally:
-            fetcher.dataset = dataset
-
-    def _make(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
-        """Make the batch with the data set."""
-        self._again = False
-        share, released = self._log.pool // self._lanes, self._log.release
-        if share > 0 and hasattr(fetcher, "dataset_iter") and (self._since >= share or released != self._released):
-            # An iterable begins again with the pool, so that its files come again; and after an eviction, which takes
-            # what the kernel has read ahead of it.
-            self._begin_again(fetcher)
-        self._released = released
-        return self._whole(fetcher, original, index)
-
-    def _whole(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
-        """A full batch; an iterable that ends is restarted once."""
-        self._since += 1
-        if not hasattr(fetcher, "dataset_iter"):
-            return original(index)
-        try:
-            batch = original(index)
-            if self._images >= self._full or not fetcher.auto_collation:
-                self._full = self._images
-                return batch
-        except StopIteration:
-            if not self._made:
-                raise
-        self._begin_again(fetcher)
-        self._since = 1
-        return original(index)
-
-    def _begin_again(self, fetcher: Any) -> None:
-        """Shuffle as before, so that the same samples come in the same order."""
-        self._restore_random_state()
-        self._head[PASSES] += 1
-        fetcher.dataset_iter, fetcher.ended = iter(fetcher.dataset), False
-        self._again, self._since = True, 0
+    def repeated(self) -> Any:
+        """A batch of samples that were made before."""
+        return self._collated(_fresh(self.samples)) if self._plain else copy.deepcopy(self._batch)
 
     def _hand_over(self, fetcher: Any, samples: Any) -> Any:
-        """Collate, or only count; the samples are cached for mode cached_samples."""
-        self._images = self._counted(fetcher, samples)
-        self._samples = _fresh(samples)
+        """The batch; in mode no_transport the number of its samples."""
+        self.images = self._counted(fetcher, samples)
+        self.samples = _fresh(samples)
         if self._log.mode != "no_transport":
             return self._collated(samples)
         if not self._plain:
             self._collated(samples)
-        return self._images
+        return self.images
 
     def _counted(self, fetcher: Any, samples: Any) -> int:
         """Samples of a batch, by the indices that were asked for: a data set may return it finished.
@@ -668,27 +394,156 @@ class WorkerProbe:
         start = time.perf_counter_ns()
         batch = self._collate(samples)
         if self._plain:
-            self._collate_ns = time.perf_counter_ns() - start
+            self.collate_ns = time.perf_counter_ns() - start
         else:
             self._batch = batch
         return batch
 
+
+class EndlessFetch:
+    """Makes full batches; an iterable begins again with the pool, and where it ends."""
+
+    def __init__(self, log: OpenLog, lane: int, collation: Collation) -> None:
+        self._log, self._head, self._lanes = log, log.lane_heads[lane], len(log.lane_heads)
+        self._collation = collation
+        self._restore_random_state = global_random_state()
+        self.restarted = False
+        """True where the iterable began again for the last batch."""
+        self._since = self._released = 0
+        self._full: int | None = None
+        """Samples of the largest batch so far; None before the first."""
+
+    def make_batch(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
+        self.restarted = False
+        share, released = self._log.pool // self._lanes, self._log.release
+        if share > 0 and hasattr(fetcher, "dataset_iter") and (self._since >= share or released != self._released):
+            # An iterable begins again with the pool, so that its files come again; and after an eviction, which takes
+            # what the kernel has read ahead of it.
+            self._restart(fetcher)
+        self._released = released
+        return self._full_batch(fetcher, original, index)
+
+    def _full_batch(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
+        """A full batch; an iterable that ends is restarted once."""
+        self._since += 1
+        if not hasattr(fetcher, "dataset_iter"):
+            return original(index)
+        try:
+            batch = original(index)
+            if self._collation.images >= (self._full or 0) or not fetcher.auto_collation:
+                self._full = self._collation.images
+                return batch
+        except StopIteration:
+            if self._full is None:
+                raise
+        self._restart(fetcher)
+        self._since = 1
+        return original(index)
+
+    def _restart(self, fetcher: Any) -> None:
+        """Shuffle as before, so that the same samples come in the same order."""
+        self._restore_random_state()
+        self._head[PASSES] += 1
+        fetcher.dataset_iter, fetcher.ended = iter(fetcher.dataset), False
+        self.restarted, self._since = True, 0
+
+
+class WorkerProbe:
+    """Wraps the fetcher of one lane. `files_of` names a batch's files; without it they are learned.
+
+    `alone` is True in a worker, a process that does nothing else: then the data set's threads count too.
+    """
+
+    samples_stacks = True
+    """Whether the stack of the thread is sampled, where the pipeline is the user's."""
+
+    def __init__(self, log: FetchLog, lane: int, files_of: FilesOf | None, *, alone: bool) -> None:
+        self._log = log.open("r+")
+        self._lane, self._lanes = lane, log.lanes
+        self._files_of = files_of
+        self._made = 0
+        self._reads = ReadsRecorder(log, lane, alone=alone)
+        self._ahead = EvictAhead(log)
+        self._meter = BatchMeter(self._ahead, alone=alone)
+        self._stacks = StacksSeen(log, lane) if files_of is None and self.samples_stacks else None
+        self._collation = Collation(self._log)
+        self._fetching = EndlessFetch(self._log, lane, self._collation)
+
+    def close(self) -> None:
+        """Close descriptors and stop recording, for a loader that continues after the measurement."""
+        self._meter.close()
+        self._reads.close()
+        self._ahead.close()
+        if self._stacks is not None:
+            self._stacks.close()
+
+    def fetch(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
+        """One batch in the selected mode, and its row in the log."""
+        entered = time.thread_time_ns()
+        self._collation.begin(fetcher, index)
+        recorded = self._reads.begin(wanted=self._is_learning())
+        number = self._lane + self._made * self._lanes
+        row = self._log.rows[self._lane][self._made % ROWS]
+        row[1] = self._meter.begin()
+        row[0] = -(number + 1)
+        batch = self._in_mode(fetcher, original, index, recorded=recorded)
+        cost = self._meter.end()
+        row[2:6] = cost.wall_ns, cost.cpu_ns, cost.run_delay_ns, cost.read_bytes
+        row[6:8] = self._collation.images, self._collation.collate_ns
+        row[9] = cost.process_cpu_ns
+        self._made += 1
+        if recorded:
+            self._reads.end(restarted=self._fetching.restarted)
+        if self._stacks is not None:
+            self._stacks.write()
+        row[8] = time.thread_time_ns() - entered - cost.cpu_ns
+        row[0] = number + 1
+        return batch
+
+    def release(self) -> None:
+        """Unmap the pages of mapped files, for which the training process waits. Called from another thread."""
+        let_go()
+        self._log.lane_heads[self._lane][RELEASED] = self._log.release
+
+    def _is_learning(self) -> bool:
+        """True until the pool of batches is settled and each of its batches has been made once."""
+        pool = self._log.pool
+        return self._files_of is None and (pool == 0 or self._made < pool // self._lanes)
+
+    def _in_mode(self, fetcher: Any, original: Callable[[Any], Any], index: Any, *, recorded: bool) -> Any:
+        """The batch in the selected mode; stacks are sampled where it is made as asked."""
+        mode = self._log.mode
+        read_only = mode == "cached_samples" and self._collation.samples is not None
+        as_asked = not recorded and mode in ("baseline", "warm")
+        sampling = self._stacks.making(as_asked) if self._stacks is not None else nullcontext()
+        with one_thread() if mode == "one_thread" else nullcontext(), sampling:
+            return self._read_only(index) if read_only else self._evicting(fetcher, original, index)
+
+    def _evicting(self, fetcher: Any, original: Callable[[Any], Any], index: Any) -> Any:
+        """The batch; where that is asked for, the files are evicted ahead of each of its samples."""
+        dataset = fetcher.dataset
+        fetcher.dataset = self._ahead.around(dataset, self._log)
+        try:
+            return self._fetching.make_batch(fetcher, original, index)
+        finally:
+            fetcher.dataset = dataset
+
     def _read_only(self, index: Any) -> Any:
         """Read the files of the batch, and return samples made before."""
+        share = self._log.pool // self._lanes
         if self._files_of is not None:
             paths: Iterable[Any] = self._files_of(index)
         else:
-            share = self._log.pool // self._lanes
-            paths = self._pool_reads[self._made % share].opened if share else ()
+            paths = self._reads.batches[self._made % share].files if share else ()
         for path in paths:
             with Path(path).open("rb", buffering=0) as file:
                 file.read()
-        return self._collated(_fresh(self._samples)) if self._plain else copy.deepcopy(self._batch)
+        return self._collation.repeated()
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """torch computes on the calling thread alone; then on as many threads as before."""
+    """torch computes on the calling thread alone."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -706,11 +561,12 @@ def _fresh(samples: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSetup:
-    """The `worker_init_fn` of a measured loader: calls the loader's own, then wraps this process's fetcher."""
+    """The `worker_init_fn` of a measured loader: calls `init`, then wraps this process's fetcher."""
 
     log: FetchLog
     files_of: FilesOf | None = None
-    own: Callable[[int], Any] | None = None
+    init: Callable[[int], Any] | None = None
+    """The loader's own `worker_init_fn`."""
     parent: int | None = None
     """Tie the worker's life to this process; only for workers that are its children."""
     observer: int = 0
@@ -725,8 +581,8 @@ class WorkerSetup:
             die_with_parent(self.parent)
         if self.observer:
             let_be_read_by(self.observer)
-        if self.own is not None:
-            self.own(worker)
+        if self.init is not None:
+            self.init(worker)
         watch = self.probe(self.log, worker, self.files_of, alone=True)
         if self.signals is not None:
             self.signals.handle(worker, watch.release)

@@ -17,8 +17,9 @@ from torch.utils.data.distributed import DistributedSampler
 
 from loaderprobe.batches import holds_images, samples_in, samples_without_collation
 from loaderprobe.errors import BadValue
-from loaderprobe.loaders.data_files import MOST_S, OpenedFiles, holds_more_than_data, named_files
+from loaderprobe.loaders.data_files import MOST_S, holds_more_than_data, named_files
 from loaderprobe.loaders.rank_input import rank_input
+from loaderprobe.loaders.reads import OpenedFiles
 from loaderprobe.loaders.user_loader import BatchPool, UserLoader
 from loaderprobe.records.files import BatchFiles, UnknownFiles
 from loaderprobe.testing import example_config
@@ -31,7 +32,7 @@ def test_a_pool_gives_every_worker_the_same_batches_each_time(count: int, worker
     pool = BatchPool([[number] for number in range(count)], workers)
     batches = iter(pool)
     first = [next(batches) for _ in range(taken)]
-    pool.close()
+    pool.settle(taken, 0)
     rest = [next(batches) for _ in range(3 * (count + taken) + 5)]
     if pool.size:
         assert pool.size % max(workers, 1) == 0
@@ -52,7 +53,7 @@ def settled(count: int, workers: int, taken: int) -> tuple[BatchPool, list[list[
     pool = BatchPool([[number] for number in range(count)], workers)
     batches = iter(pool)
     first = list(islice(batches, taken))
-    pool.close()
+    pool.settle(taken, 0)
     return pool, first, batches
 
 
@@ -62,11 +63,11 @@ def test_new_batches_were_not_taken_before() -> None:
     assert list(islice(batches, 8)) == first
     pool.take_new()
     assert list(islice(batches, 10)) == [[number] for number in range(8, 18)]
-    assert (pool.left(), pool.passes) == (22, 0)
+    assert (pool.new_left(), pool.passes) == (22, 0)
     pool, _, batches = settled(12, 2, 8)
     pool.take_new()
     list(islice(batches, 6))
-    assert pool.passes >= 1 and pool.left() < pool.passes
+    assert pool.passes >= 1 and pool.new_left() == -pool.passes
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])

@@ -21,13 +21,13 @@ from torch.utils.data import DataLoader, Dataset
 from loaderprobe.analyze.verdict.rates import function_times
 from loaderprobe.errors import NoSpace
 from loaderprobe.loaders import switched, worker_probe
-from loaderprobe.loaders.data_files import OPENED
+from loaderprobe.loaders.fetch_log import ROWS, FetchLog
+from loaderprobe.loaders.reads import OPENED
 from loaderprobe.loaders.switched import SwitchedLoader, dead_worker
 from loaderprobe.loaders.watched import PassiveProbe, WatchedLoader
 from loaderprobe.loaders.worker_probe import (
-    ROWS,
     EvictAhead,
-    FetchLog,
+    EvictionRequest,
     WorkerProbe,
     WorkerSignals,
     stacks_seen,
@@ -230,7 +230,7 @@ def test_samples_are_counted_by_their_stacks_below_the_loader(tmp_path: Path, pr
     watch = watch_here(log, iterator, None, probe)
     switch = log.open("r+")
     switch.pool = 1  # its files are learned with the first batch, which does not count
-    numbers.on_item = watch._seen.count if watch._seen is not None else None
+    numbers.on_item = watch._stacks.count if watch._stacks is not None else None
     modes: tuple[Mode, ...] = ("baseline", "baseline", "cached_samples", "warm")
     for mode in modes:
         switch.mode = mode
@@ -343,16 +343,16 @@ def test_each_sample_finds_the_mapped_file_cold(
     log = FetchLog.create(tmp_path / "log", 1)
     head, ahead = log.open("r+"), EvictAhead(log)
     assert ahead.around(data, head) is data
-    worker_probe.ask(log, 1, [data.path])
-    head.ahead = 1
+    request = EvictionRequest(log)
+    request.set([data.path])
     cold = ahead.around(data, head)
     assert [len(cold[number]) for number in range(3)] == [SIZE] * 3
     seen = [expected if expected is None else found for found, expected in zip(data.resident, resident, strict=True)]
     assert seen == resident
-    head.ahead = 0
+    request.set([])
     assert ahead.around(data, head) is data
     assert len(data[0]) == SIZE and data.resident[-1] == 1.0
     assert ahead.spent_ns > 0
-    head.ahead = 1
+    request.set([data.path])
     assert ahead.around(Batched(), head).__getitems__([1, 2]) == [1, 2]
     assert not hasattr(ahead.around(data, head), "__getitems__")

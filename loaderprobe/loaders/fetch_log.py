@@ -1,0 +1,143 @@
+"""The cost of each batch in its worker, and the switch that selects the mode of the next batches.
+
+Both are in one memory-mapped file. It has one row per batch in one lane per worker, which the parent reads at any
+time, and a head that the parent writes and the workers read before every batch. So a change of mode starts no
+process, and all modes see the same machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+
+from loaderprobe.records.measurement import Mode, WorkerBatches
+
+ROWS = 8192
+# batch number + 1 (negative while it is being made, written last), start, wall, cpu, run delay, read bytes, images,
+# collate, instrument, cpu of the whole process
+COLUMNS = 10
+MODES: tuple[Mode, ...] = get_args(Mode)
+# Of the head, which the parent writes.
+MODE, POOL, RELEASE, AHEAD = 0, 1, 2, 3
+# Of the head of a lane, which its worker writes.
+RELEASED, PASSES = 0, 1
+ALWAYS_NEW = -1
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLog:
+    """The log of all lanes of one loader. Picklable, so that it reaches workers by any start method."""
+
+    path: Path
+    lanes: int
+
+    @classmethod
+    def create(cls, path: Path, lanes: int) -> FetchLog:
+        """An empty log at `path`, switched to the baseline."""
+        np.memmap(path, dtype=np.int64, mode="w+", shape=(1 + lanes + lanes * ROWS, COLUMNS)).flush()
+        return cls(path, lanes)
+
+    def open(self, mode: Any) -> OpenLog:
+        """The log as mapped memory; `mode` as of numpy's memmap."""
+        lanes = self.lanes
+        cells = np.asarray(np.memmap(self.path, dtype=np.int64, mode=mode, shape=(1 + lanes + lanes * ROWS, COLUMNS)))
+        return OpenLog(cells[0], cells[1 : 1 + lanes], cells[1 + lanes :].reshape(lanes, ROWS, COLUMNS))
+
+
+Cells = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class OpenLog:
+    """A mapped log: the head, a head and rows of each lane. Batch `k` is made by lane `k mod lanes`."""
+
+    def __init__(self, head: Cells, lane_heads: Cells, rows: Cells) -> None:
+        self._head = head
+        self.lane_heads = lane_heads
+        self.rows = rows
+
+    @property
+    def mode(self) -> Mode:
+        """The mode of the next batch."""
+        return MODES[int(self._head[MODE])]
+
+    @mode.setter
+    def mode(self, mode: Mode) -> None:
+        self._head[MODE] = MODES.index(mode)
+
+    @property
+    def pool(self) -> int:
+        """Batches before the same are made again; 0 while that is not known, ALWAYS_NEW if they never are."""
+        return int(self._head[POOL])
+
+    @pool.setter
+    def pool(self, batches: int) -> None:
+        self._head[POOL] = batches
+
+    @property
+    def release(self) -> int:
+        """Number of requests to workers to unmap the pages of the data's files."""
+        return int(self._head[RELEASE])
+
+    def ask_release(self) -> None:
+        """Ask every worker to unmap them now, and to restart an iterable with its next batch."""
+        self._head[RELEASE] += 1
+
+    @property
+    def ahead(self) -> int:
+        """Number of the list of files that workers evict ahead of each sample; 0 where they evict none."""
+        return int(self._head[AHEAD])
+
+    @ahead.setter
+    def ahead(self, number: int) -> None:
+        self._head[AHEAD] = number
+
+    @property
+    def all_released(self) -> bool:
+        """True when every worker has done so."""
+        return bool((self.lane_heads[:, RELEASED] >= self._head[RELEASE]).all())
+
+    @property
+    def passes(self) -> int:
+        """Most restarts of any worker's iterable."""
+        return int(self.lane_heads[:, PASSES].max())
+
+    def made(self, number: int) -> bool:
+        """True when this batch, or a later one in its place, has been made."""
+        lanes = len(self.rows)
+        return int(self.rows[number % lanes, number // lanes % ROWS, 0]) >= number + 1
+
+    def begun_before(self, first: int, count: int, time_ns: int) -> bool:
+        """True when one of `count` batches from number `first` on was begun before `time_ns`."""
+        lanes = len(self.rows)
+        for number in range(first, first + count):
+            row = self.rows[number % lanes, number // lanes % ROWS]
+            if abs(int(row[0])) == number + 1 and row[1] < time_ns:
+                return True
+        return False
+
+    def read(self) -> WorkerBatches:
+        """All complete rows, by batch number."""
+        lanes = len(self.rows)
+        rows = np.array(self.rows).reshape(-1, COLUMNS)
+        rows = rows[rows[:, 0] > 0]
+        rows = rows[np.argsort(rows[:, 0], kind="stable")]
+        batch = rows[:, 0] - 1
+        newest = int(batch[-1]) + 1 if len(batch) else 0
+        columns = [tuple(column.tolist()) for column in rows.T]
+        return WorkerBatches(
+            batch=tuple(batch.tolist()),
+            worker=tuple((batch % lanes).tolist()),
+            start_ns=columns[1],
+            wall_ns=columns[2],
+            cpu_ns=columns[3],
+            run_delay_ns=columns[4],
+            read_bytes=columns[5],
+            images=columns[6],
+            collate_ns=columns[7],
+            instrument_ns=columns[8],
+            process_cpu_ns=columns[9],
+            lost=max(0, newest - ROWS * lanes),
+        )

@@ -1,0 +1,203 @@
+"""The files and reads of a worker's first batches, and what the training process makes of them.
+
+Files are seen by Python's audit events in the process that loads. One that is opened below Python (by a C library, by
+memory mapping elsewhere) gives no event: reads and open files show that there is one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from loaderprobe.loaders.data_files import named_files
+from loaderprobe.loaders.fetch_log import FetchLog
+from loaderprobe.records.files import BatchFiles, LoaderFiles, PartFiles, UnknownFiles, UnknownFilesCode
+from loaderprobe.stats import median
+from loaderprobe.system.mapped import held_files, may_hold_data
+
+# Listing what is open and mapped takes some 3 ms in a process with torch in it.
+LIST_EVERY_S = 0.05
+# Files are read whole when read calls return about as many bytes as the opened files hold.
+READ_WHOLE = (0.8, 1.25)
+# What a worker reads beside: indices, clocks of the kernel.
+BESIDE_BYTES = 8192
+# To evict more takes longer than it is worth.
+MOST_FILES = 20_000
+MOST_BYTES = 64 << 30
+
+
+class OpenedFiles:
+    """The only audit hook of this process: a hook cannot be removed, only disabled."""
+
+    def __init__(self) -> None:
+        self._hooked = False
+        self._events: list[tuple[Any, int]] | None = None
+
+    def start(self) -> None:
+        if not self._hooked:
+            sys.addaudithook(self._on_event)
+            self._hooked = True
+        self._events = []
+
+    def stop(self, *, and_restart: bool = False) -> list[tuple[str, int]]:
+        """(absolute path, bytes) of each file opened for reading since `start`, in order; then stop recording.
+
+        With `and_restart`, continue: threads of the data set may open files between two batches.
+        """
+        events, self._events = self._events or [], [] if and_restart else None
+        return list(dict.fromkeys(file for file in map(_data_file, events) if file is not None))
+
+    def _on_event(self, event: str, arguments: Sequence[Any]) -> None:
+        events = self._events
+        # Another thread may stop recording in between.
+        if events is not None and event == "open":
+            path, _, flags = arguments
+            events.append((path, flags or 0))
+
+
+def _data_file(event: tuple[Any, int]) -> tuple[str, int] | None:
+    path, flags = event
+    if isinstance(path, int) or flags & os.O_ACCMODE != os.O_RDONLY:
+        return None
+    found = Path(os.fsdecode(path)).absolute()
+    if not may_hold_data(str(found)):
+        return None
+    with suppress(OSError):  # gone, or opened relative to a directory that is not the current one
+        state = found.stat()
+        if stat.S_ISREG(state.st_mode):
+            return str(found), state.st_size
+    return None
+
+
+OPENED = OpenedFiles()
+
+
+@dataclass(slots=True)
+class BatchReads:
+    """The files and reads of one batch."""
+
+    files: dict[str, int] = field(default_factory=dict)
+    """Path to bytes, for the files that Python opened."""
+    kept_open: dict[str, int] = field(default_factory=dict)
+    """The same for files that were open or mapped afterwards, opened by any code; not checked after every batch."""
+    called_bytes: int = 0
+    """Bytes returned by read calls, from storage, memory or a pipe."""
+    restarted: bool = False
+    """True when an iterable restarted."""
+
+
+class ReadsRecorder:
+    """Records what is read while the first batches are made in one lane, and writes one JSON object per batch."""
+
+    def __init__(self, log: FetchLog, lane: int, *, alone: bool) -> None:
+        """`alone` is True in a process that does nothing else: activity between batches counts too."""
+        self._path = _path(log, lane)
+        self._alone = alone
+        self._counter = Path("/proc/self/io" if alone else "/proc/thread-self/io")
+        self._list_at_s = 0.0
+        self._called: int | None = None
+        self._over = False
+        self.batches: list[BatchReads] = []
+
+    def begin(self, *, wanted: bool) -> bool:
+        """Call before a batch is made: True where its reads are recorded. After one that is not wanted, none are."""
+        if self._over or not wanted:
+            if self._alone and not self._over:
+                self.close()
+            self._over = True
+            return False
+        if not self._alone or self._called is None:
+            OPENED.start()
+            self._called = self._read_calls()
+        return True
+
+    def end(self, *, restarted: bool) -> None:
+        """Call after a batch that is recorded."""
+        called, before = self._read_calls(), self._called or 0
+        files = dict(OPENED.stop(and_restart=self._alone))
+        reads = BatchReads(files=files, called_bytes=max(0, called - before), restarted=restarted)
+        if time.perf_counter() >= self._list_at_s:
+            ours = str(self._path.parent)
+            reads.kept_open = {path: size for path, size in held_files().items() if not path.startswith(ours)}
+            self._list_at_s = time.perf_counter() + LIST_EVERY_S
+        with self._path.open("a") as out:
+            out.write(json.dumps([reads.files, reads.kept_open, reads.called_bytes, reads.restarted]) + "\n")
+        self.batches.append(reads)
+        # Writing, listing and asking read files, too.
+        self._called = self._read_calls()
+
+    def close(self) -> None:
+        OPENED.stop()
+
+    def _read_calls(self) -> int:
+        """Bytes that read calls have returned; 0 where the kernel does not count them."""
+        try:
+            return int(self._counter.read_bytes().split()[1])
+        except OSError:
+            return 0
+
+
+def lane_reads(log: FetchLog, lane: int) -> list[BatchReads]:
+    """What was read in a lane so far, by batch."""
+    path = _path(log, lane)
+    lines: list[Any] = path.read_text().split("\n")[:-1] if path.is_file() else []
+    return [BatchReads(*json.loads(line)) for line in lines]
+
+
+def _path(log: FetchLog, lane: int) -> Path:
+    return log.path.with_name(f"{log.path.name}.files-{lane}")
+
+
+def pool_reads(log: FetchLog, batches: int) -> list[BatchReads]:
+    """What was read for the first batches, in order; nothing for batches not made yet."""
+    lanes = [lane_reads(log, lane) for lane in range(log.lanes)]
+    numbers = ((lanes[number % log.lanes], number // log.lanes) for number in range(batches))
+    return [lane[made] if made < len(lane) else BatchReads() for lane, made in numbers]
+
+
+def batches_before_restart(log: FetchLog) -> int | None:
+    """Batches of the worker whose iterable restarted first; None where none has restarted."""
+    lanes = [lane_reads(log, lane) for lane in range(log.lanes)]
+    restarts = [made for lane in lanes for made, reads in enumerate(lane) if reads.restarted and made]
+    return min(restarts, default=None)
+
+
+def loader_files(pool: Sequence[BatchReads], dataset: Any, *, batch_size: int, in_order: bool) -> LoaderFiles:
+    """The files of the pool's batches, one by one or as a whole; or why they are not known."""
+    opening = [reads for reads in pool if reads.files]
+    # What the first batches import is no data, so the usual batch decides.
+    if 2 * len(opening) <= len(pool):
+        return _part_files(pool, dataset, "opened_below_python")
+    opened = [sum(reads.files.values()) for reads in opening]
+    called = sorted(reads.called_bytes for reads in opening)
+    if median(called) and median(called) < READ_WHOLE[0] * median(opened):
+        return _part_files(pool, dataset, "read_in_parts")
+    # Now and then a batch also reads what it imports, so a quarter of them must read more than they open.
+    if called[len(called) // 4] > READ_WHOLE[1] * median(opened) + BESIDE_BYTES:
+        return _part_files(pool, dataset, "read_beside")
+    return BatchFiles(
+        batch_size=batch_size,
+        paths=tuple(tuple(reads.files) for reads in pool),
+        file_bytes={path: size for reads in pool for path, size in reads.files.items()},
+        in_order=in_order,
+    )
+
+
+def _part_files(pool: Sequence[BatchReads], dataset: Any, why: UnknownFilesCode) -> PartFiles | UnknownFiles:
+    """All files that the data set opened, keeps open or names; `why` where they are too many to be evicted."""
+    files = {path: size for reads in pool for path, size in (reads.files | reads.kept_open).items()}
+    named = named_files(dataset, most=MOST_FILES)
+    if named is None:
+        return UnknownFiles(code=why)
+    files |= named
+    if not files or len(files) > MOST_FILES or sum(files.values()) > MOST_BYTES:
+        return UnknownFiles(code=why if files else "none_seen")
+    return PartFiles(file_bytes=files)
