@@ -8,7 +8,7 @@ from pathlib import Path
 
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.session import Parts
+from loaderprobe.measure.parts import Parts
 from loaderprobe.plugins import WITHOUT_TORCH, Kind, check_installed, check_name, resolve
 from loaderprobe.protocols import (
     Checked,

@@ -15,9 +15,10 @@ from typing import Any
 from loaderprobe.analyze.verdict.rounds import further_round, next_round
 from loaderprobe.measure.assembly import alternatives, join_parts, make_compute, make_loader
 from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.parts import UNSEEN, Parts
 from loaderprobe.measure.ranks.child import RankChild, read_rank
 from loaderprobe.measure.runner import ForkServer, Order, serve
-from loaderprobe.measure.session import UNSEEN, OnStage, Parts, Recorder, Session
+from loaderprobe.measure.session import OnStage, Recorder, Session
 from loaderprobe.measure.studies import EpochsStudy, PrefilledStudy, in_epochs
 from loaderprobe.measure.user.function import measure_own
 from loaderprobe.plugins import resolve

@@ -220,6 +220,18 @@ def blocked_share(records: WorkerBatches) -> float:
     return 1 - (sum(records.cpu_ns) + sum(records.run_delay_ns)) / wall if wall else 0.0
 
 
+# Seconds between checks while waiting for workers to finish the requested batches.
+MOST_REST_NS = 10 * 10**9
+REST_S = 0.002
+
+
+def rest(loader: Loader, taken: int, clock: Clock) -> None:
+    """Wait until no worker is making a batch: compute alone must not share the cores with them."""
+    end_ns = clock.now_ns() + MOST_REST_NS
+    while isinstance(loader, Switched) and not loader.still(taken) and clock.now_ns() < end_ns:
+        clock.sleep(REST_S)
+
+
 # Brings the files of the next batches into the cache state of a mode, and reports that state.
 
 RESIDENCY_FILES = 256
@@ -234,16 +246,17 @@ WARM_MARGIN = 2.0
 MOST_EVICTED_AHEAD = 256
 # In times of what is read ahead: of longer ones, its end is hardly met. Assumed.
 SHORT_SHARD = 8
-# Seconds between checks while waiting for workers to finish the requested batches.
-MOST_REST_NS = 10 * 10**9
-REST_S = 0.002
 # Cold segments of a round, and the rounds that new batches are saved for.
 NEW_ROUNDS = 6
 
 
 @dataclass(slots=True)
 class Readiness:
-    """The state of the data's files before each segment. `take(count)` takes and drops batches."""
+    """The state of the data's files before each segment. `take(count)` takes and drops batches.
+
+    How long a segment stays cold, how files are made cold or warm, and what was delivered all follow from the same
+    access, files, loader and pool, so they stay in one class.
+    """
 
     config: RunConfig
     files: Files | PartFiles | None
@@ -294,12 +307,6 @@ class Readiness:
         return (
             self.access == "fresh" and isinstance(self.loader, Renewing) and self.loader.new_left() < batches
         )  # fmt: skip
-
-    def rest(self, taken: int, clock: Clock) -> None:
-        """Wait until no worker is making a batch: compute alone must not share the cores with them."""
-        end_ns = clock.now_ns() + MOST_REST_NS
-        while isinstance(self.loader, Switched) and not self.loader.still(taken) and clock.now_ns() < end_ns:
-            clock.sleep(REST_S)
 
     def untimed(self, mode: Mode, to_flush: int) -> int:
         """Batches to drop after a cold start: in shards and databases the kernel reads ahead."""
@@ -369,6 +376,7 @@ class Readiness:
 
         `cpu_s` and `read_bytes` are the CPU time and the bytes from storage per image in a worker so far.
         """
+        self.evicted_at = taken
         if self.access == "none":
             return
         cold = mode != "warm" and not self._base_is_warm

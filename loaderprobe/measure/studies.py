@@ -13,9 +13,11 @@ from typing import Any
 
 from loaderprobe.analyze.judge import Judged
 from loaderprobe.errors import DamagedRun
+from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.runner import Order
+from loaderprobe.measure.segment_runner import FIRST_STEP, warm_up
 from loaderprobe.measure.segments import Pace, Readiness, Steps, flush, train
-from loaderprobe.measure.session import FIRST_STEP, OnStage, Parts, warm_up
+from loaderprobe.measure.session import OnStage
 from loaderprobe.measure.sweep import START_SECONDS, OnProgress, Orders, Task
 from loaderprobe.policy import Ask, Ended, Results, Stop, follow
 from loaderprobe.protocols import Clock, Switched

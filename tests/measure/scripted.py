@@ -10,8 +10,9 @@ from typing import Any
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.measure.assembly import make_compute
 from loaderprobe.measure.crew import Crew
+from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.ranks.child import Gathering
-from loaderprobe.measure.session import Parts, Recorder, Session
+from loaderprobe.measure.session import Recorder, Session
 from loaderprobe.protocols import Compute, Files, Peers
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet

@@ -16,7 +16,8 @@ from loaderprobe.errors import BadValue, LostRank
 from loaderprobe.measure.attach.coroutine import SessionCoroutine, Withdrawn
 from loaderprobe.measure.attach.script_ranks import ScriptCrew
 from loaderprobe.measure.further import CUT_SHORT
-from loaderprobe.measure.session import AGAIN, ATTEMPTS, MOST_RESIDENT, GivenUp, Recorder, Session
+from loaderprobe.measure.segment_runner import MOST_RESIDENT
+from loaderprobe.measure.session import AGAIN, ATTEMPTS, GivenUp, Recorder, Session
 from loaderprobe.records.measurement import ComputeInfo, Measurement
 from loaderprobe.records.ranks import Apart, RankMeasurement
 from loaderprobe.testing import FakeClock, FakeGroup, FakePageCache, Service, example_config, example_files

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
-from loaderprobe.measure.segments import MOST_EVICTED_AHEAD, REST_S, Pace, Readiness
+from loaderprobe.measure.segments import MOST_EVICTED_AHEAD, REST_S, Pace, Readiness, rest
 from loaderprobe.measure.user.function import made, module_file, named
 from loaderprobe.measure.user.loader import Discovery, LoaderProperties, bytes_of_sample, measured_first_pass
 from loaderprobe.records.files import PartFiles, UnknownFiles
@@ -269,9 +269,8 @@ class Busy(ScriptedLoader):
 def test_compute_alone_waits_until_the_workers_rest() -> None:
     """On a CPU they would take its cores from it: compute alone came out at a fifth of its rate."""
     loader = scripted(4096, Busy)
-    ready = Readiness(loader.config, loader.files, "files", loader, FakePageCache(), lambda count: None)
     begun_ns = loader.clock.now_ns()
-    ready.rest(10, loader.clock)
+    rest(loader, 10, loader.clock)
     assert loader.clock.now_ns() - begun_ns == pytest.approx(150 * REST_S * 1e9)
 
 

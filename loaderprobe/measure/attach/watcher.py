@@ -13,7 +13,8 @@ from typing import Any
 from loaderprobe.analyze.judge import Judged
 from loaderprobe.measure.attach.outside import NO_STEP_TIMES, Outside
 from loaderprobe.measure.attach.script_loaders import UPDATES_A_BATCH, KnownLoader, Passes, seen_loader
-from loaderprobe.measure.session import UNSEEN, Recorder
+from loaderprobe.measure.parts import UNSEEN
+from loaderprobe.measure.session import Recorder
 from loaderprobe.protocols import Say
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.diagnosis import Attached, AttachRequest, WatchedInterval, WatchReport, WhyNot

@@ -16,8 +16,9 @@ from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.crew import Crew
 from loaderprobe.measure.further import joined
+from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.runner import Order
-from loaderprobe.measure.session import OnStage, Parts
+from loaderprobe.measure.session import OnStage
 from loaderprobe.protocols import Clock, Group, NextRound, Peers, Round
 from loaderprobe.records.measurement import Measurement, base_mode, segment_seconds, segments_of
 from loaderprobe.records.ranks import Place, RankMeasurement, ReadResult

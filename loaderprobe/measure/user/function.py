@@ -16,10 +16,11 @@ import msgspec
 from loaderprobe.analyze.verdict.ranks import differing, same_samples
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.ranks.child import RankChild
 from loaderprobe.measure.ranks.launch import Lead, error_of
 from loaderprobe.measure.runner import Order
-from loaderprobe.measure.session import OnStage, Parts
+from loaderprobe.measure.session import OnStage
 from loaderprobe.measure.user.loader import (
     DeadlineInStep,
     LoaderProperties,

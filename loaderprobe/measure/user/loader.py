@@ -18,7 +18,8 @@ from loaderprobe.measure.assembly import join_parts
 from loaderprobe.measure.ceilings import CEILING_S, ceiling_of
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.further import enough_said
-from loaderprobe.measure.session import GivenUp, OnStage, Parts, Recorder, Session
+from loaderprobe.measure.parts import Parts
+from loaderprobe.measure.session import GivenUp, OnStage, Recorder, Session
 from loaderprobe.protocols import (
     Compute,
     ComputeArguments,

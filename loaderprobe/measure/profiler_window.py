@@ -1,0 +1,98 @@
+"""The profiler window of a session: its length, or the reason why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from loaderprobe.errors import LoaderprobeError
+from loaderprobe.measure.segment_runner import WINDOW_WARM_UP, asked_mode
+from loaderprobe.protocols import Compute, Profiling
+from loaderprobe.records.config import RunConfig
+from loaderprobe.records.measurement import NO_STEP, ComputeInfo, Missing, Mode, Segment, Timeline
+from loaderprobe.records.remark import Remark
+
+TIMELINE = "gpu_timeline"
+USUAL_STEPS = 20
+LEAST_STEPS = 5
+# Assumed: seconds for a configuration's timeline. The steps without the profiler take as long again.
+MOST_SECONDS = 45.0
+
+
+def _none(code: str, **facts: float | str) -> Missing:
+    return Missing(name=TIMELINE, reason=Remark(code=code, facts=facts))
+
+
+NOT_ASKED = _none("window_not_asked")
+OF_RANKS = _none("window_of_ranks")
+
+
+def record_window(
+    compute: Compute, config: RunConfig, segments: Sequence[Segment], feed: Callable[[int], Iterator[Any]], *,
+    flushed: int, left_s: float | None, on_stage: Callable[[str], None],
+) -> Timeline | Missing:  # fmt: skip
+    """The window, or the reason why there is none: an error in it does not spoil the measurement.
+
+    `feed(count)` flushes `flushed` batches and gives `count`; `left_s` is what is left of the budget.
+    """
+    step_s = seconds_a_step(segments, asked_mode(config))
+    if not isinstance(compute, Profiling):
+        return why_not_profiled(compute.info())
+    if step_s is None:
+        return _none("window_without_steps")
+    if left_s is not None and left_s <= 0:
+        return _none("window_without_time")
+    limit_s = MOST_SECONDS if left_s is None else min(MOST_SECONDS, left_s / 2)
+    steps = window_steps(config, step_s, flushed, limit_s)
+    if isinstance(steps, Missing):
+        return steps
+    on_stage("profiler window")
+    try:
+        return compute.profile(feed, steps=steps, warm_up=WINDOW_WARM_UP, batch_size=config.compute.batch_size)
+    except Exception as error:  # noqa: BLE001  # a profiler's trouble must not cost the measurement
+        why = error.message if isinstance(error, LoaderprobeError) else f"{type(error).__name__}: {error}"
+        return _none("window_failed", error=why)
+
+
+def why_not_profiled(info: ComputeInfo) -> Missing:
+    """The reason for a compute that records no kernels."""
+    if info.name == NO_STEP:
+        return _none("window_without_gpu")
+    if info.specified_images_per_s is not None:
+        return _none("window_emulated")
+    if info.name == "step":
+        return _none("window_own_step")
+    return _none("window_other_device", device=info.device)
+
+
+def seconds_wanted(compute: Compute, config: RunConfig, segments: Sequence[Segment], flushed: int) -> float:
+    """Seconds for a window of the usual length and as many steps before it; 0 where there will be none."""
+    step_s = seconds_a_step(segments, asked_mode(config))
+    if not isinstance(compute, Profiling) or step_s is None:
+        return 0.0
+    steps = max(USUAL_STEPS, 2 * config.loader.batches_ahead) + flushed + WINDOW_WARM_UP
+    return min(MOST_SECONDS, 2 * steps * step_s)
+
+
+def seconds_a_step(segments: Sequence[Segment], mode: Mode) -> float | None:
+    """Of the last segment that trained from the loader in this mode; None without one."""
+    trained = [s for s in segments if s.activity == "training" and s.mode == mode and s.steps]
+    if not trained:
+        return None
+    last = trained[-1]
+    return (max(last.closed_ns, *last.finished_ns[-1:], 0) - last.begin_ns[0]) / last.steps / 1e9
+
+
+def window_steps(config: RunConfig, step_s: float, flushed: int, limit_s: float) -> int | Missing:
+    """Steps of the window: more than the batches made ahead, and as many as usual where time allows.
+
+    A window of fewer than twice the batches ahead would use them up and look compute-bound. Returns the reason
+    when so many steps would take longer than `limit_s`; `flushed` batches and the warm-up go before them.
+    """
+    least = max(LEAST_STEPS, 2 * config.loader.batches_ahead)
+    usual = max(USUAL_STEPS, least)
+    fit = int(limit_s / step_s) - flushed - WINDOW_WARM_UP if step_s > 0 else usual
+    if fit < least:
+        needed_s = (least + flushed + WINDOW_WARM_UP) * step_s
+        return _none("window_too_long", steps=least, needed_s=needed_s, limit_s=limit_s)
+    return min(usual, fit)

@@ -1,0 +1,291 @@
+"""How one segment of a session is run: prepared, flushed, and timed with the loader, without it, or without input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from itertools import repeat
+from typing import Any, Self
+
+from loaderprobe.measure.further import Part
+from loaderprobe.measure.parts import Parts
+from loaderprobe.measure.segments import (
+    BLOCKED_SHARE,
+    MIN_STEPS_OF_SLOW_DEVICE,
+    Pace,
+    Readiness,
+    Steps,
+    blocked_share,
+    flush,
+    load_only,
+    rest,
+    train,
+    train_resident,
+)
+from loaderprobe.protocols import Clock, Compute, Switched
+from loaderprobe.records.config import RunConfig
+from loaderprobe.records.measurement import Mode, Segment
+
+# The first half dozen steps of a CPU took 1.4 times as long as those after them.
+WARM_UP = Pace(min_s=0.0, min_batches=20, max_s=2.0)
+# Not timed: a device is slow in its first step after idling, and after a flush the loader has no batch ready. One wait
+# of 200 ms made training of 8 steps of 150 ms look 14 % slower than it is.
+FIRST_STEP = Pace(max_batches=1)
+MOST_RESIDENT = 200
+"""Steps of compute alone in a segment: more only wear out schedulers that count steps."""
+# Where there are several ranks: each alone, without the input of one of them, and without the exchange of gradients.
+ALONE_S = 2.0
+"""For ranks alone, all for the same time: what one reads after the others have ended, it reads without them."""
+# The first steps under a profiler are slow, and it may lose their first records.
+WINDOW_WARM_UP = 3
+
+
+def asked_mode(config: RunConfig) -> Mode:
+    """The mode of a configuration as asked."""
+    return "warm" if config.cache == "warm" else "baseline"
+
+
+def warm_up(on_device: Sequence[Any], config: RunConfig, compute: Compute, clock: Clock, pace: Pace = WARM_UP) -> None:
+    """Train in turn on batches that stay on the device, until it is as fast as later; an emulated one always is."""
+    if compute.info().specified_images_per_s is not None:
+        return
+    if config.compute.compile:
+        # The first step compiles, for minutes.
+        train_resident(on_device, compute, clock, Pace(max_batches=1))
+    train_resident(on_device, compute, clock, pace)
+
+
+class Counted:
+    """Batches that were taken, those of a segment that was broken off among them."""
+
+    def __init__(self, inner: Iterator[Any], count: int) -> None:
+        self._inner, self.count = inner, count
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        batch = next(self._inner)
+        self.count += 1
+        return batch
+
+
+class _ExchangeAlone:
+    """A compute of which nothing but the exchange of gradients is left."""
+
+    def __init__(self, compute: Any) -> None:
+        self.step = lambda _: compute.exchange_alone()
+        self.finish, self.info, self.copy = compute.finish, compute.info, compute.copy
+
+
+@contextmanager
+def _no_exchange(compute: Any) -> Iterator[None]:
+    compute.exchange(on=False)
+    try:
+        yield
+    finally:
+        compute.exchange(on=True)
+
+
+@dataclass(slots=True)
+class SegmentRunner:
+    """Runs segments one after the other, inside one iterator of the loader; all ranks run the same ones in step."""
+
+    config: RunConfig
+    parts: Parts
+    batches: Counted
+    pace: Pace
+    ready: Readiness
+    period: int | None
+    """Batches that an update of the model takes, where the step is the loop of a script; None for any other step."""
+    stand_in: Sequence[Any] = field(init=False, default=())
+    """Batches for steps without the loader; set it once the first batch is there."""
+    _resident: list[Any] = field(init=False, default_factory=list)
+    """Copies of `stand_in` on the device; none for an emulated one."""
+    _alone_s: float = field(init=False, default=ALONE_S)
+    """For which all ranks are alone next."""
+
+    @property
+    def to_flush(self) -> int:
+        """Most batches that can be made, or in progress, ahead of a switch."""
+        return self.config.loader.batches_begun
+
+    @property
+    def _lead_in(self) -> int:
+        """Batches that ranks take in step before timing: who comes first has full buffers while it waits."""
+        return self.config.loader.batches_ahead if self.parts.crew.size > 1 else 0
+
+    def warm_up(self) -> None:
+        """Copy batches to the device, and train on them until it is as fast as later."""
+        self._resident = [self.parts.compute.copy(batch) for batch in self.stand_in]
+        warm_up(self._resident, self.config, self.parts.compute, self.parts.clock, self._agreed(WARM_UP))
+
+    def shorten(self, most_steps: int) -> None:
+        """Later segments have no more steps than this."""
+        self.pace = replace(self.pace, max_batches=min(most_steps, self.pace.max_batches or most_steps))
+
+    def exhausted(self, cold: int) -> bool:
+        """True where so many cold segments need new batches, and too few are left."""
+        return self.ready.exhausted(cold, self.pace, self.to_flush + 1)
+
+    def feed(self, count: int) -> Iterator[Any]:
+        """`count` batches as in a segment of the configuration as asked, from files in the same cache state."""
+        self._prepare(asked_mode(self.config), replace(self.pace, min_batches=count))
+        first, size = self.batches.count, self.config.compute.batch_size
+        self._switch(Part(asked_mode(self.config), "training"))
+        files = self.ready.whole()
+        for number in range(count):
+            if number == WINDOW_WARM_UP - 1 and files is not None and asked_mode(self.config) == "baseline":
+                # A small set comes round within the window: what was read so far is cold again.
+                self.parts.cache.evict(files.absolute(first * size, (self.batches.count - first) * size))
+            # Without a name of its own here, a batch is released when its step is over.
+            yield next(self.batches)
+
+    def run(self, part: Part, number: int) -> Segment:
+        """The segment of one part of round `number`."""
+        mode, activity = part.mode, part.activity
+        if part.without == self.parts.crew.rank:
+            return self._without_input(part, number)
+        if mode in ("resident", "no_exchange", "exchange"):
+            return self._without_loader(part, number)
+        pace = self._paced(mode, untimed_steps=int(activity == "training"))
+        self._prepare(mode, pace)
+        resident = self.ready.resident(self.batches.count)
+        self._switch(part)
+        # What the kernel reads ahead of a shard must be as much when timing begins as when it ends.
+        self._drop(self.ready.untimed(mode, self.to_flush))
+        # Without transport, the step uses an earlier batch.
+        instead = self.stand_in if mode == "no_transport" else ()
+        if activity == "training":
+            train(self.batches, self.parts.compute, self.parts.clock, self._agreed(FIRST_STEP), instead)
+        self.parts.disturbance.begin()
+        disk_before = self.parts.read_devices()
+        first = self.batches.count
+        if activity == "training":
+            steps = train(self.batches, self.parts.compute, self.parts.clock, self._agreed(pace), instead)
+        else:
+            steps = self._load_only(part, pace)
+        if mode not in ("warm", "no_transport"):
+            self.ready.last_new = len(steps.begin_ns)
+        return self._record(steps, part, number, first_batch=first, resident=resident, disk_before=disk_before)
+
+    def _without_loader(self, part: Part, number: int) -> Segment:
+        """Steps on batches that stay on the device, or of the exchange of gradients alone; no worker makes a batch."""
+        compute, clock, batches = self.parts.compute, self.parts.clock, self._resident
+        if part.mode == "exchange":
+            compute, batches = _ExchangeAlone(compute), [None]
+        with _no_exchange(compute) if part.mode == "no_exchange" else nullcontext():
+            rest(self.parts.loader, self.batches.count, clock)
+            train_resident(batches[:1], compute, clock, self._agreed(FIRST_STEP))
+            self.parts.disturbance.begin()
+            steps = train_resident(batches, compute, clock, self._agreed(self._resident_pace()))
+            return self._record(steps, part, number, first_batch=-1, resident=None, disk_before=None)
+
+    def _without_input(self, part: Part, number: int) -> Segment:
+        """This rank meets the others where they meet, and takes nothing; its workers rest."""
+        crew, pace = self.parts.crew, self._paced(part.mode, 0)
+        rest(self.parts.loader, self.batches.count, self.parts.clock)
+        crew.meet()
+        for _ in range(self._lead_in):
+            crew.meet()
+        self.parts.disturbance.begin()
+        disk_before = self.parts.read_devices()
+        steps = crew.load(repeat(None), self.parts.clock, pace)
+        return self._record(steps, part, number, first_batch=-1, resident=None, disk_before=disk_before)
+
+    def _load_only(self, part: Part, pace: Pace) -> Steps:
+        if part.activity != "alone":
+            return self.parts.crew.load(self.batches, self.parts.clock, pace)
+        least = max(MIN_STEPS_OF_SLOW_DEVICE, pace.multiple)
+        pace = replace(pace, min_s=self._alone_s, max_s=self._alone_s, min_batches=least)
+        return load_only(self.batches, self.parts.clock, pace)
+
+    def _agreed(self, pace: Pace) -> Pace:
+        """A pace of training, which all ranks keep."""
+        return self.parts.crew.pace(pace, self.parts.compute)
+
+    def _resident_pace(self) -> Pace:
+        """Of compute alone, which no worker's period concerns."""
+        if self.period is None:
+            return replace(self.pace, multiple=1)
+        most = min(MOST_RESIDENT, self.pace.max_batches or MOST_RESIDENT)
+        whole = max(self.period, most // self.period * self.period)
+        return replace(self.pace, multiple=self.period, max_batches=whole)
+
+    def _drop(self, count: int) -> None:
+        flush(self.batches, count)
+
+    def _switch(self, part: Part) -> None:
+        """Switch the workers to the mode of a segment, and drop batches made before, which would bias it."""
+        self._flush(part)
+        crew = self.parts.crew
+        if part.activity == "alone":
+            # Ranks meet here for the last time before: who waits after its lead-in begins with full buffers.
+            self._alone_s = crew.agree(round(min(ALONE_S, self.pace.max_s) * 1e9)) / 1e9
+            self._drop(self._lead_in)
+            return
+        crew.meet()
+        for _ in range(self._lead_in):
+            self._drop(1)
+            crew.meet()
+
+    def _flush(self, part: Part) -> None:
+        loader, most = self.parts.loader, self.to_flush
+        if not isinstance(loader, Switched):
+            self._drop(most)
+            return
+        loader.switch(part.mode)
+        switched_ns = self.parts.clock.now_ns()
+        end = self.batches.count + most
+        while self.batches.count < end and loader.begun_before(self.batches.count, switched_ns):
+            self._drop(1)
+
+    def _paced(self, mode: Mode, untimed_steps: int) -> Pace:
+        """The pace of a mode: cold segments read each file once, and are longer where workers wait for storage.
+
+        No segment is longer than the files of any rank allow.
+        """
+        pace = self.pace
+        if "warm" not in (asked_mode(self.config), mode) and blocked_share(self.parts.loader.records()) > BLOCKED_SHARE:
+            pace = pace.for_blocked_workers()
+        untimed = self.to_flush + self.config.loader.batches_ahead + untimed_steps + self._lead_in
+        limited = self.ready.limit(pace, mode, untimed)
+        most = min((most for most in (pace.max_batches, limited.max_batches) if most is not None), default=None)
+        return replace(limited, max_batches=self.parts.crew.least(most))
+
+    def _prepare(self, mode: Mode, pace: Pace) -> None:
+        records = self.parts.loader.records()
+        images = max(sum(records.images), 1)
+        self.ready.prepare(
+            mode,
+            taken=self.batches.count,
+            pace=replace(pace, min_batches=pace.min_batches + self._lead_in),
+            to_flush=self.to_flush,
+            cpu_s=sum(records.cpu_ns) / images / 1e9,
+            read_bytes=sum(records.read_bytes) / images,
+            cores=self.parts.cores_available,
+        )
+
+    def _record(
+        self, steps: Steps, part: Part, number: int, *, first_batch: int, resident: float | None,
+        disk_before: int | None,
+    ) -> Segment:  # fmt: skip
+        """`first_batch` is -1 where no batch was taken."""
+        others = self.parts.disturbance.end()
+        disk_after = self.parts.read_devices() if disk_before is not None else None
+        known = first_batch >= 0
+        delivered, distinct = self.ready.delivered(first_batch, len(steps.begin_ns)) if known else (None, None)
+        return steps.segment(
+            mode=part.mode,
+            activity=part.activity,
+            without=part.without,
+            round=number,
+            first_batch=first_batch,
+            batch_size=self.config.compute.batch_size,
+            delivered_bytes=delivered,
+            distinct_bytes=distinct,
+            disk_bytes=disk_after - disk_before if disk_after is not None and disk_before is not None else None,
+            resident_before=resident,
+            others=others,
+        )
