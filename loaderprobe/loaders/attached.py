@@ -91,9 +91,9 @@ def torch_loader_of(loader: Any) -> DataLoader[Any] | None:
         return loader  # type: ignore[no-any-return]  # as the type says
     if MODULE not in sys.modules or not hasattr(loader, "d"):
         return None
-    found = torch_loader(loader)
+    made = torch_loader(loader)
     # fastai takes single batches without workers.
-    return found if found is not None and found.num_workers == loader.num_workers else None
+    return made if made is not None and made.num_workers == loader.num_workers else None
 
 
 def _is_usual(d: Any) -> bool:

@@ -38,7 +38,7 @@ def named_files(
     None where there are more than `most` files, or where folders hold more than `entries` or take longer than
     `MOST_S` on the clock `now` (in seconds).
     """
-    found: dict[str, int] = {}
+    files: dict[str, int] = {}
     walked: set[str] = set()
     end_s = now() + MOST_S
     for path in islice(_paths(dataset), MOST_ASKED):
@@ -46,11 +46,11 @@ def named_files(
             return None
         for file in _files(path, walked):
             entries -= 1
-            if file and file not in found:
-                found |= _size(file)
-            if len(found) > most or entries < 0 or now() > end_s:
+            if file and file not in files:
+                files |= _size(file)
+            if len(files) > most or entries < 0 or now() > end_s:
                 return None
-    return found
+    return files
 
 
 def _paths(dataset: Any) -> Iterator[str]:

@@ -21,7 +21,7 @@ MOST_BYTES = 1 << 20
 """Of the first batch."""
 
 
-def rank_input(loader: Any, config: RunConfig, files: object, held: Sequence[Any], *, exchanges: bool) -> RankInput:
+def rank_input(loader: Any, config: RunConfig, files: object, batches: Sequence[Any], *, exchanges: bool) -> RankInput:
     """Of a DataLoader, its settings as it is measured, the files that are known of its batches, and the first ones."""
     paths = files.paths if isinstance(files, BatchFiles) else ()
     names = islice((name for batch in paths for name in batch), MOST_FILES)
@@ -30,7 +30,7 @@ def rank_input(loader: Any, config: RunConfig, files: object, held: Sequence[Any
         workers=config.loader.workers,
         prefetch_factor=config.loader.prefetch_factor,
         files=tuple(_hash([name.encode(errors="surrogateescape")]) for name in names),
-        first=_telling(held),
+        first=_telling(batches),
         whole=_is_whole(loader),
         exchanges=exchanges,
     )
@@ -45,15 +45,15 @@ def _is_whole(loader: Any) -> bool:
     return samples is not None and taken is not None and taken >= samples
 
 
-def _telling(held: Sequence[Any]) -> int | None:
+def _telling(batches: Sequence[Any]) -> int | None:
     """Of the first batch; None where another has the same content, as of data that are made up: it shows nothing."""
-    first, *others = [_content(batch) for batch in held[:2]] or [None]
+    first, *others = [_content(batch) for batch in batches[:2]] or [None]
     return None if first in others else first
 
 
 def _content(batch: Any) -> int | None:
     """None where the batch holds no tensors in the memory of the host, or arrays."""
-    parts = [part for each in parts_of(batch) if (part := _bytes(each)) is not None]
+    parts = [part for value in parts_of(batch) if (part := _bytes(value)) is not None]
     return _hash(parts) if parts else None
 
 

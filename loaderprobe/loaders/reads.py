@@ -67,13 +67,13 @@ def _data_file(event: tuple[Any, int]) -> tuple[str, int] | None:
     path, flags = event
     if isinstance(path, int) or flags & os.O_ACCMODE != os.O_RDONLY:
         return None
-    found = Path(os.fsdecode(path)).absolute()
-    if not may_hold_data(str(found)):
+    file = Path(os.fsdecode(path)).absolute()
+    if not may_hold_data(str(file)):
         return None
     with suppress(OSError):  # gone, or opened relative to a directory that is not the current one
-        state = found.stat()
+        state = file.stat()
         if stat.S_ISREG(state.st_mode):
-            return str(found), state.st_size
+            return str(file), state.st_size
     return None
 
 

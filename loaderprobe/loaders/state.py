@@ -117,21 +117,21 @@ def _items(value: Any, kind: type) -> Iterator[Any]:
 
 def _attributes(value: Any, kind: type) -> Iterator[Any]:
     """The values of `__dict__` and of slots."""
-    found: list[Any] = []
+    values: list[Any] = []
     try:
         own = object.__getattribute__(value, "__dict__")
     except AttributeError:
         own = None
     if type(own) is dict:
-        found += own.values()
+        values += own.values()
     for base in kind.__mro__:
         for name, member in type.__getattribute__(base, "__dict__").items():
             if type(member) is types.MemberDescriptorType and name != "__weakref__":
                 try:
-                    found.append(member.__get__(value))
+                    values.append(member.__get__(value))
                 except (AttributeError, TypeError):
                     continue  # a slot that was never filled
-    return iter(found)
+    return iter(values)
 
 
 def _closed_over(function: types.FunctionType) -> Iterator[Any]:
@@ -189,13 +189,13 @@ def global_random_state() -> Restore:
 
 def torch_generators(loader: DataLoader[Any]) -> list[torch.Generator]:
     """The torch generators of the loader and its samplers."""
-    return [each for each in _attributes_of(loader) if isinstance(each, torch.Generator)]
+    return [value for value in _partsof(loader) if isinstance(value, torch.Generator)]
 
 
 @contextmanager
 def random_state_kept(loader: DataLoader[Any]) -> Iterator[None]:
     """Restore, at the end, all random generators that a loader or its data set draws from."""
-    back = [global_random_state(), *(_restorer(each) for each in _attributes_of(loader) if _is_generator(each))]
+    back = [global_random_state(), *(_restorer(value) for value in _partsof(loader) if _is_generator(value))]
     try:
         yield
     finally:
@@ -203,27 +203,27 @@ def random_state_kept(loader: DataLoader[Any]) -> Iterator[None]:
             restore()
 
 
-def _attributes_of(loader: DataLoader[Any]) -> list[Any]:
+def _partsof(loader: DataLoader[Any]) -> list[Any]:
     """The attributes of the loader, its samplers and its data set; each value once."""
     inner = getattr(loader.batch_sampler, "sampler", None)
-    places = (loader, loader.sampler, loader.batch_sampler, inner, loader.dataset)
-    found = [value for place in places for value in list(getattr(place, "__dict__", {}).values())]
-    return list({id(value): value for value in found}.values())
+    owners = (loader, loader.sampler, loader.batch_sampler, inner, loader.dataset)
+    values = [value for owner in owners for value in list(getattr(owner, "__dict__", {}).values())]
+    return list({id(value): value for value in values}.values())
 
 
 def _is_generator(value: Any) -> bool:
     return isinstance(value, torch.Generator | random.Random | np.random.RandomState | np.random.Generator)
 
 
-def _restorer(each: Any) -> Restore:
-    if isinstance(each, random.Random):
-        of_python = each.getstate()
-        return lambda: each.setstate(of_python)
-    if isinstance(each, np.random.Generator):
-        of_numpy = each.bit_generator.state
-        return lambda: setattr(each.bit_generator, "state", of_numpy)
-    state = each.get_state()
-    return lambda: each.set_state(state)
+def _restorer(generator: Any) -> Restore:
+    if isinstance(generator, random.Random):
+        of_python = generator.getstate()
+        return lambda: generator.setstate(of_python)
+    if isinstance(generator, np.random.Generator):
+        of_numpy = generator.bit_generator.state
+        return lambda: setattr(generator.bit_generator, "state", of_numpy)
+    state = generator.get_state()
+    return lambda: generator.set_state(state)
 
 
 # State that a loader shares with its workers, and the state of its samplers: restored after a measurement.
@@ -258,9 +258,9 @@ def shared_state_kept(loader: DataLoader[Any]) -> Iterator[SharedState]:
 
     Leave it after the workers have ended. No user code is called: values are found by inspection.
     """
-    places = [value for value in vars(loader).values() if not isinstance(value, _BaseDataLoaderIter)]
+    parts = [value for value in vars(loader).values() if not isinstance(value, _BaseDataLoaderIter)]
     # The values that were found keep their memory mapped, unless they are closed.
-    values = [value for value in reachable(places, closed=(_BaseDataLoaderIter,)) if _may_be_shared(type(value))]
+    values = [value for value in reachable(parts, closed=(_BaseDataLoaderIter,)) if _may_be_shared(type(value))]
     mappings = Mappings.now()
     pieces = sorted({piece for value in values if (piece := _memory(value)) and mappings.shared(piece)})
     saved, left_out = _within(_merged(pieces))
@@ -276,11 +276,11 @@ def shared_state_kept(loader: DataLoader[Any]) -> Iterator[SharedState]:
         yield SharedState(tuple(notes))
     finally:
         _put_back(copies)
-        for own, before in attributes:
-            own.clear()
-            own.update(before)
-        for own, before in places_in_epoch:
-            own.update(before)
+        for namespace, before in attributes:
+            namespace.clear()
+            namespace.update(before)
+        for namespace, before in places_in_epoch:
+            namespace.update(before)
 
 
 def _may_be_shared(kind: type) -> bool:
@@ -316,14 +316,14 @@ def _bounds(array: np.ndarray[Any, Any]) -> MemoryPiece | None:
 
 def _merged(pieces: Iterable[MemoryPiece]) -> list[MemoryPiece]:
     """Sorted by start; overlapping ones are merged."""
-    found: list[MemoryPiece] = []
+    merged: list[MemoryPiece] = []
     for piece in pieces:
-        if found and piece.start <= found[-1].start + found[-1].size:
-            end = max(found[-1].start + found[-1].size, piece.start + piece.size)
-            found[-1] = MemoryPiece(found[-1].start, end - found[-1].start)
+        if merged and piece.start <= merged[-1].start + merged[-1].size:
+            end = max(merged[-1].start + merged[-1].size, piece.start + piece.size)
+            merged[-1] = MemoryPiece(merged[-1].start, end - merged[-1].start)
         else:
-            found.append(piece)
-    return found
+            merged.append(piece)
+    return merged
 
 
 def _within(pieces: Iterable[MemoryPiece]) -> tuple[list[MemoryPiece], int]:
@@ -354,10 +354,10 @@ def _owners(loader: DataLoader[Any]) -> list[Any]:
     keeps what it has opened and cached.
     """
     batch_sampler = loader.batch_sampler
-    found = [loader.sampler, batch_sampler, getattr(batch_sampler, "__dict__", {}).get("sampler")]
+    owners = [loader.sampler, batch_sampler, getattr(batch_sampler, "__dict__", {}).get("sampler")]
     if loader.num_workers:
-        found.append(loader.dataset)
-    return list({id(each): each for each in found if type(getattr(each, "__dict__", None)) is dict}.values())
+        owners.append(loader.dataset)
+    return list({id(owner): owner for owner in owners if type(getattr(owner, "__dict__", None)) is dict}.values())
 
 
 def _resumes_here(loader: DataLoader[Any]) -> bool:

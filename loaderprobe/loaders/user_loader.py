@@ -395,12 +395,12 @@ class UserLoader(SwitchedLoader):
 
     def notes(self) -> tuple[Remark, ...]:
         """Notes on differences from the loader's settings."""
-        found = list(self._given.notes)
+        notes = list(self._given.notes)
         if not self._users.__dict__.get("in_order", True):
-            found.append(Remark(code="taken_in_order"))
+            notes.append(Remark(code="taken_in_order"))
         if self._pool.odd > 1:
-            found.append(Remark(code="odd_batches", facts={"batches": self._pool.odd}))
-        return tuple(found)
+            notes.append(Remark(code="odd_batches", facts={"batches": self._pool.odd}))
+        return tuple(notes)
 
     def modes(self) -> frozenset[Mode]:
         """Sub-classes that process their batches must get nothing but batches."""

@@ -101,7 +101,7 @@ class WatchedLoader:
         seen = (row for row in (*self._kept, *self._rows()) if row[START] >= since_ns)
         rows = sorted(seen, key=lambda row: row[START])
         columns: dict[str, Any] = {
-            name: tuple(row[place] for row in rows) for place, name in enumerate(COLUMNS) if name != "batch"
+            name: tuple(row[column] for row in rows) for column, name in enumerate(COLUMNS) if name != "batch"
         }
         return WorkerBatches(batch=tuple(range(len(rows))), **columns)
 

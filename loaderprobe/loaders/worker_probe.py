@@ -133,9 +133,9 @@ class StacksSeen:
         begin_s = time.perf_counter()
         if not now and begin_s < self._next_s:
             return
-        found = [(count, [self._place(*frame) for frame in stack]) for stack, count in dict(self._counts).items()]
+        counted = [(count, [self._place(*frame) for frame in stack]) for stack, count in dict(self._counts).items()]
         beside = self._path.with_name(f"{self._path.name}.new")
-        beside.write_text(json.dumps([self._looks.cpu_ns if self._looks else 0, found]))
+        beside.write_text(json.dumps([self._looks.cpu_ns if self._looks else 0, counted]))
         beside.replace(self._path)
         end_s = time.perf_counter()
         self._next_s = end_s + max(STACKS_EVERY_S, (end_s - begin_s) / MOST_WRITING)
@@ -157,12 +157,13 @@ def stacks_seen(log: FetchLog) -> StackSamples | None:
     cpu_ns = 0
     for lane in range(log.lanes):
         if (path := _stacks_of(log, lane)).is_file():
-            took_ns, found = json.loads(path.read_text())
+            took_ns, counted = json.loads(path.read_text())
             cpu_ns += took_ns
-            for count, places in found:
+            for count, places in counted:
                 counts[tuple(CodePlace(*place) for place in places)] += count
-    numbers = {place: number for number, place in enumerate(dict.fromkeys(each for stack in counts for each in stack))}
-    stacks = tuple(tuple(numbers[each] for each in stack) for stack in counts)
+    distinct = dict.fromkeys(place for stack in counts for place in stack)
+    numbers = {place: number for number, place in enumerate(distinct)}
+    stacks = tuple(tuple(numbers[place] for place in stack) for stack in counts)
     if not stacks:
         return None
     return StackSamples(functions=tuple(numbers), stacks=stacks, counts=tuple(counts.values()), cpu_ns=cpu_ns)

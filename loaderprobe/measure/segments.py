@@ -362,12 +362,12 @@ class Readiness:
 
     def _too_few(self, batches: int, needed: int) -> None:
         """Said once, of the segment that needs most."""
-        size, places = self.config.compute.batch_size, [note.code for note in self.notes]
+        size, codes = self.config.compute.batch_size, [note.code for note in self.notes]
         note = Remark(code="too_few_samples", facts={"samples": batches * size, "needed": needed * size})
-        if note.code not in places:
+        if note.code not in codes:
             self.notes.append(note)
-        elif float(self.notes[places.index(note.code)].facts["needed"]) < needed * size:
-            self.notes[places.index(note.code)] = note
+        elif float(self.notes[codes.index(note.code)].facts["needed"]) < needed * size:
+            self.notes[codes.index(note.code)] = note
 
     def prepare(
         self, mode: Mode, *, taken: int, pace: Pace, to_flush: int, cpu_s: float, read_bytes: float, cores: float

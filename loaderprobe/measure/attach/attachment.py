@@ -296,8 +296,8 @@ class Attachment:
         """The next batch of the measurement, for one of the script's loops; raises Finished when it has none."""
         pause = takeover.resumes()
         if pause is not None and self._choice.leads:
-            paused_s, place = pause
-            facts = {"paused_s": paused_s, "place": place, "budget_s": takeover.budget_s}
+            paused_s, function = pause
+            facts = {"paused_s": paused_s, "place": function, "budget_s": takeover.budget_s}
             self._say("script.was_paused", facts)
         if takeover.epoch_is_over:
             raise StopIteration

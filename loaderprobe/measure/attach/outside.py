@@ -126,22 +126,22 @@ class Outside:
         usual = median([float(step) for step in self._steps])
         steps = [step / 1e9 for step in self._steps if step <= NO_STEP_TIMES * usual]
         step_s = mean(steps)
-        timed = [(took_ns, each) for took_ns, each in self._timed if took_ns <= NO_STEP_TIMES * usual]
+        timed = [(took_ns, calls) for took_ns, calls in self._timed if took_ns <= NO_STEP_TIMES * usual]
         if len(timed) < LEAST_TIMED:
             return None
         total: Counter[CodePlace] = Counter()
-        for _, each in timed:
-            total.update(each)
-        place = max(total, key=lambda each: total[each], default=None)
+        for _, calls in timed:
+            total.update(calls)
+        slowest = max(total, key=lambda place: total[place], default=None)
         # Of the same steps: the hook slows the model's calls, too, so this is rather too low.
-        shares = [each[place] / max(took_ns, 1) for took_ns, each in timed] if place else [0.0, 0.0]
+        shares = [calls[slowest] / max(took_ns, 1) for took_ns, calls in timed] if slowest else [0.0, 0.0]
         kinds = self._kinds()
         known = kinds.total() or None
         return SeenOutside(
             steps=len(steps),
             step_s=step_s,
             timed=len(timed),
-            place=str(place) if place else "",
+            place=str(slowest) if slowest else "",
             share=mean(shares),
             share_off=half_width(shares),
             running_share=kinds["running"] / known if known else None,
@@ -151,7 +151,7 @@ class Outside:
     def _kinds(self) -> Counter[str]:
         """What the thread was seen waiting for."""
         waits = self._waits.samples() if self._waits else None
-        return Counter(WAIT_KINDS[each] for each in waits.kind) if isinstance(waits, WaitSamples) else Counter()
+        return Counter(WAIT_KINDS[kind] for kind in waits.kind) if isinstance(waits, WaitSamples) else Counter()
 
     def close(self) -> None:
         """Time and sample no more."""
@@ -196,8 +196,8 @@ class Pauses:
             return None
         self.total_s += seconds
         loop = of_the_script(stack_of(sys._getframe()))
-        places = Counter(place for stack in self._seen if (place := called(loop, stack)) is not None)
-        return seconds, str(places.most_common(1)[0][0]) if places else ""
+        functions = Counter(function for stack in self._seen if (function := called(loop, stack)) is not None)
+        return seconds, str(functions.most_common(1)[0][0]) if functions else ""
 
     def close(self) -> None:
         if self._looks is not None:

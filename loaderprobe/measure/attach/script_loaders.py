@@ -106,8 +106,8 @@ def counts_to(length: int) -> bool:
     frame = inspect.currentframe()
     while frame is not None:
         if not str(frame.f_globals.get("__name__")).startswith(NOT_THE_SCRIPT):
-            held = tuple(frame.f_locals.values())  # of a module, other threads may add to them meanwhile
-            if any(type(each) is int and each in (length - 1, length) for each in held):
+            variables = tuple(frame.f_locals.values())  # of a module, other threads may add to them meanwhile
+            if any(type(value) is int and value in (length - 1, length) for value in variables):
                 return True
             if not frame.f_code.co_flags & inspect.CO_GENERATOR:
                 return False
@@ -191,12 +191,12 @@ def _kind(loader: Any) -> tuple[Any, ...]:
 
 def _place() -> tuple[tuple[str, int], ...]:
     """The file and line of each function of the script that runs, the innermost first."""
-    found, frame = [], inspect.currentframe()
+    lines, frame = [], inspect.currentframe()
     while frame is not None:
         if not str(frame.f_globals.get("__name__")).startswith(NOT_THE_SCRIPT):
-            found.append((frame.f_code.co_filename, frame.f_lineno))
+            lines.append((frame.f_code.co_filename, frame.f_lineno))
         frame = frame.f_back
-    return tuple(found)
+    return tuple(lines)
 
 
 # Which trains: a backward pass belongs to those that gave batches.
@@ -319,7 +319,7 @@ class SeenLoaders:
 
     def beside(self, chosen: ScriptLoader | None) -> list[SeenLoader]:
         """The others that the last step took from."""
-        return [each.record() for each in self._current if each is not chosen]
+        return [loader.record() for loader in self._current if loader is not chosen]
 
     def why_none(self, asked: int | None) -> WhyNot:
         """Why none was chosen by the end of the script."""

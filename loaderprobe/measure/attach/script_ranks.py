@@ -317,8 +317,8 @@ class Ranks:
             deadline=lambda budget: self._deadline(budget, crew),
             joined=self._as_one,
         )
-        found = measure_with_step(seen.known.to_measure(), step, asked, on_stage)
-        return found if self.leads else None
+        measured = measure_with_step(seen.known.to_measure(), step, asked, on_stage)
+        return measured if self.leads else None
 
     def kept(self, measured: Measurement, run: str) -> tuple[Remark, ...]:
         """Write what each rank measured into the directory of a run; the notes on what all measured."""
@@ -351,14 +351,15 @@ class Ranks:
                 raise
         if not self.leads:
             return measured
-        found = gathering.together()
-        return replace(found, notes=(*found.notes, *(note for note in measured.notes if note not in found.notes)))
+        together = gathering.together()
+        own_notes = (note for note in measured.notes if note not in together.notes)
+        return replace(together, notes=(*together.notes, *own_notes))
 
     def _notes(self, measured: Measurement, seen: Sequence[RankMeasurement]) -> tuple[Remark, ...]:
         """What the rates are; and the time of meeting after each step, where that is worth a word."""
         trained = segments_of(measured, base_mode(measured), "training")
-        step_s = sum(map(segment_seconds, trained)) / sum(each.steps for each in trained)
-        hosts = len({each.host for each in seen})
+        step_s = sum(map(segment_seconds, trained)) / sum(rank.steps for rank in trained)
+        hosts = len({rank.host for rank in seen})
         together = Remark(code="ranks_together", facts={"ranks": self.size, "hosts": hosts})
         if self._meeting_s <= OF_STEP * step_s:
             return (together,)
@@ -396,5 +397,5 @@ def offer_of(seen: ScriptLoader) -> RankOffer:
 def keep_ranks(seen: Sequence[RankMeasurement], run: Path) -> None:
     """Write what each rank measured into the directory of a run."""
     make_directory(run / RANKS)
-    for each in seen:
-        write_atomically(run / RANKS / f"rank-{each.rank}.json", encode(KIND, each))
+    for rank in seen:
+        write_atomically(run / RANKS / f"rank-{rank.rank}.json", encode(KIND, rank))

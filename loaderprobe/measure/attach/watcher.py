@@ -269,9 +269,9 @@ class Watcher:
     def record(self) -> Attached:
         """What this process saw, for the command."""
         seen = tuple(
-            seen_loader(number, each.loader, each.taken, each.trained) for number, each in enumerate(self._all)
+            seen_loader(number, loader.loader, loader.taken, loader.trained) for number, loader in enumerate(self._all)
         )
-        why: WhyNot | None = None if any(self._trains_on(each) for each in self._all) else "no_backward"
+        why: WhyNot | None = None if any(self._trains_on(loader) for loader in self._all) else "no_backward"
         if why and self._outside.passes:
             why = "no_loader"
         return Attached(

@@ -212,22 +212,22 @@ class Discovery:
             taken += 1
         return taken
 
-    def _decided(self, found: LoaderProperties) -> LoaderProperties:
+    def _decided(self, properties: LoaderProperties) -> LoaderProperties:
         """Decide how files are made cold and warm, from the second run."""
-        first_pass = found.first_pass
+        first_pass = properties.first_pass
         if first_pass is None or not first_pass.images:
-            return found
-        names_alone = isinstance(found.files, PartFiles) and not self.loader.keeps_open()
-        if names_alone and self.counts_reads(found.files) and _reads_nothing(found, first_pass):
-            found = replace(found, files=UnknownFiles(code="none_read"), access="none")
+            return properties
+        names_alone = isinstance(properties.files, PartFiles) and not self.loader.keeps_open()
+        if names_alone and self.counts_reads(properties.files) and _reads_nothing(properties, first_pass):
+            properties = replace(properties, files=UnknownFiles(code="none_read"), access="none")
             kept = False
-        elif self.counts_reads(found.files):
+        elif self.counts_reads(properties.files):
             cold = first_pass.read_bytes >= max(LEAST_PASS_BYTES, LEAST_BYTES * first_pass.images)
             kept = cold and first_pass.again_read_bytes < READ_AGAIN * first_pass.read_bytes
-            if kept and found.read_again is not None:
+            if kept and properties.read_again is not None:
                 # What the first batches read ahead served those that the two passes have in common.
-                once = min(first_pass.read_bytes / first_pass.images, found.sample_bytes or math.inf)
-                kept = found.read_again < READ_AGAIN * once
+                once = min(first_pass.read_bytes / first_pass.images, properties.sample_bytes or math.inf)
+                kept = properties.read_again < READ_AGAIN * once
         else:
             waited, again = first_pass.wall_s - first_pass.cpu_s, first_pass.again_wall_s - first_pass.again_cpu_s
             kept = (
@@ -236,24 +236,24 @@ class Discovery:
                 and first_pass.saved_s >= LEAST_SAVED_S
             )
         if not (first_pass.quicker or kept):
-            return found
-        found = replace(
-            found, keeps_samples=first_pass.quicker and first_pass.again_cpu_s < MADE_AGAIN * first_pass.cpu_s
+            return properties
+        properties = replace(
+            properties, keeps_samples=first_pass.quicker and first_pass.again_cpu_s < MADE_AGAIN * first_pass.cpu_s
         )
         # A round takes two cold segments at least, each after a flush.
         if self.loader.new_left() < 4 * (self.ahead + 4 * max(self.workers, 1)):
-            return replace(found, access="none" if kept and not found.keeps_samples else found.access)
+            return replace(properties, access="none" if kept and not properties.keeps_samples else properties.access)
         self.loader.take_new()
-        return replace(found, access="fresh")
+        return replace(properties, access="fresh")
 
 
-def _reads_nothing(found: LoaderProperties, first_pass: FirstPass) -> bool:
+def _reads_nothing(properties: LoaderProperties, first_pass: FirstPass) -> bool:
     """True for samples that come from memory: what is named or open beside them is read neither by calls nor mapped.
 
     Of what a process reads by the way, a module that is imported or the indices of a batch, no sample has much.
     """
     read = max(first_pass.called_bytes, first_pass.read_bytes, first_pass.again_read_bytes)
-    return read < LEAST_BYTES * first_pass.images and (found.read_again or 0.0) < LEAST_BYTES
+    return read < LEAST_BYTES * first_pass.images and (properties.read_again or 0.0) < LEAST_BYTES
 
 
 def _usual(files: LoaderFiles) -> Access:
@@ -293,7 +293,7 @@ def measured_first_pass(
 
     The first `skipped` batches are left out because they include imports.
     """
-    row = {number: place for place, number in enumerate(records.batch)}
+    row = {number: index for index, number in enumerate(records.batch)}
     pairs = [
         (row[later % pool], row[later], later % pool)
         for later in again
@@ -452,8 +452,8 @@ def data_found(loader: Any, files: LoaderFiles) -> DataFound:
         return DataFound(hidden=None, samples=samples, size_bytes=None, root="")
     size = None if samples is None else files.total_bytes / files.count * samples
     root = Path(os.path.commonpath([Path(path).parent for batch in files.paths for path in batch]))
-    place = str(root) if len(root.parts) >= LEAST_DEPTH else ""
-    return DataFound(hidden=None, samples=samples, size_bytes=size, root=place)
+    folder = str(root) if len(root.parts) >= LEAST_DEPTH else ""
+    return DataFound(hidden=None, samples=samples, size_bytes=size, root=folder)
 
 
 def measure_loader(
@@ -471,9 +471,9 @@ def measure_loader(
     with shared_state_kept(given.loader) as state:
         while True:
             try:
-                found = _measure(given, compute, asked, on_stage, cache or LinuxPageCache())
-                notes = (*found.measurement.notes, *state.notes)
-                return replace(found, measurement=replace(found.measurement, notes=notes))
+                measured = _measure(given, compute, asked, on_stage, cache or LinuxPageCache())
+                notes = (*measured.measurement.notes, *state.notes)
+                return replace(measured, measurement=replace(measured.measurement, notes=notes))
             except Otherwise as error:
                 given = error.instead  # without the wrapper, or with fewer workers: that ends
 
