@@ -127,7 +127,7 @@ Iterate = Callable[[Any], Iterator[Any]]
 
 
 class ScriptHooks(Protocol):
-    """Hears what a script does."""
+    """Is called at what a script does."""
 
     @property
     def drives(self) -> bool:
@@ -143,7 +143,7 @@ class ScriptHooks(Protocol):
         ...
 
     def iterator_made(self, loader: DataLoader[Any]) -> Any:
-        """torch makes an iterator of a loader. What is returned goes with its batches; None where none is heard."""
+        """torch makes an iterator of a loader. What is returned goes with its batches; None where none is iterators."""
         ...
 
     def next_batch(self, seen: Any, real: Iterator[Any], take: Callable[[], Any]) -> Any:
@@ -168,11 +168,11 @@ def attach(hooks: ScriptHooks) -> Callable[[], None]:
     """Let `hooks` hear of this process from now on; returns what ends that. Workers of loaders are left alone."""
     undo = ExitStack()
     try:
-        heard = HeardIterators(hooks, undo)
-        undo.callback(replace(_BaseDataLoaderIter, "__init__", heard.making))
-        undo.callback(replace(_BaseDataLoaderIter, "__next__", heard.taking))
-        heard.follow(DataLoader)
-        heard.find()
+        iterators = HookedIterators(hooks, undo)
+        undo.callback(replace(_BaseDataLoaderIter, "__init__", iterators.making))
+        undo.callback(replace(_BaseDataLoaderIter, "__next__", iterators.taking))
+        iterators.follow(DataLoader)
+        iterators.find()
         if LOADERS in vars(sys.modules.get(MODULE, object)):
             undo.callback(replace(sys.modules[MODULE], LOADERS, _hooked_kinds(hooks)))
         undo.callback(replace(torch.autograd, "backward", _before(hooks.backward)))
@@ -195,7 +195,7 @@ def ranks_in_use() -> int:
     return int(torch.distributed.get_world_size()) if several else 1
 
 
-class HeardIterators:
+class HookedIterators:
     """The iterators that a script has of its loaders, and the classes of these."""
 
     def __init__(self, hooks: ScriptHooks, undo: ExitStack) -> None:
@@ -223,7 +223,7 @@ class HeardIterators:
                 )
 
     def making(self, original: Any) -> Any:
-        """`_BaseDataLoaderIter.__init__`."""
+        """Wraps `_BaseDataLoaderIter.__init__`."""
 
         @functools.wraps(original)
         def made(real: Any, loader: Any, *given: Any, **named: Any) -> None:
@@ -235,7 +235,7 @@ class HeardIterators:
         return made
 
     def taking(self, original: Any) -> Any:
-        """`_BaseDataLoaderIter.__next__`."""
+        """Wraps `_BaseDataLoaderIter.__next__`."""
 
         @functools.wraps(original)
         def taken(real: Any) -> Any:
@@ -320,7 +320,7 @@ def _lasting(hooks: ScriptHooks) -> Callable[[Any], Any]:
 
 
 def _saving(hooks: ScriptHooks) -> Callable[[Any], Any]:
-    """For `save(what, f)` and `serialize_file(what, filename)`, by place or by name."""
+    """Wraps `save(what, f)` and `serialize_file(what, filename)`, called by position or by name."""
 
     def around(original: Any) -> Any:
         @functools.wraps(original)

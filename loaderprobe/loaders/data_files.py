@@ -54,7 +54,7 @@ def named_files(
 
 
 def _paths(dataset: Any) -> Iterator[str]:
-    """Without links, `.` and `..`; each once."""
+    """Real paths among the attributes of a data set, each once."""
     asked: set[str] = set()
     given: set[str] = set()
     for leaf in reachable([dataset]):
@@ -108,7 +108,7 @@ def holds_more_than_data(folder: str) -> bool:
 
 
 def _size(file: str) -> dict[str, int]:
-    """Of a regular file that can be read; else nothing."""
+    """Path and bytes of a regular file that can be read; else nothing."""
     try:
         state = os.stat(file)  # noqa: PTH116  # as above
         readable = stat.S_ISREG(state.st_mode) and os.access(file, os.R_OK)

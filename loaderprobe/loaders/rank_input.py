@@ -16,13 +16,13 @@ from loaderprobe.records.diagnosis import RankInput
 from loaderprobe.records.files import BatchFiles
 
 MOST_FILES = 2000
-"""Whose names are compared."""
+"""Files whose names are compared."""
 MOST_BYTES = 1 << 20
-"""Of the first batch."""
+"""Bytes of the first batch that are hashed."""
 
 
 def rank_input(loader: Any, config: RunConfig, files: object, batches: Sequence[Any], *, exchanges: bool) -> RankInput:
-    """Of a DataLoader, its settings as it is measured, the files that are known of its batches, and the first ones."""
+    """Describe what a DataLoader takes: by its settings as measured, the known files and the first of its batches."""
     paths = files.paths if isinstance(files, BatchFiles) else ()
     names = islice((name for batch in paths for name in batch), MOST_FILES)
     return RankInput(
@@ -30,7 +30,7 @@ def rank_input(loader: Any, config: RunConfig, files: object, batches: Sequence[
         workers=config.loader.workers,
         prefetch_factor=config.loader.prefetch_factor,
         files=tuple(_hash([name.encode(errors="surrogateescape")]) for name in names),
-        first=_telling(batches),
+        first=_first_hash(batches),
         whole=_is_whole(loader),
         exchanges=exchanges,
     )
@@ -45,8 +45,8 @@ def _is_whole(loader: Any) -> bool:
     return samples is not None and taken is not None and taken >= samples
 
 
-def _telling(batches: Sequence[Any]) -> int | None:
-    """Of the first batch; None where another has the same content, as of data that are made up: it shows nothing."""
+def _first_hash(batches: Sequence[Any]) -> int | None:
+    """The hash of the first batch; None where another has the same content, as of data that are made up."""
     first, *others = [_content(batch) for batch in batches[:2]] or [None]
     return None if first in others else first
 
@@ -66,7 +66,7 @@ def _bytes(value: Any) -> bytes | None:
 
 
 def _hash(parts: Iterable[bytes]) -> int:
-    """Of 63 bits, which JSON and every reader hold."""
+    """A hash of 63 bits, which JSON and every reader hold."""
     made = xxhash.xxh3_64()
     for part in parts:
         made.update(part)

@@ -189,13 +189,13 @@ def global_random_state() -> Restore:
 
 def torch_generators(loader: DataLoader[Any]) -> list[torch.Generator]:
     """The torch generators of the loader and its samplers."""
-    return [value for value in _partsof(loader) if isinstance(value, torch.Generator)]
+    return [value for value in _attributes_of(loader) if isinstance(value, torch.Generator)]
 
 
 @contextmanager
 def random_state_kept(loader: DataLoader[Any]) -> Iterator[None]:
     """Restore, at the end, all random generators that a loader or its data set draws from."""
-    back = [global_random_state(), *(_restorer(value) for value in _partsof(loader) if _is_generator(value))]
+    back = [global_random_state(), *(_restorer(value) for value in _attributes_of(loader) if _is_generator(value))]
     try:
         yield
     finally:
@@ -203,7 +203,7 @@ def random_state_kept(loader: DataLoader[Any]) -> Iterator[None]:
             restore()
 
 
-def _partsof(loader: DataLoader[Any]) -> list[Any]:
+def _attributes_of(loader: DataLoader[Any]) -> list[Any]:
     """The attributes of the loader, its samplers and its data set; each value once."""
     inner = getattr(loader.batch_sampler, "sampler", None)
     owners = (loader, loader.sampler, loader.batch_sampler, inner, loader.dataset)

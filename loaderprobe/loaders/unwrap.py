@@ -53,7 +53,7 @@ class Wrapper:
     name: str
     """The attribute that holds what is inside."""
     index: Any = None
-    """Its place, where the attribute is a list or a dict."""
+    """The index or key in the attribute, where that is a list or a dict."""
 
     def around(self, inner: Any) -> Any:
         """A shallow copy of the wrapper with another content; lists and dicts are copied."""
@@ -68,9 +68,9 @@ class Wrapper:
         return made
 
     def inside(self, copy: Any) -> Any:
-        """The content of a copy."""
-        held = vars(copy)[self.name]
-        return held if self.index is None else held[self.index]
+        """What is inside a copy."""
+        value = vars(copy)[self.name]
+        return value if self.index is None else value[self.index]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ class Unwrapped:
         return replace(self, wrappers=(), notes=(*self.notes, note))
 
     def with_workers(self, workers: int, note: Remark) -> Unwrapped:
-        """The same with another number of workers."""
+        """The same loader with another number of workers."""
         copied = bare_copy(self.loader)
         copied.__dict__["num_workers"] = workers
         return replace(self, loader=copied, notes=(*self.notes, note))
@@ -176,14 +176,14 @@ def unwrap(given: Any) -> Unwrapped:
 
     Raises BadValue, with a hint to the DataLoader, for an object that holds none or several, or cannot be iterated.
     """
-    found: list[Wrapper] = []
+    wrappers: list[Wrapper] = []
     path, inner = "loader", given
     while not _is_plain(inner):
-        wrapper, place = _look_into(inner, path, len(found))
-        found.append(wrapper)
-        path, inner = path + place, wrapper.inside(wrapper.outer)
-    whole = Unwrapped(loader=inner, wrappers=tuple(found), path=path)
-    for wrapper in found:
+        wrapper, below = _look_into(inner, path, len(wrappers))
+        wrappers.append(wrapper)
+        path, inner = path + below, wrapper.inside(wrapper.outer)
+    whole = Unwrapped(loader=inner, wrappers=tuple(wrappers), path=path)
+    for wrapper in wrappers:
         why, facts = _why_not(wrapper, inner)
         if why:
             return whole.without_wrappers(why, **facts)
@@ -193,35 +193,35 @@ def unwrap(given: Any) -> Unwrapped:
 def _look_into(given: Any, path: str, depth: int) -> tuple[Wrapper, str]:
     """The one thing inside a wrapper that is a DataLoader or holds one."""
     kind = type(given)
-    places = _places(given)
-    direct = [entry for entry in places if _is_loader(entry[2])]
+    contents = _contents(given)
+    direct = [entry for entry in contents if _is_loader(entry[2])]
     if not direct and depth < DEEPEST:
-        direct = [entry for entry in places if hasattr(type(entry[2]), "__iter__") and _holds_one(entry[2], DEEPEST)]
+        direct = [entry for entry in contents if hasattr(type(entry[2]), "__iter__") and _holds_one(entry[2], DEEPEST)]
     problem = f"this is a {kind.__name__}, {NO_LOADER}"
-    names = [path + _place(name, key) for name, key, _ in direct]
+    names = [path + _path_below(name, key) for name, key, _ in direct]
     if not direct:
         raise BadValue(problem, hint=_where_else(given))
     if len(direct) > 1 or not hasattr(kind, "__iter__") or issubclass(kind, Mapping | Sequence):
         raise BadValue(f"{problem}, but holds {len(names)}", hint=f"give {join_words(names, 'or')}")
     name, key, _ = direct[0]
-    return Wrapper(given, name, key), _place(name, key)
+    return Wrapper(given, name, key), _path_below(name, key)
 
 
-def _places(given: Any) -> list[tuple[str, Any, Any]]:
-    """Attribute, place in it and value, of all that an object holds, each value once; of a list its items."""
-    found: list[tuple[str, Any, Any]] = []
+def _contents(given: Any) -> list[tuple[str, Any, Any]]:
+    """(attribute, index or key in it, value) of all that an object holds, each value once; of a list its items."""
+    contents: list[tuple[str, Any, Any]] = []
     attributes = {"": given} if type(given) in (list, tuple, dict) else _attributes(given)
     for name, value in attributes.items():
         if type(value) in (list, tuple):
-            found += [(name, number, item) for number, item in enumerate(value[:MOST_ITEMS])]
+            contents += [(name, number, item) for number, item in enumerate(value[:MOST_ITEMS])]
         elif type(value) is dict and len(value) <= MOST_ITEMS:
-            found += [(name, key, item) for key, item in value.items()]
+            contents += [(name, key, item) for key, item in value.items()]
         else:
-            found.append((name, None, value))
-    return list({id(value): (name, key, value) for name, key, value in reversed(found)}.values())[::-1]
+            contents.append((name, None, value))
+    return list({id(value): (name, key, value) for name, key, value in reversed(contents)}.values())[::-1]
 
 
-def _place(name: str, key: Any) -> str:
+def _path_below(name: str, key: Any) -> str:
     return (f".{name}" if name else "") + ("" if key is None else f"[{key!r}]")
 
 
@@ -246,16 +246,16 @@ def _is_plain(value: Any) -> bool:
     if kind.__iter__ is DataLoader.__iter__:
         return True
     own = _attributes(value)
-    inner = [item for _, _, item in _places(value) if _is_loader(item) and item is not value]
+    inner = [item for _, _, item in _contents(value) if _is_loader(item) and item is not value]
     return len(inner) != 1 or own.get("dataset", inner[0].dataset) is not inner[0].dataset
 
 
 def _holds_one(value: Any, depth: int) -> bool:
-    places = _places(value) if _attributes(value) else []
-    if any(_is_loader(item) for _, _, item in places):
+    contents = _contents(value) if _attributes(value) else []
+    if any(_is_loader(item) for _, _, item in contents):
         return True
     return depth > 1 and any(
-        hasattr(type(item), "__iter__") and _attributes(item) and _holds_one(item, depth - 1) for _, _, item in places
+        hasattr(type(item), "__iter__") and _attributes(item) and _holds_one(item, depth - 1) for _, _, item in contents
     )
 
 
@@ -276,8 +276,8 @@ def _where_else(given: Any) -> str:
 def _why_not(wrapper: Wrapper, loader: DataLoader[Any]) -> tuple[LeftOut | None, dict[str, str]]:
     """Why a wrapper's own work cannot be kept, with the facts; None when it can."""
     outer, kind = wrapper.outer, type(wrapper.outer)
-    held = vars(outer).get(wrapper.name)
-    if wrapper.index is not None and not (type(held) is list and len(held) == 1):
+    value = vars(outer).get(wrapper.name)
+    if wrapper.index is not None and not (type(value) is list and len(value) == 1):
         return "new_batches", {}
     if hasattr(kind, "__del__"):
         return "has_del", {}

@@ -190,7 +190,7 @@ class StreamPool:
             self._passes = self._log.passes
 
     def repeat(self, batches: int) -> None:
-        """It cannot."""
+        """A stream cannot repeat batches: it goes on."""
 
     def new_left(self) -> float:
         restarts = self._log.passes - self._passes

@@ -129,7 +129,7 @@ class StacksSeen:
             self._counts[below] += 1
 
     def write(self, *, now: bool = False) -> None:
-        """What was seen so far, now and then or `now`."""
+        """Write what was seen so far: every `STACKS_EVERY_S` seconds, or `now`."""
         begin_s = time.perf_counter()
         if not now and begin_s < self._next_s:
             return

@@ -75,7 +75,7 @@ def seconds_wanted(compute: Compute, config: RunConfig, segments: Sequence[Segme
 
 
 def seconds_a_step(segments: Sequence[Segment], mode: Mode) -> float | None:
-    """Of the last segment that trained from the loader in this mode; None without one."""
+    """Seconds of a step, by the last segment that trained from the loader in this mode; None without one."""
     trained = [s for s in segments if s.activity == "training" and s.mode == mode and s.steps]
     if not trained:
         return None

@@ -206,7 +206,7 @@ class SegmentRunner:
         return self.parts.crew.pace(pace, self.parts.compute)
 
     def _resident_pace(self) -> Pace:
-        """Of compute alone, which no worker's period concerns."""
+        """The pace of compute alone, which has nothing to do with the number of workers."""
         if self.period is None:
             return replace(self.pace, multiple=1)
         most = min(MOST_RESIDENT, self.pace.max_batches or MOST_RESIDENT)

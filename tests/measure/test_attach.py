@@ -20,7 +20,7 @@ from loaderprobe.measure.attach.choice import announce, claimed, others_that_tra
 from loaderprobe.measure.attach.coroutine import SessionCoroutine
 from loaderprobe.measure.attach.outside import LEAST_PASSES, Outside, Pauses
 from loaderprobe.measure.attach.script_loaders import SeenLoaders
-from loaderprobe.measure.attach.script_ranks import AHEAD, PATIENCE_S, TURN_S, TakeOver
+from loaderprobe.measure.attach.script_ranks import AHEAD, ANSWER_TIMEOUT_S, PATIENCE_S, StartAgreement
 from loaderprobe.measure.attach.watcher import LEAST_STEPS, ROUNDS, LoopStep, observed
 from loaderprobe.measure.session import Interrupted
 from loaderprobe.records.measurement import Measurement, WorkerBatches
@@ -194,7 +194,7 @@ def test_the_time_beside_the_model_is_that_of_a_function(made: Made) -> None:
             slow_batch(clock, 0.003)
             model(0.007)
             seen.backward()
-            seen.updated()
+            seen.optimizer_stepped()
 
     train(LEAST_PASSES)
     before = sys.getprofile()
@@ -250,16 +250,16 @@ def test_a_script_that_is_profiled_is_left_alone(made: Made) -> None:
     """Its own hook stays."""
     seen, _, clock = made
 
-    def heard(*_: object) -> None:
+    def profiler(*_: object) -> None:
         """A profiler."""
 
     before = sys.getprofile()
-    sys.setprofile(heard)
+    sys.setprofile(profiler)
     try:
         for _ in range(200):
             slow_batch(clock, 0.01)
             seen.backward()
-        assert sys.getprofile() is heard
+        assert sys.getprofile() is profiler
     finally:
         sys.setprofile(before)
     assert seen.seen() is None
@@ -284,7 +284,7 @@ def test_a_pause_says_where_it_was() -> None:
     assert pauses.end() is None
     pauses.begin()
     clock.sleep(30)
-    pauses.heard(stack_of(get_batch()))
+    pauses.on_stack(stack_of(get_batch()))
     clock.sleep(10)
     seconds, place = pauses.end() or (0.0, "")
     assert seconds == 40 == pauses.total_s and place.startswith("get_batch (test_attach.py:")
@@ -312,7 +312,7 @@ def test_the_loader_that_trains_is_chosen(
             loaders.backward()
             chosen.append(loaders.choice(None, 8) is seen)
             for _ in range(updates):
-                loaders.updated()
+                loaders.optimizer_stepped()
     assert any(chosen) == (not expected)
     assert not expected or loaders.why_none(None) == expected
 
@@ -361,7 +361,7 @@ class Meeting:
 
     def __init__(self, size: int = 2) -> None:
         self.store, self.clock = FakeStore(), FakeClock()
-        self.ranks = [TakeOver(self.store, rank, size, self.clock) for rank in range(size)]
+        self.ranks = [StartAgreement(self.store, rank, size, self.clock) for rank in range(size)]
 
     def steps(self, first: int, last: int, ranks: tuple[int, ...] = (0, 1)) -> dict[int, int]:
         """Every rank asks before each of these passes; the pass at which each took over."""
@@ -452,7 +452,7 @@ def is_left_waiting(meeting: Meeting) -> None:
     meeting.steps(8, 10)
     begin_ns = meeting.clock.now_ns()
     meeting.steps(10, 40, (1,))
-    assert TURN_S <= (meeting.clock.now_ns() - begin_ns) / 1e9 < TURN_S + 1
+    assert ANSWER_TIMEOUT_S <= (meeting.clock.now_ns() - begin_ns) / 1e9 < ANSWER_TIMEOUT_S + 1
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ class Attachment:
 
     def loop_begins(self, loader: Any) -> None:
         self._goes_on()
-        seen = self._loaders.itself(loader) if self._hears else None
+        seen = self._loaders.known(loader) if self._hears else None
         if seen is not None:
             seen.begins()
             if self._takeover is not None:
@@ -193,8 +193,8 @@ class Attachment:
                 raise self._ended()
 
     def optimizer_stepped(self) -> None:
-        self._loaders.updated()
-        self._outside.updated()
+        self._loaders.optimizer_stepped()
+        self._outside.optimizer_stepped()
 
     def saving(self, target: Any) -> None:
         self._files.saving(target)
@@ -267,7 +267,7 @@ class Attachment:
                 "loader": seen.record(),
                 "ranks": ranks.size if ranks and ranks.size > 1 else None,
                 "budget_s": budget_s,
-                "others": self._loaders.beside(seen),
+                "others": self._loaders.others(seen),
             }
             self._say("script.begins", facts)
         coroutine = coroutine_of(seen, self._request, budget_s, ranks, self._on_stage, self._judge)
@@ -397,7 +397,7 @@ class Attachment:
             early = self._choice.leads or isinstance(error, LostRank)
             self._no_verdict = NoVerdict("ended_early" if early else "follows", error.message, error.hint)
             if takeover.other_training.happens and early:
-                others = self._loaders.beside(takeover.seen)
+                others = self._loaders.others(takeover.seen)
                 named = join_words([f"loader {other.number} ({other.dataset})" for other in others])
                 self._no_verdict = NoVerdict("not_seen_again", named, error.hint)
 

@@ -67,7 +67,7 @@ class Outside:
             self.close()
             self.looked = False
 
-    def updated(self) -> None:
+    def optimizer_stepped(self) -> None:
         """An optimizer made a step."""
         self._updated = self._updates = True
 
@@ -154,7 +154,7 @@ class Outside:
         return Counter(WAIT_KINDS[kind] for kind in waits.kind) if isinstance(waits, WaitSamples) else Counter()
 
     def close(self) -> None:
-        """Time and sample no more."""
+        """End timing and sampling."""
         self._end_timing()
         if self._waits is not None:
             self._waits.__exit__(None, None, None)
@@ -174,13 +174,13 @@ class Pauses:
     def watch(self, thread: int, step_s: float) -> None:
         """The loop is in this thread, and its steps take `step_s` seconds."""
         self._least_s = max(LEAST_PAUSE_S, NO_STEP_TIMES * step_s)
-        self._looks = StackLooks(thread, LOOK_AT_PAUSE_S, self.heard)
+        self._looks = StackLooks(thread, LOOK_AT_PAUSE_S, self.on_stack)
 
     def begin(self) -> None:
         """The loop got a batch."""
         self._begun_ns, self._seen = self._clock(), []
 
-    def heard(self, stack: Stack) -> None:
+    def on_stack(self, stack: Stack) -> None:
         """A look at the loop's thread."""
         if self._begun_ns is not None and (self._clock() - self._begun_ns) / 1e9 >= self._least_s:
             self._seen.append(stack)

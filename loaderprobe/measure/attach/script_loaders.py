@@ -36,9 +36,9 @@ class Passes:
         self.updates = 0
         """Updates since the last batch: those after one backward pass, of several optimizers, counted once."""
         self._passed = False
-        self._apart: deque[int] = deque(maxlen=REMEMBERED_PASSES)
+        self._batches_per_pass: deque[int] = deque(maxlen=REMEMBERED_PASSES)
 
-    def began(self) -> None:
+    def loop_began(self) -> None:
         """A loop begins to iterate the loader."""
         self.since = 0
 
@@ -48,12 +48,12 @@ class Passes:
 
     def backward(self) -> None:
         if self.since:
-            self._apart.append(self.since)
+            self._batches_per_pass.append(self.since)
             self.steps += 1
         self.since = 0
         self._passed = True
 
-    def updated(self) -> None:
+    def optimizer_stepped(self) -> None:
         """An optimizer made a step."""
         self.updates += self._passed
         self._passed = False
@@ -72,7 +72,7 @@ class Passes:
 
     @property
     def _usual(self) -> int:
-        return sorted(self._apart)[len(self._apart) // 2] if self._apart else 1
+        return sorted(self._batches_per_pass)[len(self._batches_per_pass) // 2] if self._batches_per_pass else 1
 
 
 class LoopIterator:
@@ -131,13 +131,13 @@ class KnownLoader:
     """A DataLoader of a script, known again when it is iterated again, and when it is made again for each epoch."""
 
     def __init__(self, loader: Any) -> None:
-        self._look_at(loader)
+        self._remember(loader)
 
     @property
     def loader(self) -> Any:
         """The script's own; once that is gone, a copy without its iterators."""
-        own = self._own()
-        return self._copy if own is None else own
+        original = self._original()
+        return self._copy if original is None else original
 
     def to_measure(self) -> Any:
         """The loader, or a copy, so that it shows when the script lets go of it.
@@ -153,37 +153,37 @@ class KnownLoader:
         """True where the loader keeps an iterator for all its epochs, which has no end."""
         return any(value is real for name, value in vars(self.loader).items() if name != "_iterator")
 
-    def is_itself(self, loader: Any) -> bool:
-        """True for the loader, and not one in its place."""
-        return self._own() is loader
+    def is_original(self, loader: Any) -> bool:
+        """True for the loader itself, False for one made again."""
+        return self._original() is loader
 
-    def comes_again(self, loader: Any) -> bool:
+    def is_same_as(self, loader: Any) -> bool:
         """True for the loader itself, and for one in its place, which is the known one from now on.
 
         That is one of the same data set, batch size and workers; or, where the script has let go of the known one,
         one of the same kind, iterated at the same place of the code.
         """
-        own, known = self._own(), self.loader
-        if own is not loader:
+        original, known = self._original(), self.loader
+        if original is not loader:
             if known.dataset is loader.dataset:
                 same = (known.batch_size, known.num_workers) == (loader.batch_size, loader.num_workers)
             else:
-                same = own is None and self._place == _place() and _kind(known) == _kind(loader)
+                same = original is None and self._place == _place() and _kind(known) == _kind(loader)
             if not same:
                 return False
-        self._look_at(loader)
+        self._remember(loader)
         return True
 
-    def _look_at(self, loader: Any) -> None:
+    def _remember(self, loader: Any) -> None:
         from loaderprobe.loaders.unwrap import bare_copy
 
-        self._own = weakref.ref(loader)
+        self._original = weakref.ref(loader)
         self._copy = bare_copy(loader, plain=hasattr(type(loader), "__del__"))
         self._place = _place()
 
 
 def _kind(loader: Any) -> tuple[Any, ...]:
-    """What is the same of a loader that is made again. Classes by name: a function may make one each time."""
+    """What two loaders of one kind have in common. Classes are compared by name: a function may make one each time."""
     parts = (loader, loader.dataset, loader.sampler, loader.batch_sampler)
     names = tuple((type(part).__module__, type(part).__qualname__) for part in parts)
     return *names, loader.batch_size, loader.num_workers, loader.drop_last, length_of(loader._index_sampler)
@@ -210,7 +210,7 @@ class ScriptLoader:
     known: KnownLoader
     batches: int = 0
     begun: int = 0
-    """Loops over it."""
+    """Loops that began over it."""
     in_epoch: int = 0
     """Batches since the script last began to iterate it, those of a measurement among them."""
     trained: int = 0
@@ -223,7 +223,7 @@ class ScriptLoader:
     since_update: int = 0
     thread: int = 0
     loops: int = 0
-    """That took a batch."""
+    """Loops that took a batch."""
     passes: Passes = field(default_factory=Passes)
 
     @property
@@ -233,14 +233,14 @@ class ScriptLoader:
 
     @property
     def loader(self) -> Any:
-        """That of the last epoch."""
+        """The DataLoader of the last epoch."""
         return self.known.loader
 
     def begins(self) -> None:
-        """A loop over it begins."""
+        """A loop over the loader begins."""
         self.begun += 1
         self.in_epoch = 0
-        self.passes.began()
+        self.passes.loop_began()
 
     def record(self) -> SeenLoader:
         return seen_loader(self.number, self.loader, self.batches, self.trained)
@@ -262,15 +262,15 @@ class SeenLoaders:
     def seen(self, loader: Any) -> ScriptLoader:
         """This loader, of which a loop begins; one made again for each epoch is the same one."""
         for seen in self._all:
-            if seen.known.comes_again(loader):
+            if seen.known.is_same_as(loader):
                 seen.begins()
                 return seen
         self._all.append(ScriptLoader(len(self._all), KnownLoader(loader)))
         return self._all[-1]
 
-    def itself(self, loader: Any) -> ScriptLoader | None:
+    def known(self, loader: Any) -> ScriptLoader | None:
         """This loader, if it was seen before."""
-        return next((seen for seen in self._all if seen.known.is_itself(loader)), None)
+        return next((seen for seen in self._all if seen.known.is_original(loader)), None)
 
     def took(self, seen: ScriptLoader, begin_ns: int, ready_ns: int) -> None:
         """The script took a batch."""
@@ -298,10 +298,10 @@ class SeenLoaders:
         for seen in self._all:
             seen.passes.backward()
 
-    def updated(self) -> None:
+    def optimizer_stepped(self) -> None:
         """An optimizer made a step."""
         for seen in self._all:
-            seen.passes.updated()
+            seen.passes.optimizer_stepped()
         for seen in self._current:
             if seen.since_update:
                 seen.period, seen.since_update = seen.since_update, 0
@@ -317,8 +317,8 @@ class SeenLoaders:
             return None
         return max(self._current, key=lambda seen: seen.wait_ns)
 
-    def beside(self, chosen: ScriptLoader | None) -> list[SeenLoader]:
-        """The others that the last step took from."""
+    def others(self, chosen: ScriptLoader | None) -> list[SeenLoader]:
+        """Other loaders that the last step took from."""
         return [loader.record() for loader in self._current if loader is not chosen]
 
     def why_none(self, asked: int | None) -> WhyNot:

@@ -70,7 +70,7 @@ class ScriptCrew(Crew):
         return False
 
     def end(self) -> None:
-        """The others hear of it where they meet next."""
+        """Leave: the other ranks learn of it where they meet next."""
         with suppress(LostRank):
             self._group.most(0, 0, 0, 1, leaving=True)
 
@@ -99,15 +99,15 @@ AHEAD = 8
 """Backward passes from naming a step to that step: hosts of ranks run ahead of each other by a few, on a GPU."""
 PATIENCE_S = 60.0
 """For all ranks to train on a loader; training goes on meanwhile."""
-TURN_S = 30.0
-"""For the word of rank 0 at the named step."""
+ANSWER_TIMEOUT_S = 30.0
+"""For the answer of rank 0 at the named step."""
 POLL_S = 0.005
 GO = "go"
 _WORD = "word"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TakeOverStep:
+class StartStep:
     """The step at which all loops are taken over."""
 
     passes: int
@@ -116,14 +116,14 @@ class TakeOverStep:
 
 
 @dataclass(slots=True)
-class TakeOver:
+class StartAgreement:
     """One rank's part in it. Ask before each batch that is trained on."""
 
     store: SharedStore
     rank: int
     size: int
     clock: Clock
-    named: TakeOverStep | None = field(init=False, default=None)
+    named: StartStep | None = field(init=False, default=None)
     apart: Apart | None = field(init=False, default=None)
     """Why nothing is taken over."""
     agreed: bool = field(init=False, default=False)
@@ -156,7 +156,7 @@ class TakeOver:
         silent = tuple(other for other in others if not self.store.check([f"offer/{other}"])) if self.rank == 0 else ()
         self.refuse(Apart(code="silent", ranks=silent) if silent else Apart(code="ended", ranks=(self.rank,)))
 
-    def heard(self) -> bool:
+    def is_settled(self) -> bool:
         """True when the word of another rank has settled it."""
         return self._settled(self._word())
 
@@ -181,7 +181,7 @@ class TakeOver:
             differing = offer.differing(replace(theirs, loader=offer.loader))
             if differing:
                 return self.refuse(Apart(code="loaders_differ", ranks=(rank,), detail=", ".join(differing)))
-        self.named = TakeOverStep(passes=passes + AHEAD, loader=offer.loader)
+        self.named = StartStep(passes=passes + AHEAD, loader=offer.loader)
         word = self._swap("", f"at {msgspec.json.encode(self.named).decode()}")
         self._settled(word)
         return None
@@ -190,7 +190,7 @@ class TakeOver:
         if not word:
             return
         if self.named is None:
-            named = msgspec.json.decode(word.removeprefix("at "), type=TakeOverStep)
+            named = msgspec.json.decode(word.removeprefix("at "), type=StartStep)
             if passes >= named.passes:
                 return self.refuse(Apart(code="out_of_step", ranks=(self.rank,)))
             self.store.set(f"heard/{self.rank}", "1")
@@ -198,8 +198,8 @@ class TakeOver:
         if passes < self.named.passes:
             return
         begin_ns = self.clock.now_ns()
-        while not self.heard():
-            if (self.clock.now_ns() - begin_ns) / 1e9 > TURN_S:
+        while not self.is_settled():
+            if (self.clock.now_ns() - begin_ns) / 1e9 > ANSWER_TIMEOUT_S:
                 return self.refuse(Apart(code="out_of_step", ranks=(0,)))
             self.clock.sleep(POLL_S)
 
@@ -227,7 +227,7 @@ class TakeOver:
 # One process of it, joined to the others.
 
 RANKS = "ranks"
-"""Of the directory of a run: what each rank measured."""
+"""The folder in the directory of a run with what each rank measured."""
 
 
 class Ranks:
@@ -235,7 +235,7 @@ class Ranks:
 
     def __init__(self, joined: Joined) -> None:
         self._joined = joined
-        self._taking_over = TakeOver(joined.store, joined.rank, joined.size, SystemClock())
+        self._agreement = StartAgreement(joined.store, joined.rank, joined.size, SystemClock())
         self._offer: RankOffer | None = None
         self._group: Group | None = None
         self._crew: ScriptCrew | None = None
@@ -257,12 +257,12 @@ class Ranks:
     def agrees(self, seen: ScriptLoader, passes: int) -> bool:
         """True at the step at which the loops of all ranks are taken over; asked before each batch."""
         self._offer = self._offer or offer_of(seen)
-        named = self._taking_over.named
+        named = self._agreement.named
         if self.apart or seen.number != (named.loader if named else self._offer.loader):
             return False
         try:
-            if not self._taking_over.ask(passes, self._offer):
-                self.apart = self._taking_over.apart
+            if not self._agreement.ask(passes, self._offer):
+                self.apart = self._agreement.apart
                 return False
             self._join()
         except LostRank as error:
@@ -275,8 +275,8 @@ class Ranks:
         """This rank cannot be measured, so none is."""
         apart = Apart(code=code, ranks=(self._joined.rank,), detail=detail, hint=hint)
         if self._crew is None:
-            self._tell(lambda: self._taking_over.refuse(apart))
-            self.apart = self._taking_over.apart or apart
+            self._tell(lambda: self._agreement.refuse(apart))
+            self.apart = self._agreement.apart or apart
         elif not self._crew.begun:
             self._crew.refuse(apart)
             self.apart = self._crew.apart
@@ -287,11 +287,11 @@ class Ranks:
 
     def end(self) -> None:
         """The script ends before all agreed."""
-        self._tell(self._taking_over.end)
-        self.apart = self._taking_over.apart or Apart(code="ended", ranks=(self._joined.rank,))
+        self._tell(self._agreement.end)
+        self.apart = self._agreement.apart or Apart(code="ended", ranks=(self._joined.rank,))
 
     def same_budget(self, budget_s: float) -> float:
-        """That of rank 0. Raises LostRank."""
+        """The budget of rank 0, in seconds. Raises LostRank."""
         assert self._group is not None
         return float(self._group.broadcast(str(budget_s).encode()))
 
@@ -341,7 +341,7 @@ class Ranks:
         return deadline
 
     def _as_one(self, measured: Measurement) -> Measurement:
-        """Of all ranks, on rank 0. Where a rank has gone, as far as all had come by the last round."""
+        """The measurement of all ranks, on rank 0. Where a rank is lost, it ends with the last round that all have."""
         gathering = self._gathering
         assert gathering is not None
         try:
@@ -384,7 +384,7 @@ def ranks_here() -> Ranks | None:
 
 
 def offer_of(seen: ScriptLoader) -> RankOffer:
-    """The loader that trains here."""
+    """What this rank says of the loader that trains here."""
     return RankOffer(
         loader=seen.number,
         batch_size=seen.loader.batch_size,

@@ -97,7 +97,7 @@ def observed(
 
 
 def _whole(steps: Sequence[LoopStep]) -> list[LoopStep]:
-    """Those that ended, and trained."""
+    """The steps that ended, and trained."""
     ended = [step for step in steps if step.end_ns and step.trains]
     if not ended:
         return []
@@ -151,7 +151,7 @@ class Watched:
     taken: int = 0
     trained: int = 0
     steps: list[LoopStep] = field(default_factory=list)
-    """The last ones."""
+    """The last steps."""
     intervals: list[WatchedInterval] = field(default_factory=list)
     began_ns: int = 0
     passes: Passes = field(default_factory=Passes)
@@ -160,12 +160,12 @@ class Watched:
 
     @property
     def loader(self) -> Any:
-        """That of the last epoch."""
+        """The DataLoader of the last epoch."""
         return self.known.loader
 
 
 class Watcher:
-    """Hears of a script as an `ScriptHooks`; `say(code, facts)` is called once an interval."""
+    """Its methods are those of `ScriptHooks`; `say(code, facts)` is called once an interval."""
 
     drives = False
 
@@ -184,8 +184,8 @@ class Watcher:
     def loop_begins(self, loader: Any) -> None:
         """A loop over a loader begins, with an iterator that is heard of by itself."""
         for seen in self._all:
-            if seen.known.is_itself(loader):
-                seen.passes.began()
+            if seen.known.is_original(loader):
+                seen.passes.loop_began()
 
     def get_iterator(self, loader: Any, original: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
         """The script's own iterator, whose workers record what batches cost."""
@@ -249,9 +249,9 @@ class Watcher:
 
     def optimizer_stepped(self) -> None:
         """An optimizer's step is a part of the loop's."""
-        self._outside.updated()
+        self._outside.optimizer_stepped()
         if self._current is not None:
-            self._current.passes.updated()
+            self._current.passes.optimizer_stepped()
 
     def saving(self, target: Any) -> None:
         """The training is a real one, and may save."""
@@ -297,8 +297,8 @@ class Watcher:
     def _seen(self, loader: Any) -> Watched:
         """This loader, of which a loop begins; one made again for each epoch is the same one."""
         for seen in self._all:
-            if seen.known.comes_again(loader):
-                seen.passes.began()
+            if seen.known.is_same_as(loader):
+                seen.passes.loop_began()
                 return seen
         from loaderprobe.loaders.watched import WatchedLoader
 

@@ -117,7 +117,7 @@ class LoaderProperties:
     keeps_samples: bool
     """True when the data set did not repeat its work the second time."""
     sample_bytes: float | None = None
-    """Of the files of a sample, where those of a batch are not known."""
+    """Bytes of the files of a sample, where those of a batch are not known."""
     stream: bool = False
     """True where the data set gives its samples in an order of its own."""
     read_again: float | None = None
@@ -361,7 +361,7 @@ class LoaderRequest:
     period: int | None = None
     """Batches that an update of the model takes, where the step is the loop of a script."""
     notes: tuple[Remark, ...] = ()
-    """That the measurement has first."""
+    """Notes that the measurement has first."""
     among: Callable[[Parts, RunConfig, LoaderProperties], Parts] = lambda parts, *_: parts
     """Joins the other ranks, once all is known of the loader: the parts of a session in step with theirs."""
     ceiling: bool = True
@@ -371,7 +371,7 @@ class LoaderRequest:
     joined: Callable[[Measurement], Measurement] = lambda measured: measured
     """Makes one measurement of those of all ranks."""
     ranks: int = 1
-    """That are asked for; a script, which has ranks by itself, is not asked."""
+    """Ranks that are asked for; a script has ranks by itself."""
     nodes: int = 1
 
 
@@ -389,7 +389,7 @@ class Deadline(SystemClock):
 
     @property
     def spent_s(self) -> float:
-        """Seconds since it was made."""
+        """Seconds since the clock was made."""
         return (super().now_ns() - self._begin_ns) / 1e9
 
     def now_ns(self) -> int:
@@ -432,7 +432,7 @@ def measure_with_step(
 
 
 def compute_of(step: Callable[[Any], Any] | None) -> MakeCompute:
-    """What makes a device of the user's step, or of none."""
+    """Makes the device of the user's step, or of none."""
 
     def make(arguments: ComputeArguments) -> Compute:
         from loaderprobe.compute.step import NoCompute, StepCompute
@@ -538,12 +538,12 @@ def _with_budget(
 
 
 def _threads(driver: Any, loader: Any) -> list[tuple[int, int]]:
-    """Those that make batches; none while workers are still to be started, as some wrappers do with the first batch."""
+    """The threads that make batches; none before workers start, which some wrappers do with the first batch."""
     return threads_of(driver.workers()) if driver.workers() or not loader.num_workers else []
 
 
 def _name(files: LoaderFiles, loader: Any) -> str:
-    """Of the folder that all files lie under, where one has a name of its own; else of the data set's class."""
+    """The name of the folder that all files lie under, if it has one; else of the data set's class."""
     if not isinstance(files, UnknownFiles) and files.file_bytes:
         folder = Path(os.path.commonpath([Path(path).parent for path in files.file_bytes]))
         if folder.name:
@@ -566,7 +566,7 @@ def _discovery(driver: Any, loader: Any, limit: Deadline, asked: LoaderRequest, 
 
 
 def _location(files: LoaderFiles) -> StorageLocation:
-    """Of the storage under the largest of the files: a small one beside the data may be anywhere."""
+    """The storage under the largest of the files: a small one beside the data may be anywhere."""
     if isinstance(files, UnknownFiles) or not files.file_bytes:
         return HIDDEN
     return locate(Path(max(files.file_bytes, key=lambda path: files.file_bytes[path])))
