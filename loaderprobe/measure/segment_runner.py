@@ -255,17 +255,8 @@ class SegmentRunner:
         return replace(limited, max_batches=self.parts.crew.least(most))
 
     def _prepare(self, mode: Mode, pace: Pace) -> None:
-        records = self.parts.loader.records()
-        images = max(sum(records.images), 1)
-        self.ready.prepare(
-            mode,
-            taken=self.batches.count,
-            pace=replace(pace, min_batches=pace.min_batches + self._lead_in),
-            to_flush=self.to_flush,
-            cpu_s=sum(records.cpu_ns) / images / 1e9,
-            read_bytes=sum(records.read_bytes) / images,
-            cores=self.parts.cores_available,
-        )
+        pace = replace(pace, min_batches=pace.min_batches + self._lead_in)
+        self.ready.prepare(mode, taken=self.batches.count, pace=pace, cores=self.parts.cores_available)
 
     def _record(
         self, steps: Steps, part: Part, number: int, *, first_batch: int, resident: float | None,

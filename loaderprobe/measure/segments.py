@@ -369,13 +369,8 @@ class Readiness:
         elif float(self.notes[codes.index(note.code)].facts["needed"]) < needed * size:
             self.notes[codes.index(note.code)] = note
 
-    def prepare(
-        self, mode: Mode, *, taken: int, pace: Pace, to_flush: int, cpu_s: float, read_bytes: float, cores: float
-    ) -> None:
-        """Make the files of the next segment cold or warm.
-
-        `cpu_s` and `read_bytes` are the CPU time and the bytes from storage per image in a worker so far.
-        """
+    def prepare(self, mode: Mode, *, taken: int, pace: Pace, cores: float) -> None:
+        """Make the files of the next segment cold or warm, after `taken` batches."""
         self.evicted_at = taken
         if self.access == "none":
             return
@@ -384,22 +379,25 @@ class Readiness:
         if cold:
             self._make_cold(taken)
         elif self.access == "parts":
-            self._warm_parts(read_bytes)
+            self._warm_parts()
         elif self.access == "fresh":
             if isinstance(self.loader, Renewing):
-                self.loader.repeat(max(self.last_new, self.config.loader.batches_ahead + to_flush))
+                self.loader.repeat(
+                    max(self.last_new, self.config.loader.batches_ahead + self.config.loader.batches_begun)
+                )
                 self._supplied("again")
         else:
-            self._warm(taken, pace, to_flush, cpu_s, cores)
+            self._warm(taken, pace, cores)
 
-    def _warm_parts(self, read_bytes: float) -> None:
+    def _warm_parts(self) -> None:
         """Read all files, where they are smaller than what the pool's batches read; else make those batches once.
 
         Of a mapped file the kernel reads some MB around each cold page: batches may read more than all there is.
         """
         if self._read_whole is None and isinstance(self.files, PartFiles):
-            total = sum(self.files.file_bytes.values())
-            of_pool = read_bytes * self.pool * self.config.compute.batch_size
+            total, records = sum(self.files.file_bytes.values()), self.loader.records()
+            image_bytes = sum(records.read_bytes) / max(sum(records.images), 1)
+            of_pool = image_bytes * self.pool * self.config.compute.batch_size
             self._read_whole = total <= min(of_pool, RESIDENCY_BYTES)
         if self._read_whole and isinstance(self.files, PartFiles):
             self.cache.warm(self.files.paths)
@@ -437,15 +435,16 @@ class Readiness:
             self.take(self.config.loader.batches_ahead)
         self._supply = batches
 
-    def _warm(self, taken: int, pace: Pace, to_flush: int, cpu_s: float, cores: float) -> None:
-        known = self.whole()
+    def _warm(self, taken: int, pace: Pace, cores: float) -> None:
+        known, records = self.whole(), self.loader.records()
         if known is None:
             return
-        size = self.config.compute.batch_size
-        steps_needed = self.config.loader.batches_ahead + to_flush + 1 + pace.min_batches
+        size, loader = self.config.compute.batch_size, self.config.loader
+        cpu_s = sum(records.cpu_ns) / max(sum(records.images), 1) / 1e9
+        steps_needed = loader.batches_ahead + loader.batches_begun + 1 + pace.min_batches
         # A warm configuration also trains on warm files, for as long as a segment may last.
         seconds = pace.max_s if self._base_is_warm else pace.min_s
-        at_once = min(max(self.config.loader.workers, 1), cores)
+        at_once = min(max(loader.workers, 1), cores)
         most = round(WARM_MARGIN * at_once * seconds / cpu_s) if cpu_s > 0 else known.count
         images = min(known.count, max(steps_needed * size, most))
         self.cache.warm(known.absolute(taken * size, images))

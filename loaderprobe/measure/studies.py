@@ -15,7 +15,7 @@ from loaderprobe.analyze.judge import Judged
 from loaderprobe.errors import DamagedRun
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.runner import Order
-from loaderprobe.measure.segment_runner import FIRST_STEP, warm_up
+from loaderprobe.measure.segment_runner import FIRST_STEP, asked_mode, warm_up
 from loaderprobe.measure.segments import Pace, Readiness, Steps, flush, train
 from loaderprobe.measure.session import OnStage
 from loaderprobe.measure.sweep import START_SECONDS, OnProgress, Orders, Task
@@ -312,7 +312,7 @@ class PrefilledStudy:
 
     @property
     def _mode(self) -> Mode:
-        return "warm" if self.config.cache == "warm" else "baseline"
+        return asked_mode(self.config)
 
     def run(self) -> Prefilled:
         """Before, prefilled, after; or the reason why not."""
@@ -367,15 +367,9 @@ class PrefilledStudy:
         return self._timed(pace) if self._filled() else None
 
     def _prepare(self, pace: Pace) -> None:
-        records = self.parts.loader.records()
-        images = max(sum(records.images), 1)
-        begun = self.config.loader.batches_begun
-        self._ready.prepare(
-            self._mode, taken=self._taken, pace=pace, to_flush=begun, cpu_s=sum(records.cpu_ns) / images / 1e9,
-            read_bytes=sum(records.read_bytes) / images, cores=self.parts.cores_available,
-        )  # fmt: skip
+        self._ready.prepare(self._mode, taken=self._taken, pace=pace, cores=self.parts.cores_available)
         # Those were made from other files than those of the segment.
-        self._drop(begun)
+        self._drop(self.config.loader.batches_begun)
 
     def _filled(self) -> bool:
         """Wait until the workers have made all they may; False when that takes too long."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -274,15 +275,25 @@ def test_compute_alone_waits_until_the_workers_rest() -> None:
     assert loader.clock.now_ns() - begun_ns == pytest.approx(150 * REST_S * 1e9)
 
 
+class Reading(ScriptedLoader):
+    """Its worker has made one image, and read these bytes for it."""
+
+    read_bytes = 0.0
+
+    def records(self) -> Any:
+        return SimpleNamespace(images=(1,), read_bytes=(self.read_bytes,))
+
+
 @pytest.mark.parametrize(("read_bytes", "whole"), [(500.0, False), (2000.0, True)])
 def test_small_shards_are_made_warm_by_reading_them(read_bytes: float, whole: bool) -> None:
     """A pool of 10 batches of 4 images reads 40 times those bytes; the shard has 64 kB."""
-    loader, cache, taken = scripted(4096, batch_size=4), FakePageCache(), list[int]()
+    loader, cache, taken = scripted(4096, Reading, batch_size=4), FakePageCache(), list[int]()
     shard = PartFiles(file_bytes={"/data/a.tar": 64_000})
     ready = Readiness(loader.config, shard, "parts", loader, cache, taken.append, pool=10)
     # What was read so far says it once: later it is mixed with warm batches.
     for so_far in (read_bytes, 0.0):
-        ready.prepare("warm", taken=0, pace=Pace(), to_flush=4, cpu_s=0.001, read_bytes=so_far, cores=2)
+        loader.read_bytes = so_far  # type: ignore[attr-defined]  # of Reading
+        ready.prepare("warm", taken=0, pace=Pace(), cores=2)
     assert (Path("/data/a.tar") in cache.held, taken) == (whole, [] if whole else [10, 10])
 
 
