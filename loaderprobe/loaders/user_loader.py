@@ -185,7 +185,7 @@ class StreamPool:
         return True
 
     def take_new(self) -> None:
-        """Call it before the log is told to."""
+        """Call it before the pool of the log is set to `ALWAYS_NEW`."""
         if self._log.pool != ALWAYS_NEW:
             self._passes = self._log.passes
 
