@@ -26,6 +26,9 @@ from loaderprobe.records.measurement import (
     WorkerBatches,
 )
 
+OnStage = Callable[[str, int, int], None]
+"""Hears how far something is: (stage, done, total)."""
+
 # What the machine gives a measurement: time, counters, the page cache, how busy the device is.
 
 

@@ -29,7 +29,7 @@ from typer.testing import CliRunner
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.cli.app import app
-from loaderprobe.measure import segments
+from loaderprobe.measure import pace
 from loaderprobe.records.measurement import Measurement, Segment
 from loaderprobe.testing import FakePageCache, Service, example_files
 from scripts.golden_pages import EXAMPLES
@@ -94,7 +94,7 @@ def _rounded(value: Any) -> Any:
 
 def sessions() -> str:
     """Of each scripted session its segments in their order, its notes, and the verdict on it; JSON."""
-    with patch.object(segments, "MOST_BATCHES", FEW_STEPS):
+    with patch.object(pace, "MOST_BATCHES", FEW_STEPS):
         measured = {name: made() for name, made in SESSIONS.items()}
     found = {}
     for name, session in measured.items():

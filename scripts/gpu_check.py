@@ -26,7 +26,8 @@ from loaderprobe.compute.kineto import DeviceLimits
 from loaderprobe.compute.profile import Device, Stage, record_window
 from loaderprobe.compute.torch import CudaCompute
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.segments import Pace, train
+from loaderprobe.measure.pace import Pace
+from loaderprobe.measure.segments import train
 from loaderprobe.render.words import remark_words
 from loaderprobe.samplers import sampling
 from loaderprobe.testing import example_arguments

@@ -20,9 +20,8 @@ from hypothesis import settings
 
 from loaderprobe.datasets.folder import generated_set
 from loaderprobe.datasets.generate.generate import SetRequest, generate
-from loaderprobe.measure.child import forkserver
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.runner import ForkServer, Order, run_configuration
+from loaderprobe.measure.runner import ForkServer, Order, forkserver, run_configuration
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store import run_directory

@@ -15,7 +15,7 @@ from loaderprobe.api.values import PathLike, counts, listed, unheard
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.ranks.launch import Lead, error_of, on_this_machine, order_without_files, parse_layout, spread
-from loaderprobe.measure.session import OnStage
+from loaderprobe.protocols import OnStage
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase, BandwidthReport
 from loaderprobe.records.config import RATES, ComputeSpec
 from loaderprobe.records.measurement import RunFailure
@@ -137,7 +137,7 @@ def ladder_of(layouts: Sequence[Layout] | None, nodes: Sequence[Node], readers: 
 
 def read_by_ranks(lead: Lead | None, asked: RankProbe, on_phase: OnPhase) -> BandwidthMeasurement:
     """What the ranks get of each step, which has children of its own. Without a launcher (None) on this machine."""
-    from loaderprobe.measure.child import forkserver
+    from loaderprobe.measure.runner import forkserver
 
     if lead is None:
         assert asked.layouts is not None

@@ -27,8 +27,8 @@ from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.measure.batch_size import ONE_S, Meter, WithReadings, search
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.image_data import image_files, loader_of_images
-from loaderprobe.measure.session import OnStage
 from loaderprobe.policy import Policy
+from loaderprobe.protocols import OnStage
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeReport, BatchSizeStop, StrategyName
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.verdict import Bound

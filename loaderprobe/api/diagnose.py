@@ -16,8 +16,8 @@ from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.values import listed, unheard
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.ranks.launch import Lead, on_this_machine, parse_layout, spread
-from loaderprobe.measure.session import OnStage
 from loaderprobe.measure.user.loader import LoaderRequest, measure_with_step
+from loaderprobe.protocols import OnStage
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import CacheState
 from loaderprobe.records.diagnosis import DIAGNOSIS_SCHEMA, DIAGNOSIS_VERSION, DataFound, OwnMeasured
@@ -197,7 +197,7 @@ def _in_ranks(
     loader: str, layout: Layout | None, lead: Lead | None, cache: CacheState, budget_s: float, progress: OnStage
 ) -> OwnMeasured:
     """What all ranks measured, each in a child of its own. Without a launcher (None) they are of this machine."""
-    from loaderprobe.measure.child import forkserver
+    from loaderprobe.measure.runner import forkserver
     from loaderprobe.measure.user.function import measure_in_ranks, named
 
     own = named(loader)

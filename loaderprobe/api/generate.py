@@ -13,7 +13,7 @@ from loaderprobe.datasets.generate.generate import generate as generate_set
 from loaderprobe.datasets.generate.manifest import SPEC, Layout
 from loaderprobe.datasets.generate.oddities import parse_oddities
 from loaderprobe.errors import BadValue
-from loaderprobe.measure.session import OnStage
+from loaderprobe.protocols import OnStage
 from loaderprobe.records.options import GENERATE, RESOLUTIONS, check
 from loaderprobe.render.document import Command, Document, Section
 from loaderprobe.system.limits import cores_available

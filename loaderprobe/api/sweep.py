@@ -15,15 +15,13 @@ from loaderprobe.api.load import Run, judge_run, save_report
 from loaderprobe.api.sweep_request import check_request, check_seconds, request_of, start_sweep
 from loaderprobe.api.values import PathLike, heard_as, unheard
 from loaderprobe.measure.ceilings import Ceilings
-from loaderprobe.measure.child import forkserver
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.ranks.launch import Lead, check_one_node, most_ranks, on_this_machine
-from loaderprobe.measure.runner import Order, run_configuration, run_order
-from loaderprobe.measure.session import OnStage
+from loaderprobe.measure.runner import Order, forkserver, run_configuration, run_order
 from loaderprobe.measure.studies import plan_studies, study_all
 from loaderprobe.measure.sweep import OnProgress, pending, plan_sweep
 from loaderprobe.measure.sweep import sweep as run_sweep
-from loaderprobe.protocols import Clock
+from loaderprobe.protocols import Clock, OnStage
 from loaderprobe.records.config import Decoder, MemoryFormat, Pipeline, Precision, RunConfig, SweepPlan, TensorType
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.options import RESOLUTIONS

@@ -21,8 +21,8 @@ from loaderprobe.errors import BadValue
 from loaderprobe.measure.assembly import check_names, check_parts
 from loaderprobe.measure.image_data import image_sets
 from loaderprobe.measure.ranks.launch import Lead, check_crowd, check_gpus, parse_layout, spread, this_node
-from loaderprobe.measure.session import OnStage
 from loaderprobe.measure.studies import batches_read
+from loaderprobe.protocols import OnStage
 from loaderprobe.records.config import Auto, CacheState, ComputeSpec, LoaderSpec, RunConfig, SweepSpec
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.options import SWEEP, check, of_python

@@ -13,8 +13,8 @@ from loaderprobe.records.plan import CacheAsked, CacheKind, CheckpointAsked
 from loaderprobe.units import parse_bytes, parse_count, parse_list
 
 if TYPE_CHECKING:
-    from loaderprobe.measure.session import OnStage
     from loaderprobe.measure.sweep import OnProgress, Progress
+    from loaderprobe.protocols import OnStage
 
 
 T = TypeVar("T")

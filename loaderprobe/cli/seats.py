@@ -38,8 +38,8 @@ def in_ranks(here: Launched | None, measure: Callable[[Lead | None], int]) -> in
     if here is None:
         return measure(None)
     from loaderprobe.loaders.ranks import recorded
-    from loaderprobe.measure.child import forkserver
     from loaderprobe.measure.ranks.launch import follows, leads
+    from loaderprobe.measure.runner import forkserver
 
     def part() -> int:
         if here.rank == 0:

@@ -1,14 +1,11 @@
-"""The parts of a measurement, made from their names and joined: the one place that knows all of them."""
+"""The loader, the device and the model of a configuration, checked and made from their names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.parts import Parts
 from loaderprobe.plugins import WITHOUT_TORCH, Kind, check_installed, check_name, resolve
 from loaderprobe.protocols import (
     Checked,
@@ -17,19 +14,12 @@ from loaderprobe.protocols import (
     ComputeArguments,
     Loader,
     MakeCompute,
-    NextRound,
-    PageCache,
     Peers,
     WithAlternatives,
 )
 from loaderprobe.records.config import PUBLISHED_MODEL, ComputeSpec, LoaderSpec, RunConfig, refuse_options
-from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import Alternative, Missing
-from loaderprobe.records.waits import WaitSamples
-from loaderprobe.system.device import read_sectors
-from loaderprobe.system.limits import cores_available
-from loaderprobe.system.others import OthersMeter
+from loaderprobe.records.measurement import Alternative
 
 
 def check_names(loader: LoaderSpec, compute: ComputeSpec) -> None:
@@ -86,27 +76,3 @@ def alternatives(config: RunConfig, files: FileSet) -> tuple[Alternative, ...]:
     """The CPU time of an image in the loader's other ways to make it; empty for a loader that knows none."""
     made = resolve("loader", config.loader.name)
     return made.alternatives(config, files) if isinstance(made, WithAlternatives) else ()
-
-
-def join_parts(
-    loader: Loader, compute: Compute, clock: Clock, cache: PageCache, location: StorageLocation,
-    waits: Callable[[], WaitSamples | Missing], decide: NextRound = next_round,
-    own: Sequence[int] = (),
-) -> Parts:  # fmt: skip
-    """The parts of a session on this machine; `waits` are the samples so far of what workers wait for.
-
-    `decide` is asked which segments to measure next. `own` are processes that belong to the measurement with all that
-    they start, beside this one.
-    """
-    return Parts(
-        loader=loader,
-        compute=compute,
-        clock=clock,
-        cache=cache,
-        location=location,
-        cores_available=cores_available(),
-        read_devices=lambda: read_sectors(location.devices),
-        next_round=decide,
-        waits=waits,
-        disturbance=OthersMeter(own),
-    )

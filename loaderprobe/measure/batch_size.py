@@ -7,9 +7,8 @@ from types import TracebackType
 from typing import Self
 
 from loaderprobe.errors import MissingPart
-from loaderprobe.measure.session import OnStage
 from loaderprobe.policy import Ask, Policy, follow
-from loaderprobe.protocols import BatchSizeProber, Clock
+from loaderprobe.protocols import BatchSizeProber, Clock, OnStage
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeStop
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.remark import Remark

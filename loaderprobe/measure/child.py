@@ -7,22 +7,22 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
 from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 from loaderprobe.analyze.verdict.rounds import further_round, next_round
-from loaderprobe.measure.assembly import alternatives, join_parts, make_compute, make_loader
+from loaderprobe.measure.assembly import alternatives, make_compute, make_loader
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.parts import UNSEEN, Parts
+from loaderprobe.measure.epochs import EpochsStudy, in_epochs
+from loaderprobe.measure.full_buffer import PrefilledStudy
+from loaderprobe.measure.parts import UNSEEN, Parts, join_parts
 from loaderprobe.measure.ranks.child import RankChild, read_rank
-from loaderprobe.measure.runner import ForkServer, Order, serve
-from loaderprobe.measure.session import OnStage, Recorder, Session
-from loaderprobe.measure.studies import EpochsStudy, PrefilledStudy, in_epochs
+from loaderprobe.measure.runner import Order, serve
+from loaderprobe.measure.session import Recorder, Session
 from loaderprobe.measure.user.function import measure_own
 from loaderprobe.plugins import resolve
-from loaderprobe.protocols import Clock, OnGpu
+from loaderprobe.protocols import Clock, OnGpu, OnStage
 from loaderprobe.records.config import ComputeSpec
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Alternative, Measurement
@@ -149,14 +149,6 @@ def main(link_fd: int, parent: int) -> None:
         resolve("loader", "torch")
         resolve("compute", "cpu")
     serve(link_fd, parent, measure_or_study)
-
-
-def forkserver(variables: Mapping[str, str] | None = None) -> ForkServer:
-    """The forkserver whose children measure; entering it starts this module as a program.
-
-    `variables` are those of its environment that this process does not set otherwise.
-    """
-    return ForkServer([sys.executable, "-P", "-m", "loaderprobe.measure.child"], variables)
 
 
 if __name__ == "__main__":

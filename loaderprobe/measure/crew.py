@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from loaderprobe.measure.segments import Pace, Steps, load_in_step, load_only
+from loaderprobe.measure.pace import Pace
+from loaderprobe.measure.segments import Steps, load_in_step, load_only
 from loaderprobe.protocols import Clock, Compute, Group, InStepCompute
 from loaderprobe.records import values
 

@@ -1,19 +1,16 @@
-"""Further rounds: what their segments take, what of them a budget has time for, and how they join earlier ones."""
+"""Further rounds: how they join earlier ones, and what a budget must be for them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Sequence
+from dataclasses import fields, replace
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
-from loaderprobe.measure.segments import OVERHEAD, pace_for
 from loaderprobe.records.measurement import (
     MOST_SERVICES,
-    Activity,
     Measurement,
-    Mode,
     RankSeen,
     Segment,
     Series,
@@ -21,7 +18,6 @@ from loaderprobe.records.measurement import (
 )
 from loaderprobe.records.remark import Remark, each_once
 from loaderprobe.records.waits import WaitSamples
-from loaderprobe.stats import mean
 
 NO_TIME = Remark(code="no_time")
 CUT_SHORT = Remark(code="cut_short")
@@ -30,104 +26,12 @@ TOO_SHORT = (NO_TIME.code, CUT_SHORT.code)
 BUDGET_STEP_S = 5
 
 
-class Part(NamedTuple):
-    """A segment of a round."""
-
-    mode: Mode
-    activity: Activity
-    without: int | None = None
-    """The rank that takes no input; None where all do."""
-
-    @property
-    def among_ranks(self) -> bool:
-        """True for what only several ranks measure, which no other rate rests on."""
-        return self.activity == "alone" or self.without is not None or self.mode in ("no_exchange", "exchange")
-
-
-COMPUTE_ALONE = Part("resident", "training")
-
-
-@dataclass(slots=True)
-class Durations:
-    """Wall seconds of segments so far, with their flush and eviction, by mode and activity."""
-
-    usual_s: float
-    """Of one that was not measured yet: cold ones may take many times as long as others."""
-    _took_s: dict[Part, list[float]] = field(init=False, default_factory=dict)
-
-    @classmethod
-    def of(cls, measurement: Measurement) -> Durations:
-        """From a measurement; what it took beside its timed segments is divided evenly over them."""
-        loader, rounds = measurement.config.loader, measurement.config.rounds
-        pace = pace_for(workers=loader.workers, rounds=rounds, budget_s=measurement.wall_s)
-        timed_s = [_timed_s(segment) for segment in measurement.segments]
-        beside_s = max(0.0, measurement.wall_s - sum(timed_s)) / len(timed_s)
-        found = cls(usual_s=OVERHEAD * pace.max_s)
-        for each, seconds in zip(measurement.segments, timed_s, strict=True):
-            found.add(Part(each.mode, each.activity, each.without), seconds + beside_s)
-        return found
-
-    def add(self, part: Part, seconds: float) -> None:
-        """Keep what one segment took."""
-        self._took_s.setdefault(part, []).append(seconds)
-
-    def of_round(self, plan: Sequence[Part]) -> float:
-        """Seconds that these segments are expected to take."""
-        return sum(mean(self._took_s.get(each, [self.usual_s])) for each in plan)
-
-    def of_least(self, plan: Iterable[tuple[Mode, Activity]]) -> float:
-        """The same of as little of a round as can still be compared."""
-        return min(map(self.of_round, self._smaller([Part(*each) for each in plan])))
-
-    def fitting(
-        self, plan: Sequence[Part], left_s: float, *, shorter: Sequence[Part] = (), times: int = 1
-    ) -> list[Part]:
-        """As much of a round as fits into `left_s` seconds and can still be compared; empty when nothing does.
-
-        What is on one thread is left out first, then what only ranks have, then compute alone, which hardly changes
-        from round to round. Then training is, where the round also has the loader without a resource, which is
-        compared with the loader as it is.
-        `shorter` is the part of the round that decides. Where all of it fits fewer than `times` times, but less of it
-        does, that is measured so often: a single round shows no noise.
-        """
-        whole, least = self._smaller(plan), self._smaller(shorter) if shorter else iter(())
-        smaller = [*whole, *least]
-        trains = any(each.activity == "training" and each != COMPUTE_ALONE for each in shorter or plan)
-        for each in smaller if times > 1 else ():
-            untrained = trains and not any(part.activity == "training" and part != COMPUTE_ALONE for part in each)
-            if not untrained and times * self.of_round(each) <= left_s:
-                return each
-        return next((each for each in smaller if self.of_round(each) <= left_s), [])
-
-    def _smaller(self, plan: Sequence[Part]) -> Iterator[list[Part]]:
-        rest = list(plan)
-        yield rest
-        if any(each.mode == "one_thread" for each in rest):
-            # It is for advice: the verdict needs the others.
-            rest = [each for each in rest if each.mode != "one_thread"]
-            yield rest
-        if any(each.among_ranks for each in rest):
-            rest = [each for each in rest if not each.among_ranks]
-            yield rest
-        if COMPUTE_ALONE in rest and COMPUTE_ALONE in self._took_s:
-            rest = [each for each in rest if each != COMPUTE_ALONE]
-            yield rest
-        trained = [each for each in rest if each.activity == "training"]
-        compared = sum(each.activity == "loader_only" for each in rest) > 1
-        if compared and len(trained) == 1 and trained[0] in self._took_s:
-            yield [each for each in rest if each not in trained]
-
-
 def enough_said(notes: Sequence[Remark], budget_s: float, rounds: int) -> tuple[Remark, ...]:
     """The same notes; the last one that time was too short says that such a budget would allow so many rounds."""
     whole_s = float(math.ceil(budget_s / BUDGET_STEP_S) * BUDGET_STEP_S)
     last = max((place for place, note in enumerate(notes) if note.code in TOO_SHORT), default=-1)
     said = (replace(note, facts={"budget_s": whole_s, "rounds": float(rounds)}) for note in notes[last : last + 1])
     return (*notes[:last], *said, *notes[last + 1 :]) if last >= 0 else tuple(notes)
-
-
-def _timed_s(segment: Segment) -> float:
-    return (segment.closed_ns - segment.begin_ns[0]) / 1e9
 
 
 def joined(earlier: Measurement, later: Measurement) -> Measurement:

@@ -8,7 +8,7 @@ from typing import Any
 from loaderprobe.datasets.folder import generated_set, scan_folder
 from loaderprobe.datasets.generate.manifest import sets_in
 from loaderprobe.errors import BadValue
-from loaderprobe.measure.session import OnStage
+from loaderprobe.protocols import OnStage
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.files import FileSet
 from loaderprobe.units import join_words

@@ -6,12 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.measure.crew import ALONE, Crew
 from loaderprobe.protocols import Clock, Compute, Loader, NextRound, PageCache
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import Missing, Others
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.waits import WaitSamples
+from loaderprobe.system.device import read_sectors
+from loaderprobe.system.limits import cores_available
+from loaderprobe.system.others import OthersMeter
 
 UNSEEN = Missing(name="waits", reason=Remark(code="workers_not_sampled"))
 
@@ -60,3 +64,27 @@ class Parts:
     disturbance: Disturbance = field(default_factory=NotWatched)
     crew: Crew = ALONE
     """The ranks that measure in step with this process; usually none but itself."""
+
+
+def join_parts(
+    loader: Loader, compute: Compute, clock: Clock, cache: PageCache, location: StorageLocation,
+    waits: Callable[[], WaitSamples | Missing], decide: NextRound = next_round,
+    own: Sequence[int] = (),
+) -> Parts:  # fmt: skip
+    """The parts of a session on this machine; `waits` are the samples so far of what workers wait for.
+
+    `decide` is asked which segments to measure next. `own` are processes that belong to the measurement with all that
+    they start, beside this one.
+    """
+    return Parts(
+        loader=loader,
+        compute=compute,
+        clock=clock,
+        cache=cache,
+        location=location,
+        cores_available=cores_available(),
+        read_devices=lambda: read_sectors(location.devices),
+        next_round=decide,
+        waits=waits,
+        disturbance=OthersMeter(own),
+    )

@@ -25,8 +25,7 @@ from typing import IO, Any, Protocol, Self, TypeVar
 import msgspec
 
 from loaderprobe.errors import LoaderprobeError, LostRank
-from loaderprobe.measure.session import OnStage
-from loaderprobe.protocols import Clock
+from loaderprobe.protocols import Clock, OnStage
 from loaderprobe.records.config import RunConfig, Study
 from loaderprobe.records.diagnosis import OwnLoader
 from loaderprobe.records.files import FileSet
@@ -268,6 +267,14 @@ class ForkServer:
             finally:
                 os.close(write_end)
         return ForkServerChild(pid, os.fdopen(read_end, "rb", buffering=0), self._link)
+
+
+def forkserver(variables: Mapping[str, str] | None = None) -> ForkServer:
+    """The forkserver whose children measure; entering it starts `loaderprobe.measure.child` as a program.
+
+    `variables` are those of its environment that this process does not set otherwise.
+    """
+    return ForkServer([sys.executable, "-P", "-m", "loaderprobe.measure.child"], variables)
 
 
 def _receive_number(link: socket.socket) -> int:

@@ -8,21 +8,9 @@ from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Any, Self
 
-from loaderprobe.measure.further import Part
+from loaderprobe.measure.pace import BLOCKED_SHARE, MIN_STEPS_OF_SLOW_DEVICE, Pace, Part
 from loaderprobe.measure.parts import Parts
-from loaderprobe.measure.segments import (
-    BLOCKED_SHARE,
-    MIN_STEPS_OF_SLOW_DEVICE,
-    Pace,
-    Readiness,
-    Steps,
-    blocked_share,
-    flush,
-    load_only,
-    rest,
-    train,
-    train_resident,
-)
+from loaderprobe.measure.segments import Readiness, Steps, blocked_share, flush, load_only, rest, train, train_resident
 from loaderprobe.protocols import Clock, Compute, Switched
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.measurement import Mode, Segment

@@ -6,7 +6,7 @@ All of it is run inside one iterator of the loader; a `Recorder` keeps it.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import lcm
@@ -14,12 +14,13 @@ from typing import Any
 
 from loaderprobe.analyze.verdict.rounds import deciding
 from loaderprobe.errors import BadValue
-from loaderprobe.measure.further import CUT_SHORT, NO_TIME, Durations, Part, joined
+from loaderprobe.measure.further import CUT_SHORT, NO_TIME, joined
+from loaderprobe.measure.pace import OVERHEAD, Durations, Part, pace_for
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.profiler_window import NOT_ASKED, OF_RANKS, record_window, seconds_wanted, why_not_profiled
 from loaderprobe.measure.segment_runner import Counted, SegmentRunner, asked_mode
-from loaderprobe.measure.segments import OVERHEAD, Readiness, flush, pace_for
-from loaderprobe.protocols import Exchanging, Files, Profiling
+from loaderprobe.measure.segments import Readiness, flush
+from loaderprobe.protocols import Exchanging, Files, OnStage, Profiling
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import PartFiles
 from loaderprobe.records.measurement import (
@@ -128,8 +129,6 @@ LEAST_STEPS_IN_A_ROW = 6
 AGAIN = Remark(code="measured_again")
 
 UNKNOWN = -1
-
-OnStage = Callable[[str, int, int], None]
 
 
 class Interrupted(BaseException):

@@ -11,7 +11,7 @@ from typing import TypeVar
 from loaderprobe.analyze.judge import Judged
 from loaderprobe.analyze.verdict.rounds import further_round
 from loaderprobe.errors import DamagedRun
-from loaderprobe.measure.further import Durations
+from loaderprobe.measure.pace import Durations
 from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT, Event, Order
 from loaderprobe.policy import Ask, Ended, Results, Stop, follow
 from loaderprobe.protocols import Clock, NextRound

@@ -36,7 +36,8 @@ from torchvision.transforms import v2
 from loaderprobe.analyze.verdict.rates import rate_interval
 from loaderprobe.compute.emulated import EmulatedCompute
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.segments import Pace, load_only, pace_for, train
+from loaderprobe.measure.pace import Pace, pace_for
+from loaderprobe.measure.segments import load_only, train
 from loaderprobe.measure.sweep import USUAL_ROUNDS, USUAL_SECONDS
 from loaderprobe.protocols import ComputeArguments
 from loaderprobe.records.config import ComputeSpec, LoaderSpec

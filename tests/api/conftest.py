@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from loaderprobe.api.diagnose import Diagnosis, diagnosis
-from loaderprobe.measure.segments import Pace
+from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.user.loader import LoaderRequest, measure_with_step
 from loaderprobe.records.measurement import Activity, Measurement, Mode
 from loaderprobe.samplers.waits import WaitsSampler

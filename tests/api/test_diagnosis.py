@@ -18,10 +18,10 @@ from loaderprobe.api.diagnose import Diagnosis, diagnosis
 from loaderprobe.api.load import foreign_modules, judge_run
 from loaderprobe.api.shown import frame
 from loaderprobe.errors import DamagedRun, MissingPart
-from loaderprobe.measure import studies
+from loaderprobe.measure import full_buffer
 from loaderprobe.measure.child import study
+from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.runner import Order
-from loaderprobe.measure.segments import Pace
 from loaderprobe.measure.user.loader import data_found
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig, Study, with_options
@@ -304,7 +304,7 @@ def test_a_real_buffer_is_filled_and_used_up(
     photographs: FileSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its batches are there at once: the first iterations take no time of the loader's, the later ones do."""
-    monkeypatch.setattr(studies, "STEADY", Pace(min_s=0.0, min_batches=4, max_s=0.1))
+    monkeypatch.setattr(full_buffer, "STEADY", Pace(min_s=0.0, min_batches=4, max_s=0.1))
     found = study(order(photographs, "prefilled"), tmp_path, lambda *_: None)
     assert isinstance(found, Prefilled) and found.prefilled is not None, found
     waits = [ready - begin for begin, ready in zip(found.prefilled.begin_ns, found.prefilled.ready_ns, strict=True)]

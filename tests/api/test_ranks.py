@@ -29,10 +29,10 @@ from loaderprobe.api.sweep_request import (
 )
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.measure import session
+from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.ranks import launch
 from loaderprobe.measure.ranks.launch import error_of
 from loaderprobe.measure.runner import Order
-from loaderprobe.measure.segments import Pace
 from loaderprobe.measure.user import loader
 from loaderprobe.measure.user.function import agreed, measure_own, named
 from loaderprobe.records.config import ComputeSpec, SweepSpec

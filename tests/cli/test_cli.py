@@ -55,6 +55,13 @@ lines = sum(len(Path(file).read_text().splitlines()) for file in set(own.values(
 heavy = {"torch", "pandas"} & set(sys.modules)
 print(code, lines, heavy, measuring & {name.split(".")[1] for name in own if "." in name}, sep=";", file=sys.stderr)
 """
+SWEEPING = """
+import sys
+from pathlib import Path
+import loaderprobe.api.sweep, loaderprobe.cli.sweep, loaderprobe.render.sweep
+own = {name: module.__file__ for name, module in sys.modules.items() if name.split(".")[0] == "loaderprobe"}
+print(sum(len(Path(file).read_text().splitlines()) for file in set(own.values()) if file), ";", *own)
+"""
 
 
 def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -77,6 +84,15 @@ def test_a_stored_run_is_shown_without_what_measures() -> None:
     assert (code, heavy, measuring) == ("0", "set()", "set()") and int(lines) <= 21_000
     code, _, heavy, _ = run_python(IMPORTED, "plan", "fixtures/runs/storage", "--json").stderr.strip().split(";")
     assert (code, heavy) == ("0", "set()")
+
+
+def test_the_parent_of_a_sweep_loads_what_it_does_itself() -> None:
+    """What runs in its children, such as sessions and samplers, it does not load: the limit is as that of `report`."""
+    lines, loaded = run_python(SWEEPING).stdout.split(";")
+    sys.stdout.write(f"import closure of the parent of `sweep`: {int(lines):,} lines\n")
+    assert int(lines) <= 29_500
+    in_children = ("measure.session", "measure.segments", "measure.own", "measure.attach", "measure.child", "samplers")
+    assert not [name for name in loaded.split() if name.removeprefix("loaderprobe.").startswith(in_children)]
 
 
 def test_mistakes_are_found_before_torch_is_imported(tmp_path: Path) -> None:

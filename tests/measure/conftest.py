@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.measure import segments
+from loaderprobe.measure import pace
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.testing import FakePageCache, Service
@@ -21,7 +21,7 @@ Measure = Callable[..., Measurement]
 @pytest.fixture(autouse=True)
 def _few_free_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """What costs no time on a fake clock has this many steps in a segment, and not ten thousand."""
-    monkeypatch.setattr(segments, "MOST_BATCHES", FEW_STEPS)
+    monkeypatch.setattr(pace, "MOST_BATCHES", FEW_STEPS)
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,6 @@ import pytest
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rates import cold_fraction
 from loaderprobe.errors import BadValue, LoaderprobeError
-from loaderprobe.measure.child import forkserver
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.runner import (
     Child,
@@ -26,6 +25,7 @@ from loaderprobe.measure.runner import (
     Start,
     explain_death,
     explain_error,
+    forkserver,
     run_configuration,
 )
 from loaderprobe.protocols import Clock

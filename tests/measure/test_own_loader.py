@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
-from loaderprobe.measure.segments import MOST_EVICTED_AHEAD, REST_S, Pace, Readiness, rest
+from loaderprobe.measure.pace import Pace
+from loaderprobe.measure.segments import MOST_EVICTED_AHEAD, REST_S, Readiness, rest
 from loaderprobe.measure.user.function import made, module_file, named
 from loaderprobe.measure.user.loader import Discovery, LoaderProperties, bytes_of_sample, measured_first_pass
 from loaderprobe.records.files import PartFiles, UnknownFiles

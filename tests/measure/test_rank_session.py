@@ -23,8 +23,8 @@ from loaderprobe.errors import MissingPart
 from loaderprobe.measure import child, session
 from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.crew import PaceAhead
+from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.ranks.child import cores_of
-from loaderprobe.measure.segments import Pace
 from loaderprobe.records.ranks import Place
 from loaderprobe.system.limits import cores_available
 from loaderprobe.testing import FakeGroup, Service, example_config, example_files

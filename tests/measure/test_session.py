@@ -16,8 +16,8 @@ from loaderprobe.compute.emulated import EmulatedCompute
 from loaderprobe.compute.step import NoCompute
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.assembly import make_compute
+from loaderprobe.measure.pace import LONGEST, MAX_SECONDS, MIN_SECONDS, Pace, pace_for
 from loaderprobe.measure.profiler_window import window_steps
-from loaderprobe.measure.segments import LONGEST, MAX_SECONDS, MIN_SECONDS, Pace, pace_for
 from loaderprobe.protocols import Compute
 from loaderprobe.records.measurement import Measurement, Missing
 from loaderprobe.store.codec import decode, encode

@@ -14,20 +14,12 @@ from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.report import buffer_effect, epochs_of
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.measure.assembly import make_compute
-from loaderprobe.measure.further import CUT_SHORT, NO_TIME, Durations, Part, enough_said, joined
+from loaderprobe.measure.epochs import EpochsStudy, in_epochs
+from loaderprobe.measure.full_buffer import PrefilledStudy, images_for
+from loaderprobe.measure.further import CUT_SHORT, NO_TIME, enough_said, joined
+from loaderprobe.measure.pace import Durations, Part
 from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT, Event, Order
-from loaderprobe.measure.studies import (
-    EpochsStudy,
-    PrefilledStudy,
-    StudiesPolicy,
-    StudyTask,
-    batches_read,
-    images_for,
-    in_epochs,
-    pages_bytes,
-    study_all,
-    too_small,
-)
+from loaderprobe.measure.studies import StudiesPolicy, StudyTask, batches_read, pages_bytes, study_all, too_small
 from loaderprobe.measure.sweep import (
     DEALT,
     Progress,

@@ -17,9 +17,8 @@ from loaderprobe.measure.attach.outside import Outside, Pauses
 from loaderprobe.measure.attach.script_loaders import LoopIterator, ScriptLoader, SeenLoaders
 from loaderprobe.measure.attach.script_ranks import Ranks
 from loaderprobe.measure.attach.takeover import Loop, Takeover, other_training_of
-from loaderprobe.measure.session import OnStage
 from loaderprobe.measure.user.loader import LoaderRequest, measure_with_step
-from loaderprobe.protocols import Say
+from loaderprobe.protocols import OnStage, Say
 from loaderprobe.records.diagnosis import Attached, AttachRequest, OwnMeasured
 from loaderprobe.records.remark import Remark
 from loaderprobe.system.written_files import WrittenFiles

@@ -16,9 +16,9 @@ from loaderprobe.measure.attach.script_loaders import ScriptLoader
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.crew import Crew
 from loaderprobe.measure.ranks.child import KIND, Gathering, meeting_s, processes_of_ranks
-from loaderprobe.measure.session import GivenUp, OnStage
+from loaderprobe.measure.session import GivenUp
 from loaderprobe.measure.user.loader import Deadline, DeadlineInStep, LoaderRequest, measure_with_step
-from loaderprobe.protocols import Clock, Group, SharedStore
+from loaderprobe.protocols import Clock, Group, OnStage, SharedStore
 from loaderprobe.records.diagnosis import AttachRequest, OwnMeasured
 from loaderprobe.records.measurement import Measurement, base_mode, segment_seconds, segments_of
 from loaderprobe.records.ranks import Apart, ApartCode, RankMeasurement, RankOffer

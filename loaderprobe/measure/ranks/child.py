@@ -18,8 +18,7 @@ from loaderprobe.measure.crew import Crew
 from loaderprobe.measure.further import joined
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.runner import Order
-from loaderprobe.measure.session import OnStage
-from loaderprobe.protocols import Clock, Group, NextRound, Peers, Round
+from loaderprobe.protocols import Clock, Group, NextRound, OnStage, Peers, Round
 from loaderprobe.records.measurement import Measurement, base_mode, segment_seconds, segments_of
 from loaderprobe.records.ranks import Place, RankMeasurement, ReadResult
 from loaderprobe.records.remark import Remark, each_once

@@ -20,7 +20,6 @@ from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.ranks.child import RankChild
 from loaderprobe.measure.ranks.launch import Lead, error_of
 from loaderprobe.measure.runner import Order
-from loaderprobe.measure.session import OnStage
 from loaderprobe.measure.user.loader import (
     DeadlineInStep,
     LoaderProperties,
@@ -28,7 +27,7 @@ from loaderprobe.measure.user.loader import (
     compute_of,
     measure_loader,
 )
-from loaderprobe.protocols import Compute, ComputeArguments, Exchanging, Group, MakeCompute
+from loaderprobe.protocols import Compute, ComputeArguments, Exchanging, Group, MakeCompute, OnStage
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.diagnosis import OwnLoader, OwnMeasured, RankInput
 from loaderprobe.records.files import FileSet, UnknownFiles

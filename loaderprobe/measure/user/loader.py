@@ -14,18 +14,18 @@ from loaderprobe.analyze.judge import Judged
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.batches import copied, holds_images, length_of, size_bytes
 from loaderprobe.errors import BadValue, LoaderprobeError
-from loaderprobe.measure.assembly import join_parts
 from loaderprobe.measure.ceilings import CEILING_S, ceiling_of
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.further import enough_said
-from loaderprobe.measure.parts import Parts
-from loaderprobe.measure.session import GivenUp, OnStage, Recorder, Session
+from loaderprobe.measure.parts import Parts, join_parts
+from loaderprobe.measure.session import GivenUp, Recorder, Session
 from loaderprobe.protocols import (
     Compute,
     ComputeArguments,
     Loader,
     MakeCompute,
     NextRound,
+    OnStage,
     PageCache,
     Renewing,
 )

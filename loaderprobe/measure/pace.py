@@ -1,0 +1,176 @@
+"""How long a segment takes: when it may end, and how much of a round fits into the time that is left."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from loaderprobe.records.measurement import Activity, Measurement, Mode, Segment
+from loaderprobe.stats import mean
+
+# Rate times CPU per image settles to 1 to 3 % within 1 to 2 s; three rounds of 0.7 s reach it.
+MIN_SECONDS = 0.7
+MIN_BATCHES = 12
+# Token-bucket devices grant reads in slices: where workers mostly wait for storage, look for longer.
+MIN_SECONDS_BLOCKED = 2.0
+BLOCKED_SHARE = 0.3
+# A slow device gets fewer than 12 steps; over at least this long they still average its noise.
+MAX_SECONDS = 3.0
+MIN_STEPS_OF_SLOW_DEVICE = 3
+# Most steps of a segment: more add no information.
+MOST_BATCHES = 10_000
+# In times of the longest usual segment, when there is an end to waiting; twice that within a period of the workers.
+LONGEST = 4.0
+# Assumed, not measured: wall time of a segment over its timed part: flush, eviction, warming.
+OVERHEAD = 1.6
+# The loader alone, training on it, and as much again for the modes that decide an open verdict.
+SEGMENTS_A_ROUND = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """When a segment may end: a whole multiple of the worker count, enough seconds, enough batches."""
+
+    min_s: float = MIN_SECONDS
+    min_batches: int = MIN_BATCHES
+    max_s: float = MAX_SECONDS
+    multiple: int = 1
+    max_batches: int | None = None
+    """Set where each file may be read only once, to stay cold."""
+
+    def enough(self, steps: int, seconds: float) -> bool:
+        """True when a segment of `steps` steps over `seconds` may end."""
+        if steps >= (MOST_BATCHES if self.max_batches is None else self.max_batches):
+            return True
+        latest_s = LONGEST * self.max_s
+        if seconds >= 2 * latest_s and steps:
+            # So slow that the rest of a period of the workers cannot be waited for.
+            return True
+        if steps % self.multiple:
+            # Batches come in groups: two workers make three in the time of four.
+            return False
+        if seconds >= latest_s and steps:
+            return True
+        if seconds >= self.min_s and steps >= self.min_batches:
+            return True
+        return seconds >= self.max_s and steps >= MIN_STEPS_OF_SLOW_DEVICE
+
+    def expected(self, steps: int, seconds: float) -> int:
+        """The steps at which a segment may end that has taken `steps` in `seconds`, if further ones take as long."""
+        if not seconds or not steps:
+            return steps + 1
+        most = MOST_BATCHES if self.max_batches is None else self.max_batches
+        usual = self._whole(max(self.min_batches, self.min_s * steps / seconds))
+        slow = self._whole(max(MIN_STEPS_OF_SLOW_DEVICE, self.max_s * steps / seconds))
+        latest = LONGEST * self.max_s * steps / seconds
+        return max(steps + 1, min(most, usual, slow, self._whole(latest), math.ceil(2 * latest)))
+
+    def _whole(self, steps: float) -> int:
+        return math.ceil(steps / self.multiple) * self.multiple
+
+    def for_blocked_workers(self) -> Pace:
+        """The pace for workers that spend much of their time waiting for storage."""
+        return replace(self, min_s=max(self.min_s, min(MIN_SECONDS_BLOCKED, self.max_s)))
+
+
+def pace_for(*, workers: int, rounds: int, budget_s: float | None) -> Pace:
+    """The pace that fits a configuration into `budget_s` seconds, but not below the minimum."""
+    max_s = MAX_SECONDS
+    if budget_s is not None:
+        timed_s = budget_s / OVERHEAD
+        max_s = min(MAX_SECONDS, max(MIN_SECONDS, timed_s / (rounds * SEGMENTS_A_ROUND)))
+    return Pace(max_s=max_s, multiple=max(workers, 1))
+
+
+class Part(NamedTuple):
+    """A segment of a round."""
+
+    mode: Mode
+    activity: Activity
+    without: int | None = None
+    """The rank that takes no input; None where all do."""
+
+    @property
+    def among_ranks(self) -> bool:
+        """True for what only several ranks measure, which no other rate rests on."""
+        return self.activity == "alone" or self.without is not None or self.mode in ("no_exchange", "exchange")
+
+
+COMPUTE_ALONE = Part("resident", "training")
+
+
+@dataclass(slots=True)
+class Durations:
+    """Wall seconds of segments so far, with their flush and eviction, by mode and activity."""
+
+    usual_s: float
+    """Of one that was not measured yet: cold ones may take many times as long as others."""
+    _took_s: dict[Part, list[float]] = field(init=False, default_factory=dict)
+
+    @classmethod
+    def of(cls, measurement: Measurement) -> Durations:
+        """From a measurement; what it took beside its timed segments is divided evenly over them."""
+        loader, rounds = measurement.config.loader, measurement.config.rounds
+        pace = pace_for(workers=loader.workers, rounds=rounds, budget_s=measurement.wall_s)
+        timed_s = [_timed_s(segment) for segment in measurement.segments]
+        beside_s = max(0.0, measurement.wall_s - sum(timed_s)) / len(timed_s)
+        found = cls(usual_s=OVERHEAD * pace.max_s)
+        for each, seconds in zip(measurement.segments, timed_s, strict=True):
+            found.add(Part(each.mode, each.activity, each.without), seconds + beside_s)
+        return found
+
+    def add(self, part: Part, seconds: float) -> None:
+        """Keep what one segment took."""
+        self._took_s.setdefault(part, []).append(seconds)
+
+    def of_round(self, plan: Sequence[Part]) -> float:
+        """Seconds that these segments are expected to take."""
+        return sum(mean(self._took_s.get(each, [self.usual_s])) for each in plan)
+
+    def of_least(self, plan: Iterable[tuple[Mode, Activity]]) -> float:
+        """The same of as little of a round as can still be compared."""
+        return min(map(self.of_round, self._smaller([Part(*each) for each in plan])))
+
+    def fitting(
+        self, plan: Sequence[Part], left_s: float, *, shorter: Sequence[Part] = (), times: int = 1
+    ) -> list[Part]:
+        """As much of a round as fits into `left_s` seconds and can still be compared; empty when nothing does.
+
+        What is on one thread is left out first, then what only ranks have, then compute alone, which hardly changes
+        from round to round. Then training is, where the round also has the loader without a resource, which is
+        compared with the loader as it is.
+        `shorter` is the part of the round that decides. Where all of it fits fewer than `times` times, but less of it
+        does, that is measured so often: a single round shows no noise.
+        """
+        whole, least = self._smaller(plan), self._smaller(shorter) if shorter else iter(())
+        smaller = [*whole, *least]
+        trains = any(each.activity == "training" and each != COMPUTE_ALONE for each in shorter or plan)
+        for each in smaller if times > 1 else ():
+            untrained = trains and not any(part.activity == "training" and part != COMPUTE_ALONE for part in each)
+            if not untrained and times * self.of_round(each) <= left_s:
+                return each
+        return next((each for each in smaller if self.of_round(each) <= left_s), [])
+
+    def _smaller(self, plan: Sequence[Part]) -> Iterator[list[Part]]:
+        rest = list(plan)
+        yield rest
+        if any(each.mode == "one_thread" for each in rest):
+            # It is for advice: the verdict needs the others.
+            rest = [each for each in rest if each.mode != "one_thread"]
+            yield rest
+        if any(each.among_ranks for each in rest):
+            rest = [each for each in rest if not each.among_ranks]
+            yield rest
+        if COMPUTE_ALONE in rest and COMPUTE_ALONE in self._took_s:
+            rest = [each for each in rest if each != COMPUTE_ALONE]
+            yield rest
+        trained = [each for each in rest if each.activity == "training"]
+        compared = sum(each.activity == "loader_only" for each in rest) > 1
+        if compared and len(trained) == 1 and trained[0] in self._took_s:
+            yield [each for each in rest if each not in trained]
+
+
+def _timed_s(segment: Segment) -> float:
+    return (segment.closed_ns - segment.begin_ns[0]) / 1e9
