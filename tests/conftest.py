@@ -21,7 +21,7 @@ from hypothesis import settings
 from loaderprobe.datasets.folder import generated_set
 from loaderprobe.datasets.generate.generate import SetRequest, generate
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.runner import ForkServer, Order, forkserver, run_configuration
+from loaderprobe.measure.runner import ForkServer, Order, forkserver
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store import run_directory
@@ -201,9 +201,7 @@ def measure_real(fork_server: ForkServer) -> MeasureReal:
             budget_s=3.0,
             begin_ns=SystemClock().now_ns(),
         )
-        return run_configuration(
-            order, clock=SystemClock(), time_limit_s=120.0, on_event=lambda _: None, start=fork_server.start
-        )
+        return fork_server.run(order, Measurement, clock=SystemClock(), time_limit_s=120.0, on_event=lambda _: None)
 
     return measure
 

@@ -137,11 +137,9 @@ def ladder_of(layouts: Sequence[Layout] | None, nodes: Sequence[Node], readers: 
 
 def read_by_ranks(lead: Lead | None, asked: RankProbe, on_phase: OnPhase) -> BandwidthMeasurement:
     """What the ranks get of each step, which has children of its own. Without a launcher (None) on this machine."""
-    from loaderprobe.measure.runner import forkserver
-
     if lead is None:
         assert asked.layouts is not None
-        with on_this_machine(max(spread(layout, None)[0] for layout in asked.layouts), forkserver) as lead:
+        with on_this_machine(max(spread(layout, None)[0] for layout in asked.layouts)) as lead:
             return read_by_ranks(lead, asked, on_phase)
     nodes, cores = lead.nodes, cores_available()
     steps = ladder_of(asked.layouts, nodes, asked.readers)

@@ -197,13 +197,12 @@ def _in_ranks(
     loader: str, layout: Layout | None, lead: Lead | None, cache: CacheState, budget_s: float, progress: OnStage
 ) -> OwnMeasured:
     """What all ranks measured, each in a child of its own. Without a launcher (None) they are of this machine."""
-    from loaderprobe.measure.runner import forkserver
     from loaderprobe.measure.user.function import measure_in_ranks, named
 
     own = named(loader)
     if lead is None:
         assert layout is not None
-        with on_this_machine(layout.ranks, forkserver) as lead:
+        with on_this_machine(layout.ranks) as lead:
             return _in_ranks(loader, layout, lead, cache, budget_s, progress)
     if layout is None:
         layout = Layout(ranks=len(lead.nodes) * min(len(node.seats) for node in lead.nodes), nodes=len(lead.nodes))

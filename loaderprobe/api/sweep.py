@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -13,17 +13,16 @@ from typing import Any, Literal
 from loaderprobe.analyze.knee import next_configs
 from loaderprobe.api.load import Run, judge_run, save_report
 from loaderprobe.api.sweep_request import check_request, check_seconds, request_of, start_sweep
-from loaderprobe.api.values import PathLike, heard_as, unheard
+from loaderprobe.api.values import PathLike, unheard
 from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.ranks.launch import Lead, check_one_node, most_ranks, on_this_machine
-from loaderprobe.measure.runner import Order, forkserver, run_configuration, run_order
+from loaderprobe.measure.runner import Processes, forkserver
 from loaderprobe.measure.studies import plan_studies, study_all
-from loaderprobe.measure.sweep import OnProgress, pending, plan_sweep
+from loaderprobe.measure.sweep import pending, plan_sweep
 from loaderprobe.measure.sweep import sweep as run_sweep
-from loaderprobe.protocols import Clock, OnStage
+from loaderprobe.protocols import OnStage
 from loaderprobe.records.config import Decoder, MemoryFormat, Pipeline, Precision, RunConfig, SweepPlan, TensorType
-from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.options import RESOLUTIONS
 from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.system.limits import cores_available
@@ -108,7 +107,7 @@ def written(given: Mapping[str, Any]) -> str:
 
 def _measured(directory: RunDirectory, heard: OnStage) -> Run:
     try:
-        measure(directory, heard_as(heard))
+        measure(directory, heard)
     except KeyboardInterrupt as interrupt:
         save_report(directory, judge_run(directory))
         interrupt.add_note(f"what was measured is kept; go on with loaderprobe.resume({str(directory.path)!r})")
@@ -129,36 +128,34 @@ def more_of(run: RunDirectory) -> list[RunConfig]:
     return next_configs(judge_run(run), auto) if auto else []
 
 
-def measure(run: RunDirectory, on_progress: OnProgress, lead: Lead | None = None) -> None:
+def measure(run: RunDirectory, on_stage: OnStage, lead: Lead | None = None) -> None:
     """Measure what is pending in the run; KeyboardInterrupt keeps what is done. Raises Locked.
 
     `lead` has the other processes that a launcher started: they take part where a configuration has several ranks.
     Without a launcher those are of this machine. Raises BadValue where they would be of several nodes.
     """
-    ceilings, clock = Ceilings(run=run), SystemClock()
+    clock, budget_s = SystemClock(), run.record.spec.budget_s
     configs = pending(run) or more_of(run)
     begin_ns = clock.now_ns()
 
-    def run_one(order: Order, *, clock: Clock, **options: Any) -> Measurement | RunFailure:
-        if lead and order.config.ranks > 1:
-            return lead.run(order, Measurement, clock=clock, **options)
-        return run_configuration(order, clock=clock, start=start, **options)
+    def left_s() -> float | None:
+        return None if budget_s is None else budget_s - (clock.now_ns() - begin_ns) / 1e9
 
-    with ExitStack() as stack:
-        stack.enter_context(run.lock())
-        if lead is None and (ranks := most_ranks(configs)) > 1:
-            check_one_node(configs)
-            lead = stack.enter_context(on_this_machine(ranks, forkserver))
-            lead.admit(configs, ())
-        start = lead.start if lead else stack.enter_context(forkserver()).start
-        run_sweep(
-            run, clock=clock, on_progress=on_progress, run_one=run_one, on_kept=ceilings.after,
-            more=partial(more_of, run),
-        )  # fmt: skip
-        budget_s, spent_s = run.record.spec.budget_s, (clock.now_ns() - begin_ns) / 1e9
-        ceilings.name_kinds(None if budget_s is None else budget_s - spent_s)
-        spent_s = (clock.now_ns() - begin_ns) / 1e9
-        left_s = None if budget_s is None else budget_s - spent_s
-        study_all(
-            run, clock=clock, run_one=partial(run_order, start=start), on_progress=on_progress, left_s=left_s,
-        )  # fmt: skip
+    with run.lock(), nullcontext(lead) if lead else _processes(configs) as processes:
+        run_sweep(run, processes, clock=clock, on_stage=on_stage, more=partial(more_of, run))
+        Ceilings(run=run).name_kinds(left_s())
+        study_all(run, processes, clock=clock, on_stage=on_stage, left_s=left_s())
+
+
+@contextmanager
+def _processes(configs: Sequence[RunConfig]) -> Iterator[Processes]:
+    """Those of this machine that these configurations take."""
+    ranks = most_ranks(configs)
+    if ranks == 1:
+        with forkserver() as server:
+            yield server
+        return
+    check_one_node(configs)
+    with on_this_machine(ranks) as lead:
+        lead.admit(configs, ())
+        yield lead

@@ -6,20 +6,14 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from loaderprobe.errors import BadValue
 from loaderprobe.records.plan import CacheAsked, CacheKind, CheckpointAsked
 from loaderprobe.units import parse_bytes, parse_count, parse_list
 
-if TYPE_CHECKING:
-    from loaderprobe.measure.sweep import OnProgress, Progress
-    from loaderprobe.protocols import OnStage
-
-
 T = TypeVar("T")
 PathLike = str | os.PathLike[str]
-PER_MILLE = 1000
 
 
 def listed(value: object, parse: Callable[[str], T]) -> tuple[T, ...]:
@@ -36,15 +30,6 @@ def counts(value: object, option: str) -> tuple[int, ...]:
         raise BadValue(
             f"{option}: {error.message}", hint=f"{option} takes numbers with commas, such as {option} 1,2,4"
         ) from error
-
-
-def heard_as(heard: OnStage) -> OnProgress:
-    """The progress of a sweep for a program, which counts in whole numbers."""
-
-    def on_progress(now: Progress) -> None:
-        heard(f"{now.number}/{now.total} {now.config.title()}", round(PER_MILLE * now.share), PER_MILLE)
-
-    return on_progress
 
 
 def unheard(stage: str, done: int, total: int) -> None:

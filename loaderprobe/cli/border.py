@@ -34,7 +34,6 @@ from loaderprobe.units import format_duration
 if TYPE_CHECKING:
     from loaderprobe.api.load import Run
     from loaderprobe.api.shown import Documented, Shown, ShownRecord
-    from loaderprobe.measure.sweep import Progress as SweepProgress
 
 
 Found = TypeVar("Found", bound="Documented")
@@ -276,35 +275,15 @@ def counting(quiet: bool) -> Iterator[Counted]:
 
 
 @contextmanager
-def sweeping(quiet: bool) -> Iterator[Callable[[SweepProgress], None]]:
-    """One bar for a sweep, with the current configuration and the time left."""
-    with _bars(quiet) as bars:
-        task = bars.add_task("starting", total=1.0, left="")
-
-        def update(progress: SweepProgress) -> None:
-            bars.update(
-                task,
-                completed=progress.share,
-                description=": ".join(
-                    filter(None, (progress.study, f"{progress.number}/{progress.total} {progress.config.title()}"))
-                ),
-                left=f"about {format_duration(progress.left_s)} left",
-            )
-
-        yield update
-        bars.update(task, completed=1.0, description="measured", left="")
-
-
-@contextmanager
-def timed(quiet: bool) -> Iterator[Counted]:
-    """One bar over a budget of seconds, with what is being measured; what is counted before it is shown beside it."""
+def timed(quiet: bool, left: str = "at most") -> Iterator[Counted]:
+    """One bar over seconds, with what is being measured and the time left, `at most` or `about`."""
     with _bars(quiet) as bars:
         task = bars.add_task("starting", left="")
 
         def update(text: str, done: int, total: int) -> None:
             bars.update(
                 task, description=text, completed=done, total=max(total, 1),
-                left=f"at most {format_duration(max(total - done, 0))} left",
+                left=f"{left} {format_duration(max(total - done, 0))} left",
             )  # fmt: skip
 
         yield update

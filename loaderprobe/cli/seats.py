@@ -39,13 +39,12 @@ def in_ranks(here: Launched | None, measure: Callable[[Lead | None], int]) -> in
         return measure(None)
     from loaderprobe.loaders.ranks import recorded
     from loaderprobe.measure.ranks.launch import follows, leads
-    from loaderprobe.measure.runner import forkserver
 
     def part() -> int:
         if here.rank == 0:
-            return leads(here, measure, forkserver)
+            return leads(here, measure)
         try:
-            return follows(here, forkserver)
+            return follows(here)
         except KeyboardInterrupt:  # rank 0 says so for all
             return EXIT_INTERRUPTED
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loaderprobe.cli.border import Invocation, command, counting, ended, report_error, say, show, sweeping
+from loaderprobe.cli.border import Invocation, command, counting, ended, report_error, say, show, timed
 from loaderprobe.cli.seats import in_ranks, launched_here
 from loaderprobe.errors import BadValue, LostRank
 from loaderprobe.records.options import SWEEP, Launcher
@@ -16,7 +16,7 @@ from loaderprobe.units import format_bytes, parse_list
 
 if TYPE_CHECKING:
     from loaderprobe.measure.ranks.launch import Lead
-    from loaderprobe.measure.sweep import OnProgress
+    from loaderprobe.protocols import OnStage
     from loaderprobe.store.run_directory import RunDirectory
 
 BESIDE_RESUME = frozenset({"resume", "budget_s", "join", "json", "quiet"})
@@ -131,13 +131,13 @@ def measure_and_show(call: Invocation, run: RunDirectory, lead: Lead | None) -> 
     return ended(interrupted=not whole, failed=failed or bool(shown.summary.run.damaged))
 
 
-def _measured(call: Invocation, planned: Callable[[], Iterable[str]], measure: Callable[[OnProgress], None]) -> bool:
+def _measured(call: Invocation, planned: Callable[[], Iterable[str]], measure: Callable[[OnStage], None]) -> bool:
     """Say what is planned, and measure it; False when it was interrupted."""
     if not call.silent:
         for sentence in planned():
             say(sentence)
     try:
-        with sweeping(call.silent) as on_progress:
+        with timed(call.silent, "about") as on_progress:
             measure(on_progress)
     except KeyboardInterrupt:
         return False

@@ -127,6 +127,26 @@ class Event:
     """True where the failure is that another rank was lost."""
 
 
+class OfConfiguration(Protocol):
+    """A record that says which configuration it is of."""
+
+    @property
+    def config(self) -> RunConfig: ...
+
+
+R = TypeVar("R", bound=OfConfiguration)
+
+
+class Processes(Protocol):
+    """What does orders, each in processes of its own: a `ForkServer`, or a `Lead` with all ranks."""
+
+    def run(
+        self, order: Order, type_: type[R], *, clock: Clock, time_limit_s: float, on_event: Callable[[Event], None]
+    ) -> R | RunFailure:
+        """The record of this type that the order asks for."""
+        ...
+
+
 # A child process: measures one configuration, and writes its measurement or why there is none.
 #
 # Standard output carries events, one JSON object a line; what libraries print goes to standard error.
@@ -268,6 +288,14 @@ class ForkServer:
                 os.close(write_end)
         return ForkServerChild(pid, os.fdopen(read_end, "rb", buffering=0), self._link)
 
+    def run(
+        self, order: Order, type_: type[R], *, clock: Clock, time_limit_s: float, on_event: Callable[[Event], None]
+    ) -> R | RunFailure:
+        """Do what an order asks for in a new child."""
+        return run_order(
+            order, type_, clock=clock, time_limit_s=time_limit_s, on_event=on_event, start=self.start
+        )  # fmt: skip
+
 
 def forkserver(variables: Mapping[str, str] | None = None) -> ForkServer:
     """The forkserver whose children measure; entering it starts `loaderprobe.measure.child` as a program.
@@ -335,32 +363,13 @@ RAISE_BUDGET = "the budget left it no more time: raise --budget, or check the lo
 END_OF_OUTPUT = None
 
 
-class OfConfiguration(Protocol):
-    """A record that says which configuration it is of."""
-
-    @property
-    def config(self) -> RunConfig: ...
-
-
-R = TypeVar("R", bound=OfConfiguration)
-
-
-def run_configuration(
-    order: Order,
-    *,
-    clock: Clock,
-    time_limit_s: float,
-    on_event: Callable[[Event], None],
-    start: Start,
-) -> Measurement | RunFailure:
-    """Measure one configuration in a child that `start` starts, and end it and its workers in any case."""
-    return run_order(order, Measurement, clock=clock, time_limit_s=time_limit_s, on_event=on_event, start=start)
-
-
 def run_order(
     order: Order, type_: type[R], *, clock: Clock, time_limit_s: float, on_event: Callable[[Event], None], start: Start
 ) -> R | RunFailure:
-    """The same for any order; `type_` is the record that it asks for."""
+    """Do what an order asks for in a child that `start` starts, and end it and its workers in any case.
+
+    `type_` is the record that it asks for.
+    """
     started_utc, started_ns = utc_timestamp(), clock.now_ns()
     with tempfile.TemporaryDirectory(prefix="loaderprobe-") as scratch:
         order_path, result_path, log_path = (Path(scratch) / name for name in ("order.json", "result.json", "log.txt"))

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 
 from loaderprobe.analyze.judge import Judged
 from loaderprobe.errors import DamagedRun
-from loaderprobe.measure.runner import Order
-from loaderprobe.measure.sweep import START_SECONDS, OnProgress, Orders, Task
+from loaderprobe.measure.runner import Order, Processes
+from loaderprobe.measure.sweep import START_SECONDS, Orders, Task
 from loaderprobe.policy import Ask, Ended, Results, Stop, follow
-from loaderprobe.protocols import Clock
+from loaderprobe.protocols import Clock, OnStage
 from loaderprobe.records.config import LoaderSpec, RunConfig, Study, StudyPlan, SweepSpec, asks_for
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
@@ -32,9 +31,6 @@ PREFILLED_SECONDS = 20.0
 EXAMPLE_RATE = 300
 """Images/s: what two cores decode, about."""
 TITLES: dict[Study, str] = {"prefilled": "full buffer", "epochs": "epochs"}
-
-RunOne = Callable[..., Prefilled | EpochsMeasured | RunFailure]
-"""Runs an order in a process of its own: `run_order` with its `start` given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,13 +114,14 @@ class StudiesPolicy:
 
 
 def study_all(
-    run: RunDirectory, *, clock: Clock, run_one: RunOne, on_progress: OnProgress, left_s: float | None
+    run: RunDirectory, processes: Processes, *, clock: Clock, on_stage: OnStage, left_s: float | None
 ) -> None:
     """Measure each by `StudiesPolicy`, and keep it at once."""
     spec = run.record.spec
     orders = Orders(
-        clock=clock, on_progress=on_progress, time_limit_s=spec.time_limit_s, budget_s=left_s, begin_ns=clock.now_ns()
-    )
+        processes=processes, clock=clock, on_stage=on_stage, time_limit_s=spec.time_limit_s, budget_s=left_s,
+        begin_ns=clock.now_ns(),
+    )  # fmt: skip
 
     def measure(ask: Ask[StudyTask]) -> None:
         task, found = ask.what, studied(ask)
@@ -139,8 +136,7 @@ def study_all(
             config=task.config, files=task.files, budget_s=None, begin_ns=clock.now_ns(), study=task.study,
             epochs=spec.epochs,
         )  # fmt: skip
-        run_study = partial(run_one, type_=STUDIES[task.study])
-        found: Prefilled | EpochsMeasured | RunFailure = orders.measured(ask, order, run_study, TITLES[task.study])
+        found = orders.measured(ask, order, STUDIES[task.study], TITLES[task.study])
         if isinstance(found, RunFailure):
             return Remark(code="failed", facts={"error": found.reason, "stage": found.stage, "hint": found.hint})
         return found

@@ -11,10 +11,11 @@ from typing import TypeVar
 from loaderprobe.analyze.judge import Judged
 from loaderprobe.analyze.verdict.rounds import further_round
 from loaderprobe.errors import DamagedRun
+from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.pace import Durations
-from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT, Event, Order
+from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT, Event, OfConfiguration, Order, Processes
 from loaderprobe.policy import Ask, Ended, Results, Stop, follow
-from loaderprobe.protocols import Clock, NextRound
+from loaderprobe.protocols import Clock, OnStage
 from loaderprobe.records.config import RunConfig, StudyPlan, SweepPlan, SweepSpec, alike_but_for
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store.run_directory import RunDirectory
@@ -79,28 +80,7 @@ LEAST_SHARE = 0.5
 GRACE_S = 30.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """The progress of a sweep."""
-
-    number: int
-    """Number of this configuration among those to measure, from 1."""
-    total: int
-    config: RunConfig
-    stage: str
-    share: float
-    """Completed share of the sweep, 0 to 1; of its time, once some configurations get further rounds."""
-    left_s: float
-    """Estimated seconds left, from the configurations so far."""
-    study: str = ""
-    """What is measured beside the verdicts, in words; empty for the configurations themselves."""
-
-
-OnProgress = Callable[[Progress], None]
-Run = Callable[..., Measurement | RunFailure]
-Kept = Callable[[Order, Measurement], None]
-"""Hears of each measurement that was kept."""
-R = TypeVar("R")
+R = TypeVar("R", bound=OfConfiguration)
 T = TypeVar("T", bound="Task")
 
 
@@ -122,36 +102,27 @@ class Task:
 class Orders:
     """Has orders measured, each within the time limit and what is left of the budget, and says how far all is."""
 
+    processes: Processes
     clock: Clock
-    on_progress: OnProgress
+    on_stage: OnStage
+    """Hears of configurations, or of studies, with the seconds of all of them that are over, of how many."""
     time_limit_s: float
     budget_s: float | None
     begin_ns: int
 
-    def measured(
-        self, ask: Ask[T], order: Order, run_one: Callable[..., R | RunFailure], study: str = ""
-    ) -> R | RunFailure:
-        """What `run_one` makes of an order. A timeout names the budget where that, and not --time-limit, set it."""
+    def measured(self, ask: Ask[T], order: Order, type_: type[R], study: str = "") -> R | RunFailure:
+        """The record that an order asks for. A timeout names the budget where that, and not --time-limit, set it."""
         spent_s = (self.clock.now_ns() - self.begin_ns) / 1e9
         left_s = inf if self.budget_s is None else self.budget_s - spent_s + GRACE_S
         limit_s = min(self.time_limit_s, left_s)
+        what = f"{ask.what.number}/{ask.what.total} {order.config.title()}"
 
         def report(event: Event) -> None:
             part = event.done / event.total if event.total else 0.0
-            self.on_progress(
-                Progress(
-                    number=ask.what.number,
-                    total=ask.what.total,
-                    config=order.config,
-                    stage=f"{study}: {event.stage}" if study else event.stage,
-                    share=ask.share(part),
-                    left_s=ask.left(part),
-                    study=study,
-                )
-            )
+            self.on_stage(f"{study}: {what}" if study else what, round(ask.total - ask.left(part)), round(ask.total))
 
         report(Event(stage="start"))
-        found = run_one(order, clock=self.clock, time_limit_s=limit_s, on_event=report)
+        found = self.processes.run(order, type_, clock=self.clock, time_limit_s=limit_s, on_event=report)
         if limit_s < self.time_limit_s and isinstance(found, RunFailure) and found.hint == RAISE_TIME_LIMIT:
             return replace(found, hint=RAISE_BUDGET)
         return found
@@ -271,18 +242,18 @@ class GrowingPolicy:
 
 
 def sweep(
-    run: RunDirectory, *, clock: Clock, on_progress: OnProgress, run_one: Run, further: NextRound = further_round,
-    on_kept: Kept = lambda order, measured: None, more: Callable[[], Sequence[RunConfig]] = tuple,
-) -> None:  # fmt: skip
+    run: RunDirectory, processes: Processes, *, clock: Clock, on_stage: OnStage, more: Callable[[], Sequence[RunConfig]]
+) -> None:
     """Measure the pending configurations of `run` by `SweepPolicy`, and store each result at once.
 
-    `on_kept` hears of it then. `further` is asked whether more is to be measured of one, and `more`, once all have a
-    result, which configurations follow. On KeyboardInterrupt all results are kept.
+    Right after it, the storage is measured where it may matter. `more` is asked, once all have a result, which
+    configurations follow. On KeyboardInterrupt all results are kept.
     """
     spec = run.record.spec
     policy = GrowingPolicy(run=run, todo=pending(run), more=more)
+    ceilings = Ceilings(run=run)
     orders = Orders(
-        clock=clock, on_progress=on_progress, time_limit_s=spec.time_limit_s, budget_s=spec.budget_s,
+        processes=processes, clock=clock, on_stage=on_stage, time_limit_s=spec.time_limit_s, budget_s=spec.budget_s,
         begin_ns=clock.now_ns(),
     )  # fmt: skip
 
@@ -301,10 +272,10 @@ def sweep(
             config=task.config, files=files, budget_s=task.budget_s, begin_ns=clock.now_ns(), thorough=spec.thorough,
             earlier=earlier,
         )  # fmt: skip
-        found = orders.measured(ask, order, run_one)
+        found = orders.measured(ask, order, Measurement)
         if isinstance(found, Measurement):
             run.save(found)
-            on_kept(order, found)
+            ceilings.after(order, found)
             return seen(found, len(earlier.segments) if earlier else 0)
         if earlier is None:
             run.save(found)
@@ -313,7 +284,7 @@ def sweep(
     def seen(found: Measurement, before: int) -> SweepResult:
         """Whether more is asked of it than these segments; where time is not divided, all were measured at once."""
         gained = len(found.segments) > before and policy.known.whole_s is not None
-        plan = further(found, thorough=spec.thorough) if gained else ()
+        plan = further_round(found, thorough=spec.thorough) if gained else ()
         if not plan:
             return SweepResult()
         needed_s = START_SECONDS + Durations.of(found).of_least(plan)

@@ -22,7 +22,7 @@ from loaderprobe.api import sweep
 from loaderprobe.api.load import judge_run
 from loaderprobe.cli.seats import in_ranks, launched_here
 from loaderprobe.errors import BadValue
-from loaderprobe.measure import child
+from loaderprobe.measure.ranks import launch
 from loaderprobe.measure.ranks.launch import Lead
 from loaderprobe.measure.runner import Child, Order
 from loaderprobe.records.config import RunConfig, SweepSpec
@@ -83,12 +83,12 @@ def main(path: str, measured: str, *options: str) -> int:
         assert lead is not None
         run = run_of(Path(path), *((failing, config) if "fails" in options else (config,)))
         lead.admit((config,), ())
-        sweep.measure(run, lambda _: None, lead)
+        sweep.measure(run, lambda *_: None, lead)
         sys.stdout.write(json.dumps(rows_of(run)) + "\n")
         return 4
 
-    changed: Any = {"forkserver": lambda variables: nullcontext(Scripted(measured))}
-    vars(child).update(changed)
+    changed: Any = {"forkserver": lambda: nullcontext(Scripted(measured))}
+    vars(launch).update(changed)
     return in_ranks(launched_here("slurm" if "slurm" in options else None, several=True), swept)
 
 

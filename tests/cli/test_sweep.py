@@ -26,12 +26,13 @@ from loaderprobe.api.sweep import more_of, plan
 from loaderprobe.api.sweep_request import compute_names, loader_specs, prefetch_factors, request_of, worker_counts
 from loaderprobe.api.values import listed
 from loaderprobe.errors import BadValue
+from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.runner import ForkServer, Order
 from loaderprobe.measure.sweep import pending
 from loaderprobe.measure.sweep import sweep as sweep_by
 from loaderprobe.records.config import Auto, RunConfig, SweepSpec
 from loaderprobe.records.files import FileSet
-from loaderprobe.records.measurement import Measurement, RunFailure
+from loaderprobe.records.measurement import RunFailure
 from loaderprobe.store.run_directory import RunDirectory, RunRecord, lock_directory
 from loaderprobe.testing import FakeClock, example_environment
 from loaderprobe.units import parse_count
@@ -167,7 +168,7 @@ class Runner:
         self.truth, self.clock, self.fails_from, self.stops_at = truth, clock, fails_from, stops_at
         self.orders: list[Order] = []
 
-    def __call__(self, order: Order, **_: Any) -> Measurement | RunFailure:
+    def run(self, order: Order, type_: Any, **_: Any) -> Any:
         self.orders.append(order)
         if len(self.orders) == self.stops_at:
             raise KeyboardInterrupt
@@ -184,11 +185,11 @@ class Runner:
 
 
 def swept(run: RunDirectory, runner: Runner) -> list[tuple[int, int]]:
-    """(workers, prefetch factor) of all that is measured, in its order."""
-    sweep_by(
-        run, clock=runner.clock, on_progress=lambda _: None, run_one=runner, more=partial(more_of, run),
-        further=lambda found, *, thorough: (),
-    )  # fmt: skip
+    """(workers, prefetch factor) of all that is measured, in its order; one order each, of files that are not there."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Ceilings, "after", lambda *_: None)
+        patch.setattr("loaderprobe.measure.sweep.further_round", lambda found, *, thorough: ())
+        sweep_by(run, runner, clock=runner.clock, on_stage=lambda *_: None, more=partial(more_of, run))
     return [settings(order.config) for order in runner.orders]
 
 

@@ -26,7 +26,7 @@ from loaderprobe.measure.runner import (
     explain_death,
     explain_error,
     forkserver,
-    run_configuration,
+    run_order,
 )
 from loaderprobe.protocols import Clock
 from loaderprobe.records.files import FileSet
@@ -63,7 +63,7 @@ def run(script: str, events: list[Event] | None = None) -> Measurement | RunFail
         return [sys.executable, "-c", f"import os, signal, sys; RESULT = {str(result)!r}\n{script}"]
 
     heard, start = events if events is not None else [], by_command(command)
-    return run_configuration(order(), clock=SystemClock(), time_limit_s=60.0, on_event=heard.append, start=start)
+    return run_order(order(), Measurement, clock=SystemClock(), time_limit_s=60.0, on_event=heard.append, start=start)
 
 
 SAYS_WHY = """print('{"stage": "round 1", "done": 1, "total": 9}')
@@ -95,7 +95,7 @@ def test_a_hung_child_is_ended_with_all_its_processes(script: str) -> None:
 
     clock: Clock = FakeClock() if script else SystemClock()
     limit_s = 0.0 if script else 60.0
-    failure = run_configuration(order(), clock=clock, time_limit_s=limit_s, on_event=lambda _: None, start=start)
+    failure = run_order(order(), Measurement, clock=clock, time_limit_s=limit_s, on_event=lambda _: None, start=start)
     for thread in threading.enumerate():
         if thread is not threading.current_thread():
             thread.join(10)
@@ -223,9 +223,9 @@ def run_forked(server_without_torch: ForkServer, photographs: FileSet) -> Run:
     def run(files: FileSet = photographs, limit_s: float = 120.0, on_event: Any = lambda _: None) -> Any:
         loader = {"loader": "tests.planted.loaders:Plain", "workers": 0}
         config = example_config(data=files.fingerprint, batch_size=4, rounds=1, compute="emulated:200", **loader)
-        clock, start = SystemClock(), server_without_torch.start
+        clock = SystemClock()
         order = Order(config=config, files=files, budget_s=1.0, begin_ns=clock.now_ns())
-        return run_configuration(order, clock=clock, time_limit_s=limit_s, on_event=on_event, start=start)
+        return server_without_torch.run(order, Measurement, clock=clock, time_limit_s=limit_s, on_event=on_event)
 
     return run
 

@@ -14,6 +14,7 @@ from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.report import buffer_effect, epochs_of
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.measure.assembly import make_compute
+from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.epochs import EpochsStudy, in_epochs
 from loaderprobe.measure.full_buffer import PrefilledStudy, images_for
 from loaderprobe.measure.further import CUT_SHORT, NO_TIME, enough_said, joined
@@ -22,7 +23,6 @@ from loaderprobe.measure.runner import RAISE_BUDGET, RAISE_TIME_LIMIT, Event, Or
 from loaderprobe.measure.studies import StudiesPolicy, StudyTask, batches_read, pages_bytes, study_all, too_small
 from loaderprobe.measure.sweep import (
     DEALT,
-    Progress,
     SweepPolicy,
     SweepResult,
     Task,
@@ -62,8 +62,21 @@ CONFIGS = tuple(
     example_config(data=FILES.fingerprint, workers=workers, compute="emulated:100", batch_size=8)
     for workers in (0, 1, 2)
 )
-ONE_ROUND: dict[str, Any] = {"further": lambda measured, *, thorough: ()}
-"""One order is enough for each configuration."""
+Heard = list[tuple[int, int]]
+"""Seconds that are over, of how many."""
+
+
+@pytest.fixture(autouse=True)
+def no_storage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files are not there; further rounds are whatever a first one would be."""
+    monkeypatch.setattr(Ceilings, "after", lambda *_: None)
+    monkeypatch.setattr("loaderprobe.measure.sweep.further_round", next_round)
+
+
+@pytest.fixture
+def one_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One order is enough for each configuration."""
+    monkeypatch.setattr("loaderprobe.measure.sweep.further_round", lambda measured, *, thorough: ())
 
 
 def failure(config: RunConfig, reason: str = "it broke", hint: str = "") -> RunFailure:
@@ -88,7 +101,7 @@ class Children:
         self._services, self._fail, self._breaks = services or {0: SLOW, 1: FAST, 2: FAST}, fail, breaks
         self._is_interrupted, self._takes_s, self._hints = is_interrupted, takes_s, hints or {}
 
-    def __call__(self, order: Order, *, on_event: Any, **_: Any) -> Measurement | RunFailure:
+    def run(self, order: Order, type_: Any, *, on_event: Any, **_: Any) -> Any:
         order = decode("order", encode("order", order), Order, "an order")
         self.orders.append(order)
         config, workers = order.config, order.config.loader.workers
@@ -120,11 +133,10 @@ def run_of(
     return RunDirectory.create(path / "run", record, [files])
 
 
-def swept(run: RunDirectory, children: Children, **options: Any) -> list[Progress]:
+def swept(run: RunDirectory, children: Children) -> Heard:
     """The progress that is heard of."""
-    heard: list[Progress] = []
-    usual: dict[str, Any] = {"further": next_round, "on_progress": heard.append}
-    sweep(run, clock=children.clock, run_one=children, **{**usual, **options})
+    heard: Heard = []
+    sweep(run, children, clock=children.clock, on_stage=lambda _, *of: heard.append(of), more=tuple)
     return heard
 
 
@@ -139,6 +151,7 @@ def measured(run: RunDirectory) -> Measurement:
     return found
 
 
+@pytest.mark.usefixtures("one_round")
 def test_results_are_kept_once_and_resuming_measures_only_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,12 +170,13 @@ def test_results_are_kept_once_and_resuming_measures_only_what_is_missing(
             raise KeyboardInterrupt
 
     monkeypatch.setattr(RunDirectory, "save", counted)
+    monkeypatch.setattr(Ceilings, "after", lambda _, order, found: kept(order, found))
     with pytest.raises(KeyboardInterrupt):
-        swept(run, Children(fail=(1,), is_interrupted=2), on_kept=kept, **ONE_ROUND)
+        swept(run, Children(fail=(1,), is_interrupted=2))
     assert [type(found) for found in results(run)] == [Measurement, RunFailure, type(None)]
     again = Children()
     with pytest.raises(KeyboardInterrupt):
-        swept(RunDirectory.open(run.path), again, on_kept=kept, **ONE_ROUND)
+        swept(RunDirectory.open(run.path), again)
     assert again.workers == [1, 2] and heard == [0, 1, 2]
     assert saved == [CONFIGS[number].key for number in (0, 1, 1, 2)]
     assert pending(run) == [] and not list((run.path / "failures").iterdir())
@@ -178,21 +192,23 @@ def test_configurations_without_their_files_fail_and_the_others_go_on(tmp_path: 
     assert all(isinstance(found, RunFailure) and str(path) in found.reason for found in results(run))
 
 
+@pytest.mark.usefixtures("one_round")
 @pytest.mark.parametrize(("budget_s", "hint"), [(100.0, RAISE_BUDGET), (None, RAISE_TIME_LIMIT)])
 def test_a_timeout_names_the_limit_that_it_ran_into(tmp_path: Path, budget_s: float | None, hint: str) -> None:
     """The budget where that leaves less than the time limit of 600 s; another failure keeps its hint."""
     run = run_of(tmp_path, budget_s)
     given = {0: "look at the log", 1: RAISE_TIME_LIMIT, 2: RAISE_TIME_LIMIT}
-    swept(run, Children(fail=(0, 1, 2), hints=given), **ONE_ROUND)
+    swept(run, Children(fail=(0, 1, 2), hints=given))
     hints = [found.hint for found in results(run) if isinstance(found, RunFailure)]
     assert hints == ["look at the log", hint, hint]
 
 
+@pytest.mark.usefixtures("one_round")
 def test_progress_grows_and_gives_the_time_left(tmp_path: Path) -> None:
     """Shares rise from 0 towards 1, and the estimate falls once a configuration has been timed."""
-    heard = swept(run_of(tmp_path, 100.0), Children(takes_s=10.0), **ONE_ROUND)
-    assert [now.share for now in heard] == pytest.approx([0, 1 / 6, 2 / 6, 3 / 6, 4 / 6, 5 / 6])
-    assert heard[-1].left_s == pytest.approx(5.0)
+    heard = swept(run_of(tmp_path, 100.0), Children(takes_s=10.0))
+    assert [done / total for done, total in heard] == pytest.approx([n / 6 for n in range(6)], abs=0.01)
+    assert heard[-1] == (25, 30)
 
 
 @pytest.mark.parametrize("budget_s", [60.0, None])
@@ -215,7 +231,7 @@ def test_the_budget_is_kept_by_further_rounds(tmp_path: Path, budget_s: float) -
     assert (children.clock.now_ns() - FakeClock().now_ns()) / 1e9 <= budget_s
     assert len(measured(run).segments) > 2
     assert NO_TIME in measured(run).notes, "the rest was not enough for one more"
-    assert all(0 <= now.share <= 1 for now in heard)
+    assert all(0 <= done <= total for done, total in heard)
 
 
 def test_a_failure_of_a_further_round_leaves_the_measurement(tmp_path: Path) -> None:
@@ -540,7 +556,7 @@ class Runner:
         self.clock, self.fails = FakeClock(), fails
         self.orders: list[Order] = []
 
-    def __call__(self, order: Order, type_: type[Any], *, on_event: Any, **_: Any) -> Any:
+    def run(self, order: Order, type_: type[Any], *, on_event: Any, **_: Any) -> Any:
         self.orders.append(order)
         on_event(Event(stage="epoch 1", done=1, total=2))
         self.clock.sleep(10.0)
@@ -564,7 +580,11 @@ def run(tmp_path: Path, measure_fake: Measure) -> RunDirectory:
 
 def studied(run: RunDirectory, runner: Runner) -> list[float]:
     shares: list[float] = []
-    study_all(run, clock=runner.clock, run_one=runner, on_progress=lambda now: shares.append(now.share), left_s=None)
+
+    def heard(_: str, done: int, total: int) -> None:
+        shares.append(done / total)
+
+    study_all(run, runner, clock=runner.clock, on_stage=heard, left_s=None)
     return shares
 
 

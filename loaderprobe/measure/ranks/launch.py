@@ -22,7 +22,7 @@ import msgspec
 
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, BadValue, LoaderprobeError, LostRank, MissingPart, Refused
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.runner import Child, Event, ForkServer, OfConfiguration, Order, Start, run_order
+from loaderprobe.measure.runner import Child, Event, OfConfiguration, Order, Start, forkserver, run_order
 from loaderprobe.protocols import Clock, SharedStore
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.diagnosis import OwnMeasured
@@ -594,8 +594,12 @@ class Lead:
     ) -> M | RunFailure:
         """Do what an order asks for in a child of each rank; `type_` is the record that it asks for.
 
-        Raises LostRank when a process has gone.
+        Raises LostRank when a process has gone. A configuration of one rank needs no other: it has a child here.
         """
+        if order.config.ranks == 1 and order.read is None:
+            return run_order(
+                order, type_, clock=clock, time_limit_s=time_limit_s, on_event=on_event, start=self.start
+            )  # fmt: skip
         self._refuse_lost()
         started_utc, begin_ns = utc_timestamp(), clock.now_ns()
         put(self._seat.store, "order", order)
@@ -690,8 +694,6 @@ class Lead:
 
 PREFIX = "loaderprobe"
 LOOPBACK = "127.0.0.1"
-MakeForkServer = Callable[[Mapping[str, str]], ForkServer]
-"""Of variables of its environment, which this process does not set otherwise."""
 
 
 def comes(here: Launched) -> Seat:
@@ -760,10 +762,10 @@ def _interface(own: Node, nodes: Sequence[Node], port: int) -> str:
     return interface_of(address_towards(other, port) if other else own.address)
 
 
-def leads(here: Launched, measure: Callable[[Lead], int], forkserver: MakeForkServer) -> int:
+def leads(here: Launched, measure: Callable[[Lead], int]) -> int:
     """Rank 0's part: the others take part in what it measures, and end with the same exit code."""
     seat = comes(here)
-    with forkserver({}) as server:
+    with forkserver() as server:
         lead = Lead(seat, server.start)
         code = LoaderprobeError.exit_code
         try:
@@ -780,10 +782,10 @@ def leads(here: Launched, measure: Callable[[Lead], int], forkserver: MakeForkSe
     return code
 
 
-def follows(here: Launched, forkserver: MakeForkServer) -> int:
+def follows(here: Launched) -> int:
     """The part of any other rank; returns the exit code. Raises LostRank when rank 0 has gone."""
     seat = comes(here)
-    with forkserver({}) as server:
+    with forkserver() as server:
         code = seat.follow(server.start)
     ends_by_itself()
     return code
@@ -805,7 +807,7 @@ def this_node(ranks: int) -> tuple[Node, ...]:
 
 
 @contextmanager
-def on_this_machine(ranks: int, forkserver: MakeForkServer) -> Iterator[Lead]:
+def on_this_machine(ranks: int) -> Iterator[Lead]:
     """So many ranks, without a launcher: what its processes do, threads of this one do, each with a child at a time.
 
     Raises BadValue for far more than there are cores, and in one of several programs that a launcher started.
