@@ -21,7 +21,7 @@ from loaderprobe.analyze.batch_size import (
 from loaderprobe.analyze.batch_size import MOST_OF_PAPER as MOST_OF_PAPER
 from loaderprobe.api.diagnose import diagnose
 from loaderprobe.api.shown import Documented, origin_now
-from loaderprobe.api.sweep_request import compute_names
+from loaderprobe.api.sweep_spec import compute_names
 from loaderprobe.api.values import unheard
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.measure.batch_size import ONE_S, Meter, WithReadings, search

@@ -71,16 +71,12 @@ def generate(
         )
         for resolution in listed(resolutions, parse_resolution)
     ]
-    processes = max(1, round(cores_available()))
-    return DataSets(
-        make_sets(Path(directory), requests, count=count, processes=processes, progress=progress or unheard)
-    )
+    return DataSets(make_sets(Path(directory), requests, count=count, progress=progress or unheard))
 
 
-def make_sets(
-    root: Path, requests: Sequence[SetRequest], *, count: int, processes: int, progress: OnStage
-) -> tuple[Path, ...]:
+def make_sets(root: Path, requests: Sequence[SetRequest], *, count: int, progress: OnStage) -> tuple[Path, ...]:
     """Make, complete or enlarge the data sets under `root`. Raises Refused and its kin rather than mix sets."""
+    processes = max(1, round(cores_available()))
 
     def one(request: SetRequest) -> Path:
         label = format_resolution(request.resolution)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from loaderprobe.api.shown import Documented, origin_now
-from loaderprobe.api.sweep_request import DEFAULT_BATCH_SIZE, compute_names
+from loaderprobe.api.sweep_spec import DEFAULT_BATCH_SIZE, compute_names
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.image_data import image_files, loader_of_images

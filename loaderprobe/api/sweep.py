@@ -8,24 +8,78 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from loaderprobe.analyze.knee import next_configs
-from loaderprobe.api.load import Run, judge_run, save_report
-from loaderprobe.api.sweep_request import check_request, check_seconds, request_of, start_sweep
-from loaderprobe.api.values import PathLike, unheard
+from loaderprobe.api.generate import make_sets
+from loaderprobe.api.load import Run, file_sets, foreign_modules, judge_run, save_report
+from loaderprobe.api.shown import usual_out
+from loaderprobe.api.sweep_spec import bytes_to_make, check_spec, images_needed, spec_of, with_data
+from loaderprobe.api.values import PathLike, listed, unheard
+from loaderprobe.datasets.folder import check_folder, generated_set
+from loaderprobe.datasets.generate.generate import SetRequest
+from loaderprobe.errors import LostRank
 from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.clock import SystemClock
+from loaderprobe.measure.image_data import image_sets
 from loaderprobe.measure.ranks.launch import Lead, check_one_node, most_ranks, on_this_machine
 from loaderprobe.measure.runner import Processes, forkserver
 from loaderprobe.measure.studies import plan_studies, study_all
 from loaderprobe.measure.sweep import pending, plan_sweep
 from loaderprobe.measure.sweep import sweep as run_sweep
 from loaderprobe.protocols import OnStage
-from loaderprobe.records.config import Decoder, MemoryFormat, Pipeline, Precision, RunConfig, SweepPlan, TensorType
+from loaderprobe.records.config import (
+    Decoder,
+    MemoryFormat,
+    Pipeline,
+    Precision,
+    RunConfig,
+    SweepPlan,
+    SweepSpec,
+    TensorType,
+)
+from loaderprobe.records.files import FileSet
 from loaderprobe.records.options import RESOLUTIONS
-from loaderprobe.store.run_directory import RunDirectory
-from loaderprobe.system.limits import cores_available
+from loaderprobe.store.run_directory import RunDirectory, RunRecord
+from loaderprobe.system.environment import describe_environment
+from loaderprobe.system.host import utc_timestamp
+from loaderprobe.units import parse_resolution
+
+NO_OPTIONS = ("progress", "command", "lead", "listener")
+"""Arguments of `sweep` that choose nothing that is measured."""
+
+
+class Listener(Protocol):
+    """Hears of a sweep as it goes on."""
+
+    progress: OnStage
+    """Hears of data that are being made, in images, then of what is measured, in seconds."""
+
+    def checked(self, spec: SweepSpec, made_bytes: float) -> None:
+        """What is asked for can be measured; so many bytes of data, about, are going to be generated."""
+
+    def planned(self, plan: SweepPlan, foreign: Sequence[str]) -> None:
+        """Measuring begins. `foreign` are modules outside loaderprobe that a stored run, not the caller, names."""
+
+    def judged(self, run: Run) -> None:
+        """What was measured, before it is saved: a full disk must not hide it."""
+
+    def saved(self, page: Path) -> None:
+        """The report is written."""
+
+
+class ProgressOnly:
+    """The `Listener` of a program, which hears of progress alone."""
+
+    def __init__(self, progress: OnStage | None) -> None:
+        self.progress = progress or unheard
+
+    def checked(self, spec: SweepSpec, made_bytes: float) -> None:
+        """Says nothing; nor do the others."""
+
+    def planned(self, plan: SweepPlan, foreign: Sequence[str]) -> None: ...
+    def judged(self, run: Run) -> None: ...
+    def saved(self, page: Path) -> None: ...
 
 
 def sweep(
@@ -60,37 +114,73 @@ def sweep(
     time_limit_s: float = 600.0,
     out: PathLike | None = None,
     progress: OnStage | None = None,
+    command: str = "",
+    lead: Lead | None = None,
+    listener: Listener | None = None,
 ) -> Run:
     """Measure every combination of data set, workers, device, model and cache state, and say what limits each.
 
     `data` is a folder of images; without it, data sets of `resolutions` are generated under `data_dir`. The options
     are those of `loaderprobe sweep`, which `--help` explains: `serial=False` is `--no-serial`, `pin_memory=False` is
     `--no-pin-memory`, and what is a list there may be a list here. The run is kept in `out`, with `summary.json` and
-    `report.html`; without `out`, in a directory named by the time. `progress(stage, done, total)` hears what is done.
+    `report.html`; without `out`, in a directory named by the time. `progress(stage, done, total)` hears what is done:
+    images while data are made, then seconds.
 
     A configuration that fails is a row with its reason, and the sweep goes on. KeyboardInterrupt keeps what is
-    done, for `resume`. Several `ranks` train in step in processes of their own, on this machine.
+    done, for `resume`. Several `ranks` train in step in processes of their own: on this machine, or those that `lead`
+    has from a launcher. `command` is how the report says that it was called.
 
     Raises BadValue for values that cannot be, MissingPart for a device or plug-in that is not there, Refused and its
     kin when `out` or `data_dir` hold something else.
     """
-    options = {name: value for name, value in locals().items() if name != "progress"}
-    request = request_of(**options, command=(written(options),))
-    check_request(request)
-    heard = progress or unheard
-    return _measured(start_sweep(request, processes=max(1, round(cores_available())), on_data=heard), heard)
+    options = {name: value for name, value in locals().items() if name not in NO_OPTIONS}
+    nodes = lead.nodes if lead else None
+    spec = spec_of(**options, command=(command or written(options),), nodes=nodes)
+    requests = [SetRequest(resolution=resolution, seed=seed) for resolution in listed(resolutions, parse_resolution)]
+    folder, place = Path(data_dir), usual_out() if out is None else Path(out)
+    count = images or images_needed(spec)
+    if data is not None:
+        check_folder(Path(data))
+    RunDirectory.check_new(place)
+    check_spec(spec, nodes)
+    heard = listener or ProgressOnly(progress)
+    heard.checked(spec, bytes_to_make(requests, folder, count) if data is None else 0.0)
+    if data is None:
+        files = _generated(requests, folder, count, heard.progress)
+    else:
+        files = image_sets(Path(data), sample=count, seed=seed, progress=heard.progress)
+    spec = with_data(spec, files)
+    if lead:
+        lead.admit(spec.configs, files)
+    environment = describe_environment([Path(file_set.root) for file_set in files])
+    record = RunRecord(created_utc=utc_timestamp(), spec=spec, environment=environment)
+    return _completed(RunDirectory.create(place, record, files), heard, lead)
 
 
-def resume(run: PathLike, *, budget_s: float | None = None, progress: OnStage | None = None) -> Run:
+def _generated(requests: Sequence[SetRequest], folder: Path, count: int, progress: OnStage) -> list[FileSet]:
+    """Data sets of so many images each, made where they are not there yet."""
+    made = make_sets(folder, requests, count=count, progress=progress)
+    return [generated_set(path, sample=count, seed=request.seed) for path, request in zip(made, requests, strict=True)]
+
+
+def resume(
+    run: PathLike,
+    *,
+    budget_s: float | None = None,
+    progress: OnStage | None = None,
+    lead: Lead | None = None,
+    listener: Listener | None = None,
+) -> Run:
     """Complete a run with its own settings: measure what has no measurement yet, what failed among it.
 
-    `budget_s` is a new budget for that. Raises BadValue for what is no time.
+    `budget_s` is a new budget for that, and the others are as of `sweep`. Raises BadValue for what is no time.
     """
-    check_seconds("budget", budget_s)
     directory = RunDirectory.open(Path(run))
+    if lead:
+        lead.admit(directory.record.spec.configs, file_sets(directory))
     if budget_s is not None:
         directory.set_budget(budget_s)
-    return _measured(directory, progress or unheard)
+    return _completed(directory, listener or ProgressOnly(progress), lead, foreign_modules(directory))
 
 
 def written(given: Mapping[str, Any]) -> str:
@@ -105,15 +195,22 @@ def written(given: Mapping[str, Any]) -> str:
     return f"loaderprobe.sweep({', '.join(words)})"
 
 
-def _measured(directory: RunDirectory, heard: OnStage) -> Run:
+def _completed(directory: RunDirectory, heard: Listener, lead: Lead | None, foreign: Sequence[str] = ()) -> Run:
+    """The run once what is pending is measured; where that is interrupted, what is done is shown and kept, too."""
+    heard.planned(plan(directory), foreign)
     try:
-        measure(directory, heard)
-    except KeyboardInterrupt as interrupt:
-        save_report(directory, judge_run(directory))
-        interrupt.add_note(f"what was measured is kept; go on with loaderprobe.resume({str(directory.path)!r})")
+        measure(directory, heard.progress, lead)
+    except (KeyboardInterrupt, LostRank) as error:
+        _shown_and_kept(directory, heard)
+        error.add_note(f"what was measured is kept; go on with loaderprobe.resume({str(directory.path)!r})")
         raise
+    return _shown_and_kept(directory, heard)
+
+
+def _shown_and_kept(directory: RunDirectory, heard: Listener) -> Run:
     run = Run(directory)
-    save_report(directory, run.report())
+    heard.judged(run)
+    heard.saved(save_report(directory, run.report()))
     return run
 
 
@@ -145,6 +242,7 @@ def measure(run: RunDirectory, on_stage: OnStage, lead: Lead | None = None) -> N
         run_sweep(run, processes, clock=clock, on_stage=on_stage, more=partial(more_of, run))
         Ceilings(run=run).name_kinds(left_s())
         study_all(run, processes, clock=clock, on_stage=on_stage, left_s=left_s())
+    on_stage("measured", 1, 1)
 
 
 @contextmanager

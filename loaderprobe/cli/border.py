@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Column
 
+from loaderprobe.cli.seats import in_ranks
 from loaderprobe.errors import (
     EXIT_DONE,
     EXIT_INTERRUPTED,
@@ -27,7 +28,7 @@ from loaderprobe.errors import (
     MissingPart,
     NoSpace,
 )
-from loaderprobe.records.options import ARGUMENT, REQUIRED, Option
+from loaderprobe.records.options import ARGUMENT, JOIN, REQUIRED, Option
 from loaderprobe.store.codec import write_atomically
 from loaderprobe.units import format_duration
 
@@ -109,13 +110,19 @@ class Invocation:
 def command(options: Sequence[Option]) -> Callable[[Callable[..., int]], Callable[..., None]]:
     """A command with these options; its body takes the `Invocation`, and by name what the call does not have.
 
-    What the body returns, or raises, becomes the exit code.
+    What the body returns, or raises, becomes the exit code. With `--join` among them it is that of rank 0, and takes
+    the `lead` of the other processes that a launcher started.
     """
 
     def made(body: Callable[..., int]) -> Callable[..., None]:
         def run(context: typer.Context, **given: Any) -> None:
             call, asked = called(options, context, given)
-            raise typer.Exit(exit_code_of(lambda: body(call, **asked)))
+            if JOIN in options:
+                join = asked.pop("join")
+                code = exit_code_of(lambda: in_ranks(join, asked["ranks"], lambda lead: body(call, lead=lead, **asked)))
+            else:
+                code = exit_code_of(lambda: body(call, **asked))
+            raise typer.Exit(code)
 
         parameters = [Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context), *map(_parameter, options)]
         run.__name__, run.__doc__, run.__annotations__ = body.__name__, body.__doc__, {}
@@ -275,19 +282,20 @@ def counting(quiet: bool) -> Iterator[Counted]:
 
 
 @contextmanager
-def timed(quiet: bool, left: str = "at most") -> Iterator[Counted]:
-    """One bar over seconds, with what is being measured and the time left, `at most` or `about`."""
+def timed(quiet: bool, left: str = "at most", ends: str = "measured") -> Iterator[Counted]:
+    """One bar over seconds, with what is being measured and the time left, `at most` or `about`; its last text."""
     with _bars(quiet) as bars:
         task = bars.add_task("starting", left="")
 
         def update(text: str, done: int, total: int) -> None:
             bars.update(
                 task, description=text, completed=done, total=max(total, 1),
-                left=f"{left} {format_duration(max(total - done, 0))} left",
+                left=f"{left} {format_duration(total - done)} left" if done < total else "",
             )  # fmt: skip
 
         yield update
-        bars.update(task, description="measured", completed=1, total=1, left="")
+        if ends:
+            bars.update(task, description=ends, completed=1, total=1, left="")
 
 
 def _bars(quiet: bool) -> Progress:

@@ -25,7 +25,6 @@ from loaderprobe.cli.border import (
     timed,
     width_and_color,
 )
-from loaderprobe.cli.seats import in_ranks, launched_here
 from loaderprobe.errors import (
     EXIT_DONE,
     EXIT_GATE_FAILED,
@@ -45,9 +44,7 @@ if TYPE_CHECKING:
     from loaderprobe.api.layers import Layers
     from loaderprobe.api.load import Run
     from loaderprobe.api.shown import Documented
-    from loaderprobe.measure.ranks.launch import Lead
     from loaderprobe.records.config import CacheState
-    from loaderprobe.records.options import Launcher
 
 
 # What trains already: a script, a DataLoader, a recording of torch.profiler.
@@ -100,7 +97,7 @@ def _short(path: Path) -> Path:
 
 
 @command(options.DIAGNOSE)
-def diagnose(call: Invocation, *, ranks: str | None, join: Launcher | None, **asked: Any) -> int:
+def diagnose(call: Invocation, **asked: Any) -> int:
     """Find out what limits your own DataLoader, and your training step: loaderprobe diagnose train.py:make_loader
 
     FUNCTION is called without arguments, in each rank. The step really trains.
@@ -108,16 +105,13 @@ def diagnose(call: Invocation, *, ranks: str | None, join: Launcher | None, **as
     """
     from loaderprobe.api.diagnose import diagnose as verb
 
-    def measure(lead: Lead | None) -> int:
-        def found() -> Diagnosis:
-            # What the user's code prints is no result.
-            with redirect_stdout(sys.stderr), timed(call.silent) as progress:
-                return verb(**asked, ranks=ranks, lead=lead, command=command_line(), progress=progress)
+    def measure() -> Diagnosis:
+        # What the user's code prints is no result.
+        with redirect_stdout(sys.stderr), timed(call.silent) as progress:
+            return verb(**asked, command=command_line(), progress=progress)
 
-        call.show_and_keep(found, "diagnose")
-        return EXIT_DONE
-
-    return in_ranks(launched_here(join, several=ranks is not None), measure)
+    call.show_and_keep(measure, "diagnose")
+    return EXIT_DONE
 
 
 MEGABYTE = 1_000_000
@@ -158,29 +152,26 @@ def trace(call: Invocation, *, files: list[Path], **asked: Any) -> int:
 
 
 @command(options.BANDWIDTH)
-def bandwidth(call: Invocation, *, ranks: str | None, join: Launcher | None, **asked: Any) -> int:
+def bandwidth(call: Invocation, **asked: Any) -> int:
     """Measure what the storage under PATH delivers to a loader: MB/s, opens/s, stats/s.
 
     Reads files in random order, cold, with rising concurrency. Writes nothing under PATH unless --scratch is given.
     File names and inodes stay in memory, so opens/s are labelled warm, unless --drop-caches is given.
     """
-    # As Ctrl-C: finished phases are kept, and a scratch file is removed. `in_ranks` does so for SIGTERM.
+    # As Ctrl-C: finished phases are kept, and a scratch file is removed. `command` does so for SIGTERM.
     signal.signal(signal.SIGHUP, signal.default_int_handler)
     call.check()
     from loaderprobe.api.bandwidth import bandwidth as verb
 
-    def measure(lead: Lead | None) -> int:
-        if call.out is not None:
-            from loaderprobe.store.results import check_out
+    if call.out is not None:
+        from loaderprobe.store.results import check_out
 
-            check_out(call.out)
-        with counting(call.silent) as on_count:
-            found = verb(**asked, ranks=ranks, lead=lead, command=command_line(), progress=on_count)
-        call.show(found)
-        call.keep(found, call.out)
-        return ended(interrupted=found.interrupted, failed=bool(found.failed))
-
-    return in_ranks(launched_here(join, several=ranks is not None), measure)
+        check_out(call.out)
+    with counting(call.silent) as on_count:
+        found = verb(**asked, command=command_line(), progress=on_count)
+    call.show(found)
+    call.keep(found, call.out)
+    return ended(interrupted=found.interrupted, failed=bool(found.failed))
 
 
 NAMED = 20

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from loaderprobe.records.ranks import Launched
 
 
-def launched_here(join: Launcher | None, *, several: bool) -> Launched | None:
-    """This process among those of a launcher; None without one. `several` is true where ranks were asked for."""
+def launched_here(join: Launcher | None, ranks: str | None) -> Launched | None:
+    """This process among those of a launcher; None without one. Raises BadValue where it is not known, for `ranks`."""
     from loaderprobe.system.launcher import half_set, launched
 
     here = launched(os.environ, join)
-    if here is None and several and (missing := half_set(os.environ)):
+    if here is None and ranks is not None and (missing := half_set(os.environ)):
         raise BadValue(
             f"a launcher set the variables of a process among several, but not {missing}",
             hint=f"start it through torchrun, or set {missing} too",
@@ -28,11 +28,12 @@ def launched_here(join: Launcher | None, *, several: bool) -> Launched | None:
     return here
 
 
-def in_ranks(here: Launched | None, measure: Callable[[Lead | None], int]) -> int:
-    """The part of this process; returns the exit code.
+def in_ranks(join: Launcher | None, ranks: str | None, measure: Callable[[Lead | None], int]) -> int:
+    """The part of this process; returns the exit code. `join` and `ranks` are as on the command line.
 
     Rank 0 measures, and prints: with the others that the launcher started, which take part, or without one (None).
     """
+    here = launched_here(join, ranks)
     # By SIGTERM launchers end processes: what is done is kept.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if here is None:

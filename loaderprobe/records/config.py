@@ -237,7 +237,7 @@ class SweepSpec:
     """What one sweep measures: the product of its axes, and how long it may take."""
 
     configs: tuple[RunConfig, ...]
-    """All that was asked for; with `auto`, all so far."""
+    """All that was asked for, of each data set; with `auto`, all so far."""
     auto: Auto | None = None
     """None where all configurations are known beforehand."""
     budget_s: float | None = None
@@ -250,6 +250,11 @@ class SweepSpec:
     """Whole epochs that are trained beside the verdict, the first one cold."""
     command: tuple[str, ...] = field(default=())
     """The command line, for the report."""
+
+    def __post_init__(self) -> None:
+        for name, seconds in (("budget", self.budget_s), ("time limit", self.time_limit_s)):
+            if seconds is not None and not 0 < seconds < math.inf:
+                raise BadValue(f"the {name} must be a number of seconds above 0, not {seconds:g}")
 
 
 # The options of a configuration in a row: each under the one name that it has in files, tables and calls.

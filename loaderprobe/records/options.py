@@ -1,7 +1,7 @@
-"""Every option, declared once: the command line, the check of Python's arguments, requests and labels come from here.
+"""Every option, declared once: the command line, the check of Python's arguments, specs and labels come from here.
 
 A row has the name of an argument of a verb in `loaderprobe.api`. The command of that verb is made from its rows; a test
-holds the verb's own signature against them, and `check` what it is called with. A sweep fills the fields of its request
+holds the verb's own signature against them, and `check` what it is called with. A sweep fills the fields of its spec
 and of its configurations by these names.
 """
 

@@ -17,16 +17,9 @@ import torch.distributed as dist
 
 import loaderprobe
 from loaderprobe.api import sweep as verb
-from loaderprobe.api import sweep_request
+from loaderprobe.api import sweep_spec
 from loaderprobe.api.diagnose import diagnose, diagnosis
-from loaderprobe.api.sweep_request import (
-    SweepRequest,
-    check_devices,
-    check_images,
-    check_request,
-    layouts_of,
-    request_of,
-)
+from loaderprobe.api.sweep_spec import check_devices, check_images, check_spec, images_needed, layouts_of, spec_of
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.measure import session
 from loaderprobe.measure.pace import Pace
@@ -35,7 +28,7 @@ from loaderprobe.measure.ranks.launch import error_of
 from loaderprobe.measure.runner import Order
 from loaderprobe.measure.user import loader
 from loaderprobe.measure.user.function import agreed, measure_own, named
-from loaderprobe.records.config import ComputeSpec, SweepSpec
+from loaderprobe.records.config import SweepSpec
 from loaderprobe.records.diagnosis import DataFound, OwnMeasured, RankInput
 from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.ranks import Layout, Node, Place
@@ -165,13 +158,14 @@ def test_one_of_several_programs_measures_no_live_loader_and_starts_no_ranks(
 # What a sweep of several ranks is asked for.
 
 
-def request(tmp_path: Path, **changes: Any) -> SweepRequest:
-    usual: dict[str, Any] = {
-        "data": None, "data_dir": tmp_path, "out": tmp_path / "run", "resolutions": "64x48", "workers": "1",
-        "serial": False, "loader": "torch", "compute": "emulated:100", "cache": "cold", "batch_size": 64,
-        "prefetch_factor": "2",
-    }  # fmt: skip
-    return request_of(**{**usual, **changes})
+def asked(**changes: Any) -> SweepSpec:
+    usual: dict[str, Any] = {"workers": "1", "serial": False, "compute": "emulated:100", "batch_size": 64}
+    return spec_of(**{**usual, **changes})
+
+
+def spreads(spec: SweepSpec) -> list[tuple[int, int]]:
+    """(ranks, nodes) of each configuration."""
+    return [(config.ranks, config.nodes) for config in spec.configs]
 
 
 def run_of(path: Path, *ranks: int) -> RunDirectory:
@@ -184,22 +178,21 @@ def run_of(path: Path, *ranks: int) -> RunDirectory:
     return RunDirectory.create(path, record, [files])
 
 
-def test_ranks_are_an_axis(tmp_path: Path) -> None:
+def test_ranks_are_an_axis() -> None:
     """In any form of a list; each once. Without it there is one rank, or as many as a launcher started."""
-    assert request(tmp_path).ranks == ((1, 1),)
-    assert request(tmp_path, ranks=[1, 2, "1x2"]).ranks == ((1, 1), (2, 1))
-    assert request(tmp_path, ranks="1,2x2", nodes=NODES).ranks == ((1, 1), (4, 2))
-    assert request(tmp_path, nodes=NODES).ranks == ((4, 2),)
+    assert spreads(asked()) == [(1, 1)]
+    assert spreads(asked(ranks=[1, 2, "1x2"])) == [(1, 1), (2, 1)]
+    assert spreads(asked(ranks="1,2x2", nodes=NODES)) == [(1, 1), (4, 2)]
+    assert spreads(asked(nodes=NODES)) == [(4, 2)]
     uneven = (*NODES, Node(host="c", seats=(4,), gpus=0))
     assert layouts_of(None, uneven) == (Layout(ranks=3, nodes=3),)
 
 
-def test_each_rank_reads_files_of_its_own(tmp_path: Path) -> None:
+def test_each_rank_reads_files_of_its_own() -> None:
     """So more ranks need more; ranks take what is loaded ahead in step before they are timed."""
-    assert request(tmp_path).images_needed == (14 + 6) * 64
-    assert request(tmp_path, ranks=4).images_needed == 4 * (14 + 6 + 2) * 64
-    assert request(tmp_path, ranks=4, workers="16", batch_size=512).images_needed == 4 * 20_000
-    assert request(tmp_path, ranks=4, images=99).images_needed == 99
+    assert images_needed(asked()) == (14 + 6) * 64
+    assert images_needed(asked(ranks=4)) == 4 * (14 + 6 + 2) * 64
+    assert images_needed(asked(ranks=4, workers="16", batch_size=512)) == 4 * 20_000
 
 
 @pytest.mark.parametrize(("cache", "least"), [("cold", 2 * (14 + 12 + 4) * 16), ("warm", 2 * 16)])
@@ -227,31 +220,31 @@ def test_a_set_too_small_for_its_ranks_is_refused_with_the_number_needed(cache: 
         ({"ranks": "two"}, "no number of ranks"),
     ],
 )
-def test_what_one_rank_alone_measures_is_refused(tmp_path: Path, changes: dict[str, Any], why: str) -> None:
+def test_what_one_rank_alone_measures_is_refused(changes: dict[str, Any], why: str) -> None:
     """With several ranks; with one, each is taken."""
     with pytest.raises(BadValue, match=why):
-        request(tmp_path, **{"ranks": "1,2", **changes})
+        asked(**{"ranks": "1,2", **changes})
     if "ranks" not in changes:
-        assert request(tmp_path, **changes).most_ranks == 1
+        assert spreads(asked(**changes)) == [(1, 1)]
 
 
-def test_ranks_on_cuda_need_a_gpu_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_on_cuda_need_a_gpu_each(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(MissingPart, match="2 ranks on cuda need a GPU each, and b has 1"):
-        check_devices([ComputeSpec(name="cuda", batch_size=8)], [(4, 2)], NODES)
-    monkeypatch.setattr(sweep_request, "this_node", lambda ranks: NODES[1:])
+        check_devices([example_config(compute="cuda", ranks=4, nodes=2)], NODES)
+    monkeypatch.setattr(sweep_spec, "this_node", lambda ranks: NODES[1:])
     with pytest.raises(MissingPart, match="b has 1"):
-        check_request(request(tmp_path, compute="cuda", ranks=2))
+        check_spec(asked(compute="cuda", ranks=2))
 
 
 def test_far_more_ranks_than_cores_are_refused_before_any_data_is_generated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And before any process is started; those of a launcher are its own matter."""
-    for module in (sweep_request, launch):
+    for module in (sweep_spec, launch):
         monkeypatch.setattr(module, "cores_available", lambda: 2.0)
     with pytest.raises(BadValue, match="17 ranks on this machine would share 2 cores"):
-        check_request(request(tmp_path, ranks=17))
-    check_request(request(tmp_path, ranks="17x1", nodes=[Node(host=str(n), seats=(n,), gpus=0) for n in range(17)]), ())
+        check_spec(asked(ranks=17))
+    check_spec(asked(ranks="17x1", nodes=[Node(host=str(n), seats=(n,), gpus=0) for n in range(17)]), ())
     monkeypatch.setattr(launch, "forkserver", lambda _: pytest.fail("a process was started"))
     with pytest.raises(BadValue, match="17 ranks"), launch.on_this_machine(17):
         pass

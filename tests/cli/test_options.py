@@ -62,7 +62,11 @@ def unlike(verb: Callable[..., Any], rows: Sequence[Option]) -> list[str]:
     """The names of options that a verb lacks, has with another default or type, or has beside the rows."""
     arguments, hints = inspect.signature(verb).parameters, get_type_hints(verb)
     wanted = {each.name: each for each in of_python(rows)}
-    found = [name for name in wanted.keys() ^ arguments.keys() if name not in ("progress", "command", "lead", "a", "b")]
+    found = [
+        name
+        for name in wanted.keys() ^ arguments.keys()
+        if name not in ("progress", "command", "lead", "listener", "a", "b")
+    ]
     for name in wanted.keys() & arguments.keys():
         default, usual = arguments[name].default, wanted[name].default
         same = default is Parameter.empty if usual is REQUIRED else str(default) == str(usual) or default == usual

@@ -82,14 +82,13 @@ def main(path: str, measured: str, *options: str) -> int:
     def swept(lead: Lead | None) -> int:
         assert lead is not None
         run = run_of(Path(path), *((failing, config) if "fails" in options else (config,)))
-        lead.admit((config,), ())
         sweep.measure(run, lambda *_: None, lead)
         sys.stdout.write(json.dumps(rows_of(run)) + "\n")
         return 4
 
     changed: Any = {"forkserver": lambda: nullcontext(Scripted(measured))}
     vars(launch).update(changed)
-    return in_ranks(launched_here("slurm" if "slurm" in options else None, several=True), swept)
+    return in_ranks("slurm" if "slurm" in options else None, "2", swept)
 
 
 def free_port() -> str:
@@ -163,9 +162,9 @@ def test_variables_of_which_one_is_missing_are_not_passed_over(monkeypatch: pyte
     for name, value in {"RANK": "0", "WORLD_SIZE": "4", "MASTER_ADDR": "head", "MASTER_PORT": "1"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("LOCAL_RANK", raising=False)
-    assert launched_here(None, several=False) is None
+    assert launched_here(None, None) is None
     with pytest.raises(BadValue, match="but not LOCAL_RANK"):
-        launched_here(None, several=True)
+        launched_here(None, "4")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,15 @@ import loaderprobe
 from loaderprobe.api import sweep as verb
 from loaderprobe.api.load import judge_run
 from loaderprobe.api.sweep import more_of, plan
-from loaderprobe.api.sweep_request import compute_names, loader_specs, prefetch_factors, request_of, worker_counts
+from loaderprobe.api.sweep_spec import (
+    compute_names,
+    images_needed,
+    loader_specs,
+    possible,
+    prefetch_factors,
+    spec_of,
+    worker_counts,
+)
 from loaderprobe.api.values import listed
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.ceilings import Ceilings
@@ -44,7 +52,7 @@ from tests.planted.loaders import without_torch
 from tests.stored import FAILED, PENDING, plain_run
 
 
-def measure_nothing(run: RunDirectory, on_progress: Callable[..., None]) -> None:
+def measure_nothing(*_: Any) -> None:
     """A sweep that leaves everything for later."""
 
 
@@ -81,19 +89,17 @@ def test_prefetch_factors_are_an_axis_of_loaders_with_workers() -> None:
         prefetch_factors("0,2")
 
 
-def test_a_full_buffer_needs_a_larger_set(tmp_path: Path) -> None:
-    """Of several prefetch factors the largest counts; what is asked for is taken as it is."""
+def test_a_full_buffer_needs_a_larger_set() -> None:
+    """Of several prefetch factors the largest counts."""
 
     def needed(**changes: Any) -> int:
         usual: dict[str, Any] = {
-            "data": None, "data_dir": tmp_path, "out": None, "resolutions": "64x48", "workers": "8", "serial": False,
-            "loader": "torch", "compute": "emulated:100", "cache": "cold", "batch_size": 4, "prefetch_factor": "8",
+            "workers": "8", "serial": False, "compute": "emulated:100", "batch_size": 4, "prefetch_factor": "8"
         }  # fmt: skip
-        return request_of(**{**usual, **changes}).images_needed
+        return images_needed(spec_of(**{**usual, **changes}))
 
     assert needed() == (14 + 2 * 72) * 4
     assert needed(prefetch_factor="1,8") == needed(thorough=True) == (72 + 64 + 3 * 64) * 4
-    assert needed(prefetch_factor="1,8", images=77) == 77
     with pytest.raises(BadValue, match="the first of whole epochs is cold"):
         needed(epochs=2, cache="warm")
 
@@ -102,7 +108,7 @@ def test_resume_measures_what_is_left(tmp_path: Path, monkeypatch: pytest.Monkey
     """What failed and what was never tried; the run is judged again."""
     asked: list[int] = []
 
-    def complete(run: RunDirectory, on_progress: Callable[..., None]) -> None:
+    def complete(run: RunDirectory, *_: Any) -> None:
         for config in (FAILED, PENDING):
             asked.append(verb.plan(run).configurations)
             run.save(measured(Truth(compute=1000.0), config.loader.workers))
@@ -140,9 +146,9 @@ def test_lists_are_given_in_any_form() -> None:
 
 def test_auto_is_cuda_where_there_is_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the CPU; a device that is named twice counts once."""
-    monkeypatch.setattr("loaderprobe.api.sweep_request.list_gpus", lambda: ((), "none"))
+    monkeypatch.setattr("loaderprobe.api.sweep_spec.list_gpus", lambda: ((), "none"))
     assert compute_names("auto,cpu,emulated:9") == ("cpu", "emulated:9")
-    monkeypatch.setattr("loaderprobe.api.sweep_request.list_gpus", lambda: (("a GPU",), None))
+    monkeypatch.setattr("loaderprobe.api.sweep_spec.list_gpus", lambda: (("a GPU",), None))
     assert compute_names(["auto"]) == ("cuda",)
 
 
@@ -260,20 +266,21 @@ def test_a_budget_leaves_what_was_asked_for_last(tmp_path: Path) -> None:
     assert runner.orders[0].budget_s == pytest.approx(0.95 * 30.0 / 8)
 
 
-def test_what_auto_asks_for(tmp_path: Path) -> None:
+def test_what_auto_asks_for() -> None:
     """The serial loader and one worker first, beside what is named; a set has images for the most that may follow."""
 
-    def request(**options: Any) -> Any:
-        return request_of(**{"data_dir": tmp_path, "compute": "emulated:100", "batch_size": 4, **options})
+    def asked(**options: Any) -> SweepSpec:
+        return spec_of(**{"compute": "emulated:100", "batch_size": 4, **options})
 
-    made = request(workers="auto", prefetch_factor="auto")
-    assert [(each.workers, each.prefetch_factor) for each in made.loaders] == [(0, 0), (1, 2)]
-    assert made.spec.auto.workers and made.spec.auto.prefetch_factor and made.spec.auto.most_workers >= 8
-    assert made.possible[-1].workers == made.spec.auto.most_workers and made.possible[-1].prefetch_factor == 8
-    assert made.images_needed > request(workers="1").images_needed
-    named = request(workers=["auto", 3], serial=False)
-    assert [each.workers for each in named.loaders] == [3] and not named.spec.auto.prefetch_factor
-    assert request(workers="1,2").spec.auto is None
+    made = asked(workers="auto", prefetch_factor="auto")
+    assert [settings(config) for config in made.configs] == [(0, 0), (1, 2)]
+    assert made.auto and made.auto.workers and made.auto.prefetch_factor and made.auto.most_workers >= 8
+    assert settings(possible(made)[-1]) == (made.auto.most_workers, 8)
+    assert images_needed(made) > images_needed(asked(workers="1"))
+    named = asked(workers=["auto", 3], serial=False)
+    assert [settings(config) for config in named.configs] == [(3, 2)]
+    assert named.auto and not named.auto.prefetch_factor
+    assert asked(workers="1,2").auto is None
 
 
 SMALL = ("--rounds", 1, "--batch-size", 4, "--budget", 40)

@@ -1,0 +1,280 @@
+"""The spec of a sweep from its options, what is wrong with it, and the data that its configurations need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, replace
+from itertools import groupby, product
+from pathlib import Path
+from typing import Any
+
+from loaderprobe.analyze.knee import PREFETCH_FACTORS, most_workers
+from loaderprobe.api.values import counts, listed
+from loaderprobe.datasets.generate.generate import SetRequest
+from loaderprobe.datasets.generate.manifest import is_generated
+from loaderprobe.datasets.generate.pool import expected_mean
+from loaderprobe.errors import BadValue
+from loaderprobe.measure.assembly import check_names, check_parts
+from loaderprobe.measure.ranks.launch import check_crowd, check_gpus, parse_layout, spread, this_node
+from loaderprobe.measure.studies import batches_read
+from loaderprobe.records.config import Auto, ComputeSpec, LoaderSpec, RunConfig, SweepSpec
+from loaderprobe.records.files import FileSet
+from loaderprobe.records.options import SWEEP, check, of_python
+from loaderprobe.records.ranks import Layout, Node
+from loaderprobe.system.environment import list_gpus
+from loaderprobe.system.limits import cores_available
+from loaderprobe.units import format_resolution
+
+# What a sweep of several ranks is asked for: their layouts, and what one rank alone can measure.
+
+# A cold segment reads each file once, so a set must hold its batches, those ahead and those flushed.
+COLD_BATCHES = 14
+MOST_IMAGES = 20_000
+"""Of one rank."""
+IN_STEP = ("cuda", "cpu", "emulated")
+"""Devices that train in step with others."""
+Ranks = str | int | Iterable[int | str] | None
+"""As they are asked for: `"1,2,4x8"`, `2`, `[1, "4x8"]`; None for as many as there are processes."""
+
+
+def layouts_of(ranks: Ranks, nodes: Sequence[Node] | None) -> tuple[Layout, ...]:
+    """As asked for; unless asked, all processes that a launcher started as evenly as they are, else one rank."""
+    if ranks is not None:
+        return listed(ranks, parse_layout)
+    each = min(len(node.seats) for node in nodes) if nodes else 1
+    count = len(nodes) if nodes else 1
+    return (Layout(ranks=count * each, nodes=count),)
+
+
+def images_of_rank(loader: LoaderSpec, batch_size: int) -> int:
+    """That one of several ranks reads in a cold segment; before it, ranks take what is loaded ahead in step."""
+    return (COLD_BATCHES + 2 * (loader.batches_ahead + loader.workers) + loader.batches_ahead) * batch_size
+
+
+def _check_alone(spec: SweepSpec) -> None:
+    """Raises BadValue for what is measured with one rank only."""
+    ranks = max(config.ranks for config in spec.configs)
+    several = f"--ranks {ranks}"
+    if ranks == 1:
+        return
+    if spec.epochs:
+        raise BadValue(f"whole epochs are trained by one rank: --epochs and {several}", hint="leave one of them out")
+    if any(config.loader.gpu_decode for config in spec.configs):
+        raise BadValue(f"one rank alone decodes on its GPU: --gpu-decode and {several}", hint="leave one of them out")
+    if other := next((config.compute for config in spec.configs if config.compute.kind not in IN_STEP), None):
+        raise BadValue(f"--compute {other.name} does not train in step with other ranks", hint="use cuda or cpu")
+
+
+def check_devices(configs: Sequence[RunConfig], nodes: Sequence[Node] | None) -> None:
+    """Raises MissingPart for more ranks on a node than it has GPUs; without nodes, on this one."""
+    most = max(config.ranks for config in configs)
+    if most > 1:
+        there = this_node(most) if nodes is None else nodes
+        for config in configs:
+            check_gpus(config.compute, config.ranks, config.nodes, there)
+
+
+def check_images(files: Iterable[FileSet], configs: Iterable[RunConfig]) -> None:
+    """Raises BadValue for a data set that is too small to be shared by the ranks of a configuration."""
+    sets = {file.fingerprint: file for file in files}
+    for config in configs:
+        batch, there = config.compute.batch_size, sets[config.data]
+        least = min(MOST_IMAGES, images_of_rank(config.loader, batch)) if config.cache == "cold" else batch
+        if config.ranks > 1 and there.count < config.ranks * least:
+            raise BadValue(
+                f"the data set {there.label} has {there.count} images, and {config.title()} needs "
+                f"{config.ranks * least}: each rank reads {least} of its own",
+                hint="give more images, fewer ranks, or a smaller --batch-size or --workers",
+            )
+
+
+AUTO = "auto"
+FIRST = {"workers": "1", "prefetch_factor": str(PREFETCH_FACTORS[0])}
+"""What is measured first with `auto`."""
+LEAST_IMAGES = 512
+DEFAULT_BATCH_SIZE = {"cuda": 256, "cpu": 4}
+USUAL_BATCH_SIZE = 32
+
+
+def spec_of(*, command: tuple[str, ...] = (), nodes: Sequence[Node] | None = None, **options: Any) -> SweepSpec:
+    """The spec for these options of `sweep`; its configurations have no data yet (`with_data`).
+
+    An option of one value sets the field of its name, wherever that is. `nodes` are those on which a launcher started
+    processes; without one, all ranks are on this node. Raises BadValue.
+    """
+    check(SWEEP, options)
+    rows = of_python(SWEEP)
+    asked = {**{row.name: row.default for row in rows}, **options}
+    chosen: dict[str, bool] = {}
+    for name, first in FIRST.items():
+        chosen[name], asked[name] = _without_auto(asked[name], first)
+    auto = Auto(most_workers=most_workers(cores_available()), **chosen) if any(chosen.values()) else None
+    single = {row.name: asked[row.name] for row in rows if not row.several and row.type is not Path}
+
+    def own(record: type) -> dict[str, Any]:
+        return {field.name: single[field.name] for field in fields(record) if field.name in single}
+
+    loaders = loader_specs(
+        worker_counts(asked["workers"], asked["serial"]),
+        prefetch_factor=prefetch_factors(asked["prefetch_factor"]),
+        name=asked["loader"],
+        **own(LoaderSpec),
+    )
+    computes = compute_specs(compute_names(asked["compute"]), listed(asked["model"], str), **own(ComputeSpec))
+    caches = listed(asked["cache"], parse_cache)
+    spreads = dict.fromkeys(spread(layout, nodes) for layout in layouts_of(asked["ranks"], nodes))
+    same = {"rounds": asked["rounds"], "seed": asked["seed"]}
+    configs = tuple(
+        RunConfig(
+            data="", resolution="", loader=loader, compute=compute, cache=cache, ranks=ranks, nodes=over, **same
+        )
+        for (ranks, over), compute, cache, loader in product(spreads, computes, caches, loaders)
+    )  # fmt: skip
+    spec = SweepSpec(configs=configs, auto=auto, command=command, **own(SweepSpec))
+    if spec.epochs and "cold" not in caches:
+        raise BadValue("the first of whole epochs is cold", hint="add cold to --cache, or leave --epochs out")
+    _check_alone(spec)
+    return spec
+
+
+def possible(spec: SweepSpec) -> tuple[RunConfig, ...]:
+    """The configurations, and beside each the one of the largest loader that may be added."""
+    if spec.auto is None:
+        return spec.configs
+    loaders = [config.loader for config in spec.configs]
+    workers = max([spec.auto.most_workers * spec.auto.workers, *(loader.workers for loader in loaders)])
+    factors = [loader.prefetch_factor for loader in loaders]
+    factor = max([PREFETCH_FACTORS[-1 if spec.auto.prefetch_factor else 0], *factors])
+    largest = replace(loaders[0], workers=workers, prefetch_factor=factor if workers else 0)
+    return (*spec.configs, *dict.fromkeys(replace(config, loader=largest) for config in spec.configs))
+
+
+def images_needed(spec: SweepSpec) -> int:
+    """Of one set: so many that the largest configuration can read each file once in a segment."""
+    configs = possible(spec)
+    loaders = dict.fromkeys(config.loader for config in configs)
+    most_ranks = max(config.ranks for config in configs)
+    ahead = max(2 * (loader.batches_ahead + loader.workers) for loader in loaders)
+    batches = max(COLD_BATCHES + ahead, _batches_of_full_buffers(spec, loaders))
+    if most_ranks > 1:
+        batches = max(batches, *(images_of_rank(loader, 1) for loader in loaders))
+    batch = max(config.compute.batch_size for config in configs)
+    return most_ranks * min(MOST_IMAGES, max(LEAST_IMAGES, batches * batch))
+
+
+def _batches_of_full_buffers(spec: SweepSpec, loaders: Iterable[LoaderSpec]) -> int:
+    """Batches that training from a full buffer reads; 0 where that is not measured."""
+    factors = {config.loader.prefetch_factor for config in spec.configs if config.loader.workers}
+    if not (spec.thorough or len(factors) > 1):
+        return 0
+    most = max(loader.workers for loader in loaders)
+    return max(batches_read(loader) for loader in loaders if loader.workers == most)
+
+
+def _without_auto(value: Any, first: str) -> tuple[bool, str]:
+    """(whether `auto` is among the values, the others with commas: `first` where it is alone)."""
+    given = value.split(",") if isinstance(value, str) else value if isinstance(value, Iterable) else [value]
+    items = [str(item).strip() for item in given]
+    named = ",".join(item for item in items if item != AUTO)
+    return AUTO in items, named or (first if set(items) == {AUTO} else "")
+
+
+def worker_counts(workers: str | int | Iterable[int | str], serial: bool) -> tuple[int, ...]:
+    """The counts in the order given; the serial loader, which is 0, first or not at all. Raises BadValue."""
+    some = tuple(count for count in counts(workers, "--workers") if count)
+    if not serial and not some:
+        raise BadValue(
+            "without the serial loader this leaves nothing to measure", hint="name at least one worker count"
+        )
+    return (0, *some) if serial else some
+
+
+def compute_names(compute: str | Iterable[str]) -> tuple[str, ...]:
+    """The devices by name; `auto` is CUDA where there is a GPU, else real steps on the CPU."""
+    names = listed(compute, str)
+    if "auto" in names:
+        usual = "cuda" if list_gpus()[0] else "cpu"
+        names = tuple(dict.fromkeys(usual if name == "auto" else name for name in names))
+    return names
+
+
+def loader_specs(
+    counts: Iterable[int], *, prefetch_factor: int | Iterable[int], **options: Any
+) -> tuple[LoaderSpec, ...]:
+    """One for each prefetch factor and worker count; `options` are fields of `LoaderSpec`.
+
+    The serial loader has nothing ahead, and is there once.
+    """
+    factors = [prefetch_factor] if isinstance(prefetch_factor, int) else prefetch_factor
+    some = tuple(counts)
+    pairs = dict.fromkeys((count, factor if count else 0) for factor in factors for count in some)
+    return tuple(LoaderSpec(workers=count, prefetch_factor=factor, **options) for count, factor in pairs)
+
+
+def prefetch_factors(value: str | int | Iterable[int | str]) -> tuple[int, ...]:
+    """The factors in the order given. Raises BadValue for 0, with which workers would make nothing."""
+    found = counts(value, "--prefetch-factor")
+    if 0 in found:
+        raise BadValue("a prefetch factor is 1 or more", hint="--no-serial and --workers choose the loaders")
+    return found
+
+
+def compute_specs(
+    names: Iterable[str], models: Iterable[str], *, batch_size: int | None, **options: Any
+) -> tuple[ComputeSpec, ...]:
+    """One for each model and device; without a batch size, as many images as keep the device busy."""
+    return tuple(
+        ComputeSpec(
+            name=name,
+            batch_size=batch_size or DEFAULT_BATCH_SIZE.get(name.partition(":")[0], USUAL_BATCH_SIZE),
+            model=model,
+            **options,
+        )
+        for model, name in product(models, names)
+    )
+
+
+def parse_cache(text: str) -> Any:
+    """A state of the page cache that a sweep can bring about. Raises BadValue."""
+    if text not in ("cold", "warm"):
+        raise BadValue(f"'{text}' is not a state of the cache", hint="use cold, warm, or cold,warm")
+    return text
+
+
+def check_spec(spec: SweepSpec, nodes: Sequence[Node] | None = None) -> None:
+    """Raise what is wrong with it, as far as that is known without its data; names before torch is imported.
+
+    `nodes` as of `spec_of`.
+    """
+    parts = dict.fromkeys((config.loader, config.compute) for config in spec.configs)
+    for loader, compute in parts:
+        check_names(loader, compute)
+    check_devices(spec.configs, nodes)
+    if nodes is None:
+        check_crowd(max(config.ranks for config in spec.configs), cores_available())
+    for loader, compute in parts:
+        check_parts(loader, compute)
+
+
+def bytes_to_make(requests: Iterable[SetRequest], data_dir: Path, count: int) -> float:
+    """Bytes, about, of those data sets of so many images that are not there."""
+    missing = [
+        request.pool() for request in requests if not is_generated(data_dir / format_resolution(request.resolution))
+    ]
+    return sum(count * expected_mean(pool) for pool in missing)
+
+
+def with_data(spec: SweepSpec, files: Sequence[FileSet]) -> SweepSpec:
+    """The spec for each of these data sets. Raises BadValue for one that is too small for its ranks."""
+
+    def on_files(configs: Iterable[RunConfig]) -> tuple[RunConfig, ...]:
+        alike = groupby(configs, key=lambda config: (config.ranks, config.nodes, config.compute, config.cache))
+        return tuple(
+            replace(config, data=file_set.fingerprint, resolution=file_set.label)
+            for group in (list(group) for _, group in alike)
+            for file_set in files
+            for config in group
+        )
+
+    check_images(files, on_files(possible(spec)))
+    return replace(spec, configs=on_files(spec.configs))
