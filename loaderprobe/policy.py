@@ -33,6 +33,8 @@ class Ask(Generic[Q_co]):
     """Before it."""
     takes: float = 1.0
     total: float = 0.0
+    budget_s: float | None = None
+    """That it is given; None for as long as it needs."""
 
     def share(self, part: float = 0.0) -> float:
         """Completed share of everything, 0 to 1, once this part of it is done."""

@@ -37,6 +37,7 @@ from loaderprobe.records.config import (
     SweepPlan,
     SweepSpec,
     TensorType,
+    check_seconds,
 )
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.options import RESOLUTIONS
@@ -175,6 +176,7 @@ def resume(
 
     `budget_s` is a new budget for that, and the others are as of `sweep`. Raises BadValue for what is no time.
     """
+    check_seconds("budget", budget_s)
     directory = RunDirectory.open(Path(run))
     if lead:
         lead.admit(directory.record.spec.configs, file_sets(directory))

@@ -35,6 +35,7 @@ from loaderprobe.errors import (
     NoSpace,
 )
 from loaderprobe.records import options
+from loaderprobe.records.config import check_seconds
 from loaderprobe.store.codec import write_atomically
 from loaderprobe.units import format_bytes, join_words
 
@@ -71,8 +72,7 @@ def run(
     from loaderprobe.records.diagnosis import AttachRequest
     from loaderprobe.render.words import without_verdict
 
-    if budget_s is not None and not 0 < budget_s < float("inf"):
-        raise BadValue(f"the budget must be a number of seconds above 0, not {budget_s:g}")
+    check_seconds("budget", budget_s)
     if watch and not (budget_s is None and loader is None and cache == "cold"):
         raise BadValue("--watch measures nothing: --budget, --cache and --loader have no effect", hint="leave them out")
     place = (call.out or usual_out("run")).absolute()

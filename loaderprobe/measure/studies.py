@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from loaderprobe.analyze.judge import Judged
 from loaderprobe.errors import DamagedRun
 from loaderprobe.measure.runner import Order, Processes
-from loaderprobe.measure.sweep import START_SECONDS, Orders, Task
+from loaderprobe.measure.sweep import START_SECONDS, Orders
 from loaderprobe.policy import Ask, Ended, Results, Stop, follow
 from loaderprobe.protocols import Clock, OnStage
 from loaderprobe.records.config import LoaderSpec, RunConfig, Study, StudyPlan, SweepSpec, asks_for
@@ -34,10 +34,11 @@ TITLES: dict[Study, str] = {"prefilled": "full buffer", "epochs": "epochs"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StudyTask(Task):
+class StudyTask:
     """One study of one configuration, and the seconds that it is expected to take."""
 
     study: Study
+    config: RunConfig
     files: FileSet
     expected_s: float
 
@@ -77,16 +78,13 @@ def _plan(study: Study, files: Sequence[FileSet], epochs: int) -> StudyPlan:
 
 def tasks(run: RunDirectory) -> tuple[StudyTask, ...]:
     """What is still to be studied, of the configurations that were measured."""
-    found: list[tuple[Study, RunConfig, FileSet, float]] = []
+    found: list[StudyTask] = []
     for study, config, files in pending_studies(run):
         measured = run.result(config.key)
         if isinstance(measured, Measurement):
             seconds = START_SECONDS + _seconds(study, run.record.spec, files, Judged(measurement=measured).images_per_s)
-            found.append((study, config, files, seconds))
-    return tuple(
-        StudyTask(study=study, config=config, files=files, expected_s=seconds, number=number, total=len(found))
-        for number, (study, config, files, seconds) in enumerate(found, 1)
-    )
+            found.append(StudyTask(study=study, config=config, files=files, expected_s=seconds))
+    return tuple(found)
 
 
 def _seconds(study: Study, spec: SweepSpec, files: FileSet, images_per_s: float | None) -> float:
@@ -104,7 +102,7 @@ class StudiesPolicy:
 
     def next(self, results: Results[StudyTask, None]) -> Ask[StudyTask] | Stop[Ended]:
         """The next that there is time for."""
-        begun = results.done[-1].what.number if results.done else 0
+        begun = self.tasks.index(results.done[-1].what) + 1 if results.done else 0
         for task in self.tasks[begun:]:
             if self.left_s is None or results.spent_s + task.expected_s <= self.left_s:
                 done_s = sum(each.what.expected_s for each in results.done)
@@ -117,7 +115,7 @@ def study_all(
     run: RunDirectory, processes: Processes, *, clock: Clock, on_stage: OnStage, left_s: float | None
 ) -> None:
     """Measure each by `StudiesPolicy`, and keep it at once."""
-    spec = run.record.spec
+    spec, policy = run.record.spec, StudiesPolicy(tasks=tasks(run), left_s=left_s)
     orders = Orders(
         processes=processes, clock=clock, on_stage=on_stage, time_limit_s=spec.time_limit_s, budget_s=left_s,
         begin_ns=clock.now_ns(),
@@ -136,12 +134,13 @@ def study_all(
             config=task.config, files=task.files, budget_s=None, begin_ns=clock.now_ns(), study=task.study,
             epochs=spec.epochs,
         )  # fmt: skip
-        found = orders.measured(ask, order, STUDIES[task.study], TITLES[task.study])
+        label = f"{TITLES[task.study]}: {policy.tasks.index(task) + 1}/{len(policy.tasks)}"
+        found = orders.measured(ask, order, STUDIES[task.study], label)
         if isinstance(found, RunFailure):
             return Remark(code="failed", facts={"error": found.reason, "stage": found.stage, "hint": found.hint})
         return found
 
-    follow(StudiesPolicy(tasks=tasks(run), left_s=left_s), measure, clock=clock)
+    follow(policy, measure, clock=clock)
 
 
 def _refused(spec: SweepSpec, task: StudyTask) -> Remark | None:

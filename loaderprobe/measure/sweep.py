@@ -81,21 +81,6 @@ GRACE_S = 30.0
 
 
 R = TypeVar("R", bound=OfConfiguration)
-T = TypeVar("T", bound="Task")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
-    """One configuration to measure: what the policies of a sweep ask."""
-
-    config: RunConfig
-    number: int
-    """Among those to measure, from 1."""
-    total: int
-    budget_s: float | None = None
-    """None where it may take all it needs."""
-    further: bool = False
-    """True where its rounds are added to what was measured of it before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,16 +95,18 @@ class Orders:
     budget_s: float | None
     begin_ns: int
 
-    def measured(self, ask: Ask[T], order: Order, type_: type[R], study: str = "") -> R | RunFailure:
-        """The record that an order asks for. A timeout names the budget where that, and not --time-limit, set it."""
+    def measured(self, ask: Ask[object], order: Order, type_: type[R], label: str) -> R | RunFailure:
+        """The record that an order asks for; progress has `label` before the configuration, such as `2/7`.
+
+        A timeout names the budget where that, and not --time-limit, set it.
+        """
         spent_s = (self.clock.now_ns() - self.begin_ns) / 1e9
         left_s = inf if self.budget_s is None else self.budget_s - spent_s + GRACE_S
         limit_s = min(self.time_limit_s, left_s)
-        what = f"{ask.what.number}/{ask.what.total} {order.config.title()}"
 
         def report(event: Event) -> None:
             part = event.done / event.total if event.total else 0.0
-            self.on_stage(f"{study}: {what}" if study else what, round(ask.total - ask.left(part)), round(ask.total))
+            self.on_stage(f"{label} {order.config.title()}", round(ask.total - ask.left(part)), round(ask.total))
 
         report(Event(stage="start"))
         found = self.processes.run(order, type_, clock=self.clock, time_limit_s=limit_s, on_event=report)
@@ -174,7 +161,7 @@ class SweepPolicy:
             return DEALT * self.spec.budget_s
         return None if self.spec.thorough else sum(usual_seconds(config) for config in self.todo)
 
-    def next(self, results: Results[Task, SweepResult]) -> Ask[Task] | Stop[Ended]:
+    def next(self, results: Results[RunConfig, SweepResult]) -> Ask[RunConfig] | Stop[Ended]:
         """The next configuration without a result, else the next that has time for more."""
         number = begun(results)
         if number >= len(self.todo):
@@ -183,8 +170,10 @@ class SweepPolicy:
         if budget_s is not None and budget_s <= 0:
             return Stop(reason="no_time")
         usual_s = results.spent_s / number if number else budget_s or expected_seconds(self.spec, self.todo[0])
-        task = Task(config=self.todo[number], number=number + 1, total=len(self.todo), budget_s=budget_s)
-        return Ask(what=task, done=number * usual_s, takes=usual_s, total=(len(self.todo) + self.to_come) * usual_s)
+        total_s = (len(self.todo) + self.to_come) * usual_s
+        return Ask(
+            what=self.todo[number], done=number * usual_s, takes=usual_s, total=total_s, budget_s=budget_s
+        )  # fmt: skip
 
     def _dealt_s(self, number: int, spent_s: float) -> float | None:
         """Seconds for the configuration of this number; None where it may take all it needs."""
@@ -195,28 +184,29 @@ class SweepPolicy:
             return left_s / (left + self.to_come)
         return max(LEAST_SHARE * self.whole_s / len(self.todo), left_s / left)
 
-    def _further(self, results: Results[Task, SweepResult]) -> Ask[Task] | Stop[Ended]:
+    def _further(self, results: Results[RunConfig, SweepResult]) -> Ask[RunConfig] | Stop[Ended]:
         if self.whole_s is None:
             return Stop(reason="complete")
-        times = Counter(each.what.number for each in results.done)
-        last = {each.what.number: each for each in results.done}
+        times = Counter(result.what for result in results.done)
+        last = {result.what: result.found for result in results.done}
         left_s = self.whole_s - results.spent_s
         for is_open in (True, False):
-            wanted = {number: each.found.needed_s for number, each in last.items() if each.found.is_open == is_open}
-            needed = {number: needed_s for number, needed_s in wanted.items() if needed_s is not None}
-            fitting = [number for number, needed_s in needed.items() if needed_s <= left_s]
+            wanted = {config: found.needed_s for config, found in last.items() if found.is_open == is_open}
+            needed = {config: needed_s for config, needed_s in wanted.items() if needed_s is not None}
+            fitting = [config for config, needed_s in needed.items() if needed_s <= left_s]
             if fitting:
-                number = min(fitting, key=lambda number: (times[number], needed[number]))
-                share_s = left_s / sum(times[each] == times[number] for each in fitting)
-                budget_s = max(needed[number], share_s)
-                task = replace(last[number].what, budget_s=budget_s, further=True)
-                return Ask(what=task, done=results.spent_s, takes=budget_s, total=self.whole_s)
+                chosen = min(fitting, key=lambda config: (times[config], needed[config]))
+                share_s = left_s / sum(times[config] == times[chosen] for config in fitting)
+                budget_s = max(needed[chosen], share_s)
+                return Ask(
+                    what=chosen, done=results.spent_s, takes=budget_s, total=self.whole_s, budget_s=budget_s
+                )  # fmt: skip
         return Stop(reason="complete")
 
 
-def begun(results: Results[Task, SweepResult]) -> int:
+def begun(results: Results[RunConfig, SweepResult]) -> int:
     """Configurations that have a result."""
-    return sum(not each.what.further for each in results.done)
+    return len({result.what for result in results.done})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,7 +223,7 @@ class GrowingPolicy:
         spec = self.run.record.spec
         return SweepPolicy(spec=spec, todo=self.todo, to_come=to_come(spec))
 
-    def next(self, results: Results[Task, SweepResult]) -> Ask[Task] | Stop[Ended]:
+    def next(self, results: Results[RunConfig, SweepResult]) -> Ask[RunConfig] | Stop[Ended]:
         """What follows, and is kept as asked for before it is measured."""
         if begun(results) >= len(self.todo) and (added := self.more()):
             self.run.add(added)
@@ -257,22 +247,23 @@ def sweep(
         begin_ns=clock.now_ns(),
     )  # fmt: skip
 
-    def measure(ask: Ask[Task]) -> SweepResult:
+    def measure(ask: Ask[RunConfig]) -> SweepResult:
         """One order. A measurement is kept before anything else can be interrupted; a failure leaves an earlier one."""
-        task = ask.what
-        before = run.result(task.config.key) if task.further else None
+        config = ask.what
+        before = run.result(config.key)
         earlier = before if isinstance(before, Measurement) else None
         try:
-            files = run.files(task.config.data)
+            files = run.files(config.data)
         except DamagedRun as error:
             if not earlier:
-                run.save(_without_files(task.config, error))
+                run.save(_without_files(config, error))
             return SweepResult()
         order = Order(
-            config=task.config, files=files, budget_s=task.budget_s, begin_ns=clock.now_ns(), thorough=spec.thorough,
+            config=config, files=files, budget_s=ask.budget_s, begin_ns=clock.now_ns(), thorough=spec.thorough,
             earlier=earlier,
         )  # fmt: skip
-        found = orders.measured(ask, order, Measurement)
+        label = f"{policy.todo.index(config) + 1}/{len(policy.todo)}"
+        found = orders.measured(ask, order, Measurement, label)
         if isinstance(found, Measurement):
             run.save(found)
             ceilings.after(order, found)

@@ -232,6 +232,12 @@ class Auto:
         return (3 + int(math.log2(self.most_workers)) if self.workers else 0) + (1 if self.prefetch_factor else 0)
 
 
+def check_seconds(name: str, seconds: float | None) -> None:
+    """Raises BadValue for what is no time that anything can take."""
+    if seconds is not None and not 0 < seconds < math.inf:
+        raise BadValue(f"the {name} must be a number of seconds above 0, not {seconds:g}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepSpec:
     """What one sweep measures: the product of its axes, and how long it may take."""
@@ -253,8 +259,7 @@ class SweepSpec:
 
     def __post_init__(self) -> None:
         for name, seconds in (("budget", self.budget_s), ("time limit", self.time_limit_s)):
-            if seconds is not None and not 0 < seconds < math.inf:
-                raise BadValue(f"the {name} must be a number of seconds above 0, not {seconds:g}")
+            check_seconds(name, seconds)
 
 
 # The options of a configuration in a row: each under the one name that it has in files, tables and calls.

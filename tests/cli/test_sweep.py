@@ -33,7 +33,7 @@ from loaderprobe.api.sweep_spec import (
     worker_counts,
 )
 from loaderprobe.api.values import listed
-from loaderprobe.errors import BadValue
+from loaderprobe.errors import BadValue, LostRank
 from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.runner import ForkServer, Order
 from loaderprobe.measure.sweep import pending
@@ -134,6 +134,22 @@ def test_an_interrupt_reaches_the_program_with_how_to_go_on(tmp_path: Path, monk
     monkeypatch.setattr(verb, "measure", lambda *_: None)
     said = " ".join(invoke("sweep", "--resume", path).stderr.split())
     assert "not measured yet" in said and "Resume with: loaderprobe sweep --resume" in said
+
+
+def test_a_lost_rank_ends_the_sweep_and_what_was_measured_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the exit code of its error, which says how to go on; summary and page are there."""
+
+    def lost(*_: Any) -> None:
+        raise LostRank("rank 1 has gone", hint="start it again")
+
+    monkeypatch.setattr(verb, "measure", lost)
+    path = plain_run(tmp_path / "run").path
+    done = invoke("sweep", "--resume", path)
+    assert done.exit_code == LostRank.exit_code and "Report:" in done.stdout
+    assert "rank 1 has gone" in done.stderr and "start it again" in done.stderr
+    assert (path / "summary.json").is_file() and (path / "report.html").is_file()
 
 
 def test_lists_are_given_in_any_form() -> None:

@@ -25,7 +25,6 @@ from loaderprobe.measure.sweep import (
     DEALT,
     SweepPolicy,
     SweepResult,
-    Task,
     pending,
     plan_sweep,
     sweep,
@@ -246,12 +245,11 @@ def test_a_failure_of_a_further_round_leaves_the_measurement(tmp_path: Path) -> 
 def asked(*done: tuple[int, SweepResult], spent_s: float = 0.0, **options: Any) -> Any:
     """(workers, budget) of what is measured next of three configurations, or why nothing is, after these results."""
     policy = SweepPolicy(spec=SweepSpec(configs=CONFIGS, **options), todo=CONFIGS)
-    so_far = [Result(what=Task(config=CONFIGS[n], number=n + 1, total=3), found=found) for n, found in done]
+    so_far = [Result(what=CONFIGS[n], found=found) for n, found in done]
     found = policy.next(Results(done=so_far, spent_s=spent_s))
     if isinstance(found, Stop):
         return found.reason
-    assert found.what.further == (len(done) >= 3)
-    return found.what.config.loader.workers, found.what.budget_s
+    return found.what.loader.workers, found.budget_s
 
 
 @pytest.mark.parametrize(
@@ -621,7 +619,7 @@ def test_epochs_that_take_longer_than_the_timeout_are_not_begun(run: RunDirector
 
 
 TASKS = [
-    StudyTask(study="epochs", config=few(n), files=FEW, expected_s=seconds, number=n, total=3)
+    StudyTask(study="epochs", config=few(n), files=FEW, expected_s=seconds)
     for n, seconds in ((1, 10.0), (2, 30.0), (3, 5.0))
 ]
 
@@ -645,4 +643,4 @@ def test_what_a_budget_has_no_time_for_waits(
     """A study that takes longer than is left is passed over, and the policy says that not all is measured."""
     results = [Result(what=TASKS[n - 1], found=None) for n in done]
     found = StudiesPolicy(tasks=TASKS, left_s=left_s).next(Results(done=results, spent_s=spent_s))
-    assert (found.reason if isinstance(found, Stop) else found.what.number) == expected
+    assert (found.reason if isinstance(found, Stop) else found.what.config.loader.workers) == expected
