@@ -21,7 +21,7 @@ from hypothesis import settings
 from loaderprobe.datasets.folder import generated_set
 from loaderprobe.datasets.generate.generate import SetRequest, generate
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.runner import ForkServer, Order, forkserver
+from loaderprobe.measure.runner import ForkServer, Order
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store import run_directory
@@ -173,7 +173,7 @@ def photographs(tmp_path_factory: pytest.TempPathFactory) -> FileSet:
 @pytest.fixture(scope="session")
 def fork_server() -> Iterator[ForkServer]:
     """One for all tests: it takes seconds to start."""
-    with forkserver() as started:
+    with ForkServer() as started:
         yield started
 
 
@@ -186,7 +186,7 @@ def short_sweeps(fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> No
 def shorten_sweeps(patch: pytest.MonkeyPatch, server: ForkServer) -> None:
     """A sweep in this process has no forkserver of its own, and reads for a moment to find the storage's ceiling."""
     patch.setattr("loaderprobe.measure.ceilings.CEILING_S", 0.02)
-    patch.setattr("loaderprobe.api.sweep.forkserver", lambda: nullcontext(server))
+    patch.setattr("loaderprobe.api.sweep.ForkServer", lambda: nullcontext(server))
 
 
 @pytest.fixture(scope="session")

@@ -23,7 +23,7 @@ from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.image_data import image_sets
 from loaderprobe.measure.ranks.launch import Lead, check_one_node, most_ranks, on_this_machine
-from loaderprobe.measure.runner import Processes, forkserver
+from loaderprobe.measure.runner import ForkServer, Processes
 from loaderprobe.measure.studies import plan_studies, study_all
 from loaderprobe.measure.sweep import pending, plan_sweep
 from loaderprobe.measure.sweep import sweep as run_sweep
@@ -252,7 +252,7 @@ def _processes(configs: Sequence[RunConfig]) -> Iterator[Processes]:
     """Those of this machine that these configurations take."""
     ranks = most_ranks(configs)
     if ranks == 1:
-        with forkserver() as server:
+        with ForkServer() as server:
             yield server
         return
     check_one_node(configs)

@@ -5,20 +5,29 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
+import re
+import signal
+import socket
+import struct
 import sys
+import traceback
 from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from loaderprobe.analyze.verdict.rounds import further_round, next_round
+from loaderprobe.errors import LoaderprobeError, LostRank
 from loaderprobe.measure.assembly import alternatives, make_compute, make_loader
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.epochs import EpochsStudy, in_epochs
 from loaderprobe.measure.full_buffer import PrefilledStudy
 from loaderprobe.measure.parts import UNSEEN, Parts, join_parts
 from loaderprobe.measure.ranks.child import RankChild, read_rank
-from loaderprobe.measure.runner import Order, serve
+from loaderprobe.measure.runner import MOST_BYTES, OUT_OF_MEMORY, Birth, Event, Order
 from loaderprobe.measure.session import Recorder, Session
 from loaderprobe.measure.user.function import measure_own
 from loaderprobe.plugins import resolve
@@ -30,12 +39,13 @@ from loaderprobe.records.ranks import Place
 from loaderprobe.records.studies import EpochsMeasured, Prefilled
 from loaderprobe.samplers import sampling
 from loaderprobe.samplers.waits import WaitsSampler
+from loaderprobe.store.codec import decode, encode, write_atomically
 from loaderprobe.system.device import locate
 from loaderprobe.system.environment import list_gpus
 from loaderprobe.system.launcher import VISIBLE, own_gpu
 from loaderprobe.system.limits import file_memory_bytes
 from loaderprobe.system.pagecache import LinuxPageCache
-from loaderprobe.system.process import threads_of
+from loaderprobe.system.process import die_with_parent, threads_of
 
 
 def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
@@ -135,20 +145,131 @@ def _parts(order: Order, files: FileSet, scratch: Path, stack: ExitStack) -> Par
     return join_parts(loader, compute, clock, LinuxPageCache(), location, lambda: UNSEEN)
 
 
+def result_of(order: Order, scratch: Path, on_stage: OnStage) -> Any:
+    """The record that an order asks for; `scratch` is a directory for temporary files."""
+    if order.own:
+        return measure_own(order, on_stage)
+    if order.read:
+        return read_rank(order, on_stage)
+    return (study if order.study else measure)(order, scratch, on_stage)
+
+
+# The child itself: what its order asks for becomes its result, or an event says why there is none.
+#
+# Standard output carries events, one JSON object a line; what libraries print goes to standard error.
+
+_SHARED_MEMORY_HINT = (
+    "give the container more /dev/shm (docker run --shm-size), or lower --batch-size, --workers or --prefetch-factor"
+)
+_KILLED_WORKER = re.compile(r"DataLoader worker \(pid (\d+)\) is killed by signal: ([^.]+)\.")
+"""What torch raises in the middle of anything, as soon as it hears of a worker's end."""
+
+
+def explain_error(error: BaseException) -> tuple[str, str]:
+    """(reason, hint) for an exception that ended a measurement.
+
+    An exception in a worker arrives with the worker's traceback as its text: its last line says what happened.
+    """
+    text = str(error)
+    if "No space left on device" in text or "unable to allocate shared memory" in text:
+        return "a loader worker ran out of shared memory", _SHARED_MEMORY_HINT
+    if killed := _KILLED_WORKER.search(text):
+        return _of_worker(*killed.groups())
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    last = lines[-1] if lines else type(error).__name__
+    if text.startswith("Caught "):
+        return f"the data set raised in a worker: {last}", "the worker's traceback is in the failure record"
+    hint = error.hint if isinstance(error, LoaderprobeError) else ""
+    reason = last if isinstance(error, LoaderprobeError) else f"{type(error).__name__}: {last}"
+    return reason, hint
+
+
+def _of_worker(pid: str, described: str) -> tuple[str, str]:
+    if described == signal.strsignal(signal.SIGBUS):
+        return f"a loader worker (pid {pid}) ran out of shared memory", _SHARED_MEMORY_HINT
+    name = next((Signal.name for Signal in signal.Signals if signal.strsignal(Signal) == described), described)
+    return f"a loader worker (pid {pid}) was killed by {name}", f"{OUT_OF_MEMORY}; fewer workers need less memory"
+
+
+def live(order_path: Path, result_path: Path, parent: int) -> int:
+    """Measure, write the result, and return the exit code; an error becomes the last event."""
+    order = decode("order", order_path.read_bytes(), Order, str(order_path))
+    die_with_parent(parent)
+    events = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    # It is asked where it is when it hangs.
+    faulthandler.register(signal.SIGUSR1, file=2)
+    stage = "start"
+
+    def on_stage(name: str, done: int, total: int) -> None:
+        nonlocal stage
+        stage = name
+        events.write(msgspec.json.encode(Event(stage=name, done=done, total=total)).decode() + "\n")
+
+    try:
+        result = result_of(order, result_path.parent, on_stage)
+        write_atomically(result_path, encode(order.result, result))
+    except Exception as error:  # noqa: BLE001  # the border of the process: everything becomes a record
+        reason, hint = explain_error(error)
+        traceback.print_exc()
+        last = Event(stage=stage, failure=reason, hint=hint, lost=isinstance(error, LostRank))
+        events.write(msgspec.json.encode(last).decode() + "\n")
+        return error.exit_code if isinstance(error, LoaderprobeError) else LoaderprobeError.exit_code
+    return 0
+
+
+# The forkserver: it uses no device, since a process that has used CUDA cannot fork.
+
+
+def serve(link_fd: int, parent: int) -> None:
+    """Fork a child for every message, send its process id, wait for it, and send its exit status.
+
+    Returns when the sweep has ended, whose process is `parent`; `link_fd` is the socket to it.
+    """
+    die_with_parent(parent)
+    link = socket.socket(fileno=link_fd)
+    while True:
+        message, fds, _, _ = socket.recv_fds(link, MOST_BYTES, 2)
+        if not message:
+            return
+        birth = msgspec.json.decode(message, type=Birth)
+        pid = os.fork()
+        if pid == 0:
+            _begin_life(birth, fds, link)
+        # The child leads its process group before its id is sent, so that the group can be ended as a whole.
+        os.setpgid(pid, pid)
+        for fd in fds:
+            os.close(fd)
+        with suppress(BrokenPipeError):  # the sweep has ended; the next receive says so
+            link.sendall(struct.pack("q", pid))
+            _, status = os.waitpid(pid, 0)
+            link.sendall(struct.pack("q", os.waitstatus_to_exitcode(status)))
+
+
+def _begin_life(birth: Birth, fds: list[int], link: socket.socket) -> None:
+    """Run the child: its own process group, events to its output, everything else to the log."""
+    server = os.getppid()
+    link.close()
+    os.setpgid(0, 0)
+    events, log = fds[0], fds[1]
+    os.dup2(events, 1)
+    os.dup2(log, 2)
+    code = 1
+    try:
+        code = live(Path(birth.order), Path(birth.result), server)
+    except BaseException:  # noqa: BLE001  # the border of the process: the log gets the last word
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
 def main(link_fd: int, parent: int) -> None:
     """Import what children need, then serve until the sweep ends."""
-
-    def measure_or_study(order: Order, scratch: Path, on_stage: OnStage) -> Any:
-        if order.own:
-            return measure_own(order, on_stage)
-        if order.read:
-            return read_rank(order, on_stage)
-        return (study if order.study else measure)(order, scratch, on_stage)
-
     with suppress(Exception):  # whatever it is, the child that needs it meets it too, and says so
         resolve("loader", "torch")
         resolve("compute", "cpu")
-    serve(link_fd, parent, measure_or_study)
+    serve(link_fd, parent)
 
 
 if __name__ == "__main__":

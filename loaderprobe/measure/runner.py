@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import faulthandler
 import os
 import queue
-import re
 import signal
 import socket
 import struct
@@ -14,68 +12,34 @@ import subprocess
 import sys
 import tempfile
 import threading
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Protocol, Self, TypeVar
+from typing import IO, Protocol, Self, TypeVar
 
 import msgspec
 
-from loaderprobe.errors import LoaderprobeError, LostRank
-from loaderprobe.protocols import Clock, OnStage
+from loaderprobe.errors import LoaderprobeError
+from loaderprobe.protocols import Clock
 from loaderprobe.records.config import RunConfig, Study
 from loaderprobe.records.diagnosis import OwnLoader
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.ranks import Place, ReadTogether
-from loaderprobe.store.codec import decode, encode, write_atomically
+from loaderprobe.store.codec import decode, encode
 from loaderprobe.system.host import utc_timestamp
-from loaderprobe.system.process import ask_where, child_environment, die_with_parent, signal_name
+from loaderprobe.system.process import ask_where, child_environment, signal_name
 
-# The reason and the next step for a failed child, as sentences.
-
-_SHARED_MEMORY_HINT = (
-    "give the container more /dev/shm (docker run --shm-size), or lower --batch-size, --workers or --prefetch-factor"
-)
-_OUT_OF_MEMORY = "check dmesg for the out-of-memory killer"
-_KILLED_WORKER = re.compile(r"DataLoader worker \(pid (\d+)\) is killed by signal: ([^.]+)\.")
-"""What torch raises in the middle of anything, as soon as it hears of a worker's end."""
-
-
-def explain_error(error: BaseException) -> tuple[str, str]:
-    """(reason, hint) for an exception that ended a measurement.
-
-    An exception in a worker arrives with the worker's traceback as its text: its last line says what happened.
-    """
-    text = str(error)
-    if "No space left on device" in text or "unable to allocate shared memory" in text:
-        return "a loader worker ran out of shared memory", _SHARED_MEMORY_HINT
-    if killed := _KILLED_WORKER.search(text):
-        return _of_worker(*killed.groups())
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    last = lines[-1] if lines else type(error).__name__
-    if text.startswith("Caught "):
-        return f"the data set raised in a worker: {last}", "the worker's traceback is in the failure record"
-    hint = error.hint if isinstance(error, LoaderprobeError) else ""
-    reason = last if isinstance(error, LoaderprobeError) else f"{type(error).__name__}: {last}"
-    return reason, hint
-
-
-def _of_worker(pid: str, described: str) -> tuple[str, str]:
-    if described == signal.strsignal(signal.SIGBUS):
-        return f"a loader worker (pid {pid}) ran out of shared memory", _SHARED_MEMORY_HINT
-    name = next((Signal.name for Signal in signal.Signals if signal.strsignal(Signal) == described), described)
-    return f"a loader worker (pid {pid}) was killed by {name}", f"{_OUT_OF_MEMORY}; fewer workers need less memory"
+OUT_OF_MEMORY = "check dmesg for the out-of-memory killer"
 
 
 def explain_death(return_code: int, log: Sequence[str]) -> tuple[str, str, str | None]:
     """(reason, hint, signal) for a child that ended without a message."""
     if return_code < 0:
         name = signal_name(-return_code)
-        hint = _OUT_OF_MEMORY if name == "SIGKILL" else ""
+        hint = OUT_OF_MEMORY if name == "SIGKILL" else ""
         return f"the measuring process was killed by {name}", hint, name
     last = next((line for line in reversed(log) if line.strip()), "no output")
     return f"the measuring process ended with code {return_code}: {last}", "", None
@@ -147,41 +111,6 @@ class Processes(Protocol):
         ...
 
 
-# A child process: measures one configuration, and writes its measurement or why there is none.
-#
-# Standard output carries events, one JSON object a line; what libraries print goes to standard error.
-
-Measure = Callable[[Order, Path, OnStage], Any]
-"""Measures an order, with a directory for temporary files: the record that it asks for, usually a `Measurement`."""
-
-
-def live(measure: Measure, order_path: Path, result_path: Path, parent: int) -> int:
-    """Measure, write the result, and return the exit code; an error becomes the last event."""
-    order = decode("order", order_path.read_bytes(), Order, str(order_path))
-    die_with_parent(parent)
-    events = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
-    # It is asked where it is when it hangs.
-    faulthandler.register(signal.SIGUSR1, file=2)
-    stage = "start"
-
-    def on_stage(name: str, done: int, total: int) -> None:
-        nonlocal stage
-        stage = name
-        events.write(msgspec.json.encode(Event(stage=name, done=done, total=total)).decode() + "\n")
-
-    try:
-        result = measure(order, result_path.parent, on_stage)
-        write_atomically(result_path, encode(order.result, result))
-    except Exception as error:  # noqa: BLE001  # the border of the process: everything becomes a record
-        reason, hint = explain_error(error)
-        traceback.print_exc()
-        last = Event(stage=stage, failure=reason, hint=hint, lost=isinstance(error, LostRank))
-        events.write(msgspec.json.encode(last).decode() + "\n")
-        return error.exit_code if isinstance(error, LoaderprobeError) else LoaderprobeError.exit_code
-    return 0
-
-
 # The forkserver of a sweep: a process with the imports that children need, which forks for each of them.
 #
 # Importing torch takes seconds, a fork milliseconds, and every configuration still has its own process. The
@@ -207,7 +136,9 @@ Start = Callable[[Path, Path, Path], Child]
 """Starts a child from the paths of order, result and log; it leads a process group and writes events to stdout."""
 
 
-class _Birth(msgspec.Struct):
+class Birth(msgspec.Struct):
+    """The message for each child to the forkserver: where its order is, and where its result goes."""
+
     order: str
     result: str
 
@@ -237,14 +168,11 @@ class ForkServerChild:
 
 
 class ForkServer:
-    """Starts children for one sweep; leaving it ends the forkserver.
+    """Starts children for one sweep; entering it starts `loaderprobe.measure.child`, leaving it ends that."""
 
-    `command` runs the program of the forkserver, with two arguments appended: those of `serve`.
-    """
-
-    def __init__(self, command: Sequence[str], variables: Mapping[str, str] | None = None) -> None:
+    def __init__(self, variables: Mapping[str, str] | None = None) -> None:
         """`variables` are those of its environment that this process does not set otherwise."""
-        self._command, self._variables = command, variables or {}
+        self._variables = variables or {}
 
     def __enter__(self) -> Self:
         self._begin()
@@ -254,7 +182,7 @@ class ForkServer:
         self._link, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [*self._command, str(theirs.fileno()), str(os.getpid())],
+                [sys.executable, "-P", "-m", "loaderprobe.measure.child", str(theirs.fileno()), str(os.getpid())],
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -275,7 +203,7 @@ class ForkServer:
             self._link.close()
             self._begin()
         read_end, write_end = os.pipe()
-        message = msgspec.json.encode(_Birth(order=str(order), result=str(result)))
+        message = msgspec.json.encode(Birth(order=str(order), result=str(result)))
         self._link.settimeout(None)
         with log.open("wb") as log_file:
             try:
@@ -297,62 +225,11 @@ class ForkServer:
         )  # fmt: skip
 
 
-def forkserver(variables: Mapping[str, str] | None = None) -> ForkServer:
-    """The forkserver whose children measure; entering it starts `loaderprobe.measure.child` as a program.
-
-    `variables` are those of its environment that this process does not set otherwise.
-    """
-    return ForkServer([sys.executable, "-P", "-m", "loaderprobe.measure.child"], variables)
-
-
 def _receive_number(link: socket.socket) -> int:
     found = link.recv(8, socket.MSG_WAITALL)
     if len(found) < 8:
         raise EOFError(GONE)
     return int(struct.unpack("q", found)[0])
-
-
-def serve(link_fd: int, parent: int, measure: Measure) -> None:
-    """Fork a child for every message, send its process id, wait for it, and send its exit status.
-
-    Returns when the sweep has ended, whose process is `parent`; `link_fd` is the socket to it.
-    """
-    die_with_parent(parent)
-    link = socket.socket(fileno=link_fd)
-    while True:
-        message, fds, _, _ = socket.recv_fds(link, MOST_BYTES, 2)
-        if not message:
-            return
-        birth = msgspec.json.decode(message, type=_Birth)
-        pid = os.fork()
-        if pid == 0:
-            _begin_life(birth, fds, link, measure)
-        # The child leads its process group before its id is sent, so that the group can be ended as a whole.
-        os.setpgid(pid, pid)
-        for fd in fds:
-            os.close(fd)
-        with suppress(BrokenPipeError):  # the sweep has ended; the next receive says so
-            link.sendall(struct.pack("q", pid))
-            _, status = os.waitpid(pid, 0)
-            link.sendall(struct.pack("q", os.waitstatus_to_exitcode(status)))
-
-
-def _begin_life(birth: _Birth, fds: list[int], link: socket.socket, measure: Measure) -> None:
-    """Run the child: its own process group, events to its output, everything else to the log."""
-    server = os.getppid()
-    link.close()
-    os.setpgid(0, 0)
-    events, log = fds[0], fds[1]
-    os.dup2(events, 1)
-    os.dup2(log, 2)
-    code = 1
-    try:
-        code = live(measure, Path(birth.order), Path(birth.result), server)
-    except BaseException:  # noqa: BLE001  # the border of the process: the log gets the last word
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(code)
 
 
 LOG_LINES = 40

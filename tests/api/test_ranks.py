@@ -245,7 +245,7 @@ def test_far_more_ranks_than_cores_are_refused_before_any_data_is_generated(
     with pytest.raises(BadValue, match="17 ranks on this machine would share 2 cores"):
         check_spec(asked(ranks=17))
     check_spec(asked(ranks="17x1", nodes=[Node(host=str(n), seats=(n,), gpus=0) for n in range(17)]), ())
-    monkeypatch.setattr(launch, "forkserver", lambda _: pytest.fail("a process was started"))
+    monkeypatch.setattr(launch, "ForkServer", lambda _: pytest.fail("a process was started"))
     with pytest.raises(BadValue, match="17 ranks"), launch.on_this_machine(17):
         pass
 

@@ -82,11 +82,12 @@ def main(path: str, measured: str, *options: str) -> int:
     def swept(lead: Lead | None) -> int:
         assert lead is not None
         run = run_of(Path(path), *((failing, config) if "fails" in options else (config,)))
+        lead.admit((config,), ())
         sweep.measure(run, lambda *_: None, lead)
         sys.stdout.write(json.dumps(rows_of(run)) + "\n")
         return 4
 
-    changed: Any = {"forkserver": lambda: nullcontext(Scripted(measured))}
+    changed: Any = {"ForkServer": lambda: nullcontext(Scripted(measured))}
     vars(launch).update(changed)
     return in_ranks("slurm" if "slurm" in options else None, "2", swept)
 

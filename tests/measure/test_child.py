@@ -16,6 +16,7 @@ import pytest
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rates import cold_fraction
 from loaderprobe.errors import BadValue, LoaderprobeError
+from loaderprobe.measure.child import explain_error
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.runner import (
     Child,
@@ -24,8 +25,6 @@ from loaderprobe.measure.runner import (
     Order,
     Start,
     explain_death,
-    explain_error,
-    forkserver,
     run_order,
 )
 from loaderprobe.protocols import Clock
@@ -212,7 +211,7 @@ def server_without_torch(photographs: FileSet, tmp_path_factory: pytest.TempPath
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.syspath_prepend(without_torch(folder / "first"))
-        with forkserver() as started:
+        with ForkServer() as started:
             yield started
 
 

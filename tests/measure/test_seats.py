@@ -331,7 +331,7 @@ def test_ranks_of_this_machine_are_threads_with_a_child_each(
         variables.append(given)
         yield type("Server", (), {"start": staticmethod(here.start(len(variables) - 1))})
 
-    monkeypatch.setattr(launch, "forkserver", forkserver)
+    monkeypatch.setattr(launch, "ForkServer", forkserver)
     with launch.on_this_machine(2) as lead:
         first, failure, last = (run(lead, order()) for _ in range(3))
     assert threading.active_count() == before

@@ -22,7 +22,7 @@ import msgspec
 
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, BadValue, LoaderprobeError, LostRank, MissingPart, Refused
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.runner import Child, Event, OfConfiguration, Order, Start, forkserver, run_order
+from loaderprobe.measure.runner import Child, Event, ForkServer, OfConfiguration, Order, Start, run_order
 from loaderprobe.protocols import Clock, SharedStore
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.diagnosis import OwnMeasured
@@ -765,7 +765,7 @@ def _interface(own: Node, nodes: Sequence[Node], port: int) -> str:
 def leads(here: Launched, measure: Callable[[Lead], int]) -> int:
     """Rank 0's part: the others take part in what it measures, and end with the same exit code."""
     seat = comes(here)
-    with forkserver() as server:
+    with ForkServer() as server:
         lead = Lead(seat, server.start)
         code = LoaderprobeError.exit_code
         try:
@@ -785,7 +785,7 @@ def leads(here: Launched, measure: Callable[[Lead], int]) -> int:
 def follows(here: Launched) -> int:
     """The part of any other rank; returns the exit code. Raises LostRank when rank 0 has gone."""
     seat = comes(here)
-    with forkserver() as server:
+    with ForkServer() as server:
         code = seat.follow(server.start)
     ends_by_itself()
     return code
@@ -827,7 +827,7 @@ def on_this_machine(ranks: int) -> Iterator[Lead]:
     variables = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": str(_threads(ranks))}
     with ExitStack() as stack:
         # They import what children need meanwhile.
-        starts = [stack.enter_context(forkserver(variables)).start for _ in range(ranks)]
+        starts = [stack.enter_context(ForkServer(variables)).start for _ in range(ranks)]
         holder = TorchStore(LOOPBACK, 0, PREFIX, holds=True)
         seats = []
         for rank in range(ranks):
