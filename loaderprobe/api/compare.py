@@ -34,8 +34,8 @@ from loaderprobe.analyze.comparison import (
 )
 from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.api.load import Run, load_any, type_of
+from loaderprobe.api.quantities import share
 from loaderprobe.api.shown import Documented, origin_now
-from loaderprobe.api.values import share
 from loaderprobe.errors import BadValue, NotComparable
 from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.records.compare import (

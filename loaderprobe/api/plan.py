@@ -24,7 +24,7 @@ from loaderprobe.analyze.plan.workload import (
     workload_of_run,
     workload_of_trace,
 )
-from loaderprobe.api import values
+from loaderprobe.api import quantities
 from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.api.load import Run, damaged_ceiling, load_any, type_of
 from loaderprobe.api.shown import ShownRecord
@@ -257,22 +257,23 @@ def plan(
         now = utc_now()
     asked = Asked(
         accelerators=_grown(accelerators, growth),
-        utilization=UTILIZATION if utilization is None else values.share(utilization, "--utilization"),
+        utilization=UTILIZATION if utilization is None else quantities.share(utilization, "--utilization"),
         utilization_given=utilization is not None,
-        use=USE if use is None else values.share(use, "--use"),
+        use=USE if use is None else quantities.share(use, "--use"),
         use_given=use is not None,
-        per_node=values.count(per_node, "--per-node", most=MOST_ACCELERATORS),
-        nic_bytes_per_s=None if nic is None else values.byte_rate(nic, "--nic"),
-        images_per_file=values.layout(layout),
-        growth=values.factor(growth, "--growth"),
-        cache=values.cache(cache),
-        checkpoint=None if checkpoint is None else values.checkpoint(checkpoint),
+        per_node=quantities.count(per_node, "--per-node", most=MOST_ACCELERATORS),
+        nic_bytes_per_s=None if nic is None else quantities.byte_rate(nic, "--nic"),
+        images_per_file=quantities.layout(layout),
+        growth=quantities.factor(growth, "--growth"),
+        cache=quantities.cache(cache),
+        checkpoint=None if checkpoint is None else quantities.checkpoint(checkpoint),
     )
     offers = offers_of([storage] if isinstance(storage, str) else list(storage), now.date())
-    file_bytes = None if mean_size is None else values.size(mean_size, "--mean-size")
+    file_bytes = None if mean_size is None else quantities.size(mean_size, "--mean-size")
     found = find(run, data, None if kind is None else str(kind), file_bytes)
     workload = found.workload.changed(
-        images=None if images is None else values.count(images, "--images", most=values.MOST), file_bytes=file_bytes
+        images=None if images is None else quantities.count(images, "--images", most=quantities.MOST),
+        file_bytes=file_bytes,
     )
     _check_cache(asked.cache, workload.images is None)
     made = Made(loaderprobe=version("loaderprobe"), created_utc=now.isoformat(timespec="seconds"))
@@ -281,8 +282,8 @@ def plan(
 
 def _grown(accelerators: int | str, growth: float | str) -> int:
     """Accelerators once they have grown; a part of one counts as one."""
-    now = values.count(accelerators, "--accelerators", most=MOST_ACCELERATORS)
-    return ceil(round(now * values.factor(growth, "--growth"), 6))
+    now = quantities.count(accelerators, "--accelerators", most=MOST_ACCELERATORS)
+    return ceil(round(now * quantities.factor(growth, "--growth"), 6))
 
 
 def offers_of(texts: list[str], today: date) -> list[Offer]:
@@ -293,7 +294,7 @@ def offers_of(texts: list[str], today: date) -> list[Offer]:
 
 def _offer(text: str, entries: tuple[CatalogueEntry, ...], today: date) -> Offer:
     if text[:1].isdigit():
-        return given_offer(text, values.storage_figures(text))
+        return given_offer(text, quantities.storage_figures(text))
     name, colon, bought = text.partition(":")
     entry = entry_named(entries, name)
     return catalogue_offer(entry, name, _bought(entry, bought) if colon else None, today)
@@ -304,7 +305,7 @@ def _bought(entry: CatalogueEntry, text: str) -> float:
     if entry.unit == "TiB":
         return parse_bytes(text) / 2**40
     number = text.removesuffix(entry.unit).strip()
-    return float(values.count(number, f"--storage {entry.name}:"))
+    return float(quantities.count(number, f"--storage {entry.name}:"))
 
 
 def _check_cache(cache: CacheAsked, unknown_set: bool) -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import loaderprobe
 from loaderprobe.analyze.bandwidth import judge_bandwidth
 from loaderprobe.analyze.report import COUNTS, REFERENCE, outlooks
-from loaderprobe.api import values
+from loaderprobe.api import quantities
 from loaderprobe.api.load import Run, load_any
 from loaderprobe.api.plan import IMAGENET_IMAGES, Plan
 from loaderprobe.errors import BadValue
@@ -584,16 +584,16 @@ def test_the_readers_of_all_ranks_are_the_ladder() -> None:
 # Values as people type them.
 
 READ: tuple[tuple[Any, tuple[Any, ...], list[Any]], ...] = (
-    (lambda text: values.share(text, "-"), ("90%", " 90 %", "0.9", 0.9), [0.9] * 4),
-    (lambda text: values.count(text, "-"), ("64", 64, "1.28M", "60k"), [64, 64, 1_280_000, 60_000]),
-    (lambda text: values.size(text, "-"), ("115kB", "1MiB", 2048, 115_000.4), [115_000, 2**20, 2048, 115_000]),
+    (lambda text: quantities.share(text, "-"), ("90%", " 90 %", "0.9", 0.9), [0.9] * 4),
+    (lambda text: quantities.count(text, "-"), ("64", 64, "1.28M", "60k"), [64, 64, 1_280_000, 60_000]),
+    (lambda text: quantities.size(text, "-"), ("115kB", "1MiB", 2048, 115_000.4), [115_000, 2**20, 2048, 115_000]),
     (
-        lambda text: values.byte_rate(text, "-"), ("12.5GB/s", "100Gb/s", "100Gbit/s", "1MiB/s", "1MB/s", 12.5e9),
+        lambda text: quantities.byte_rate(text, "-"), ("12.5GB/s", "100Gb/s", "100Gbit/s", "1MiB/s", "1MB/s", 12.5e9),
         [12.5e9, 12.5e9, 12.5e9, 2**20, 1e6, 12.5e9],
     ),
-    (values.layout, ("folder", "shards:1251"), [1, 1251]),
+    (quantities.layout, ("folder", "shards:1251"), [1, 1251]),
     (
-        values.storage_figures,
+        quantities.storage_figures,
         (
             "5GB/s,60kopens/s,2ms,1.5GB/s/client,100kIOPS", "300us, 40Gb/s", "1GB/s/node,500files/s",
         ),
@@ -613,9 +613,9 @@ def test_values_are_read_with_their_units(read: Any, texts: tuple[Any, ...], fou
 
 
 def test_a_cache_has_a_kind_and_a_size() -> None:
-    assert values.cache("page:1TB") == CacheAsked(kind="page", bytes=1e12)
-    assert values.cache("pinned:1TiB") == CacheAsked(kind="pinned", bytes=2.0**40)
-    assert values.cache("none") == CacheAsked()
+    assert quantities.cache("page:1TB") == CacheAsked(kind="page", bytes=1e12)
+    assert quantities.cache("pinned:1TiB") == CacheAsked(kind="pinned", bytes=2.0**40)
+    assert quantities.cache("none") == CacheAsked()
 
 
 BAD: dict[str, tuple[Any, ...]] = {
@@ -644,7 +644,7 @@ def test_impossible_values_are_bad_values(name: str, value: Any) -> None:
 
 @given(st.text(max_size=20))
 def test_any_text_is_a_value_or_a_bad_value(text: str) -> None:
-    readers: list[Any] = [lambda text: values.factor(text, "-"), values.cache, *(read for read, *_ in READ)]
+    readers: list[Any] = [lambda text: quantities.factor(text, "-"), quantities.cache, *(read for read, *_ in READ)]
     for read in readers:
         try:
             found = read(text)
