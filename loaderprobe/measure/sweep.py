@@ -130,14 +130,6 @@ class SweepResult:
     """True while no cause can be named."""
 
 
-def to_come(spec: SweepSpec) -> int:
-    """Configurations that are still going to be added, about; 0 where all are known beforehand."""
-    if spec.auto is None:
-        return 0
-    alike = {alike_but_for(config, "workers", "prefetch_factor") for config in spec.configs}
-    return max(0, spec.auto.likely * len(alike) - len(spec.configs))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPolicy:
     """Each configuration once; then further rounds for those that the budget ended too early.
@@ -150,9 +142,19 @@ class SweepPolicy:
     """
 
     spec: SweepSpec
-    todo: Sequence[RunConfig]
-    to_come: int = 0
-    """Configurations that are going to be added to these, about: a budget is divided over them, too."""
+    todo: list[RunConfig]
+    """Grows by what `more` returns."""
+    more: Callable[[], Sequence[RunConfig]] = tuple
+    """Is asked, once all have a result, which configurations follow."""
+
+    @property
+    def to_come(self) -> int:
+        """Configurations that are still going to be added, about; 0 where all are known beforehand."""
+        if self.spec.auto is None:
+            return 0
+        known = dict.fromkeys((*self.spec.configs, *self.todo))
+        alike = {alike_but_for(config, "workers", "prefetch_factor") for config in known}
+        return max(0, self.spec.auto.likely * len(alike) - len(known))
 
     @property
     def whole_s(self) -> float | None:
@@ -163,7 +165,9 @@ class SweepPolicy:
 
     def next(self, results: Results[RunConfig, SweepResult]) -> Ask[RunConfig] | Stop[Ended]:
         """The next configuration without a result, else the next that has time for more."""
-        number = begun(results)
+        number = len({result.what for result in results.done})
+        if number >= len(self.todo):
+            self.todo.extend(self.more())
         if number >= len(self.todo):
             return self._further(results)
         budget_s = self._dealt_s(number, results.spent_s)
@@ -204,33 +208,6 @@ class SweepPolicy:
         return Stop(reason="complete")
 
 
-def begun(results: Results[RunConfig, SweepResult]) -> int:
-    """Configurations that have a result."""
-    return len({result.what for result in results.done})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GrowingPolicy:
-    """`SweepPolicy` of the configurations that are known; once all have a result, `more` may add some to the run."""
-
-    run: RunDirectory
-    todo: list[RunConfig]
-    more: Callable[[], Sequence[RunConfig]]
-
-    @property
-    def known(self) -> SweepPolicy:
-        """For the configurations so far."""
-        spec = self.run.record.spec
-        return SweepPolicy(spec=spec, todo=self.todo, to_come=to_come(spec))
-
-    def next(self, results: Results[RunConfig, SweepResult]) -> Ask[RunConfig] | Stop[Ended]:
-        """What follows, and is kept as asked for before it is measured."""
-        if begun(results) >= len(self.todo) and (added := self.more()):
-            self.run.add(added)
-            self.todo.extend(added)
-        return self.known.next(results)
-
-
 def sweep(
     run: RunDirectory, processes: Processes, *, clock: Clock, on_stage: OnStage, more: Callable[[], Sequence[RunConfig]]
 ) -> None:
@@ -240,12 +217,19 @@ def sweep(
     configurations follow. On KeyboardInterrupt all results are kept.
     """
     spec = run.record.spec
-    policy = GrowingPolicy(run=run, todo=pending(run), more=more)
     ceilings = Ceilings(run=run)
     orders = Orders(
         processes=processes, clock=clock, on_stage=on_stage, time_limit_s=spec.time_limit_s, budget_s=spec.budget_s,
         begin_ns=clock.now_ns(),
     )  # fmt: skip
+
+    def added() -> Sequence[RunConfig]:
+        """They are kept as asked for before they are measured."""
+        if configs := more():
+            run.add(configs)
+        return configs
+
+    policy = SweepPolicy(spec=spec, todo=pending(run), more=added)
 
     def measure(ask: Ask[RunConfig]) -> SweepResult:
         """One order. A measurement is kept before anything else can be interrupted; a failure leaves an earlier one."""
@@ -274,7 +258,7 @@ def sweep(
 
     def seen(found: Measurement, before: int) -> SweepResult:
         """Whether more is asked of it than these segments; where time is not divided, all were measured at once."""
-        gained = len(found.segments) > before and policy.known.whole_s is not None
+        gained = len(found.segments) > before and policy.whole_s is not None
         plan = further_round(found, thorough=spec.thorough) if gained else ()
         if not plan:
             return SweepResult()

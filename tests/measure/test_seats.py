@@ -136,6 +136,25 @@ def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
         started.ended()
 
 
+def test_a_configuration_of_one_rank_has_a_child_here_alone(
+    group: Callable[..., Group], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no place among ranks, and the others hear of no turn."""
+    here, orders = group(), list[Order]()
+    lead = here.lead()
+
+    def start(asked: Path, result: Path, log: Path) -> Child:
+        orders.append(decode("order", asked.read_bytes(), Order, "order"))
+        result.write_bytes(encode("measurement", replace(here.given, config=orders[0].config)))
+        log.touch()
+        return subprocess.Popen(["/bin/true"], stdout=subprocess.PIPE, start_new_session=True, bufsize=0)
+
+    monkeypatch.setattr(lead, "start", start)
+    assert run(lead, order(ranks=1)).config == order(ranks=1).config
+    assert orders[0].place is None and here.places == [] and not here.store.check(["turn/0"])
+    lead.end(0)
+
+
 def test_all_ranks_have_a_child_and_rank_0_s_record_counts(group: Callable[..., Group]) -> None:
     """Each child has its place; the other processes wait for the next turn, know its record, and end as rank 0 does."""
     here, events = group(), list[Event]()

@@ -244,7 +244,7 @@ def test_a_failure_of_a_further_round_leaves_the_measurement(tmp_path: Path) -> 
 
 def asked(*done: tuple[int, SweepResult], spent_s: float = 0.0, **options: Any) -> Any:
     """(workers, budget) of what is measured next of three configurations, or why nothing is, after these results."""
-    policy = SweepPolicy(spec=SweepSpec(configs=CONFIGS, **options), todo=CONFIGS)
+    policy = SweepPolicy(spec=SweepSpec(configs=CONFIGS, **options), todo=list(CONFIGS))
     so_far = [Result(what=CONFIGS[n], found=found) for n, found in done]
     found = policy.next(Results(done=so_far, spent_s=spent_s))
     if isinstance(found, Stop):
