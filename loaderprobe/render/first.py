@@ -118,7 +118,7 @@ def ladder(steps: Sequence[Step], *, unit: str = UNIT) -> Chart:
             ("now", "now"),
             ("change", "change first"),
             *(
-                (name, f"{part.letter} {INSTANT.format(part.legend if part.part_of else part.noun)}".strip())
+                (name, f"{part.letter} {INSTANT.format(RESOURCE[part.part_of or name].noun)}".strip())
                 for name, part in limits.items()
             ),
         ),
