@@ -33,7 +33,7 @@ from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.measurement import NO_STEP, Measurement, Segment, judged_activity, segment_seconds, segments_of
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import IN_GAPS, INPUTS, ONLY_WAITED, SPEEDUPS, SingleCause
-from loaderprobe.records.thresholds import CLEAR_LEAD, UNBOUNDED, UTILIZATION, WAIT_MODERATE, WORTH
+from loaderprobe.records.thresholds import CLEAR_LEAD, UNBOUNDED, UNEVEN, UTILIZATION, WAIT_MODERATE, WORTH
 from loaderprobe.records.verdict import Bound, Evidence, GpuWindow, Rates, Speedups, Verdict
 from loaderprobe.stats import median
 
@@ -81,6 +81,12 @@ class Judged:
     def is_unsure(self) -> bool:
         """True where no cause can be named, or one of several may be it."""
         return self.is_open or self.bound.cause == "either"
+
+    @property
+    def is_uneven(self) -> bool:
+        """True where the rates of rounds differ by a factor: something else happened in one of them."""
+        rates = self.experiments.end_to_end.values()
+        return len(rates) > 1 and max(rates) >= UNEVEN * min(rates)
 
     @property
     def images_per_s(self) -> float | None:

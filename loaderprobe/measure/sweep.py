@@ -76,6 +76,9 @@ def expected_seconds(spec: SweepSpec, config: RunConfig) -> float:
 DEALT = 0.95
 # Of its usual time a configuration has this much in any case, whatever earlier ones took.
 LEAST_SHARE = 0.5
+# What is left for a configuration whose rounds differ, where it is a small part of all: a start and three segments.
+FURTHER_SECONDS = START_SECONDS + 3 * SEGMENT_SECONDS
+LONG = 10
 # Seconds beyond the whole budget until a child runs into the timeout.
 GRACE_S = 30.0
 
@@ -128,6 +131,8 @@ class SweepResult:
     """Seconds that the least of one more round takes; None where nothing more is asked, or the last brought nothing."""
     is_open: bool = False
     """True while no cause can be named."""
+    is_uneven: bool = False
+    """True where its rounds differ by a factor: something else happened in one of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,8 +142,8 @@ class SweepPolicy:
     The budget is divided evenly over the remaining configurations, so after a slow one the later ones get
     shorter segments. Configurations that have not begun when it is spent stay pending. Without a budget the
     usual times of all are divided so, and none is left out; nothing is divided where all is to be measured. Time that
-    is left then goes to further rounds while one more fits into it: of open verdicts first, each once before any twice,
-    the cheapest first.
+    is left then goes to further rounds while one more fits into it: once to each whose rounds differ by a factor, then
+    to open verdicts, each once before any twice, the cheapest first. Of a long sweep the time of one is left for that.
     """
 
     spec: SweepSpec
@@ -183,7 +188,8 @@ class SweepPolicy:
         """Seconds for the configuration of this number; None where it may take all it needs."""
         if self.whole_s is None:
             return None
-        left, left_s = len(self.todo) - number, self.whole_s - spent_s
+        kept_s = FURTHER_SECONDS if self.whole_s >= LONG * FURTHER_SECONDS else 0.0
+        left, left_s = len(self.todo) - number, self.whole_s - kept_s - spent_s
         if self.spec.budget_s is not None:
             return left_s / (left + self.to_come)
         return max(LEAST_SHARE * self.whole_s / len(self.todo), left_s / left)
@@ -194,10 +200,15 @@ class SweepPolicy:
         times = Counter(result.what for result in results.done)
         last = {result.what: result.found for result in results.done}
         left_s = self.whole_s - results.spent_s
-        for is_open in (True, False):
-            wanted = {config: found.needed_s for config, found in last.items() if found.is_open == is_open}
-            needed = {config: needed_s for config, needed_s in wanted.items() if needed_s is not None}
-            fitting = [config for config, needed_s in needed.items() if needed_s <= left_s]
+        known = {config: found for config, found in last.items() if found.needed_s is not None}
+        groups = (
+            [config for config, found in known.items() if found.is_uneven and times[config] == 1],
+            [config for config, found in known.items() if found.is_open],
+            [config for config, found in known.items() if not found.is_open],
+        )
+        needed = {config: found.needed_s for config, found in known.items() if found.needed_s is not None}
+        for group in groups:
+            fitting = [config for config in group if needed[config] <= left_s]
             if fitting:
                 chosen = min(fitting, key=lambda config: (times[config], needed[config]))
                 share_s = left_s / sum(times[config] == times[chosen] for config in fitting)
@@ -263,7 +274,8 @@ def sweep(
         if not plan:
             return SweepResult()
         needed_s = START_SECONDS + Durations.of(found).of_least(plan)
-        return SweepResult(needed_s=needed_s, is_open=Judged(measurement=found).is_open)
+        judged = Judged(measurement=found)
+        return SweepResult(needed_s=needed_s, is_open=judged.is_open, is_uneven=judged.is_uneven)
 
     follow(policy, measure, clock=clock)
 

@@ -57,6 +57,9 @@ MOST_PAIRS = 2
 """Rounds with and without further threads. A first one in which nothing gains is not repeated."""
 WIDE = 0.1
 """Half the interval of a rate, as a share of it, from which on more rounds are measured, or the reader is warned."""
+UNEVEN = 2.0
+"""Rates of rounds that differ by this factor: another round is measured before other configurations get more. From: a
+round at 37 images/s and one at 172, beside a neighbour."""
 LEAST_PREDICTION_ERROR = 0.1
 """Training off its prediction by less is as predicted. From: the median drift of CPU speed within 15 s was 8 %."""
 MOST_PREDICTION_ERROR = 0.25

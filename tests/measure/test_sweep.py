@@ -273,6 +273,7 @@ def test_time_is_dealt_out_over_what_is_left(
 
 DONE, OPEN = (SweepResult(needed_s=5.0, is_open=is_open) for is_open in (False, True))
 CHEAP = SweepResult(needed_s=4.0, is_open=True)
+UNEVEN = SweepResult(needed_s=9.0, is_uneven=True)
 FIRST = [(0, OPEN), (1, DONE), (2, CHEAP)]
 
 
@@ -322,6 +323,14 @@ def test_a_plan_says_what_is_measured_and_for_how_long(count: int, changes: dict
 def test_a_configuration_has_its_usual_time(changes: dict[str, Any], seconds: float) -> None:
     """More rounds, a GPU and compiling take more."""
     assert usual_seconds(example_config(**changes)) == seconds
+
+
+def test_a_configuration_whose_rounds_differ_by_a_factor_is_measured_again_first() -> None:
+    """Once; its time is left where the sweep is long, and then open verdicts come."""
+    long = {"budget_s": 110 / DEALT, "spent_s": 90.0}
+    assert asked((0, OPEN), (1, UNEVEN), (2, CHEAP), **long) == (1, 20.0)
+    assert asked((0, OPEN), (1, UNEVEN), (2, CHEAP), (1, UNEVEN), **long) == (2, 10.0)
+    assert asked(**{**long, "spent_s": 0.0}) == (0, pytest.approx((110 - 10) / 3))
 
 
 def test_rounds_and_batches_are_numbered_on(measure_fake: Measure) -> None:
