@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import sys
@@ -116,13 +117,14 @@ def command(options: Sequence[Option]) -> Callable[[Callable[..., int]], Callabl
 
     def made(body: Callable[..., int]) -> Callable[..., None]:
         def run(context: typer.Context, **given: Any) -> None:
+            raise typer.Exit(exit_code_of(lambda: begun(context, given)))
+
+        def begun(context: typer.Context, given: Mapping[str, Any]) -> int:
             call, asked = called(options, context, given)
-            if JOIN in options:
-                join = asked.pop("join")
-                code = exit_code_of(lambda: in_ranks(join, asked["ranks"], lambda lead: body(call, lead=lead, **asked)))
-            else:
-                code = exit_code_of(lambda: body(call, **asked))
-            raise typer.Exit(code)
+            if JOIN not in options:
+                return body(call, **asked)
+            join = asked.pop("join")
+            return in_ranks(join, asked["ranks"], lambda lead: body(call, lead=lead, **asked))
 
         parameters = [Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context), *map(_parameter, options)]
         run.__name__, run.__doc__, run.__annotations__ = body.__name__, body.__doc__, {}
@@ -147,7 +149,21 @@ def called(
 def _python_value(option: Option, given: Any) -> Any:
     if option.negative:
         return not given
+    for path in given if isinstance(given, list) else [given]:
+        if isinstance(path, Path):
+            _check_path(option, path)
     return option.default if given is None else given
+
+
+def _check_path(option: Option, path: Path) -> None:
+    """Raises BadValue for what no file can be called: whatever asks for it would raise."""
+    try:
+        os.lstat(path)
+    except ValueError as error:
+        raise BadValue(f"{option.said}: {error}", hint="give another path") from error
+    except OSError as error:
+        if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+            raise BadValue(f"{option.said}: {error.strerror}: {str(path)[:40]}…", hint="give another path") from error
 
 
 def _parameter(option: Option) -> Parameter:

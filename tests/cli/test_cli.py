@@ -111,6 +111,13 @@ def test_mistakes_are_found_before_torch_is_imported(tmp_path: Path) -> None:
     assert not any("training on the CPU" in said for _, said in done)
 
 
+@pytest.mark.parametrize("command", ["report", "doctor", "bandwidth", "plan", "trace"])
+def test_a_name_that_no_file_can_have_is_a_bad_value(command: str) -> None:
+    """Whatever asks the system for it would raise."""
+    result = invoke(command, "x" * 300)
+    assert (result.exit_code, "File name too long" in result.stderr) == (2, True)
+
+
 @pytest.mark.parametrize("name", RETIRED)
 def test_a_command_that_went_names_what_came_in_its_place(name: str) -> None:
     """Whatever is typed behind it; and where the guide lists what changed."""
