@@ -30,6 +30,7 @@ from loaderprobe.analyze.verdict.rule import (
 from loaderprobe.analyze.verdict.validity import DiskUse, counted, disk_use, evidence_of, files_were
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
+from loaderprobe.records.config import ITERABLE
 from loaderprobe.records.measurement import NO_STEP, Measurement, Segment, judged_activity, segment_seconds, segments_of
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import IN_GAPS, INPUTS, ONLY_WAITED, SPEEDUPS, SingleCause
@@ -121,7 +122,7 @@ def _verdict(
     if not found.end_to_end or not found.loader:
         raise BadValue(f"{measurement.config.title()}: the measurement has no complete round")
     trained = segments_of(measurement, found.base, judged_activity(measurement))
-    rates = _rates(found, measurement.cores_available)
+    rates = _rates(found, measurement)
     images_per_s = rate_interval(measurement, trained)
     disk = disk_use(measurement, trained, ceiling, images_per_s.value)
     wait = _wait_fraction(trained, found.overhead_s)
@@ -217,7 +218,7 @@ def _shares(wait: float, utilization: float | None) -> tuple[Evidence, ...]:
     )
 
 
-def _rates(found: Experiments, cores_available: float) -> Rates:
+def _rates(found: Experiments, measurement: Measurement) -> Rates:
     def without(resource: SingleCause) -> float | None:
         rates = found.without.get(resource, {})
         # A rate without bound (nothing else takes time) is no figure to print.
@@ -225,10 +226,13 @@ def _rates(found: Experiments, cores_available: float) -> Rates:
         return median(list(rates.values())) if rates and bounded else None
 
     cpu_s = found.cost.cpu_s / found.cost.images if found.cost else 0.0
+    if found.cost and measurement.config.loader.name == ITERABLE:
+        # Threads of its own make its batches, and the training thread waits.
+        cpu_s = max(found.cost.cpu_s, found.cost.process_cpu_s or 0.0) / found.cost.images
     return Rates(
         compute=found.compute,
         loader=median(list(found.loader.values())),
-        cpu_limit=cores_available / cpu_s if cpu_s else None,
+        cpu_limit=measurement.cores_available / cpu_s if cpu_s else None,
         **{f"loader_without_{name}": without(name) for name in INPUTS},
     )
 

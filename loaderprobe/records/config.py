@@ -43,12 +43,16 @@ def _check_most(spec: object) -> None:
             raise BadValue(f"{getattr(spec, name)} for {name.replace('_', ' ')} is more than the {most} allowed")
 
 
+ITERABLE = "iterable"
+"""The name of a loader that is no DataLoader: it has no number of workers that could be set."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderSpec:
     """How batches are loaded, up to pinned memory."""
 
     name: str = "torch"
-    """`torch`, or `package.module:Class`."""
+    """`torch`, or `package.module:Class`; `own` for a user's DataLoader, `ITERABLE` for an iterable without one."""
     workers: int
     """0 is the serial loader: the training thread loads its own batches."""
     prefetch_factor: int

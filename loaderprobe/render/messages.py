@@ -25,6 +25,15 @@ MESSAGES: dict[str, str] = {
     "wrapper_left_out": (
         "what {wrapper} does around its DataLoader is left out: {because:code left_out}; {path} is measured"
     ),
+    "iterated_itself": (
+        "{iterable} has no single DataLoader to copy, so it was iterated itself, and stays where that left it; it has "
+        "no mode without decoding or transport, so speed-ups are estimated from what it waits for and computes"
+    ),
+    "made_ahead": (
+        "it makes batches ahead, in threads or processes of its own: after a pause {batches} were ready. They count as "
+        "one worker, since how many there are is not known"
+    ),
+    "iterable_ended": "the iterable ended within a round, and did not begin again",
     "taken_in_order": "batches were taken in order, although the loader has in_order=False",
     "odd_batches": "batches differ in length; {batches} that are not as long as the first were left out",
     "shared_memory_stays": (
@@ -444,6 +453,7 @@ MESSAGES: dict[str, str] = {
     "unknown_files.none_read": "samples read no files",
     "unknown_files.opened_below_python": "the data set opens files below Python, so the files of a batch are unknown",
     "unknown_files.read_in_parts": "the data set reads only parts of the files that it opens",
+    "unknown_files.no_data_loader": "files are looked for only below a DataLoader",
     "unknown_files.read_beside": "the data set reads more than the files that it opens in Python",
     # What is wrong with a record of the profiler.
     "rejected.no_stamp": "without a valid time",

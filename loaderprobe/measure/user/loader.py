@@ -34,9 +34,10 @@ from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunC
 from loaderprobe.records.diagnosis import DataFound, OwnMeasured
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.files import BatchFiles, LoaderFiles, PartFiles, UnknownFiles, content_hash
-from loaderprobe.records.measurement import Access, FirstPass, Measurement, WorkerBatches, judged_activity
+from loaderprobe.records.measurement import Access, FirstPass, Measurement, Missing, WorkerBatches, judged_activity
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import LEAST_BYTES, LEAST_SAVED_S, MADE_AGAIN
+from loaderprobe.records.waits import WaitSamples
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.stats import median
 from loaderprobe.system.device import locate
@@ -464,10 +465,11 @@ def measure_loader(
     The loader is left as it was found. Raises BadValue for a loader that cannot be measured, or not in the time
     there is; LoaderprobeError, with its cause, for what the data set or the step raises.
     """
+    from loaderprobe.loaders.iterable import to_measure
     from loaderprobe.loaders.state import shared_state_kept
-    from loaderprobe.loaders.unwrap import Otherwise, Unwrapped, unwrap
+    from loaderprobe.loaders.unwrap import Otherwise, Unwrapped
 
-    given = loader if isinstance(loader, Unwrapped) else unwrap(loader)
+    given: Any = loader if isinstance(loader, Unwrapped) else to_measure(loader)
     with shared_state_kept(given.loader) as state:
         while True:
             try:
@@ -481,23 +483,34 @@ def measure_loader(
 def _measure(
     given: Any, compute: MakeCompute, asked: LoaderRequest, on_stage: OnStage, cache: PageCache
 ) -> OwnMeasured:
+    from loaderprobe.loaders.iterable import IterableLoader, OwnIterable
     from loaderprobe.loaders.state import random_state_kept
     from loaderprobe.loaders.user_loader import UserLoader
 
-    loader = given.loader
-    limit = asked.deadline(asked.budget_s)
+    loader, own = given.loader, isinstance(given, OwnIterable)
+    limit, clock = asked.deadline(asked.budget_s), SystemClock()
     with tempfile.TemporaryDirectory(prefix="loaderprobe-") as scratch:
-        driver = UserLoader(given, Path(scratch), limit.check, limit.patience_s)
-        sampler = WaitsSampler(lambda: _threads(driver, loader), Path(scratch))
+        driver: Any = (
+            IterableLoader(given, clock, limit.check)
+            if own
+            else UserLoader(given, Path(scratch), limit.check, limit.patience_s)
+        )
+        sampler = WaitsSampler(lambda: _threads(driver, loader, own=own), Path(scratch))
         with random_state_kept(loader), driver, sampler:
             try:
-                on_stage("learning which files are read", 0, 0)
-                properties = _discovery(driver, loader, limit, asked, cache).run()
+                if own:
+                    on_stage("learning how batches are made", 0, 0)
+                    driver.new_processes = sampler.follow_threads
+                    properties = _learned(driver, limit, asked)
+                else:
+                    on_stage("learning which files are read", 0, 0)
+                    properties = _discovery(driver, loader, limit, asked, cache).run()
                 sampler.follow_threads()
                 config = _config(driver, loader, asked, properties)
                 device = compute(ComputeArguments(spec=config.compute, loader=config.loader, clock=limit))
                 location = _location(properties.files)
-                parts = join_parts(driver, device, SystemClock(), cache, location, sampler.samples, asked.decide)
+                waits = (lambda: _as_one_worker(sampler.samples())) if own else sampler.samples
+                parts = join_parts(driver, device, clock, cache, location, waits, asked.decide)
                 session = _session(config, parts, asked, on_stage, properties)
                 wanted = asked.ceiling and session.parts.location.counts_reads and asked.cache == "cold"
                 ceiling_s = CEILING_S if wanted else 0.0
@@ -537,9 +550,38 @@ def _with_budget(
     return enough_said(measured.notes, enough_s, session.enough_rounds)
 
 
-def _threads(driver: Any, loader: Any) -> list[tuple[int, int]]:
-    """The threads that make batches; none before workers start, which some wrappers do with the first batch."""
-    return threads_of(driver.workers()) if driver.workers() or not loader.num_workers else []
+def _threads(driver: Any, loader: Any, *, own: bool) -> list[tuple[int, int]]:
+    """The threads that make batches; none before workers start, which some wrappers do with the first batch.
+
+    An iterable's own threads are seen while this one waits for them.
+    """
+    return threads_of(driver.workers()) if own or driver.workers() or not loader.num_workers else []
+
+
+def _as_one_worker(waits: WaitSamples | Missing) -> WaitSamples | Missing:
+    """What an iterable's processes wait for, which make each batch together."""
+    return waits if isinstance(waits, Missing) else replace(waits, worker=(0,) * len(waits.worker))
+
+
+def _learned(driver: Any, limit: Deadline, asked: LoaderRequest) -> LoaderProperties:
+    """Of an iterable that is no DataLoader: files are not looked for. Raises BadValue where it ends."""
+    begin_s, room, resident = limit.spent_s, MOST_RESIDENT_BYTES, list[Any]()
+    share_s = math.inf if asked.budget_s is None else DISCOVERY_SHARE * asked.budget_s
+
+    def keep(batch: Any) -> None:
+        nonlocal room
+        room -= size_bytes(batch)
+        if not resident or (len(resident) < MOST_RESIDENT and room > 0):
+            resident.append(copied(batch))
+
+    try:
+        driver.learn(keep, lambda: limit.spent_s - begin_s >= min(share_s, DISCOVERY_AT_LEAST_S))
+    except StopIteration as error:
+        raise _ended(driver.taken, driver.given) from error
+    return LoaderProperties(
+        taken=driver.taken, pool=0, images=holds_images(resident), files=UnknownFiles(code="no_data_loader"),
+        access="none", resident_batches=tuple(resident), first_pass=None, keeps_samples=False, stream=True,
+    )  # fmt: skip
 
 
 def _name(files: LoaderFiles, loader: Any) -> str:
@@ -548,7 +590,7 @@ def _name(files: LoaderFiles, loader: Any) -> str:
         folder = Path(os.path.commonpath([Path(path).parent for path in files.file_bytes]))
         if folder.name:
             return folder.name.encode(errors="replace").decode()
-    return type(loader.dataset).__name__
+    return str(getattr(loader, "name", type(loader.dataset).__name__))
 
 
 def _discovery(driver: Any, loader: Any, limit: Deadline, asked: LoaderRequest, cache: PageCache) -> Discovery:
@@ -599,6 +641,8 @@ def _run(session: Session, driver: Any, loader: Any) -> tuple[Remark, ...]:
     try:
         session.run()
     except StopIteration as error:
+        if hasattr(loader, "begin_again") and _has_round(session):
+            return (Remark(code="iterable_ended"),)
         raise _ended(session.taken, loader) from error
     except (OutOfTimeError, GivenUp) as error:
         given_up = isinstance(error, GivenUp)
@@ -619,7 +663,7 @@ def _ended(taken: int, loader: Any) -> BadValue:
     if taken:
         return BadValue(
             f"the loader ended after {taken} batch{'' if taken == 1 else 'es'} and did not begin again",
-            hint="make the data set's __iter__ start from the beginning each time",
+            hint=getattr(loader, "begin_again", "make the data set's __iter__ start from the beginning each time"),
         )
     count, size = length_of(loader.dataset), loader.batch_size
     if count == 0:
@@ -635,10 +679,11 @@ def _ended(taken: int, loader: Any) -> BadValue:
 
 
 def _config(driver: Any, loader: Any, asked: LoaderRequest, properties: LoaderProperties) -> RunConfig:
+    name = getattr(driver, "kind", "own")
     return RunConfig(
         data=content_hash([type(loader.dataset).__qualname__, repr(loader.batch_size)]),
         resolution=_name(properties.files, loader),
-        loader=LoaderSpec(name="own", workers=loader.num_workers, prefetch_factor=loader.prefetch_factor or 0),
+        loader=LoaderSpec(name=name, workers=loader.num_workers, prefetch_factor=loader.prefetch_factor or 0),
         compute=ComputeSpec(name="own", batch_size=max(1, driver.records().images[0])),
         cache="as-found" if properties.access == "none" else asked.cache,
         rounds=asked.rounds,
