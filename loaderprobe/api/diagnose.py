@@ -123,6 +123,7 @@ def diagnose(
     `step(batch)` trains on one batch, and is really called, over and over; without it the loader alone is
     judged. A copy of the loader is driven, with workers of its own: the loader, its sampler and all random
     generators are left as they were. With `num_workers=0` the data set itself runs in this process, as in training.
+    Any other iterable of batches, or a function that makes one, is iterated itself.
 
     In place of the loader, `"train.py:make_loader"` names a function that returns it, or it and the step. By such a
     function, so many `ranks` are measured in step, each of which calls it: of this machine, or those that `lead` has
@@ -132,7 +133,7 @@ def diagnose(
     much longer. `cache` is the state of the files that is judged: `cold`, as in an epoch over more data than memory
     holds, or `warm`. `progress(stage, done, total)` hears what is being done.
 
-    Raises BadValue for what is no DataLoader, for a loader without batches, for a budget that is too small and in one
+    Raises BadValue for what gives no batches, for a loader without batches, for a budget that is too small and in one
     of several processes that train together; LoaderprobeError, with its cause, when the data set or the step raises,
     or a worker dies, and named with its rank and host what a rank ended with.
     """

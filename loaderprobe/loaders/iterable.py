@@ -19,7 +19,7 @@ from loaderprobe.protocols import Clock
 from loaderprobe.records.config import ITERABLE
 from loaderprobe.records.measurement import Mode, WorkerBatches
 from loaderprobe.records.remark import Remark
-from loaderprobe.stats import mean
+from loaderprobe.stats import mean, median
 from loaderprobe.system.process import ThreadMeter, process_usage, read_process
 
 FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
@@ -213,7 +213,7 @@ class IterableLoader:
             keep(next(self))
         self._mean_s = mean([row[1] / 1e9 for row in self._rows[1:]] or [0.0])
         ready = [self._ready() for _ in range(PAUSES)] if self._mean_s > AT_ONCE_S else [0]
-        if min(ready):
+        if median(ready):  # one of them may meet the end of an epoch
             self.given.num_workers, self.given.prefetch_factor = 1, max(ready)
 
     def _ready(self) -> int:

@@ -65,7 +65,7 @@ class Ahead:
 
 
 def test_a_generator_function_that_computes_is_bound_by_its_preprocessing(clock: FakeClock) -> None:
-    """It begins again and again. Nothing can be removed from it, which a note says, so its part is estimated."""
+    """It begins again with each epoch. Nothing can be removed from it, which a note says, so its part is estimated."""
     found = loaderprobe.diagnose(generator(lambda: clock.work(0.01)), lambda _: clock.work(0.002), budget_s=5)
     assert (found.bound.side, found.bound.cause) == ("input", "preprocessing")
     speedup = found.verdict.speedups.preprocessing
@@ -80,7 +80,7 @@ def test_a_generator_function_that_computes_is_bound_by_its_preprocessing(clock:
 
 
 def test_what_waits_unseen_is_the_input_without_a_cause(clock: FakeClock) -> None:
-    """Nobody sampled what it waits for."""
+    """What it waits for was not sampled."""
     found = loaderprobe.diagnose(generator(lambda: clock.sleep(0.01)), lambda _: clock.work(0.002), budget_s=5)
     assert (found.bound.side, found.bound.cause) == ("input", "inconclusive")
     assert "workers wait" in str(found.headline()) + str(found)

@@ -1,4 +1,4 @@
-"""Loaders of other libraries: map-style on their formats, iterable, resumable, and wrapped with work of their own.
+"""Loaders of other libraries: map-style on their formats, iterable, resumable, wrapped, and without a DataLoader.
 
 Each way makes a loader from the modules that it asks for, a place and a number of workers; its row is one of the guide.
 """
@@ -364,6 +364,70 @@ def create_loader(timm: Any, place: Place) -> Make:
         persistent_workers=bool(place.workers),
         device=torch.device("cpu"),
     )
+
+
+# Iterables without a DataLoader, or with several: they are iterated themselves, and begin again with each epoch.
+
+ITSELF = "has no single DataLoader to copy"
+
+
+def _decoded(path: str) -> torch.Tensor:
+    return data.decoded(Path(path).read_bytes())
+
+
+@way("", "a generator function", workers=(0,), says=ITSELF)
+def generator_function(place: Place) -> Make:
+    """Makes its batches in the training thread."""
+
+    class Batches:
+        def __iter__(self) -> Any:
+            for first in range(0, COUNT, BATCH):
+                yield torch.stack([_decoded(path) for path in place.photos[first : first + BATCH]])
+
+    return Batches
+
+
+@way("torchdata", "nodes", "torchdata.nodes", says=ITSELF)
+def nodes(tn: Any, place: Place) -> Make:
+    """With threads of its own where it has workers."""
+
+    def make() -> Any:
+        read = tn.ParallelMapper(tn.IterableWrapper(place.photos), _decoded, num_workers=place.workers, method="thread")
+        batches = tn.Mapper(tn.Batcher(read, BATCH), torch.stack)
+        return tn.Loader(tn.Prefetcher(batches, 4) if place.workers else batches)
+
+    return make
+
+
+@way("spdl", "DataLoader", "spdl.dataloader", workers=(2,), says=ITSELF)
+def spdl_loader(spdl: Any, place: Place) -> Make:
+    """Always makes its batches in threads of its own."""
+    return lambda: spdl.DataLoader(
+        place.photos,
+        preprocessor=_decoded,
+        batch_size=BATCH,
+        aggregator=torch.stack,
+        num_threads=place.workers,
+        output_order="input",
+    )
+
+
+@way("grain", "MapDataset.to_iter_dataset", "grain", says=ITSELF)
+def grain_threads(grain: Any, place: Place) -> Make:
+    """Reads in threads of its own where it has workers."""
+    samples = grain.MapDataset.source(sorted(place.photos)).map(_as_array).batch(BATCH)
+    return lambda: samples.to_iter_dataset(grain.ReadOptions(num_threads=place.workers))
+
+
+def _as_array(path: str) -> Any:
+    return _decoded(path).numpy()
+
+
+@way("lightning", "CombinedLoader of two", "lightning.pytorch.utilities.combined_loader", says=ITSELF)
+def combined_loader(combined: Any, place: Place) -> Make:
+    """Takes a batch of each at a time."""
+    first, second = place.plain(place.images), place.plain(place.images)
+    return lambda: combined.CombinedLoader({"first": first(), "second": second()}, "min_size")
 
 
 @pytest.mark.parametrize(
