@@ -121,6 +121,10 @@ class Otherwise(BadValue):
         self.instead = instead
 
 
+class NotCopied(BadValue):
+    """A part of the loader cannot be copied: it can only be iterated itself."""
+
+
 class EndlessBatches:
     """The batches of a loader, epoch after epoch: some loaders count their batches and end, although there are more."""
 
@@ -348,7 +352,7 @@ def own_sampler(loader: DataLoader[Any]) -> Any:
     try:
         return copy.deepcopy(sampler, shared)
     except Exception as error:  # whatever a sampler's own copying raises
-        raise BadValue(
+        raise NotCopied(
             f"the loader's sampler cannot be copied ({error}), so measuring could change it",
             hint="use a sampler that copy.deepcopy can copy",
         ) from error

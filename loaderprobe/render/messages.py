@@ -26,8 +26,8 @@ MESSAGES: dict[str, str] = {
         "what {wrapper} does around its DataLoader is left out: {because:code left_out}; {path} is measured"
     ),
     "iterated_itself": (
-        "{iterable} has no single DataLoader to copy, so it was iterated itself, and stays where that left it; it has "
-        "no mode without decoding or transport, so speed-ups are estimated from what it waits for and computes"
+        "{iterable} is no DataLoader that can be copied, so it was iterated itself, and stays where that left it; it "
+        "has no mode without decoding or transport, so speed-ups are estimated from what it waits for and computes"
     ),
     "made_ahead": (
         "it makes batches ahead, in threads or processes of its own: after a pause {batches} were ready. They count as "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,7 +16,7 @@ import loaderprobe
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.testing import FakeClock
-from tests.api.samples import Numbers
+from tests.api.samples import Numbers, Pairs
 from tests.api.wrappers import TwoLoaders
 from tests.said import all_said
 
@@ -75,7 +76,7 @@ def test_a_generator_function_that_computes_is_bound_by_its_preprocessing(clock:
     assert {segment.mode for segment in found.measurement.segments} == {"baseline", "resident"}
     assert found.verdict.images_per_s.value == pytest.approx(SIZE / 0.012)
     text = str(found)
-    assert "batches has no single DataLoader to copy" in " ".join(text.split())
+    assert "batches is no DataLoader that can be copied" in " ".join(text.split())
     assert "num_workers" not in text
 
 
@@ -161,7 +162,22 @@ def test_several_data_loaders_in_one_iterable_are_measured_together(clock: FakeC
     two = TwoLoaders(DataLoader(Numbers(), 4), DataLoader(Numbers(), 2))
     found = loaderprobe.diagnose(two, lambda _: clock.work(0.002), budget_s=5)
     assert found.row.config.compute.batch_size == 4
-    assert "TwoLoaders has no single DataLoader to copy" in " ".join(str(found).split())
+    assert "TwoLoaders is no DataLoader that can be copied" in " ".join(str(found).split())
+
+
+class Locked(Pairs):
+    """A batch sampler that cannot be copied, and begins again."""
+
+    def __init__(self) -> None:
+        super().__init__(64, 4)
+        self.lock = threading.Lock()
+
+
+def test_a_data_loader_whose_sampler_cannot_be_copied_is_iterated_itself(clock: FakeClock) -> None:
+    """It begins again as it would in training; where that cannot be, it is refused."""
+    found = loaderprobe.diagnose(DataLoader(Numbers(), batch_sampler=Locked()), lambda _: clock.work(0.01), budget_s=5)
+    assert found.row.config.compute.batch_size == 4
+    assert "DataLoader is no DataLoader that can be copied" in " ".join(str(found).split())
 
 
 def test_a_generator_is_closed_and_random_state_is_put_back(clock: FakeClock) -> None:

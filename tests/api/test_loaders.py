@@ -497,11 +497,12 @@ def test_what_is_no_loader() -> None:
 
 
 def test_loaders_that_would_be_used_up_are_refused(judge: Judge, paths: list[str]) -> None:
-    """Nothing is taken from them: a sampler that is an iterator, a batch sampler over one, a generator that is kept."""
+    """A sampler that is an iterator, and a generator that is kept: nothing is taken from them. A batch sampler that
+    always gives the same generator is found out only when that ends."""
     once = iter(range(8))
     with pytest.raises(BadValue, match="only once"):
         judge(DataLoader(Numbers(), batch_size=None, sampler=once))
-    with pytest.raises(BadValue, match="cannot be copied"):
+    with pytest.raises(BadValue, match="did not begin again"):
         judge(DataLoader(Numbers(), batch_sampler=_Generated()))
     assert next(once) == 0
     keeping: Any = samples.Keeping(RawImages(paths), batch_size=4)

@@ -368,7 +368,7 @@ def create_loader(timm: Any, place: Place) -> Make:
 
 # Iterables without a DataLoader, or with several: they are iterated themselves, and begin again with each epoch.
 
-ITSELF = "has no single DataLoader to copy"
+ITSELF = "is no DataLoader that can be copied"
 
 
 def _decoded(path: str) -> torch.Tensor:

@@ -465,9 +465,9 @@ def measure_loader(
     The loader is left as it was found. Raises BadValue for a loader that cannot be measured, or not in the time
     there is; LoaderprobeError, with its cause, for what the data set or the step raises.
     """
-    from loaderprobe.loaders.iterable import to_measure
+    from loaderprobe.loaders.iterable import OwnIterable, to_measure
     from loaderprobe.loaders.state import shared_state_kept
-    from loaderprobe.loaders.unwrap import Otherwise, Unwrapped
+    from loaderprobe.loaders.unwrap import NotCopied, Otherwise, Unwrapped
 
     given: Any = loader if isinstance(loader, Unwrapped) else to_measure(loader)
     with shared_state_kept(given.loader) as state:
@@ -478,6 +478,10 @@ def measure_loader(
                 return replace(measured, measurement=replace(measured.measurement, notes=notes))
             except Otherwise as error:
                 given = error.instead  # without the wrapper, or with fewer workers: that ends
+            except NotCopied:
+                if isinstance(loader, Unwrapped) or asked.period is not None:
+                    raise  # of one of several ranks, or of a script, which goes on with it
+                given = OwnIterable(loader)
 
 
 def _measure(
