@@ -112,11 +112,11 @@ class Group(Protocol):
     def rank(self) -> int: ...
     @property
     def size(self) -> int: ...
-    def most(self, *values: int, leaving: bool = False) -> tuple[int, ...]:
+    def all_reduce_max(self, *values: int, leaving: bool = False) -> tuple[int, ...]:
         """Of each value the largest that a rank gives. A rank that is `leaving` does not wait for long."""
         ...
 
-    def gathered(self, value: bytes) -> tuple[bytes, ...]:
+    def gather(self, value: bytes) -> tuple[bytes, ...]:
         """What each rank gives, in their order, on rank 0; empty on the others."""
         ...
 

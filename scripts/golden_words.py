@@ -15,7 +15,7 @@ from loaderprobe.records.diagnosis import Attached, SeenLoader, WhyNot
 from loaderprobe.records.environment import Capability, StepCode
 from loaderprobe.records.files import UnknownFilesCode
 from loaderprobe.records.measurement import RejectedCode
-from loaderprobe.records.ranks import Apart, ApartCode
+from loaderprobe.records.ranks import NotTogether, NotTogetherCode
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Action, Bound, Evidence, EvidenceCode, How, Reason
 from loaderprobe.render.messages import MESSAGES
@@ -277,12 +277,12 @@ def _scripts() -> Iterator[tuple[str, str]]:
         if why != "ranks_apart":
             yield f"script {why}", not_measured(seen)
             continue
-        for code in get_args(ApartCode):
-            apart = Apart(code=code, ranks=(1, 3), detail="workers, period", hint="its own hint")
+        for code in get_args(NotTogetherCode):
+            apart = NotTogether(code=code, ranks=(1, 3), detail="workers, period", hint="its own hint")
             yield f"ranks {code}", not_measured(replace(seen, detail="", hint="", apart=apart))
     yield "script ended_early", not_measured(Attached(pid=1, loaders=(), why_not="ended_early", endangered="/out/a.pt"))
     follows = [Attached(pid=1, loaders=(), why_not="follows")] * 2
-    refused = Attached(pid=1, loaders=(), why_not="ranks_apart", apart=Apart(code="ended", ranks=(1,)))
+    refused = Attached(pid=1, loaders=(), why_not="ranks_apart", apart=NotTogether(code="ended", ranks=(1,)))
     for processes, code in (((), 0), ((), 137), (follows, 0), ([*follows, refused], 0)):
         yield f"command {code}", " / ".join(without_verdict(processes, code))
 

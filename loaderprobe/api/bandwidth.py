@@ -14,7 +14,14 @@ from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.values import PathLike, counts, listed, unheard
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.ranks.launch import Lead, error_of, on_this_machine, order_without_files, parse_layout, spread
+from loaderprobe.measure.ranks.launch import (
+    Coordinator,
+    error_of,
+    on_this_machine,
+    order_without_files,
+    parse_layout,
+    spread,
+)
 from loaderprobe.protocols import OnStage
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase, BandwidthReport
 from loaderprobe.records.config import RATES, ComputeSpec
@@ -52,7 +59,7 @@ def bandwidth(
     seed: int = 0,
     command: str = "loaderprobe.bandwidth()",
     progress: OnStage | None = None,
-    lead: Lead | None = None,
+    coordinator: Coordinator | None = None,
 ) -> Bandwidth:
     """Read files under `path` at random, cold, at higher and higher concurrency. Writes nothing there.
 
@@ -60,7 +67,7 @@ def bandwidth(
     times that until its rate is known. `scratch`, such as `"1GB"`, writes a file of this size, reads that, and
     removes it. `drop_caches` empties all caches of the machine before each reading, where this user may: only then are
     opens/s and stats/s those of cold names and inodes. `ranks` are numbers of processes that read at once, each its own
-    share with `readers` readers, 4 for `auto`; of this machine, or those that `lead` has from a launcher.
+    share with `readers` readers, 4 for `auto`; of this machine, or those that `coordinator` has from a launcher.
     `progress(stage, done, total)` hears what is being read. Ctrl-C ends it with what is there, `interrupted`.
 
     Raises BadValue for a path that cannot be probed and for values that cannot be; MissingPart for files that may
@@ -70,7 +77,7 @@ def bandwidth(
     check(BANDWIDTH, locals())
     heard = progress or unheard
     asked = None if isinstance(readers, str) and readers == "auto" else counts(readers, "--readers")
-    if lead is None and ranks is None:
+    if coordinator is None and ranks is None:
         request = ProbeRequest(
             path=Path(path),
             readers=asked,
@@ -91,7 +98,7 @@ def bandwidth(
         probe = RankProbe(
             path=Path(path), layouts=layouts, readers=asked[0] if asked else READERS, seconds=seconds, seed=seed
         )
-        measured = read_by_ranks(lead, probe, heard)
+        measured = read_by_ranks(coordinator, probe, heard)
     return Bandwidth.of(judge_bandwidth(measured, RATES, origin_now(command)))
 
 
@@ -123,7 +130,7 @@ def ladder_of(layouts: Sequence[Layout] | None, nodes: Sequence[Node], readers: 
 
     Then as many readers as at its end in one rank. Raises BadValue for more than there are.
     """
-    most = sum(len(node.seats) for node in nodes)
+    most = sum(len(node.processes) for node in nodes)
     if layouts is None:
         halves = [2**power for power in range(most.bit_length()) if 2**power < most]
         layouts = [Layout(ranks=count) for count in (*halves, most)]
@@ -135,13 +142,13 @@ def ladder_of(layouts: Sequence[Layout] | None, nodes: Sequence[Node], readers: 
     return tuple(steps)
 
 
-def read_by_ranks(lead: Lead | None, asked: RankProbe, on_phase: OnPhase) -> BandwidthMeasurement:
+def read_by_ranks(coordinator: Coordinator | None, asked: RankProbe, on_phase: OnPhase) -> BandwidthMeasurement:
     """What the ranks get of each step, which has children of its own. Without a launcher (None) on this machine."""
-    if lead is None:
+    if coordinator is None:
         assert asked.layouts is not None
-        with on_this_machine(max(spread(layout, None)[0] for layout in asked.layouts)) as lead:
-            return read_by_ranks(lead, asked, on_phase)
-    nodes, cores = lead.nodes, cores_available()
+        with on_this_machine(max(spread(layout, None)[0] for layout in asked.layouts)) as coordinator:
+            return read_by_ranks(coordinator, asked, on_phase)
+    nodes, cores = coordinator.nodes, cores_available()
     steps = ladder_of(asked.layouts, nodes, asked.readers)
     sample = _sample(asked, steps)
     location = as_text(locate_pieces(asked.path, sample.pieces))
@@ -155,7 +162,7 @@ def read_by_ranks(lead: Lead | None, asked: RankProbe, on_phase: OnPhase) -> Ban
             seed=asked.seed, cores=cores, block_bytes=sample.block_bytes,
         )  # fmt: skip
         order = order_without_files(path_text(asked.path), READING, step.ranks, step.nodes)
-        found = lead.run(
+        found = coordinator.run(
             replace(order, read=together), ReadResult, clock=SystemClock(), time_limit_s=LIMIT_S,
             on_event=lambda _: None,
         )  # fmt: skip

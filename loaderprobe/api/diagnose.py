@@ -15,7 +15,7 @@ from loaderprobe.analyze.judge import Judged
 from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.values import listed, unheard
 from loaderprobe.errors import BadValue
-from loaderprobe.measure.ranks.launch import Lead, on_this_machine, parse_layout, spread
+from loaderprobe.measure.ranks.launch import Coordinator, on_this_machine, parse_layout, spread
 from loaderprobe.measure.user.loader import LoaderRequest, measure_with_step
 from loaderprobe.protocols import OnStage
 from loaderprobe.records.bandwidth import StorageCeiling
@@ -116,7 +116,7 @@ def diagnose(
     ranks: str | int | Iterable[int] | None = None,
     command: str = "loaderprobe.diagnose(...)",
     progress: OnStage | None = None,
-    lead: Lead | None = None,
+    coordinator: Coordinator | None = None,
 ) -> Diagnosis:
     """Find out what limits training with this `torch.utils.data.DataLoader`, by removing each resource.
 
@@ -126,8 +126,8 @@ def diagnose(
     Any other iterable of batches, or a function that makes one, is iterated itself.
 
     In place of the loader, `"train.py:make_loader"` names a function that returns it, or it and the step. By such a
-    function, so many `ranks` are measured in step, each of which calls it: of this machine, or those that `lead` has
-    from a launcher.
+    function, so many `ranks` are measured in step, each of which calls it: of this machine, or those that
+    `coordinator` has from a launcher.
 
     `budget_s` is wall seconds, 30 without it and 60 for ranks; one round is measured in any case, if it does not take
     much longer. `cache` is the state of the files that is judged: `cold`, as in an epoch over more data than memory
@@ -144,10 +144,10 @@ def diagnose(
     if step is not None and not callable(step):
         raise BadValue(f"the step is a {type(step).__name__}", hint="give a function that trains on one batch")
     layout = _one_layout(ranks)
-    if lead is not None or (layout is not None and spread(layout, None)[0] > 1):
+    if coordinator is not None or (layout is not None and spread(layout, None)[0] > 1):
         if not isinstance(loader, str) or step is not None:
             raise BadValue("each rank makes its own loader and step", hint="name a function: train.py:make_loader")
-        measured = _in_ranks(loader, layout, lead, state, budget_s or RANKS_BUDGET_S, progress or unheard)
+        measured = _in_ranks(loader, layout, coordinator, state, budget_s or RANKS_BUDGET_S, progress or unheard)
         return diagnosis(measured, command)
     from loaderprobe.measure.user.function import made, named
 
@@ -195,22 +195,32 @@ def _one_layout(ranks: str | int | Iterable[int] | None) -> Layout | None:
 
 
 def _in_ranks(
-    loader: str, layout: Layout | None, lead: Lead | None, cache: CacheState, budget_s: float, progress: OnStage
+    loader: str,
+    layout: Layout | None,
+    coordinator: Coordinator | None,
+    cache: CacheState,
+    budget_s: float,
+    progress: OnStage,
 ) -> OwnMeasured:
     """What all ranks measured, each in a child of its own. Without a launcher (None) they are of this machine."""
     from loaderprobe.measure.user.function import measure_in_ranks, named
 
     own = named(loader)
-    if lead is None:
+    if coordinator is None:
         assert layout is not None
-        with on_this_machine(layout.ranks) as lead:
-            return _in_ranks(loader, layout, lead, cache, budget_s, progress)
+        with on_this_machine(layout.ranks) as coordinator:
+            return _in_ranks(loader, layout, coordinator, cache, budget_s, progress)
     if layout is None:
-        layout = Layout(ranks=len(lead.nodes) * min(len(node.seats) for node in lead.nodes), nodes=len(lead.nodes))
-    count, over = spread(layout, lead.nodes)
+        layout = Layout(
+            ranks=len(coordinator.nodes) * min(len(node.processes) for node in coordinator.nodes),
+            nodes=len(coordinator.nodes),
+        )
+    count, over = spread(layout, coordinator.nodes)
     if count == 1:
         raise BadValue("one rank is measured by a process that no launcher started", hint="start it without one")
-    return measure_in_ranks(own, lead, count, over, cache=cache, budget_s=budget_s, on_stage=_over(budget_s, progress))
+    return measure_in_ranks(
+        own, coordinator, count, over, cache=cache, budget_s=budget_s, on_stage=_over(budget_s, progress)
+    )
 
 
 def _over(budget_s: float, progress: OnStage) -> Callable[[str, int, int], None]:

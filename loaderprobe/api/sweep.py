@@ -22,7 +22,7 @@ from loaderprobe.errors import LostRank
 from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.image_data import image_sets
-from loaderprobe.measure.ranks.launch import Lead, check_one_node, most_ranks, on_this_machine
+from loaderprobe.measure.ranks.launch import Coordinator, check_one_node, most_ranks, on_this_machine
 from loaderprobe.measure.runner import ForkServer, Processes
 from loaderprobe.measure.studies import plan_studies, study_all
 from loaderprobe.measure.sweep import pending, plan_sweep
@@ -46,7 +46,7 @@ from loaderprobe.system.environment import describe_environment
 from loaderprobe.system.host import utc_timestamp
 from loaderprobe.units import parse_resolution
 
-NO_OPTIONS = ("progress", "command", "lead", "listener")
+NO_OPTIONS = ("progress", "command", "coordinator", "listener")
 """Arguments of `sweep` that choose nothing that is measured."""
 
 
@@ -116,7 +116,7 @@ def sweep(
     out: PathLike | None = None,
     progress: OnStage | None = None,
     command: str = "",
-    lead: Lead | None = None,
+    coordinator: Coordinator | None = None,
     listener: Listener | None = None,
 ) -> Run:
     """Measure every combination of data set, workers, device, model and cache state, and say what limits each.
@@ -128,14 +128,14 @@ def sweep(
     images while data are made, then seconds.
 
     A configuration that fails is a row with its reason, and the sweep goes on. KeyboardInterrupt keeps what is
-    done, for `resume`. Several `ranks` train in step in processes of their own: on this machine, or those that `lead`
-    has from a launcher. `command` is how the report says that it was called.
+    done, for `resume`. Several `ranks` train in step in processes of their own: on this machine, or those that
+    `coordinator` has from a launcher. `command` is how the report says that it was called.
 
     Raises BadValue for values that cannot be, MissingPart for a device or plug-in that is not there, Refused and its
     kin when `out` or `data_dir` hold something else.
     """
     options = {name: value for name, value in locals().items() if name not in NO_OPTIONS}
-    nodes = lead.nodes if lead else None
+    nodes = coordinator.nodes if coordinator else None
     spec = spec_of(**options, command=(command or written(options),), nodes=nodes)
     requests = [SetRequest(resolution=resolution, seed=seed) for resolution in listed(resolutions, parse_resolution)]
     folder, place = Path(data_dir), usual_out() if out is None else Path(out)
@@ -151,11 +151,11 @@ def sweep(
     else:
         files = image_sets(Path(data), sample=count, seed=seed, progress=heard.progress)
     spec = with_data(spec, files)
-    if lead:
-        lead.admit(spec.configs, files)
+    if coordinator:
+        coordinator.admit(spec.configs, files)
     environment = describe_environment([Path(file_set.root) for file_set in files])
     record = RunRecord(created_utc=utc_timestamp(), spec=spec, environment=environment)
-    return _completed(RunDirectory.create(place, record, files), heard, lead)
+    return _completed(RunDirectory.create(place, record, files), heard, coordinator)
 
 
 def _generated(requests: Sequence[SetRequest], folder: Path, count: int, progress: OnStage) -> list[FileSet]:
@@ -169,7 +169,7 @@ def resume(
     *,
     budget_s: float | None = None,
     progress: OnStage | None = None,
-    lead: Lead | None = None,
+    coordinator: Coordinator | None = None,
     listener: Listener | None = None,
 ) -> Run:
     """Complete a run with its own settings: measure what has no measurement yet, what failed among it.
@@ -178,11 +178,11 @@ def resume(
     """
     check_seconds("budget", budget_s)
     directory = RunDirectory.open(Path(run))
-    if lead:
-        lead.admit(directory.record.spec.configs, file_sets(directory))
+    if coordinator:
+        coordinator.admit(directory.record.spec.configs, file_sets(directory))
     if budget_s is not None:
         directory.set_budget(budget_s)
-    return _completed(directory, listener or ProgressOnly(progress), lead, foreign_modules(directory))
+    return _completed(directory, listener or ProgressOnly(progress), coordinator, foreign_modules(directory))
 
 
 def written(given: Mapping[str, Any]) -> str:
@@ -197,11 +197,13 @@ def written(given: Mapping[str, Any]) -> str:
     return f"loaderprobe.sweep({', '.join(words)})"
 
 
-def _completed(directory: RunDirectory, heard: Listener, lead: Lead | None, foreign: Sequence[str] = ()) -> Run:
+def _completed(
+    directory: RunDirectory, heard: Listener, coordinator: Coordinator | None, foreign: Sequence[str] = ()
+) -> Run:
     """The run once what is pending is measured; where that is interrupted, what is done is shown and kept, too."""
     heard.planned(plan(directory), foreign)
     try:
-        measure(directory, heard.progress, lead)
+        measure(directory, heard.progress, coordinator)
     except (KeyboardInterrupt, LostRank) as error:
         _shown_and_kept(directory, heard)
         error.add_note(f"what was measured is kept; go on with loaderprobe.resume({str(directory.path)!r})")
@@ -227,11 +229,11 @@ def more_of(run: RunDirectory) -> list[RunConfig]:
     return next_configs(judge_run(run), auto) if auto else []
 
 
-def measure(run: RunDirectory, on_stage: OnStage, lead: Lead | None = None) -> None:
+def measure(run: RunDirectory, on_stage: OnStage, coordinator: Coordinator | None = None) -> None:
     """Measure what is pending in the run; KeyboardInterrupt keeps what is done. Raises Locked.
 
-    `lead` has the other processes that a launcher started: they take part where a configuration has several ranks.
-    Without a launcher those are of this machine. Raises BadValue where they would be of several nodes.
+    `coordinator` has the other processes that a launcher started: they take part where a configuration has
+    several ranks. Without a launcher those are of this machine. Raises BadValue where they would be of several nodes.
     """
     clock, budget_s = SystemClock(), run.record.spec.budget_s
     configs = pending(run) or more_of(run)
@@ -240,7 +242,7 @@ def measure(run: RunDirectory, on_stage: OnStage, lead: Lead | None = None) -> N
     def left_s() -> float | None:
         return None if budget_s is None else budget_s - (clock.now_ns() - begin_ns) / 1e9
 
-    with run.lock(), nullcontext(lead) if lead else _processes(configs) as processes:
+    with run.lock(), nullcontext(coordinator) if coordinator else _processes(configs) as processes:
         run_sweep(run, processes, clock=clock, on_stage=on_stage, more=partial(more_of, run))
         Ceilings(run=run).name_kinds(left_s())
         study_all(run, processes, clock=clock, on_stage=on_stage, left_s=left_s())
@@ -256,6 +258,6 @@ def _processes(configs: Sequence[RunConfig]) -> Iterator[Processes]:
             yield server
         return
     check_one_node(configs)
-    with on_this_machine(ranks) as lead:
-        lead.admit(configs, ())
-        yield lead
+    with on_this_machine(ranks) as coordinator:
+        coordinator.admit(configs, ())
+        yield coordinator

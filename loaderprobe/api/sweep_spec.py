@@ -41,7 +41,7 @@ def layouts_of(ranks: Ranks, nodes: Sequence[Node] | None) -> tuple[Layout, ...]
     """As asked for; unless asked, all processes that a launcher started as evenly as they are, else one rank."""
     if ranks is not None:
         return listed(ranks, parse_layout)
-    each = min(len(node.seats) for node in nodes) if nodes else 1
+    each = min(len(node.processes) for node in nodes) if nodes else 1
     count = len(nodes) if nodes else 1
     return (Layout(ranks=count * each, nodes=count),)
 

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Column
 
-from loaderprobe.cli.seats import in_ranks
+from loaderprobe.cli.launched import in_ranks
 from loaderprobe.errors import (
     EXIT_DONE,
     EXIT_INTERRUPTED,
@@ -112,7 +112,7 @@ def command(options: Sequence[Option]) -> Callable[[Callable[..., int]], Callabl
     """A command with these options; its body takes the `Invocation`, and by name what the call does not have.
 
     What the body returns, or raises, becomes the exit code. With `--join` among them it is that of rank 0, and takes
-    the `lead` of the other processes that a launcher started.
+    the `coordinator` of the other processes that a launcher started.
     """
 
     def made(body: Callable[..., int]) -> Callable[..., None]:
@@ -124,7 +124,7 @@ def command(options: Sequence[Option]) -> Callable[[Callable[..., int]], Callabl
             if JOIN not in options:
                 return body(call, **asked)
             join = asked.pop("join")
-            return in_ranks(join, asked["ranks"], lambda lead: body(call, lead=lead, **asked))
+            return in_ranks(join, asked["ranks"], lambda coordinator: body(call, coordinator=coordinator, **asked))
 
         parameters = [Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context), *map(_parameter, options)]
         run.__name__, run.__doc__, run.__annotations__ = body.__name__, body.__doc__, {}

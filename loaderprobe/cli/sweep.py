@@ -15,7 +15,7 @@ from loaderprobe.units import format_bytes, parse_list
 
 if TYPE_CHECKING:
     from loaderprobe.api.load import Run
-    from loaderprobe.measure.ranks.launch import Lead
+    from loaderprobe.measure.ranks.launch import Coordinator
     from loaderprobe.records.config import SweepPlan, SweepSpec
 
 BESIDE_RESUME = frozenset({"resume", "budget_s", "join", "json", "quiet"})
@@ -23,7 +23,7 @@ BESIDE_RESUME = frozenset({"resume", "budget_s", "join", "json", "quiet"})
 
 
 @command(SWEEP)
-def sweep(call: Invocation, *, lead: Lead | None, resume: Path | None, **asked: Any) -> int:
+def sweep(call: Invocation, *, coordinator: Coordinator | None, resume: Path | None, **asked: Any) -> int:
     """Measure whether training is compute-bound or input-bound, and which part of the input limits it.
 
     Trains a model on generated data sets, or on DATA, with the serial loader and with each number of workers.
@@ -37,9 +37,9 @@ def sweep(call: Invocation, *, lead: Lead | None, resume: Path | None, **asked: 
     with Told(call, asked, resume) as told:
         try:
             if resume is None:
-                run = verb.sweep(**asked, command=command_line(), lead=lead, listener=told)
+                run = verb.sweep(**asked, command=command_line(), coordinator=coordinator, listener=told)
             else:
-                run = verb.resume(resume, budget_s=asked["budget_s"], lead=lead, listener=told)
+                run = verb.resume(resume, budget_s=asked["budget_s"], coordinator=coordinator, listener=told)
         except KeyboardInterrupt:
             if told.run is None:
                 raise

@@ -76,7 +76,7 @@ class TimelineInStep(EmulatedTimeline):
         return self._device.submit(self._run, begin_ns, step_ns).result
 
     def _longest(self, length_ns: int) -> int:
-        return self._group.most(length_ns)[0]
+        return self._group.all_reduce_max(length_ns)[0]
 
 
 class EmulatedCompute:
@@ -96,7 +96,7 @@ class EmulatedCompute:
         """The timeline of this device, or of the devices of all ranks, which begin together."""
         if self._peers is None:
             return EmulatedTimeline(now_ns)
-        self._peers.group.most(0)
+        self._peers.group.all_reduce_max(0)
         return TimelineInStep(self._clock.now_ns(), self._peers.group)
 
     @property

@@ -1,4 +1,4 @@
-"""The ranks of a training: the store that they meet by, and a group of our own over it.
+"""The ranks of a training: the store by which they join, and a group of our own over it.
 
 The group is gloo's, whatever is trained over. A script's own groups are neither used nor counted up, and ours still
 works after the script has left them.
@@ -21,29 +21,29 @@ from torch.distributed.elastic.multiprocessing.errors import record
 
 from loaderprobe.errors import LostRank
 from loaderprobe.protocols import SharedStore
-from loaderprobe.records.ranks import Launched, Place
+from loaderprobe.records.ranks import Launched, RankPlacement
 from loaderprobe.system.launcher import bound_calls
 from loaderprobe.units import join_words
 
 # torch's store, by which the processes that a launcher started find each other.
 
 CALL_S = 60.0
-"""For the store to answer: it is on another node."""
-COME_S = 300.0
-"""For the process that holds it to come."""
+"""Seconds for the store to answer: it is on another node."""
+CONNECT_S = 300.0
+"""Seconds for the process that makes the store to start."""
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def client_of(address: str, port: int, wait_s: float, *, holds: bool = False) -> Any:
-    """A client of torch's TCPStore, which waits so long for it, and for keys. `holds` makes the store itself, here.
+def client_of(address: str, port: int, wait_s: float, *, is_master: bool = False) -> Any:
+    """A client of torch's TCPStore, which waits so long for it, and for keys. `is_master` makes the store itself, here.
 
     Raises torch's RuntimeError or ValueError where there is none. Where the store no longer answers, a call raises
     RuntimeError after CALL_S.
     """
-    # Not torch's env://, which under torchrun takes every process for a client of a store that none holds.
+    # Not torch's env://, which under torchrun takes every process for a client of a store that no process makes.
     client = dist.TCPStore(  # type: ignore[attr-defined]  # torch does not list it
-        address, port, None, is_master=holds, timeout=timedelta(seconds=wait_s), wait_for_workers=False
+        address, port, None, is_master=is_master, timeout=timedelta(seconds=wait_s), wait_for_workers=False
     )
     # Torch waits without end for an answer; its timeout is for keys.
     bound_calls(port, CALL_S)
@@ -53,10 +53,10 @@ def client_of(address: str, port: int, wait_s: float, *, holds: bool = False) ->
 class TorchStore:
     """A `SharedStore`: a client of torch's TCPStore, whose keys begin with a prefix. It serves one thread at a time."""
 
-    def __init__(self, address: str, port: int, prefix: str, *, holds: bool = False) -> None:
-        """`holds` makes the store itself, here, of port 0 at any that is free. Raises LostRank where there is none."""
+    def __init__(self, address: str, port: int, prefix: str, *, is_master: bool = False) -> None:
+        """`is_master` makes the store itself, here; port 0 is any that is free. Raises LostRank where there is none."""
         try:
-            client = client_of(address, port, COME_S, holds=holds)
+            client = client_of(address, port, CONNECT_S, is_master=is_master)
         except (RuntimeError, ValueError) as error:
             raise LostRank(f"no store answers at {address}:{port} ({_first_line(error)})", hint=_HINT) from error
         client.set_timeout(timedelta(seconds=CALL_S))
@@ -94,9 +94,9 @@ def _first_line(error: Exception) -> str:
 
 
 def clients(here: Launched, prefix: str) -> tuple[TorchStore, TorchStore]:
-    """Two clients of the store, one for each thread. Where the launcher holds none, rank 0 makes it."""
-    holds = here.rank == 0 and not here.agent_store
-    first = TorchStore(here.address, here.port, prefix, holds=holds)
+    """Two clients of the store, one for each thread. Where the launcher has none, rank 0 makes it."""
+    is_master = here.rank == 0 and not here.agent_store
+    first = TorchStore(here.address, here.port, prefix, is_master=is_master)
     return first, TorchStore(here.address, here.port, prefix)
 
 
@@ -106,27 +106,27 @@ def recorded(body: Callable[P, R]) -> Callable[P, R | None]:
 
 
 JOIN_S = 60.0
-"""For all ranks to come to the group."""
+"""Seconds for all ranks to join the group."""
 STEP_S = 300.0
-"""For all ranks to end a step: one may validate, or save, while the others wait."""
+"""Seconds for all ranks to end a step: one may validate, or save, while the others wait."""
 LEAVING_S = 10.0
-"""For the others to come to a rank whose script ends."""
+"""Seconds that a rank whose script ends waits for the others."""
 PREFIX = "loaderprobe"
 OTHERS_S = 0.8
-"""For the others to say that they lost a rank, too: who does not is the one that is lost."""
+"""Seconds for the others to report that they lost a rank, too: one that does not is the lost one."""
 OF_CONNECTIONS = ("Connection closed", "Connection reset", "Broken pipe", "imed out", "NCCL")
 OF_GROUPS = ("gloo", "nccl")
-"""Who says it: a storage on a network uses the same words."""
+"""The libraries whose errors count: a storage on a network uses the same words."""
 OF_USE = ("invalid usage", "invalid argument", "out of memory", "Duplicate GPU")
-"""NCCL's words for what is no rank's absence."""
-_times = itertools.count()
+"""NCCL's words for errors that are not of a lost rank."""
+_measurements = itertools.count()
 """Each measurement of a process has keys of its own in the store; ranks of one training count alike."""
 _LENGTH = 8
-"""Bytes before a value that say how long it is."""
+"""Bytes before a value that hold its length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Joined:
+class Member:
     """This process as one of several ranks."""
 
     rank: int
@@ -134,19 +134,19 @@ class Joined:
     store: SharedStore
 
 
-def joined_ranks() -> Joined | None:
-    """None where this process has joined no other."""
+def member_here() -> Member | None:
+    """This process in the group of torch.distributed; None where it has joined no other."""
     if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
         return None
-    return Joined(
+    return Member(
         rank=dist.get_rank(),
         size=dist.get_world_size(),
-        store=_below(f"{PREFIX}/{next(_times)}", dist.distributed_c10d._get_default_store()),
+        store=_below(f"{PREFIX}/{next(_measurements)}", dist.distributed_c10d._get_default_store()),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AtPlace:
+class RankGroups:
     """This process among the ranks of a configuration."""
 
     group: GlooGroup
@@ -157,44 +157,44 @@ class AtPlace:
     """For groups of the device's own."""
 
 
-def joined_at(place: Place) -> AtPlace:
-    """Meet the other ranks by the store that the place names. Raises LostRank where not all come.
+def join_groups(placement: RankPlacement) -> RankGroups:
+    """Join the other ranks by the store that the placement names. Raises LostRank where one does not.
 
     To be called once workers have been started, which would hold the connections open. Nothing is read from the
     environment: under torchrun that makes every rank wait for a server which no process starts.
     """
-    lost = _joined(place, "lost").store
+    lost = _member(placement, "lost").store
     group, device = (
-        GlooGroup(_joined(place, name), join_s=place.timeout_s, step_s=place.timeout_s, lost=lost)
+        GlooGroup(_member(placement, name), join_s=placement.timeout_s, step_s=placement.timeout_s, lost=lost)
         for name in ("agreement", "device")
     )
-    return AtPlace(group=group, device=device, store=_joined(place, "gradients").store)
+    return RankGroups(group=group, device=device, store=_member(placement, "gradients").store)
 
 
-def store_at(place: Place, name: str) -> Any:
-    """torch's store at a place, with a client and keys of its own. Raises LostRank where there is none."""
-    return _joined(place, name).store
+def store_of(placement: RankPlacement, name: str) -> Any:
+    """torch's store for a rank, with a client and keys of its own. Raises LostRank where there is none."""
+    return _member(placement, name).store
 
 
-def _joined(place: Place, name: str) -> Joined:
-    """With a client of its own: one that waits in a thread holds up all that use it."""
+def _member(placement: RankPlacement, name: str) -> Member:
+    """The rank with a client of its own: one that waits in a thread delays all that use it."""
     try:
-        client = client_of(place.address, place.port, place.timeout_s)
+        client = client_of(placement.address, placement.port, placement.timeout_s)
     except (RuntimeError, ValueError) as error:
         raise _lost(error) from error
-    return Joined(rank=place.rank, size=place.size, store=_below(f"{place.prefix}/{name}", client))
+    return Member(rank=placement.rank, size=placement.size, store=_below(f"{placement.prefix}/{name}", client))
 
 
 class GlooGroup:
     """A `Group` over gloo. Once a rank is lost, no call waits any more."""
 
     def __init__(
-        self, joined: Joined, *, join_s: float = JOIN_S, step_s: float = STEP_S, lost: SharedStore | None = None
+        self, member: Member, *, join_s: float = JOIN_S, step_s: float = STEP_S, lost: SharedStore | None = None
     ) -> None:
-        """Raises LostRank where not all come. `lost` is where ranks say that they lost another; it outlives them."""
-        self._rank, self._size, self._lost = joined.rank, joined.size, ""
+        """Raises LostRank where a rank does not join. `lost` is where ranks report a lost one; it outlives them."""
+        self._rank, self._size, self._lost = member.rank, member.size, ""
         self._step_s, self._store = step_s, lost
-        store = _below("group", joined.store)
+        store = _below("group", member.store)
         try:
             self._group: Any = dist.ProcessGroupGloo(store, self._rank, self._size, timedelta(seconds=join_s))
         except (RuntimeError, ValueError) as error:
@@ -209,32 +209,32 @@ class GlooGroup:
     def size(self) -> int:
         return self._size
 
-    def most(self, *values: int, leaving: bool = False) -> tuple[int, ...]:
-        """Of each value the largest; raises LostRank."""
+    def all_reduce_max(self, *values: int, leaving: bool = False) -> tuple[int, ...]:
+        """The largest of each value over all ranks; raises LostRank."""
         options = dist.AllreduceOptions()
         options.reduceOp = dist.ReduceOp.MAX
         # A script may have set another device to make tensors on.
-        given = torch.tensor(values, dtype=torch.int64, device="cpu")
-        self._wait(lambda: self._group.allreduce([given], options), options, LEAVING_S if leaving else self._step_s)
-        return tuple(given.tolist())
+        tensor = torch.tensor(values, dtype=torch.int64, device="cpu")
+        self._wait(lambda: self._group.allreduce([tensor], options), options, LEAVING_S if leaving else self._step_s)
+        return tuple(tensor.tolist())
 
-    def gathered(self, value: bytes) -> tuple[bytes, ...]:
-        """What each rank gives, on rank 0; raises LostRank."""
-        given = _packed(value, self.most(len(value))[0])
+    def gather(self, value: bytes) -> tuple[bytes, ...]:
+        """The value of each rank, on rank 0; empty on the others. Raises LostRank."""
+        packed = _packed(value, self.all_reduce_max(len(value))[0])
         options = dist.GatherOptions()
         options.rootRank = 0
-        all_ = [torch.zeros_like(given) for _ in range(self._size)] if self._rank == 0 else []
-        self._wait(lambda: self._group.gather([all_] if all_ else [], [given], options), options, self._step_s)
-        return tuple(map(_unpacked, all_))
+        received = [torch.zeros_like(packed) for _ in range(self._size)] if self._rank == 0 else []
+        self._wait(lambda: self._group.gather([received] if received else [], [packed], options), options, self._step_s)
+        return tuple(map(_unpacked, received))
 
     def broadcast(self, value: bytes) -> bytes:
-        """What rank 0 gives; raises LostRank."""
+        """The value of rank 0, on all ranks; raises LostRank."""
         mine = value if self._rank == 0 else b""
-        given = _packed(mine, self.most(len(mine))[0])
+        packed = _packed(mine, self.all_reduce_max(len(mine))[0])
         options = dist.BroadcastOptions()
         options.rootRank = 0
-        self._wait(lambda: self._group.broadcast([given], options), options, self._step_s)
-        return _unpacked(given)
+        self._wait(lambda: self._group.broadcast([packed], options), options, self._step_s)
+        return _unpacked(packed)
 
     def _wait(self, begin: Any, options: Any, seconds: float) -> None:
         if self._lost:
@@ -280,7 +280,7 @@ def _lost(error: Exception, missing: Sequence[int] = ()) -> LostRank:
     # Of gloo's words, without the line of its source before them and its advice after.
     first = str(error).strip().partition("\n")[0].partition(". ")[0]
     words = re.sub(r"^\[[^]]*\] *", "", first)
-    numbers = join_words([str(each) for each in missing])
+    numbers = join_words([str(rank) for rank in missing])
     who = f": rank{'s' * (len(missing) > 1)} {numbers}" if missing else ""
     return LostRank(f"another rank has gone, or does not answer{who} ({words})", hint="see what that rank printed")
 
@@ -291,8 +291,8 @@ def _packed(value: bytes, longest: int) -> torch.Tensor:
     return torch.frombuffer(bytearray(whole), dtype=torch.uint8)
 
 
-def _unpacked(given: torch.Tensor) -> bytes:
-    whole = given.numpy().tobytes()
+def _unpacked(packed: torch.Tensor) -> bytes:
+    whole = packed.numpy().tobytes()
     return whole[_LENGTH : _LENGTH + int.from_bytes(whole[:_LENGTH], "big")]
 
 
@@ -302,32 +302,32 @@ def _unpacked(given: torch.Tensor) -> bytes:
 # group before it makes its loader; so it is joined here already, and code that joins it itself finds that done.
 
 
-def join_group(place: Place, variables: MutableMapping[str, str] = os.environ) -> None:
-    """Make this process that rank for torch and for the user's code. Raises LostRank where not all come.
+def join_group(placement: RankPlacement, variables: MutableMapping[str, str] = os.environ) -> None:
+    """Make this process that rank for torch and for the user's code. Raises LostRank where a rank does not join.
 
     To be called before that code is imported, which may import `init_process_group` by its name.
     """
-    variables.update(variables_of(place))
+    variables.update(variables_of(placement))
     # A number, which code may read. Each rank makes its loader once in the life of the store.
     variables.setdefault("TORCHELASTIC_RESTART_COUNT", "0")
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     # With torch's own timeout: that code may have ranks wait while one prepares the data.
-    dist.init_process_group(backend, store=store_at(place, "own"), rank=place.rank, world_size=place.size)
-    found: Any = dist
-    found.init_process_group = found.distributed_c10d.init_process_group = _joined_already
+    dist.init_process_group(backend, store=store_of(placement, "own"), rank=placement.rank, world_size=placement.size)
+    module: Any = dist
+    module.init_process_group = module.distributed_c10d.init_process_group = _joined_already
 
 
-def variables_of(place: Place) -> dict[str, str]:
-    """Those of torchrun, whoever started this process. The store that they name is held by another process."""
+def variables_of(placement: RankPlacement) -> dict[str, str]:
+    """The variables that torchrun sets, whoever started this process. Another process made the store they name."""
     return {
-        "RANK": str(place.rank),
-        "WORLD_SIZE": str(place.size),
-        "LOCAL_RANK": str(place.local_rank),
-        "LOCAL_WORLD_SIZE": str(place.local_size),
-        "GROUP_RANK": str(place.node),
-        "GROUP_WORLD_SIZE": str(place.size // place.local_size),
-        "MASTER_ADDR": place.address,
-        "MASTER_PORT": str(place.port),
+        "RANK": str(placement.rank),
+        "WORLD_SIZE": str(placement.size),
+        "LOCAL_RANK": str(placement.local_rank),
+        "LOCAL_WORLD_SIZE": str(placement.local_size),
+        "GROUP_RANK": str(placement.node),
+        "GROUP_WORLD_SIZE": str(placement.size // placement.local_size),
+        "MASTER_ADDR": placement.address,
+        "MASTER_PORT": str(placement.port),
         # As a client: without it, rank 0 would make a store where there is one.
         "TORCHELASTIC_USE_AGENT_STORE": "True",
     }

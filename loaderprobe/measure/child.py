@@ -35,7 +35,7 @@ from loaderprobe.protocols import Clock, OnGpu, OnStage
 from loaderprobe.records.config import ComputeSpec
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Alternative, Measurement
-from loaderprobe.records.ranks import Place
+from loaderprobe.records.ranks import RankPlacement
 from loaderprobe.records.studies import EpochsMeasured, Prefilled
 from loaderprobe.samplers import sampling
 from loaderprobe.samplers.waits import WaitsSampler
@@ -50,24 +50,24 @@ from loaderprobe.system.process import die_with_parent, threads_of
 
 def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
     """Build the parts of the order and run them: alone, or as one of several ranks."""
-    clock, config, place = SystemClock(), order.config, order.place
-    if place is not None and config.compute.kind == "cuda":
-        _see_own_gpu(config.compute, place)
-    files = order.files if place is None else order.files.shard(place.rank, place.size)
+    clock, config, placement = SystemClock(), order.config, order.placement
+    if placement is not None and config.compute.kind == "cuda":
+        _see_own_gpu(config.compute, placement)
+    files = order.files if placement is None else order.files.shard(placement.rank, placement.size)
     location = locate(Path(files.root))
     others = _alternatives(order, files, on_stage)
     on_stage("starting the loader", 0, 0)
     with ExitStack() as stack:
         # Workers start before the device does: a process that has used CUDA cannot fork.
         loader = stack.enter_context(make_loader(config, files, scratch))
-        rank = None if place is None else RankChild(order, place, on_stage)
-        stack.enter_context(rank.named() if rank else nullcontext())
+        rank = None if placement is None else RankChild(order, placement, on_stage)
+        stack.enter_context(rank.as_lost_rank() if rank else nullcontext())
         on_stage("starting the device", 0, 0)
         compute = make_compute(config, clock, rank.peers if rank else None)
         looking = stack.enter_context(WaitsSampler(lambda: threads_of(loader.workers()), scratch))
         gpu = compute.uuid() if isinstance(compute, OnGpu) else None
         # What belongs to a whole node is read by its first rank.
-        seen = (location.devices, gpu) if place is None or place.local_rank == 0 else ((), None)
+        seen = (location.devices, gpu) if placement is None or placement.local_rank == 0 else ((), None)
         samplers = stack.enter_context(sampling(clock, seen[0], loader.workers, seen[1]))
         decide = further_round if order.earlier else next_round
         # The forkserver, by whose other children nothing else is done.
@@ -88,10 +88,10 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
         return rank.together(measured) if rank else measured
 
 
-def _see_own_gpu(compute: ComputeSpec, place: Place) -> None:
+def _see_own_gpu(compute: ComputeSpec, placement: RankPlacement) -> None:
     """Before anything touches CUDA: the loader's pinning thread starts before the device, and would open GPU 0."""
     number = int(compute.argument) if compute.argument.isdecimal() else 0
-    found = own_gpu(os.environ, number + place.local_rank, len(list_gpus()[0]))
+    found = own_gpu(os.environ, number + placement.local_rank, len(list_gpus()[0]))
     if found is not None:
         os.environ[VISIBLE] = found
 
@@ -101,7 +101,7 @@ def _alternatives(order: Order, files: FileSet, on_stage: OnStage) -> tuple[Alte
     if order.earlier is not None:
         return order.earlier.alternatives
     on_stage("alternative decoders", 0, 0)
-    return alternatives(order.config, files) if order.place is None or order.place.rank == 0 else ()
+    return alternatives(order.config, files) if order.placement is None or order.placement.rank == 0 else ()
 
 
 def _left_s(order: Order, clock: Clock) -> float | None:

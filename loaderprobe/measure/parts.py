@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from loaderprobe.analyze.verdict.rounds import next_round
-from loaderprobe.measure.crew import ALONE, Crew
+from loaderprobe.measure.collectives import SINGLE_PROCESS, Collectives
 from loaderprobe.protocols import Clock, Compute, Loader, NextRound, PageCache
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.measurement import Missing, Others
@@ -62,7 +62,7 @@ class Parts:
     waits: Callable[[], WaitSamples | Missing] = lambda: UNSEEN
     """The samples of the workers' waits so far, or why there are none."""
     disturbance: Disturbance = field(default_factory=NotWatched)
-    crew: Crew = ALONE
+    collectives: Collectives = SINGLE_PROCESS
     """The ranks that measure in step with this process; usually none but itself."""
 
 

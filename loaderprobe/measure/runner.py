@@ -27,7 +27,7 @@ from loaderprobe.records.config import RunConfig, Study
 from loaderprobe.records.diagnosis import OwnLoader
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
-from loaderprobe.records.ranks import Place, ReadTogether
+from loaderprobe.records.ranks import RankPlacement, ReadTogether
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.system.host import utc_timestamp
 from loaderprobe.system.process import ask_where, child_environment, signal_name
@@ -64,7 +64,7 @@ class Order:
     """None for the configuration itself."""
     epochs: int = 0
     """Of the study of epochs."""
-    place: Place | None = None
+    placement: RankPlacement | None = None
     """Of the child among the ranks of its configuration; None for one that has no other."""
     own: OwnLoader | None = None
     """What makes the user's own loader, which is measured instead; `files` then holds its module."""
@@ -102,7 +102,7 @@ R = TypeVar("R", bound=OfConfiguration)
 
 
 class Processes(Protocol):
-    """What does orders, each in processes of its own: a `ForkServer`, or a `Lead` with all ranks."""
+    """What does orders, each in processes of its own: a `ForkServer`, or a `Coordinator` with all ranks."""
 
     def run(
         self, order: Order, type_: type[R], *, clock: Clock, time_limit_s: float, on_event: Callable[[Event], None]

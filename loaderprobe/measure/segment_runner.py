@@ -102,7 +102,7 @@ class SegmentRunner:
     @property
     def _lead_in(self) -> int:
         """Batches that ranks take in step before timing: who comes first has full buffers while it waits."""
-        return self.config.loader.batches_ahead if self.parts.crew.size > 1 else 0
+        return self.config.loader.batches_ahead if self.parts.collectives.size > 1 else 0
 
     def warm_up(self) -> None:
         """Copy batches to the device, and train on them until it is as fast as later."""
@@ -133,7 +133,7 @@ class SegmentRunner:
     def run(self, part: Part, number: int) -> Segment:
         """The segment of one part of round `number`."""
         mode, activity = part.mode, part.activity
-        if part.without == self.parts.crew.rank:
+        if part.without == self.parts.collectives.rank:
             return self._without_input(part, number)
         if mode in ("resident", "no_exchange", "exchange"):
             return self._without_loader(part, number)
@@ -172,26 +172,26 @@ class SegmentRunner:
 
     def _without_input(self, part: Part, number: int) -> Segment:
         """This rank meets the others where they meet, and takes nothing; its workers rest."""
-        crew, pace = self.parts.crew, self._paced(part.mode, 0)
+        collectives, pace = self.parts.collectives, self._paced(part.mode, 0)
         rest(self.parts.loader, self.batches.count, self.parts.clock)
-        crew.meet()
+        collectives.barrier()
         for _ in range(self._lead_in):
-            crew.meet()
+            collectives.barrier()
         self.parts.disturbance.begin()
         disk_before = self.parts.read_devices()
-        steps = crew.load(repeat(None), self.parts.clock, pace)
+        steps = collectives.load(repeat(None), self.parts.clock, pace)
         return self._record(steps, part, number, first_batch=-1, resident=None, disk_before=disk_before)
 
     def _load_only(self, part: Part, pace: Pace) -> Steps:
         if part.activity != "alone":
-            return self.parts.crew.load(self.batches, self.parts.clock, pace)
+            return self.parts.collectives.load(self.batches, self.parts.clock, pace)
         least = max(MIN_STEPS_OF_SLOW_DEVICE, pace.multiple)
         pace = replace(pace, min_s=self._alone_s, max_s=self._alone_s, min_batches=least)
         return load_only(self.batches, self.parts.clock, pace)
 
     def _agreed(self, pace: Pace) -> Pace:
         """A pace of training, which all ranks keep."""
-        return self.parts.crew.pace(pace, self.parts.compute)
+        return self.parts.collectives.pace(pace, self.parts.compute)
 
     def _resident_pace(self) -> Pace:
         """The pace of compute alone, which has nothing to do with the number of workers."""
@@ -207,16 +207,16 @@ class SegmentRunner:
     def _switch(self, part: Part) -> None:
         """Switch the workers to the mode of a segment, and drop batches made before, which would bias it."""
         self._flush(part)
-        crew = self.parts.crew
+        collectives = self.parts.collectives
         if part.activity == "alone":
             # Ranks meet here for the last time before: who waits after its lead-in begins with full buffers.
-            self._alone_s = crew.agree(round(min(ALONE_S, self.pace.max_s) * 1e9)) / 1e9
+            self._alone_s = collectives.agree(round(min(ALONE_S, self.pace.max_s) * 1e9)) / 1e9
             self._drop(self._lead_in)
             return
-        crew.meet()
+        collectives.barrier()
         for _ in range(self._lead_in):
             self._drop(1)
-            crew.meet()
+            collectives.barrier()
 
     def _flush(self, part: Part) -> None:
         loader, most = self.parts.loader, self.to_flush
@@ -240,7 +240,7 @@ class SegmentRunner:
         untimed = self.to_flush + self.config.loader.batches_ahead + untimed_steps + self._lead_in
         limited = self.ready.limit(pace, mode, untimed)
         most = min((most for most in (pace.max_batches, limited.max_batches) if most is not None), default=None)
-        return replace(limited, max_batches=self.parts.crew.least(most))
+        return replace(limited, max_batches=self.parts.collectives.least(most))
 
     def _prepare(self, mode: Mode, pace: Pace) -> None:
         pace = replace(pace, min_batches=pace.min_batches + self._lead_in)

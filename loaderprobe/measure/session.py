@@ -152,7 +152,7 @@ class _SpentError(Exception):
 class Session:
     """Runs one configuration, and feeds the recorder. `on_stage(name, done, total)` is called before every segment.
 
-    Each of several ranks has one; they call the same methods, and what they do is agreed on with `parts.crew`.
+    Each of several ranks has one; they call the same methods, and what they do is agreed on with `parts.collectives`.
     What was measured, what it took and what is left of the budget decide together on the next round, so they stay in
     one class; how a segment is run is `SegmentRunner`'s.
     """
@@ -198,7 +198,7 @@ class Session:
     def run(self) -> None:
         """Measure round after round, until more cannot change the verdict or the budget is spent."""
         self._begin()
-        before, segments = self.parts.crew.agree(self.recorder.rounds_before), self.recorder.segments
+        before, segments = self.parts.collectives.agree(self.recorder.rounds_before), self.recorder.segments
         shuffle = random.Random(self.config.seed + before)
         with suppress(_SpentError):  # it ends with the rounds that there are
             for number in range(MOST_ROUNDS - before):
@@ -251,12 +251,12 @@ class Session:
         """True where the budget is spent, and a whole round is there: all ranks were interrupted at the same step."""
         spent = self.budget_s is not None and self._spent_s() >= self.budget_s
         whole = any(segment.round < number for segment in self.recorder.segments)
-        return bool(self.parts.crew.agree(int(spent and whole)))
+        return bool(self.parts.collectives.agree(int(spent and whole)))
 
     def profile(self) -> None:
         """Record the GPU in a profiler window outside all segments; or keep the reason why not."""
         segments, compute = self.recorder.segments, self.parts.compute
-        if self.parts.crew.size > 1:
+        if self.parts.collectives.size > 1:
             # One rank whose profiler fails would leave the others waiting.
             self.recorder.timeline = OF_RANKS if isinstance(compute, Profiling) else why_not_profiled(compute.info())
             return
@@ -299,11 +299,11 @@ class Session:
         if UNKNOWN in self._pair:
             # As rank 0 knows from earlier rounds.
             first, second = pair_of(self.recorder.earlier) if self.recorder.earlier else (UNKNOWN, UNKNOWN)
-            self._pair = self.parts.crew.agree(first), self.parts.crew.agree(second)
+            self._pair = self.parts.collectives.agree(first), self.parts.collectives.agree(second)
         if UNKNOWN in self._pair:
             self._measure(alone, number, self.config.rounds * len(plan))
             last = self.recorder.segments[-1]
-            order = self.parts.crew.ascending(last.steps / max(1, last.closed_ns - last.begin_ns[0]))
+            order = self.parts.collectives.ascending(last.steps / max(1, last.closed_ns - last.begin_ns[0]))
             self._pair = order[0], order[len(order) // 2]
         else:
             yield alone
@@ -319,15 +319,15 @@ class Session:
         short = self._runner.exhausted(cold)
         if short:
             self.recorder.notes.append(Remark(code="all_batches_made"))
-        return not self.parts.crew.any(short)
+        return not self.parts.collectives.any(short)
 
     def _spent_s(self) -> float:
         return self.recorder.seconds(self.parts.clock.now_ns())
 
     def _affordable(self, plan: list[Part]) -> list[Part]:
         """As much of the next round as rank 0 has time for."""
-        crew = self.parts.crew
-        return crew.kept(self._fitting(plan) if crew.leads else [], plan)
+        collectives = self.parts.collectives
+        return collectives.kept(self._fitting(plan) if collectives.is_coordinator else [], plan)
 
     def _fitting(self, plan: list[Part]) -> list[Part]:
         """As much of the next round as the budget has time for, at durations so far; the very first always fits."""
@@ -355,7 +355,7 @@ class Session:
         return [Part(*decisive) for decisive in deciding(self.measurement((), ()), asked)]
 
     def _window_s(self) -> float:
-        if self.parts.crew.size > 1:
+        if self.parts.collectives.size > 1:
             return 0.0  # there is none
         return seconds_wanted(self.parts.compute, self.config, self.recorder.segments, self._runner.to_flush)
 

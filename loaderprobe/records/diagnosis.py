@@ -10,7 +10,7 @@ from loaderprobe.records.config import CacheState, RunConfig
 from loaderprobe.records.environment import SCHEMA_VERSION, Origin
 from loaderprobe.records.files import UnknownFiles
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.ranks import Apart
+from loaderprobe.records.ranks import NotTogether
 from loaderprobe.records.verdict import Bound
 
 DIAGNOSIS_SCHEMA, DIAGNOSIS_VERSION = "loaderprobe/diagnosis", 2
@@ -167,7 +167,7 @@ class Attached:
     hint: str = ""
     saved: tuple[str, ...] = ()
     """Files that the script made while it was measured; they hold nothing of use."""
-    apart: Apart | None = None
+    apart: NotTogether | None = None
     """Set with `ranks_apart`."""
     endangered: str = ""
     """The file before which the script was stopped; empty where it was stopped for the verdict."""

@@ -42,7 +42,7 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeatSeen:
+class ProcessInfo:
     """What a process says of itself when it comes."""
 
     rank: int
@@ -61,7 +61,7 @@ class Node:
     """A node, with the processes that the launcher started there."""
 
     host: str
-    seats: tuple[int, ...]
+    processes: tuple[int, ...]
     """Their ranks."""
     gpus: int
     """That its processes see; 0 also where they cannot be listed."""
@@ -70,7 +70,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class RankCommand:
     """What the processes do next: measure a configuration, look for the files of a data set on each node, or end."""
 
     kind: Literal["measure", "files", "end"]
@@ -81,18 +81,18 @@ class Turn:
     """With `end`: of all processes. A launcher that sees others end well may wait for them for minutes."""
 
 
-EndKind = Literal["done", "failed", "timeout", "ended", "lost"]
+OutcomeKind = Literal["done", "failed", "timeout", "ended", "lost"]
 """ended: its own process was ended because another rank could not go on. lost: it gave no word at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeatEnd:
+class RankOutcome:
     """How one rank's part in a turn ended."""
 
     rank: int
     """Among those of the turn."""
     host: str
-    kind: EndKind
+    kind: OutcomeKind
     stage: str = ""
     """The last that it reported."""
     events: int = 0
@@ -112,7 +112,7 @@ class SeatEnd:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class RankPlacement:
     """Which rank a process is, and the store by which it finds the others."""
 
     rank: int
@@ -167,7 +167,7 @@ class ReadResult:
 
 # Ranks of one training that are measured together: what each offers, why they are not, and what each measured.
 
-ApartCode = Literal[
+NotTogetherCode = Literal[
     "silent",
     "other_thread",
     "another_process",
@@ -184,10 +184,10 @@ loader cannot be measured. ended: the script ended. lost: ranks do not answer an
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Apart:
+class NotTogether:
     """Why all ranks go on with the script, or why the measurement ended."""
 
-    code: ApartCode
+    code: NotTogetherCode
     ranks: tuple[int, ...]
     """Those that are the reason."""
     detail: str = ""

@@ -119,7 +119,7 @@ class RankReader:
         supply = Supply(sample, self.cache, seed=run.seed)
         supply.ahead(1)
         # All evict before any reads.
-        self.group.most(0)
+        self.group.all_reduce_max(0)
         reading, read_bytes, trouble = Reading(seconds=0.0), None, ""
         try:
             before = own_reads()
@@ -128,9 +128,9 @@ class RankReader:
         except (OSError, LoaderprobeError) as error:
             trouble = str(error)
         full = -reading.full_ns if len(reading.end_ns) else NOT_READING
-        until_ns = -self.group.most(full)[0]
+        until_ns = -self.group.all_reduce_max(full)[0]
         part = RankReading(rank=self.group.rank, reading=_report(reading, read_bytes, until_ns), trouble=trouble)
-        return tuple(decoded(each, RankReading) for each in self.group.gathered(encoded(part)))
+        return tuple(decoded(each, RankReading) for each in self.group.gather(encoded(part)))
 
 
 def _report(reading: Reading, read_bytes: int | None, until_ns: int) -> Reading:

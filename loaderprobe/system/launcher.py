@@ -37,16 +37,16 @@ def launched(variables: Variables, join: Join | None = None) -> Launched | None:
 
     Raises BadValue where `join` names a launcher that did not start this process, or a variable is no number.
     """
-    found = None
+    process = None
     if all(variables.get(name) for name in TORCH):
-        found = _by_torch(variables)
+        process = _by_torch(variables)
     elif join == "slurm":
-        found = _by_slurm(variables)
+        process = _by_slurm(variables)
     elif join == "mpi":
-        found = _by_mpi(variables)
-    if found is not None and not 0 <= found.rank < found.size:
-        raise BadValue(f"this process has rank {found.rank} of {found.size}", hint="check the launcher's variables")
-    return None if found is None or found.size == 1 else found
+        process = _by_mpi(variables)
+    if process is not None and not 0 <= process.rank < process.size:
+        raise BadValue(f"this process has rank {process.rank} of {process.size}", hint="check the launcher's variables")
+    return None if process is None or process.size == 1 else process
 
 
 def _by_torch(variables: Variables) -> Launched:
@@ -83,7 +83,7 @@ def _by_slurm(variables: Variables) -> Launched:
 
 
 def _by_mpi(variables: Variables) -> Launched:
-    names = next((each for each in MPI if each[0] in variables), None)
+    names = next((names for names in MPI if names[0] in variables), None)
     if names is None:
         raise BadValue(
             "--join mpi: mpirun did not start this process",
@@ -129,7 +129,7 @@ def own_gpu(variables: Variables, number: int, gpus: int) -> str | None:
     fewer. A variable and no call, since every thread of the process obeys it, and nothing touches the driver by it.
     """
     shown = variables.get(VISIBLE)
-    seen = [str(each) for each in range(gpus)] if shown is None else [word.strip() for word in shown.split(",")]
+    seen = [str(index) for index in range(gpus)] if shown is None else [word.strip() for word in shown.split(",")]
     return seen[number] if len(seen) > 1 and number < len(seen) else None
 
 
@@ -145,10 +145,10 @@ def address_towards(host: str, port: int) -> str:
     Empty where the host is this one, its name is unknown, or no route leads there.
     """
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
     except OSError:
         return ""
-    for family, kind, _, _, there in found:
+    for family, kind, _, _, there in addresses:
         try:
             with socket.socket(family, kind) as probe:
                 probe.connect(there)
@@ -163,7 +163,7 @@ def interface_of(address: str) -> str:
     """The interface that has this address of ours; empty where none has."""
     for name, addresses in psutil.net_if_addrs().items():
         # Those of IPv6 may end with the interface.
-        if address and any(each.address.partition("%")[0] == address for each in addresses):
+        if address and any(own.address.partition("%")[0] == address for own in addresses):
             return name
     return ""
 
@@ -179,9 +179,13 @@ def bound_calls(port: int, seconds: float) -> None:
         try:
             if not entry.is_socket():
                 continue
-            with socket.socket(fileno=os.dup(int(entry.name))) as found:
-                if found.family in IP and found.type == socket.SOCK_STREAM and found.getpeername()[1] == port:
-                    found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
-                    found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+            with socket.socket(fileno=os.dup(int(entry.name))) as connection:
+                if (
+                    connection.family in IP
+                    and connection.type == socket.SOCK_STREAM
+                    and connection.getpeername()[1] == port
+                ):
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
         except OSError:  # not connected, or closed meanwhile
             continue

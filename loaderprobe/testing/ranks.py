@@ -9,38 +9,38 @@ from typing import Any
 from loaderprobe.errors import LostRank
 
 PATIENCE_S = 20.0
-"""A rank that does not come is a failed test."""
+"""Seconds after which a rank that does not arrive fails the test."""
 
 
 class FakeStore:
     """A store in memory, for threads too. Once it is `gone`, no call is answered."""
 
     def __init__(self) -> None:
-        self.held: dict[str, str] = {}
+        self.values: dict[str, str] = {}
         self.gone = False
         self._lock = threading.Lock()
 
     def set(self, key: str, value: str) -> None:
         self._answer()
-        self.held[key] = value
+        self.values[key] = value
 
     def get(self, key: str) -> bytes:
         """The value of a key that is there."""
         self._answer()
-        return self.held[key].encode()
+        return self.values[key].encode()
 
     def check(self, keys: list[str]) -> bool:
         """True when all are there."""
         self._answer()
-        return all(key in self.held for key in keys)
+        return all(key in self.values for key in keys)
 
     def compare_set(self, key: str, expected_value: str, desired_value: str) -> bytes:
         """Set the key if it has the expected value, or none where that is empty."""
         self._answer()
         with self._lock:
-            if self.held.get(key, "") == expected_value:
-                self.held[key] = desired_value
-            return self.held[key].encode()
+            if self.values.get(key, "") == expected_value:
+                self.values[key] = desired_value
+            return self.values[key].encode()
 
     def _answer(self) -> None:
         if self.gone:
@@ -48,11 +48,11 @@ class FakeStore:
 
 
 class _Table:
-    """Where the ranks of one group meet."""
+    """The barrier of the ranks of one group, and what each brings to it."""
 
     def __init__(self, size: int) -> None:
         self.barrier = threading.Barrier(size)
-        self.given: list[Any] = [None] * size
+        self.answers: list[Any] = [None] * size
 
 
 class FakeGroup:
@@ -60,7 +60,7 @@ class FakeGroup:
 
     def __init__(self, table: _Table, rank: int) -> None:
         self._table, self._rank = table, rank
-        self.meetings = 0
+        self.calls = 0
 
     @classmethod
     def of(cls, size: int) -> Sequence[FakeGroup]:
@@ -75,36 +75,36 @@ class FakeGroup:
 
     @property
     def size(self) -> int:
-        return len(self._table.given)
+        return len(self._table.answers)
 
-    def most(self, *values: int, leaving: bool = False) -> tuple[int, ...]:
-        """Of each value the largest; raises LostRank."""
-        given = self._all(values)
-        assert len({len(each) for each in given}) == 1, "ranks ask for different things"
-        return tuple(map(max, zip(*given, strict=True)))
+    def all_reduce_max(self, *values: int, leaving: bool = False) -> tuple[int, ...]:
+        """The largest of each value over all ranks; raises LostRank."""
+        answers = self._all(values)
+        assert len({len(answer) for answer in answers}) == 1, "ranks ask for different things"
+        return tuple(map(max, zip(*answers, strict=True)))
 
-    def gathered(self, value: bytes) -> tuple[bytes, ...]:
-        """What each rank gives, on rank 0."""
-        given = self._all(value)
-        return tuple(given) if self._rank == 0 else ()
+    def gather(self, value: bytes) -> tuple[bytes, ...]:
+        """The value of each rank, on rank 0; empty on the others."""
+        answers = self._all(value)
+        return tuple(answers) if self._rank == 0 else ()
 
     def broadcast(self, value: bytes) -> bytes:
-        """What rank 0 gives."""
+        """The value of rank 0, on all ranks."""
         first: bytes = self._all(value)[0]
         return first
 
     def leave(self) -> None:
-        """The others lose this rank, now or when they next meet."""
+        """The others lose this rank, now or at their next call."""
         self._table.barrier.abort()
 
     def _all(self, value: Any) -> list[Any]:
-        """What each rank gives now."""
-        self.meetings += 1
-        self._table.given[self._rank] = value
+        """The value of each rank, on all ranks."""
+        self.calls += 1
+        self._table.answers[self._rank] = value
         try:
             self._table.barrier.wait(PATIENCE_S)
-            given = list(self._table.given)
+            answers = list(self._table.answers)
             self._table.barrier.wait(PATIENCE_S)
         except threading.BrokenBarrierError as error:
             raise LostRank("another rank does not answer") from error
-        return given
+        return answers

@@ -35,7 +35,7 @@ from tests.examples.bandwidth import example_bandwidth, example_operations, exam
 from tests.planted.files import random_files
 from tests.skips import needs_cold_reads
 
-TWO_NODES = (Node(host="a", seats=(0, 1), gpus=0), Node(host="b", seats=(2, 3), gpus=0))
+TWO_NODES = (Node(host="a", processes=(0, 1), gpus=0), Node(host="b", processes=(2, 3), gpus=0))
 OPENS = (*example_operations({4: 1000.0}), *example_operations({4: 900.0}, "stat", metadata="warm"))
 ONE = replace(example_bandwidth(), metadata=OPENS)
 RANKS = example_rank_bandwidth(example_ranks(20e6), example_ranks(6.9e6, 6.8e6, 6.8e6, 4e6))
@@ -70,10 +70,10 @@ def test_a_frame_has_a_row_a_phase() -> None:
     assert list(ranks["in_step_bw_bytes_per_s"]) == [20e6, 16e6]
 
 
-class LeadOfOne:
+class CoordinatorOfOne:
     """Rank 0 of one, which reads in this process; `failure` is how that ends, where it fails."""
 
-    nodes = (Node(host="a", seats=(0,), gpus=0),)
+    nodes = (Node(host="a", processes=(0,), gpus=0),)
 
     def __init__(self, failure: RunFailure | None = None) -> None:
         self.failure = failure
@@ -90,23 +90,23 @@ class LeadOfOne:
 def test_one_rank_reads_and_one_that_fails_is_named_with_its_host(tmp_path: Path) -> None:
     """Real files, whole, each within the agreed time; each rank reads files of its own."""
     random_files(tmp_path, count=256)
-    lead: Any = LeadOfOne()
-    found = loaderprobe.bandwidth(tmp_path, lead=lead, readers=2, seconds=0.1)
+    coordinator: Any = CoordinatorOfOne()
+    found = loaderprobe.bandwidth(tmp_path, coordinator=coordinator, readers=2, seconds=0.1)
     (phase,) = found.phases
     assert phase.bw_bytes > 0 and phase.by_rank[0].host == "a" and found.images and not found.interrupted
     assert found.limit.code in ("one_step_of_ranks", "probe_busy", "from_memory") and found.kind.kind == "unknown"
-    failing: Any = LeadOfOne(
+    failing: Any = CoordinatorOfOne(
         RunFailure(
             config=example_config(), stage="run 1", reason="the measuring process was killed by SIGKILL", hint="",
             exit_code=None, signal="SIGKILL", log=(), started_utc="", wall_s=1.0, rank=1, host="b",
         )
     )  # fmt: skip
     with pytest.raises(LoaderprobeError, match=r"rank 1 \(b\): the measuring process was killed by SIGKILL \(run 1\)"):
-        loaderprobe.bandwidth(tmp_path, lead=failing)
+        loaderprobe.bandwidth(tmp_path, coordinator=failing)
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "0.jpg").write_bytes(bytes(50_000))
     with pytest.raises(BadValue, match="has 1 file to read, too few for 1 rank of 1 reader: 4 are needed"):
-        loaderprobe.bandwidth(tmp_path / "one", lead=lead, readers=1)
+        loaderprobe.bandwidth(tmp_path / "one", coordinator=coordinator, readers=1)
 
 
 @pytest.mark.parametrize(

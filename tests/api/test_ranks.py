@@ -31,7 +31,7 @@ from loaderprobe.measure.user.function import agreed, measure_own, named
 from loaderprobe.records.config import SweepSpec
 from loaderprobe.records.diagnosis import DataFound, OwnMeasured, RankInput
 from loaderprobe.records.measurement import RunFailure
-from loaderprobe.records.ranks import Layout, Node, Place
+from loaderprobe.records.ranks import Layout, Node, RankPlacement
 from loaderprobe.records.remark import Remark
 from loaderprobe.render.writers import document_markdown
 from loaderprobe.store.codec import decode, encode
@@ -42,7 +42,7 @@ from tests.analyze.runs import alike
 from tests.examples.ranks import STEPS, train
 from tests.warm import in_two_ranks
 
-NODES = (Node(host="a", seats=(0, 1), gpus=2), Node(host="b", seats=(2, 3), gpus=1))
+NODES = (Node(host="a", processes=(0, 1), gpus=2), Node(host="b", processes=(2, 3), gpus=1))
 DRAWN = RankInput(batch_size=8, workers=2, prefetch_factor=2, files=(1, 2, 3), first=None, whole=True)
 DATA = DataFound(hidden=None, size_bytes=1e9, root="/data/photos", samples=10_000)
 
@@ -117,23 +117,23 @@ def test_one_number_of_ranks_is_measured() -> None:
             started_utc="", wall_s=0.0,
         )  # fmt: skip
 
-    lead: Any = SimpleNamespace(nodes=NODES, admit=lambda *_, **__: None, run=ran)
+    coordinator: Any = SimpleNamespace(nodes=NODES, admit=lambda *_, **__: None, run=ran)
     for ranks in (None, "2", "2x1"):
         with pytest.raises(BadValue, match="stopped"):
-            diagnose("tests.examples.own_ranks:make_loader", ranks=ranks, lead=lead)
+            diagnose("tests.examples.own_ranks:make_loader", ranks=ranks, coordinator=coordinator)
     assert asked == [(4, 2), (2, 1), (2, 2)]
-    one: Any = SimpleNamespace(nodes=(Node(host="a", seats=(0, 1), gpus=0),))
+    one: Any = SimpleNamespace(nodes=(Node(host="a", processes=(0, 1), gpus=0),))
     refused: tuple[tuple[Any, str | int, Any, str], ...] = (
-        ("a.module:make", "1,2", lead, "names several numbers"),
+        ("a.module:make", "1,2", coordinator, "names several numbers"),
         ("a.module:make", "1,2", None, "names several numbers"),
-        ("a.module:make", 8, lead, "started 4 processes"),
+        ("a.module:make", 8, coordinator, "started 4 processes"),
         ("a.module:make", "2x2", None, "this one only"),
         ("a.module:make", 1, one, "no launcher started"),
         ([], 2, None, "each rank makes its own loader"),
     )
     for given, count, started, says in refused:
         with pytest.raises(BadValue, match=says):
-            diagnose(given, ranks=count, lead=started)
+            diagnose(given, ranks=count, coordinator=started)
 
 
 def one_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +184,7 @@ def test_ranks_are_an_axis() -> None:
     assert spreads(asked(ranks=[1, 2, "1x2"])) == [(1, 1), (2, 1)]
     assert spreads(asked(ranks="1,2x2", nodes=NODES)) == [(1, 1), (4, 2)]
     assert spreads(asked(nodes=NODES)) == [(4, 2)]
-    uneven = (*NODES, Node(host="c", seats=(4,), gpus=0))
+    uneven = (*NODES, Node(host="c", processes=(4,), gpus=0))
     assert layouts_of(None, uneven) == (Layout(ranks=3, nodes=3),)
 
 
@@ -244,7 +244,7 @@ def test_far_more_ranks_than_cores_are_refused_before_any_data_is_generated(
         monkeypatch.setattr(module, "cores_available", lambda: 2.0)
     with pytest.raises(BadValue, match="17 ranks on this machine would share 2 cores"):
         check_spec(asked(ranks=17))
-    check_spec(asked(ranks="17x1", nodes=[Node(host=str(n), seats=(n,), gpus=0) for n in range(17)]), ())
+    check_spec(asked(ranks="17x1", nodes=[Node(host=str(n), processes=(n,), gpus=0) for n in range(17)]), ())
     monkeypatch.setattr(launch, "ForkServer", lambda _: pytest.fail("a process was started"))
     with pytest.raises(BadValue, match="17 ranks"), launch.on_this_machine(17):
         pass
@@ -252,8 +252,8 @@ def test_far_more_ranks_than_cores_are_refused_before_any_data_is_generated(
 
 def test_nodes_meet_by_the_way_from_one_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """The node of the store, which finds it at its own loopback, looks for the way to another node."""
-    head = Node(host="a", seats=(0,), gpus=0)
-    other = Node(host="b", seats=(1,), gpus=0, address="10.0.0.2")
+    head = Node(host="a", processes=(0,), gpus=0)
+    other = Node(host="b", processes=(1,), gpus=0, address="10.0.0.2")
     monkeypatch.setattr(launch, "address_towards", lambda host, port: {"10.0.0.2": "10.0.0.1"}[host])
     monkeypatch.setattr(
         launch, "interface_of", lambda address: {"10.0.0.1": "eth1", "10.0.0.2": "eth2", "": ""}[address]
@@ -282,13 +282,13 @@ def measures(rank: int, port: int, scratch: Path) -> None:
     changed: Any = {"pace_for": lambda **_: SHORT}
     vars(session).update(changed, ALONE_S=0.1)
     vars(loader).update(DISCOVERY_AT_LEAST_S=0.05)
-    place = Place(
+    placement = RankPlacement(
         rank=rank, size=2, node=0, local_rank=rank, local_size=2, address="127.0.0.1", port=port, prefix="p",
         timeout_s=20.0,
     )  # fmt: skip
     order = Order(
         config=example_config(ranks=2), files=example_files(1), budget_s=0.5, begin_ns=0,
-        own=named("tests.examples.own_ranks:make_loader"), place=place,
+        own=named("tests.examples.own_ranks:make_loader"), placement=placement,
     )  # fmt: skip
     found = measure_own(order, lambda *_: None)
     (scratch / f"rank-{rank}.json").write_bytes(encode("own-loader", found))

@@ -12,9 +12,9 @@ import torch.distributed as dist
 
 from loaderprobe.errors import LostRank
 from loaderprobe.loaders import ranks
-from loaderprobe.loaders.ranks import AtPlace, GlooGroup, joined_at
-from loaderprobe.measure.crew import Crew
-from loaderprobe.records.ranks import Place
+from loaderprobe.loaders.ranks import GlooGroup, RankGroups, join_groups
+from loaderprobe.measure.collectives import Collectives
+from loaderprobe.records.ranks import RankPlacement
 from tests.measure.scripted import in_threads
 
 
@@ -31,17 +31,17 @@ def port() -> int:
 _STORES: list[Any] = []
 
 
-def on_ranks(port: int, prefix: str, size: int, each: Callable[[int, AtPlace], Any]) -> list[Any]:
+def on_ranks(port: int, prefix: str, size: int, each: Callable[[int, RankGroups], Any]) -> list[Any]:
     """What `each(rank, joined)` returns or raises on every rank."""
     found: list[Any] = [None] * size
 
     def run(rank: int) -> None:
-        place = Place(
+        placement = RankPlacement(
             rank=rank, size=size, node=0, local_rank=rank, local_size=size, address="127.0.0.1", port=port,
             prefix=prefix, timeout_s=10.0,
         )  # fmt: skip
         try:
-            found[rank] = each(rank, joined_at(place))
+            found[rank] = each(rank, join_groups(placement))
         except LostRank as error:
             found[rank] = error
 
@@ -52,10 +52,14 @@ def on_ranks(port: int, prefix: str, size: int, each: Callable[[int, AtPlace], A
 def test_three_ranks_agree_by_the_store_of_their_place(port: int) -> None:
     """On numbers and on bytes of any length; the device has a group of its own."""
 
-    def agrees(rank: int, at: AtPlace) -> tuple[Any, ...]:
-        crew = Crew(at.group)
-        told = crew.agree(100 + rank), crew.least(None if rank == 2 else rank), crew.ends(rank == 1)
-        return *told, crew.ascending(-rank), at.device.most(rank), at.group.gathered(b"x" * rank)
+    def agrees(rank: int, at: RankGroups) -> tuple[Any, ...]:
+        collectives = Collectives(at.group)
+        told = (
+            collectives.agree(100 + rank),
+            collectives.least(None if rank == 2 else rank),
+            collectives.ends(rank == 1),
+        )
+        return *told, collectives.ascending(-rank), at.device.all_reduce_max(rank), at.group.gather(b"x" * rank)
 
     first, *others = on_ranks(port, "agree", 3, agrees)
     assert first == (100, 0, False, (2, 1, 0), (2,), (b"", b"x", b"xx"))
@@ -66,11 +70,11 @@ def test_a_rank_that_has_gone_is_named_by_the_others(port: int, monkeypatch: pyt
     """They say so in the store; it does not."""
     monkeypatch.setattr(ranks, "OTHERS_S", 0.3)
 
-    def leaves(rank: int, at: AtPlace) -> None:
-        at.group.most(0)
+    def leaves(rank: int, at: RankGroups) -> None:
+        at.group.all_reduce_max(0)
         if rank != 1:
             at.group._step_s = 0.2
-            at.group.most(0)
+            at.group.all_reduce_max(0)
         else:
             _STORES.append(at)
 
@@ -107,8 +111,8 @@ def test_code_may_read_the_variables_of_torchrun(
     joined: list[dict[str, Any]] = []
     for module in (dist, dist.distributed_c10d):
         monkeypatch.setattr(module, "init_process_group", lambda *_, **given: joined.append(given))
-    monkeypatch.setattr(ranks, "store_at", lambda place, name: (place, name))
-    place = Place(
+    monkeypatch.setattr(ranks, "store_of", lambda placement, name: (placement, name))
+    placement = RankPlacement(
         rank=3,
         size=4,
         node=1,
@@ -119,8 +123,8 @@ def test_code_may_read_the_variables_of_torchrun(
         prefix="loaderprobe/0/turn/1/ranks",
     )
     variables = {**set_, "RANK": "0", "LOCAL_RANK": "0"}
-    ranks.join_group(place, variables)
+    ranks.join_group(placement, variables)
     assert variables["TORCHELASTIC_RESTART_COUNT"] == count
     numbers = {name: int(value) for name, value in variables.items() if name.endswith(("RANK", "SIZE", "COUNT"))}
     assert (numbers["RANK"], numbers["LOCAL_RANK"], numbers["GROUP_RANK"], numbers["GROUP_WORLD_SIZE"]) == (3, 1, 1, 2)
-    assert joined == [{"store": (place, "own"), "rank": 3, "world_size": 4}]
+    assert joined == [{"store": (placement, "own"), "rank": 3, "world_size": 4}]

@@ -9,9 +9,9 @@ from typing import Any
 
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.measure.assembly import make_compute
-from loaderprobe.measure.crew import Crew
+from loaderprobe.measure.collectives import Collectives
 from loaderprobe.measure.parts import Parts
-from loaderprobe.measure.ranks.child import Gathering
+from loaderprobe.measure.ranks.child import RankGather
 from loaderprobe.measure.session import Recorder, Session
 from loaderprobe.protocols import Compute, Files, Peers
 from loaderprobe.records.config import RunConfig
@@ -83,22 +83,22 @@ class Waiting:
         self._met_ns = clock.now_ns()
         self.rank, self.size = group.rank, group.size
 
-    def most(self, *values: int, leaving: bool = False) -> tuple[int, ...]:
+    def all_reduce_max(self, *values: int, leaving: bool = False) -> tuple[int, ...]:
         """Of each value the largest."""
         own_ns = self._clock.now_ns() - self._met_ns
-        *found, longest_ns = self._group.most(*values, own_ns, leaving=leaving)
+        *found, longest_ns = self._group.all_reduce_max(*values, own_ns, leaving=leaving)
         self._clock.sleep((longest_ns - own_ns) / 1e9)
         self._met_ns = self._clock.now_ns()
         return tuple(found)
 
-    def gathered(self, value: bytes) -> tuple[bytes, ...]:
+    def gather(self, value: bytes) -> tuple[bytes, ...]:
         """What each rank gives, on rank 0."""
-        self.most()
-        return self._group.gathered(value)
+        self.all_reduce_max()
+        return self._group.gather(value)
 
     def broadcast(self, value: bytes) -> bytes:
         """What rank 0 gives."""
-        self.most()
+        self.all_reduce_max()
         return self._group.broadcast(value)
 
 
@@ -129,18 +129,18 @@ class Rank:
         clock.sleep(1.7 * self._group.rank)
         group = Waiting(self._group, clock)
         compute = make_compute(config, clock, self._peers)
-        gathering = Gathering(group, earlier=self._earlier)
+        gathered = RankGather(group, earlier=self._earlier)
         parts = scripted_parts(self._service, clock, compute, config, self._files, FakePageCache())
         measures = Session(
             recorder=Recorder(config, earlier=self._earlier, joins=False), files=self._files,
-            parts=replace(parts, next_round=gathering.next_round, crew=Crew(group)), on_stage=lambda *_: None,
-            budget_s=self._budget_s,
+            parts=replace(parts, next_round=gathered.next_round, collectives=Collectives(group)),
+            on_stage=lambda *_: None, budget_s=self._budget_s,
         )  # fmt: skip
         measures.run()
         measures.profile()
         self.own = measures.measurement((), ())
-        gathering.gather(self.own)
-        self.all = gathering.together() if gathering.seen else None
+        gathered.gather(self.own)
+        self.all = gathered.together() if gathered.by_rank else None
 
 
 def in_threads(calls: Iterable[Callable[[], object]]) -> None:

@@ -24,7 +24,7 @@ from loaderprobe.measure.attach.script_ranks import AHEAD, ANSWER_TIMEOUT_S, PAT
 from loaderprobe.measure.attach.watcher import LEAST_STEPS, ROUNDS, LoopStep, observed
 from loaderprobe.measure.session import Interrupted
 from loaderprobe.records.measurement import Measurement, WorkerBatches
-from loaderprobe.records.ranks import Apart, RankOffer
+from loaderprobe.records.ranks import NotTogether, RankOffer
 from loaderprobe.records.waits import CodePlace
 from loaderprobe.render.words import said
 from loaderprobe.system import stacks
@@ -332,7 +332,7 @@ def test_a_command_is_claimed_once_and_knows_which_other_processes_train(tmp_pat
 
 
 OFFER = RankOffer(loader=0, batch_size=8, workers=2, prefetch_factor=2, period=1)
-OTHER_THREAD = Apart(code="other_thread", ranks=(1,))
+OTHER_THREAD = NotTogether(code="other_thread", ranks=(1,))
 Step = Callable[[Any], None]
 
 
@@ -373,8 +373,8 @@ class Meeting:
         return taken
 
     @property
-    def apart(self) -> list[Apart | None]:
-        return [rank.apart for rank in self.ranks]
+    def not_together(self) -> list[NotTogether | None]:
+        return [rank.not_together for rank in self.ranks]
 
 
 @pytest.mark.parametrize("ranks", [(0, 1), (0, 1, 2)])
@@ -385,7 +385,7 @@ def test_all_take_over_at_the_same_step(ranks: tuple[int, ...]) -> None:
     assert set(taken) == set(ranks)
     assert len(set(taken.values())) == 1 and 8 + AHEAD <= taken[0] <= 9 + AHEAD
     meeting.ranks[1].refuse(OTHER_THREAD)
-    assert meeting.ranks[1].agreed and meeting.ranks[1].apart is None
+    assert meeting.ranks[1].agreed and meeting.ranks[1].not_together is None
 
 
 def test_a_rank_that_is_ahead_waits_for_the_word_of_rank_0() -> None:
@@ -408,14 +408,14 @@ def test_a_rank_without_a_loader_holds_up_no_step() -> None:
     """Rank 0 trains on, and after some time, or when its script ends, all have the reason."""
     meeting = Meeting(3)
     meeting.ranks[2].ask(8, OFFER)
-    assert not meeting.steps(8, 60, (0,)) and meeting.ranks[0].apart is None
+    assert not meeting.steps(8, 60, (0,)) and meeting.ranks[0].not_together is None
     meeting.clock.sleep(PATIENCE_S + 1)
     assert not meeting.ranks[0].ask(60, OFFER) and not meeting.ranks[2].ask(60, OFFER)
-    assert meeting.apart[::2] == [Apart(code="silent", ranks=(1,))] * 2
+    assert meeting.not_together[::2] == [NotTogether(code="silent", ranks=(1,))] * 2
     meeting = Meeting()
     meeting.steps(8, 10, (0,))
     meeting.ranks[0].end()
-    assert meeting.ranks[0].apart == Apart(code="silent", ranks=(1,))
+    assert meeting.ranks[0].not_together == NotTogether(code="silent", ranks=(1,))
 
 
 def ends(meeting: Meeting) -> None:
@@ -456,21 +456,23 @@ def is_left_waiting(meeting: Meeting) -> None:
 
 
 @pytest.mark.parametrize(
-    ("trouble", "apart"),
+    ("trouble", "not_together"),
     [
-        (ends, [Apart(code="ended", ranks=(1,)), None]),
+        (ends, [NotTogether(code="ended", ranks=(1,)), None]),
         (refuses, [OTHER_THREAD, OTHER_THREAD]),
         (lambda meeting: refuses(meeting, at=8), [OTHER_THREAD, OTHER_THREAD]),
-        (differs, [Apart(code="loaders_differ", ranks=(1,), detail="batch_size"), None]),
-        (passes_it, [None, Apart(code="out_of_step", ranks=(1,))]),
-        (never_hears, [Apart(code="out_of_step", ranks=(1,)), None]),
-        (is_left_waiting, [None, Apart(code="out_of_step", ranks=(0,))]),
+        (differs, [NotTogether(code="loaders_differ", ranks=(1,), detail="batch_size"), None]),
+        (passes_it, [None, NotTogether(code="out_of_step", ranks=(1,))]),
+        (never_hears, [NotTogether(code="out_of_step", ranks=(1,)), None]),
+        (is_left_waiting, [None, NotTogether(code="out_of_step", ranks=(0,))]),
     ],
 )
 def test_ranks_that_cannot_be_measured_together_go_on(
-    trouble: Callable[[Meeting], None], apart: list[Apart | None]
+    trouble: Callable[[Meeting], None], not_together: list[NotTogether | None]
 ) -> None:
     """Who hears of it has the reason; no rank waits for one that may not come."""
     meeting = Meeting()
     trouble(meeting)
-    assert [found if expected else None for found, expected in zip(meeting.apart, apart, strict=True)] == apart
+    assert [
+        found if expected else None for found, expected in zip(meeting.not_together, not_together, strict=True)
+    ] == not_together

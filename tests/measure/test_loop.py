@@ -14,12 +14,12 @@ from loaderprobe.analyze.verdict.ranks import as_one
 from loaderprobe.analyze.verdict.rounds import Round, next_round
 from loaderprobe.errors import BadValue, LostRank
 from loaderprobe.measure.attach.coroutine import SessionCoroutine, Withdrawn
-from loaderprobe.measure.attach.script_ranks import ScriptCrew
+from loaderprobe.measure.attach.script_ranks import ScriptCollectives
 from loaderprobe.measure.further import CUT_SHORT
 from loaderprobe.measure.segment_runner import MOST_RESIDENT
 from loaderprobe.measure.session import AGAIN, ATTEMPTS, GivenUp, Recorder, Session
 from loaderprobe.records.measurement import ComputeInfo, Measurement
-from loaderprobe.records.ranks import Apart, RankMeasurement
+from loaderprobe.records.ranks import NotTogether, RankMeasurement
 from loaderprobe.testing import FakeClock, FakeGroup, FakePageCache, Service, example_config, example_files
 from tests.measure.scripted import in_threads, scripted_parts
 
@@ -125,11 +125,11 @@ class Rank:
     """One rank in a thread of its own, with a fake clock of its own; `after` is what its loop does after each step."""
 
     def __init__(self, group: FakeGroup, cpu_s: float, after: Callable[[Rank], None]) -> None:
-        self.group, self.clock, self.crew = group, FakeClock(), ScriptCrew(group)
+        self.group, self.clock, self.collectives = group, FakeClock(), ScriptCollectives(group)
         self._service, self._after = Service(cpu_s=cpu_s), after
         self.found: Measurement | None = None
         self.error: BaseException | None = None
-        self.coroutine = self.crew.coroutine = SessionCoroutine(self._measured, self.crew)
+        self.coroutine = self.collectives.coroutine = SessionCoroutine(self._measured, self.collectives)
 
     def run(self) -> None:
         """Until the session is over."""
@@ -145,12 +145,14 @@ class Rank:
             self.error = error
 
     def _measured(self, step: Callable[[Any], None]) -> Measurement:
-        return loop_session(self.clock, step, self._service, {"next_round": self._decided, "crew": self.crew})
+        return loop_session(
+            self.clock, step, self._service, {"next_round": self._decided, "collectives": self.collectives}
+        )
 
     def _decided(self, measurement: Measurement, *, thorough: bool) -> Round:
         """By rank 0, from what all measured."""
         own = RankMeasurement(rank=self.group.rank, host="one", cores=2.0, affinity=(0, 1), measurement=measurement)
-        given = self.group.gathered(msgspec.json.encode(own))
+        given = self.group.gather(msgspec.json.encode(own))
         ranks = [msgspec.json.decode(each, type=RankMeasurement) for each in given]
         plan = next_round(as_one(ranks), thorough=thorough) if ranks else ()
         return msgspec.json.decode(self.group.broadcast(msgspec.json.encode(plan)), type=Round)
@@ -176,7 +178,7 @@ def test_ranks_of_unlike_speed_take_the_same_steps() -> None:
     """In the same segments, although each has a clock of its own; and as many in all."""
     fast, slow = ran((0.001, nothing), (0.004, nothing))
     assert fast.steps == slow.steps
-    assert fast.coroutine.steps == slow.coroutine.steps and fast.group.meetings == slow.group.meetings
+    assert fast.coroutine.steps == slow.coroutine.steps and fast.group.calls == slow.group.calls
 
 
 def test_what_disturbs_one_rank_voids_the_segment_of_all() -> None:
@@ -195,10 +197,10 @@ def test_what_disturbs_one_rank_voids_the_segment_of_all() -> None:
 def test_a_rank_that_refuses_lets_no_loop_be_handed_over() -> None:
     """The others hear of it before their first step, rank 0 with the reason."""
     first, second = (Rank(group, 0.001, nothing) for group in FakeGroup.of(2))
-    apart = Apart(code="refused", ranks=(1,), detail="no batches")
-    in_threads([lambda: second.crew.refuse(apart), first.run])
+    not_together = NotTogether(code="refused", ranks=(1,), detail="no batches")
+    in_threads([lambda: second.collectives.refuse(not_together), first.run])
     assert isinstance(first.error, Withdrawn) and first.coroutine.steps == 0
-    assert first.crew.apart == second.crew.apart == apart
+    assert first.collectives.not_together == second.collectives.not_together == not_together
 
 
 def test_a_script_that_ends_on_one_rank_ends_the_measurement_of_all() -> None:

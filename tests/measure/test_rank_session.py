@@ -22,10 +22,10 @@ from loaderprobe.compute.torch import gpu_of
 from loaderprobe.errors import MissingPart
 from loaderprobe.measure import child, session
 from loaderprobe.measure.ceilings import Ceilings
-from loaderprobe.measure.crew import PaceAhead
+from loaderprobe.measure.collectives import PaceAhead
 from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.ranks.child import cores_of
-from loaderprobe.records.ranks import Place
+from loaderprobe.records.ranks import RankPlacement
 from loaderprobe.system.limits import cores_available
 from loaderprobe.testing import FakeGroup, Service, example_config, example_files
 from tests.measure.scripted import Rank, ran, together
@@ -99,10 +99,10 @@ def test_only_the_slow_rank_of_two_is_waited_for() -> None:
     services = Service(cpu_s=0.02), Service(cpu_s=0.005)
     found = together(ran(*services, compute="emulated:1e6", workers=1, batch_size=4, rounds=1))
     rates: dict[int | None, float] = {}
-    for place, each in enumerate(found.segments):
+    for placement, each in enumerate(found.segments):
         if (each.mode, each.activity, each.round) == ("baseline", "loader_only", 0):
-            rates[each.without] = each.batch_size * each.steps * 1e9 / found.by_rank[0].span_ns[place]
-            waited = [seen.meet_ns[place] for seen in found.by_rank]
+            rates[each.without] = each.batch_size * each.steps * 1e9 / found.by_rank[0].span_ns[placement]
+            waited = [seen.meet_ns[placement] for seen in found.by_rank]
             if each.without is None:
                 assert waited[0] < 1e6 and waited[1] > 20e6
     assert rates[0] / rates[1] == pytest.approx(4, rel=0.05)
@@ -114,9 +114,11 @@ def test_a_rank_alone_begins_with_buffers_as_empty_as_it_ends() -> None:
     found = together(
         ran(Service(cpu_s=0.15), Service(cpu_s=0.05), compute="emulated:1e6", workers=3, batch_size=4, rounds=1)
     )
-    (place,) = [place for place, each in enumerate(found.segments) if (each.activity, each.round) == ("alone", 0)]
+    (placement,) = [
+        placement for placement, each in enumerate(found.segments) if (each.activity, each.round) == ("alone", 0)
+    ]
     fast = found.by_rank[1]
-    assert fast.steps[place] * 1e9 / fast.span_ns[place] == pytest.approx(3 / (4 * 0.05), rel=0.02)
+    assert fast.steps[placement] * 1e9 / fast.span_ns[placement] == pytest.approx(3 / (4 * 0.05), rel=0.02)
 
 
 def test_no_budget_is_kept_for_a_profiler_window_that_ranks_never_have(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +208,7 @@ def test_a_rank_sees_its_own_gpu_before_its_loader_starts(
     shard: Any = SimpleNamespace(root="/")
     order: Any = SimpleNamespace(
         config=example_config(compute=compute, ranks=3), files=SimpleNamespace(shard=lambda *_: shard), earlier=None,
-        place=Place(rank=2, size=3, node=0, local_rank=2, local_size=3, address="a", port=1, prefix="p"),
+        placement=RankPlacement(rank=2, size=3, node=0, local_rank=2, local_size=3, address="a", port=1, prefix="p"),
     )  # fmt: skip
     with pytest.raises(OnlyGpu) as raised:
         child.measure(order, Path("/"), lambda *_: None)

@@ -20,7 +20,7 @@ from loaderprobe.records.diagnosis import WhyNot
 from loaderprobe.records.environment import CapabilityName, StepCode
 from loaderprobe.records.files import UnknownFilesCode
 from loaderprobe.records.measurement import RejectedCode
-from loaderprobe.records.ranks import ApartCode
+from loaderprobe.records.ranks import NotTogetherCode
 from loaderprobe.records.remark import Remark, each_once, reported
 from loaderprobe.records.verdict import ActionCode, Interval, ReasonCode
 from loaderprobe.render.format import Parts, Sentence, parsed
@@ -118,7 +118,7 @@ def test_every_code_has_a_text_and_every_fact_is_said() -> None:
         ("capability", get_args(CapabilityName)),
         ("step", get_args(StepCode)),
         ("why_not", get_args(WhyNot)),
-        ("apart", get_args(ApartCode)),
+        ("apart", get_args(NotTogetherCode)),
     ],
 )
 def test_every_code_of_a_type_has_a_text(kind: str, codes: Sequence[str]) -> None:

@@ -247,10 +247,10 @@ class Attachment:
 
     def _leave(self, no_verdict: NoVerdict) -> None:
         """The script goes on by itself. Rank 0 says why."""
-        leads = self._choice.leads
-        self._over, self._no_verdict = True, no_verdict if leads else NoVerdict("follows")
+        is_coordinator = self._choice.is_coordinator
+        self._over, self._no_verdict = True, no_verdict if is_coordinator else NoVerdict("follows")
         self._outside.close()
-        if leads:
+        if is_coordinator:
             self._say("script.no_verdict", {"attached": self.record()})
 
     def _begin(self, seen: ScriptLoader, real: Iterator[Any], take: Callable[[], Any]) -> None:
@@ -261,7 +261,7 @@ class Attachment:
             except LostRank as error:
                 ranks.refuse("lost", error.message, error.hint)
                 return self._leave(NoVerdict("ranks_apart"))
-        if self._choice.leads:
+        if self._choice.is_coordinator:
             facts = {
                 "loader": seen.record(),
                 "ranks": ranks.size if ranks and ranks.size > 1 else None,
@@ -287,14 +287,14 @@ class Attachment:
                 hint="start the script with one process that trains",
             )
         round_ = stage.partition(":")[0]
-        if self._choice.leads and stage.startswith("round") and round_ != self._round:
+        if self._choice.is_coordinator and stage.startswith("round") and round_ != self._round:
             self._round = round_
             self._say("script.round", {"round": round_})
 
     def _measured_batch(self, takeover: Takeover, loop: Loop) -> Any:
         """The next batch of the measurement, for one of the script's loops; raises Finished when it has none."""
         pause = takeover.resumes()
-        if pause is not None and self._choice.leads:
+        if pause is not None and self._choice.is_coordinator:
             paused_s, function = pause
             facts = {"paused_s": paused_s, "place": function, "budget_s": takeover.budget_s}
             self._say("script.was_paused", facts)
@@ -338,7 +338,7 @@ class Attachment:
         """A rank cannot be measured, so the script goes on, on all of them."""
         ranks = self._choice.ranks
         assert ranks is not None
-        if ranks.apart is None:
+        if ranks.not_together is None:
             ranks.withdraw()
         self._leave(NoVerdict("ranks_apart"))
         return self._own_batch(takeover)
@@ -362,7 +362,7 @@ class Attachment:
             if result is not None:
                 self._found(result, (Remark(code="script_paused", facts={"paused_s": paused_s}),) if paused_s else ())
             else:
-                self._no_verdict = NoVerdict("ended_early" if self._choice.leads else "follows")
+                self._no_verdict = NoVerdict("ended_early" if self._choice.is_coordinator else "follows")
         except LoaderprobeError as error:
             self._no_verdict = NoVerdict("refused", error.message, error.hint)
         finally:
@@ -393,7 +393,7 @@ class Attachment:
             takeover.coroutine.give_up()
             self._conclude(takeover)
         except LoaderprobeError as error:
-            early = self._choice.leads or isinstance(error, LostRank)
+            early = self._choice.is_coordinator or isinstance(error, LostRank)
             self._no_verdict = NoVerdict("ended_early" if early else "follows", error.message, error.hint)
             if takeover.other_training.happens and early:
                 others = self._loaders.others(takeover.seen)
@@ -405,7 +405,7 @@ class Attachment:
         self._no_verdict = NoVerdict("no_loader" if without else self._loaders.why_none(self._request.loader))
         if self._choice.ranks is not None:
             self._choice.ranks.end()
-            self._no_verdict = NoVerdict("ranks_apart" if self._choice.leads else "follows")
+            self._no_verdict = NoVerdict("ranks_apart" if self._choice.is_coordinator else "follows")
 
     def close(self) -> None:
         """The script is over, or the block: its files are its own again, and its loader makes iterators again."""
@@ -423,7 +423,7 @@ class Attachment:
             why_not=why_not,
             detail=no_verdict.detail if no_verdict else "",
             hint=no_verdict.hint if no_verdict else "",
-            apart=ranks.apart if ranks and why_not == "ranks_apart" else None,
+            apart=ranks.not_together if ranks and why_not == "ranks_apart" else None,
             saved=tuple(self._files.new)[:MOST_LISTED],
             endangered=self._stopped_before,
             outside=self._outside.seen() if why_not == "no_loader" else None,

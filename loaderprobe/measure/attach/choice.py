@@ -66,9 +66,9 @@ class LoaderChoice:
         """Set where this process trains together with others."""
 
     @property
-    def leads(self) -> bool:
+    def is_coordinator(self) -> bool:
         """False for ranks that are measured together with rank 0, which speaks for them."""
-        return self.ranks is None or self.ranks.leads
+        return self.ranks is None or self.ranks.is_coordinator
 
     def decide(self, seen: ScriptLoader) -> bool | NoVerdict:
         """Whether to take over the loop over this loader now; why this process is never measured, if that is clear."""
@@ -84,7 +84,7 @@ class LoaderChoice:
             if prevented is not None and prevented.why in ("other_thread", "another_process"):
                 self.ranks.refuse(prevented.why)
         agreed = self.ranks.agrees(seen, self._loaders.passes)
-        return NoVerdict("ranks_apart") if self.ranks.apart else agreed
+        return NoVerdict("ranks_apart") if self.ranks.not_together else agreed
 
     def _prevented(self, seen: ScriptLoader) -> NoVerdict | None:
         from loaderprobe.loaders.attached import ranks_in_use
@@ -97,7 +97,7 @@ class LoaderChoice:
                 return NoVerdict("ranks", str(count))
             if others := others_that_train(scratch):
                 return NoVerdict("several_processes", str(others + 1))
-        elif not self.ranks.leads:
+        elif not self.ranks.is_coordinator:
             return None
         if not claimed(scratch):
             return NoVerdict("another_process")

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from greenlet import getcurrent, greenlet  # type: ignore[import-untyped]  # it ships no types
 
-from loaderprobe.measure.crew import ALONE, Crew
+from loaderprobe.measure.collectives import SINGLE_PROCESS, Collectives
 from loaderprobe.measure.session import GivenUp, Interrupted
 
 
@@ -24,12 +24,14 @@ class Withdrawn(BaseException):
 class SessionCoroutine:
     """Runs `session(step)` beside the loop. Only the loop's thread may use it."""
 
-    def __init__(self, session: Callable[[Callable[[Any], None]], Any], crew: Crew = ALONE) -> None:
+    def __init__(
+        self, session: Callable[[Callable[[Any], None]], Any], collectives: Collectives = SINGLE_PROCESS
+    ) -> None:
         self._session = greenlet(lambda: session(self._step))
         # A greenlet begins without any context variable.
         self._session.gr_context = contextvars.copy_context()
         self._loop = getcurrent()
-        self._crew = crew
+        self._collectives = collectives
         self._why = ""
         self.steps = 0
         """Batches that the loop was given."""
@@ -77,14 +79,14 @@ class SessionCoroutine:
 
     def _step(self, batch: Any) -> None:
         if not self.steps:
-            self._crew.begin()
+            self._collectives.begin()
         self.steps += 1
         self.undisturbed += 1
         try:
             self._loop.switch(batch)
         except GivenUp:
-            self._crew.end()
+            self._collectives.end()
             raise
         # Ranks are all interrupted at the same step.
-        if self._why and self._crew.size == 1:
+        if self._why and self._collectives.size == 1:
             self.break_off(self.disturbed())

@@ -1,4 +1,4 @@
-"""A training of several ranks that is measured by all of them together; one process of it, joined to the others."""
+"""A training of several ranks that is measured by all of them together; one process of it, member to the others."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from loaderprobe.errors import LostRank
 from loaderprobe.measure.attach.coroutine import SessionCoroutine, Withdrawn
 from loaderprobe.measure.attach.script_loaders import ScriptLoader
 from loaderprobe.measure.clock import SystemClock
-from loaderprobe.measure.crew import Crew
-from loaderprobe.measure.ranks.child import KIND, Gathering, meeting_s, processes_of_ranks
+from loaderprobe.measure.collectives import Collectives
+from loaderprobe.measure.ranks.child import KIND, RankGather, barrier_s, processes_of_ranks
 from loaderprobe.measure.session import GivenUp
 from loaderprobe.measure.user.loader import Deadline, DeadlineInStep, LoaderRequest, measure_with_step
 from loaderprobe.protocols import Clock, Group, OnStage, SharedStore
 from loaderprobe.records.diagnosis import AttachRequest, OwnMeasured
 from loaderprobe.records.measurement import Measurement, base_mode, segment_seconds, segments_of
-from loaderprobe.records.ranks import Apart, ApartCode, RankMeasurement, RankOffer
+from loaderprobe.records.ranks import NotTogether, NotTogetherCode, RankMeasurement, RankOffer
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import OF_STEP
 from loaderprobe.store.codec import encode, write_atomically
@@ -29,10 +29,10 @@ from loaderprobe.store.results import make_directory
 from loaderprobe.system.others import OthersMeter
 
 if TYPE_CHECKING:
-    from loaderprobe.loaders.ranks import Joined
+    from loaderprobe.loaders.ranks import Member
 
 
-class ScriptCrew(Crew):
+class ScriptCollectives(Collectives):
     """What the loops of scripts agree on besides: to be measured at all, and to begin a segment again."""
 
     def __init__(self, group: Group) -> None:
@@ -44,7 +44,7 @@ class ScriptCrew(Crew):
         self.coroutine: SessionCoroutine | None = None
         self.begun = False
         """True once the loops of all ranks are taken over."""
-        self.apart: Apart | None = None
+        self.not_together: NotTogether | None = None
         """Why none does; on rank 0, whose word it is."""
 
     def begin(self) -> None:
@@ -53,32 +53,39 @@ class ScriptCrew(Crew):
             raise Withdrawn
         self.begun = True
 
-    def refuse(self, apart: Apart) -> None:
+    def refuse(self, not_together: NotTogether) -> None:
         """This rank's loader cannot be measured, so that of no rank is."""
-        self.apart = apart
-        self._all_begin(apart)
+        self.not_together = not_together
+        self._all_begin(not_together)
 
-    def _all_begin(self, apart: Apart | None) -> bool:
+    def _all_begin(self, not_together: NotTogether | None) -> bool:
         try:
-            if not self.any(apart is not None):
+            if not self.any(not_together is not None):
                 return True
-            reasons = self._group.gathered(b"" if apart is None else msgspec.json.encode(apart))
+            reasons = self._group.gather(b"" if not_together is None else msgspec.json.encode(not_together))
         except LostRank as error:
-            self.apart = self.apart or Apart(code="lost", ranks=(), detail=error.message, hint=error.hint)
+            self.not_together = self.not_together or NotTogether(
+                code="lost", ranks=(), detail=error.message, hint=error.hint
+            )
             return False
-        self.apart = next((msgspec.json.decode(reason, type=Apart) for reason in reasons if reason), self.apart)
+        self.not_together = next(
+            (msgspec.json.decode(reason, type=NotTogether) for reason in reasons if reason), self.not_together
+        )
         return False
 
     def end(self) -> None:
         """Leave: the other ranks learn of it where they meet next."""
         with suppress(LostRank):
-            self._group.most(0, 0, 0, 1, leaving=True)
+            self._group.all_reduce_max(0, 0, 0, 1, leaving=True)
 
     def ends(self, enough: bool) -> bool:
         """What rank 0 finds. Raises Interrupted or GivenUp on all ranks where one was; and rank 0's error when late."""
         why = self.coroutine.disturbed() if self.coroutine else ""
-        over, late, disturbed, gone = self._group.most(
-            int(enough and self.leads), int(self.leads and self.late()), self._group.rank + 1 if why else 0, 0
+        over, late, disturbed, gone = self._group.all_reduce_max(
+            int(enough and self.is_coordinator),
+            int(self.is_coordinator and self.late()),
+            self._group.rank + 1 if why else 0,
+            0,
         )
         if gone:
             raise GivenUp
@@ -124,14 +131,14 @@ class StartAgreement:
     size: int
     clock: Clock
     named: StartStep | None = field(init=False, default=None)
-    apart: Apart | None = field(init=False, default=None)
+    not_together: NotTogether | None = field(init=False, default=None)
     """Why nothing is taken over."""
     agreed: bool = field(init=False, default=False)
     _since_ns: int | None = field(init=False, default=None)
 
     def ask(self, passes: int, offer: RankOffer) -> bool:
         """True at the step at which this rank's loop is taken over. `passes` are the backward passes so far."""
-        if self.agreed or self.apart:
+        if self.agreed or self.not_together:
             return self.agreed
         if self._since_ns is None:
             self.store.set(f"offer/{self.rank}", msgspec.json.encode(offer).decode())
@@ -144,17 +151,19 @@ class StartAgreement:
                 self._follow(word, passes)
         return self.agreed
 
-    def refuse(self, apart: Apart) -> None:
+    def refuse(self, not_together: NotTogether) -> None:
         """No rank is taken over, unless all are already."""
-        word = self._put("", apart)
+        word = self._put("", not_together)
         while not self._settled(word):
-            word = self._put(word, apart)
+            word = self._put(word, not_together)
 
     def end(self) -> None:
         """The script ends before it was settled."""
         others = range(1, self.size)
         silent = tuple(other for other in others if not self.store.check([f"offer/{other}"])) if self.rank == 0 else ()
-        self.refuse(Apart(code="silent", ranks=silent) if silent else Apart(code="ended", ranks=(self.rank,)))
+        self.refuse(
+            NotTogether(code="silent", ranks=silent) if silent else NotTogether(code="ended", ranks=(self.rank,))
+        )
 
     def is_settled(self) -> bool:
         """True when the word of another rank has settled it."""
@@ -167,11 +176,11 @@ class StartAgreement:
                 self._name(passes, offer)
             elif self._seconds() > PATIENCE_S:
                 silent = tuple(rank for rank in others if not self.store.check([f"offer/{rank}"]))
-                self.refuse(Apart(code="silent", ranks=silent))
+                self.refuse(NotTogether(code="silent", ranks=silent))
         elif passes >= self.named.passes:
             late = tuple(rank for rank in others if not self.store.check([f"heard/{rank}"]))
             if late:
-                self.refuse(Apart(code="out_of_step", ranks=late))
+                self.refuse(NotTogether(code="out_of_step", ranks=late))
             else:
                 self._settled(self._swap(word, GO))
 
@@ -180,7 +189,7 @@ class StartAgreement:
             theirs = msgspec.json.decode(self.store.get(f"offer/{rank}"), type=RankOffer)
             differing = offer.differing(replace(theirs, loader=offer.loader))
             if differing:
-                return self.refuse(Apart(code="loaders_differ", ranks=(rank,), detail=", ".join(differing)))
+                return self.refuse(NotTogether(code="loaders_differ", ranks=(rank,), detail=", ".join(differing)))
         self.named = StartStep(passes=passes + AHEAD, loader=offer.loader)
         word = self._swap("", f"at {msgspec.json.encode(self.named).decode()}")
         self._settled(word)
@@ -192,7 +201,7 @@ class StartAgreement:
         if self.named is None:
             named = msgspec.json.decode(word.removeprefix("at "), type=StartStep)
             if passes >= named.passes:
-                return self.refuse(Apart(code="out_of_step", ranks=(self.rank,)))
+                return self.refuse(NotTogether(code="out_of_step", ranks=(self.rank,)))
             self.store.set(f"heard/{self.rank}", "1")
             self.named = named
         if passes < self.named.passes:
@@ -200,7 +209,7 @@ class StartAgreement:
         begin_ns = self.clock.now_ns()
         while not self.is_settled():
             if (self.clock.now_ns() - begin_ns) / 1e9 > ANSWER_TIMEOUT_S:
-                return self.refuse(Apart(code="out_of_step", ranks=(0,)))
+                return self.refuse(NotTogether(code="out_of_step", ranks=(0,)))
             self.clock.sleep(POLL_S)
 
     def _settled(self, word: str) -> bool:
@@ -208,8 +217,8 @@ class StartAgreement:
         if word == GO:
             self.agreed = True
         elif word.startswith("{"):
-            self.apart = msgspec.json.decode(word, type=Apart)
-        return self.agreed or self.apart is not None
+            self.not_together = msgspec.json.decode(word, type=NotTogether)
+        return self.agreed or self.not_together is not None
 
     def _seconds(self) -> float:
         return 0.0 if self._since_ns is None else (self.clock.now_ns() - self._since_ns) / 1e9
@@ -217,14 +226,14 @@ class StartAgreement:
     def _word(self) -> str:
         return self.store.get(_WORD).decode() if self.store.check([_WORD]) else ""
 
-    def _put(self, word: str, apart: Apart) -> str:
-        return self._swap(word, msgspec.json.encode(apart).decode())
+    def _put(self, word: str, not_together: NotTogether) -> str:
+        return self._swap(word, msgspec.json.encode(not_together).decode())
 
     def _swap(self, word: str, other: str) -> str:
         return self.store.compare_set(_WORD, word, other).decode()
 
 
-# One process of it, joined to the others.
+# One process of it, member to the others.
 
 RANKS = "ranks"
 """The folder in the directory of a run with what each rank measured."""
@@ -233,62 +242,64 @@ RANKS = "ranks"
 class Ranks:
     """This rank's part: it offers its loader, agrees on the step, and measures in step with the others."""
 
-    def __init__(self, joined: Joined) -> None:
-        self._joined = joined
-        self._agreement = StartAgreement(joined.store, joined.rank, joined.size, SystemClock())
+    def __init__(self, member: Member) -> None:
+        self._member = member
+        self._agreement = StartAgreement(member.store, member.rank, member.size, SystemClock())
         self._offer: RankOffer | None = None
         self._group: Group | None = None
-        self._crew: ScriptCrew | None = None
-        self._meeting_s = 0.0
+        self._collectives: ScriptCollectives | None = None
+        self._barrier_s = 0.0
         self._ranks_here: tuple[int, ...] = ()
-        self._gathering: Gathering | None = None
-        self.apart: Apart | None = None
+        self._gathered: RankGather | None = None
+        self.not_together: NotTogether | None = None
         """Why the ranks are not measured together."""
 
     @property
-    def leads(self) -> bool:
+    def is_coordinator(self) -> bool:
         """True for rank 0, which speaks for all."""
-        return self._joined.rank == 0
+        return self._member.rank == 0
 
     @property
     def size(self) -> int:
-        return self._joined.size
+        return self._member.size
 
     def agrees(self, seen: ScriptLoader, passes: int) -> bool:
         """True at the step at which the loops of all ranks are taken over; asked before each batch."""
         self._offer = self._offer or offer_of(seen)
         named = self._agreement.named
-        if self.apart or seen.number != (named.loader if named else self._offer.loader):
+        if self.not_together or seen.number != (named.loader if named else self._offer.loader):
             return False
         try:
             if not self._agreement.ask(passes, self._offer):
-                self.apart = self._agreement.apart
+                self.not_together = self._agreement.not_together
                 return False
             self._join()
         except LostRank as error:
-            self.apart = Apart(code="no_group", ranks=(), detail=error.message, hint=error.hint)
+            self.not_together = NotTogether(code="no_group", ranks=(), detail=error.message, hint=error.hint)
         except RuntimeError as error:  # of the store
-            self.apart = Apart(code="lost", ranks=(), detail=str(error).partition("\n")[0])
-        return self.apart is None
+            self.not_together = NotTogether(code="lost", ranks=(), detail=str(error).partition("\n")[0])
+        return self.not_together is None
 
-    def refuse(self, code: ApartCode, detail: str = "", hint: str = "") -> None:
+    def refuse(self, code: NotTogetherCode, detail: str = "", hint: str = "") -> None:
         """This rank cannot be measured, so none is."""
-        apart = Apart(code=code, ranks=(self._joined.rank,), detail=detail, hint=hint)
-        if self._crew is None:
-            self._tell(lambda: self._agreement.refuse(apart))
-            self.apart = self._agreement.apart or apart
-        elif not self._crew.begun:
-            self._crew.refuse(apart)
-            self.apart = self._crew.apart
+        not_together = NotTogether(code=code, ranks=(self._member.rank,), detail=detail, hint=hint)
+        if self._collectives is None:
+            self._tell(lambda: self._agreement.refuse(not_together))
+            self.not_together = self._agreement.not_together or not_together
+        elif not self._collectives.begun:
+            self._collectives.refuse(not_together)
+            self.not_together = self._collectives.not_together
 
     def withdraw(self) -> None:
         """Another rank cannot be measured."""
-        self.apart = (self._crew.apart if self._crew else None) or Apart(code="lost", ranks=())
+        self.not_together = (self._collectives.not_together if self._collectives else None) or NotTogether(
+            code="lost", ranks=()
+        )
 
     def end(self) -> None:
         """The script ends before all agreed."""
         self._tell(self._agreement.end)
-        self.apart = self._agreement.apart or Apart(code="ended", ranks=(self._joined.rank,))
+        self.not_together = self._agreement.not_together or NotTogether(code="ended", ranks=(self._member.rank,))
 
     def same_budget(self, budget_s: float) -> float:
         """The budget of rank 0, in seconds. Raises LostRank."""
@@ -296,62 +307,62 @@ class Ranks:
         return float(self._group.broadcast(str(budget_s).encode()))
 
     def coroutine(self, measure: Callable[[Callable[[Any], None]], Any]) -> SessionCoroutine:
-        assert self._crew is not None
-        self._crew.coroutine = SessionCoroutine(measure, self._crew)
-        return self._crew.coroutine
+        assert self._collectives is not None
+        self._collectives.coroutine = SessionCoroutine(measure, self._collectives)
+        return self._collectives.coroutine
 
     def measure(
         self, seen: ScriptLoader, step: Callable[[Any], None], request: AttachRequest, budget_s: float,
         on_stage: OnStage,
     ) -> OwnMeasured | None:  # fmt: skip
         """Measure in step with the others. What all measured, on rank 0; None on the others."""
-        crew, gathering = self._crew, self._gathering
-        assert crew is not None and gathering is not None
+        collectives, gathered = self._collectives, self._gathered
+        assert collectives is not None and gathered is not None
         asked = LoaderRequest(
             cache=request.cache,
             budget_s=budget_s,
-            decide=gathering.next_round,
+            decide=gathered.next_round,
             period=seen.period,
-            among=lambda parts, *_: replace(parts, crew=crew, disturbance=OthersMeter(self._ranks_here)),
+            among=lambda parts, *_: replace(parts, collectives=collectives, disturbance=OthersMeter(self._ranks_here)),
             ceiling=False,
-            deadline=lambda budget: self._deadline(budget, crew),
+            deadline=lambda budget: self._deadline(budget, collectives),
             joined=self._as_one,
         )
         measured = measure_with_step(seen.known.to_measure(), step, asked, on_stage)
-        return measured if self.leads else None
+        return measured if self.is_coordinator else None
 
     def kept(self, measured: Measurement, run: str) -> tuple[Remark, ...]:
         """Write what each rank measured into the directory of a run; the notes on what all measured."""
-        assert self._gathering is not None
-        keep_ranks(self._gathering.seen, Path(run))
-        return self._notes(measured, self._gathering.seen)
+        assert self._gathered is not None
+        keep_ranks(self._gathered.by_rank, Path(run))
+        return self._notes(measured, self._gathered.by_rank)
 
     def _join(self) -> None:
         """Meet in a group of our own. Raises LostRank."""
         from loaderprobe.loaders.ranks import GlooGroup
 
-        group = GlooGroup(self._joined)
+        group = GlooGroup(self._member)
         self._ranks_here = processes_of_ranks(group)
-        self._meeting_s = meeting_s(group, SystemClock())
-        self._group, self._crew, self._gathering = group, ScriptCrew(group), Gathering(group)
+        self._barrier_s = barrier_s(group, SystemClock())
+        self._group, self._collectives, self._gathered = group, ScriptCollectives(group), RankGather(group)
 
-    def _deadline(self, budget_s: float | None, crew: ScriptCrew) -> Deadline:
-        deadline = DeadlineInStep(budget_s, lambda: crew.begun)
-        crew.late, crew.out_of_time = lambda: deadline.late, deadline.error
+    def _deadline(self, budget_s: float | None, collectives: ScriptCollectives) -> Deadline:
+        deadline = DeadlineInStep(budget_s, lambda: collectives.begun)
+        collectives.late, collectives.out_of_time = lambda: deadline.late, deadline.error
         return deadline
 
     def _as_one(self, measured: Measurement) -> Measurement:
         """The measurement of all ranks, on rank 0. Where a rank is lost, it ends with the last round that all have."""
-        gathering = self._gathering
-        assert gathering is not None
+        gathered = self._gathered
+        assert gathered is not None
         try:
-            gathering.gather(measured)
+            gathered.gather(measured)
         except LostRank:
-            if self.leads and not gathering.seen:
+            if self.is_coordinator and not gathered.by_rank:
                 raise
-        if not self.leads:
+        if not self.is_coordinator:
             return measured
-        together = gathering.together()
+        together = gathered.together()
         own_notes = (note for note in measured.notes if note not in together.notes)
         return replace(together, notes=(*together.notes, *own_notes))
 
@@ -361,10 +372,10 @@ class Ranks:
         step_s = sum(map(segment_seconds, trained)) / sum(rank.steps for rank in trained)
         hosts = len({rank.host for rank in seen})
         together = Remark(code="ranks_together", facts={"ranks": self.size, "hosts": hosts})
-        if self._meeting_s <= OF_STEP * step_s:
+        if self._barrier_s <= OF_STEP * step_s:
             return (together,)
-        share = self._meeting_s / step_s
-        return together, Remark(code="ranks_meet", facts={"meeting_s": self._meeting_s, "share": share})
+        share = self._barrier_s / step_s
+        return together, Remark(code="ranks_meet", facts={"meeting_s": self._barrier_s, "share": share})
 
     @staticmethod
     def _tell(call: Callable[[], None]) -> None:
@@ -376,11 +387,11 @@ class Ranks:
 
 
 def ranks_here() -> Ranks | None:
-    """None for a process that has joined no other through torch.distributed."""
-    from loaderprobe.loaders.ranks import joined_ranks
+    """None for a process that has member no other through torch.distributed."""
+    from loaderprobe.loaders.ranks import member_here
 
-    joined = joined_ranks()
-    return None if joined is None else Ranks(joined)
+    member = member_here()
+    return None if member is None else Ranks(member)
 
 
 def offer_of(seen: ScriptLoader) -> RankOffer:

@@ -1,8 +1,8 @@
-"""The processes of several ranks: who they are, what is next, how each ended, and how they are started.
+"""The processes of several ranks: how they start and join, what rank 0 has them do, and how each one ended.
 
-A process that a launcher started measures nothing: for each configuration it takes part in, it has a child. All know
-each other by a store. Rank 0 says there what is next; each says how its part ended. A child that fails is reported, and
-the others end theirs, so that it costs one configuration. Without a launcher, threads of one process do the same.
+A process that a launcher started measures nothing: for each configuration it takes part in, it has a child. All share a
+store. Rank 0 stores there what is next; each stores how its part ended. A child that fails is reported, and the others
+end theirs, so that it costs one configuration. Without a launcher, threads of one process do the same.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from loaderprobe.records.ranks import (
     Launched,
     Layout,
     Node,
-    Place,
+    ProcessInfo,
+    RankCommand,
+    RankOutcome,
+    RankPlacement,
     ReadResult,
-    SeatEnd,
-    SeatSeen,
-    Turn,
 )
 from loaderprobe.system.environment import list_gpus
 from loaderprobe.system.host import host_name, utc_timestamp
@@ -45,7 +45,7 @@ from loaderprobe.system.limits import allow_open_files, connections_of, cores_av
 from loaderprobe.system.process import ask_where, die_with_parent, runs
 from loaderprobe.units import join_words
 
-# In which of several ranks an error began, and its record: the others lost that rank, or waited for it.
+# In which rank an error began, and the record of it: the other ranks lost that rank, or waited for it.
 
 LOST = (
     "another rank has gone",
@@ -61,9 +61,9 @@ LOST = (
 )
 """In the words of gloo, NCCL and ourselves: a rank that fails so has lost another."""
 OF_NCCL = ("Watchdog caught collective operation timeout", "ncclRemoteError")
-"""Its watchdog ends the process of a rank that waits too long, by SIGABRT."""
+"""NCCL's watchdog ends the process of a rank that waits too long, by SIGABRT."""
 OF_DATA = ("the data set raised", "OSError", "ConnectionResetError", "BrokenPipeError", "TimeoutError")
-"""What a storage on a network says in the same words."""
+"""The errors of a storage on a network, which have the same words."""
 _MISSING = re.compile(
     r"[Rr]anks? (\d[\d, and]*) failed to pass monitoredBarrier|does not answer: ranks? (\d[\d, and]*) \("
 )
@@ -76,12 +76,12 @@ def is_consequence(reason: str, log: Sequence[str] = ()) -> bool:
     return not reason.startswith(OF_DATA) and any(words in reason for words in LOST)
 
 
-def failure_of(order: Order, ends: Sequence[SeatEnd], *, started_utc: str, wall_s: float) -> RunFailure:
+def failure_of(order: Order, outcomes: Sequence[RankOutcome], *, started_utc: str, wall_s: float) -> RunFailure:
     """One record of how all ranks ended, of which one at least did not end well."""
-    origin = origin_of(ends)
-    first = next((end for end in ends if end.first), ends[0])
+    origin = origin_of(outcomes)
+    first = next((outcome for outcome in outcomes if outcome.first), outcomes[0])
     shown = origin or first
-    reason, hint = _reason(shown, first, ends, known=origin is not None)
+    reason, hint = _reason(shown, first, outcomes, known=origin is not None)
     by_itself = shown.kind in ("failed", "timeout")
     return RunFailure(
         config=order.config,
@@ -99,57 +99,57 @@ def failure_of(order: Order, ends: Sequence[SeatEnd], *, started_utc: str, wall_
 
 
 KINDS: tuple[type[LoaderprobeError], ...] = (BadValue, MissingPart, Refused)
-"""What a rank ended with keeps its exit code."""
+"""Errors of a rank that keep their exit code."""
 
 
 def error_of(failure: RunFailure) -> LoaderprobeError:
-    """Where there is nothing to go on with: that of the rank in which it began, by its own exit code."""
-    kind = next((each for each in KINDS if each.exit_code == failure.exit_code), LoaderprobeError)
+    """The error to raise where no other configuration follows: the kind is found by the failed rank's exit code."""
+    error = next((kind for kind in KINDS if kind.exit_code == failure.exit_code), LoaderprobeError)
     who = "" if failure.rank is None else f"rank {failure.rank} ({failure.host}): "
     last = next((line for line in reversed(failure.log) if line.strip()), "")
     late = failure.reason.startswith("timeout")
     hint = "look for a hang in it" if late else failure.hint or (f"its last line: {last}" if last else "")
-    return kind(f"{who}{failure.reason} ({failure.stage})", hint=hint)
+    return error(f"{who}{failure.reason} ({failure.stage})", hint=hint)
 
 
-def origin_of(ends: Sequence[SeatEnd]) -> SeatEnd | None:
+def origin_of(outcomes: Sequence[RankOutcome]) -> RankOutcome | None:
     """The rank in which it began; None where nothing shows it.
 
-    In this order: a rank that others name as missing, one that died or raised by itself, one whose process gave no
-    word, and the only one that was ended without a word, or that was behind all others.
+    In this order: a rank that others name as missing, one that died or raised by itself, one whose process reported
+    nothing, and the only one that was ended without an error of its own, or that was behind all others.
     """
-    open_ = [end for end in ends if end.kind != "done"]
-    missing = _missing(ends)
-    named = [each for each in open_ if each.rank in missing]
-    own = [each for each in open_ if each.kind == "failed" and not each.consequence]
-    gone = [each for each in open_ if each.kind == "lost"]
+    failed = [outcome for outcome in outcomes if outcome.kind != "done"]
+    missing = _missing(outcomes)
+    named = [outcome for outcome in failed if outcome.rank in missing]
+    by_itself = [outcome for outcome in failed if outcome.kind == "failed" and not outcome.consequence]
+    gone = [outcome for outcome in failed if outcome.kind == "lost"]
     if len(named) == 1:
-        return next((each for each in own if each in named), named[0])
-    if own:
-        return next((each for each in own if each.first), own[0])
+        return next((outcome for outcome in by_itself if outcome in named), named[0])
+    if by_itself:
+        return next((outcome for outcome in by_itself if outcome.first), by_itself[0])
     if len(gone) == 1:
         return gone[0]
-    silent = [each for each in open_ if each.kind == "ended"]
-    if len(silent) == 1 and not any(end.kind == "timeout" for end in ends):
+    silent = [outcome for outcome in failed if outcome.kind == "ended"]
+    if len(silent) == 1 and not any(outcome.kind == "timeout" for outcome in outcomes):
         return silent[0]
-    return _behind(silent, ends)
+    return _behind(silent, outcomes)
 
 
-def _behind(silent: Sequence[SeatEnd], ends: Sequence[SeatEnd]) -> SeatEnd | None:
+def _behind(silent: Sequence[RankOutcome], outcomes: Sequence[RankOutcome]) -> RankOutcome | None:
     """The rank that reported least; None when no single one is behind the others."""
-    least = min(end.events for end in ends if end.kind != "lost")
-    found = [each for each in silent if each.events == least]
-    return found[0] if len(found) == 1 and sum(end.events == least for end in ends) == 1 else None
+    least = min(outcome.events for outcome in outcomes if outcome.kind != "lost")
+    behind = [outcome for outcome in silent if outcome.events == least]
+    return behind[0] if len(behind) == 1 and sum(outcome.events == least for outcome in outcomes) == 1 else None
 
 
-def _missing(ends: Sequence[SeatEnd]) -> set[int]:
-    """Ranks that did not come to a meeting, by the words of those that waited there."""
-    texts = [text for end in ends for text in (end.reason, *end.log)]
-    found = [match[1] or match[2] for text in texts for match in _MISSING.finditer(text)]
-    return {int(rank) for ranks in found for rank in re.findall(r"\d+", ranks)}
+def _missing(outcomes: Sequence[RankOutcome]) -> set[int]:
+    """Ranks that did not arrive at a barrier, by the errors of those that waited there."""
+    texts = [text for outcome in outcomes for text in (outcome.reason, *outcome.log)]
+    lists = [match[1] or match[2] for text in texts for match in _MISSING.finditer(text)]
+    return {int(rank) for ranks in lists for rank in re.findall(r"\d+", ranks)}
 
 
-def _reason(shown: SeatEnd, first: SeatEnd, ends: Sequence[SeatEnd], *, known: bool) -> tuple[str, str]:
+def _reason(shown: RankOutcome, first: RankOutcome, outcomes: Sequence[RankOutcome], *, known: bool) -> tuple[str, str]:
     """(reason, hint). A signal that we sent is no reason."""
     if shown.kind == "lost":
         return "its process, or its node, does not answer", "see the log of the launcher on that node"
@@ -161,7 +161,7 @@ def _reason(shown: SeatEnd, first: SeatEnd, ends: Sequence[SeatEnd], *, known: b
         went = f"rank {first.rank} could not go on"
         where = f", which was at: {first.stage}" if first.stage not in ("", shown.stage) else ""
         return f"did not answer, ended because {went}{where}", "look for a hang on that host: storage, memory, GPU"
-    silent = [str(end.rank) for end in ends if end.kind in ("ended", "lost")]
+    silent = [str(outcome.rank) for outcome in outcomes if outcome.kind in ("ended", "lost")]
     if not known and silent and shown.kind == "failed":
         ranks = f"rank{'s' if len(silent) > 1 else ''} {join_words(silent)}"
         return f"{shown.reason}; {ranks} did not answer", shown.hint
@@ -169,7 +169,7 @@ def _reason(shown: SeatEnd, first: SeatEnd, ends: Sequence[SeatEnd], *, known: b
 
 
 def order_without_files(name: str, compute: ComputeSpec, ranks: int, nodes: int = 1) -> Order:
-    """Of what is measured without a data set of its own; what it is, is to be added."""
+    """The order of a measurement that has no data set of its own. The caller adds what is measured."""
     files = FileSet(
         label=name, root=name, generated=False, paths=(".",), classes=(0,), size_bytes=(0,), images_found=0
     )  # fmt: skip
@@ -180,15 +180,15 @@ def order_without_files(name: str, compute: ComputeSpec, ranks: int, nodes: int 
     return Order(config=config, files=files, budget_s=None, begin_ns=0)
 
 
-# Which of the processes that were started take part in a configuration, and in which place.
+# Which of the started processes take part in a configuration, and as which rank.
 
 MOST_A_CORE = 8
-"""Ranks that loaderprobe starts itself: so many of an emulated accelerator still share one core, if they must."""
+"""So many ranks that loaderprobe starts itself may share one core: those of an emulated accelerator still can."""
 FORMS = "--ranks takes numbers with commas; 4x8 is 8 ranks on each of 4 nodes: --ranks 1,8,4x8"
 
 
 def parse_layout(text: str) -> Layout:
-    """Of `8`, or `4x2`. Raises BadValue."""
+    """The layout that `8` or `4x2` stands for. Raises BadValue."""
     match = re.fullmatch(r"(?:(\d{1,5})x)?(\d{1,6})", text.strip())
     nodes, ranks = (int(part) if part else 1 for part in match.groups()) if match else (0, 0)
     if not match or nodes < 1 or ranks < 1:
@@ -196,18 +196,18 @@ def parse_layout(text: str) -> Layout:
     return Layout(ranks=nodes * ranks, nodes=nodes if match[1] else None)
 
 
-def nodes_of(seats: Sequence[SeatSeen]) -> tuple[Node, ...]:
+def nodes_of(processes: Sequence[ProcessInfo]) -> tuple[Node, ...]:
     """The nodes, that of rank 0 first; on each its processes in their order."""
-    names = dict.fromkeys(each.node for each in sorted(seats, key=lambda seat: seat.rank))
-    there = [[each for each in seats if each.node == name] for name in names]
+    names = dict.fromkeys(process.node for process in sorted(processes, key=lambda process: process.rank))
+    by_node = [[process for process in processes if process.node == name] for name in names]
     return tuple(
         Node(
-            host=group[0].host,
-            seats=tuple(sorted(each.rank for each in group)),
-            gpus=len({gpu for each in group for gpu in each.gpus}),
-            address=next((each.address for each in group if each.address), ""),
+            host=on_node[0].host,
+            processes=tuple(sorted(process.rank for process in on_node)),
+            gpus=len({gpu for process in on_node for gpu in process.gpus}),
+            address=next((process.address for process in on_node if process.address), ""),
         )
-        for group in there
+        for on_node in by_node
     )
 
 
@@ -224,7 +224,7 @@ def spread(layout: Layout, nodes: Sequence[Node] | None) -> tuple[int, int]:
             )
         return layout.ranks, 1
     over = layout.nodes or fewest_nodes(layout.ranks, nodes)
-    check_seats(layout.ranks, over, nodes)
+    check_processes(layout.ranks, over, nodes)
     return layout.ranks, over
 
 
@@ -235,16 +235,16 @@ def check_one_node(configs: Iterable[RunConfig]) -> None:
 
 
 def fewest_nodes(ranks: int, nodes: Sequence[Node]) -> int:
-    """That have as many processes, and over which the ranks spread evenly; all, where none does."""
+    """The fewest nodes with as many processes over which the ranks spread evenly; all nodes, where none do."""
     for count in range(1, len(nodes) + 1):
-        if ranks % count == 0 and ranks // count <= min(len(node.seats) for node in nodes[:count]):
+        if ranks % count == 0 and ranks // count <= min(len(node.processes) for node in nodes[:count]):
             return count
     return len(nodes)
 
 
-def check_seats(ranks: int, over: int, nodes: Sequence[Node]) -> None:
+def check_processes(ranks: int, over: int, nodes: Sequence[Node]) -> None:
     """Raises BadValue where the launcher started too few processes for so many ranks over so many nodes."""
-    there = sum(len(node.seats) for node in nodes)
+    there = sum(len(node.processes) for node in nodes)
     if ranks > there:
         raise BadValue(
             f"{ranks} ranks are asked for, and the launcher started {there} processes",
@@ -257,10 +257,12 @@ def check_seats(ranks: int, over: int, nodes: Sequence[Node]) -> None:
         )
     if ranks % over:
         raise BadValue(f"{ranks} ranks cannot be spread evenly over {over} nodes", hint=FORMS)
+    local = ranks // over
     for node in nodes[:over]:
-        if len(node.seats) < ranks // over:
+        there = len(node.processes)
+        if there < local:
             raise BadValue(
-                f"{ranks // over} ranks on each node are asked for, and {node.host} has {len(node.seats)} processes",
+                f"{local} ranks on each node are asked for, and {node.host} has {there} processes",
                 hint="start as many on each node",
             )
 
@@ -279,7 +281,7 @@ def check_crowd(ranks: int, cores: float) -> None:
 def check_room(configs: Iterable[RunConfig], nodes: Sequence[Node]) -> None:
     """Raises BadValue where a configuration needs more processes than there are, MissingPart for more GPUs."""
     for config in configs:
-        check_seats(config.ranks, config.nodes, nodes)
+        check_processes(config.ranks, config.nodes, nodes)
         check_gpus(config.compute, config.ranks, config.nodes, nodes)
 
 
@@ -294,39 +296,38 @@ def check_gpus(compute: ComputeSpec, ranks: int, over: int, nodes: Sequence[Node
             )
 
 
-def place_of(here: Launched, ranks: int, over: int, nodes: Sequence[Node], prefix: str) -> Place | None:
-    """The place of this process in a configuration; None where it has none."""
-    local = ranks // over
-    for number, node in enumerate(nodes[:over]):
-        if here.rank in node.seats[:local]:
-            at = node.seats.index(here.rank)
-            return Place(
-                rank=number * local + at,
-                size=ranks,
-                node=number,
-                local_rank=at,
-                local_size=local,
-                address=here.address,
-                port=here.port,
-                prefix=prefix,
-            )
-    return None
+def placement_of(here: Launched, ranks: int, over: int, nodes: Sequence[Node], prefix: str) -> RankPlacement | None:
+    """Where this process stands among the ranks of a configuration; None where it is none of them."""
+    processes = [process for process, _ in ranks_of(ranks, over, nodes)]
+    if here.rank not in processes:
+        return None
+    rank, local_size = processes.index(here.rank), ranks // over
+    return RankPlacement(
+        rank=rank,
+        size=ranks,
+        node=rank // local_size,
+        local_rank=rank % local_size,
+        local_size=local_size,
+        address=here.address,
+        port=here.port,
+        prefix=prefix,
+    )
 
 
-def taking_part(ranks: int, over: int, nodes: Sequence[Node]) -> list[tuple[int, str]]:
-    """(rank of the process, host) of each rank of a configuration, in their order."""
-    return [(seat, node.host) for node in nodes[:over] for seat in node.seats[: ranks // over]]
+def ranks_of(ranks: int, over: int, nodes: Sequence[Node]) -> list[tuple[int, str]]:
+    """(rank of its process, host) of each rank of a configuration."""
+    return [(process, node.host) for node in nodes[:over] for process in node.processes[: ranks // over]]
 
 
 JOIN_S = 300.0
-"""For all processes to come: a launcher starts those of one job together."""
+"""Seconds for all processes to join: a launcher starts those of one job together."""
 POLL_S = 0.2
 POLLS_PER_S = 1000
-"""Of all waiting processes together, of the one store."""
+"""How often all waiting processes together ask the one store."""
 GRACE_S = 1.0
-"""For a child to say its own last words, once another rank could not go on."""
+"""Seconds for a child to print its own last words, once another rank could not go on."""
 LATER_S = 30.0
-"""After rank 0's timeout of a configuration, by which the others' children end too."""
+"""Seconds after rank 0's timeout of a configuration, by which the others' children end too."""
 PATIENT_FOR = 4
 """Of the time limit of a configuration, the part that ranks wait for one of them: 150 s unless asked otherwise."""
 PART = 2**20
@@ -342,7 +343,7 @@ M = TypeVar("M", bound=OfConfiguration)
 
 
 def put(store: SharedStore, key: str, value: object) -> None:
-    """Leave a record there, in as many parts as it takes."""
+    """Store a record at a key, in as many parts as it takes."""
     text = msgspec.json.encode(value).decode()
     parts = [text[begin : begin + PART] for begin in range(0, len(text), PART)]
     for number, part in enumerate(parts):
@@ -351,153 +352,154 @@ def put(store: SharedStore, key: str, value: object) -> None:
 
 
 def take(store: SharedStore, key: str, type_: type[T]) -> T:
-    """The record that is there."""
+    """The record that `put` stored at a key."""
     parts = [store.get(f"{key}/{number}") for number in range(int(store.get(key)))]
     return msgspec.json.decode(b"".join(parts), type=type_)
 
 
-class Seat:
+class RankProcess:
     """This process among those that were started.
 
     `watching` is another client of the same store, for the thread that watches the child: a client serves one thread.
     """
 
     def __init__(
-        self, here: Launched, seen: SeatSeen, store: SharedStore, watching: SharedStore, clock: Clock, prefix: str
+        self, here: Launched, info: ProcessInfo, store: SharedStore, watching: SharedStore, clock: Clock, prefix: str
     ) -> None:
         self.here, self.store, self.clock, self.prefix = here, store, clock, prefix
         self.poll_s = max(POLL_S, here.size / POLLS_PER_S)
         self.nodes: tuple[Node, ...] = ()
-        self._seen, self._watching = seen, watching
+        self._info, self._watching = info, watching
 
-    def come(self) -> None:
-        """Wait until all are there. Raises LostRank where some do not come, BadValue for different versions."""
-        put(self.store, f"seat/{self.here.rank}", self._seen)
+    def join(self) -> None:
+        """Wait until all processes have joined. Raises LostRank where one does not, BadValue for different versions."""
+        put(self.store, f"process/{self.here.rank}", self._info)
         if self.here.rank == 0:
-            seats = [self._one(rank) for rank in range(self.here.size)]
-            put(self.store, "seats", seats)
-        self.wait_for("seats", JOIN_S + LATER_S, "not all processes have come")
-        seats = take(self.store, "seats", list[SeatSeen])
-        other = next((seat for seat in seats if seat.version != self._seen.version), None)
+            processes = [self._info_of(rank) for rank in range(self.here.size)]
+            put(self.store, "processes", processes)
+        self.wait_for("processes", JOIN_S + LATER_S, "not all processes have come")
+        processes = take(self.store, "processes", list[ProcessInfo])
+        other = next((process for process in processes if process.version != self._info.version), None)
         if other:
             raise BadValue(
-                f"{other.host} has loaderprobe {other.version}, and {self._seen.host} has {self._seen.version}",
+                f"{other.host} has loaderprobe {other.version}, and {self._info.host} has {self._info.version}",
                 hint="install the same version on all nodes",
             )
-        self.nodes = nodes_of(seats)
+        self.nodes = nodes_of(processes)
 
-    def _one(self, rank: int) -> SeatSeen:
-        key = f"seat/{rank}"
+    def _info_of(self, rank: int) -> ProcessInfo:
+        key = f"process/{rank}"
         self.wait_for(key, JOIN_S, f"rank {rank} of {self.here.size} has not come")
-        return take(self.store, key, SeatSeen)
+        return take(self.store, key, ProcessInfo)
 
     def wait_for(self, key: str, limit_s: float | None, why: str) -> None:
-        """Until a key is there. Raises LostRank after `limit_s` seconds."""
+        """Wait until the store has a key. Raises LostRank after `limit_s` seconds."""
         until_ns = None if limit_s is None else self.clock.now_ns() + round(limit_s * 1e9)
         while not self.store.check([key]):
             if until_ns is not None and self.clock.now_ns() > until_ns:
                 raise LostRank(f"{why} after {limit_s:.0f} s", hint="check that the launcher started it on all nodes")
             self.clock.sleep(self.poll_s)
 
-    def place(self, turn: Turn, number: int) -> Place | None:
-        """Of this process in a turn; None where it has none."""
-        prefix = f"{self.prefix}/turn/{number}/ranks"
-        place = place_of(self.here, turn.ranks, turn.nodes, self.nodes, prefix)
+    def placement(self, command: RankCommand, number: int) -> RankPlacement | None:
+        """Where this process stands among the ranks of a command; None where it takes no part."""
+        prefix = f"{self.prefix}/command/{number}/ranks"
+        placement = placement_of(self.here, command.ranks, command.nodes, self.nodes, prefix)
+        if placement is None:
+            return None
         # A cold first batch, or compiling, may take one rank long.
-        return place and replace(place, timeout_s=max(place.timeout_s, turn.time_limit_s / PATIENT_FOR))
+        return replace(placement, timeout_s=max(placement.timeout_s, command.time_limit_s / PATIENT_FOR))
 
-    def follow(self, start: Start) -> int:
-        """Take part in each turn until rank 0 ends them; returns the exit code. Raises LostRank when rank 0 is lost."""
+    def run_commands(self, start: Start) -> int:
+        """Carry out the commands of rank 0 until the last; returns the exit code. Raises LostRank without rank 0."""
         number = 0
         try:
             while True:
-                self.wait_for(f"turn/{number}", None, "")
-                turn = take(self.store, f"turn/{number}", Turn)
-                if turn.kind == "end":
-                    return turn.exit_code
-                place = self.place(turn, number)
-                if place is not None and turn.kind == "files":
-                    self.finish(number, look_for(take(self.store, "files", FileSet), self._end(place)))
-                elif place is not None:
+                self.wait_for(f"command/{number}", None, "")
+                command = take(self.store, f"command/{number}", RankCommand)
+                if command.kind == "end":
+                    return command.exit_code
+                placement = self.placement(command, number)
+                if placement is not None and command.kind == "files":
+                    self.report(number, check_files_here(take(self.store, "files", FileSet), self._done(placement)))
+                elif placement is not None:
                     order = replace(take(self.store, "order", Order), begin_ns=self.clock.now_ns())
-                    self.sit(
-                        order, RECORDS[order.result], place, number, start, turn.time_limit_s + LATER_S, lambda _: None
-                    )
+                    limit_s = command.time_limit_s + LATER_S
+                    self.run_child(order, RECORDS[order.result], placement, number, start, limit_s, lambda _: None)
                 number += 1
         finally:
             with suppress(LostRank):
                 self.store.set(f"left/{self.here.rank}", "1")
 
-    def sit(
-        self, order: Order, type_: type[M], place: Place, number: int, start: Start, limit_s: float,
+    def run_child(
+        self, order: Order, type_: type[M], placement: RankPlacement, number: int, start: Start, limit_s: float,
         on_event: Callable[[Event], None],
-    ) -> tuple[SeatEnd, M | RunFailure]:  # fmt: skip
-        """Measure in a child, at this place among the ranks; (how that ended, what the child returned: a `type_`)."""
-        heard = _Events(on_event)
+    ) -> tuple[RankOutcome, M | RunFailure]:  # fmt: skip
+        """Measure in a child as one of the ranks; (how that ended, what the child returned: a `type_`)."""
+        progress = _ChildProgress(on_event)
         watch = RankWatch(self._watching, abort_key(number), self.poll_s)
         try:
             with watch:
-                found = run_order(
-                    replace(order, place=place), type_, clock=self.clock, time_limit_s=limit_s, on_event=heard.hear,
-                    start=watch.of(start),
+                result = run_order(
+                    replace(order, placement=placement), type_, clock=self.clock, time_limit_s=limit_s,
+                    on_event=progress.record, start=watch.watched(start),
                 )  # fmt: skip
         except BaseException:
             # Ctrl-C here must not leave the others waiting for this rank.
             with suppress(LostRank):
-                self.finish(number, replace(self._end(place), kind="failed", reason="it was interrupted"))
+                self.report(number, replace(self._done(placement), kind="failed", reason="it was interrupted"))
             raise
-        end = self._end(place)
-        if isinstance(found, RunFailure):
-            end = _failed(end, found, heard, ended=watch.ended)
-        return self.finish(number, end), found
+        outcome = self._done(placement)
+        if isinstance(result, RunFailure):
+            outcome = _failed(outcome, result, progress, ended=watch.ended)
+        return self.report(number, outcome), result
 
-    def _end(self, place: Place) -> SeatEnd:
-        return SeatEnd(rank=place.rank, host=self._seen.host, kind="done")
+    def _done(self, placement: RankPlacement) -> RankOutcome:
+        return RankOutcome(rank=placement.rank, host=self._info.host, kind="done")
 
-    def finish(self, number: int, end: SeatEnd) -> SeatEnd:
-        """Leave word of how this rank's part ended; where it failed, the others hear of it."""
-        if end.kind != "done":
-            first = self.store.compare_set(abort_key(number), "", str(end.rank))
-            end = replace(end, first=first.decode() == str(end.rank))
-        put(self.store, end_key(number, end.rank), end)
-        return end
+    def report(self, number: int, outcome: RankOutcome) -> RankOutcome:
+        """Store how this rank's part ended; where it failed, the others end theirs."""
+        if outcome.kind != "done":
+            first = self.store.compare_set(abort_key(number), "", str(outcome.rank))
+            outcome = replace(outcome, first=first.decode() == str(outcome.rank))
+        put(self.store, outcome_key(number, outcome.rank), outcome)
+        return outcome
 
 
 def abort_key(number: int) -> str:
-    """The key that ends all children of a turn: the first rank that could not go on."""
-    return f"turn/{number}/abort"
+    """The key that ends all children of a command: the first rank that could not go on."""
+    return f"command/{number}/abort"
 
 
-def end_key(number: int, rank: int) -> str:
-    """The key of how the part of one rank in a turn ended."""
-    return f"turn/{number}/end/{rank}"
+def outcome_key(number: int, rank: int) -> str:
+    """The key of how the part of one rank in a command ended."""
+    return f"command/{number}/end/{rank}"
 
 
-def _failed(end: SeatEnd, found: RunFailure, heard: _Events, *, ended: bool) -> SeatEnd:
-    consequence = heard.lost or is_consequence(found.reason, found.log if found.signal == "SIGABRT" else ())
+def _failed(outcome: RankOutcome, failure: RunFailure, progress: _ChildProgress, *, ended: bool) -> RankOutcome:
+    consequence = progress.lost or is_consequence(failure.reason, failure.log if failure.signal == "SIGABRT" else ())
     return replace(
-        end,
-        kind="timeout" if found.reason.startswith("timeout") else "ended" if ended else "failed",
-        stage=found.stage,
-        events=heard.count,
+        outcome,
+        kind="timeout" if failure.reason.startswith("timeout") else "ended" if ended else "failed",
+        stage=failure.stage,
+        events=progress.count,
         consequence=consequence,
-        reason=found.reason,
-        hint=found.hint,
-        exit_code=found.exit_code,
-        signal=found.signal,
-        log=found.log,
+        reason=failure.reason,
+        hint=failure.hint,
+        exit_code=failure.exit_code,
+        signal=failure.signal,
+        log=failure.log,
     )
 
 
 @dataclass(slots=True)
-class _Events:
-    """How far a child came, by what it reported."""
+class _ChildProgress:
+    """How far a child got, by what it reported."""
 
     on_event: Callable[[Event], None]
     count: int = field(init=False, default=0)
     lost: bool = field(init=False, default=False)
 
-    def hear(self, event: Event) -> None:
+    def record(self, event: Event) -> None:
         self.count += event.failure is None
         self.lost = event.lost
         self.on_event(event)
@@ -511,7 +513,7 @@ class RankWatch:
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
         self.ended = False
-        """True where the child said nothing by itself, and was ended."""
+        """True where the child reported no error by itself, and was ended."""
 
     def __enter__(self) -> RankWatch:
         return self
@@ -521,8 +523,8 @@ class RankWatch:
         if self._thread:
             self._thread.join()
 
-    def of(self, start: Start) -> Start:
-        """Starts the same child, and watches it."""
+    def watched(self, start: Start) -> Start:
+        """A start of the same child that watches it, too."""
 
         def started(order: Path, result: Path, log: Path) -> Child:
             child = start(order, result, log)
@@ -550,44 +552,47 @@ class RankWatch:
             return True
 
 
-def look_for(files: FileSet, end: SeatEnd) -> SeatEnd:
-    """How looking for the files of a data set on this node ended: all are there, with their sizes, or one is not."""
+def check_files_here(files: FileSet, outcome: RankOutcome) -> RankOutcome:
+    """The outcome of looking for the files on this node: `failed` where one is missing, or has another size."""
     for name, size in zip(files.paths, files.size_bytes, strict=True):
         path = files.folder / name
         try:
-            found = path.stat().st_size
+            there = path.stat().st_size
         except OSError as error:
-            return replace(end, kind="failed", reason=f"{path} cannot be read there: {error.strerror}")
-        if found != size:
-            return replace(end, kind="failed", reason=f"{path} has {found} bytes there, and {size} at rank 0")
-    return end
+            return replace(outcome, kind="failed", reason=f"{path} cannot be read there: {error.strerror}")
+        if there != size:
+            return replace(outcome, kind="failed", reason=f"{path} has {there} bytes there, and {size} at rank 0")
+    return outcome
 
 
 # Rank 0 of the processes of a launcher: it says what is next, and makes one record of how all ranks ended.
 
 ENDS_S = 30.0
-"""For the other ranks' children to end, once that of rank 0 has."""
+"""Seconds for the other ranks' children to end, once that of rank 0 has."""
 ENDED_S = 15.0
-"""For their processes to end them then, and to say so."""
+"""Seconds for their processes to end them then, and to report it."""
 LEAVE_S = 10.0
-"""For the other processes to hear that all is over, where this one holds the store."""
+"""Seconds for the other processes to read that all is over, where this one holds the store."""
 FILES_S = 600.0
-"""To look for the files of a data set on all nodes."""
+"""Seconds to look for the files of a data set on all nodes."""
 
 
-class Lead:
-    """What rank 0 does for all."""
+class Coordinator:
+    """What rank 0 does for all ranks.
 
-    def __init__(self, seat: Seat, start: Start) -> None:
+    torch.distributed knows it as rank 0 only; coordinator is the word of `jax.distributed`.
+    """
+
+    def __init__(self, process: RankProcess, start: Start) -> None:
         """`start` starts the children of this process."""
-        self._seat, self.start = seat, start
+        self._process, self.start = process, start
         self._number = 0
-        self._lost: SeatEnd | None = None
+        self._lost: RankOutcome | None = None
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """Where the processes are, that of this one first."""
-        return self._seat.nodes
+        """The nodes of all processes, that of this one first."""
+        return self._process.nodes
 
     def run(
         self, order: Order, type_: type[M], *, clock: Clock, time_limit_s: float, on_event: Callable[[Event], None]
@@ -602,19 +607,21 @@ class Lead:
             )  # fmt: skip
         self._refuse_lost()
         started_utc, begin_ns = utc_timestamp(), clock.now_ns()
-        put(self._seat.store, "order", order)
-        turn = Turn(kind="measure", ranks=order.config.ranks, nodes=order.config.nodes, time_limit_s=time_limit_s)
-        number = self._begin(turn)
-        place = self._seat.place(turn, number)
-        assert place is not None, "rank 0 takes part in each configuration"
-        own, found = self._seat.sit(order, type_, place, number, self.start, time_limit_s, on_event)
-        ends = [own, *self._ends(turn, number, ENDS_S)]
-        if not isinstance(found, RunFailure):
-            return found
-        return failure_of(order, ends, started_utc=started_utc, wall_s=(clock.now_ns() - begin_ns) / 1e9)
+        put(self._process.store, "order", order)
+        command = RankCommand(
+            kind="measure", ranks=order.config.ranks, nodes=order.config.nodes, time_limit_s=time_limit_s
+        )
+        number = self._send(command)
+        placement = self._process.placement(command, number)
+        assert placement is not None, "rank 0 takes part in each configuration"
+        outcome, result = self._process.run_child(order, type_, placement, number, self.start, time_limit_s, on_event)
+        outcomes = [outcome, *self._outcomes(command, number, ENDS_S)]
+        if not isinstance(result, RunFailure):
+            return result
+        return failure_of(order, outcomes, started_utc=started_utc, wall_s=(clock.now_ns() - begin_ns) / 1e9)
 
     def admit(self, configs: Sequence[RunConfig], sets: Iterable[FileSet], what: str = "data set") -> None:
-        """Raises what is wrong with configurations that these processes are going to measure, before they do.
+        """Raises BadValue, MissingPart or LostRank where these processes cannot measure the configurations.
 
         `what` is the word for a set of files.
         """
@@ -626,10 +633,10 @@ class Lead:
 
     def _check_files(self, files: FileSet, nodes: int, what: str) -> None:
         """Raises BadValue where one of the nodes does not see the same files, LostRank where one does not answer."""
-        put(self._seat.store, "files", files)
-        turn = Turn(kind="files", ranks=nodes, nodes=nodes)
-        number = self._begin(turn)
-        bad = next((end for end in self._ends(turn, number, FILES_S) if end.kind != "done"), None)
+        put(self._process.store, "files", files)
+        command = RankCommand(kind="files", ranks=nodes, nodes=nodes)
+        number = self._send(command)
+        bad = next((outcome for outcome in self._outcomes(command, number, FILES_S) if outcome.kind != "done"), None)
         self._refuse_lost()
         if bad:
             raise BadValue(
@@ -638,49 +645,49 @@ class Lead:
             )
 
     def end(self, exit_code: int) -> None:
-        """Let all others go, and wait a little until they have heard it: this process may hold the store."""
+        """End all other processes, and wait a little until they have left: this process may hold the store."""
         with suppress(LostRank):
-            self._begin(Turn(kind="end", exit_code=exit_code))
-            for rank in range(1, self._seat.here.size):
-                self._seat.wait_for(f"left/{rank}", LEAVE_S, f"rank {rank} has not left")
+            self._send(RankCommand(kind="end", exit_code=exit_code))
+            for rank in range(1, self._process.here.size):
+                self._process.wait_for(f"left/{rank}", LEAVE_S, f"rank {rank} has not left")
 
-    def _begin(self, turn: Turn) -> int:
+    def _send(self, command: RankCommand) -> int:
         number, self._number = self._number, self._number + 1
-        put(self._seat.store, f"turn/{number}", turn)
+        put(self._process.store, f"command/{number}", command)
         return number
 
-    def _ends(self, turn: Turn, number: int, limit_s: float) -> list[SeatEnd]:
-        """Of the ranks but 0. Those that take too long are ended; one that gives no word then is lost."""
-        store, others = self._seat.store, list(enumerate(taking_part(turn.ranks, turn.nodes, self.nodes)))[1:]
+    def _outcomes(self, command: RankCommand, number: int, limit_s: float) -> list[RankOutcome]:
+        """The outcomes of the ranks but 0. A late one is ended; one that still reports nothing is lost."""
+        store, others = self._process.store, list(enumerate(ranks_of(command.ranks, command.nodes, self.nodes)))[1:]
         late = self._wait(number, len(others), limit_s)
         if late:
             store.compare_set(abort_key(number), "", "0")
             late = self._wait(number, len(others), ENDED_S)
-        ends = []
-        for rank, (seat, host) in others:
+        outcomes = []
+        for rank, (process, host) in others:
             if rank in late:
-                self._lost = SeatEnd(rank=seat, host=host, kind="lost")
-                ends.append(SeatEnd(rank=rank, host=host, kind="lost"))
+                self._lost = RankOutcome(rank=process, host=host, kind="lost")
+                outcomes.append(RankOutcome(rank=rank, host=host, kind="lost"))
             else:
-                ends.append(take(store, end_key(number, rank), SeatEnd))
-        return ends
+                outcomes.append(take(store, outcome_key(number, rank), RankOutcome))
+        return outcomes
 
     def _wait(self, number: int, others: int, limit_s: float) -> list[int]:
-        """The ranks that have given no word after so many seconds."""
-        until_ns = self._seat.clock.now_ns() + round(limit_s * 1e9)
+        """The ranks that have reported nothing after so many seconds."""
+        until_ns = self._process.clock.now_ns() + round(limit_s * 1e9)
         while True:
-            late = [rank for rank in range(1, others + 1) if not self._seat.store.check([end_key(number, rank)])]
-            if not late or self._seat.clock.now_ns() >= until_ns:
+            late = [rank for rank in range(1, others + 1) if not self._process.store.check([outcome_key(number, rank)])]
+            if not late or self._process.clock.now_ns() >= until_ns:
                 return late
-            self._seat.clock.sleep(self._seat.poll_s)
+            self._process.clock.sleep(self._process.poll_s)
 
     def _refuse_lost(self) -> None:
         """Raises LostRank where a process did not answer, or has left."""
         gone = [
-            SeatEnd(rank=seat, host=node.host, kind="lost")
+            RankOutcome(rank=process, host=node.host, kind="lost")
             for node in self.nodes
-            for seat in node.seats
-            if self._seat.store.check([f"left/{seat}"])
+            for process in node.processes
+            if self._process.store.check([f"left/{process}"])
         ]
         lost = self._lost or next(iter(gone), None)
         if lost:
@@ -696,8 +703,8 @@ PREFIX = "loaderprobe"
 LOOPBACK = "127.0.0.1"
 
 
-def comes(here: Launched) -> Seat:
-    """This process among the others, once all are there. Raises LostRank, BadValue, and MissingPart for too many."""
+def join_processes(here: Launched) -> RankProcess:
+    """Join the processes that a launcher started. Raises LostRank, BadValue, and MissingPart for too many."""
     from loaderprobe.loaders.ranks import clients
 
     if here.agent_store:
@@ -705,7 +712,7 @@ def comes(here: Launched) -> Seat:
         die_with_parent(os.getppid())
     _allow_connections(here)
     host = host_name()
-    seen = SeatSeen(
+    info = ProcessInfo(
         rank=here.rank,
         host=host,
         node=here.node or host,
@@ -715,15 +722,15 @@ def comes(here: Launched) -> Seat:
     )
     prefix = f"{PREFIX}/{here.attempt}"
     store, watching = clients(here, prefix)
-    seat = Seat(here, seen, store, watching, SystemClock(), prefix)
-    seat.come()
-    own = next(node for node in seat.nodes if here.rank in node.seats)
+    process = RankProcess(here, info, store, watching, SystemClock(), prefix)
+    process.join()
+    node = next(node for node in process.nodes if here.rank in node.processes)
     # As many threads a rank for every configuration, whatever its ranks: torchrun sets one, other launchers none.
-    os.environ.setdefault("OMP_NUM_THREADS", str(_threads(len(own.seats))))
-    if interface := _interface(own, seat.nodes, here.port):
+    os.environ.setdefault("OMP_NUM_THREADS", str(_threads(len(node.processes))))
+    if interface := _interface(node, process.nodes, here.port):
         # Else gloo takes the address of the host's own name, which on many hosts is 127.0.1.1.
         os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
-    return seat
+    return process
 
 
 def _gpus() -> tuple[str, ...]:
@@ -735,7 +742,7 @@ def _threads(ranks: int) -> int:
 
 
 def _allow_connections(here: Launched) -> None:
-    """For this process and those that it starts; that which holds the store has connections to all.
+    """Raise the limit of open files of this process: the one that holds the store has connections to all.
 
     Raises MissingPart, on rank 0, where it may not have as many: it would fail amid the first configuration.
     """
@@ -755,21 +762,21 @@ def _allow_connections(here: Launched) -> None:
         )
 
 
-def _interface(own: Node, nodes: Sequence[Node], port: int) -> str:
-    """That joins a node to the others; empty where there are none, or where it is not known."""
-    other = next((node.address for node in nodes if node is not own and node.address), "")
+def _interface(this: Node, nodes: Sequence[Node], port: int) -> str:
+    """The network interface that joins a node to the others; empty without others, or where it is not known."""
+    other = next((node.address for node in nodes if node is not this and node.address), "")
     # The node that holds the store reaches it by itself; the others say where they are.
-    return interface_of(address_towards(other, port) if other else own.address)
+    return interface_of(address_towards(other, port) if other else this.address)
 
 
-def leads(here: Launched, measure: Callable[[Lead], int]) -> int:
+def run_as_coordinator(here: Launched, measure: Callable[[Coordinator], int]) -> int:
     """Rank 0's part: the others take part in what it measures, and end with the same exit code."""
-    seat = comes(here)
+    process = join_processes(here)
     with ForkServer() as server:
-        lead = Lead(seat, server.start)
+        coordinator = Coordinator(process, server.start)
         code = LoaderprobeError.exit_code
         try:
-            code = measure(lead)
+            code = measure(coordinator)
         except KeyboardInterrupt:
             code = EXIT_INTERRUPTED
             raise
@@ -778,37 +785,37 @@ def leads(here: Launched, measure: Callable[[Lead], int]) -> int:
             raise
         finally:
             ends_by_itself()
-            lead.end(code)
+            coordinator.end(code)
     return code
 
 
-def follows(here: Launched) -> int:
+def run_as_worker(here: Launched) -> int:
     """The part of any other rank; returns the exit code. Raises LostRank when rank 0 has gone."""
-    seat = comes(here)
+    process = join_processes(here)
     with ForkServer() as server:
-        code = seat.follow(server.start)
+        code = process.run_commands(server.start)
     ends_by_itself()
     return code
 
 
 def ends_by_itself() -> None:
-    """A launcher ends all processes once one has failed; this one is done, and has an exit code of its own."""
+    """Ignore SIGTERM, by which a launcher ends all once one has failed: this process exits with its own code."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def most_ranks(configs: Sequence[RunConfig]) -> int:
-    """Of any configuration."""
+    """The most ranks that a configuration has; 1 without any."""
     return max((config.ranks for config in configs), default=1)
 
 
 def this_node(ranks: int) -> tuple[Node, ...]:
-    """This machine, with as many processes as are going to be started."""
-    return (Node(host=host_name(), seats=tuple(range(ranks)), gpus=len(list_gpus()[0])),)
+    """This machine as the only node, with as many processes as are going to be started."""
+    return (Node(host=host_name(), processes=tuple(range(ranks)), gpus=len(list_gpus()[0])),)
 
 
 @contextmanager
-def on_this_machine(ranks: int) -> Iterator[Lead]:
-    """So many ranks, without a launcher: what its processes do, threads of this one do, each with a child at a time.
+def on_this_machine(ranks: int) -> Iterator[Coordinator]:
+    """Run ranks without a launcher: threads of this process stand for its processes, each with a child at a time.
 
     Raises BadValue for far more than there are cores, and in one of several programs that a launcher started.
     """
@@ -828,29 +835,29 @@ def on_this_machine(ranks: int) -> Iterator[Lead]:
     with ExitStack() as stack:
         # They import what children need meanwhile.
         starts = [stack.enter_context(ForkServer(variables)).start for _ in range(ranks)]
-        holder = TorchStore(LOOPBACK, 0, PREFIX, holds=True)
-        seats = []
+        holder = TorchStore(LOOPBACK, 0, PREFIX, is_master=True)
+        processes = []
         for rank in range(ranks):
             here = replace(first, rank=rank, port=holder.port, agent_store=True)
-            seen = SeatSeen(rank=rank, host=host, node=host, gpus=gpus, version=version("loaderprobe"))
-            seats.append(Seat(here, seen, *clients(here, PREFIX), SystemClock(), PREFIX))
-        followers = [
-            threading.Thread(target=_follow, args=(seat, start), daemon=True)
-            for seat, start in zip(seats[1:], starts[1:], strict=True)
+            info = ProcessInfo(rank=rank, host=host, node=host, gpus=gpus, version=version("loaderprobe"))
+            processes.append(RankProcess(here, info, *clients(here, PREFIX), SystemClock(), PREFIX))
+        workers = [
+            threading.Thread(target=_run_worker, args=(process, start), daemon=True)
+            for process, start in zip(processes[1:], starts[1:], strict=True)
         ]
-        for follower in followers:
-            follower.start()
-        seats[0].come()
-        lead = Lead(seats[0], starts[0])
+        for worker in workers:
+            worker.start()
+        processes[0].join()
+        coordinator = Coordinator(processes[0], starts[0])
         try:
-            yield lead
+            yield coordinator
         finally:
-            lead.end(EXIT_DONE)
-            for follower in followers:
-                follower.join()
+            coordinator.end(EXIT_DONE)
+            for worker in workers:
+                worker.join()
 
 
-def _follow(seat: Seat, start: Start) -> None:
+def _run_worker(process: RankProcess, start: Start) -> None:
     with suppress(LostRank):  # rank 0 has lost the store, too, and says so
-        seat.come()
-        seat.follow(start)
+        process.join()
+        process.run_commands(start)

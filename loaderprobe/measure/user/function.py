@@ -18,7 +18,7 @@ from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.ranks.child import RankChild
-from loaderprobe.measure.ranks.launch import Lead, error_of
+from loaderprobe.measure.ranks.launch import Coordinator, error_of
 from loaderprobe.measure.runner import Order
 from loaderprobe.measure.user.loader import (
     DeadlineInStep,
@@ -32,7 +32,7 @@ from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunC
 from loaderprobe.records.diagnosis import OwnLoader, OwnMeasured, RankInput
 from loaderprobe.records.files import FileSet, UnknownFiles
 from loaderprobe.records.measurement import Measurement, RunFailure
-from loaderprobe.records.ranks import Place
+from loaderprobe.records.ranks import RankPlacement
 from loaderprobe.records.remark import Remark
 
 if TYPE_CHECKING:
@@ -144,17 +144,24 @@ to make its loader: looking for files on remote storage takes minutes."""
 
 
 def measure_in_ranks(
-    own: OwnLoader, lead: Lead, ranks: int, nodes: int, *, cache: CacheState, budget_s: float, on_stage: OnStage
+    own: OwnLoader,
+    coordinator: Coordinator,
+    ranks: int,
+    nodes: int,
+    *,
+    cache: CacheState,
+    budget_s: float,
+    on_stage: OnStage,
 ) -> OwnMeasured:
-    """What all ranks measured, each in a child of one of the processes that `lead` has.
+    """What all ranks measured, each in a child of one of the processes that `coordinator` has.
 
     Raises what the rank ended with in which it began, named with its host; BadValue for what the processes cannot do.
     """
     files = module_file(own)
     config = _config(own, files.fingerprint, cache, ranks, nodes)
-    lead.admit((config,), (files,), what="module of")
+    coordinator.admit((config,), (files,), what="module of")
     order = Order(config=config, files=files, budget_s=budget_s, begin_ns=time.perf_counter_ns(), own=own)
-    found = lead.run(
+    found = coordinator.run(
         order, OwnMeasured, clock=SystemClock(), time_limit_s=max(LIMIT_S, LIMIT_TIMES * budget_s),
         on_event=lambda event: on_stage(event.stage, event.done, event.total),
     )  # fmt: skip
@@ -179,14 +186,14 @@ def measure_own(order: Order, on_stage: OnStage) -> OwnMeasured:
     from loaderprobe.loaders.ranks import join_group
     from loaderprobe.loaders.unwrap import unwrap
 
-    own, place = order.own, order.place
-    assert own is not None and place is not None
+    own, placement = order.own, order.placement
+    assert own is not None and placement is not None
     on_stage("joining the process group", 0, 0)
-    join_group(place)
+    join_group(placement)
     on_stage(f"calling {own.name}", 0, 0)
     loader, step = made(own)
     given = unwrap(loader)
-    rank = OwnRank(order, place, given, on_stage)
+    rank = OwnRank(order, placement, given, on_stage)
     found = measure_loader(given, _compute_of(step), rank.asked(), on_stage)
     # As it was asked for: the loader's own settings are in the measurement's.
     return replace(found, config=order.config)
@@ -204,8 +211,8 @@ def _compute_of(step: Callable[[Any], Any] | None) -> MakeCompute:
 class OwnRank:
     """This rank's part: it learns its loader by itself, and then meets the others."""
 
-    def __init__(self, order: Order, place: Place, given: Unwrapped, on_stage: OnStage) -> None:
-        self._order, self._place, self._given, self._on_stage = order, place, given, on_stage
+    def __init__(self, order: Order, placement: RankPlacement, given: Unwrapped, on_stage: OnStage) -> None:
+        self._order, self._placement, self._given, self._on_stage = order, placement, given, on_stage
         self._child: RankChild | None = None
         self._said: tuple[Remark, ...] = ()
 
@@ -216,7 +223,7 @@ class OwnRank:
             cache=config.cache,
             budget_s=self._order.budget_s,
             among=self._among,
-            ceiling=self._place.rank == 0 and config.nodes == 1,
+            ceiling=self._placement.rank == 0 and config.nodes == 1,
             deadline=lambda budget_s: DeadlineInStep(budget_s, lambda: self._child is not None),
             joined=self._together,
             ranks=config.ranks,
@@ -230,7 +237,7 @@ class OwnRank:
                 hint="give every worker data, or give the DataLoader itself",
             )
         # Workers have been started: none holds the connections of the ranks open.
-        child = self._child = RankChild(self._order, self._place, self._on_stage)
+        child = self._child = RankChild(self._order, self._placement, self._on_stage)
         self._said = agreed(child.group, self._input(parts, config, properties))
         return child.joined(parts)
 
@@ -244,12 +251,12 @@ class OwnRank:
     def _together(self, measured: Measurement) -> Measurement:
         assert self._child is not None
         found = self._child.together(measured)
-        return replace(found, notes=(*self._said, *found.notes)) if self._place.rank == 0 else found
+        return replace(found, notes=(*self._said, *found.notes)) if self._placement.rank == 0 else found
 
 
 def agreed(group: Group, own: RankInput) -> tuple[Remark, ...]:
     """What rank 0 says of what all ranks take. Raises BadValue on all of them where their loaders differ."""
-    ranks = [msgspec.json.decode(each, type=RankInput) for each in group.gathered(msgspec.json.encode(own))]
+    ranks = [msgspec.json.decode(each, type=RankInput) for each in group.gather(msgspec.json.encode(own))]
     found = differing(ranks) if ranks else None
     other = msgspec.json.decode(group.broadcast(msgspec.json.encode(found)), type=tuple[int, str] | None)
     if other is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, BadValue
 
 if TYPE_CHECKING:
-    from loaderprobe.measure.ranks.launch import Lead
+    from loaderprobe.measure.ranks.launch import Coordinator
     from loaderprobe.records.options import Launcher
     from loaderprobe.records.ranks import Launched
 
@@ -28,7 +28,7 @@ def launched_here(join: Launcher | None, ranks: str | None) -> Launched | None:
     return here
 
 
-def in_ranks(join: Launcher | None, ranks: str | None, measure: Callable[[Lead | None], int]) -> int:
+def in_ranks(join: Launcher | None, ranks: str | None, measure: Callable[[Coordinator | None], int]) -> int:
     """The part of this process; returns the exit code. `join` and `ranks` are as on the command line.
 
     Rank 0 measures, and prints: with the others that the launcher started, which take part, or without one (None).
@@ -39,13 +39,13 @@ def in_ranks(join: Launcher | None, ranks: str | None, measure: Callable[[Lead |
     if here is None:
         return measure(None)
     from loaderprobe.loaders.ranks import recorded
-    from loaderprobe.measure.ranks.launch import follows, leads
+    from loaderprobe.measure.ranks.launch import run_as_coordinator, run_as_worker
 
     def part() -> int:
         if here.rank == 0:
-            return leads(here, measure)
+            return run_as_coordinator(here, measure)
         try:
-            return follows(here)
+            return run_as_worker(here)
         except KeyboardInterrupt:  # rank 0 says so for all
             return EXIT_INTERRUPTED
 

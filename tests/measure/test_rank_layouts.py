@@ -16,12 +16,12 @@ from loaderprobe.measure.ranks.launch import (
     nodes_of,
     origin_of,
     parse_layout,
-    place_of,
+    placement_of,
+    ranks_of,
     spread,
-    taking_part,
 )
 from loaderprobe.measure.runner import Order
-from loaderprobe.records.ranks import Launched, Layout, Node, SeatEnd, SeatSeen
+from loaderprobe.records.ranks import Launched, Layout, Node, ProcessInfo, RankOutcome
 from loaderprobe.testing import example_config, example_files
 
 
@@ -30,7 +30,7 @@ def nodes(*counts: int, gpus: int = 0) -> tuple[Node, ...]:
     places = [str(node) for node, count in enumerate(counts) for _ in range(count)]
     return nodes_of(
         [
-            SeatSeen(
+            ProcessInfo(
                 rank=rank, host=f"host{node}", node=node, version="1", gpus=tuple(f"{node}{n}" for n in range(gpus))
             )
             for rank, node in enumerate(places)
@@ -50,12 +50,12 @@ def test_ranks_are_numbers_or_nodes_times_ranks() -> None:
 def test_nodes_come_in_the_order_of_their_first_rank() -> None:
     """However the launcher deals ranks out."""
     mixed = [
-        SeatSeen(rank=rank, host=f"h{node}", node=node, gpus=(f"{node}{rank}",), version="1")
+        ProcessInfo(rank=rank, host=f"h{node}", node=node, gpus=(f"{node}{rank}",), version="1")
         for rank, node in ((2, "b"), (0, "a"), (1, "b"), (3, "a"))
     ]
     first, second = nodes_of(mixed)
-    assert (first.host, first.seats, first.gpus) == ("ha", (0, 3), 2)
-    assert (second.host, second.seats) == ("hb", (1, 2))
+    assert (first.host, first.processes, first.gpus) == ("ha", (0, 3), 2)
+    assert (second.host, second.processes) == ("hb", (1, 2))
 
 
 @pytest.mark.parametrize(
@@ -104,13 +104,19 @@ def test_each_rank_on_cuda_has_a_gpu() -> None:
 
 
 def test_a_layout_takes_the_first_processes_of_each_node() -> None:
-    """In order of nodes; the others have no place, and all agree on who takes part."""
+    """In order of nodes; the others have none, and all agree on who takes part."""
     processes = [Launched(rank=rank, size=8, node="", address="head", port=1, agent_store=True) for rank in range(8)]
-    found = {process.rank: place_of(process, 4, 2, nodes(4, 4), "p") for process in processes}
-    placed = {rank: (place.rank, place.node, place.local_rank) for rank, place in found.items() if place}
+    found = {process.rank: placement_of(process, 4, 2, nodes(4, 4), "p") for process in processes}
+    placed = {
+        rank: (placement.rank, placement.node, placement.local_rank) for rank, placement in found.items() if placement
+    }
     assert placed == {0: (0, 0, 0), 1: (1, 0, 1), 4: (2, 1, 0), 5: (3, 1, 1)}
-    assert all(place.size == 4 and place.local_size == 2 and place.prefix == "p" for place in found.values() if place)
-    assert taking_part(4, 2, nodes(4, 4)) == [(0, "host0"), (1, "host0"), (4, "host1"), (5, "host1")]
+    assert all(
+        placement.size == 4 and placement.local_size == 2 and placement.prefix == "p"
+        for placement in found.values()
+        if placement
+    )
+    assert ranks_of(4, 2, nodes(4, 4)) == [(0, "host0"), (1, "host0"), (4, "host1"), (5, "host1")]
 
 
 GONE = "another rank has gone, or does not answer (Connection closed by peer [10.0.0.1]:1)"
@@ -118,17 +124,17 @@ NAMED = "another rank has gone, or does not answer: {} (Connection closed by pee
 BARRIER = "[Rank 0]: Ranks 2 failed to pass monitoredBarrier in 60000 ms"
 
 
-def end(rank: int, kind: Any = "ended", **given: Any) -> SeatEnd:
+def end(rank: int, kind: Any = "ended", **given: Any) -> RankOutcome:
     """Of one rank, at the stage at which the others are unless given."""
-    return SeatEnd(**{"rank": rank, "host": f"host{rank}", "kind": kind, "stage": "round 1", "events": 5, **given})
+    return RankOutcome(**{"rank": rank, "host": f"host{rank}", "kind": kind, "stage": "round 1", "events": 5, **given})
 
 
-def lost(rank: int, **given: Any) -> SeatEnd:
+def lost(rank: int, **given: Any) -> RankOutcome:
     """Of a rank that failed because another had gone."""
     return end(rank, "failed", **{"consequence": True, "reason": GONE, "exit_code": 1, **given})
 
 
-def failed(rank: int, reason: str, **given: Any) -> SeatEnd:
+def failed(rank: int, reason: str, **given: Any) -> RankOutcome:
     return end(rank, "failed", reason=reason, **given)
 
 
@@ -168,7 +174,7 @@ NO_ANSWER = "did not answer, ended because rank 0 could not go on"
     ],
 )
 def test_the_rank_in_which_it_began_is_named(
-    ends: list[SeatEnd], rank: int | None, reason: str, kept: dict[str, Any]
+    ends: list[RankOutcome], rank: int | None, reason: str, kept: dict[str, Any]
 ) -> None:
     """With its host, its reason, and the stage at which it was; a signal that we sent is not kept."""
     files = example_files(16)

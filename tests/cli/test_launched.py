@@ -20,10 +20,10 @@ import pytest
 
 from loaderprobe.api import sweep
 from loaderprobe.api.load import judge_run
-from loaderprobe.cli.seats import in_ranks, launched_here
+from loaderprobe.cli.launched import in_ranks, launched_here
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.ranks import launch
-from loaderprobe.measure.ranks.launch import Lead
+from loaderprobe.measure.ranks.launch import Coordinator
 from loaderprobe.measure.runner import Child, Order
 from loaderprobe.records.config import RunConfig, SweepSpec
 from loaderprobe.records.measurement import Measurement
@@ -35,7 +35,7 @@ from tests.analyze.rank_runs import rank_run
 from tests.analyze.runs import FILES, alike
 
 ROOT = Path(__file__).parent.parent.parent
-PROGRAM = "tests.cli.test_seats"
+PROGRAM = "tests.cli.test_launched"
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class Scripted:
 
     def start(self, order: Path, result: Path, log: Path) -> Child:
         asked = decode("order", order.read_bytes(), Order, "order")
-        assert asked.place is not None
+        assert asked.placement is not None
         fails = asked.config.loader.workers == 3
         script = (
             "kill -9 $$"
-            if fails and asked.place.rank
+            if fails and asked.placement.rank
             else "exec sleep 1000"
             if fails
             else f"cp {self.measured} {result}"
@@ -79,11 +79,11 @@ def main(path: str, measured: str, *options: str) -> int:
     config = decode("measurement", Path(measured).read_bytes(), Measurement, measured).config
     failing = replace(config, loader=replace(config.loader, workers=3))
 
-    def swept(lead: Lead | None) -> int:
-        assert lead is not None
+    def swept(coordinator: Coordinator | None) -> int:
+        assert coordinator is not None
         run = run_of(Path(path), *((failing, config) if "fails" in options else (config,)))
-        lead.admit((config,), ())
-        sweep.measure(run, lambda *_: None, lead)
+        coordinator.admit((config,), ())
+        sweep.measure(run, lambda *_: None, coordinator)
         sys.stdout.write(json.dumps(rows_of(run)) + "\n")
         return 4
 
@@ -113,16 +113,16 @@ def by_variables(port: str, rank: int) -> tuple[list[str], dict[str, str]]:
     return [], {**(srun if rank else bare), "MASTER_PORT": port}
 
 
-def started(way: Any, python: str, place: Path, options: Sequence[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def started(way: Any, python: str, folder: Path, options: Sequence[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """(The rows that rank 0 printed, of both processes; the one that is expected)."""
-    place.mkdir()
+    folder.mkdir()
     given = rank_run(alike(warm=186.0, resident=18000.0), cache="warm", workers=2, ranks=2, nodes=2)
-    (place / "measured.json").write_bytes(encode("measurement", given))
+    (folder / "measured.json").write_bytes(encode("measurement", given))
     port, clean = free_port(), without_launchers(os.environ)
     running = []
     for rank in range(2):
         before, variables = way(port, rank)
-        program = [python, "-m", PROGRAM, str(place / "run"), str(place / "measured.json"), *options]
+        program = [python, "-m", PROGRAM, str(folder / "run"), str(folder / "measured.json"), *options]
         running.append(
             subprocess.Popen(
                 [*before, *program], cwd=ROOT, env={**clean, "OMP_NUM_THREADS": "1", **variables}, text=True,
@@ -134,7 +134,7 @@ def started(way: Any, python: str, place: Path, options: Sequence[str]) -> tuple
     assert len(printed) == 1, ended
     # torchrun shows any exit code of a process as 1; all end with that of rank 0.
     assert {each.returncode for each in running} == {1 if way is torchrun else 4}, ended
-    expected = run_of(place / "expected", given.config)
+    expected = run_of(folder / "expected", given.config)
     expected.save(given)
     return json.loads(printed[0]), rows_of(expected)[0]
 

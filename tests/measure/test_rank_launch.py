@@ -20,11 +20,11 @@ import pytest
 from loaderprobe.errors import BadValue, LoaderprobeError, LostRank, MissingPart
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.ranks import launch
-from loaderprobe.measure.ranks.launch import Lead, Seat, put, take
+from loaderprobe.measure.ranks.launch import Coordinator, RankProcess, put, take
 from loaderprobe.measure.runner import Child, Event, Order, Start
 from loaderprobe.records.diagnosis import DataFound, OwnLoader, OwnMeasured
 from loaderprobe.records.measurement import Measurement, RunFailure
-from loaderprobe.records.ranks import Launched, Place, SeatSeen, Turn
+from loaderprobe.records.ranks import Launched, ProcessInfo, RankCommand, RankPlacement
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.testing import FakeClock, FakeStore, example_config, example_files
 from tests.analyze.measured import measured
@@ -50,14 +50,14 @@ def order(ranks: int = 2, nodes: int = 1) -> Order:
     return Order(config=config, files=FILES, budget_s=None, begin_ns=7)
 
 
-def process(rank: int, size: int, *, agent_store: bool = True) -> Launched:
+def launched(rank: int, size: int, *, agent_store: bool = True) -> Launched:
     """One of so many."""
     return Launched(rank=rank, size=size, node="", address="head", port=1, agent_store=agent_store)
 
 
-def seat(store: FakeStore, clock: Any, rank: int, size: int, node: int = 0, version: str = "1") -> Seat:
-    seen = SeatSeen(rank=rank, host=f"host{node}", node=str(node), gpus=(), version=version)
-    return Seat(process(rank, size), seen, store, store, clock, "p/0")
+def process(store: FakeStore, clock: Any, rank: int, size: int, node: int = 0, version: str = "1") -> RankProcess:
+    info = ProcessInfo(rank=rank, host=f"host{node}", node=str(node), gpus=(), version=version)
+    return RankProcess(launched(rank, size), info, store, store, clock, "p/0")
 
 
 class Group:
@@ -66,24 +66,26 @@ class Group:
     def __init__(self, folder: Path, nodes: int = 1, local: int = 2) -> None:
         self.store = FakeStore()
         self.scripts: dict[int, list[str]] = {}
-        self.places: list[Place] = []
+        self.placements: list[RankPlacement] = []
         self.codes: list[int] = []
         self.raised: list[BaseException] = []
         self.measured = folder / "measured.json"
         self.given = replace(measured(Truth(compute=1000.0), 2), config=order(2, nodes).config)
         self.measured.write_bytes(encode("measurement", self.given))
-        self.seats = [
-            seat(self.store, SystemClock(), rank, nodes * local, rank // local) for rank in range(nodes * local)
+        self.processes = [
+            process(self.store, SystemClock(), rank, nodes * local, rank // local) for rank in range(nodes * local)
         ]
-        self.threads = [threading.Thread(target=self._follow, args=(seat,), daemon=True) for seat in self.seats[1:]]
+        self.threads = [
+            threading.Thread(target=self._follow, args=(process,), daemon=True) for process in self.processes[1:]
+        ]
 
-    def lead(self, **scripts: list[str]) -> Lead:
+    def coordinator(self, **scripts: list[str]) -> Coordinator:
         """All have come; `scripts` by the name of the rank, as `r0`."""
         self.scripts = {int(name[1:]): given for name, given in scripts.items()}
         for thread in self.threads:
             thread.start()
-        self.seats[0].come()
-        return Lead(self.seats[0], self.start(0))
+        self.processes[0].join()
+        return Coordinator(self.processes[0], self.start(0))
 
     def ended(self) -> None:
         """All other processes have returned."""
@@ -91,10 +93,10 @@ class Group:
             thread.join(10)
             assert not thread.is_alive()
 
-    def _follow(self, own: Seat) -> None:
+    def _follow(self, own: RankProcess) -> None:
         try:
-            own.come()
-            self.codes.append(own.follow(self.start(own.here.rank)))
+            own.join()
+            self.codes.append(own.run_commands(self.start(own.here.rank)))
         except BaseException as error:  # noqa: BLE001  # the test looks for it
             self.raised.append(error)
 
@@ -102,9 +104,9 @@ class Group:
         """Each child of a rank runs its next script."""
 
         def begin(order: Path, result: Path, log: Path) -> Child:
-            place = decode("order", order.read_bytes(), Order, "order").place
-            assert place is not None
-            self.places.append(place)
+            placement = decode("order", order.read_bytes(), Order, "order").placement
+            assert placement is not None
+            self.placements.append(placement)
             paths = f"MEASURED={shlex.quote(str(self.measured))}; RESULT={shlex.quote(str(result))}; "
             command = ["/bin/sh", "-c", paths + self.scripts[rank].pop(0)]
             with log.open("wb") as log_file:
@@ -115,9 +117,11 @@ class Group:
         return begin
 
 
-def run(lead: Lead, asked: Order, type_: Any = Measurement, on_event: Callable[[Event], None] = lambda _: None) -> Any:
+def run(
+    coordinator: Coordinator, asked: Order, type_: Any = Measurement, on_event: Callable[[Event], None] = lambda _: None
+) -> Any:
     """In the children of all ranks."""
-    return lead.run(asked, type_, clock=SystemClock(), time_limit_s=60.0, on_event=on_event)
+    return coordinator.run(asked, type_, clock=SystemClock(), time_limit_s=60.0, on_event=on_event)
 
 
 @pytest.fixture
@@ -139,9 +143,9 @@ def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 def test_a_configuration_of_one_rank_has_a_child_here_alone(
     group: Callable[..., Group], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has no place among ranks, and the others hear of no turn."""
+    """It has no placement among ranks, and the others get no command."""
     here, orders = group(), list[Order]()
-    lead = here.lead()
+    coordinator = here.coordinator()
 
     def start(asked: Path, result: Path, log: Path) -> Child:
         orders.append(decode("order", asked.read_bytes(), Order, "order"))
@@ -149,39 +153,44 @@ def test_a_configuration_of_one_rank_has_a_child_here_alone(
         log.touch()
         return subprocess.Popen(["/bin/true"], stdout=subprocess.PIPE, start_new_session=True, bufsize=0)
 
-    monkeypatch.setattr(lead, "start", start)
-    assert run(lead, order(ranks=1)).config == order(ranks=1).config
-    assert orders[0].place is None and here.places == [] and not here.store.check(["turn/0"])
-    lead.end(0)
+    monkeypatch.setattr(coordinator, "start", start)
+    assert run(coordinator, order(ranks=1)).config == order(ranks=1).config
+    assert orders[0].placement is None and here.placements == [] and not here.store.check(["command/0"])
+    coordinator.end(0)
 
 
 def test_all_ranks_have_a_child_and_rank_0_s_record_counts(group: Callable[..., Group]) -> None:
-    """Each child has its place; the other processes wait for the next turn, know its record, and end as rank 0 does."""
+    """Each child has its rank; the other processes wait for the next command, know its record, and end as rank 0."""
     here, events = group(), list[Event]()
-    lead = here.lead(r0=[DONE, DONE], r1=[DONE, DONE])
-    assert run(lead, order(), on_event=events.append) == here.given
+    coordinator = here.coordinator(r0=[DONE, DONE], r1=[DONE, DONE])
+    assert run(coordinator, order(), on_event=events.append) == here.given
     record = OwnMeasured(
         config=here.given.config, measurement=here.given,
         data=DataFound(hidden=None, size_bytes=None, root=""),
     )  # fmt: skip
     here.measured.write_bytes(encode("own-loader", record))
     own = OwnLoader(name="a:b", folder="/", module="a", function="b")
-    assert run(lead, replace(order(), own=own), OwnMeasured) == record
-    lead.end(4)
+    assert run(coordinator, replace(order(), own=own), OwnMeasured) == record
+    coordinator.end(4)
     here.ended()
     assert (here.codes, here.raised) == ([4], [])
     assert [each.stage for each in events] == ["round 1"]
-    places = sorted((place.prefix, place.rank, place.size, place.local_size) for place in here.places)
-    assert places == [(f"p/0/turn/{turn}/ranks", rank, 2, 2) for turn in (0, 1) for rank in (0, 1)]
+    placements = sorted(
+        (placement.prefix, placement.rank, placement.size, placement.local_size) for placement in here.placements
+    )
+    assert placements == [(f"p/0/command/{command}/ranks", rank, 2, 2) for command in (0, 1) for rank in (0, 1)]
 
 
 def test_a_layout_leaves_the_other_processes_waiting(group: Callable[..., Group]) -> None:
     """One rank on each of two nodes with two processes."""
     here = group(nodes=2)
-    lead = here.lead(r0=[DONE], r2=[DONE])
-    assert run(lead, order(2, 2)) == here.given
-    lead.end(0)
-    assert sorted((place.rank, place.node, place.local_rank) for place in here.places) == [(0, 0, 0), (1, 1, 0)]
+    coordinator = here.coordinator(r0=[DONE], r2=[DONE])
+    assert run(coordinator, order(2, 2)) == here.given
+    coordinator.end(0)
+    assert sorted((placement.rank, placement.node, placement.local_rank) for placement in here.placements) == [
+        (0, 0, 0),
+        (1, 1, 0),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -202,30 +211,30 @@ def test_a_rank_that_fails_costs_one_configuration(
     """It is named, all children are ended, and the next is measured. What rank 0 gathered before counts."""
     monkeypatch.setattr(launch, "ENDS_S", 0.05 if rank is None else launch.ENDS_S)
     here = group()
-    lead = here.lead(r0=[first, DONE], r1=[second, DONE])
-    found = run(lead, order())
+    coordinator = here.coordinator(r0=[first, DONE], r1=[second, DONE])
+    found = run(coordinator, order())
     if rank is None:
         assert found == here.given
     else:
         assert isinstance(found, RunFailure) and said in found.reason
         assert (found.rank, found.host) == (rank, "host0")
         assert found.stage == ("joining" if second == HUNG else "round 1")
-    assert run(lead, order()) == here.given
-    lead.end(0)
+    assert run(coordinator, order()) == here.given
+    coordinator.end(0)
     assert here.raised == []
 
 
 def test_ctrl_c_at_one_process_ends_the_children_of_all(group: Callable[..., Group]) -> None:
     """The others wait for what is next."""
     here = group()
-    lead = here.lead(r0=[WAITS], r1=[WAITS])
+    coordinator = here.coordinator(r0=[WAITS], r1=[WAITS])
 
     def interrupt(_: Event) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(lead, order(), on_event=interrupt)
-    lead.end(0)
+        run(coordinator, order(), on_event=interrupt)
+    coordinator.end(0)
     here.ended()
     assert here.raised == []
 
@@ -238,22 +247,22 @@ def test_a_process_that_has_gone_ends_the_sweep_but_no_result(
     monkeypatch.setattr(launch, "ENDED_S", 0.02)
     here = group(nodes=2, local=1)
     here.threads = []
-    put(here.store, "seat/1", here.seats[1]._seen)
-    lead = here.lead(r0=[LOST])
-    failure = run(lead, order(2, 2))
+    put(here.store, "process/1", here.processes[1]._info)
+    coordinator = here.coordinator(r0=[LOST])
+    failure = run(coordinator, order(2, 2))
     assert isinstance(failure, RunFailure) and (failure.rank, failure.host) == (1, "host1")
     with pytest.raises(LostRank, match="rank 1 on host1 has gone") as caught:
-        run(lead, order(2, 2))
+        run(coordinator, order(2, 2))
     assert "--resume" in caught.value.hint
 
 
 def test_a_store_that_has_gone_ends_the_others(group: Callable[..., Group]) -> None:
     """Their children too: rank 0's process held it."""
     here = group()
-    lead = here.lead(r1=[WAITS])
+    coordinator = here.coordinator(r1=[WAITS])
     put(here.store, "order", order())
-    lead._begin(Turn(kind="measure", ranks=2, nodes=1, time_limit_s=60.0))
-    while not here.places:
+    coordinator._send(RankCommand(kind="measure", ranks=2, nodes=1, time_limit_s=60.0))
+    while not here.placements:
         SystemClock().sleep(0.005)
     here.store.gone = True
     here.ended()
@@ -277,14 +286,14 @@ def test_what_a_node_lacks_is_refused_before_measuring(
     files = replace(example_files(1), root=str(tmp_path), paths=("a.jpg",), classes=(0,), size_bytes=(5,))
     if content is not None:
         (tmp_path / "a.jpg").write_bytes(content)
-    lead = group(nodes=2, local=1).lead()
+    coordinator = group(nodes=2, local=1).coordinator()
     configs = [replace(order(ranks, 2).config, data=files.fingerprint)]
     if said is None:
-        lead.admit(configs, [files])
+        coordinator.admit(configs, [files])
     else:
         with pytest.raises(BadValue, match=said):
-            lead.admit(configs, [files])
-    lead.end(0)
+            coordinator.admit(configs, [files])
+    coordinator.end(0)
 
 
 @pytest.mark.parametrize(
@@ -298,18 +307,18 @@ def test_processes_that_do_not_meet_are_named(second: str | None, kind: type[Loa
     """One that does not come within some minutes, and one of another version, whose records would not be alike."""
     store, clock = FakeStore(), FakeClock()
     if second:
-        put(store, "seat/1", seat(store, clock, 1, 2, node=1, version=second)._seen)
+        put(store, "process/1", process(store, clock, 1, 2, node=1, version=second)._info)
     with pytest.raises(kind, match=said):
-        seat(store, clock, 0, 2).come()
+        process(store, clock, 0, 2).join()
 
 
 def test_the_store_serves_many_processes_and_long_records(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many ask it less often; it takes no value above 8 MiB, so a record is kept in parts."""
     store = FakeStore()
-    assert seat(store, FakeClock(), 0, 1024).poll_s == pytest.approx(1.024)
+    assert process(store, FakeClock(), 0, 1024).poll_s == pytest.approx(1.024)
     monkeypatch.setattr(launch, "PART", 7)
     put(store, "long", ["ä" * 9, "b"])
-    assert max(map(len, store.held.values())) == 7
+    assert max(map(len, store.values.values())) == 7
     assert take(store, "long", list[str]) == ["ä" * 9, "b"]
 
 
@@ -328,11 +337,11 @@ def test_too_many_processes_for_the_store_are_refused_before_they_meet(
     monkeypatch.setattr(launch, "die_with_parent", lambda _: None)
     needs = rf"1000 processes .*{holder}, which needs 7100 open .* limit is 1024"
     with pytest.raises(MissingPart, match=needs) as raised:
-        launch.comes(process(0, 1000, agent_store=agent_store))
+        launch.join_processes(launched(0, 1000, agent_store=agent_store))
     assert "ulimit -Hn 7100" in raised.value.hint
     assert asked[-1] == (7100, os.getppid() if agent_store else 0)
-    launch._allow_connections(process(1, 1000, agent_store=False))
-    launch._allow_connections(process(0, 8, agent_store=True))
+    launch._allow_connections(launched(1, 1000, agent_store=False))
+    launch._allow_connections(launched(0, 8, agent_store=True))
 
 
 def test_ranks_of_this_machine_are_threads_with_a_child_each(
@@ -351,10 +360,10 @@ def test_ranks_of_this_machine_are_threads_with_a_child_each(
         yield type("Server", (), {"start": staticmethod(here.start(len(variables) - 1))})
 
     monkeypatch.setattr(launch, "ForkServer", forkserver)
-    with launch.on_this_machine(2) as lead:
-        first, failure, last = (run(lead, order()) for _ in range(3))
+    with launch.on_this_machine(2) as coordinator:
+        first, failure, last = (run(coordinator, order()) for _ in range(3))
     assert threading.active_count() == before
     assert first == last == here.given
     assert isinstance(failure, RunFailure) and failure.rank == 1 and "killed by SIGKILL" in failure.reason
     assert [each["OMP_NUM_THREADS"] for each in variables] == ["4", "4"]
-    assert {(place.address, place.local_size) for place in here.places} == {("127.0.0.1", 2)}
+    assert {(placement.address, placement.local_size) for placement in here.placements} == {("127.0.0.1", 2)}
