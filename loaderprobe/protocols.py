@@ -105,7 +105,7 @@ class SharedStore(Protocol):
 class Group(Protocol):
     """All ranks of a training. Each call is made by all of them, and waits for all.
 
-    Raises LostRank when one does not come.
+    Raises LostRank when one does not arrive.
     """
 
     @property
@@ -113,15 +113,15 @@ class Group(Protocol):
     @property
     def size(self) -> int: ...
     def all_reduce_max(self, *values: int, leaving: bool = False) -> tuple[int, ...]:
-        """Of each value the largest that a rank gives. A rank that is `leaving` does not wait for long."""
+        """The largest of each value over all ranks. A rank that is `leaving` does not wait for long."""
         ...
 
     def gather(self, value: bytes) -> tuple[bytes, ...]:
-        """What each rank gives, in their order, on rank 0; empty on the others."""
+        """The value of each rank, in their order, on rank 0; empty on the others."""
         ...
 
     def broadcast(self, value: bytes) -> bytes:
-        """What rank 0 gives."""
+        """The value of rank 0, on all ranks."""
         ...
 
 
@@ -140,15 +140,15 @@ class Peers:
     """The other ranks, for a compute that takes each step together with them."""
 
     group: Group
-    """The device's own: no one else meets by it, so that it may be used in another thread."""
+    """The device's own group: nothing else uses it, so that it may be used in another thread."""
     local_rank: int
     """Among the ranks of its node, from 0."""
     cores: float
-    """For this rank."""
+    """The cores of this rank."""
     store: SharedStore
-    """For groups of processes of its own; torch's."""
+    """torch's store, for process groups of the device's own."""
     timeout_s: float
-    """For the others to come."""
+    """Seconds for the others to arrive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

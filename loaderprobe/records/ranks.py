@@ -19,14 +19,14 @@ class Launched:
 
     rank: int
     size: int
-    """Of all processes."""
+    """How many processes the launcher started."""
     node: str
     """A name that the processes of one node share; empty where the launcher gave none."""
     address: str
-    """Of the store."""
+    """The address of the store."""
     port: int
     agent_store: bool
-    """True where the launcher holds the store; otherwise the process of rank 0 does."""
+    """True where the launcher has the store; otherwise the process of rank 0 makes it."""
     attempt: str = "0"
     """Grows when the launcher starts all processes again, which find the same store."""
 
@@ -36,24 +36,24 @@ class Layout:
     """Ranks as they are asked for: `8`, or `4x2` on four nodes."""
 
     ranks: int
-    """Of all nodes."""
+    """The ranks of all nodes together."""
     nodes: int | None = None
-    """None for as few as have the processes."""
+    """None for the fewest nodes that have enough processes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessInfo:
-    """What a process says of itself when it comes."""
+    """What a process stores about itself when it joins."""
 
     rank: int
     host: str
     node: str
     gpus: tuple[str, ...]
-    """The UUIDs of those that it sees."""
+    """The UUIDs of the GPUs that it sees."""
     version: str
-    """Of loaderprobe."""
+    """The version of loaderprobe."""
     address: str = ""
-    """Of this host, as it reaches the store; empty on the host that holds it by a name for itself only."""
+    """The address of this host as it reaches the store; empty on the host of the store, which has a loopback name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +62,11 @@ class Node:
 
     host: str
     processes: tuple[int, ...]
-    """Their ranks."""
+    """The ranks of these processes, in ascending order."""
     gpus: int
-    """That its processes see; 0 also where they cannot be listed."""
+    """How many GPUs its processes see; 0 also where they cannot be listed."""
     address: str = ""
-    """By which others reach it; empty where that is not known."""
+    """The address by which others reach it; empty where that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,25 +82,25 @@ class RankCommand:
 
 
 OutcomeKind = Literal["done", "failed", "timeout", "ended", "lost"]
-"""ended: its own process was ended because another rank could not go on. lost: it gave no word at all."""
+"""ended: its own process was ended because another rank could not go on. lost: it reported nothing at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankOutcome:
-    """How one rank's part in a turn ended."""
+    """How one rank's part in a command ended."""
 
     rank: int
-    """Among those of the turn."""
+    """The rank among those of the command."""
     host: str
     kind: OutcomeKind
     stage: str = ""
-    """The last that it reported."""
+    """The last stage that it reported."""
     events: int = 0
-    """How many it reported."""
+    """How many events it reported."""
     first: bool = False
-    """True for the first of all that could not go on."""
+    """True for the first rank that could not go on."""
     consequence: bool = False
-    """True where all that it says is that it lost another rank."""
+    """True where its error says only that it lost another rank."""
     reason: str = ""
     hint: str = ""
     exit_code: int | None = None
@@ -108,7 +108,7 @@ class RankOutcome:
     log: tuple[str, ...] = ()
 
 
-# The place of one rank among those that measure a configuration together.
+# Where one rank stands among those that measure a configuration together.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,18 +119,18 @@ class RankPlacement:
     size: int
     """Ranks of the configuration."""
     node: int
-    """Of the rank, from 0."""
+    """The node of the rank, from 0."""
     local_rank: int
     """Among the ranks of its node, from 0."""
     local_size: int
     """Ranks of the configuration on its node."""
     address: str
-    """Of the store, which outlives the processes that measure."""
+    """The address of the store, which outlives the processes that measure."""
     port: int
     prefix: str
-    """Of all keys of this configuration and of this attempt at it."""
+    """The prefix of all keys of this configuration and of this attempt at it."""
     timeout_s: float = 60.0
-    """For the others to come to a meeting, or to end a step."""
+    """Seconds for the others to arrive at a barrier, or to end a step."""
 
 
 # What ranks that read storage at the same time are asked for, and what came of it.
@@ -148,7 +148,7 @@ class ReadTogether:
     readers: int
     """Of each rank."""
     seconds: float
-    """Of one run."""
+    """The time of one run."""
     seed: int
     cores: float
     """Of a node."""

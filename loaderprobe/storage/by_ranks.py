@@ -1,7 +1,7 @@
 """The probe by ranks: each reads its own shard after a common start, for an agreed time; rank 0 says what is next.
 
 Shards are disjoint, so no rank evicts or warms what another reads. Each rank's times are those of its own clock, from
-the meeting of all on: between ranks only durations are compared.
+the common barrier on: between ranks only durations are compared.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ class RankReading:
 
 
 def _rank(rank: int, where: tuple[str, int], runs: Sequence[Sequence[RankReading]]) -> RankRead:
-    own = Total()
+    total = Total()
     for run in runs:
         reading = run[rank].reading
-        own.add(reading, reading.slices, counted=reading.counted)
+        total.add(reading, reading.slices, counted=reading.counted)
     return RankRead(
         rank=rank,
         node=where[1],
         host=where[0],
-        bw_bytes=own.bw_bytes,
-        io_bytes=own.delivered_bytes,
-        seconds=own.seconds,
-        storage_bytes=own.counted["own"],
+        bw_bytes=total.bw_bytes,
+        io_bytes=total.delivered_bytes,
+        seconds=total.seconds,
+        storage_bytes=total.counted["own"],
     )
 
 
@@ -105,12 +105,12 @@ class RankReader:
         self.shard = decoded_pieces(self.asked.pieces)[self.group.rank :: self.group.size]
 
     def follow(self) -> None:
-        """Take part until rank 0 ends it. Raises LostRank when a rank has gone."""
+        """Take part in the runs of rank 0 until it ends the step. Raises LostRank when a rank has gone."""
         while run := msgspec.json.decode(self.group.broadcast(b""), type=ReadRun | None):
             self.take_part(run)
 
-    def tell(self, run: ReadRun | None) -> None:
-        """Rank 0: say what is next; None ends it."""
+    def send(self, run: ReadRun | None) -> None:
+        """On rank 0: broadcast the next run; None ends the step."""
         self.group.broadcast(msgspec.json.encode(run))
 
     def take_part(self, run: ReadRun) -> tuple[RankReading, ...]:
@@ -130,11 +130,11 @@ class RankReader:
         full = -reading.full_ns if len(reading.end_ns) else NOT_READING
         until_ns = -self.group.all_reduce_max(full)[0]
         part = RankReading(rank=self.group.rank, reading=_report(reading, read_bytes, until_ns), trouble=trouble)
-        return tuple(decoded(each, RankReading) for each in self.group.gather(encoded(part)))
+        return tuple(decoded(report, RankReading) for report in self.group.gather(encoded(part)))
 
 
 def _report(reading: Reading, read_bytes: int | None, until_ns: int) -> Reading:
-    """What others need of this rank's reading."""
+    """The part of this rank's reading that rank 0 needs."""
     every = max(1, len(reading.piece_ns) // MOST_TIMES)
     return replace(
         reading,
@@ -161,7 +161,7 @@ class RankEngine:
     def read(self, pieces: Sequence[Piece], order: ReadOrder) -> Reading:
         """One run of all. Raises BadValue where a rank reads nothing, or all for too short a time."""
         run = ReadRun(order.seconds, self.reader.asked.seed + len(self.runs))
-        self.reader.tell(run)
+        self.reader.send(run)
         parts = self.reader.take_part(run)
         _check(parts, self.reader.asked.places)
         self.runs.append(parts)
@@ -206,12 +206,12 @@ def read_step(reader: RankReader) -> BandwidthPhase | None:
         longest_s=LONGEST * asked.seconds,
     )
     try:
-        found = run_phase(settings)
+        phase = run_phase(settings)
     finally:
         with suppress(LostRank):
-            reader.tell(None)
+            reader.send(None)
     return replace(
-        found,
+        phase,
         ranks=reader.group.size,
         nodes=nodes,
         by_rank=tuple(_rank(rank, where, engine.runs) for rank, where in enumerate(asked.places)),

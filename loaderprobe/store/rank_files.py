@@ -41,29 +41,29 @@ def read_rank(measurement: Path, rank: int, of: Measurement) -> RankSeen:
     data = read(path)
     if data is None:
         raise DamagedRun(str(path), "is missing from the run")
-    found = expanded(decode(RANK, data, RankSeen, str(path)), of.segments)
-    if found.rank != rank or len(found.steps) != len(of.segments):
+    seen = expanded(decode(RANK, data, RankSeen, str(path)), of.segments)
+    if seen.rank != rank or len(seen.steps) != len(of.segments):
         raise DamagedRun(str(path), "is damaged: it is of another measurement")
-    return found
+    return seen
 
 
 def shortened(seen: RankSeen, segments: Sequence[Segment]) -> RankSeen:
     """With one entry, the mean, for all segments that are alike; as it is where they are few."""
     if len(segments) <= MOST_SEGMENTS:
         return seen
-    places = _alike(segments)
+    groups = _alike(segments)
     short: dict[str, Any] = {
-        name: tuple(_mean([column[n] for n in entry]) for entry in places) for name, column in _columns(seen)
+        name: tuple(_mean([column[n] for n in entry]) for entry in groups) for name, column in _columns(seen)
     }
     return replace(seen, service_ns=seen.service_ns[:FEWEST_SERVICES], **short)
 
 
 def expanded(kept: RankSeen, segments: Sequence[Segment]) -> RankSeen:
     """With an entry for each segment again; as it is where it has neither that many nor as many as were alike."""
-    places = _alike(segments)
-    if len(kept.steps) == len(segments) or len(kept.steps) != len(places):
+    groups = _alike(segments)
+    if len(kept.steps) == len(segments) or len(kept.steps) != len(groups):
         return kept
-    entry = {place: number for number, each in enumerate(places) for place in each}
+    entry = {index: number for number, group in enumerate(groups) for index in group}
     long: dict[str, Any] = {
         name: tuple(column[entry[n]] for n in range(len(segments))) for name, column in _columns(kept)
     }
@@ -71,17 +71,18 @@ def expanded(kept: RankSeen, segments: Sequence[Segment]) -> RankSeen:
 
 
 def _columns(seen: RankSeen) -> Iterator[tuple[str, tuple[int | None, ...]]]:
-    """Those that it has, by name."""
+    """The columns that it has, by name."""
     yield from ((name, getattr(seen, name)) for name in COLUMNS if getattr(seen, name))
 
 
 def _alike(segments: Sequence[Segment]) -> list[list[int]]:
-    """The places of segments that are alike. Ranks alone are compared by round: of these each stands for itself."""
-    found: dict[Hashable, list[int]] = {}
-    for place, each in enumerate(segments):
-        key = (each.activity, place) if each.activity == "alone" else (each.mode, each.activity, each.without)
-        found.setdefault(key, []).append(place)
-    return list(found.values())
+    """The indices of segments that are alike. Ranks alone are compared by round: of these each stands for itself."""
+    groups: dict[Hashable, list[int]] = {}
+    for index, segment in enumerate(segments):
+        alone = segment.activity == "alone"
+        key = (segment.activity, index) if alone else (segment.mode, segment.activity, segment.without)
+        groups.setdefault(key, []).append(index)
+    return list(groups.values())
 
 
 def _mean(values: Sequence[int | None]) -> int | None:

@@ -392,7 +392,7 @@ def test_a_rank_that_is_ahead_waits_for_the_word_of_rank_0() -> None:
     """It polls at the step, and rank 0 comes meanwhile."""
     meeting = Meeting()
     assert not meeting.steps(8, 12)
-    named = meeting.ranks[0].named
+    named = meeting.ranks[0].proposed
     assert named is not None
     meeting.steps(12, named.passes)
 

@@ -75,19 +75,19 @@ def as_one(ranks: Sequence[RankMeasurement]) -> Measurement:
 
 def slowest_of(ranks: Sequence[RankMeasurement]) -> RankMeasurement:
     """The rank that takes longest for a batch alone; where none was alone, for one in its worker."""
-    alone = [place for place, each in enumerate(ranks[0].measurement.segments) if each.activity == "alone"]
+    alone = [index for index, segment in enumerate(ranks[0].measurement.segments) if segment.activity == "alone"]
     if alone:
-        return min(ranks, key=lambda each: sum(_rate(each.measurement.segments[place]) for place in alone))
+        return min(ranks, key=lambda rank: sum(_rate(rank.measurement.segments[index]) for index in alone))
     return max(ranks, key=_worker_s)
 
 
 def _rate(segment: Segment) -> float:
-    """Steps a ns."""
+    """Steps per nanosecond."""
     return segment.steps / max(1, span_ns(segment))
 
 
 def span_ns(segment: Segment) -> int:
-    """From the first step to the end of the last, or of the device."""
+    """Nanoseconds from the first step to the end of the last, or of the device's work."""
     return max(segment.closed_ns, *segment.finished_ns[-1:], 0) - segment.begin_ns[0]
 
 
@@ -113,7 +113,7 @@ def _check_in_step(ranks: Sequence[RankMeasurement]) -> None:
 
 
 def _common(segment: Segment) -> tuple[str, str, int | None, int]:
-    """What is the same on all ranks; each is alone for the same time, not for the same number of steps."""
+    """What is the same on all ranks; ranks alone take equal times, not equal numbers of steps."""
     return segment.mode, segment.activity, segment.without, 0 if segment.activity == "alone" else segment.steps
 
 
@@ -126,16 +126,17 @@ def _worker_s(rank: RankMeasurement) -> float:
 
 def _together(slowest: RankMeasurement, number: int, ranks: Sequence[RankMeasurement]) -> Segment:
     """Times of the slowest rank; images and bytes of all. A host's devices are counted once, by its first rank."""
-    all_ = [each.measurement.segments[number] for each in ranks]
-    own = slowest.measurement.segments[number]
-    fed = [each for rank, each in zip(ranks, all_, strict=True) if rank.rank != own.without]
-    hosts = {(each.node, each.host): segment for each, segment in reversed(list(zip(ranks, all_, strict=True)))}
-    resident = [each.resident_before for each in fed if each.resident_before is not None]
+    segments = [rank.measurement.segments[number] for rank in ranks]
+    of_slowest = slowest.measurement.segments[number]
+    by_rank = list(zip(ranks, segments, strict=True))
+    fed = [segment for rank, segment in by_rank if rank.rank != of_slowest.without]
+    hosts = {(rank.node, rank.host): segment for rank, segment in reversed(by_rank)}
+    resident = [segment.resident_before for segment in fed if segment.resident_before is not None]
     return replace(
-        own,
-        batch_size=sum(each.batch_size for each in all_),
-        delivered_bytes=_sum(each.delivered_bytes for each in fed),
-        distinct_bytes=_sum(each.distinct_bytes for each in fed),
+        of_slowest,
+        batch_size=sum(segment.batch_size for segment in segments),
+        delivered_bytes=_sum(segment.delivered_bytes for segment in fed),
+        distinct_bytes=_sum(segment.distinct_bytes for segment in fed),
         disk_bytes=_sum(host.disk_bytes for host in hosts.values()),
         resident_before=mean(resident) if len(resident) == len(fed) else None,
         others=hosts[slowest.node, slowest.host].others,
@@ -146,9 +147,9 @@ def _seen(rank: RankMeasurement) -> RankSeen:
     """What is kept of each rank."""
     measured = rank.measurement
     segments, records = measured.segments, measured.worker_batches
-    row = {number: place for place, number in enumerate(records.batch)}
+    row = {number: index for index, number in enumerate(records.batch)}
     made = [[row[n] for n in _numbers(segment) if n in row] for segment in segments]
-    alone = [rows for each, rows in zip(segments, made, strict=True) if each.activity == "alone"]
+    alone = [rows for segment, rows in zip(segments, made, strict=True) if segment.activity == "alone"]
     # What is kept of a rank is at most 4 kB: the more segments, the fewer batches.
     kept, counted = max(LEAST_SERVICES, MOST_SERVICES - len(segments)), measured.storage_counts_reads
     return RankSeen(
@@ -165,8 +166,8 @@ def _seen(rank: RankMeasurement) -> RankSeen:
         steps=tuple(segment.steps for segment in segments),
         delivered_bytes=tuple(segment.delivered_bytes for segment in segments),
         disk_bytes=tuple(segment.disk_bytes for segment in segments),
-        service_ns=tuple(records.wall_ns[place] for rows in alone for place in rows[: kept // len(alone)]),
-        read_bytes=tuple(sum(records.read_bytes[place] for place in rows) if counted else None for rows in made),
+        service_ns=tuple(records.wall_ns[index] for rows in alone for index in rows[: kept // len(alone)]),
+        read_bytes=tuple(sum(records.read_bytes[index] for index in rows) if counted else None for rows in made),
     )
 
 
@@ -178,7 +179,7 @@ def _numbers(segment: Segment) -> range:
 def _sum(values: Iterable[int | None]) -> int | None:
     """None where one is not known."""
     known = list(values)
-    return None if None in known else sum(each or 0 for each in known)
+    return None if None in known else sum(value or 0 for value in known)
 
 
 def _batches(slowest: RankMeasurement, ranks: Sequence[RankMeasurement]) -> WorkerBatches:
@@ -189,8 +190,8 @@ def _batches(slowest: RankMeasurement, ranks: Sequence[RankMeasurement]) -> Work
     rows = [_read_by_number(rank) for rank in ranks]
     records = slowest.measurement.worker_batches
     total = {number: size * len(ranks) for number, size in zip(records.batch, records.read_bytes, strict=True)}
-    for place, segment in enumerate(slowest.measurement.segments):
-        firsts = [rank.measurement.segments[place].first_batch for rank in ranks]
+    for index, segment in enumerate(slowest.measurement.segments):
+        firsts = [rank.measurement.segments[index].first_batch for rank in ranks]
         # Ranks alone take unlike numbers of steps, and one that takes no input has no batches.
         for step in range(segment.steps if min(firsts) >= 0 and segment.activity != "alone" else 0):
             known = [row[first + step] for row, first in zip(rows, firsts, strict=True) if first + step in row]
@@ -209,12 +210,12 @@ def _read_by_number(rank: RankMeasurement) -> dict[int, int]:
 
 
 def _once(notes: Iterable[Note]) -> list[Note]:
-    """Without those that an earlier rank has, too."""
-    found: list[Note] = []
+    """The notes of all ranks, each once."""
+    distinct: list[Note] = []
     for note in notes:
-        if note not in found:
-            found.append(note)
-    return found
+        if note not in distinct:
+            distinct.append(note)
+    return distinct
 
 
 def _first_pass(first_pass: FirstPass, size: int) -> FirstPass:
@@ -233,44 +234,44 @@ class SlowHost:
 
     host: str
     slow: int
-    """Its ranks that are slow."""
+    """How many of its ranks are slow."""
     ranks: int
-    """All its ranks."""
+    """How many ranks it has."""
     rate: float
-    """Of its slow ranks, the median."""
+    """The median rate of its slow ranks."""
     elsewhere: float
-    """The slowest rank of any other host."""
+    """The rate of the slowest rank of any other host."""
     lead: float
-    """That one over the fastest of the slow ones; above 1."""
+    """`elsewhere` over the rate of the fastest slow rank; above 1."""
 
 
-def host_names(places: Sequence[tuple[int, str]]) -> list[str]:
-    """Of (node, host) of each rank, the name of its host; with the node where two nodes have the same name."""
+def host_names(hosts: Sequence[tuple[int, str]]) -> list[str]:
+    """The name of the host of each rank, from its (node, host); with the node where two nodes have the same name."""
     nodes: dict[str, set[int]] = {}
-    for node, host in places:
+    for node, host in hosts:
         nodes.setdefault(host, set()).add(node)
-    return [host if len(nodes[host]) == 1 else f"{host} (node {node})" for node, host in places]
+    return [host if len(nodes[host]) == 1 else f"{host} (node {node})" for node, host in hosts]
 
 
 def slow_host(rates: Sequence[tuple[str, float]]) -> SlowHost | None:
-    """Of (host, rate) of each rank; None where no host stands apart, and of one host."""
+    """The host whose ranks are slower than all others, from (host, rate) of each rank; None without one."""
     by_host: dict[str, list[float]] = {}
     for host, rate in rates:
         by_host.setdefault(host, []).append(rate)
-    found = (_apart(host, by_host) for host in by_host if len(by_host) > 1)
-    return next((each for each in found if each), None)
+    candidates = (_if_slow(host, by_host) for host in by_host if len(by_host) > 1)
+    return next((host for host in candidates if host), None)
 
 
-def _apart(host: str, by_host: dict[str, list[float]]) -> SlowHost | None:
-    own = sorted(by_host[host])
-    slow = own[: len(own) - len(own) // ONE_OF]
+def _if_slow(host: str, by_host: dict[str, list[float]]) -> SlowHost | None:
+    own_rates = sorted(by_host[host])
+    slow = own_rates[: len(own_rates) - len(own_rates) // ONE_OF]
     elsewhere = min(rate for other, rates in by_host.items() if other != host for rate in rates)
-    if len(own) < FEWEST_RANKS or not 0 < slow[-1] < elsewhere:
+    if len(own_rates) < FEWEST_RANKS or not 0 < slow[-1] < elsewhere:
         return None
     return SlowHost(
         host=host,
-        slow=sum(rate < elsewhere for rate in own),
-        ranks=len(own),
+        slow=sum(rate < elsewhere for rate in own_rates),
+        ranks=len(own_rates),
         rate=median(slow),
         elsewhere=elsewhere,
         lead=elsewhere / slow[-1],
@@ -324,8 +325,8 @@ def own_shares(notes: Sequence[Remark], now: Interval) -> tuple[Advice, ...]:
 def differing(ranks: Sequence[RankInput]) -> tuple[int, str] | None:
     """(The first rank whose loader has another setting than rank 0's, that setting); None where all are alike."""
     for name in ("batch_size", "workers", "prefetch_factor", "exchanges"):
-        values = [getattr(each, name) for each in ranks]
-        other = next((rank for rank, value in enumerate(values) if value != values[0]), None)
+        values = [getattr(rank, name) for rank in ranks]
+        other = next((number for number, value in enumerate(values) if value != values[0]), None)
         if other is not None:
             return other, name
     return None

@@ -38,23 +38,23 @@ class ScriptCollectives(Collectives):
     def __init__(self, group: Group) -> None:
         super().__init__(group)
         self.late: Callable[[], bool] = lambda: False
-        """Whether time is over; asked on rank 0."""
+        """Returns whether time is over; asked on rank 0."""
         self.out_of_time: Callable[[], Exception] = TimeoutError
-        """Makes what all raise then."""
+        """Makes the error that all ranks raise then."""
         self.coroutine: SessionCoroutine | None = None
         self.begun = False
         """True once the loops of all ranks are taken over."""
         self.not_together: NotTogether | None = None
-        """Why none does; on rank 0, whose word it is."""
+        """Why no loop is taken over; on rank 0, which decides for all."""
 
     def begin(self) -> None:
-        """Take over on all ranks; raises Withdrawn where one refuses, or does not answer."""
+        """Take over the loops of all ranks; raises Withdrawn where one refuses, or does not answer."""
         if not self._all_begin(None):
             raise Withdrawn
         self.begun = True
 
     def refuse(self, not_together: NotTogether) -> None:
-        """This rank's loader cannot be measured, so that of no rank is."""
+        """This rank's loader cannot be measured, so no rank's is."""
         self.not_together = not_together
         self._all_begin(not_together)
 
@@ -98,19 +98,20 @@ class ScriptCollectives(Collectives):
 
 # When the loops of all ranks are taken over: all at the same step, or none.
 #
-# No rank waits for one that may not come. Each says in a shared store which loader it trains on, and trains on. When
-# all have, rank 0 names a step ahead of itself. Those that hear of it in time say so, and wait there for its word. A
-# rank that cannot be measured says so instead, and the word is the same for all: it is changed only from what it was.
+# No rank waits for one that may not come. Each stores in a shared store which loader it trains on, and trains on. When
+# all have, rank 0 proposes a step ahead of itself. A rank that reads it in time accepts it, and waits there for the
+# decision. A rank that cannot be measured stores that instead. The decision is one key, which is only changed from the
+# value that was read, so it is the same for all.
 
 AHEAD = 8
-"""Backward passes from naming a step to that step: hosts of ranks run ahead of each other by a few, on a GPU."""
+"""Backward passes from proposing a step to that step: hosts of ranks run ahead of each other by a few, on a GPU."""
 PATIENCE_S = 60.0
-"""For all ranks to train on a loader; training goes on meanwhile."""
+"""Seconds for all ranks to train on a loader; training goes on meanwhile."""
 ANSWER_TIMEOUT_S = 30.0
-"""For the answer of rank 0 at the named step."""
+"""Seconds for the decision of rank 0 at the proposed step."""
 POLL_S = 0.005
 GO = "go"
-_WORD = "word"
+_DECISION = "decision"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,13 +125,13 @@ class StartStep:
 
 @dataclass(slots=True)
 class StartAgreement:
-    """One rank's part in it. Ask before each batch that is trained on."""
+    """One rank's part in agreeing on that step. Ask before each batch that is trained on."""
 
     store: SharedStore
     rank: int
     size: int
     clock: Clock
-    named: StartStep | None = field(init=False, default=None)
+    proposed: StartStep | None = field(init=False, default=None)
     not_together: NotTogether | None = field(init=False, default=None)
     """Why nothing is taken over."""
     agreed: bool = field(init=False, default=False)
@@ -143,68 +144,65 @@ class StartAgreement:
         if self._since_ns is None:
             self.store.set(f"offer/{self.rank}", msgspec.json.encode(offer).decode())
             self._since_ns = self.clock.now_ns()
-        word = self._word()
-        if not self._settled(word):
+        decision = self._decision()
+        if not self._settled(decision):
             if self.rank == 0:
-                self._lead(word, passes, offer)
+                self._decide(decision, passes, offer)
             else:
-                self._follow(word, passes)
+                self._accept(decision, passes)
         return self.agreed
 
     def refuse(self, not_together: NotTogether) -> None:
-        """No rank is taken over, unless all are already."""
-        word = self._put("", not_together)
-        while not self._settled(word):
-            word = self._put(word, not_together)
+        """Take over no rank, unless all are taken over already."""
+        decision = self._put("", not_together)
+        while not self._settled(decision):
+            decision = self._put(decision, not_together)
 
     def end(self) -> None:
-        """The script ends before it was settled."""
-        others = range(1, self.size)
-        silent = tuple(other for other in others if not self.store.check([f"offer/{other}"])) if self.rank == 0 else ()
-        self.refuse(
-            NotTogether(code="silent", ranks=silent) if silent else NotTogether(code="ended", ranks=(self.rank,))
-        )
+        """End the agreement with the script, where nothing was settled."""
+        silent = self._without("offer") if self.rank == 0 else ()
+        not_together = NotTogether(code="ended", ranks=(self.rank,))
+        self.refuse(replace(not_together, code="silent", ranks=silent) if silent else not_together)
 
     def is_settled(self) -> bool:
-        """True when the word of another rank has settled it."""
-        return self._settled(self._word())
+        """True when another rank has settled it."""
+        return self._settled(self._decision())
 
-    def _lead(self, word: str, passes: int, offer: RankOffer) -> None:
-        others = range(1, self.size)
-        if self.named is None:
-            if self.store.check([f"offer/{rank}" for rank in others]):
-                self._name(passes, offer)
+    def _decide(self, decision: str, passes: int, offer: RankOffer) -> None:
+        if self.proposed is None:
+            # One call to the store, as it is asked before every batch.
+            if self.store.check([f"offer/{rank}" for rank in range(1, self.size)]):
+                self._propose(passes, offer)
             elif self._seconds() > PATIENCE_S:
-                silent = tuple(rank for rank in others if not self.store.check([f"offer/{rank}"]))
-                self.refuse(NotTogether(code="silent", ranks=silent))
-        elif passes >= self.named.passes:
-            late = tuple(rank for rank in others if not self.store.check([f"heard/{rank}"]))
+                self.refuse(NotTogether(code="silent", ranks=self._without("offer")))
+        elif passes >= self.proposed.passes:
+            late = self._without("accepted")
             if late:
                 self.refuse(NotTogether(code="out_of_step", ranks=late))
             else:
-                self._settled(self._swap(word, GO))
+                self._settled(self._swap(decision, GO))
 
-    def _name(self, passes: int, offer: RankOffer) -> None:
+    def _propose(self, passes: int, offer: RankOffer) -> None:
         for rank in range(1, self.size):
             theirs = msgspec.json.decode(self.store.get(f"offer/{rank}"), type=RankOffer)
             differing = offer.differing(replace(theirs, loader=offer.loader))
             if differing:
                 return self.refuse(NotTogether(code="loaders_differ", ranks=(rank,), detail=", ".join(differing)))
-        self.named = StartStep(passes=passes + AHEAD, loader=offer.loader)
-        word = self._swap("", f"at {msgspec.json.encode(self.named).decode()}")
-        self._settled(word)
+        self.proposed = StartStep(passes=passes + AHEAD, loader=offer.loader)
+        decision = self._swap("", f"at {msgspec.json.encode(self.proposed).decode()}")
+        self._settled(decision)
         return None
 
-    def _follow(self, word: str, passes: int) -> None:
-        if not word:
+    def _accept(self, decision: str, passes: int) -> None:
+        if not decision:
             return
-        if self.named is None:
-            named = msgspec.json.decode(word.removeprefix("at "), type=StartStep)
-            if passes >= named.passes:
+        if self.proposed is None:
+            proposed = msgspec.json.decode(decision.removeprefix("at "), type=StartStep)
+            if passes >= proposed.passes:
                 return self.refuse(NotTogether(code="out_of_step", ranks=(self.rank,)))
-            self.store.set(f"heard/{self.rank}", "1")
-            self.named = named
-        if passes < self.named.passes:
+            self.store.set(f"accepted/{self.rank}", "1")
+            self.proposed = proposed
+        if passes < self.proposed.passes:
             return
         begin_ns = self.clock.now_ns()
         while not self.is_settled():
@@ -212,28 +210,32 @@ class StartAgreement:
                 return self.refuse(NotTogether(code="out_of_step", ranks=(0,)))
             self.clock.sleep(POLL_S)
 
-    def _settled(self, word: str) -> bool:
-        """Keep a word that is final; False for one that is not."""
-        if word == GO:
+    def _settled(self, decision: str) -> bool:
+        """Keep a decision that is final; False for one that is not."""
+        if decision == GO:
             self.agreed = True
-        elif word.startswith("{"):
-            self.not_together = msgspec.json.decode(word, type=NotTogether)
+        elif decision.startswith("{"):
+            self.not_together = msgspec.json.decode(decision, type=NotTogether)
         return self.agreed or self.not_together is not None
+
+    def _without(self, key: str) -> tuple[int, ...]:
+        """The ranks but 0 that have not stored this key."""
+        return tuple(rank for rank in range(1, self.size) if not self.store.check([f"{key}/{rank}"]))
 
     def _seconds(self) -> float:
         return 0.0 if self._since_ns is None else (self.clock.now_ns() - self._since_ns) / 1e9
 
-    def _word(self) -> str:
-        return self.store.get(_WORD).decode() if self.store.check([_WORD]) else ""
+    def _decision(self) -> str:
+        return self.store.get(_DECISION).decode() if self.store.check([_DECISION]) else ""
 
-    def _put(self, word: str, not_together: NotTogether) -> str:
-        return self._swap(word, msgspec.json.encode(not_together).decode())
+    def _put(self, expected: str, not_together: NotTogether) -> str:
+        return self._swap(expected, msgspec.json.encode(not_together).decode())
 
-    def _swap(self, word: str, other: str) -> str:
-        return self.store.compare_set(_WORD, word, other).decode()
+    def _swap(self, expected: str, decision: str) -> str:
+        return self.store.compare_set(_DECISION, expected, decision).decode()
 
 
-# One process of it, member to the others.
+# One process of such a training.
 
 RANKS = "ranks"
 """The folder in the directory of a run with what each rank measured."""
@@ -266,8 +268,8 @@ class Ranks:
     def agrees(self, seen: ScriptLoader, passes: int) -> bool:
         """True at the step at which the loops of all ranks are taken over; asked before each batch."""
         self._offer = self._offer or offer_of(seen)
-        named = self._agreement.named
-        if self.not_together or seen.number != (named.loader if named else self._offer.loader):
+        proposed = self._agreement.proposed
+        if self.not_together or seen.number != (proposed.loader if proposed else self._offer.loader):
             return False
         try:
             if not self._agreement.ask(passes, self._offer):
@@ -338,7 +340,7 @@ class Ranks:
         return self._notes(measured, self._gathered.by_rank)
 
     def _join(self) -> None:
-        """Meet in a group of our own. Raises LostRank."""
+        """Join a group of our own. Raises LostRank."""
         from loaderprobe.loaders.ranks import GlooGroup
 
         group = GlooGroup(self._member)
@@ -367,7 +369,7 @@ class Ranks:
         return replace(together, notes=(*together.notes, *own_notes))
 
     def _notes(self, measured: Measurement, seen: Sequence[RankMeasurement]) -> tuple[Remark, ...]:
-        """What the rates are; and the time of meeting after each step, where that is worth a word."""
+        """What the rates are; and the time of the barrier after each step, where it is a notable part of a step."""
         trained = segments_of(measured, base_mode(measured), "training")
         step_s = sum(map(segment_seconds, trained)) / sum(rank.steps for rank in trained)
         hosts = len({rank.host for rank in seen})
