@@ -120,7 +120,7 @@ def test_code_may_read_the_variables_of_torchrun(
         local_size=2,
         address="head",
         port=4000,
-        prefix="loaderprobe/0/turn/1/ranks",
+        prefix="loaderprobe/0/command/1/ranks",
     )
     variables = {**set_, "RANK": "0", "LOCAL_RANK": "0"}
     ranks.join_group(placement, variables)

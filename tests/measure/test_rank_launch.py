@@ -247,7 +247,7 @@ def test_a_process_that_has_gone_ends_the_sweep_but_no_result(
     monkeypatch.setattr(launch, "ENDED_S", 0.02)
     here = group(nodes=2, local=1)
     here.threads = []
-    put(here.store, "process/1", here.processes[1]._info)
+    put(here.store, "seat/1", here.processes[1]._info)
     coordinator = here.coordinator(r0=[LOST])
     failure = run(coordinator, order(2, 2))
     assert isinstance(failure, RunFailure) and (failure.rank, failure.host) == (1, "host1")
@@ -307,7 +307,7 @@ def test_processes_that_do_not_meet_are_named(second: str | None, kind: type[Loa
     """One that does not come within some minutes, and one of another version, whose records would not be alike."""
     store, clock = FakeStore(), FakeClock()
     if second:
-        put(store, "process/1", process(store, clock, 1, 2, node=1, version=second)._info)
+        put(store, "seat/1", process(store, clock, 1, 2, node=1, version=second)._info)
     with pytest.raises(kind, match=said):
         process(store, clock, 0, 2).join()
 

@@ -357,6 +357,10 @@ def take(store: SharedStore, key: str, type_: type[T]) -> T:
     return msgspec.json.decode(b"".join(parts), type=type_)
 
 
+KEY_OF_ONE, KEY_OF_ALL = "seat", "seats"
+"""Keys of what processes store about themselves. Every version has the same, so that a different one is reported."""
+
+
 class RankProcess:
     """This process among those that were started.
 
@@ -373,12 +377,12 @@ class RankProcess:
 
     def join(self) -> None:
         """Wait until all processes have joined. Raises LostRank where one does not, BadValue for different versions."""
-        put(self.store, f"process/{self.here.rank}", self._info)
+        put(self.store, f"{KEY_OF_ONE}/{self.here.rank}", self._info)
         if self.here.rank == 0:
             processes = [self._info_of(rank) for rank in range(self.here.size)]
-            put(self.store, "processes", processes)
-        self.wait_for("processes", JOIN_S + LATER_S, "not all processes have come")
-        processes = take(self.store, "processes", list[ProcessInfo])
+            put(self.store, KEY_OF_ALL, processes)
+        self.wait_for(KEY_OF_ALL, JOIN_S + LATER_S, "not all processes have come")
+        processes = take(self.store, KEY_OF_ALL, list[ProcessInfo])
         other = next((process for process in processes if process.version != self._info.version), None)
         if other:
             raise BadValue(
@@ -388,7 +392,7 @@ class RankProcess:
         self.nodes = nodes_of(processes)
 
     def _info_of(self, rank: int) -> ProcessInfo:
-        key = f"process/{rank}"
+        key = f"{KEY_OF_ONE}/{rank}"
         self.wait_for(key, JOIN_S, f"rank {rank} of {self.here.size} has not come")
         return take(self.store, key, ProcessInfo)
 
