@@ -179,13 +179,9 @@ def bound_calls(port: int, seconds: float) -> None:
         try:
             if not entry.is_socket():
                 continue
-            with socket.socket(fileno=os.dup(int(entry.name))) as connection:
-                if (
-                    connection.family in IP
-                    and connection.type == socket.SOCK_STREAM
-                    and connection.getpeername()[1] == port
-                ):
-                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
-                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+            with socket.socket(fileno=os.dup(int(entry.name))) as sock:
+                if sock.family in IP and sock.type == socket.SOCK_STREAM and sock.getpeername()[1] == port:
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
         except OSError:  # not connected, or closed meanwhile
             continue

@@ -259,10 +259,9 @@ def check_processes(ranks: int, over: int, nodes: Sequence[Node]) -> None:
         raise BadValue(f"{ranks} ranks cannot be spread evenly over {over} nodes", hint=FORMS)
     local = ranks // over
     for node in nodes[:over]:
-        there = len(node.processes)
-        if there < local:
+        if len(node.processes) < local:
             raise BadValue(
-                f"{local} ranks on each node are asked for, and {node.host} has {there} processes",
+                f"{local} ranks on each node are asked for, and {node.host} has {len(node.processes)} processes",
                 hint="start as many on each node",
             )
 
@@ -582,10 +581,7 @@ FILES_S = 600.0
 
 
 class Coordinator:
-    """What rank 0 does for all ranks.
-
-    torch.distributed knows it as rank 0 only; coordinator is the word of `jax.distributed`.
-    """
+    """What rank 0 does for all ranks, as the coordinator of `jax.distributed` does."""
 
     def __init__(self, process: RankProcess, start: Start) -> None:
         """`start` starts the children of this process."""
@@ -605,16 +601,13 @@ class Coordinator:
 
         Raises LostRank when a process has gone. A configuration of one rank needs no other: it has a child here.
         """
-        if order.config.ranks == 1 and order.read is None:
-            return run_order(
-                order, type_, clock=clock, time_limit_s=time_limit_s, on_event=on_event, start=self.start
-            )  # fmt: skip
+        config = order.config
+        if config.ranks == 1 and order.read is None:
+            return run_order(order, type_, clock=clock, time_limit_s=time_limit_s, on_event=on_event, start=self.start)
         self._refuse_lost()
         started_utc, begin_ns = utc_timestamp(), clock.now_ns()
         put(self._process.store, "order", order)
-        command = RankCommand(
-            kind="measure", ranks=order.config.ranks, nodes=order.config.nodes, time_limit_s=time_limit_s
-        )
+        command = RankCommand(kind="measure", ranks=config.ranks, nodes=config.nodes, time_limit_s=time_limit_s)
         number = self._send(command)
         placement = self._process.placement(command, number)
         assert placement is not None, "rank 0 takes part in each configuration"
