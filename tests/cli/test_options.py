@@ -65,7 +65,7 @@ def unlike(verb: Callable[..., Any], rows: Sequence[Option]) -> list[str]:
     found = [
         name
         for name in wanted.keys() ^ arguments.keys()
-        if name not in ("progress", "command", "lead", "listener", "a", "b")
+        if name not in ("progress", "command", "coordinator", "listener", "a", "b")
     ]
     for name in wanted.keys() & arguments.keys():
         default, usual = arguments[name].default, wanted[name].default
