@@ -12,6 +12,7 @@ import signal
 import socket
 import struct
 import sys
+import tempfile
 import traceback
 from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
@@ -195,6 +196,7 @@ def live(order_path: Path, result_path: Path, parent: int) -> int:
     """Measure, write the result, and return the exit code; an error becomes the last event."""
     order = decode("order", order_path.read_bytes(), Order, str(order_path))
     die_with_parent(parent)
+    keep_together(result_path.parent)
     events = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     # It is asked where it is when it hangs.
@@ -216,6 +218,19 @@ def live(order_path: Path, result_path: Path, parent: int) -> int:
         events.write(msgspec.json.encode(last).decode() + "\n")
         return error.exit_code if isinstance(error, LoaderprobeError) else LoaderprobeError.exit_code
     return 0
+
+
+LONGEST_SOCKET, SOCKET_NAME = 107, len("/pymp-01234567/listener-01234567")
+"""Bytes that the kernel allows, and what multiprocessing adds to the temporary directory."""
+
+
+def keep_together(scratch: Path) -> None:
+    """Make temporary files in the directory of the order, which the parent removes also where this process is killed.
+
+    Where that has too long a name for sockets, they stay where they usually are.
+    """
+    if len(os.fsencode(scratch)) + SOCKET_NAME <= LONGEST_SOCKET:
+        tempfile.tempdir = str(scratch)
 
 
 # The forkserver: it uses no device, since a process that has used CUDA cannot fork.

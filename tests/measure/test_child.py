@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rates import cold_fraction
 from loaderprobe.errors import BadValue, LoaderprobeError
-from loaderprobe.measure.child import explain_error
+from loaderprobe.measure.child import explain_error, keep_together
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.runner import (
     Child,
@@ -253,7 +254,17 @@ def test_a_forkserver_that_was_killed_costs_one_configuration_and_not_the_sweep(
     """Its child has died with it and says so; the next child has a new forkserver."""
     failure = run_forked(on_event=lambda _: server_without_torch._process.kill())
     assert isinstance(failure, RunFailure) and failure.signal == "SIGKILL"
+    assert "the forkserver" in failure.reason
     assert isinstance(run_forked(), Measurement)
+
+
+def test_temporary_files_of_a_child_go_with_its_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for a directory with so long a name that no socket of multiprocessing fits into it."""
+    monkeypatch.setattr("tempfile.tempdir", "usual")
+    keep_together(tmp_path / ("long" * 20))
+    assert tempfile.gettempdir() == "usual"
+    keep_together(Path("/tmp/short"))
+    assert tempfile.gettempdir() == "/tmp/short"
 
 
 def test_waiting_has_a_limit(run_forked: Run, server_without_torch: ForkServer) -> None:
