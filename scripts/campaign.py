@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,7 +35,9 @@ LIMIT_S, LEAVE_S, FIND_S = 60.0, 3.0, 8.0
 """Of a command; for its processes to end after it; for a process to appear that a fault needs."""
 NOT_OURS = re.compile("filler|torchinductor_.*")
 """In temporary folders: that of this campaign, and the cache that torch keeps for later processes."""
-IMAGES, DISK_MIB, SHARED_MIB = 64, 8, 128
+IMAGES = 64
+SIZES_MIB = {"disk": 8, "shm": 128, "tmp": 16}
+"""Of the file systems of a try: of the run, of what its processes have as /dev/shm, and of temporary files."""
 PROGRAM = [sys.executable, "-m", "loaderprobe"]
 SMALL = [
     *("--no-serial", "--workers", "1,2", "--cache", "warm", "--compute", "emulated:400", "--batch-size", "8"),
@@ -76,14 +78,9 @@ class Try:
     def run(self) -> Path:
         return self.folder / "disk" / "run"
 
-    @property
-    def shared(self) -> Path:
-        """What the processes have as /dev/shm."""
-        return self.folder / "shm"
-
     def start(self, words: Sequence[str], before: str = "") -> subprocess.Popen[str]:
         """Start a command in a mount namespace with a /dev/shm of its own; a shell does `before` first."""
-        inside = f'mount --bind {self.shared} /dev/shm && {before or ":"} && exec "$@"'
+        inside = f'mount --bind {self.folder}/shm /dev/shm && {before or ":"} && exec "$@"'
         environment = {
             **os.environ, MARK: str(self.folder), "TMPDIR": str(self.folder / "tmp"), "OMP_NUM_THREADS": "1",
             "PYTHONPATH": str(ROOT),
@@ -177,10 +174,7 @@ def fill(name: str) -> Inject:
     def inject(this: Try) -> Undo:
         file = this.folder / name / "filler"
         with suppress(OSError), file.open("wb", buffering=0) as stream:
-            while stream.write(bytes(65536)):
-                pass
-        with suppress(OSError), file.open("ab", buffering=0) as stream:
-            while stream.write(b"0"):
+            while stream.write(bytes(4096)):
                 pass
         this.came = True
         return lambda: file.unlink()
@@ -232,7 +226,7 @@ def from_start(this: Try) -> Undo:
     return nothing
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Fault:
     """What happens, to what, and what the user may be told."""
 
@@ -246,7 +240,6 @@ class Fault:
     """What a shell does before the command."""
     latest_s: float = 8.0
     """Of the random moments."""
-    tmp_on_disk: bool = False
 
 
 def attached(this: Try) -> list[str]:
@@ -256,53 +249,45 @@ def attached(this: Try) -> list[str]:
 
 
 def generating(this: Try) -> list[str]:
-    where = ["--data-dir", str(this.folder / "disk" / "data"), "--resolutions", "500x375", "--images", "64"]
+    where = ["--data-dir", str(this.folder / "disk" / "data"), "--resolutions", "500x375", "--images", "24"]
     return [*PROGRAM, "sweep", *where, *SMALL, "--budget", "10", "--out", str(this.run)]
 
 
 RANKS = ("--budget", "22", "--ranks", "2")
-SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-INTERRUPTED, NO_SPACE = "interrupted.*--resume", "[Nn]o space left"
+INTERRUPTED, NO_SPACE = "interrupted", "[Nn]o space left"
 
 
-def table_of_faults() -> dict[str, Fault]:
-    """By name."""
-    faults: dict[str, Fault] = {}
-    for number in SIGNALS:
-        name, kill = number.name.lower()[3:], number == signal.SIGKILL
-        ended, said = ((-9,), "") if kill else ((0, 130), "interrupted")
-        faults[f"{name}-parent"] = Fault(inject=send(number, "parent"), codes=ended, says=said)
-        faults[f"{name}-parent-of-ranks"] = Fault(
-            inject=send(number, "parent"), codes=ended, says=said, options=RANKS, latest_s=16
-        )
-        for role in ("child", "worker", "forkserver"):
-            faults[f"{name}-{role}"] = Fault(
-                inject=send(number, role), codes=(0, 4), says=rf"(killed by|{number.name})"
-            )
-        faults[f"{name}-rank"] = Fault(
-            inject=send(number, "child"), codes=(0, 4), says=rf"(killed by|{number.name})", options=RANKS, latest_s=16
-        )
-        faults[f"{name}-script"] = Fault(
-            inject=send(number, "script"), codes=(0, 128 + number, 1), command=attached, latest_s=8
-        )
-        faults[f"{name}-run"] = Fault(
-            inject=send(number, "parent"), codes=(0, 128 + number, *ended), command=attached, latest_s=8
-        )
-    faults |= {
-        "stop-child": Fault(inject=stop("child"), codes=(0,)),
-        "stop-parent": Fault(inject=stop("parent"), codes=(0,)),
-        "full-disk": Fault(inject=fill("disk"), codes=(5,), says=NO_SPACE),
-        "full-temporary": Fault(inject=fill("disk"), codes=(0, 4, 5), says=NO_SPACE, tmp_on_disk=True),
-        "full-shm": Fault(inject=fill("shm"), codes=(0, 4), says="shared memory"),
-        "full-data": Fault(inject=fill("disk"), codes=(5,), says=NO_SPACE, command=generating, latest_s=3),
-        "read-only-run": Fault(inject=read_only, codes=(3,), says="cannot be written"),
-        "vanished-run": Fault(inject=vanish(lambda this: this.run), codes=(2, 3), says="its directory is not there"),
-        "vanished-data": Fault(inject=vanish(lambda this: this.images), codes=(0, 2, 4), says="No such file|missing"),
-        "two-sweeps": Fault(inject=second, codes=(0,), latest_s=8),
-        "64-descriptors": Fault(inject=from_start, codes=(0, 4), says="open files", before="ulimit -n 64", latest_s=0),
-        "no-proc": Fault(inject=from_start, codes=(0, 3), says="/proc", before="mount -t tmpfs none /proc", latest_s=0),
-    }
-    return faults
+INJECTED = {
+    "stop-child": Fault(stop("child"), codes=(0,)),
+    "stop-parent": Fault(stop("parent"), codes=(0,)),
+    "full-disk": Fault(fill("disk"), codes=(5,), says=NO_SPACE),
+    "full-temporary": Fault(fill("tmp"), codes=(0, 4, 5), says=NO_SPACE),
+    "full-shm": Fault(fill("shm"), codes=(0, 4), says="shared memory"),
+    "full-data": Fault(fill("disk"), codes=(5,), says=NO_SPACE, command=generating, latest_s=3),
+    "read-only-run": Fault(read_only, codes=(3,), says="cannot be written"),
+    "vanished-run": Fault(vanish(lambda this: this.run), codes=(3,), says="its directory is not there"),
+    "vanished-data": Fault(vanish(lambda this: this.images), codes=(0, 2, 4), says="No such file|missing"),
+    "two-sweeps": Fault(second, codes=(0,)),
+    "64-descriptors": Fault(from_start, codes=(0, 4), says="open files", before="ulimit -n 64", latest_s=0),
+    "no-proc": Fault(from_start, codes=(0, 3), says="/proc", before="mount -t tmpfs none /proc", latest_s=0),
+}
+
+
+def signalled() -> Iterator[tuple[str, Fault]]:
+    """Each signal, to each process. `died` is what is said of a configuration whose process had it."""
+    for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT):
+        name, kills = number.name.lower()[3:], number == signal.SIGKILL
+        died = f"{number.name}|KeyboardInterrupt"
+        ended, parent, child = (-9,) if kills else (0, 130), send(number, "parent"), send(number, "child")
+        yield f"{name}-parent", Fault(parent, codes=ended, says=INTERRUPTED)
+        yield f"{name}-parent-of-ranks", Fault(parent, codes=ended, says=INTERRUPTED, options=RANKS, latest_s=16)
+        yield f"{name}-forkserver", Fault(send(number, "forkserver"), codes=(0, 4), says="the forkserver")
+        yield f"{name}-child", Fault(child, codes=(0, 4), says=died)
+        yield f"{name}-worker", Fault(send(number, "worker"), codes=(0, 4), says=died)
+        yield f"{name}-rank", Fault(child, codes=(0, 4), says=died, options=RANKS, latest_s=16)
+        code = 128 + number
+        yield f"{name}-script", Fault(send(number, "script"), codes=(0, 1, code), command=attached)
+        yield f"{name}-run", Fault(parent, codes=(*ended, code), command=attached)
 
 
 @contextmanager
@@ -336,8 +321,7 @@ def look_behind(this: Try) -> Iterator[str]:
         with suppress(psutil.Error):
             yield f"process {' '.join(process.cmdline())[-60:]}"
             process.kill()
-    temporary = this.folder / ("disk/tmp" if (this.folder / "tmp").is_symlink() else "tmp")
-    for place in (temporary, this.shared):
+    for place in (this.folder / "tmp", this.folder / "shm"):
         yield from (f"{place.name}/{path.name}" for path in place.iterdir() if not NOT_OURS.fullmatch(path.name))
 
 
@@ -386,11 +370,9 @@ def tried(fault: str, seed: int, images: Path, logs: Path) -> Try:
     this = Try(fault=fault, seed=seed, folder=folder, images=folder / "images", random=random.Random(f"{fault} {seed}"))
     shutil.copytree(images, this.images)
     try:
-        with mounted(folder / "disk", DISK_MIB), mounted(this.shared, SHARED_MIB):
-            place = folder / ("disk/tmp" if FAULTS[fault].tmp_on_disk else "tmp")
-            place.mkdir()
-            if FAULTS[fault].tmp_on_disk:
-                (folder / "tmp").symlink_to(place)
+        with ExitStack() as mounts:
+            for name, mib in SIZES_MIB.items():
+                mounts.enter_context(mounted(folder / name, mib))
             attempt(this, FAULTS[fault])
     finally:
         for process in this.processes():
@@ -418,7 +400,7 @@ def row_of(fault: str, tries: Sequence[Try]) -> list[str]:
 
 
 HEADS = ["fault", "came", "measured", "lost", "exit codes", "completed", "what was said", "left behind"]
-FAULTS = table_of_faults()
+FAULTS = {**dict(signalled()), **INJECTED}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -40,13 +40,14 @@ from loaderprobe.records.ranks import RankPlacement
 from loaderprobe.records.studies import EpochsMeasured, Prefilled
 from loaderprobe.samplers import sampling
 from loaderprobe.samplers.waits import WaitsSampler
-from loaderprobe.store.codec import decode, encode, write_atomically
+from loaderprobe.store.codec import decode, encode
 from loaderprobe.system.device import locate
 from loaderprobe.system.environment import list_gpus
 from loaderprobe.system.launcher import VISIBLE, own_gpu
 from loaderprobe.system.limits import file_memory_bytes
 from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.system.process import die_with_parent, threads_of
+from loaderprobe.system.scratch import written_in
 
 
 def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
@@ -172,7 +173,7 @@ def explain_error(error: BaseException) -> tuple[str, str]:
     An exception in a worker arrives with the worker's traceback as its text: its last line says what happened.
     """
     text = str(error)
-    if "No space left on device" in text or "unable to allocate shared memory" in text:
+    if re.search(r"No space left on device(?!: ['\"])", text) or "unable to allocate shared memory" in text:
         return "a loader worker ran out of shared memory", _SHARED_MEMORY_HINT
     if killed := _KILLED_WORKER.search(text):
         return _of_worker(*killed.groups())
@@ -210,12 +211,14 @@ def live(order_path: Path, result_path: Path, parent: int) -> int:
 
     try:
         result = result_of(order, result_path.parent, on_stage)
-        write_atomically(result_path, encode(order.result, result))
+        with written_in(result_path.parent):
+            result_path.write_bytes(encode(order.result, result))
     except Exception as error:  # noqa: BLE001  # the border of the process: everything becomes a record
         reason, hint = explain_error(error)
-        traceback.print_exc()
         last = Event(stage=stage, failure=reason, hint=hint, lost=isinstance(error, LostRank))
         events.write(msgspec.json.encode(last).decode() + "\n")
+        with suppress(OSError):  # a full disk takes no log, but the reason is said
+            traceback.print_exc()
         return error.exit_code if isinstance(error, LoaderprobeError) else LoaderprobeError.exit_code
     return 0
 
@@ -275,7 +278,8 @@ def _begin_life(birth: Birth, fds: list[int], link: socket.socket) -> None:
     except BaseException:  # noqa: BLE001  # the border of the process: the log gets the last word
         traceback.print_exc()
     finally:
-        sys.stderr.flush()
+        with suppress(OSError):  # of a full disk; it must not come back into the forkserver's loop
+            sys.stderr.flush()
         os._exit(code)
 
 

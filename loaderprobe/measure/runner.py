@@ -30,7 +30,7 @@ from loaderprobe.records.ranks import RankPlacement, ReadTogether
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.system.host import utc_timestamp
 from loaderprobe.system.process import ask_where, child_environment, signal_name
-from loaderprobe.system.scratch import scratch_directory
+from loaderprobe.system.scratch import scratch_directory, written_in
 
 OUT_OF_MEMORY = "check dmesg for the out-of-memory killer"
 
@@ -251,8 +251,9 @@ def run_order(
     started_utc, started_ns = utc_timestamp(), clock.now_ns()
     with scratch_directory() as scratch:
         order_path, result_path, log_path = (scratch / name for name in ("order.json", "result.json", "log.txt"))
-        order_path.write_bytes(encode("order", order))
-        child = start(order_path, result_path, log_path)
+        with written_in(scratch):
+            order_path.write_bytes(encode("order", order))
+            child = start(order_path, result_path, log_path)
         try:
             last, timed_out = _follow(child, clock, started_ns, time_limit_s, on_event)
             if timed_out and ask_where(child.pid):

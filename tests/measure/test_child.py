@@ -131,6 +131,7 @@ def test_an_answer_for_another_configuration_is_refused(measure_fake: Measure, t
             "a loader worker (pid 77) ran out of shared memory",
             "--shm-size",
         ),
+        (OSError(28, "No space left on device", "/tmp/x"), "No space left on device: '/tmp/x'", ""),
         (BadValue("x.jpg cannot be decoded", hint="remove it"), "x.jpg cannot be decoded", "remove it"),
         (ZeroDivisionError("division by zero"), "ZeroDivisionError: division by zero", ""),
     ],
@@ -246,6 +247,20 @@ def test_a_killed_child_is_told_by_its_signal(server_without_torch: ForkServer, 
     assert child.wait(60) in (-signal.SIGKILL, 1)
     assert child.stdout is not None
     child.stdout.close()
+
+
+def test_a_log_on_a_full_disk_hides_no_reason(server_without_torch: ForkServer, tmp_path: Path) -> None:
+    """The reason is an event; what the log does not take is lost, and the child ends."""
+    files = example_files(64)
+    loader = {"loader": "tests.planted.loaders:Plain", "workers": 0}
+    config = example_config(data=files.fingerprint, compute="emulated:200", **loader)
+    asked = Order(config=config, files=files, budget_s=1.0, begin_ns=0)
+    (tmp_path / "order.json").write_bytes(encode("order", asked))
+    child = server_without_torch.start(tmp_path / "order.json", tmp_path / "result.json", Path("/dev/full"))
+    assert child.stdout is not None
+    with child.stdout:
+        assert b"/nowhere" in child.stdout.readlines()[-1]
+    assert child.wait(60) > 0
 
 
 def test_a_forkserver_that_was_killed_costs_one_configuration_and_not_the_sweep(

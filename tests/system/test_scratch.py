@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from loaderprobe.system.scratch import MARK, scratch_directory
+from loaderprobe.errors import NoSpace
+from loaderprobe.system.scratch import MARK, remove_batches, scratch_directory, written_in
 
 HOLDS = (
     "import os, signal, sys; from loaderprobe.system.scratch import scratch_directory\n"
@@ -50,3 +52,20 @@ def test_a_file_system_without_locks_has_scratch_directories(tmp_path: Path, mon
     with scratch_directory() as scratch, scratch_directory():
         assert scratch.exists() and not (scratch / MARK).exists()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_file_system_is_said_with_what_to_do(tmp_path: Path) -> None:
+    """Other trouble stays what it is."""
+    with pytest.raises(NoSpace, match="temporary files") as caught, written_in(tmp_path):
+        raise OSError(errno.ENOSPC, "full")
+    assert "TMPDIR" in caught.value.hint
+    with pytest.raises(FileNotFoundError), written_in(tmp_path):
+        (tmp_path / "none").read_bytes()
+
+
+def test_shared_memory_of_ended_workers_is_given_back(tmp_path: Path) -> None:
+    """That of other processes stays."""
+    for name in ("torch_7_1_2", "torch_77_1_2", "sem.x"):
+        (tmp_path / name).touch()
+    remove_batches([7, 8], tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["sem.x", "torch_77_1_2"]
