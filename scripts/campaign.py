@@ -423,11 +423,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     asked.logs.mkdir(parents=True, exist_ok=True)
     rows, good = [HEADS], True
-    with tempfile.TemporaryDirectory(prefix="campaign-data-") as data:
+    with suppress(KeyboardInterrupt), tempfile.TemporaryDirectory(prefix="campaign-data-") as data:
         made = ["generate", data, "--resolutions", "64x64", "--count", str(IMAGES)]
         subprocess.run([*PROGRAM, *made], check=True, capture_output=True, cwd=ROOT)
         for fault in asked.only or FAULTS:
-            tries = []
+            tries: list[Try] = []
             for seed in range(asked.seed, asked.seed + asked.tries):
                 this = tried(fault, seed, Path(data) / "64x64", asked.logs)
                 tries.append(this)

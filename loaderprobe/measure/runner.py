@@ -199,10 +199,15 @@ class ForkServer:
         self._process.wait()
 
     def start(self, order: Path, result: Path, log: Path) -> ForkServerChild:
-        """A new child. If the forkserver has ended, a new one is started first."""
-        if self._process.poll() is not None:
-            self._link.close()
-            self._begin()
+        """A new child. If the forkserver has ended, or ends before it has forked, a new one is started, once."""
+        if self._process.poll() is None:
+            with suppress(LoaderprobeError):
+                return self._fork(order, result, log)
+        self.__exit__(None, None, None)
+        self._begin()
+        return self._fork(order, result, log)
+
+    def _fork(self, order: Path, result: Path, log: Path) -> ForkServerChild:
         read_end, write_end = os.pipe()
         message = msgspec.json.encode(Birth(order=str(order), result=str(result)))
         self._link.settimeout(None)

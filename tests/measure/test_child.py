@@ -273,6 +273,17 @@ def test_a_forkserver_that_was_killed_costs_one_configuration_and_not_the_sweep(
     assert isinstance(run_forked(), Measurement)
 
 
+def test_a_forkserver_that_ends_while_it_is_asked_costs_nothing(
+    run_forked: Run, server_without_torch: ForkServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not known to have ended yet; a new one takes the order."""
+    process = server_without_torch._process
+    process.kill()
+    process.wait()
+    monkeypatch.setattr(process, "poll", lambda: None)
+    assert isinstance(run_forked(), Measurement)
+
+
 def test_temporary_files_of_a_child_go_with_its_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """But for a directory with so long a name that no socket of multiprocessing fits into it."""
     monkeypatch.setattr("tempfile.tempdir", "usual")
