@@ -350,7 +350,7 @@ def attempt(this: Try, fault: Fault) -> None:
     undo = fault.inject(this) if running else nothing
     began = time.monotonic()
     this.code, this.said = finish(this, this.process)
-    if this.came and this.code == 0 and 130 in fault.codes and time.monotonic() - began > LEAVE_S:
+    if this.came and this.code == 0 and fault.says == INTERRUPTED and time.monotonic() - began > LEAVE_S:
         this.wrong.append("goes on after the signal")
     undo()
     # A killed parent removes nothing: the next command does so for it.

@@ -285,6 +285,8 @@ def _begin_life(birth: Birth, fds: list[int], link: socket.socket) -> None:
 
 def main(link_fd: int, parent: int) -> None:
     """Import what children need, then serve until the sweep ends."""
+    # An interrupt is for the sweep, which ends all others; nor does one of these processes lose a measurement by it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(Exception):  # whatever it is, the child that needs it meets it too, and says so
         resolve("loader", "torch")
         resolve("compute", "cpu")

@@ -273,6 +273,18 @@ def test_a_forkserver_that_was_killed_costs_one_configuration_and_not_the_sweep(
     assert isinstance(run_forked(), Measurement)
 
 
+def test_an_interrupt_of_a_measuring_process_costs_nothing(run_forked: Run, server_without_torch: ForkServer) -> None:
+    """Neither the forkserver nor its child ends by it: the sweep alone decides."""
+    server = server_without_torch._process.pid
+
+    def interrupt(_: Event) -> None:
+        children = subprocess.run(["pgrep", "-P", str(server)], capture_output=True, text=True, check=False).stdout
+        for pid in (server, *map(int, children.split())):
+            os.kill(pid, signal.SIGINT)
+
+    assert isinstance(run_forked(on_event=interrupt), Measurement)
+
+
 def test_a_forkserver_that_ends_while_it_is_asked_costs_nothing(
     run_forked: Run, server_without_torch: ForkServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
