@@ -182,13 +182,6 @@ def fill(name: str) -> Inject:
     return inject
 
 
-def read_only(this: Try) -> Undo:
-    place = str(this.folder / "disk")
-    change = ["mount", "-o", "remount,ro", place]
-    this.came = subprocess.run(change, capture_output=True, check=False).returncode == 0
-    return lambda: subprocess.run(["mount", "-o", "remount,rw", place], check=True)
-
-
 def vanish(what: Callable[[Try], Path]) -> Inject:
     def inject(this: Try) -> Undo:
         place = what(this)
@@ -253,6 +246,7 @@ def generating(this: Try) -> list[str]:
     return [*PROGRAM, "sweep", *where, *SMALL, "--budget", "10", "--out", str(this.run)]
 
 
+READ_ONLY = "mount -o remount,ro,bind disk"
 RESUMED_S = "24"
 """Enough for all that may be missing, on two busy cores: what is not tried again keeps its failure."""
 RANKS = ("--budget", "22", "--ranks", "2")
@@ -266,7 +260,7 @@ INJECTED = {
     "full-temporary": Fault(fill("tmp"), codes=(0, 4, 5), says=NO_SPACE),
     "full-shm": Fault(fill("shm"), codes=(0, 4), says="shared memory"),
     "full-data": Fault(fill("disk"), codes=(5,), says=NO_SPACE, command=generating, latest_s=3),
-    "read-only-run": Fault(read_only, codes=(3,), says="cannot be written"),
+    "read-only-run": Fault(from_start, codes=(3,), says="cannot be written", before=READ_ONLY, latest_s=0),
     "vanished-run": Fault(vanish(lambda this: this.run), codes=(3,), says="its directory is not there"),
     "vanished-data": Fault(vanish(lambda this: this.images), codes=(0, 2, 4), says="No such file|missing"),
     "two-sweeps": Fault(second, codes=(0,)),
@@ -282,11 +276,11 @@ def signalled() -> Iterator[tuple[str, Fault]]:
         died = f"{number.name}|KeyboardInterrupt"
         ended, parent, child = (-9,) if kills else (0, 130), send(number, "parent"), send(number, "child")
         yield f"{name}-parent", Fault(parent, codes=ended, says=INTERRUPTED)
-        yield f"{name}-parent-of-ranks", Fault(parent, codes=ended, says=INTERRUPTED, options=RANKS, latest_s=16)
+        yield f"{name}-parent-of-ranks", Fault(parent, codes=ended, says=INTERRUPTED, options=RANKS, latest_s=10)
         yield f"{name}-forkserver", Fault(send(number, "forkserver"), codes=(0, 4), says="the forkserver")
         yield f"{name}-child", Fault(child, codes=(0, 4), says=died)
         yield f"{name}-worker", Fault(send(number, "worker"), codes=(0, 4), says=died)
-        yield f"{name}-rank", Fault(child, codes=(0, 4), says=died, options=RANKS, latest_s=16)
+        yield f"{name}-rank", Fault(child, codes=(0, 4), says=died, options=RANKS, latest_s=10)
         code = 128 + number
         yield f"{name}-script", Fault(send(number, "script"), codes=(0, 1, code), command=attached)
         yield f"{name}-run", Fault(parent, codes=(*ended, code), command=attached)
