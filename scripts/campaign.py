@@ -337,8 +337,14 @@ def attempt(this: Try, fault: Fault) -> None:
     """The command, the fault at a random moment, what is left, and the command that completes the run."""
     this.command = fault.command(this) if fault.command else this.sweep(*fault.options)
     this.process = this.start(this.command, fault.before)
+    moment_s = this.random.uniform(0.3, fault.latest_s) if fault.latest_s else 0.0
+    if fault.command is None and fault.latest_s and this.random.random() < 0.7:
+        # Where nothing is measured yet, nothing can be lost.
+        moment_s *= 0.4
+        while not this.measured() and this.process.poll() is None:
+            time.sleep(0.1)
     with suppress(subprocess.TimeoutExpired):
-        this.process.wait(this.random.uniform(0.3, fault.latest_s) if fault.latest_s else 0)
+        this.process.wait(moment_s)
     running = this.process.poll() is None
     this.before = this.measured()
     undo = fault.inject(this) if running else nothing
