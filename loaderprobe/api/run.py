@@ -28,6 +28,7 @@ from loaderprobe.records.remark import Remark
 from loaderprobe.render.watch import watch_columns, watch_document
 from loaderprobe.store.codec import decode, encode, write_atomically
 from loaderprobe.store.results import RESULT, check_out, make_directory, write_result
+from loaderprobe.system.scratch import scratch_directory
 
 VARIABLE = "LOADERPROBE_RUN"
 STARTUP = Path(__file__).parent.parent / "startup"
@@ -55,17 +56,17 @@ def run_command(command: Sequence[str], request: AttachRequest, environment: Map
     run = Path(request.run)
     check_out(run)
     path = os.pathsep.join([str(STARTUP), *filter(None, [environment.get("PYTHONPATH")])])
-    with TemporaryDirectory(prefix="loaderprobe-") as scratch:
-        asked = msgspec.json.encode(replace(request, scratch=scratch)).decode()
+    with scratch_directory() as scratch:
+        asked = msgspec.json.encode(replace(request, scratch=str(scratch))).decode()
         try:
             process = subprocess.Popen([*command], env={**environment, "PYTHONPATH": path, VARIABLE: asked})
         except OSError as error:
             raise MissingPart(f"{command[0]} cannot be started: {error.strerror}", hint="check the command") from error
         with _signals_left_to(process):
             code = process.wait()
-        imported_torch = any(Path(scratch).glob("*.torch"))
+        imported_torch = any(scratch.glob("*.torch"))
         processes = tuple(
-            decode("attached", file.read_bytes(), Attached, str(file)) for file in sorted(Path(scratch).glob("*.json"))
+            decode("attached", file.read_bytes(), Attached, str(file)) for file in sorted(scratch.glob("*.json"))
         )
     found = load_any(run) if (run / RESULT).exists() else None
     assert not isinstance(found, Run)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -18,7 +19,7 @@ from loaderprobe.api.sweep_spec import bytes_to_make, check_spec, images_needed,
 from loaderprobe.api.values import PathLike, listed, unheard
 from loaderprobe.datasets.folder import check_folder, generated_set
 from loaderprobe.datasets.generate.generate import SetRequest
-from loaderprobe.errors import LostRank
+from loaderprobe.errors import LostRank, MissingPart, NoSpace
 from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.image_data import image_sets
@@ -207,6 +208,11 @@ def _completed(
     except (KeyboardInterrupt, LostRank) as error:
         _shown_and_kept(directory, heard)
         error.add_note(f"what was measured is kept; go on with loaderprobe.resume({str(directory.path)!r})")
+        raise
+    except (NoSpace, MissingPart) as error:
+        if (directory.path / "run.json").exists():
+            words = shlex.join(["loaderprobe", "sweep", "--resume", str(directory.path)])
+            error.hint += f"; what was measured is kept, and {words} goes on"
         raise
     return _shown_and_kept(directory, heard)
 

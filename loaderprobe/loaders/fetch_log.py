@@ -7,6 +7,7 @@ process, and all modes see the same machine.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -14,6 +15,7 @@ from typing import Any, get_args
 import numpy as np
 
 from loaderprobe.records.measurement import Mode, WorkerBatches
+from loaderprobe.system.scratch import written_in
 
 ROWS = 8192
 # batch number + 1 (negative while it is being made, written last), start, wall, cpu, run delay, read bytes, images,
@@ -36,8 +38,11 @@ class FetchLog:
 
     @classmethod
     def create(cls, path: Path, lanes: int) -> FetchLog:
-        """An empty log at `path`, switched to the baseline."""
-        np.memmap(path, dtype=np.int64, mode="w+", shape=(1 + lanes + lanes * ROWS, COLUMNS)).flush()
+        """An empty log at `path`, switched to the baseline. Raises NoSpace on a full file system."""
+        cells = COLUMNS * (1 + lanes + lanes * ROWS)
+        # Not sparse: where the file system is full, whoever wrote into its mapping would die of SIGBUS.
+        with written_in(path.parent), path.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, cells * np.dtype(np.int64).itemsize)
         return cls(path, lanes)
 
     def open(self, mode: Any) -> OpenLog:

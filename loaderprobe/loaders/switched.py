@@ -18,6 +18,7 @@ from loaderprobe.loaders.fetch_log import FetchLog
 from loaderprobe.loaders.worker_probe import FilesOf, WorkerProbe, WorkerSetup, WorkerSignals, watch_here
 from loaderprobe.records.measurement import Mode, WorkerBatches
 from loaderprobe.system.process import signal_name
+from loaderprobe.system.scratch import remove_batches
 
 DEATH_SECONDS = 1.0
 # Errors by which the training thread notices a dead worker.
@@ -99,6 +100,7 @@ class SwitchedLoader:
         if self._loader.num_workers and self._iterator is not None:
             dead = dead_worker(self._iterator._workers) if isinstance(error, WORKER_TROUBLE) else None
             self._iterator._shutdown_workers()
+            remove_batches([worker.pid for worker in self._iterator._workers])
             if dead:
                 raise dead from error
         if self._probe is not None:

@@ -12,6 +12,7 @@ import signal
 import socket
 import struct
 import sys
+import tempfile
 import traceback
 from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
@@ -39,13 +40,14 @@ from loaderprobe.records.ranks import RankPlacement
 from loaderprobe.records.studies import EpochsMeasured, Prefilled
 from loaderprobe.samplers import sampling
 from loaderprobe.samplers.waits import WaitsSampler
-from loaderprobe.store.codec import decode, encode, write_atomically
+from loaderprobe.store.codec import decode, encode
 from loaderprobe.system.device import locate
 from loaderprobe.system.environment import list_gpus
 from loaderprobe.system.launcher import VISIBLE, own_gpu
 from loaderprobe.system.limits import file_memory_bytes
 from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.system.process import die_with_parent, threads_of
+from loaderprobe.system.scratch import written_in
 
 
 def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
@@ -171,7 +173,7 @@ def explain_error(error: BaseException) -> tuple[str, str]:
     An exception in a worker arrives with the worker's traceback as its text: its last line says what happened.
     """
     text = str(error)
-    if "No space left on device" in text or "unable to allocate shared memory" in text:
+    if re.search(r"No space left on device(?!: ['\"])", text) or "unable to allocate shared memory" in text:
         return "a loader worker ran out of shared memory", _SHARED_MEMORY_HINT
     if killed := _KILLED_WORKER.search(text):
         return _of_worker(*killed.groups())
@@ -195,6 +197,7 @@ def live(order_path: Path, result_path: Path, parent: int) -> int:
     """Measure, write the result, and return the exit code; an error becomes the last event."""
     order = decode("order", order_path.read_bytes(), Order, str(order_path))
     die_with_parent(parent)
+    keep_together(result_path.parent)
     events = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     # It is asked where it is when it hangs.
@@ -208,14 +211,29 @@ def live(order_path: Path, result_path: Path, parent: int) -> int:
 
     try:
         result = result_of(order, result_path.parent, on_stage)
-        write_atomically(result_path, encode(order.result, result))
+        with written_in(result_path.parent):
+            result_path.write_bytes(encode(order.result, result))
     except Exception as error:  # noqa: BLE001  # the border of the process: everything becomes a record
         reason, hint = explain_error(error)
-        traceback.print_exc()
         last = Event(stage=stage, failure=reason, hint=hint, lost=isinstance(error, LostRank))
         events.write(msgspec.json.encode(last).decode() + "\n")
+        with suppress(OSError):  # a full disk takes no log, but the reason is said
+            traceback.print_exc()
         return error.exit_code if isinstance(error, LoaderprobeError) else LoaderprobeError.exit_code
     return 0
+
+
+LONGEST_SOCKET, SOCKET_NAME = 107, len("/pymp-01234567/listener-01234567")
+"""Bytes that the kernel allows, and what multiprocessing adds to the temporary directory."""
+
+
+def keep_together(scratch: Path) -> None:
+    """Make temporary files in the directory of the order, which the parent removes also where this process is killed.
+
+    Where that has too long a name for sockets, they stay where they usually are.
+    """
+    if len(os.fsencode(scratch)) + SOCKET_NAME <= LONGEST_SOCKET:
+        tempfile.tempdir = str(scratch)
 
 
 # The forkserver: it uses no device, since a process that has used CUDA cannot fork.
@@ -260,12 +278,15 @@ def _begin_life(birth: Birth, fds: list[int], link: socket.socket) -> None:
     except BaseException:  # noqa: BLE001  # the border of the process: the log gets the last word
         traceback.print_exc()
     finally:
-        sys.stderr.flush()
+        with suppress(OSError):  # of a full disk; it must not come back into the forkserver's loop
+            sys.stderr.flush()
         os._exit(code)
 
 
 def main(link_fd: int, parent: int) -> None:
     """Import what children need, then serve until the sweep ends."""
+    # An interrupt is for the sweep, which ends all others; nor does one of these processes lose a measurement by it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(Exception):  # whatever it is, the child that needs it meets it too, and says so
         resolve("loader", "torch")
         resolve("compute", "cpu")

@@ -10,7 +10,6 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -31,6 +30,7 @@ from loaderprobe.records.ranks import RankPlacement, ReadTogether
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.system.host import utc_timestamp
 from loaderprobe.system.process import ask_where, child_environment, signal_name
+from loaderprobe.system.scratch import scratch_directory, written_in
 
 OUT_OF_MEMORY = "check dmesg for the out-of-memory killer"
 
@@ -150,6 +150,8 @@ class ForkServerChild:
         self.pid = pid
         self.returncode: int | None = None
         self.stdout: IO[bytes] | None = stdout
+        self.orphaned = False
+        """True once the forkserver has ended, and the child with it."""
         self._link = link
 
     def wait(self, timeout: float | None = None) -> int:
@@ -160,8 +162,7 @@ class ForkServerChild:
             try:
                 self.returncode = _receive_number(self._link)
             except EOFError:
-                # The forkserver has ended, and its children with it.
-                self.returncode = -signal.SIGKILL
+                self.returncode, self.orphaned = -signal.SIGKILL, True
             except TimeoutError as error:
                 raise subprocess.TimeoutExpired("child", timeout or 0.0) from error
         return self.returncode
@@ -198,10 +199,15 @@ class ForkServer:
         self._process.wait()
 
     def start(self, order: Path, result: Path, log: Path) -> ForkServerChild:
-        """A new child. If the forkserver has ended, a new one is started first."""
-        if self._process.poll() is not None:
-            self._link.close()
-            self._begin()
+        """A new child. If the forkserver has ended, or ends before it has forked, a new one is started, once."""
+        if self._process.poll() is None:
+            with suppress(LoaderprobeError):
+                return self._fork(order, result, log)
+        self.__exit__(None, None, None)
+        self._begin()
+        return self._fork(order, result, log)
+
+    def _fork(self, order: Path, result: Path, log: Path) -> ForkServerChild:
         read_end, write_end = os.pipe()
         message = msgspec.json.encode(Birth(order=str(order), result=str(result)))
         self._link.settimeout(None)
@@ -211,7 +217,7 @@ class ForkServer:
                 pid = _receive_number(self._link)
             except (OSError, EOFError) as error:
                 os.close(read_end)
-                raise LoaderprobeError(GONE, hint="check dmesg for the out-of-memory killer") from error
+                raise LoaderprobeError(GONE, hint=OUT_OF_MEMORY) from error
             finally:
                 os.close(write_end)
         return ForkServerChild(pid, os.fdopen(read_end, "rb", buffering=0), self._link)
@@ -248,10 +254,11 @@ def run_order(
     `type_` is the record that it asks for.
     """
     started_utc, started_ns = utc_timestamp(), clock.now_ns()
-    with tempfile.TemporaryDirectory(prefix="loaderprobe-") as scratch:
-        order_path, result_path, log_path = (Path(scratch) / name for name in ("order.json", "result.json", "log.txt"))
-        order_path.write_bytes(encode("order", order))
-        child = start(order_path, result_path, log_path)
+    with scratch_directory() as scratch:
+        order_path, result_path, log_path = (scratch / name for name in ("order.json", "result.json", "log.txt"))
+        with written_in(scratch):
+            order_path.write_bytes(encode("order", order))
+            child = start(order_path, result_path, log_path)
         try:
             last, timed_out = _follow(child, clock, started_ns, time_limit_s, on_event)
             if timed_out and ask_where(child.pid):
@@ -264,6 +271,8 @@ def run_order(
         log_lines = tuple(log_path.read_text(errors="replace").splitlines()[-LOG_LINES:])
     code = child.wait()
     reason, hint, by_signal = explain_death(code, log_lines)
+    if isinstance(child, ForkServerChild) and child.orphaned:
+        reason = GONE
     if timed_out:
         reason, hint = f"timeout: not finished after {time_limit_s:.0f} s", RAISE_TIME_LIMIT
     elif last.failure:

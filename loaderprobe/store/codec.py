@@ -109,6 +109,11 @@ def write_error(error: OSError, path: Path) -> NoSpace | MissingPart:
     """The error to raise when writing `path` failed with `error`."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return NoSpace(f"no space left to write {path}", hint="free some, or choose another place with --out")
+    if error.errno == errno.ENOENT:
+        return MissingPart(
+            f"{path} cannot be written: its directory is not there",
+            hint="check whether it was moved or removed, or choose another place with --out",
+        )
     return MissingPart(
         f"{path} cannot be written: {error.strerror}", hint="choose a place you may write to, with --out"
     )

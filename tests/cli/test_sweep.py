@@ -33,7 +33,7 @@ from loaderprobe.api.sweep_spec import (
     worker_counts,
 )
 from loaderprobe.api.values import listed
-from loaderprobe.errors import BadValue, LostRank
+from loaderprobe.errors import BadValue, LostRank, NoSpace
 from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.runner import ForkServer, Order
 from loaderprobe.measure.sweep import pending
@@ -134,6 +134,24 @@ def test_an_interrupt_reaches_the_program_with_how_to_go_on(tmp_path: Path, monk
     monkeypatch.setattr(verb, "measure", lambda *_: None)
     said = " ".join(invoke("sweep", "--resume", path).stderr.split())
     assert "not measured yet" in said and "Resume with: loaderprobe sweep --resume" in said
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_disk_that_is_full_ends_the_sweep_with_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: bool
+) -> None:
+    """But for a run that has vanished, of which nothing can go on."""
+    path = plain_run(tmp_path / "run").path
+
+    def fail(*_: Any) -> None:
+        if not kept:
+            path.rename(tmp_path / "away")
+        raise NoSpace("no space left", hint="free some")
+
+    monkeypatch.setattr(verb, "measure", fail)
+    done = invoke("sweep", "--resume", path)
+    assert done.exit_code == 5 and "free some" in done.stderr
+    assert ("what was measured is kept" in " ".join(done.stderr.split())) == kept
 
 
 def test_a_lost_rank_ends_the_sweep_and_what_was_measured_is_shown(

@@ -356,3 +356,9 @@ def test_each_sample_finds_the_mapped_file_cold(
     request.set([data.path])
     assert ahead.around(Batched(), head).__getitems__([1, 2]) == [1, 2]
     assert not hasattr(ahead.around(data, head), "__getitems__")
+
+
+def test_a_log_takes_its_space_before_it_is_mapped(tmp_path: Path) -> None:
+    """Who writes into a sparse file on a full file system dies of SIGBUS."""
+    path = FetchLog.create(tmp_path / "log", 2).path
+    assert path.stat().st_blocks * 512 >= path.stat().st_size > 0

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rates import cold_fraction
 from loaderprobe.errors import BadValue, LoaderprobeError
-from loaderprobe.measure.child import explain_error
+from loaderprobe.measure.child import explain_error, keep_together
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.runner import (
     Child,
@@ -130,6 +131,7 @@ def test_an_answer_for_another_configuration_is_refused(measure_fake: Measure, t
             "a loader worker (pid 77) ran out of shared memory",
             "--shm-size",
         ),
+        (OSError(28, "No space left on device", "/tmp/x"), "No space left on device: '/tmp/x'", ""),
         (BadValue("x.jpg cannot be decoded", hint="remove it"), "x.jpg cannot be decoded", "remove it"),
         (ZeroDivisionError("division by zero"), "ZeroDivisionError: division by zero", ""),
     ],
@@ -247,13 +249,60 @@ def test_a_killed_child_is_told_by_its_signal(server_without_torch: ForkServer, 
     child.stdout.close()
 
 
+def test_a_log_on_a_full_disk_hides_no_reason(server_without_torch: ForkServer, tmp_path: Path) -> None:
+    """The reason is an event; what the log does not take is lost, and the child ends."""
+    files = example_files(64)
+    loader = {"loader": "tests.planted.loaders:Plain", "workers": 0}
+    config = example_config(data=files.fingerprint, compute="emulated:200", **loader)
+    asked = Order(config=config, files=files, budget_s=1.0, begin_ns=0)
+    (tmp_path / "order.json").write_bytes(encode("order", asked))
+    child = server_without_torch.start(tmp_path / "order.json", tmp_path / "result.json", Path("/dev/full"))
+    assert child.stdout is not None
+    with child.stdout:
+        assert b"/nowhere" in child.stdout.readlines()[-1]
+    assert child.wait(60) > 0
+
+
 def test_a_forkserver_that_was_killed_costs_one_configuration_and_not_the_sweep(
     run_forked: Run, server_without_torch: ForkServer
 ) -> None:
     """Its child has died with it and says so; the next child has a new forkserver."""
     failure = run_forked(on_event=lambda _: server_without_torch._process.kill())
     assert isinstance(failure, RunFailure) and failure.signal == "SIGKILL"
+    assert "the forkserver" in failure.reason
     assert isinstance(run_forked(), Measurement)
+
+
+def test_an_interrupt_of_a_measuring_process_costs_nothing(run_forked: Run, server_without_torch: ForkServer) -> None:
+    """Neither the forkserver nor its child ends by it: the sweep alone decides."""
+    server = server_without_torch._process.pid
+
+    def interrupt(_: Event) -> None:
+        children = subprocess.run(["pgrep", "-P", str(server)], capture_output=True, text=True, check=False).stdout
+        for pid in (server, *map(int, children.split())):
+            os.kill(pid, signal.SIGINT)
+
+    assert isinstance(run_forked(on_event=interrupt), Measurement)
+
+
+def test_a_forkserver_that_ends_while_it_is_asked_costs_nothing(
+    run_forked: Run, server_without_torch: ForkServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not known to have ended yet; a new one takes the order."""
+    process = server_without_torch._process
+    process.kill()
+    process.wait()
+    monkeypatch.setattr(process, "poll", lambda: None)
+    assert isinstance(run_forked(), Measurement)
+
+
+def test_temporary_files_of_a_child_go_with_its_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for a directory with so long a name that no socket of multiprocessing fits into it."""
+    monkeypatch.setattr("tempfile.tempdir", "usual")
+    keep_together(tmp_path / ("long" * 20))
+    assert tempfile.gettempdir() == "usual"
+    keep_together(Path("/tmp/short"))
+    assert tempfile.gettempdir() == "/tmp/short"
 
 
 def test_waiting_has_a_limit(run_forked: Run, server_without_torch: ForkServer) -> None:

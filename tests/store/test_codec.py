@@ -106,6 +106,13 @@ def test_a_write_that_fails_leaves_the_old_file(
     assert [entry.name for entry in tmp_path.iterdir()] == ["file.json"]
 
 
+def test_a_directory_that_has_vanished_is_no_lack_of_permission(tmp_path: Path) -> None:
+    """The next step is to look for it."""
+    with pytest.raises(MissingPart, match="its directory is not there") as caught:
+        write_atomically(tmp_path / "gone" / "file.json", b"new")
+    assert "moved or removed" in caught.value.hint
+
+
 # Results in single JSON files.
 
 
