@@ -1,4 +1,4 @@
-"""Faults at random moments of a small sweep: what is lost, what the user is told, and what is left behind.
+"""Faults at random moments of a small sweep: what is lost, what is said to the user, and what is left behind.
 
 A try is known by its fault and its seed: `--only FAULT --seed SEED --tries 1` does it again. Exit codes: 0 all as it
 must be, 3 a permission is missing, 4 a try was not as it must be.
@@ -221,7 +221,7 @@ def from_start(this: Try) -> Undo:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What happens, to what, and what the user may be told."""
+    """What happens, to what, and what may be said to the user."""
 
     inject: Inject
     codes: tuple[int, ...]

@@ -46,7 +46,7 @@ def change(tree: Any, random: Random) -> None:
         tree[last] = random.choice(STRANGE)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.sampled_from(RUNS), st.integers(0, 2**32))
 def test_a_changed_result_is_shown_or_refused(run: Path, seed: int) -> None:
     """In every format, or with an error that says what is wrong; nothing in it reaches a terminal or a page raw."""

@@ -42,7 +42,7 @@ def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path, monke
 
 
 def test_a_file_system_without_locks_has_scratch_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing marks them there, so nobody takes them for abandoned."""
+    """Nothing marks them there, so no process takes them for abandoned."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
     def refused(*_: object) -> None:
