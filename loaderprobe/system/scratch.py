@@ -30,7 +30,7 @@ def scratch_directory() -> Iterator[Path]:
         with unlocked.open("wb") as file:
             with suppress(OSError):
                 fcntl.flock(file, fcntl.LOCK_EX)
-                # Named once it is locked: no process removes a directory before that, nor on a file system without locks.
+                # Named once it is locked: before that no process removes it, nor on a file system without locks.
                 unlocked.rename(Path(name) / MARK)
             yield Path(name)
 
