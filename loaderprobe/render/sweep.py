@@ -134,7 +134,8 @@ def counts(report: Report) -> str:
     named = {"input": "input-bound", "compute": "compute-bound", "balanced": "balanced", "inconclusive": "inconclusive"}
     words = [f"{sides[side]} {text}" for side, text in named.items() if sides[side]]
     words += [f"{states[state]} {state}" for state in ("failed", "skipped") if states[state]]
-    return f"{counted(len(measured(rows)), 'measured configuration')}: {join_words(words)}."
+    named_rows = "measured configuration" if len(measured(rows)) == len(rows) else "configuration"
+    return f"{counted(len(rows), named_rows)}: {join_words(words)}."
 
 
 def _before_table(report: Report) -> Iterator[Shown]:

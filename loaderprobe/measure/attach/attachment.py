@@ -283,7 +283,8 @@ class Attachment:
         others = 0 if self._choice.ranks else others_that_train(Path(self._request.scratch))
         if others:
             raise BadValue(
-                f"{others + 1} processes of the command train at the same time, not joined by torch.distributed",
+                f"{others + 1} processes of the command train at the same time, not joined by torch.distributed. One "
+                "alone would be measured beside the others",
                 hint="start the script with one process that trains",
             )
         round_ = stage.partition(":")[0]

@@ -263,7 +263,7 @@ def agreed(group: Group, own: RankInput) -> tuple[Remark, ...]:
         rank, setting = other
         raise BadValue(
             f"the loader of rank {rank} has another {setting.replace('_', ' ')} than that of rank 0",
-            hint="give all ranks the same",
+            hint="give all ranks the same: they take each step together",
         )
     same = same_samples(ranks) if ranks else None
     return () if same is None else (same,)
