@@ -11,7 +11,7 @@ from pathlib import Path
 
 from loaderprobe.analyze.bandwidth import judge_bandwidth
 from loaderprobe.api.shown import Documented, origin_now
-from loaderprobe.api.values import PathLike, counts, listed, unheard
+from loaderprobe.api.values import PathLike, counts, data_path, listed, unheard
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.ranks.launch import (
@@ -33,6 +33,7 @@ from loaderprobe.render.format import counted
 from loaderprobe.render.rows import bandwidth_columns
 from loaderprobe.storage.by_ranks import RanksStep, climb
 from loaderprobe.storage.files import Sample, as_text, encoded_pieces, locate_pieces, path_text, sample_files
+from loaderprobe.storage.objects import probe_objects
 from loaderprobe.storage.probe import LIMIT_BYTES, OnPhase, ProbeRequest, place_of, probe_bandwidth
 from loaderprobe.system.limits import cores_available
 from loaderprobe.system.pagecache import LinuxPageCache, drop_all_caches
@@ -63,6 +64,8 @@ def bandwidth(
 ) -> Bandwidth:
     """Read files under `path` at random, cold, at higher and higher concurrency. Writes nothing there.
 
+    Of a URL (s3://, gs://, az://, https://) objects; credentials come from the environment, and are never kept.
+
     `readers` are the concurrencies; `auto` doubles them until that gains nothing. A phase takes `seconds`, up to five
     times that until its rate is known. `scratch`, such as `"1GB"`, writes a file of this size, reads that, and
     removes it. `drop_caches` empties all caches of the machine before each reading, where this user may: only then are
@@ -77,9 +80,19 @@ def bandwidth(
     check(BANDWIDTH, locals())
     heard = progress or unheard
     asked = None if isinstance(readers, str) and readers == "auto" else counts(readers, "--readers")
-    if coordinator is None and ranks is None:
+    path = data_path(path)
+    if isinstance(path, str):
+        alone = {
+            "--scratch": scratch is not None, "--drop-caches": drop_caches,
+            "--ranks": ranks is not None or coordinator is not None,
+        }  # fmt: skip
+        if name := next((name for name, given in alone.items() if given), None):
+            raise BadValue(f"{name} is of a file system, not of a URL", hint=f"leave {name} out")
+        objects = ProbeRequest(readers=asked, seconds=seconds, seed=seed, metadata=True)
+        measured = probe_objects(path, objects, on_phase=heard, clock=SystemClock())
+    elif coordinator is None and ranks is None:
         request = ProbeRequest(
-            path=Path(path),
+            path=path,
             readers=asked,
             seconds=seconds,
             scratch_bytes=parse_bytes(str(scratch)) if scratch else None,
@@ -96,7 +109,7 @@ def bandwidth(
             raise BadValue("ranks have one number of readers each", hint="--ranks 1,2,4 --readers 4")
         layouts = None if ranks is None else listed(ranks, parse_layout)
         probe = RankProbe(
-            path=Path(path), layouts=layouts, readers=asked[0] if asked else READERS, seconds=seconds, seed=seed
+            path=path, layouts=layouts, readers=asked[0] if asked else READERS, seconds=seconds, seed=seed
         )
         measured = read_by_ranks(coordinator, probe, heard)
     return Bandwidth.of(judge_bandwidth(measured, RATES, origin_now(command)))
@@ -175,8 +188,8 @@ def read_by_ranks(coordinator: Coordinator | None, asked: RankProbe, on_phase: O
 
     phases, interrupted = climb(steps, read, on_phase, clock=SystemClock())
     return BandwidthMeasurement(
-        **place_of(asked.path, sample, location), scratch=False, drop_caches=False, interrupted=interrupted,
-        phases=tuple(phases), notes=sample.notes,
+        **place_of(path_text(asked.path.absolute()), sample, location), scratch=False, drop_caches=False,
+        interrupted=interrupted, phases=tuple(phases), notes=sample.notes,
     )  # fmt: skip
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TypeVar
 
 from loaderprobe.errors import BadValue
+from loaderprobe.records.files import is_url
 from loaderprobe.units import parse_count, parse_list
 
 T = TypeVar("T")
@@ -27,6 +29,12 @@ def counts(value: object, option: str) -> tuple[int, ...]:
         raise BadValue(
             f"{option}: {error.message}", hint=f"{option} takes numbers with commas, such as {option} 1,2,4"
         ) from error
+
+
+def data_path(given: PathLike) -> Path | str:
+    """A path, or the URL of objects as it is; `file://` is a path."""
+    text = os.fspath(given).removeprefix("file://")
+    return text if is_url(text) else Path(text)
 
 
 def unheard(stage: str, done: int, total: int) -> None:

@@ -29,6 +29,7 @@ from loaderprobe.errors import (
     MissingPart,
     NoSpace,
 )
+from loaderprobe.records.files import masked
 from loaderprobe.records.options import ARGUMENT, JOIN, REQUIRED, Option
 from loaderprobe.store.codec import write_atomically
 from loaderprobe.units import format_duration
@@ -183,7 +184,7 @@ def _parameter(option: Option) -> Parameter:
         "show_default": option.usual or default not in (None, REQUIRED),
     }
     if option.panel == ARGUMENT:
-        info = typer.Argument(readable=option.looks, **about)
+        info = typer.Argument(**about)
     else:
         info = typer.Option(*option.flags, rich_help_panel=option.panel or None, **about)
     return Parameter(
@@ -257,8 +258,8 @@ def _escape(text: str) -> str:
 
 
 def command_line() -> str:
-    """The command line as it was typed."""
-    return shlex.join(("loaderprobe", *sys.argv[1:]))
+    """The command line as it was typed, without what may be credentials in a URL."""
+    return shlex.join(("loaderprobe", *map(masked, sys.argv[1:])))
 
 
 def check_place(path: Path | None, option: str) -> None:

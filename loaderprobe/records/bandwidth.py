@@ -81,7 +81,10 @@ direct: the same past the page cache (O_DIRECT). sequential: large reads in a ro
 paced: one reader that pauses after each file, to tell kinds of device apart."""
 
 Engine = Literal["threads", "processes"]
-CacheLabel = Literal["cold", "warm", "mixed", "unproved"]
+CacheLabel = Literal["cold", "warm", "mixed", "unproved", "remote"]
+"""remote: from an object store, which no page cache of this machine stands before."""
+FROM_STORAGE: tuple[CacheLabel, ...] = ("cold", "remote")
+"""No cache of this machine served it."""
 MetadataOperation = Literal["open", "stat"]
 """open: open and close, without a read. stat: ask for size and times by name."""
 MetadataLabel = Literal["cold", "warm", "unproved"]
@@ -150,9 +153,9 @@ class BandwidthPhase:
     files_per_s: float
     """Files, or blocks of a single file, read to their end."""
     clat_ns: Latency
-    """One read call."""
+    """One read call; of objects from a request to its first byte."""
     file_ns: Latency | None
-    """Open, read to the end, close; None where that is not timed."""
+    """Open, read to the end, close; of objects all attempts, to the last byte; None where that is not timed."""
     storage_bytes: int | None
     """What this process read from storage; None where the file system does not account reads."""
     cold_fraction: float | None
@@ -164,7 +167,7 @@ class BandwidthPhase:
     resident_before: float | None
     """Share of the files in the page cache before the phase."""
     cache: CacheLabel
-    """From bytes; `unproved` where they are not counted."""
+    """From bytes; `unproved` where they are not counted, `remote` of objects."""
     first_third_bw_bytes: float
     last_third_bw_bytes: float
     cpu_cores: float

@@ -9,7 +9,8 @@ from loaderprobe.records.remark import Remark
 
 # Where it was measured: the machine, its software, the storage under a path.
 
-StorageKind = Literal["block", "network", "fuse", "memory", "overlay", "unknown"]
+StorageKind = Literal["block", "network", "fuse", "memory", "overlay", "object", "unknown"]
+"""network: a file server's mount. object: a store behind a URL, without a mount."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +19,7 @@ class StorageLocation:
 
     path: str
     filesystem: str
-    """Type as the kernel names it: ext4, nfs4, overlay, tmpfs."""
+    """Type as the kernel names it: ext4, nfs4, overlay, tmpfs; of objects the scheme of the URL: s3, gs, az, http."""
     kind: StorageKind
     mount: str
     source: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
@@ -14,6 +15,22 @@ import msgspec
 from loaderprobe.errors import BadValue
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm"})
+
+
+_URL = re.compile(r"[a-z][a-z0-9+.:-]*://.*", re.DOTALL)
+_USERINFO = re.compile(r"(?<=://)(?:[^/@?#]*|[^@?#]*:[^@?#]*)@")
+"""Also a secret with a slash, which no server would take."""
+_QUERY = re.compile(r"[?#].*", re.DOTALL)
+
+
+def is_url(path: object) -> bool:
+    """True for `scheme://...`, which fsspec reads; never for a `Path`."""
+    return isinstance(path, str) and _URL.match(path) is not None
+
+
+def masked(text: str) -> str:
+    """The text with `***` for the userinfo and the query of the URL that it ends with: they may be credentials."""
+    return _URL.sub(lambda url: _QUERY.sub("?***", _USERINFO.sub("***@", url[0], count=1)), text)
 
 
 def content_hash(value: object) -> str:

@@ -60,8 +60,6 @@ class Option:
     """What its value is called in tables: a form to put it into, or what False and True mean. Others are named."""
     typed_only: bool = field(default=False, kw_only=True)
     """The command takes it, and no verb does."""
-    looks: bool = field(default=True, kw_only=True)
-    """Of a path: that it cannot be read is said before the command begins."""
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -323,7 +321,7 @@ TRACE = (
 )  # fmt: skip
 
 BANDWIDTH = (
-    Option("path", Path, REQUIRED, ARGUMENT, "A folder of files, or a file.", looks=False),
+    Option("path", str, REQUIRED, ARGUMENT, "A folder of files, or a file; or a URL: s3://, gs://, az://, https://."),
     Option(
         "scratch", str, None, DATA, "Write a file of this size under PATH, such as 1GB, read it and remove it.",
         usual="never",

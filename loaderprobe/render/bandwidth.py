@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from loaderprobe.records.bandwidth import (
+    FROM_STORAGE,
     BandwidthPhase,
     BandwidthReport,
     CacheLabel,
@@ -44,6 +45,7 @@ _TONES: dict[CacheLabel, tuple[str, str, str]] = {
     "mixed": ("either", "M", "partly from memory"),
     "warm": ("warning", "M", "from memory"),
     "unproved": ("quiet", "?", "not counted: perhaps from memory"),
+    "remote": ("storage", "", "from the object store"),
 }
 """By where the bytes came from: tone and letter of a bar, and what they stand for."""
 _NAMES = {
@@ -70,7 +72,7 @@ def bandwidth_document(report: BandwidthReport) -> Document:
         headline=_headline(report, best),
         subline=_condition(report, best) if best else "",
         tone=_TONES[_cache(report, best)][0] if best else "inconclusive",
-        unsure=best is None or _cache(report, best) != "cold",
+        unsure=best is None or _cache(report, best) not in FROM_STORAGE,
         sections=tuple(section for section in _sections(report, best) if section.parts),
     )
 
@@ -92,7 +94,8 @@ def _condition(report: BandwidthReport, best: BandwidthPhase) -> str:
     ranks = f" in {counted(best.ranks, 'rank')}" if best.by_rank else ""
     nodes = f" on {counted(best.nodes, 'node')}" if best.nodes > 1 else ""
     pieces = f"{significant(best.files_per_s)} {_noun(best, report)}s/s of {size}"
-    return f"{pieces} with {counted(best.readers, 'reader')}{ranks}{nodes}, {best.cache}"
+    cache = "" if best.cache == "remote" else f", {best.cache}"
+    return f"{pieces} with {counted(best.readers, 'reader')}{ranks}{nodes}{cache}"
 
 
 def _sections(report: BandwidthReport, best: BandwidthPhase | None) -> Iterator[Section]:
@@ -149,7 +152,7 @@ def _ladder_row(report: BandwidthReport, phase: BandwidthPhase, best: BandwidthP
         interval=(phase.bw_low / 1e6, phase.bw_high / 1e6) if varies else None,
         point=in_step,
         level=best.bw_bytes / 1e6 if best else None,
-        level_how="estimated" if best is None or best.at_least or best.cache != "cold" else "measured",
+        level_how="estimated" if best is None or best.at_least or best.cache not in FROM_STORAGE else "measured",
     )
 
 
@@ -275,16 +278,19 @@ def _not_known(report: BandwidthReport) -> Iterator[str]:
         yield "what came from storage: nothing counts it here"
     if report.kind.kind == "unknown":
         yield "the kind of device"
-    if opens is None or opens.metadata == "warm":
+    if best and best.cache == "remote":
+        yield "what a cache of the store served"
+        yield "what several processes get: one reads here"
+    elif opens is None or opens.metadata == "warm":
         yield "cold opens/s: --drop-caches (root)"
     elif opens.metadata == "unproved":
         yield "which cache answered opens"
     elif opens.short:
         yield "opens/s that last: a pass took under a second"
-    if not report.by_ranks:
+    if not report.by_ranks and report.location.kind != "object":
         yield "several processes or nodes: --ranks"
     kind = report.location.kind
-    devices = kind in ("block", "network") or (kind == "overlay" and report.location.counts_reads)
+    devices = kind in ("block", "network", "object") or (kind == "overlay" and report.location.counts_reads)
     if report.phases and devices and sum(phase.runtime for phase in report.phases) < _BURST_MS:
         yield "burst credit, which can last for minutes on cloud volumes"
 
@@ -317,11 +323,17 @@ def _phases(report: BandwidthReport) -> Iterator[Part]:
 
 
 def _cache_cell(phase: BandwidthPhase) -> Cell:
-    return Cell(text=phase.cache, tone="good" if phase.cache == "cold" else _TONES[phase.cache][0])
+    return Cell(text=phase.cache, tone="good" if phase.cache in FROM_STORAGE else _TONES[phase.cache][0])
 
 
 def _time(phase: BandwidthPhase, percentile: str) -> str:
     return significant((phase.file_ns or phase.clat_ns).percentile[percentile] / 1e6)
+
+
+def _first(phase: BandwidthPhase, percentile: str) -> str:
+    """Of an object, where the library shows it."""
+    seen = phase.cache == "remote" and phase.clat_ns != phase.file_ns
+    return significant(phase.clat_ns.percentile[percentile] / 1e6) if seen else ""
 
 
 def _fell(phase: BandwidthPhase) -> str:
@@ -341,6 +353,12 @@ def _others(phase: BandwidthPhase) -> str:
 
 
 _COLUMNS = (
+    _Column(
+        head="first p50",
+        get=partial(_first, percentile="50.000000"),
+        help="first: ms from a request to the first byte of its reply",
+    ),
+    _Column(head="first p99", get=partial(_first, percentile="99.000000")),
     _Column(head="p50 ms", get=partial(_time, percentile="50.000000")),
     _Column(
         head="p99 ms", get=partial(_time, percentile="99.000000"), help="p50, p99: time of one file, block or read call"
@@ -517,6 +535,8 @@ def _cache(report: BandwidthReport, phase: BandwidthPhase) -> CacheLabel:
 def _place(report: BandwidthReport) -> str:
     """`ext4 (block) mounted on /data from /dev/vdb1, device vda, read-ahead 128 KiB`."""
     found = report.location
+    if found.kind == "object":
+        return f"objects of {found.filesystem} at {found.source}"
     kind = "" if found.kind == "unknown" else f" ({found.kind})"
     devices = f", device {join_words(found.devices)}" if found.devices else ""
     if not found.devices and found.kind not in ("memory", "network", "fuse"):

@@ -132,6 +132,13 @@ MESSAGES: dict[str, str] = {
     "files_unknown": "the files are not known",
     "files_skipped": "{files} files skipped: {why}",
     "large_files_in_blocks": "files of more than 16 MiB are read in blocks of 1 MiB at random",
+    "large_objects_in_ranges": "objects of more than 16 MiB are read in ranges of 8 MiB at random",
+    "listing_cut": "only the first {objects} objects of the listing were taken",
+    "objects_read_again": (
+        "the objects read hold {size_bytes:bytes}; they were read again {times} times, which a cache of the store may "
+        "have served"
+    ),
+    "requests_retried": "{requests} requests were made again: {why}",
     "scratch_file": "a scratch file of {size_bytes:bytes}, read in blocks of 128 KiB",
     "read_again": (
         "the files read hold {size_bytes:bytes}; they were evicted and read again {times} times, which a cache below "
@@ -346,6 +353,8 @@ MESSAGES: dict[str, str] = {
     "phase_failed": "failed: {error}",
     "phase_interrupted": "the probing ended before",
     "too_few_files": "{files} files are too few for concurrency {readers}",
+    "not_of_objects": "a store of objects has neither a page cache nor open files here",
+    "requests_hidden": "the library for {scheme}:// does not show it, nor the requests that it makes again by itself",
     "opens_of_blocks": "a loader seldom opens files that it reads in blocks",
     "direct_refused": "this file system refuses O_DIRECT: {error}",
     "files_vanished": "the files have vanished",

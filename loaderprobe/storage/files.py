@@ -116,7 +116,7 @@ def _one_file(path: Path, size_bytes: int, limit_bytes: int, seed: int) -> Sampl
     if size_bytes == 0:
         raise BadValue(f"{path} is empty", hint="give a folder of files, or --scratch 1GB")
     return Sample(
-        pieces=_shuffled(blocks(path, min(size_bytes, limit_bytes), BLOCK_BYTES), seed),
+        pieces=shuffled(blocks(path, min(size_bytes, limit_bytes), BLOCK_BYTES), seed),
         found=1,
         images=False,
         block_bytes=BLOCK_BYTES,
@@ -142,7 +142,7 @@ def _sample_folder(path: Path, limit_bytes: int, seed: int) -> Sample:
     shards = sum(piece.size_bytes for piece in chosen) / len(chosen) > LARGE_FILE_BYTES
     pieces = tuple(chosen)
     if any(piece.size_bytes > LARGE_FILE_BYTES for piece in chosen):
-        pieces = _shuffled((block for piece in chosen for block in _blocks_of_large(piece)), seed)
+        pieces = shuffled((block for piece in chosen for block in _blocks_of_large(piece)), seed)
         notes.append(Remark(code="large_files_in_blocks"))
     return Sample(
         pieces=pieces,
@@ -222,7 +222,8 @@ def blocks(path: Path, size_bytes: int, block_bytes: int) -> Iterator[Piece]:
         yield Piece(path=path, offset=offset, size_bytes=min(block_bytes, size_bytes - offset))
 
 
-def _shuffled(pieces: Iterable[Piece], seed: int) -> tuple[Piece, ...]:
+def shuffled(pieces: Iterable[Piece], seed: int) -> tuple[Piece, ...]:
+    """The same pieces in random order."""
     in_order = list(pieces)
     random.Random(seed).shuffle(in_order)
     return tuple(in_order)
@@ -254,7 +255,7 @@ def scratch_file(directory: Path, size_bytes: int, seed: int) -> Iterator[Sample
         except OSError as error:
             raise write_error(error, path) from error
         yield Sample(
-            pieces=_shuffled(blocks(path, size_bytes, BLOCK_BYTES), seed),
+            pieces=shuffled(blocks(path, size_bytes, BLOCK_BYTES), seed),
             found=1,
             images=False,
             block_bytes=BLOCK_BYTES,

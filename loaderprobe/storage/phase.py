@@ -18,6 +18,7 @@ from loaderprobe.stats import half_width_in_time, median
 from loaderprobe.storage.files import Piece
 from loaderprobe.storage.reader import Column, ReadEngine, Reading, ReadOrder, Supply, steady_slices, summed
 from loaderprobe.system.device import reads_from_storage
+from loaderprobe.system.objects import DENIED, TRANSIENT
 from loaderprobe.system.process import read_process
 
 SETTLED_AT = 0.05
@@ -199,13 +200,15 @@ def own_reads() -> int | None:
 
 
 def nothing_read(unread: Counter[str]) -> BadValue | MissingPart:
-    """The error to raise when no file could be reached, for these reasons."""
+    """The error to raise when no file or object could be reached, for these reasons."""
     why = (
         ", ".join(f"{count} {reason}" for reason, count in unread.items())
         or "the readers ended without an error message"
     )
-    if set(unread) == {"no read permission"}:
-        return MissingPart(f"no permission to read any of the files ({why})", hint="run as a user with read permission")
+    if set(unread) <= {"no read permission", *DENIED} and unread:
+        return MissingPart(
+            f"no permission to read any of the files ({why})", hint="run as a user, or with credentials, that may read"
+        )
     return BadValue(f"none of the files could be read ({why})", hint="keep the files in place while they are read")
 
 
@@ -215,7 +218,8 @@ def _phase(settings: PhaseSettings, total: Total, resident: float | None) -> Ban
     others = None if own is None or of_all is None else max(0, of_all - own)
     # A network file system that counts for the whole mount includes other processes' reads.
     storage_bytes = own if settings.location.counts_reads else of_all
-    label = cache_label(storage_bytes, total.delivered_bytes)
+    remote = settings.location.kind == "object"
+    label: CacheLabel = "remote" if remote else cache_label(storage_bytes, total.delivered_bytes)
     share = storage_bytes / total.delivered_bytes if storage_bytes is not None and total.delivered_bytes else None
     rate, half = total.bw_bytes, total.half_width
     piece = np.concatenate(total.piece_ns)
@@ -275,7 +279,9 @@ def latency(values_ns: Column) -> Latency:
 
 
 def _notes(total: Total, cores_available: float) -> tuple[Remark, ...]:
-    notes = _repeats(total.passes)
+    retried = {kind: total.counted.get(kind) for kind in TRANSIENT}
+    notes = [Remark(code="requests_retried", facts={"requests": n, "why": kind}) for kind, n in retried.items() if n]
+    notes += _repeats(total.passes)
     if total.seconds < SHORT_S:
         notes.append(Remark(code="short_reading", facts={"seconds": total.seconds}))
     cores = total.cpu_s / total.seconds

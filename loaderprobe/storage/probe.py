@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,7 +26,7 @@ from loaderprobe.storage.files import BLOCK_BYTES, Sample, as_text, locate_piece
 from loaderprobe.storage.metadata import MetadataSettings, files_of, run_metadata, steps_of
 from loaderprobe.storage.phase import PhaseSettings, run_phase
 from loaderprobe.storage.processes import ProcessEngine, processes_for
-from loaderprobe.storage.reader import Supply, ThreadEngine, why_not_direct
+from loaderprobe.storage.reader import ReadEngine, Supply, ThreadEngine, why_not_direct
 from loaderprobe.system.limits import cores_available
 from loaderprobe.system.pagecache import why_unknown
 
@@ -56,7 +56,8 @@ OnPhase = Callable[[str, int, int], None]
 class ProbeRequest:
     """The path to probe, and the settings of the probe."""
 
-    path: Path
+    path: Path = Path()
+    """Not of objects."""
     readers: tuple[int, ...] | None = None
     """Concurrencies of the ladder; None doubles from 1 on until the rate stops rising."""
     seconds: float = 3.0
@@ -163,6 +164,7 @@ class Probe:
     sample: Sample
     location: StorageLocation
     supply: Supply
+    engine: ReadEngine = field(default_factory=ThreadEngine)
     cores: float
     clock: Clock
 
@@ -176,6 +178,8 @@ class Probe:
     def _impossible(self, step: Step) -> Remark | None:
         """Why a phase is not even begun."""
         name, files = step.name, len(self.sample.pieces)
+        if self.location.kind == "object" and name in ("metadata", "direct", "sequential"):
+            return Remark(code="not_of_objects")
         if isinstance(step, Names):
             return Remark(code="opens_of_blocks") if self.sample.block_bytes is not None else None
         if name == "files" and not self.request.readers and 4 * step.readers > files and step.readers > 1:
@@ -197,7 +201,7 @@ class Probe:
             self.supply.spoil()
         settings = PhaseSettings(
             name=step.name,
-            engine=ThreadEngine(),
+            engine=self.engine,
             supply=replace(self.supply, sample=in_a_row, seed=0, shuffled=False) if in_a_row else self.supply,
             location=self.location,
             cores_available=self.cores,
@@ -217,7 +221,7 @@ class Probe:
         """True when processes could be faster; for a very small set only their start would be measured."""
         fast = phase.bw_bytes > FAST_BYTES_PER_S or phase.files_per_s > FAST_FILES_PER_S or phase.at_least
         lasts = sum(piece.size_bytes for piece in self.sample.pieces) > phase.bw_bytes * LEAST_FOR_PROCESSES_S
-        return fast and lasts and min(processes_for(self.cores), phase.readers) > 1
+        return self.location.kind != "object" and fast and lasts and min(processes_for(self.cores), phase.readers) > 1
 
     def _names(self, step: Names) -> MetadataPhase:
         """Opens or stats of the files."""
@@ -261,6 +265,12 @@ def _probe(
     probe = Probe(
         request=request, sample=sample, location=location, supply=supply, cores=cores_available(), clock=clock
     )
+    return run_probe(probe, path_text(request.path.absolute()), on_phase)
+
+
+def run_probe(probe: Probe, path: str, on_phase: OnPhase, missing: Sequence[Missing] = ()) -> BandwidthMeasurement:
+    """All phases of a probe; `missing` is what was known before to be no part of it."""
+    request, sample, supply, location = probe.request, probe.sample, probe.supply, probe.location
     policy = ProbePolicy(readers=request.readers, metadata=request.metadata, files=len(files_of(sample)))
     begun: list[BandwidthPhase] = []
 
@@ -277,12 +287,12 @@ def _probe(
         begun.extend([found] if isinstance(found, BandwidthPhase) else [])
         return found
 
-    results, reason = follow(policy, measure, clock=clock, enough=lambda results: bool(begun))
+    results, reason = follow(policy, measure, clock=probe.clock, enough=lambda results: bool(begun))
     found = results.found
     phases = tuple(each for each in found if isinstance(each, BandwidthPhase))
-    missing = tuple(each for each in found if isinstance(each, Missing))
+    missing = (*missing, *(each for each in found if isinstance(each, Missing)))
     return BandwidthMeasurement(
-        **place_of(request.path, sample, location),
+        **place_of(path, sample, location),
         scratch=request.scratch_bytes is not None,
         drop_caches=request.drop_all is not None,
         interrupted=reason is None,
@@ -290,14 +300,14 @@ def _probe(
         metadata=tuple(each for each in found if isinstance(each, MetadataPhase)),
         missing=missing,
         failed=tuple(each.name for each in missing if each.reason.code == FAILED),
-        notes=(*sample.notes, *_again(supply), *_unknown(location, sample, phases)),
+        notes=(*sample.notes, *_again(supply, location), *_unknown(location, sample, phases)),
     )
 
 
-def place_of(path: Path, sample: Sample, location: StorageLocation) -> dict[str, Any]:
+def place_of(path: str, sample: Sample, location: StorageLocation) -> dict[str, Any]:
     """What a result says of the files that it read."""
     return {
-        "path": path_text(path.absolute()),
+        "path": path,
         "location": location,
         "files_found": sample.found,
         "files_used": len(sample.paths),
@@ -313,15 +323,16 @@ def _words(step: Step) -> str:
     return _WORDS.get(step.name, readers)
 
 
-def _again(supply: Supply) -> tuple[Remark, ...]:
+def _again(supply: Supply, location: StorageLocation) -> tuple[Remark, ...]:
     if supply.rounds < 2:
         return ()
     total = sum(piece.size_bytes for piece in supply.sample.pieces)
-    return (Remark(code="read_again", facts={"size_bytes": total, "times": supply.rounds - 1}),)
+    code = "objects_read_again" if location.kind == "object" else "read_again"
+    return (Remark(code=code, facts={"size_bytes": total, "times": supply.rounds - 1}),)
 
 
 def _unknown(location: StorageLocation, sample: Sample, phases: Sequence[BandwidthPhase]) -> tuple[Remark, ...]:
-    if location.kind == "memory" or all(phase.resident_before is not None for phase in phases):
+    if location.kind in ("memory", "object") or all(phase.resident_before is not None for phase in phases):
         return ()
     reason = why_unknown(sample.pieces[0].path)
     return (Remark(code="cache_unknown", facts=reason.because),) if reason else ()

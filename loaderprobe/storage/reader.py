@@ -64,7 +64,7 @@ class Reading:
     size_bytes: Column = field(default_factory=_column)
     """1 for an operation other than reading."""
     read_ns: Column = field(default_factory=_column)
-    """Of one read call (the mean of a piece's calls)."""
+    """Of one read call (the mean of a piece's calls); of an object until its first byte."""
     piece_ns: Column = field(default_factory=_column)
     """Open, read, close."""
     ios: int = 0
@@ -148,6 +148,10 @@ class ReadEngine(Protocol):
         ...
 
 
+Act = Callable[[Piece, memoryview, int], tuple[int, int, int, str]]
+"""What is done with a piece, by a buffer and flags of `open`: (bytes, calls, ns within them, error or empty)."""
+
+
 class ThreadEngine:
     """Implements `ReadEngine` with threads of this process."""
 
@@ -156,14 +160,15 @@ class ThreadEngine:
 
     def read(self, pieces: Sequence[Piece], order: ReadOrder) -> Reading:
         """Read with `order.readers` threads; each takes the next piece when it is free."""
-        return _ReadRun(pieces, order).run()
+        return ReadRun(pieces, order).run()
 
 
-class _ReadRun:
+class ReadRun:
     """The threads of one run of reads, and their shared state."""
 
-    def __init__(self, pieces: Sequence[Piece], order: ReadOrder) -> None:
+    def __init__(self, pieces: Sequence[Piece], order: ReadOrder, act: Act | None = None) -> None:
         self._pieces, self._order = pieces, order
+        self._act = act or {"read": _read, "open": _open, "stat": _stat}[order.operation]
         largest = min(MOST_BYTES_A_READ, max(piece.size_bytes for piece in pieces)) if order.operation == "read" else 1
         # Allocated here, where a lack of memory is an error and not a thread that never starts.
         self._buffers = [mmap.mmap(-1, _whole_pages(max(largest, 1))) for _ in range(order.readers)]
@@ -216,7 +221,6 @@ class _ReadRun:
 
     def _reader(self, buffer: mmap.mmap) -> None:
         view = memoryview(buffer)
-        act = {"read": _read, "open": _open, "stat": _stat}[self._order.operation]
         flags = os.O_RDONLY | os.O_CLOEXEC | (os.O_DIRECT if self._order.direct else 0)
         rows: list[tuple[int, int, int, int]] = []
         unread: dict[str, str] = {}
@@ -224,7 +228,7 @@ class _ReadRun:
         self._start.wait()
         while (piece := self._next()) is not None:
             begun = time.perf_counter_ns()
-            got, calls, reading_ns, trouble = act(piece, view, flags)
+            got, calls, reading_ns, trouble = self._act(piece, view, flags)
             ended = time.perf_counter_ns()
             ios += calls
             delivered += got

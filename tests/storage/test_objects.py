@@ -1,0 +1,250 @@
+"""Objects behind a URL: sampled, read whole or in ranges, failures counted by kind, and no secret anywhere."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import fsspec
+import pytest
+
+from loaderprobe.api.bandwidth import bandwidth
+from loaderprobe.cli import main
+from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
+from loaderprobe.measure.clock import SystemClock
+from loaderprobe.records.bandwidth import BandwidthMeasurement
+from loaderprobe.records.files import is_url, masked
+from loaderprobe.storage import objects as probe_module
+from loaderprobe.storage.objects import probe_objects
+from loaderprobe.storage.probe import ProbeRequest
+from loaderprobe.system import objects
+from loaderprobe.system.objects import TRANSIENT, kind_of, open_store
+
+
+class Scripted(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
+    """Objects in memory, whose requests fail as scripted."""
+
+    protocol = "scripted"
+    cachable = False
+    objects: ClassVar[dict[str, bytes]] = {}
+    failures: ClassVar[dict[str, Iterator[BaseException]]] = {}
+    """By object, or by the folder that is listed."""
+    spans: ClassVar[list[tuple[str, int | None, int | None]]] = []
+
+    def _may(self, path: str) -> None:
+        if failure := next(self.failures.get(path, iter(())), None):
+            raise failure
+
+    def ls(self, path: str, detail: bool = True, **_: Any) -> list[dict[str, Any]]:
+        self._may(path)
+        found: dict[str, dict[str, Any]] = {}
+        for name, body in self.objects.items():
+            first, _, rest = name.removeprefix(f"{path}/").partition("/")
+            if name.startswith(f"{path}/"):
+                kind = {"type": "directory", "size": 0} if rest else {"type": "file", "size": len(body)}
+                found[first] = {"name": f"{path}/{first}", **kind}
+            elif name == path:
+                found[name] = {"name": name, "type": "file", "size": len(body)}
+        if not found:
+            raise FileNotFoundError(path)
+        return list(found.values())
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
+        self.spans.append((path, start, end))
+        self._may(path)
+        return self.objects[path][start:end]
+
+
+@pytest.fixture(autouse=True)
+def scripted(monkeypatch: pytest.MonkeyPatch) -> type[Scripted]:
+    """Forty images of 1 kB in four folders, and their labels; no waits between attempts."""
+    images = {f"bucket/train/{k % 4}/{k}.jpg": bytes(1000) for k in range(40)}
+    monkeypatch.setattr(Scripted, "objects", {**images, "bucket/train/labels.csv": b"0"})
+    monkeypatch.setattr(Scripted, "failures", {})
+    monkeypatch.setattr(Scripted, "spans", [])
+    monkeypatch.setattr(objects, "WAIT_S", 0.0)
+    fsspec.register_implementation("scripted", Scripted, clobber=True)
+    return Scripted
+
+
+def probed(url: str = "scripted://bucket/train", **changes: Any) -> BandwidthMeasurement:
+    request = ProbeRequest(**{"readers": (1, 2), "seconds": 0.05, "metadata": True, **changes})
+    return probe_objects(url, request, on_phase=lambda *_: None, clock=SystemClock())
+
+
+def test_a_ladder_of_objects(scripted: type[Scripted]) -> None:
+    """Images of all folders are read whole; what a file system would have is missing with a reason, and never 0."""
+    measured = probed()
+    assert [phase.readers for phase in measured.ladder] == [1, 2]
+    assert measured.images and measured.files_found == measured.files_used == 40
+    assert {(start, end) for _, start, end in scripted.spans} == {(None, None)}
+    for phase in measured.phases:
+        assert phase.cache == "remote" and phase.io_bytes == 1000 * phase.total_ios > 0
+        assert (phase.storage_bytes, phase.cold_fraction, phase.amplification, phase.resident_before) == (None,) * 4
+    missing = {each.name: each.reason.code for each in measured.missing}
+    names = ("metadata", "direct", "sequential")
+    assert missing == {**dict.fromkeys(names, "not_of_objects"), "first byte": "requests_hidden"}
+    assert measured.location.kind == "object" and not measured.location.counts_reads and not measured.from_memory
+
+
+def test_large_objects_are_read_in_ranges(scripted: type[Scripted], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each range once a pass, the last one shorter; small ones beside them whole; an object may be the URL itself."""
+    monkeypatch.setattr(probe_module, "LARGE_FILE_BYTES", 1000)
+    monkeypatch.setattr(probe_module, "RANGE_BYTES", 400)
+    scripted.objects = {"bucket/a.tar": bytes(1001), "bucket/b.tar": bytes(2000), "bucket/c.idx": bytes(10)}
+    assert {note.code for note in probed("scripted://bucket").notes} >= {"large_objects_in_ranges"}
+    assert {span for span in scripted.spans if span[0] != "bucket/b.tar"} == {
+        ("bucket/a.tar", 0, 400), ("bucket/a.tar", 400, 800), ("bucket/a.tar", 800, 1001), ("bucket/c.idx", None, None)
+    }  # fmt: skip
+    scripted.spans.clear()
+    assert probed("scripted://bucket/a.tar").files_used == 1
+    assert {path for path, _, _ in scripted.spans} == {"bucket/a.tar"}
+
+
+class Reply(Exception):
+    """As the libraries of HTTP have them."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__("https://host/x?X-Amz-Signature=SECRET")
+        self.status = status
+
+
+class ClientError(Exception):
+    """As botocore has it."""
+
+    response: ClassVar = {"ResponseMetadata": {"HTTPStatusCode": 503}, "Error": {"Code": "SlowDown"}}
+
+
+class ClientPayloadError(Exception):
+    """As aiohttp has it."""
+
+
+def caused(error: BaseException, cause: BaseException) -> BaseException:
+    error.__cause__ = cause
+    return error
+
+
+FAILURES: dict[str, BaseException] = {
+    "403 Forbidden": PermissionError("SECRET"),
+    "404 Not Found": FileNotFoundError("SECRET"),
+    "401 Unauthorized": Reply(401),
+    "429 Too Many Requests": Reply(429),
+    "503 Service Unavailable": caused(OSError(16, "SECRET"), ClientError("SECRET")),
+    "timeout": TimeoutError("SECRET"),
+    "truncated body": ClientPayloadError("SECRET"),
+    "no connection": ConnectionResetError("SECRET"),
+    "ZeroDivisionError": ZeroDivisionError("SECRET"),
+}
+
+
+@pytest.mark.parametrize("kind", FAILURES)
+def test_each_failure_has_its_kind(scripted: type[Scripted], kind: str) -> None:
+    """Those that pass are tried again, and counted as such; those that stay are objects that could not be read."""
+    assert kind_of(FAILURES[kind]) == kind
+    scripted.failures = {"bucket/train/1/1.jpg": iter([FAILURES[kind]] * 2)}
+    phase = probed(readers=(1,)).ladder[0]
+    notes = [note.facts for note in phase.notes if note.code == "requests_retried"]
+    again = kind in TRANSIENT
+    assert notes == ([{"requests": 2, "why": kind}] if again else [])
+    assert phase.unread == ({} if again else {kind: 1})
+
+
+def test_a_failure_that_does_not_pass_is_counted(scripted: type[Scripted]) -> None:
+    """After the last attempt; nothing of the others is lost, and its words are on the page."""
+    scripted.failures = {"bucket/train/1/1.jpg": itertools.repeat(Reply(503))}
+    found = bandwidth("scripted://bucket/train", readers=1, seconds=0.1)
+    assert found.steps[0].unread == {"503 Service Unavailable": 1} and found.steps[0].io_bytes % 39_000 == 0
+    text = " ".join(found.text().split())
+    assert "1 image could not be read to the end: 503 Service Unavailable" in text
+    assert "requests were made again: 503 Service Unavailable" in text
+
+
+def test_a_short_body_is_truncated(scripted: type[Scripted]) -> None:
+    """Fewer bytes than the listing says, without an error of the library."""
+    (store, name) = open_store("scripted://bucket/train"), "1/1.jpg"
+    assert store.get(name, 0, 1000, whole=True)[::2] == (1000, "")
+    assert store.get(name, 0, 1001, whole=True)[::2] == (0, "truncated body")
+    assert store.retried == {"truncated body": 2}
+
+
+@pytest.mark.parametrize(
+    ("failing", "error", "kind"),
+    [
+        ("listing", MissingPart, "403 Forbidden"), ("listing", BadValue, "404 Not Found"),
+        ("listing", BadValue, "503 Service Unavailable"), ("objects", MissingPart, "403 Forbidden"),
+        ("objects", BadValue, "404 Not Found"),
+    ],
+)  # fmt: skip
+def test_nothing_to_read(scripted: type[Scripted], failing: str, error: type[LoaderprobeError], kind: str) -> None:
+    """A listing that fails, and objects none of which can be read, are errors with their kind and exit code."""
+    paths = ["bucket/train"] if failing == "listing" else list(scripted.objects)
+    scripted.failures = {path: itertools.repeat(FAILURES[kind]) for path in paths}
+    with pytest.raises(error, match=kind) as raised:
+        probed()
+    assert "SECRET" not in str(raised.value) + raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("url", "error", "said"),
+    [
+        ("nothing://a/b", BadValue, "fsspec knows no nothing://"), ("s3://a/b", MissingPart, "pip install"),
+        ("scripted://bucket/none", BadValue, "404 Not Found"),
+    ],
+)  # fmt: skip
+def test_urls_that_cannot_be(
+    url: str, error: type[LoaderprobeError], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scheme that nothing knows, one whose library is missing, an address with nothing there."""
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    with pytest.raises(error) as raised:
+        probed(url)
+    assert said in f"{raised.value} {raised.value.hint}"
+
+
+def test_options_of_file_systems_are_refused() -> None:
+    """With the name of the option."""
+    for options in ({"scratch": "1MB"}, {"drop_caches": True}, {"ranks": 2}):
+        with pytest.raises(BadValue, match="of a file system, not of a URL"):
+            bandwidth("scripted://bucket/train", **options)  # type: ignore[arg-type]  # options by name
+
+
+def test_a_file_url_is_a_path(tmp_path: Path) -> None:
+    """With all that a file system has."""
+    (tmp_path / "0.jpg").write_bytes(bytes(1000))
+    found = bandwidth(f"file://{tmp_path}", readers=1, seconds=0.1)
+    assert found.path == str(tmp_path) and found.location.kind != "object"
+
+
+MASKED = {
+    "s3://bucket/train": "s3://bucket/train",
+    "/data/a@b?c": "/data/a@b?c",
+    "https://me:SECRET@host/a/?X-Amz-Signature=SECRET": "https://***@host/a/?***",
+    "s3://KEY:SEC/RET@bucket/a": "s3://***@bucket/a",
+    "--data=https://SECRET@host/a#SECRET": "--data=https://***@host/a?***",
+    "simplecache::https://host/a?b SECRET\nSECRET": "simplecache::https://host/a?***",
+    "s3://bucket/a@b.jpg": "s3://bucket/a@b.jpg",
+}
+
+
+def test_what_is_masked() -> None:
+    """Userinfo and query of URLs, and nothing of paths."""
+    assert {text: masked(text) for text in MASKED} == MASKED
+    assert is_url("s3://a") and not is_url("/a") and not is_url("C:/a") and not is_url(Path("s3://a"))
+
+
+def test_no_secret_is_kept(
+    scripted: type[Scripted], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither in files, nor in what is printed, nor in the command that is stored."""
+    url = "scripted://me:SECRET@bucket/train?token=SECRET"
+    monkeypatch.setattr(scripted, "_strip_protocol", classmethod(lambda cls, path: "bucket/train"))
+    words = ["loaderprobe", "bandwidth", url, "--readers", "1", "--seconds", "0.1", "--out", str(tmp_path / "out")]
+    monkeypatch.setattr("sys.argv", words)
+    assert main() == 0
+    printed = capsys.readouterr()
+    kept = {path: path.read_text() for path in (tmp_path / "out").iterdir()}
+    assert len(kept) == 3 and "SECRET" not in "".join((printed.out, printed.err, *kept.values()))
+    assert "scripted://***@bucket/train?***" in kept[tmp_path / "out" / "result.json"]
