@@ -45,7 +45,7 @@ _TONES: dict[CacheLabel, tuple[str, str, str]] = {
     "mixed": ("either", "M", "partly from memory"),
     "warm": ("warning", "M", "from memory"),
     "unproved": ("quiet", "?", "not counted: perhaps from memory"),
-    "remote": ("storage", "", "from the object store"),
+    "remote": ("storage", "", "from storage"),
 }
 """By where the bytes came from: tone and letter of a bar, and what they stand for."""
 _NAMES = {

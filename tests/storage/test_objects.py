@@ -44,8 +44,7 @@ class Scripted(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fsspec has n
         for name, body in self.objects.items():
             first, _, rest = name.removeprefix(f"{path}/").partition("/")
             if name.startswith(f"{path}/"):
-                kind = {"type": "directory", "size": 0} if rest else {"type": "file", "size": len(body)}
-                found[first] = {"name": f"{path}/{first}", **kind}
+                found[first] = {"name": f"{path}/{first}", "type": "directory" if rest else "file", "size": len(body)}
             elif name == path:
                 found[name] = {"name": name, "type": "file", "size": len(body)}
         if not found:
@@ -208,7 +207,7 @@ def test_options_of_file_systems_are_refused() -> None:
     """With the name of the option."""
     for options in ({"scratch": "1MB"}, {"drop_caches": True}, {"ranks": 2}):
         with pytest.raises(BadValue, match="of a file system, not of a URL"):
-            bandwidth("scripted://bucket/train", **options)  # type: ignore[arg-type]  # options by name
+            bandwidth("scripted://bucket/train", **options)
 
 
 def test_a_file_url_is_a_path(tmp_path: Path) -> None:
