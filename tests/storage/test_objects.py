@@ -38,13 +38,14 @@ class Scripted(fsspec.AbstractFileSystem):  # type: ignore[misc]  # fsspec has n
         if failure := next(self.failures.get(path, iter(())), None):
             raise failure
 
-    def ls(self, path: str, detail: bool = True, **_: Any) -> list[dict[str, Any]]:
+    def ls(self, path: str, detail: bool = True, **given: Any) -> list[dict[str, Any]]:
         self._may(path)
         found: dict[str, dict[str, Any]] = {}
         for name, body in self.objects.items():
             first, _, rest = name.removeprefix(f"{path}/").partition("/")
             if name.startswith(f"{path}/"):
-                found[first] = {"name": f"{path}/{first}", "type": "directory" if rest else "file", "size": len(body)}
+                kind = "directory" if rest else "file"
+                found[first] = {"name": f"{path}/{first}", "type": kind, "size": len(body)}
             elif name == path:
                 found[name] = {"name": name, "type": "file", "size": len(body)}
         if not found:
