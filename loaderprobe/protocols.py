@@ -318,6 +318,15 @@ class Switched(Protocol):
 
 
 @runtime_checkable
+class OwnThreads(Protocol):
+    """A `Loader` whose own threads or processes make each batch together: its records show one worker."""
+
+    own_threads: bool
+    new_processes: Callable[[], None]
+    """Is called when other processes make the batches than before."""
+
+
+@runtime_checkable
 class Renewing(Protocol):
     """A `Loader` that can make new batches, or repeat old ones, to keep files cold or warm."""
 

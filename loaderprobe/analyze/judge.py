@@ -30,7 +30,6 @@ from loaderprobe.analyze.verdict.rule import (
 from loaderprobe.analyze.verdict.validity import DiskUse, counted, disk_use, evidence_of, files_were
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
-from loaderprobe.records.config import ITERABLE
 from loaderprobe.records.measurement import NO_STEP, Measurement, Segment, judged_activity, segment_seconds, segments_of
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import IN_GAPS, INPUTS, ONLY_WAITED, SPEEDUPS, SingleCause
@@ -166,7 +165,7 @@ def _verdict(
 def _bound(
     measurement: Measurement, found: Experiments, disk: DiskUse, shares: tuple[Evidence, ...], window: GpuWindow | None
 ) -> Bound:
-    by_rule = judge(found, workers=measurement.config.loader.workers, cores_available=measurement.cores_available)
+    by_rule = judge(found, workers=measurement.workers, cores_available=measurement.cores_available)
     by_rates = with_certainty(by_rule, found, measurement.cores_available)
     judgement = with_ranks(with_gaps(by_rates, window), found)
     facts = judgement.reason.facts | _rate_facts(measurement, found) | _file_facts(measurement, found, judgement)
@@ -226,7 +225,7 @@ def _rates(found: Experiments, measurement: Measurement) -> Rates:
         return median(list(rates.values())) if rates and bounded else None
 
     cpu_s = found.cost.cpu_s / found.cost.images if found.cost else 0.0
-    if found.cost and measurement.config.loader.name == ITERABLE:
+    if found.cost and measurement.own_threads:
         # Threads of its own make its batches, and the training thread waits.
         cpu_s = max(found.cost.cpu_s, found.cost.process_cpu_s or 0.0) / found.cost.images
     return Rates(

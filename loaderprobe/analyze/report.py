@@ -209,7 +209,7 @@ def buffer_effect(measurement: Measurement, verdict: Verdict, study: Prefilled |
 
 def _steady_rates(measurement: Measurement, study: Prefilled) -> list[float]:
     """Images/s of each steady segment."""
-    workers, synchronous = measurement.config.loader.workers, measurement.compute.synchronous
+    workers, synchronous = measurement.workers, measurement.compute.synchronous
     return [segment_rate(each, synchronous=synchronous, workers=workers) for each in study.steady]
 
 
@@ -581,7 +581,7 @@ def detail_of(judged: Judged) -> Detail:
         view=view,
         steps=None if view else steps_view(measurement),
         ranks=ranks_view(measurement, judged.verdict),
-        then=next_limits(judged.verdict, max(1, measurement.config.loader.workers) * measurement.ranks),
+        then=next_limits(judged.verdict, max(1, measurement.workers) * measurement.ranks),
         sample="image" if measurement.images else "sample",
         functions=function_times(stacks),
         looks=sum(stacks.counts) if stacks else 0,

@@ -25,7 +25,6 @@ from loaderprobe.api.sweep_spec import compute_names
 from loaderprobe.api.values import unheard
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.measure.batch_size import ONE_S, Meter, WithReadings, search
-from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.image_data import image_files, loader_of_images
 from loaderprobe.policy import Policy
 from loaderprobe.protocols import OnStage
@@ -35,6 +34,7 @@ from loaderprobe.records.verdict import Bound
 from loaderprobe.render.batch_size import batch_size_columns, batch_size_document
 from loaderprobe.render.document import Document
 from loaderprobe.render.words import remark_words
+from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.limits import available_bytes
 from loaderprobe.units import format_bytes, join_words, parse_bytes
 

@@ -21,7 +21,6 @@ from loaderprobe.datasets.folder import check_folder, generated_set
 from loaderprobe.datasets.generate.generate import SetRequest
 from loaderprobe.errors import LostRank, MissingPart, NoSpace
 from loaderprobe.measure.ceilings import Ceilings
-from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.image_data import image_sets
 from loaderprobe.measure.ranks.launch import Coordinator, check_one_node, most_ranks, on_this_machine
 from loaderprobe.measure.runner import ForkServer, Processes
@@ -43,6 +42,7 @@ from loaderprobe.records.config import (
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.options import RESOLUTIONS
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
+from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.environment import describe_environment
 from loaderprobe.system.host import utc_timestamp
 from loaderprobe.units import parse_resolution
@@ -93,7 +93,7 @@ def sweep(
     seed: int = 0,
     workers: str | int | Iterable[int | str] = (1, 2, 4, 8),
     serial: bool = True,
-    loader: str = "torch",
+    loader: str | Iterable[str] = "torch",
     prefetch_factor: str | int | Iterable[int | str] = (2,),
     pipeline: Pipeline = "imagenet",
     decoder: Decoder = "pillow",

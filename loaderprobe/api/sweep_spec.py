@@ -17,13 +17,14 @@ from loaderprobe.errors import BadValue
 from loaderprobe.measure.assembly import check_names, check_parts
 from loaderprobe.measure.ranks.launch import check_crowd, check_gpus, parse_layout, spread, this_node
 from loaderprobe.measure.studies import batches_read
+from loaderprobe.plugins import NO_SERIAL
 from loaderprobe.records.config import Auto, ComputeSpec, LoaderSpec, RunConfig, SweepSpec
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.options import SWEEP, check, of_python
 from loaderprobe.records.ranks import Layout, Node
 from loaderprobe.system.environment import list_gpus
 from loaderprobe.system.limits import cores_available
-from loaderprobe.units import format_resolution
+from loaderprobe.units import format_resolution, join_words
 
 # What a sweep of several ranks is asked for: their layouts, and what one rank alone can measure.
 
@@ -116,8 +117,8 @@ def spec_of(*, command: tuple[str, ...] = (), nodes: Sequence[Node] | None = Non
 
     loaders = loader_specs(
         worker_counts(asked["workers"], asked["serial"]),
+        names=listed(asked["loader"], str),
         prefetch_factor=prefetch_factors(asked["prefetch_factor"]),
-        name=asked["loader"],
         **own(LoaderSpec),
     )
     computes = compute_specs(compute_names(asked["compute"]), listed(asked["model"], str), **own(ComputeSpec))
@@ -199,16 +200,24 @@ def compute_names(compute: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def loader_specs(
-    counts: Iterable[int], *, prefetch_factor: int | Iterable[int], **options: Any
+    counts: Iterable[int], *, names: Iterable[str] = ("torch",), prefetch_factor: int | Iterable[int], **options: Any
 ) -> tuple[LoaderSpec, ...]:
-    """One for each prefetch factor and worker count; `options` are fields of `LoaderSpec`.
+    """One for each name, prefetch factor and worker count; `options` are fields of `LoaderSpec`.
 
-    The serial loader has nothing ahead, and is there once.
+    The serial loader has nothing ahead, and is there once; some libraries have none.
     """
     factors = [prefetch_factor] if isinstance(prefetch_factor, int) else prefetch_factor
     some = tuple(counts)
     pairs = dict.fromkeys((count, factor if count else 0) for factor in factors for count in some)
-    return tuple(LoaderSpec(workers=count, prefetch_factor=factor, **options) for count, factor in pairs)
+    made = tuple(
+        LoaderSpec(name=name, workers=count, prefetch_factor=factor, **options)
+        for name in names
+        for count, factor in pairs
+        if count or name not in NO_SERIAL
+    )
+    if not made:
+        raise BadValue(f"{join_words(NO_SERIAL)} have no serial loader", hint="name at least one worker count")
+    return made
 
 
 def prefetch_factors(value: str | int | Iterable[int | str]) -> tuple[int, ...]:

@@ -23,7 +23,6 @@ import msgspec
 from loaderprobe.analyze.verdict.rounds import further_round, next_round
 from loaderprobe.errors import LoaderprobeError, LostRank
 from loaderprobe.measure.assembly import alternatives, make_compute, make_loader
-from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.epochs import EpochsStudy, in_epochs
 from loaderprobe.measure.full_buffer import PrefilledStudy
 from loaderprobe.measure.parts import UNSEEN, Parts, join_parts
@@ -32,7 +31,7 @@ from loaderprobe.measure.runner import MOST_BYTES, OUT_OF_MEMORY, Birth, Event, 
 from loaderprobe.measure.session import Recorder, Session
 from loaderprobe.measure.user.function import measure_own
 from loaderprobe.plugins import resolve
-from loaderprobe.protocols import Clock, OnGpu, OnStage
+from loaderprobe.protocols import Clock, OnGpu, OnStage, OwnThreads
 from loaderprobe.records.config import ComputeSpec
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Alternative, Measurement
@@ -41,6 +40,7 @@ from loaderprobe.records.studies import EpochsMeasured, Prefilled
 from loaderprobe.samplers import sampling
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.store.codec import decode, encode
+from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.device import locate
 from loaderprobe.system.environment import list_gpus
 from loaderprobe.system.launcher import VISIBLE, own_gpu
@@ -67,6 +67,8 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
         on_stage("starting the device", 0, 0)
         compute = make_compute(config, clock, rank.peers if rank else None)
         looking = stack.enter_context(WaitsSampler(lambda: threads_of(loader.workers()), scratch))
+        if isinstance(loader, OwnThreads):
+            loader.new_processes = looking.follow_threads
         gpu = compute.uuid() if isinstance(compute, OnGpu) else None
         # What belongs to a whole node is read by its first rank.
         seen = (location.devices, gpu) if placement is None or placement.local_rank == 0 else ((), None)

@@ -366,7 +366,7 @@ class Readiness:
         if known is None:
             return
         size, loader = self.config.compute.batch_size, self.config.loader
-        cpu_s = sum(records.cpu_ns) / max(sum(records.images), 1) / 1e9
+        cpu_s = sum(records.process_cpu_ns or records.cpu_ns) / max(sum(records.images), 1) / 1e9
         steps_needed = loader.batches_ahead + loader.batches_begun + 1 + pace.min_batches
         # A warm configuration also trains on warm files, for as long as a segment may last.
         seconds = pace.max_s if self._base_is_warm else pace.min_s

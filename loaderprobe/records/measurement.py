@@ -456,6 +456,8 @@ class Measurement:
     """What workers were seen waiting for; without it, `missing` has the reason under `waits`."""
     stacks: StackSamples | None = None
     """Where workers were in the code that makes batches; None where that was not looked at."""
+    own_threads: bool = False
+    """True where threads or processes of the loader's own make each batch together: they are recorded as one worker."""
     stream: bool = False
     """True where the data set gives its samples in an order of its own, so that one read may serve any number of them;
     False in runs of older versions."""
@@ -478,6 +480,11 @@ class Measurement:
         check_at_least("measurement", self, {"first_batch_s": 0.0, "wall_s": 0.0, "ranks": 1})
         if not self.cores_available > 0:
             raise BadValue(f"measurement: {self.cores_available:g} cores cannot have measured it")
+
+    @property
+    def workers(self) -> int:
+        """Workers that make batches side by side; 0 for the serial loader."""
+        return min(self.config.loader.workers, 1) if self.own_threads else self.config.loader.workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ import loaderprobe
 from loaderprobe.compute.batch_size import Length, MemoryBudget, ProbeParts, TorchProber, repeated
 from loaderprobe.compute.trainer import usual_loss
 from loaderprobe.errors import BadValue
-from loaderprobe.measure.clock import SystemClock
+from loaderprobe.system.clock import SystemClock
 from loaderprobe.testing import ScriptedMeter
 from tests.compute.models import Broken, Hungry, Named, Wide
 

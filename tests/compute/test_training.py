@@ -21,8 +21,8 @@ from loaderprobe.compute.torch import CpuCompute, CudaCompute, crop, split
 from loaderprobe.compute.trainer import CLASSES, FORMATS, Trainer
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.measure.assembly import check_parts
-from loaderprobe.measure.clock import SystemClock
 from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN, ComputeSpec, with_options
+from loaderprobe.system.clock import SystemClock
 from loaderprobe.testing import example_arguments, example_config
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth

@@ -37,7 +37,7 @@ from loaderprobe.analyze.verdict.rule import (
 )
 from loaderprobe.analyze.verdict.validity import counted
 from loaderprobe.records import thresholds
-from loaderprobe.records.config import ITERABLE, PUBLISHED_MODEL, ComputeSpec, alike_but_for
+from loaderprobe.records.config import PUBLISHED_MODEL, ComputeSpec, alike_but_for
 from loaderprobe.records.measurement import Alternative, Measurement, judged_activity, segments_of
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import INPUTS, REMEDIES, SingleCause
@@ -306,10 +306,9 @@ def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings)
     fitted = fit((point, *others), point, around.storage)
     if isinstance(fitted, Remark):
         return Recommendation(forecasts=(refused("workers", "any other", fitted),), advice=())
-    config = measurement.config
-    sets_workers = config.loader.name != ITERABLE
+    sets_workers = not measurement.own_threads
     by_workers = (around.workers or worker_forecasts((point, *others), around.storage)) if sets_workers else {}
-    taken = cores_are_busy(found, workers=config.loader.workers, cores_available=measurement.cores_available)
+    taken = cores_are_busy(found, workers=measurement.workers, cores_available=measurement.cores_available)
     made = (
         *_workers(point, by_workers, taken=taken),
         *_storage(fitted, around.place),
@@ -536,10 +535,9 @@ def _recommend_group(
         accelerators=_alike(known.accelerators, group[0].config.compute),
     )
     recommendations = {each.config.key: recommend(each, found[each.config.key], around) for each in group}
-    sets_workers = group[0].config.loader.name != ITERABLE
+    sets_workers = not group[0].own_threads
     return recommendations, find_knee(tuple(good), by_workers, taken) if good and sets_workers else None
 
 
 def _cores_are_busy(measurement: Measurement, found: Experiments) -> bool:
-    workers = measurement.config.loader.workers
-    return cores_are_busy(found, workers=workers, cores_available=measurement.cores_available)
+    return cores_are_busy(found, workers=measurement.workers, cores_available=measurement.cores_available)

@@ -381,7 +381,7 @@ def _worker_times(
     if times is None or not loader:
         return Remark(code="no_worker_times")
     source = "workers of the run"
-    spent = max(measurement.config.loader.workers, 1) * measurement.ranks / loader
+    spent = max(measurement.workers, 1) * measurement.ranks / loader
     other = max(0.0, spent - times.cpu_s - times.blocked_s - times.run_delay_s)
     return (
         known(times.cpu_s, "s", "measured", source),

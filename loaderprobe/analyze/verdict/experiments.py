@@ -304,7 +304,7 @@ class Seen:
         cost = attributed_cost(measurement, made)
         waiting = cost.waiting if cost else None
         costs = {s.round: _with(worker_cost(measurement.worker_batches, [s]), waiting) for s in made}
-        overhead_s = parent_overhead_s(made) if measurement.config.loader.workers else 0.0
+        overhead_s = parent_overhead_s(made) if measurement.workers else 0.0
         limits = _limits(measurement, made, overhead_s, ceiling)
         loader = rates_by_round(measurement, base, "loader_only") or loader_rates(judged, costs, limits)
         compute, estimated = _compute_rates(measurement), [] if loader_only else ["loader"]
@@ -328,7 +328,7 @@ class Seen:
             spread_of_steps=spread_of_both(
                 loader_only,
                 judged,
-                measurement.config.loader.workers,
+                measurement.workers,
                 synchronous=measurement.compute.synchronous or judged_activity(measurement) != "training",
             ),
             overhead_s=overhead_s,
@@ -428,7 +428,7 @@ def possible_modes(measurement: Measurement) -> tuple[Mode, ...]:
         gone.add("warm")
     if measurement.access != "files":
         gone.add("cached_samples")
-    if not measurement.config.loader.workers:
+    if not measurement.workers:
         gone.add("no_transport")
     return tuple(mode for mode in ABLATIONS.values() if mode in measurement.modes and mode not in gone)
 
@@ -726,7 +726,7 @@ def _keeps_up_cold(measurement: Measurement, seen: Seen) -> bool:
     share, cost = cold_fraction(measurement, made), seen.cost
     if not share or cost is None or not seen.loader or not seen.end_to_end:
         return False
-    more_s = cost.blocked_s / cost.images * max(0.0, 1 / share - 1) / max(1, measurement.config.loader.workers)
+    more_s = cost.blocked_s / cost.images * max(0.0, 1 / share - 1) / max(1, measurement.workers)
     cold = 1 / (1 / min(seen.loader.values()) + more_s)
     return cold >= FAR_LEAD * max(seen.end_to_end.values())
 
@@ -773,7 +773,7 @@ def _with(cost: WorkerCost | None, waiting: Waiting | None) -> WorkerCost | None
 
 def _loop(measurement: Measurement, compute: float, overhead_s: float) -> Loop:
     return Loop(
-        workers=measurement.config.loader.workers,
+        workers=measurement.workers,
         batch_size=step_images(measurement),
         synchronous=measurement.compute.synchronous,
         compute_images_per_s=compute,
@@ -798,7 +798,7 @@ def _in_rounds(compute: Mapping[int, float], loader: Mapping[int, float]) -> dic
 def _limits(
     measurement: Measurement, made: Sequence[Segment], overhead_s: float, ceiling: StorageCeiling | None
 ) -> Limits:
-    workers = measurement.config.loader.workers
+    workers = measurement.workers
     phase, _ = ceiling_phase(measurement, ceiling, measurement.config.readers)
     images = sum(s.steps * s.batch_size for s in made if s.delivered_bytes)
     bytes_per_image = sum(s.delivered_bytes or 0 for s in made) / images if images else 0.0

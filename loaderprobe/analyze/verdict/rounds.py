@@ -84,7 +84,7 @@ def spinning(measurement: Measurement) -> float | None:
 
     None with workers, whose threads are in other processes, and where it was not recorded.
     """
-    if measurement.config.loader.workers:
+    if measurement.workers:
         return None
     known = [
         (segment.process_cpu_ns - segment.thread_cpu_ns) / NS / segment_seconds(segment)
@@ -235,7 +235,7 @@ def _far_behind(found: Experiments, top: SingleCause, other: SingleCause) -> boo
 
 def _rests_on_unfair(measurement: Measurement, found: Experiments) -> bool:
     """True where others disturbed so many rounds that a word, or a lead which is not far, rests on them."""
-    workers, cores = measurement.config.loader.workers, measurement.cores_available
+    workers, cores = measurement.workers, measurement.cores_available
     if judge(found, workers=workers, cores_available=cores).reason.code == "rounds_disturbed":
         return True
     names = contenders(found)

@@ -736,7 +736,7 @@ def epochs(measurement: Measurement) -> EpochRates | None:
         again = rates_by_round(measurement, "warm", "loader_only")
         return EpochRates(first=rate, later=median(list(again.values())) if again else None, judged="first")
     return EpochRates(
-        first=max(1, measurement.config.loader.workers) * first_pass.images / first_pass.wall_s,
+        first=max(1, measurement.workers) * first_pass.images / first_pass.wall_s,
         later=rate,
         judged="later",
     )

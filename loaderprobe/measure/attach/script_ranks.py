@@ -13,7 +13,6 @@ import msgspec
 from loaderprobe.errors import LostRank
 from loaderprobe.measure.attach.coroutine import SessionCoroutine, Withdrawn
 from loaderprobe.measure.attach.script_loaders import ScriptLoader
-from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.collectives import Collectives
 from loaderprobe.measure.ranks.child import KIND, RankGather, barrier_s, processes_of_ranks
 from loaderprobe.measure.session import GivenUp
@@ -26,6 +25,7 @@ from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import OF_STEP
 from loaderprobe.store.codec import encode, write_atomically
 from loaderprobe.store.results import make_directory
+from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.others import OthersMeter
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ import msgspec
 
 from loaderprobe.analyze.verdict.ranks import as_one
 from loaderprobe.analyze.verdict.rounds import next_round
-from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.collectives import Collectives
 from loaderprobe.measure.further import joined
 from loaderprobe.measure.parts import Parts
@@ -26,6 +25,7 @@ from loaderprobe.records.thresholds import OF_STEP
 from loaderprobe.stats import median
 from loaderprobe.storage.by_ranks import RankReader, read_step
 from loaderprobe.store.codec import decode, encode
+from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.host import cores_allowed, host_name
 from loaderprobe.system.limits import cores_available
 from loaderprobe.system.others import OthersMeter

@@ -15,7 +15,6 @@ import msgspec
 
 from loaderprobe.analyze.verdict.ranks import differing, same_samples
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
-from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.ranks.child import RankChild
 from loaderprobe.measure.ranks.launch import Coordinator, error_of
@@ -34,6 +33,7 @@ from loaderprobe.records.files import FileSet, UnknownFiles
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.ranks import RankPlacement
 from loaderprobe.records.remark import Remark
+from loaderprobe.system.clock import SystemClock
 
 if TYPE_CHECKING:
     from loaderprobe.loaders.unwrap import Unwrapped

@@ -15,7 +15,6 @@ from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.batches import copied, holds_images, length_of, size_bytes
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.ceilings import CEILING_S, ceiling_of
-from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.further import enough_said
 from loaderprobe.measure.parts import Parts, join_parts
 from loaderprobe.measure.session import GivenUp, Recorder, Session
@@ -34,12 +33,12 @@ from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunC
 from loaderprobe.records.diagnosis import DataFound, OwnMeasured
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.files import BatchFiles, LoaderFiles, PartFiles, UnknownFiles, content_hash
-from loaderprobe.records.measurement import Access, FirstPass, Measurement, Missing, WorkerBatches, judged_activity
+from loaderprobe.records.measurement import Access, FirstPass, Measurement, WorkerBatches, judged_activity
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import LEAST_BYTES, LEAST_SAVED_S, MADE_AGAIN
-from loaderprobe.records.waits import WaitSamples
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.stats import median
+from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.system.process import process_usage, threads_of
@@ -513,8 +512,7 @@ def _measure(
                 config = _config(driver, loader, asked, properties)
                 device = compute(ComputeArguments(spec=config.compute, loader=config.loader, clock=limit))
                 location = _location(properties.files)
-                waits = (lambda: _as_one_worker(sampler.samples())) if own else sampler.samples
-                parts = join_parts(driver, device, clock, cache, location, waits, asked.decide)
+                parts = join_parts(driver, device, clock, cache, location, sampler.samples, asked.decide)
                 session = _session(config, parts, asked, on_stage, properties)
                 wanted = asked.ceiling and session.parts.location.counts_reads and asked.cache == "cold"
                 ceiling_s = CEILING_S if wanted else 0.0
@@ -560,11 +558,6 @@ def _threads(driver: Any, loader: Any, *, own: bool) -> list[tuple[int, int]]:
     An iterable's own threads are seen while this one waits for them.
     """
     return threads_of(driver.workers()) if own or driver.workers() or not loader.num_workers else []
-
-
-def _as_one_worker(waits: WaitSamples | Missing) -> WaitSamples | Missing:
-    """What an iterable's processes wait for, which make each batch together."""
-    return waits if isinstance(waits, Missing) else replace(waits, worker=(0,) * len(waits.worker))
 
 
 def _learned(driver: Any, limit: Deadline, asked: LoaderRequest) -> LoaderProperties:
