@@ -111,7 +111,7 @@ def generated_set(directory: Path, *, sample: int, seed: int) -> FileSet:
             )
     layout, image_bytes = LAYOUTS.get(spec.layout), manifest.image_bytes if several else manifest.size_bytes
     return FileSet(
-        label=spec.resolution,
+        label=f"{spec.resolution} {spec.layout}" if several else spec.resolution,
         root=str(directory.absolute()),
         generated=True,
         paths=tuple(spec.path(number) for number, _ in chosen),
@@ -160,7 +160,7 @@ def scan_layout(root: Path, layout: str, *, sample: int, seed: int, progress: On
         raise BadValue(f"{base} holds no usable image in {LAYOUTS[layout].noun} ({skips.summary()})")
     paths = tuple(path for path, *_ in kept)
     return FileSet(
-        label=_name(root),
+        label=f"{_name(root)} {layout}",
         root=str(base),
         generated=False,
         paths=paths,

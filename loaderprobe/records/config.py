@@ -198,10 +198,9 @@ class RunConfig:
         workers = self.loader.workers
         loading = "serial" if workers == 0 else f"{workers} worker{'s' if workers > 1 else ''}"
         model = "" if self.compute.model == PUBLISHED_MODEL else f", {self.compute.model}"
-        layout = "" if self.layout == "files" else f", {self.layout}"
         together = f", {self.ranks} ranks" if self.ranks > 1 else ""
         spread = f" on {self.nodes} nodes" if self.nodes > 1 else ""
-        return f"{self.resolution}{layout}, {loading}, {self.compute.name}{model}, {self.cache}{together}{spread}"
+        return f"{self.resolution}, {loading}, {self.compute.name}{model}, {self.cache}{together}{spread}"
 
     @property
     def readers(self) -> int:

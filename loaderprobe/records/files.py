@@ -63,7 +63,7 @@ class FileSet:
     """
 
     label: str
-    """`500x375`; the name of the folder for a data set with resolutions of its own."""
+    """`500x375`, `500x375 tar`; the name of the folder for a data set with resolutions of its own."""
     root: str
     """Absolute path; `paths` are relative to it."""
     generated: bool

@@ -76,7 +76,9 @@ class Reader:
             if self._next > place[1]:
                 return sample
         self._path = ""
-        raise BadValue(f"{self._root / path} has fewer samples than it had", hint="take the data set anew")
+        raise BadValue(
+            f"{self._root / path} has fewer samples than it had", hint="begin a new run, which looks at the data again"
+        )
 
 
 def blocks(root: Path) -> Iterator[Block]:
