@@ -24,7 +24,7 @@ from loaderprobe.records.options import SWEEP, check, of_python
 from loaderprobe.records.ranks import Layout, Node
 from loaderprobe.system.environment import list_gpus
 from loaderprobe.system.limits import cores_available
-from loaderprobe.units import format_resolution, join_words
+from loaderprobe.units import join_words
 
 # What a sweep of several ranks is asked for: their layouts, and what one rank alone can measure.
 
@@ -267,9 +267,7 @@ def check_spec(spec: SweepSpec, nodes: Sequence[Node] | None = None) -> None:
 
 def bytes_to_make(requests: Iterable[SetRequest], data_dir: Path, count: int) -> float:
     """Bytes, about, of those data sets of so many images that are not there."""
-    missing = [
-        request.pool() for request in requests if not is_generated(data_dir / format_resolution(request.resolution))
-    ]
+    missing = [request.pool() for request in requests if not is_generated(request.directory(data_dir))]
     return sum(count * expected_mean(pool) for pool in missing)
 
 
@@ -279,7 +277,7 @@ def with_data(spec: SweepSpec, files: Sequence[FileSet]) -> SweepSpec:
     def on_files(configs: Iterable[RunConfig]) -> tuple[RunConfig, ...]:
         alike = groupby(configs, key=lambda config: (config.ranks, config.nodes, config.compute, config.cache))
         return tuple(
-            replace(config, data=file_set.fingerprint, resolution=file_set.label)
+            replace(config, data=file_set.fingerprint, resolution=file_set.label, layout=file_set.layout)
             for group in (list(group) for _, group in alike)
             for file_set in files
             for config in group

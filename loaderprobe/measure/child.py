@@ -32,7 +32,7 @@ from loaderprobe.measure.session import Recorder, Session
 from loaderprobe.measure.user.function import measure_own
 from loaderprobe.plugins import resolve
 from loaderprobe.protocols import Clock, OnGpu, OnStage, OwnThreads
-from loaderprobe.records.config import ComputeSpec
+from loaderprobe.records.config import ComputeSpec, RunConfig
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Alternative, Measurement
 from loaderprobe.records.ranks import RankPlacement
@@ -55,7 +55,7 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
     clock, config, placement = SystemClock(), order.config, order.placement
     if placement is not None and config.compute.kind == "cuda":
         _see_own_gpu(config.compute, placement)
-    files = order.files if placement is None else order.files.shard(placement.rank, placement.size)
+    files = _in_turn(config, order.files if placement is None else order.files.shard(placement.rank, placement.size))
     location = locate(Path(files.root))
     others = _alternatives(order, files, on_stage)
     on_stage("starting the loader", 0, 0)
@@ -77,9 +77,13 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
         # The forkserver, by whose other children nothing else is done.
         own = (os.getppid(),)
         parts = join_parts(loader, compute, clock, LinuxPageCache(), location, looking.samples, decide, own)
+        recorder = Recorder(config, alternatives=others, earlier=order.earlier, joins=rank is None)
+        if files.parts:
+            recorder.access, recorder.sample_bytes = "parts", files.mean_size_bytes
         session = Session(
-            recorder=Recorder(config, alternatives=others, earlier=order.earlier, joins=rank is None),
-            files=files,
+            recorder=recorder,
+            files=files.parts or files,
+            pool=files.count // config.compute.batch_size if files.parts else 0,
             parts=rank.joined(parts, gpu or "") if rank else parts,
             on_stage=on_stage,
             budget_s=_left_s(order, clock),
@@ -90,6 +94,11 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
             session.profile()
         measured = session.measurement(*samplers.collected())
         return rank.together(measured) if rank else measured
+
+
+def _in_turn(config: RunConfig, files: FileSet) -> FileSet:
+    """In the order in which the workers read them."""
+    return files.dealt(config.loader.workers, config.compute.batch_size)
 
 
 def _see_own_gpu(compute: ComputeSpec, placement: RankPlacement) -> None:
@@ -119,8 +128,8 @@ def study(order: Order, scratch: Path, on_stage: OnStage) -> Prefilled | EpochsM
     """Measure what the order asks for beside the verdict."""
     with ExitStack() as stack:
         if order.study == "prefilled":
-            parts = _parts(order, order.files, scratch, stack)
-            return PrefilledStudy(order.config, order.files, parts, on_stage).run()
+            files = _in_turn(order.config, order.files)
+            return PrefilledStudy(order.config, files, _parts(order, files, scratch, stack), on_stage).run()
         everything = order.files.absolute(0, order.files.count)
         cache = LinuxPageCache()
         on_stage("making the files cold", 0, order.epochs)

@@ -348,7 +348,7 @@ class Readiness:
                 self.loader.take_new()
                 self._supplied("new")
             return
-        if isinstance(self.loader, Renewing):
+        if isinstance(self.loader, Evicting):
             self.loader.release(taken)
         if isinstance(self.files, PartFiles):
             self.cache.evict(self.files.paths)

@@ -166,6 +166,8 @@ class RunConfig:
     data: str
     """Fingerprint of the `FileSet`."""
     resolution: str
+    layout: str = "files"
+    """How samples lie on storage, by its name in `datasets.layouts.LAYOUTS`; `files`: each is a file."""
     loader: LoaderSpec
     compute: ComputeSpec
     cache: CacheState = "cold"

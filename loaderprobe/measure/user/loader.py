@@ -21,6 +21,7 @@ from loaderprobe.measure.session import GivenUp, Recorder, Session
 from loaderprobe.protocols import (
     Compute,
     ComputeArguments,
+    Evicting,
     Loader,
     MakeCompute,
     NextRound,
@@ -70,7 +71,7 @@ CALLED_AT_LEAST = 0.05
 OUTLIER = 4.0
 
 
-class Learnable(Loader, Renewing, Protocol):
+class Learnable(Loader, Renewing, Evicting, Protocol):
     """A loader whose workers record which files they open."""
 
     def settle(self, taken: int) -> int:
