@@ -268,17 +268,9 @@ class Others:
     own_read_bytes: int | None = None
     """That own processes but for the ancestors caused to be read from storage (/proc/PID/io); None where that is not
     readable, or one ended meanwhile, with which its count is lost."""
-    run_delay_ns: int | None = None
-    """The training thread ready to run, but waiting for a core (/proc/thread-self/schedstat), for own processes too."""
-    cpu_pressure_us: int | None = None
-    """That some thread of the machine waited for a core (/proc/pressure), for own processes too; None, as the next
-    two, where the kernel does not count it."""
-    io_pressure_us: int | None = None
-    memory_pressure_us: int | None = None
 
     def __post_init__(self) -> None:
-        optional = ("own_read_bytes", "run_delay_ns", "cpu_pressure_us", "io_pressure_us", "memory_pressure_us")
-        least = {"span_ns": 1, "cores": 1, "cpu_ns": 0, "own_cpu_ns": 0, "steal_ns": 0, **dict.fromkeys(optional, 0)}
+        least = {"span_ns": 1, "cores": 1, "cpu_ns": 0, "own_cpu_ns": 0, "steal_ns": 0, "own_read_bytes": 0}
         check_at_least("other processes", self, least)
 
 

@@ -48,7 +48,6 @@ def beside_many(share: float) -> Measurement:
 DISTURBED: dict[str, tuple[Measurement, bool]] = {
     "38 % of two cores": (seen(others(0.38)), True),
     "5 %": (seen(others(0.05)), False),
-    "own workers wait": (seen(others(run_delay_ns=900 * MS, cpu_pressure_us=900_000)), False),
     "15 % stolen": (seen(others(steal_ns=300 * MS)), True),
     "7 %": (seen(others(steal_ns=150 * MS)), False),
     "most cores are idle": (beside_many(0.3), False),
