@@ -50,7 +50,8 @@ def product(
 ) -> Quantity:
     """The inputs multiplied with each other and with `factor`, divided by those in `over`."""
     value = factor * math.prod(input_.value for input_ in inputs) / math.prod(each.value for each in over)
-    half = min(1.0, math.sqrt(math.fsum(_relative(each) ** 2 for each in (*inputs, *over))))
+    halves = ((input_.high - input_.low) / 2 / input_.value for input_ in (*inputs, *over) if input_.value)
+    half = min(1.0, math.sqrt(math.fsum(half**2 for half in halves)))
     return _derived(value, value * half, unit, formula, (*inputs, *over))
 
 
@@ -81,10 +82,6 @@ def scaled(quantity: Quantity, factor: float, formula: str) -> Quantity:
 def assumed_too(quantity: Quantity) -> Quantity:
     """The same figure, when an assumption went into it besides."""
     return replace(quantity, label="derived", weakest="assumed")
-
-
-def _relative(quantity: Quantity) -> float:
-    return (quantity.high - quantity.low) / 2 / quantity.value if quantity.value else 0.0
 
 
 def _derived(value: float, half: float, unit: str, formula: str, inputs: Sequence[Quantity]) -> Quantity:
