@@ -78,7 +78,7 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
         session = Session(
             recorder=Recorder(config, alternatives=others, earlier=order.earlier, joins=rank is None),
             files=files,
-            parts=rank.joined(parts, gpu or "") if rank else parts,
+            parts=rank.joined(parts) if rank else parts,
             on_stage=on_stage,
             budget_s=_left_s(order, clock),
             thorough=order.thorough,

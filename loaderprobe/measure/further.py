@@ -8,14 +8,7 @@ from dataclasses import fields, replace
 from itertools import chain
 from typing import Any
 
-from loaderprobe.records.measurement import (
-    MOST_SERVICES,
-    Measurement,
-    RankSeen,
-    Segment,
-    Series,
-    WorkerBatches,
-)
+from loaderprobe.records.measurement import COLUMNS, Measurement, RankSeen, Segment, Series, WorkerBatches
 from loaderprobe.records.remark import Remark, each_once
 from loaderprobe.records.waits import WaitSamples
 
@@ -87,12 +80,7 @@ def _both_series(earlier: Series | None, later: Series) -> Series:
 
 
 def _both_seen(earlier: RankSeen, later: RankSeen) -> RankSeen:
-    columns = {
-        each.name: getattr(earlier, each.name) + getattr(later, each.name)
-        for each in fields(RankSeen)
-        if isinstance(getattr(later, each.name), tuple)
-    }
-    return replace(later, **{**columns, "service_ns": columns["service_ns"][:MOST_SERVICES]})
+    return replace(later, **{name: getattr(earlier, name) + getattr(later, name) for name in COLUMNS})
 
 
 def _both_waits(earlier: WaitSamples | None, later: WaitSamples | None) -> WaitSamples | None:

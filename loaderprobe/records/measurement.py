@@ -66,10 +66,6 @@ class RankSeen:
     rank: int
     node: int
     host: str
-    device: str
-    """The GPU's UUID; empty without one."""
-    cores: float
-    """Available to it: those of its node, or of its affinity, shared evenly."""
     span_ns: tuple[int, ...]
     """From the first step of a segment to the end of its last, or of the device."""
     input_ns: tuple[int, ...]
@@ -79,10 +75,6 @@ class RankSeen:
     steps: tuple[int, ...]
     """The same on all ranks, except where each was alone."""
     delivered_bytes: tuple[int | None, ...]
-    disk_bytes: tuple[int | None, ...]
-    """None on all ranks of a node but its first."""
-    service_ns: tuple[int, ...]
-    """Wall time in a worker of batches of the `alone` segments, in order; at most MOST_SERVICES."""
     read_bytes: tuple[int | None, ...] = ()
     """From storage, by the rank's workers for the batches of each segment: whether it was cold, or warm, on each rank.
     None where reads are not counted; empty where that was not kept."""
@@ -91,9 +83,8 @@ class RankSeen:
         check_equal_lengths(f"rank {self.rank}", self, COLUMNS, optional=("read_bytes",))
 
 
-COLUMNS = ("span_ns", "input_ns", "meet_ns", "steps", "delivered_bytes", "disk_bytes", "read_bytes")
+COLUMNS = ("span_ns", "input_ns", "meet_ns", "steps", "delivered_bytes", "read_bytes")
 """With an entry a segment."""
-MOST_SERVICES = 128
 
 
 # What a GPU and its host did in one short window, record by record. Nothing here is derived.
