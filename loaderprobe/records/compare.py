@@ -41,11 +41,11 @@ class Compared:
     """One row: the same thing in A and in B."""
 
     subject: Subject
-    unit: Unit
-    before: Interval | None
+    unit: Unit = ""
+    before: Interval | None = None
     """In A; None for the mean of all rows."""
-    after: Interval | None
-    rounds: tuple[int, int]
+    after: Interval | None = None
+    rounds: tuple[int, int] = (0, 0)
     """Rounds of A and of B that the interval comes from."""
     ratio: Interval | None
     """The speed of B over that of A, with its 95 % interval; None where nothing shows how much a side varies."""

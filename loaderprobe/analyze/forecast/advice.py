@@ -322,7 +322,9 @@ def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings)
         advice
         for option in considered
         if (advice := _as_tried(_advice(option, before), found))
-        and _is_worth(advice)
+        # Enough, and more than the measured rate itself varied.
+        and advice.speedup >= thresholds.WORTH
+        and advice.after.value > advice.before.high
         and not _denied(option, found)
         and not (option.forecast.changed == "disk_speed" and _has_reserve(measurement, point, around.storage))
     ]
@@ -448,11 +450,6 @@ def _denied(option: AdviceOption, found: Experiments) -> bool:
     speedup = found.speedups.get("storage")
     of_storage = option.forecast.changed in ("disk_speed", "page_cache_share", "pinned_share")
     return of_storage and (speedup is None or speedup.value < thresholds.WORTH)
-
-
-def _is_worth(advice: Advice) -> bool:
-    """Speedups enough, and more than the measured rate itself varied."""
-    return advice.speedup >= thresholds.WORTH and advice.after.value > advice.before.high
 
 
 def _wasted(point: Point, made: Sequence[AdviceOption], worth: Sequence[Advice], before: Interval) -> list[Advice]:
