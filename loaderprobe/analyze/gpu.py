@@ -758,14 +758,12 @@ def syncs_per_step(timeline: Timeline, own: int = 1) -> float:
     syncs = [i for i in order if calls.kind[i] == "sync"]
     # A copy that waits is a launch, too: only that, and nothing else of the thread, may lie between the two calls.
     merged = sum(
-        calls.kind[i] == calls.kind[before] == "sync" and _waits_again(names[before], names[i])
+        calls.kind[i] == calls.kind[before] == "sync"
+        and "Memcpy" in names[before]
+        and names[i].endswith("StreamSynchronize")
         for before, i in pairwise(order)
     )
     return max(0, len(syncs) - merged - own) / timeline.steps if timeline.steps else 0.0
-
-
-def _waits_again(before: str, name: str) -> bool:
-    return "Memcpy" in before and name.endswith("StreamSynchronize")
 
 
 def timeline_view(timeline: Timeline, found: Attribution) -> TimelineView:

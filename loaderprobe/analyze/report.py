@@ -189,7 +189,10 @@ def buffer_effect(measurement: Measurement, verdict: Verdict, study: Prefilled |
     free = free_batches(loader)
     # The study is of one process.
     seen = study if study is not None and study.prefilled is not None and measurement.ranks == 1 else None
-    rates = _steady_rates(measurement, seen) if seen else [verdict.images_per_s.value]
+    rates = [verdict.images_per_s.value]
+    if seen:
+        synchronous = measurement.compute.synchronous
+        rates = [segment_rate(part, synchronous=synchronous, workers=loader.workers) for part in seen.steady]
     steady = len(rates) / sum(1 / rate for rate in rates)
     most = max(1.0, compute / steady)
     first = {iteration: over_steady(iteration, free, most) for iteration in ITERATIONS}
@@ -205,12 +208,6 @@ def buffer_effect(measurement: Measurement, verdict: Verdict, study: Prefilled |
         noise=(max(rates) - min(rates)) / 2 / steady,
         reason=study.reason if study else None,
     )
-
-
-def _steady_rates(measurement: Measurement, study: Prefilled) -> list[float]:
-    """Images/s of each steady segment."""
-    workers, synchronous = measurement.config.loader.workers, measurement.compute.synchronous
-    return [segment_rate(each, synchronous=synchronous, workers=workers) for each in study.steady]
 
 
 def _rates(segment: Segment, counts: tuple[int, ...]) -> dict[int, float]:
@@ -421,7 +418,8 @@ def build_report(
         for config, result in results
         if isinstance(result, Measurement)
     }
-    results = [(config, _unless_damaged(result, judged.get(config.key))) for config, result in results]
+    unreadable = {key: found for key, found in judged.items() if isinstance(found, DamagedFile)}
+    results = [(config, unreadable.get(config.key, result)) for config, result in results]
     rows: list[ConfigurationRow] = []
     details: list[Detail] = []
     recommendations, knees = recommend_groups(
@@ -467,10 +465,6 @@ def _all_finite(value: Any) -> bool:
     if isinstance(value, tuple | list):
         return all(map(_all_finite, value))
     return not isinstance(value, float) or math.isfinite(value)
-
-
-def _unless_damaged(result: Result, judged: Judged | DamagedFile | None) -> Result:
-    return judged if isinstance(judged, DamagedFile) else result
 
 
 def run_info(

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from loaderprobe.analyze.judge import Judged
 from loaderprobe.analyze.verdict.rounds import next_round
@@ -22,12 +22,10 @@ from loaderprobe.measure.session import GivenUp, Recorder, Session
 from loaderprobe.protocols import (
     Compute,
     ComputeArguments,
-    Loader,
     MakeCompute,
     NextRound,
     OnStage,
     PageCache,
-    Renewing,
 )
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig, with_options
@@ -44,6 +42,9 @@ from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.system.process import process_usage, threads_of
 from loaderprobe.units import format_duration
+
+if TYPE_CHECKING:
+    from loaderprobe.loaders.user_loader import UserLoader
 
 # Discovery of a loader: which files it reads, and whether they can be made cold.
 #
@@ -69,35 +70,6 @@ LEAST_PASS_BYTES = 64 << 10
 CALLED_AT_LEAST = 0.05
 # Times the usual batch.
 OUTLIER = 4.0
-
-
-class Learnable(Loader, Renewing, Protocol):
-    """A loader whose workers record which files they open."""
-
-    def settle(self, taken: int) -> int:
-        """Make the batches requested so far the pool; returns how many must be taken until its files are properties."""
-        ...
-
-    def check(self) -> None:
-        """Raise when the loader does not iterate as torch's DataLoader does."""
-        ...
-
-    def files(self, batch_size: int) -> LoaderFiles:
-        """The files of the settled pool's batches; or the reason why they are unknown."""
-        ...
-
-    def keeps_open(self) -> bool:
-        """True where files were open, or mapped, while batches of the settled pool were made."""
-        ...
-
-    def called_bytes(self) -> tuple[int, ...]:
-        """Bytes that read calls returned, by batch of the pool."""
-        ...
-
-    @property
-    def exhausted(self) -> bool:
-        """True when the sampler has no more batches."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +101,7 @@ class LoaderProperties:
 class Discovery:
     """Takes the first batches twice, within a share of the budget."""
 
-    loader: Learnable
+    loader: UserLoader
     cache: PageCache
     workers: int
     ahead: int
