@@ -98,14 +98,12 @@ class Effect:
         """Rounds a side with which an effect of that size would be seen; None where the drift hides it."""
         for rounds in TRIED_ROUNDS:
             error = math.sqrt(self.of_rounds / rounds + self.drift)
-            freedom = 2.0 * (rounds - 1) if not self.drift else _freedom(error, self.of_rounds / rounds, rounds)
+            freedom = 2.0 * (rounds - 1)
+            if self.drift:
+                freedom = error**4 / ((self.of_rounds / rounds) ** 2 / freedom) if self.of_rounds else math.inf
             if student_quantile(alpha, freedom) * error <= smallest:
                 return rounds
         return None
-
-
-def _freedom(error: float, of_rounds: float, rounds: int) -> float:
-    return error**4 / (of_rounds**2 / (2 * (rounds - 1))) if of_rounds else math.inf
 
 
 def interval(values: Sequence[float]) -> Interval:

@@ -9,11 +9,11 @@ from math import ceil
 from typing import Any
 
 from loaderprobe.analyze.answer import answered
-from loaderprobe.analyze.forecast.advice import DataPlace, Known, Recommendation, recommend_groups
+from loaderprobe.analyze.forecast.advice import DataPlace, Recommendation, Surroundings, recommend_groups
 from loaderprobe.analyze.forecast.fit import Storage
 from loaderprobe.analyze.gpu import checked_against_rates, subtract
 from loaderprobe.analyze.judge import Judged
-from loaderprobe.analyze.plan.needs import cores_of, demand, judge_supply, measured_offer
+from loaderprobe.analyze.plan.needs import cores_of, demand, feed_of
 from loaderprobe.analyze.plan.workload import (
     PlanWorkload,
     cold_and_fastest,
@@ -41,7 +41,7 @@ from loaderprobe.records.measurement import (
     judged_activity,
     segments_of,
 )
-from loaderprobe.records.plan import Asked, Quantity
+from loaderprobe.records.plan import Quantity
 from loaderprobe.records.ranks import MOST_SHOWN, RankRow, RanksView, Role
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import (
@@ -257,7 +257,6 @@ COUNTS = (1, 8, 64)
 REFERENCE = "mlperf-h100"
 """What is planned for where only a CPU trained: its own rate says nothing of an accelerator."""
 _REFERENCE_SOURCE = "MLPerf Storage v1.0, ResNet-50 on H100"
-_ASKED = Asked(accelerators=1)
 
 
 def outlooks(
@@ -336,17 +335,14 @@ def _outlook(
 
 
 def _supply(workload: PlanWorkload) -> StorageSupply | None:
-    offer, storage = measured_offer(workload), workload.storage
-    if offer is None or storage is None:
-        return None
-    judged = judge_supply(offer, demand(workload, UTILIZATION), _ASKED)
-    if judged.feeds is None:
+    feed, storage = feed_of(workload), workload.storage
+    if feed is None or storage is None:
         return None
     return StorageSupply(
         read_bytes_per_s=storage.read_bytes_per_s.value,
         readers=storage.readers,
         at_least=storage.at_least,
-        feeds=judged.feeds,
+        feeds=feed.count,
     )
 
 
@@ -424,7 +420,8 @@ def build_report(
     details: list[Detail] = []
     recommendations, knees = recommend_groups(
         [(found.measurement, found.experiments) for found in judged.values() if isinstance(found, Judged)],
-        _known(files, environment, ceilings, accelerators or {}),
+        {file.fingerprint: _around(file, environment.memory_bytes, ceilings.get(file.fingerprint)) for file in files},
+        accelerators or {},
     )
     for config, result in results:
         found = judged.get(config.key)
@@ -499,25 +496,10 @@ def _data_info(files: FileSet) -> DataInfo:
     )
 
 
-def _known(
-    files: Sequence[FileSet],
-    environment: Environment,
-    ceilings: Mapping[str, StorageCeiling],
-    accelerators: Mapping[str, float],
-) -> Known:
-    return Known(
-        storage={file.fingerprint: Storage(ceiling=ceilings.get(file.fingerprint)) for file in files},
-        places={
-            file.fingerprint: DataPlace(
-                root=file.root,
-                size_bytes=file.mean_size_bytes * file.images_found,
-                memory_bytes=environment.memory_bytes,
-            )
-            for file in files
-            if file.size_bytes
-        },
-        accelerators=accelerators,
-    )
+def _around(files: FileSet, memory_bytes: float, ceiling: StorageCeiling | None) -> Surroundings:
+    size_bytes = files.mean_size_bytes * files.images_found
+    place = DataPlace(root=files.root, size_bytes=size_bytes, memory_bytes=memory_bytes) if files.size_bytes else None
+    return Surroundings(storage=Storage(ceiling=ceiling), place=place)
 
 
 def row_of(judged: Judged, advised: Recommendation) -> ConfigurationRow:

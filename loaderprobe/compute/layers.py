@@ -416,7 +416,6 @@ class ByClock:
 
     @contextmanager
     def backward(self, wait: Callable[[], None]) -> Iterator[None]:
-        """While the backward pass runs."""
         self._forward = False
         with Timing(self._took, wait):
             yield

@@ -55,7 +55,6 @@ class Collectives:
 
     @property
     def is_coordinator(self) -> bool:
-        """True on rank 0."""
         return self.rank == 0
 
     def begin(self) -> None:
@@ -124,7 +123,6 @@ class PaceInStep(Pace):
 
     @classmethod
     def of(cls, pace: Pace, ends: Callable[[bool], bool]) -> PaceInStep:
-        """The same pace for all ranks."""
         return cls(**values(pace), ends=ends)
 
     def enough(self, steps: int, seconds: float) -> bool:
@@ -146,7 +144,6 @@ class PaceAhead(Pace):
 
     @classmethod
     def of(cls, pace: Pace, agreed: Callable[[int], int]) -> PaceAhead:
-        """The same pace for all ranks."""
         return cls(**values(pace), agreed=agreed, until=[1])
 
     def enough(self, steps: int, seconds: float) -> bool:

@@ -122,7 +122,6 @@ class Durations:
         return found
 
     def add(self, part: Part, seconds: float) -> None:
-        """Keep what one segment took."""
         self._took_s.setdefault(part, []).append(seconds)
 
     def of_round(self, plan: Sequence[Part]) -> float:

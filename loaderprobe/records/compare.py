@@ -144,9 +144,7 @@ class ComparisonReport:
 
     @property
     def passed(self) -> bool:
-        """True when every gate holds."""
         return all(gate.passed for gate in self.gates)
 
     def of_word(self, word: Word) -> tuple[Compared, ...]:
-        """The rows with this word."""
         return tuple(row for row in self.rows if row.word == word)

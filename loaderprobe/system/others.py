@@ -157,7 +157,6 @@ class OthersMeter:
             yield from map(int, (self._text(f"{pid}/task/{thread}/children") or "").split())
 
     def _by_parent(self) -> defaultdict[int, list[int]]:
-        """The children of every process."""
         found: defaultdict[int, list[int]] = defaultdict(list)
         for name in os.listdir(self._proc):  # noqa: PTH208  # as below
             each = self._process(int(name)) if name.isdecimal() else None

@@ -38,7 +38,6 @@ def example_workload(images_per_s: float = H100, file_bytes: float = 115_000.0, 
 def example_storage(bytes_per_s: float = 0.92e9, **changes: Any) -> MeasuredStorage:
     """The best step of a ladder of 1 to 16 readers."""
     storage = MeasuredStorage(
-        name="measured here",
         source="16 readers",
         read_bytes_per_s=known(bytes_per_s, "B/s", "measured", "16 readers", half=0.03 * bytes_per_s),
         files_per_s=known(bytes_per_s / 115_000, "1/s", "measured", "16 readers"),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from loaderprobe.analyze.plan.workload import (
+    HERE,
     REQUEST_BYTES,
     PlanWorkload,
     assumed_too,
@@ -16,6 +17,7 @@ from loaderprobe.analyze.plan.workload import (
     scaled,
     total,
 )
+from loaderprobe.records.bandwidth import Feed
 from loaderprobe.records.plan import (
     Asked,
     Need,
@@ -208,7 +210,7 @@ def measured_offer(workload: PlanWorkload) -> PlanSupply | None:
         # Of the very files that are planned for, files/s and bytes/s are one figure.
         limits.append(SupplyLimit(resource="opens", limit=storage.files_per_s, at_least=True))
     return PlanSupply(
-        name=storage.name,
+        name=HERE,
         label="measured",
         source=storage.source,
         limits=tuple(limits),
@@ -233,6 +235,22 @@ def judge_supply(offer: PlanSupply, one: Demand, asked: Asked) -> PlanSupply:
         at_least=first.at_least if first else False,
         reads_in_flight=flying if asked.images_per_file == 1 else None,
     )
+
+
+ONE = Asked(accelerators=1)
+"""What is asked of a storage when nothing else is said."""
+
+
+def feed_of(workload: PlanWorkload) -> Feed | None:
+    """How many of the accelerators of a workload its storage feeds; None where it has none that counts."""
+    offer = measured_offer(workload)
+    supply = judge_supply(offer, demand(workload, ONE.utilization), ONE) if offer else None
+    if supply is None or supply.feeds is None or supply.first_limit is None:
+        return None
+    return Feed(
+        accelerator=workload.accelerator, images_per_s=workload.rate.value, count=supply.feeds,
+        utilization=ONE.utilization, use=ONE.use, first_limit=supply.first_limit, at_least=supply.at_least,
+    )  # fmt: skip
 
 
 def _judged_limit(offered: SupplyLimit, one: Demand, asked: Asked) -> SupplyLimit:

@@ -139,7 +139,6 @@ def _together(slowest: RankMeasurement, number: int, ranks: Sequence[RankMeasure
 
 
 def _seen(rank: RankMeasurement) -> RankSeen:
-    """What is kept of each rank."""
     measured = rank.measurement
     segments, records = measured.segments, measured.worker_batches
     row = {number: index for index, number in enumerate(records.batch)}

@@ -14,6 +14,7 @@ from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.ranks import SlowHost
 from loaderprobe.analyze.verdict.validity import evidence_of, speedup_evidence, waiting_for_cores
 from loaderprobe.records import thresholds
+from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.resources import (
     IN_GAPS,
     IN_STEP,
@@ -466,9 +467,9 @@ def _cpu_limit(found: Experiments, workers: int, cores_available: float) -> tupl
     )
 
 
-def cores_are_busy(found: Experiments, *, workers: int, cores_available: float) -> bool:
+def cores_are_busy(measurement: Measurement, found: Experiments) -> bool:
     """True when the cores limit the loader, so that more workers would only wait for each other."""
-    return bool(_cpu_limit(found, workers, cores_available))
+    return bool(_cpu_limit(found, measurement.config.loader.workers, measurement.cores_available))
 
 
 def cores_in_use(found: Experiments) -> float:

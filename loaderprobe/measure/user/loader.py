@@ -326,9 +326,7 @@ class LoaderRequest:
 
     cache: CacheState = "cold"
     budget_s: float | None
-    thorough: bool = False
     rounds: int = 3
-    seed: int = 0
     decide: NextRound = next_round
     """Is asked which segments to measure next."""
     period: int | None = None
@@ -372,14 +370,12 @@ class Deadline(SystemClock):
 
     @property
     def late(self) -> bool:
-        """True when it is too late."""
         return self._most_s is not None and self.spent_s > self._most_s
 
     def error(self) -> OutOfTimeError:
         return OutOfTimeError(f"not even one round fitted into {format_duration(self._most_s or 0.0)}")
 
     def check(self) -> None:
-        """Raise OutOfTimeError when it is too late."""
         if self.late:
             raise self.error()
 
@@ -404,13 +400,15 @@ def measure_with_step(
     return measure_loader(loader, compute_of(step), asked, on_stage)
 
 
-def compute_of(step: Callable[[Any], Any] | None) -> MakeCompute:
-    """Makes the device of the user's step, or of none."""
+def compute_of(step: Callable[[Any], Any] | None, *, in_ranks: bool = False) -> MakeCompute:
+    """Makes the device of the user's step, in one of several ranks or alone, or of none."""
 
     def make(arguments: ComputeArguments) -> Compute:
-        from loaderprobe.compute.step import NoCompute, StepCompute
+        from loaderprobe.compute.step import NoCompute, StepCompute, step_in_ranks
 
-        return NoCompute(arguments) if step is None else StepCompute(step, arguments)
+        if step is None:
+            return NoCompute(arguments)
+        return step_in_ranks(step, arguments) if in_ranks else StepCompute(step, arguments)
 
     return make
 
@@ -607,7 +605,6 @@ def _session(
         resident_batches=properties.resident_batches,
         parts=asked.among(parts, config, properties),
         on_stage=on_stage,
-        thorough=asked.thorough,
         period=asked.period,
     )
 
@@ -663,7 +660,6 @@ def _config(driver: Any, loader: Any, asked: LoaderRequest, properties: LoaderPr
         compute=ComputeSpec(name="own", batch_size=max(1, driver.records().images[0])),
         cache="as-found" if properties.access == "none" else asked.cache,
         rounds=asked.rounds,
-        seed=asked.seed,
         ranks=asked.ranks,
         nodes=asked.nodes,
     )

@@ -73,7 +73,7 @@ def test_the_time_of_an_epoch_moves_the_batch(name: str) -> None:
     """Up while it improves by less than half, else down."""
     rate, options, sizes, code, chosen = TIME[name]
     prober = ScriptedProber(rate=rate)
-    strategy = PaperStrategy(**{"name": "epoch-time", "images": 50_000, "most": 256, **options})
+    strategy = PaperStrategy(name="epoch-time", **{"images": 50_000, "most": 256, **options})
     _, stop = search(strategy, prober, clock=FakeClock())
     assert (prober.asked, stop.code) == (sizes, code) and stop.chosen == (stop.chosen if chosen is None else chosen)
 
