@@ -11,8 +11,7 @@ from loaderprobe.analyze.batch_size import (
     MOST,
     PAPER_FIRST_SIZE,
     UPDATES,
-    EpochTimeMinimize,
-    GpuUsageMaximize,
+    PaperStrategy,
     Throughput,
     by_size,
     limit_at,
@@ -98,12 +97,10 @@ class TuneRequest:
         return self.most or (MOST if self.strategy == "throughput" else MOST_OF_PAPER)
 
     def made(self) -> Policy[int, BatchSizeProbe, BatchSizeStop]:
+        if self.strategy == "throughput":
+            return Throughput(most=self.largest)
         first = min(PAPER_FIRST_SIZE, self.largest)
-        if self.strategy == "gpu-usage":
-            return GpuUsageMaximize(first=first, most=self.largest)
-        if self.strategy == "epoch-time":
-            return EpochTimeMinimize(images=self.images, first=first, most=self.largest)
-        return Throughput(most=self.largest)
+        return PaperStrategy(name=self.strategy, images=self.images, first=first, most=self.largest)
 
 
 def batch_size(
@@ -161,6 +158,8 @@ def tuned(
     progress: OnStage = unheard,
 ) -> BatchSize:
     """The search for `asked`, with batches that `batches(size)` makes. Raises as `batch_size`."""
+    from loaderprobe.compute.trainer import device_words
+
     prober, limit = _prober(model, batches, asked, loss)
     asking = WithReadings(prober, remark_words) if asked.strategy == "gpu-usage" else prober
     probes, stop = search(asked.made(), asking, clock=SystemClock(), progress=progress)
@@ -177,7 +176,7 @@ def tuned(
     return BatchSize(
         origin=origin_now(asked.command, *asked.paths),
         model=asked.name,
-        device=prober.device_name,
+        device=device_words(prober.device),
         image_size=asked.image_size,
         precision=asked.precision,
         strategy=asked.strategy,
@@ -200,7 +199,7 @@ def _prober(
     model: Any, batches: Callable[[int], Any], asked: TuneRequest, loss: Callable[[Any, Any], Any] | None
 ) -> tuple[TorchProber, int | None]:
     """What makes the probes, and its memory limit in bytes. Raises MissingPart for the paper's length without a GPU."""
-    from loaderprobe.compute.batch_size import Length, ProbeParts, TorchProber
+    from loaderprobe.compute.batch_size import ProbeParts, TorchProber
     from loaderprobe.compute.trainer import usual_loss
 
     clock = SystemClock()
@@ -211,13 +210,12 @@ def _prober(
     limit = parse_bytes(str(asked.memory)) if asked.memory is not None else None
     if limit is None and uuid is None:
         limit = round(MEMORY_SHARE * available_bytes()) or None
-    steps = asked.steps or (None if ours else UPDATES)
     period_s = {} if ours else {"period_s": ONE_S}
     parts = ProbeParts(
         loss=loss or usual_loss,
         clock=clock,
         meter=lambda: Meter(clock, uuid, **period_s),
-        length=Length(steps=steps),
+        steps=asked.steps or (None if ours else UPDATES),
         memory_limit=limit,
         precision="bf16" if asked.precision == "bf16" else "fp32",
     )

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from loaderprobe.analyze.plan.from_bandwidth import workload_of_bandwidth
-from loaderprobe.analyze.plan.needs import Offer
-from loaderprobe.analyze.plan.plan import Made, catalogue_offer, given_offer, make_plan
+from loaderprobe.analyze.plan.plan import catalogue_offer, given_offer, make_plan
 from loaderprobe.analyze.plan.workload import (
     IMAGENET_BYTES,
     PlanWorkload,
@@ -35,7 +34,7 @@ from loaderprobe.records.bandwidth import BandwidthReport, StorageCeiling
 from loaderprobe.records.config import RATES
 from loaderprobe.records.diagnosis import WatchReport
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.plan import Asked, CacheAsked, CatalogueEntry, PlanReport, PlanSource, Quantity
+from loaderprobe.records.plan import Asked, CacheAsked, CatalogueEntry, PlanReport, PlanSource, PlanSupply, Quantity
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.thresholds import USE, UTILIZATION
 from loaderprobe.records.trace import TraceReport
@@ -276,8 +275,11 @@ def plan(
         file_bytes=file_bytes,
     )
     _check_cache(asked.cache, workload.images is None)
-    made = Made(loaderprobe=version("loaderprobe"), created_utc=now.isoformat(timespec="seconds"))
-    return Plan.of(make_plan(workload, asked, offers, found.source, made, RATES))
+    made = make_plan(
+        workload, asked, offers, found.source, loaderprobe=version("loaderprobe"),
+        created_utc=now.isoformat(timespec="seconds"), images_per_s=RATES,
+    )  # fmt: skip
+    return Plan.of(made)
 
 
 def _grown(accelerators: int | str, growth: float | str) -> int:
@@ -286,13 +288,13 @@ def _grown(accelerators: int | str, growth: float | str) -> int:
     return ceil(round(now * quantities.factor(growth, "--growth"), 6))
 
 
-def offers_of(texts: list[str], today: date) -> list[Offer]:
+def offers_of(texts: list[str], today: date) -> list[PlanSupply]:
     """The storages that `--storage` names. Raises BadValue."""
     entries = catalogue() if any(not text[:1].isdigit() for text in texts) else ()
     return [_offer(text.strip(), entries, today) for text in texts]
 
 
-def _offer(text: str, entries: tuple[CatalogueEntry, ...], today: date) -> Offer:
+def _offer(text: str, entries: tuple[CatalogueEntry, ...], today: date) -> PlanSupply:
     if text[:1].isdigit():
         return given_offer(text, quantities.storage_figures(text))
     name, colon, bought = text.partition(":")

@@ -84,7 +84,7 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
             recorder=recorder,
             files=files.parts or files,
             pool=files.count // config.compute.batch_size if files.parts else 0,
-            parts=rank.joined(parts, gpu or "") if rank else parts,
+            parts=rank.joined(parts) if rank else parts,
             on_stage=on_stage,
             budget_s=_left_s(order, clock),
             thorough=order.thorough,

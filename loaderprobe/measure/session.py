@@ -70,7 +70,6 @@ class Recorder:
 
     @property
     def rounds_before(self) -> int:
-        """Rounds of the earlier measurement."""
         return 1 + max(segment.round for segment in self.earlier.segments) if self.earlier else 0
 
     def begin(self, now_ns: int) -> None:
@@ -188,7 +187,6 @@ class Session:
 
     @property
     def base_mode(self) -> Mode:
-        """The mode of the configuration as asked."""
         return asked_mode(self.config)
 
     @property
@@ -211,7 +209,6 @@ class Session:
                     self._measure(part, number, total)
 
     def _measure(self, part: Part, number: int, total: int) -> None:
-        """Add one segment of round `number`."""
         segments, without = self.recorder.segments, "" if part.without is None else f" without rank {part.without}"
         name = f"round {self.recorder.rounds_before + number + 1}: {part.mode} {part.activity}{without}"
         self.on_stage(name, len(segments), total)

@@ -153,6 +153,3 @@ def _uneven(most: BandwidthPhase) -> Sequence[Remark]:
         "rank": str(slow.rank), "host": slow.host, "share": most.fairness, "bytes_per_s": most.in_step_bw_bytes,
     }  # fmt: skip
     return (Remark(code="ranks_uneven", facts=facts),)
-
-
-# A workload from one measured configuration: of a sweep, whose files are known one by one, or of a result of `run`.

@@ -86,12 +86,7 @@ def spinning(measurement: Measurement) -> float | None:
     """
     if measurement.workers:
         return None
-    known = [
-        (segment.process_cpu_ns - segment.thread_cpu_ns) / NS / segment_seconds(segment)
-        for segment in segments_of(measurement, base_mode(measurement), "loader_only")
-        if segment.process_cpu_ns is not None and segment_seconds(segment)
-    ]
-    return median(known) if known else None
+    return _cores(segments_of(measurement, base_mode(measurement), "loader_only"), beside=True)
 
 
 def on_one_thread_beside(measurement: Measurement, asked: Sequence[SegmentKind]) -> tuple[SegmentKind, ...]:
@@ -154,10 +149,13 @@ def _rates(measurement: Measurement, activity: Activity, rounds: Collection[int]
     return median([usual[n] for n in rounds]), median([single[n] for n in rounds])
 
 
-def _cores(segments: Sequence[Segment]) -> float | None:
-    """CPU seconds a second of the training process; None where there is no segment, or it was not recorded."""
+def _cores(segments: Sequence[Segment], *, beside: bool = False) -> float | None:
+    """CPU seconds a second of the training process, or of its threads beside the one that trains.
+
+    None where there is no segment, or it was not recorded.
+    """
     known = [
-        segment.process_cpu_ns / NS / segment_seconds(segment)
+        (segment.process_cpu_ns - (segment.thread_cpu_ns if beside else 0)) / NS / segment_seconds(segment)
         for segment in segments
         if segment.process_cpu_ns is not None and segment_seconds(segment)
     ]

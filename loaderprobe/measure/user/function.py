@@ -26,7 +26,7 @@ from loaderprobe.measure.user.loader import (
     compute_of,
     measure_loader,
 )
-from loaderprobe.protocols import Compute, ComputeArguments, Exchanging, Group, MakeCompute, OnStage
+from loaderprobe.protocols import Exchanging, Group, OnStage
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.diagnosis import OwnLoader, OwnMeasured, RankInput
 from loaderprobe.records.files import FileSet, UnknownFiles
@@ -194,18 +194,9 @@ def measure_own(order: Order, on_stage: OnStage) -> OwnMeasured:
     loader, step = made(own)
     given = unwrap(loader)
     rank = OwnRank(order, placement, given, on_stage)
-    found = measure_loader(given, _compute_of(step), rank.asked(), on_stage)
+    found = measure_loader(given, compute_of(step, in_ranks=True), rank.asked(), on_stage)
     # As it was asked for: the loader's own settings are in the measurement's.
     return replace(found, config=order.config)
-
-
-def _compute_of(step: Callable[[Any], Any] | None) -> MakeCompute:
-    def make(arguments: ComputeArguments) -> Compute:
-        from loaderprobe.compute.step import step_in_ranks
-
-        return step_in_ranks(step, arguments) if step else compute_of(None)(arguments)
-
-    return make
 
 
 class OwnRank:
