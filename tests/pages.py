@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from loaderprobe.records.bandwidth import BandwidthReport
-from loaderprobe.records.plan import PlanReport
 from loaderprobe.records.report import Report
 from loaderprobe.render.bandwidth import bandwidth_document
-from loaderprobe.render.plan import plan_document
 from loaderprobe.render.rows import csv_text
 from loaderprobe.render.sweep import report_columns, sweep_document
 from loaderprobe.render.writers import document_markdown, document_page, document_text
@@ -26,10 +24,6 @@ def html_report(report: Report) -> str:
 
 def csv_report(report: Report) -> str:
     return csv_text(report_columns(report))
-
-
-def plan_page(plan: PlanReport) -> str:
-    return document_page(plan_document(plan), made_by="")
 
 
 def bandwidth_text(report: BandwidthReport, width: int = 80, color: bool = False) -> str:

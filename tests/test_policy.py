@@ -46,12 +46,6 @@ def test_ctrl_c_keeps_results_that_are_enough() -> None:
         follow(policy, interrupted, clock=FakeClock())
 
 
-def test_an_error_is_passed_on() -> None:
-    """A failure that the rest goes on after is a result."""
-    with pytest.raises(ZeroDivisionError):
-        follow(Fixed(asks=(1, 0)), lambda ask: 1 // ask.what, clock=FakeClock())
-
-
 def test_an_ask_says_how_far_everything_is() -> None:
     """Before it, and within it; in order each counts one."""
     asked = Fixed(asks=("a", "b", "c", "d")).next(Results(done=[Result(what="a", found=None)]))

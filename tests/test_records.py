@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
-from loaderprobe.records.config import ComputeSpec, with_options
+from loaderprobe.records.config import with_options
 from loaderprobe.records.files import content_hash
 from loaderprobe.records.measurement import Measurement, Mode
 from loaderprobe.records.resources import (
@@ -63,16 +63,6 @@ def test_a_key_is_the_same_in_every_process() -> None:
     environment = {"PYTHONHASHSEED": "1"}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == example_config().key
-
-
-def test_a_compute_is_a_kind_with_an_argument() -> None:
-    """The argument follows the colon of a built-in name."""
-    named = [ComputeSpec(name=name, batch_size=1) for name in ("emulated:1786.5", "package.module:Class", "cpu")]
-    assert [(spec.kind, spec.argument) for spec in named] == [
-        ("emulated", "1786.5"),
-        ("package.module:Class", ""),
-        ("cpu", ""),
-    ]
 
 
 @pytest.mark.parametrize(

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 
-import loaderprobe
 from loaderprobe.analyze.bandwidth import judge_bandwidth
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase, BandwidthReport, CacheLabel
-from loaderprobe.records.measurement import Missing
-from loaderprobe.records.remark import Remark
 from loaderprobe.testing import example_location
 from tests.examples.bandwidth import (
     FILE_BYTES,
     ORIGIN,
     example_bandwidth,
-    example_operations,
     example_phase,
-    example_rank_bandwidth,
     example_ranks,
 )
 
@@ -156,22 +151,6 @@ def test_ladder_and_pauses_show_the_kind(ladder: dict[int, float], paced: float,
     assert [part.value for part in found.evidence] == pytest.approx([ladder[max(ladder)] / ladder[1], paced], rel=1e-6)
 
 
-def test_no_kind_without_its_phases() -> None:
-    """Where the paced phase was left out, the kind is unknown, with the phase's reason."""
-    found = judged(*phases_of(FLAT), missing=(Missing(name="paced", reason=Remark(code="no_single_reader")),)).kind
-    assert (found.kind, found.facts) == ("unknown", {"because": "no_single_reader"})
-
-
-@pytest.mark.parametrize("width", [0.0, 0.35])
-def test_a_noisy_ladder_is_not_surely_flat(width: float) -> None:
-    """Where the intervals allow a rise, or there are none, no kind is given."""
-    phases = (
-        replace(phase, bw_low=(1 - width) * phase.bw_bytes, bw_high=(1 + width) * phase.bw_bytes)
-        for phase in phases_of(FLAT, paced=1.0)
-    )
-    assert judged(*phases).kind.kind == "unknown"
-
-
 def test_a_ladder_that_was_cut_short_has_no_limit() -> None:
     """More readers, or more ranks, might get more: what was measured is flat, but nothing ended the ladder."""
     assert judged(*phases_of(FLAT, paced=0.3), interrupted=True).limit.code == "flat"
@@ -190,36 +169,3 @@ def test_feeds_counts_accelerators() -> None:
     blocks = (replace(phase, block_bytes=131_072) for phase in ladder)
     unproved = (replace(phase, cache="unproved") for phase in ladder)
     assert judged(*ladder, images=False).feeds == judged(*blocks).feeds == judged(*unproved).feeds == ()
-
-
-def test_opens_give_out_before_bandwidth() -> None:
-    """Cold opens/s below the files/s of the ladder end the count; warm ones never do."""
-    ladder = phases_of({1: 100 * FILE_BYTES, 2: 500 * FILE_BYTES})
-    cold = judged(*ladder, metadata=example_operations({1: 90.0, 4: 100.0, 16: 100.0}))
-    assert {feed.accelerator: feed.count for feed in cold.feeds}["slow"] == pytest.approx(10 * 0.8 / 0.9)
-    assert {feed.first_limit for feed in cold.feeds} == {"opens"}
-    warm = judged(*ladder, metadata=example_operations({1: 100.0}, metadata="warm", drops=0))
-    assert warm.feeds == judged(*ladder).feeds
-
-
-def test_accelerators_are_counted_together_and_in_step() -> None:
-    """By the code of a plan: as many of what all ranks get, and of four times the slowest."""
-    steps = ONE, example_ranks(6.9e6, 6.8e6, 6.8e6, 4e6)
-    report = judged(*steps)
-    together, in_step = report.feeds[0], report.feeds_in_step[0]
-    (planned,) = loaderprobe.plan(report, kind="1000").supplies
-    assert together.count == pytest.approx(planned.feeds) and together.at_least == planned.at_least
-    assert in_step.count / together.count == pytest.approx(16 / 24.5)
-
-
-@pytest.mark.parametrize(
-    ("phases", "best"),
-    [
-        ((example_phase(8, 736e6, bw_low=716e6), example_phase(16, 749e6, bw_low=657e6, settled=False)), 0),
-        ((example_phase(8, 736e6, bw_low=716e6), example_phase(16, 1500e6, bw_low=1408e6, settled=False)), 1),
-        ((example_ranks(50e6, readers=8), example_ranks(*[10e6] * 4)), 1),
-    ],
-)
-def test_the_best_step_is_the_fastest_for_sure(phases: Sequence[BandwidthPhase], best: int) -> None:
-    """749 ±92 is no better than 736 ±20: the lower end of the interval counts. Of ranks the most of them."""
-    assert example_rank_bandwidth(*phases).best == phases[best]

@@ -46,12 +46,6 @@ def test_hits_are_those_of_a_simulation(share: float, nodes: int) -> None:
             assert hits == pytest.approx(simulated[epoch - 1], abs=0.03)
 
 
-def test_half_the_set_in_one_cache_is_no_half_of_the_hits() -> None:
-    """15 % at a half, 34 % at 70 %, 67 % at 90 %: c + (1-c) ln(1-c); pinned files give their share."""
-    assert [lru_hits(share) for share in (0.5, 0.7, 0.9)] == pytest.approx([0.153, 0.339, 0.670], abs=1e-3)
-    assert pinned_hits(0.5) == 0.5 and pinned_hits(3.0) == lru_hits(3.0) == 1.0
-
-
 def test_the_second_epoch_of_several_nodes_is_cold_though_all_fits() -> None:
     """Four nodes: 25, 44 and 58 % hits in epochs 2, 3 and 4."""
     assert [seen_before(4, epoch) for epoch in (1, 2, 3, 4)] == pytest.approx([0, 0.25, 0.4375, 0.578], abs=1e-3)

@@ -9,9 +9,9 @@ from typing import cast
 
 import pytest
 
-from loaderprobe.analyze.comparison import MeasuredRow, SideRow, compare_rows, judge_gates, sweep_notes
+from loaderprobe.analyze.comparison import MeasuredRow, SideRow, compare_rows, judge_gates
 from loaderprobe.analyze.effects import RunReading, interval
-from loaderprobe.records.compare import Compared, ResultKind, Subject, Unit
+from loaderprobe.records.compare import Compared, Subject, Unit
 from loaderprobe.records.verdict import Interval, ShortVerdict
 
 QUIET = (99.0, 100.0, 101.0)
@@ -54,16 +54,6 @@ def test_a_word_heeds_both_the_noise_and_the_size(
         assert found.ratio.value == pytest.approx(factor, rel=0.01)
 
 
-@pytest.mark.parametrize("runs", [(1, 3), (3, 2)])
-def test_a_row_of_few_runs_drifts(runs: tuple[int, int]) -> None:
-    """Rounds of one run or two say nothing of how runs vary, however many other rows have."""
-    fewer = (row(QUIET, runs=runs[0]), row(QUIET, runs=runs[1]))
-    rounds = (row(QUIET, runs=3), row(QUIET, factor=0.99, runs=3))
-    (found, steady) = judged(fewer, rounds)
-    assert found.ratio and found.ratio.high - found.ratio.low > 2 * 0.03
-    assert steady.ratio is None and steady.reason == "no_spread"
-
-
 def test_among_many_rows_a_chance_change_is_none() -> None:
     """A loss that stands alone as proved is expected by chance in one of 40 rows; the whole is then the same."""
     loss = (row(QUIET), row((91.0, 93.0, 96.0)))
@@ -73,15 +63,6 @@ def test_among_many_rows_a_chance_change_is_none() -> None:
     assert {each.word for each in rows[1:]} == {"same"}
     assert whole is not None and whole.word == "same" and whole.subject.kind == "all"
     assert (rows[0].visible or 0.0) > (judged(loss)[0].visible or 1.0)
-
-
-def test_a_loss_that_no_row_shows_is_seen_in_all_together() -> None:
-    """Twelve noisy rows of a run that lost 10 %: none is clear, the mean is."""
-    pairs = [(row((95.0, 100.0, 105.0)), row((85.5, 90.0, 94.5)))] * 12
-    rows, whole = compare_rows(pairs, matters=0.05)
-    assert {each.word for each in rows} == {"unclear"} and whole is not None and whole.word == "slower"
-    (gate,) = judge_gates(["slower"], rows, whole, matters=0.05, missing=0, kind="sweep")
-    assert (gate.passed, gate.rows) == (False, (-1,))
 
 
 @pytest.mark.parametrize(
@@ -108,14 +89,6 @@ def test_a_gate_that_cannot_see_a_loss_does_not_hold(
         allow_unclear=True,
     )  # fmt: skip
     assert not lost.passed and not lost.too_noisy
-
-
-@pytest.mark.parametrize(("kind", "holds"), [("sweep", False), ("bandwidth", True)])
-def test_a_configuration_that_b_lacks_is_not_as_fast(kind: ResultKind, holds: bool) -> None:
-    """It may have failed; phases may be others. Verdicts are compared where there are two."""
-    rows, _ = compare_rows([(row(QUIET), row(QUIET))], matters=0.05)
-    slower, verdicts = judge_gates(["slower", "verdict_changes"], rows, None, matters=0.05, missing=1, kind=kind)
-    assert (slower.passed, slower.missing) == (holds, 1) and verdicts.passed
 
 
 def test_only_firm_verdicts_change() -> None:
@@ -159,21 +132,3 @@ def run(rounds: int, spread: float = 0.1) -> MeasuredRow:
     figure = Interval(value=100.0, low=100.0 * (1 - spread), high=100.0 * (1 + spread))
     reading = RunReading(values=tuple(100.0 + number for number in range(rounds)), figure=figure)
     return cast(MeasuredRow, SimpleNamespace(reading=reading, row=SimpleNamespace(verdict=None)))
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "sides"),
-    [
-        ([run(1)], [run(3)], ["A"]),
-        ([run(2)], [run(1)], ["A", "B"]),
-        ([run(1), run(1), run(1)], [run(2), run(2)], []),
-        ([run(1, spread=0.0)], [run(2)], []),
-        ([run(3)], [run(2, spread=0.0)], []),
-    ],
-)
-def test_steps_stand_in_only_where_rows_were_compared_by_them(
-    before: list[MeasuredRow], after: list[MeasuredRow], sides: list[str]
-) -> None:
-    """Several runs have rounds enough together; where steps do not vary either, nothing stands in, and rows say so."""
-    notes = sweep_notes([(before, after)])
-    assert [each.side for each in notes] == sides and all(each.code == "few_rounds" for each in notes)

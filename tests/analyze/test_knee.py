@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from loaderprobe.analyze.knee import fewest, most_workers, next_factor, next_workers, ranked
-from loaderprobe.records.thresholds import ALIKE
+from loaderprobe.analyze.knee import most_workers, next_factor, next_workers
 from loaderprobe.records.verdict import Interval
 from loaderprobe.stats import half_width, median
 
@@ -63,18 +62,6 @@ LOADERS = {
     "much compute": (Scripted(cores=64, cpu_s=0.01, compute=1500), 16, 7),
 }
 """(loader, the fewest workers that are enough, numbers that a search without noise measures)."""
-
-
-@pytest.mark.parametrize("name", LOADERS)
-def test_the_fewest_that_are_enough_are_found(name: str) -> None:
-    """Without noise exactly, in few measurements; with 5 % of noise never one that is more than 2 % slower."""
-    loader, enough, measurements = LOADERS[name]
-    rates = loader.searched(0.0, 0)
-    assert (fewest(ranked(rates)), len(rates)) == (enough, measurements)
-    best = max(loader.truth(number) for number in range(most_workers(loader.cores) + 1))
-    for seed in range(SEEDS):
-        chosen = fewest(ranked(loader.searched(0.05, seed)))
-        assert chosen is not None and loader.truth(chosen) >= (1 - ALIKE) * best, (seed, chosen)
 
 
 def exact(**rates: float) -> dict[int, Interval]:

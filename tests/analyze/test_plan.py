@@ -12,13 +12,11 @@ from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.plan.plan import catalogue_offer
 from loaderprobe.analyze.plan.workload import PlanWorkload, known, workload_of_run
 from loaderprobe.errors import BadValue
-from loaderprobe.records.bandwidth import StorageCeiling
-from loaderprobe.records.measurement import NO_STEP, ComputeInfo, Measurement
+from loaderprobe.records.measurement import ComputeInfo, Measurement
 from loaderprobe.records.plan import Amount, CatalogueEntry, Tier
 from loaderprobe.records.remark import Remark
 from loaderprobe.storage.catalogue import entry_named, published
 from tests.analyze.runs import FILE_BYTES, Cost, alike, run
-from tests.examples.bandwidth import example_phase
 
 DEVICE = ComputeInfo(name="step", device="H200", synchronous=False, specified_images_per_s=None, source="your own step")
 OTHER = ("h100", known(1786.0, "images/s", "given", "h100"))
@@ -40,21 +38,6 @@ def workload(found: Measurement, **changes: Any) -> PlanWorkload:
     """As `plan` asks for it."""
     asked: dict[str, Any] = {"samples": None, "other": None, "mean_size": None, **changes}
     return workload_of_run(found, verdict(found), asked.pop("ceiling", None), **asked)
-
-
-def test_files_device_and_workers_are_those_of_the_run() -> None:
-    """The storage is a supply where the run measured its ceiling; samples that are no images are taken for them."""
-    found = workload(measured(), samples=1000)
-    assert (found.accelerator, found.rate.value, found.rate.label) == ("H200", 500.0, "measured")
-    assert (found.file_bytes.value, found.file_bytes.label) == (FILE_BYTES, "measured")
-    assert found.cpu_s is not None and found.cpu_s.value == pytest.approx(0.004)
-    assert found.images is not None and found.images.value == 1000
-    assert found.storage is None and found.refused["measured_storage"].code == "no_ceiling"
-    assert workload(measured()).images is None and found.notes == ()
-    supplied = workload(measured(), ceiling=StorageCeiling(data="", phases=(example_phase(2, 20e6),)))
-    assert supplied.storage is not None and "measured_storage" not in supplied.refused
-    assert supplied.storage.read_bytes_per_s.value == pytest.approx(20e6 * 1.02)
-    assert Remark(code="samples_as_images") in workload(measured(images=False)).notes
 
 
 @pytest.mark.parametrize("access", ["parts", "fresh"])
@@ -80,27 +63,6 @@ def test_bytes_that_are_not_known_are_refused_with_the_reason(found: Measurement
     assert "--mean-size" in caught.value.hint
     given = workload(found, mean_size=50_000.0)
     assert (given.file_bytes.value, given.file_bytes.label) == (50_000.0, "given")
-
-
-def test_a_loader_without_a_step_needs_an_accelerator() -> None:
-    """Its rate is not known."""
-    alone = run(alike(baseline=250.0), Cost(), facts={"compute": replace(DEVICE, name=NO_STEP)})
-    with pytest.raises(BadValue, match="compute alone was not measured") as caught:
-        workload(alone)
-    assert "--kind" in caught.value.hint
-    assert workload(alone, other=OTHER).accelerator == "h100"
-
-
-def test_of_several_ranks_one_is_planned_for() -> None:
-    """Rates of a run are those of all its ranks together, and its workers' times those of all ranks' images."""
-    one, four = workload(measured()), workload(measured(ranks=4))
-    assert (four.rate.value, four.rate.label) == (one.rate.value / 4, "derived")
-    for alone, together in zip(
-        (one.cpu_s, one.other_s, one.wait_s), (four.cpu_s, four.other_s, four.wait_s), strict=True
-    ):
-        assert alone and together and together.value == pytest.approx(4 * alone.value)
-    other = workload(measured(ranks=4), other=OTHER)
-    assert other.rate == OTHER[1] and other.cpu_s == four.cpu_s
 
 
 TODAY = date(2026, 11, 22)

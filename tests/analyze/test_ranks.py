@@ -13,9 +13,8 @@ from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.ranks import as_one, cores, differing, host_names, same_samples, slow_host
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.diagnosis import RankInput
-from loaderprobe.records.measurement import Measurement, Missing, Segment, Series
+from loaderprobe.records.measurement import Measurement, Segment
 from loaderprobe.records.ranks import RankMeasurement
-from loaderprobe.records.remark import reported
 from loaderprobe.testing import Service
 from tests.measure.conftest import Measure, measure_fake
 
@@ -73,26 +72,6 @@ def test_two_alike_have_the_same_verdict_at_twice_the_rate(alone: Measurement) -
     assert both.rates_images_per_s.cpu_limit == pytest.approx(
         (before.rates_images_per_s.cpu_limit or 0) * 4.0 / alone.cores_available
     )
-
-
-def test_times_are_those_of_the_rank_with_the_slowest_workers(alone: Measurement) -> None:
-    """Whichever it is."""
-    records = alone.worker_batches
-    slow = replace(alone, worker_batches=replace(records, wall_ns=tuple(2 * wall for wall in records.wall_ns)))
-    for ranks in ([alone, slow], [slow, alone]):
-        found = as_one([rank(number, each) for number, each in enumerate(ranks)])
-        assert found.worker_batches.wall_ns == slow.worker_batches.wall_ns
-        assert found.ranks == 2
-
-
-def test_a_hosts_devices_and_cores_count_once(alone: Measurement) -> None:
-    """Bytes that its ranks were given are summed."""
-    same = as_one([rank(0, alone), rank(1, alone)])
-    apart = as_one([rank(0, alone), rank(1, alone, host="two")])
-    assert {each.disk_bytes for each in same.segments} == {DISK}
-    assert {each.disk_bytes for each in apart.segments} == {2 * DISK}
-    for found in (same, apart):
-        assert found.segments[0].delivered_bytes == 2 * (alone.segments[0].delivered_bytes or 0)
 
 
 @pytest.mark.parametrize(
@@ -154,16 +133,6 @@ def test_ranks_of_a_sweep_keep_what_was_asked_and_what_each_saw(alone: Measureme
     assert found.segments[-2].steps == 4 and found.segments[-2].batch_size == 2 * alone.config.compute.batch_size
     assert found.segments[-1].delivered_bytes == fast.segments[-1].delivered_bytes
     assert found.by_rank[0].read_bytes[0] == fast.segments[0].delivered_bytes
-
-
-def test_counters_of_a_node_are_those_of_its_first_rank(alone: Measurement) -> None:
-    """Whichever rank of it is the slowest; what an own worker waited for is missing on its own."""
-    disk = Series(name="disk", unit="bytes", source="made", time_ns=(1,), values=(2.0,))
-    own, nodes = (Missing(name=name, reason=reported("none")) for name in ("waits", "disk"))
-    first = replace(in_a_sweep(alone, alone_steps=9), series=(disk,), missing=())
-    second = replace(in_a_sweep(alone, alone_steps=4), series=(), missing=(own, nodes))
-    found = as_one([rank(0, first), rank(1, second)])
-    assert found.series == (disk,) and found.missing == (own,)
 
 
 ONE = RankInput(batch_size=8, workers=2, prefetch_factor=2, files=tuple(range(100)), first=1, whole=False)

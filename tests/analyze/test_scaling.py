@@ -55,20 +55,3 @@ def _value(speedup: Interval | None) -> float | None:
 def test_gains_are_over_fewer_ranks_and_over_the_cpu(rows: list[ConfigurationRow], gains: list[Gains]) -> None:
     """Efficiency is over what there is more of: GPUs, or nodes of CPUs. A specified rate is compared with no other."""
     assert _gains(*rows) == [pytest.approx(each) for each in gains]
-
-
-def test_each_model_is_compared_with_itself() -> None:
-    """Model after model, in the order asked; each over its own rate on the CPU and on one GPU."""
-    rates = {
-        ("mlp", "cpu"): (100, 90), ("mlp", "cuda"): (50, 25), ("vgg16", "cpu"): (4, 4), ("vgg16", "cuda"): (40, 76),
-    }  # fmt: skip
-    rows = [
-        _row(of[ranks - 1], compute, ranks=ranks, model=model)
-        for ranks in (1, 2)
-        for (model, compute), of in rates.items()
-    ]
-    found = example_report(rows).summary.scaling
-    titles = {row.key: (row.config.compute.model, row.config.compute.name, row.config.ranks) for row in rows}
-    assert [titles[each.configuration] for each in found] == [(*title, ranks) for title in rates for ranks in (1, 2)]
-    assert [each.speedup.value for each in found if each.speedup] == pytest.approx([0.9, 0.5, 1.0, 1.9])
-    assert [each.over_cpu.value for each in found if each.over_cpu] == pytest.approx([0.5, 0.25, 10.0, 19.0])

@@ -76,13 +76,6 @@ def test_marks_batches_or_the_optimizer_are_steps(name: str) -> None:
     assert found_steps(spans, *begins, until_ms=until_ms) == expected
 
 
-def test_work_that_outlasts_the_last_step_belongs_to_it() -> None:
-    """And what the profiler does when it stops does not."""
-    calls, work = each_ms(*BEGINS)
-    late = [*work, TracedWork(39 * MS, 60 * MS, 35 * MS), TracedWork(90 * MS, 95 * MS, 80 * MS)]
-    assert step_spans(MARKS, calls, late, 10**12).end_ns == 60 * MS
-
-
 @pytest.mark.parametrize(
     ("functions", "named"),
     [

@@ -17,7 +17,7 @@ from loaderprobe.compute.trainer import usual_loss
 from loaderprobe.errors import BadValue
 from loaderprobe.system.clock import SystemClock
 from loaderprobe.testing import ScriptedMeter
-from tests.compute.models import Broken, Hungry, Named, Wide
+from tests.compute.models import Broken, Hungry, Wide
 
 BATCH = (torch.randn(4, 3), torch.tensor([0, 1, 2, 3]))
 MB = 1_000_000
@@ -55,29 +55,12 @@ def test_the_weights_stay_as_they_are() -> None:
     assert all(torch.equal(each, made) for each, made in zip(weights, as_made, strict=True))
 
 
-def test_a_probe_has_rate_step_time_and_memory() -> None:
-    """The rate is that of its steps; utilization that cannot be read has a reason."""
-    found = prober(small(), lambda size: repeated(BATCH, size), steps=5).probe(16)
-    assert found.fits and found.steps == 5 and found.images_per_s and found.step_ms
-    assert found.images_per_s.low <= found.images_per_s.value <= found.images_per_s.high
-    assert found.step_ms.low <= found.step_ms.value <= found.step_ms.high
-    assert found.utilization is None and found.unavailable["utilization"].facts == {"reason": "the device is scripted"}
-    assert found.wall_s > 5 * found.step_ms.low / 1e3
-
-
 @pytest.mark.parametrize("size", [1, 3, 4, 10])
 def test_batches_repeat_the_samples_of_the_example(size: int) -> None:
     """Tensors of another first dimension stay as they are, and so does what is no tensor."""
     made = repeated({"x": torch.arange(4), "mask": torch.ones(7), "n": 5, "pair": (torch.arange(8).view(4, 2),)}, size)
     assert made["x"].tolist() == [number % 4 for number in range(size)]
     assert made["mask"].shape == (7,) and made["n"] == 5 and made["pair"][0].shape == (size, 2)
-
-
-def test_inputs_that_are_dicts_are_given_by_name() -> None:
-    """And the loss of the model's own is used."""
-    found = tuned(Named(), {"left": torch.randn(2, 3), "right": torch.randn(2, 3)})
-    assert found.model == "Named" and found.limit in ("compute", "maximum") and not found.data
-    assert {each.batch_size for each in found.probes} <= {2, 4, 8}
 
 
 def test_a_function_makes_batches_or_loaders() -> None:

@@ -267,14 +267,6 @@ def test_what_is_kept_of_records(shape: Callable[[Events], Events], name: str) -
     assert {key: found[key] for key in case.found} == case.found
 
 
-def test_an_unknown_activity_of_the_gpu_is_no_kernel() -> None:
-    """Where torch says what a record is, its name does not count; older recorders of AMD name copies in another way."""
-    assert seen([record("counter", "cuda_profiler_range", 0, 9000), *GOOD], window(10))["records"] == "kernel"
-    names = ["CopyHostToDevice", "CopyDeviceToHost", "CopyDeviceToDevice", "FillBuffer"]
-    copies = [record(name, "gpu_memcpy", 100 + 10 * n, 105 + 10 * n) for n, name in enumerate(names)]
-    assert seen([*copies, *of_amd(GOOD)], window(5))["records"] == "h2d d2h d2d memset kernel"
-
-
 @pytest.mark.parametrize("launch", ["cuLaunchKernelEx", "cudaLaunchKernelExC"])
 def test_kernels_launched_to_overlap_may(launch: str) -> None:
     """Programmatic dependent launch: the second begins before the first has ended, and neither is cut."""

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -17,7 +14,6 @@ from torch.utils.data import DataLoader, Dataset
 import loaderprobe
 from loaderprobe.compute import layers as compute_layers
 from loaderprobe.compute.layers import EVALUATE, LAYER, STEP, OperatorEvent, Owners, step_times
-from loaderprobe.records.layers import Milliseconds
 from tests.compute.models import Fill, Named, Net, Often, Picked, QuickPool, SlowPool, Turns
 
 # Times from events: nesting, layers used twice, backward functions and the weights after them.
@@ -162,31 +158,6 @@ def test_the_drill_ends_at_the_slow_line(found: loaderprobe.Layers) -> None:
     assert text.count("pool (SlowPool)") == 3
     assert "layer    pool (SlowPool)" in text and "# the slow line" in text.replace("\n", " ")
     assert all(len(each) <= 80 for each in text.splitlines())
-
-
-def test_a_busy_machine_is_said(found: loaderprobe.Layers) -> None:
-    """Layers that took many times the whole, which was timed apart, were timed beside something else."""
-    slow = Milliseconds(value=900.0, low=900.0, high=900.0)
-    forward = sum(layer.forward.value for layer in found.layers)
-    whole = {"forward": forward, "backward": sum(layer.backward.value for layer in found.layers)}
-    fitting = (replace(each, ms=replace(each.ms, value=whole.get(each.name, each.ms.value))) for each in found.parts)
-    for changed, busy in (
-        (replace(found, layers=tuple(replace(each, backward=slow) for each in found.layers)), True),
-        (replace(found, parts=tuple(replace(each, ms=slow) for each in found.parts)), True),
-        (replace(found, parts=tuple(fitting)), False),
-    ):
-        assert ("something else used the machine" in " ".join(changed.text().split())) == busy
-
-
-def test_json_and_frame_have_every_layer(found: loaderprobe.Layers) -> None:
-    """The same figures, with units in the names of columns."""
-    plain: Mapping[str, Any] = json.loads(found.json())
-    assert (plain["schema"], plain["schema_version"]) == ("loaderprobe/layers", 1)
-    assert [each["name"] for each in plain["layers"]] == [layer.name for layer in found.layers]
-    assert set(plain["layers_over_whole"]) == {"forward", "backward"}
-    frame = found.to_frame()
-    assert list(frame["forward_ms"]) == [layer.forward.value for layer in found.layers]
-    assert list(frame["implementation"])[1] == "aten::conv2d"
 
 
 def test_the_weights_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from loaderprobe.compute import step as module
 from loaderprobe.compute.emulated import EmulatedCompute, SynchronousCompute, parse_rate
 from loaderprobe.compute.step import NoCompute, StepCompute
 from loaderprobe.compute.torch import StepEvents
-from loaderprobe.errors import BadValue, LoaderprobeError
+from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.config import ACCELERATORS
 from loaderprobe.records.measurement import NO_STEP
 from loaderprobe.testing import FakeClock, example_arguments
@@ -236,11 +236,3 @@ def test_named_accelerators_have_their_published_rate_and_its_source(name: str, 
     assert len(ACCELERATORS[name].source) > 20
     info = EmulatedCompute(example_arguments(FakeClock(), compute=f"emulated:{name}")).info()
     assert info.specified_images_per_s == pytest.approx(rate) and "emulated" in info.device
-
-
-@pytest.mark.parametrize("bad", ["", "h100", "0", "-3", "nan", "inf", "1e12"])
-def test_other_names_are_refused(bad: str) -> None:
-    """The error lists what is known."""
-    with pytest.raises(BadValue) as caught:
-        parse_rate(bad)
-    assert "mlperf-h100" in caught.value.hint

@@ -12,7 +12,7 @@ import pytest
 from loaderprobe.compute import trace_file
 from loaderprobe.compute.trace_file import Recording, read_trace, why_no_device
 from loaderprobe.errors import BadValue, MissingPart
-from tests.examples.traces import FIXTURES, GPU, event, training, written
+from tests.examples.traces import FIXTURES, event, training, written
 
 NAMES = sorted(path.name for path in FIXTURES.glob("*.json.gz"))
 
@@ -66,21 +66,6 @@ def test_names_of_2021_and_a_bare_list(tmp_path: Path) -> None:
         ("cuda_runtime", 4093687616, 3), ("kernel", 7, 3),
     ]  # fmt: skip
     assert [each.thread for each in found.spans.waits] == [4093687616]
-
-
-def test_fields_beside_the_events_are_found(tmp_path: Path) -> None:
-    """Before and after them, and where a text holds the name of the list.
-
-    The batch size is that of the first convolution by whose shape pictures have three channels.
-    """
-    shapes = [event("cpu_op", "aten::conv2d", 0, 1), event("cpu_op", "aten::conv2d", 1, 1)]
-    shapes[0]["args"]["Input Dims"] = [[8, 64, 7, 7], []]
-    shapes[1]["args"]["Input Dims"] = [[48, 3, 224, 224], [64, 3, 7, 7]]
-    events = [*shapes, *training()]
-    whole = {"note": 'here "traceEvents": [ is a text', "traceEvents": events, "deviceProperties": [GPU]}
-    found = read_trace(plain(tmp_path, json.dumps(whole)))
-    assert found.head["deviceProperties"][0]["name"] == "Test GPU" and len(found.spans.steps) == 4
-    assert found.batch_size == 48
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -200,10 +185,3 @@ def test_other_devices_are_named(categories: tuple[str, ...], says: str, tmp_pat
     """A CPU alone, and accelerators that are no GPU of NVIDIA or AMD."""
     path = written(tmp_path / "t.json", [event(each, "x", 1, 1) for each in categories])
     assert says in why_no_device(read_trace(path))
-
-
-def test_progress_ends_with_the_size(tmp_path: Path) -> None:
-    """It counts bytes of the file as it lies on the disk."""
-    path, seen = written(tmp_path / "t.json.gz", training(steps=500)), []
-    read_trace(path, progress=lambda done, size: seen.append((done, size)))
-    assert seen[-1] == (path.stat().st_size,) * 2 and all(done <= size for done, size in seen)

@@ -20,10 +20,9 @@ from loaderprobe.compute.profile import Device, thread_numbers
 from loaderprobe.compute.torch import CpuCompute, CudaCompute, crop, split
 from loaderprobe.compute.trainer import CLASSES, FORMATS, Trainer
 from loaderprobe.errors import BadValue, MissingPart
-from loaderprobe.measure.assembly import check_parts
-from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN, ComputeSpec, with_options
+from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN, ComputeSpec
 from loaderprobe.system.clock import SystemClock
-from loaderprobe.testing import example_arguments, example_config
+from loaderprobe.testing import example_arguments
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth
 from tests.test_installed import blocks, install
@@ -82,14 +81,6 @@ def _trained(model: str) -> tuple[Trainer, torch.Tensor]:
     return trainer, before
 
 
-@pytest.mark.parametrize("model", ["lenet5", "mlp", "torchvision.models:squeezenet1_1"])
-def test_a_model_trains_and_is_named(model: str) -> None:
-    """Its weights change, and what it is stands in the report."""
-    trainer, before = _trained(model)
-    assert not torch.equal(before, trainer.parameters()[0])
-    assert trainer.words().startswith(model)
-
-
 def test_vgg16_is_torchvisions_own() -> None:
     """Without its hundred million random numbers."""
     factory: Any = plugins.resolve("model", "vgg16")
@@ -126,20 +117,6 @@ def test_what_cannot_be_trained_says_why(name: str, says: str) -> None:
     with pytest.raises(BadValue, match=says) as caught:
         _trained(f"odd_models:{name}")
     assert caught.value.hint
-
-
-def test_a_wrong_name_is_found_before_anything_is_measured() -> None:
-    """By the check of the device: an unknown name lists the known, a missing module is named."""
-    config = example_config(compute="cpu")
-    for name, error, says in (
-        ("resnet51", BadValue, "no model named 'resnet51'"),
-        ("no.such.module:net", MissingPart, "no.such.module:net"),
-        ("torchvision.models:resnet51", MissingPart, "resnet51"),
-    ):
-        with pytest.raises(error, match=re.escape(says)):
-            check_parts(config.loader, with_options(config, model=name).compute)
-    with pytest.raises(BadValue, match="model does not apply to emulated:500"):
-        check_parts(config.loader, with_options(config, compute="emulated:500", model="vgg16").compute)
 
 
 def test_the_guides_model_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

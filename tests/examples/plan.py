@@ -61,9 +61,3 @@ def example_plan(workload: PlanWorkload | None = None, asked: Asked | None = Non
     """The plan for the workload above, beside a storage whose opens give out first."""
     offer = given_offer("6GB/s,24kopens/s,2ms", {"bandwidth": 6e9, "opens": 24_000.0, "latency": 0.002})
     return make_plan(workload or example_workload(), asked or example_asked(), [offer], SOURCE, **MADE)
-
-
-def whole_plan(**asked: Any) -> PlanReport:
-    """Beside a storage of three limits."""
-    offer = given_offer("6GB/s,24kopens/s,2ms", {"bandwidth": 6e9, "opens": 24_000.0, "client": 50e9})
-    return make_plan(example_workload(), example_asked(**asked), [offer], SOURCE, **MADE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,12 +11,11 @@ import pytest
 from PIL import Image
 
 from loaderprobe.api.generate import generate
-from loaderprobe.compute import torch as trainers
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.measure import capabilities
-from loaderprobe.measure.assembly import alternatives, check_parts, make_compute
+from loaderprobe.measure.assembly import alternatives, check_parts
 from loaderprobe.measure.batch_size import Meter, WithReadings
-from loaderprobe.measure.image_data import image_files, image_sets
+from loaderprobe.measure.image_data import image_sets
 from loaderprobe.protocols import ComputeArguments
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
@@ -88,34 +86,6 @@ def test_what_would_change_nothing_is_refused(compute: str, options: dict[str, A
         check_parts(config.loader, config.compute)
 
 
-def test_every_compute_is_made_from_one_record() -> None:
-    """An outsider's as ours: the options, what follows the colon, how batches reach it, the clock."""
-    clock, config = FakeClock(), example_config(compute=PLAIN, batch_size=7)
-    made = make_compute(config, clock)
-    assert isinstance(made, Plain)
-    assert made.arguments == ComputeArguments(spec=config.compute, loader=config.loader, clock=clock)
-    compute = make_compute(example_config(compute="cpu", precision="bf16", memory_format="contiguous"), SystemClock())
-    assert compute.info().source == "ResNet-50 training steps, bf16 autocast, contiguous, SGD with momentum"
-    emulated = make_compute(example_config(compute="emulated:500"), SystemClock())
-    assert emulated.info().specified_images_per_s == 500
-
-
-def test_a_gpu_that_is_not_there_is_missed_before_it_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """By NVML, or by AMD's driver; the next step names what still works."""
-    plain = example_config(compute="cuda")
-    config = example_config(compute="cuda", precision="fp16", side_stream=True, compile=True)
-    monkeypatch.setattr(trainers, "list_gpus", lambda: (("a GPU",), None))
-    check_parts(config.loader, config.compute)
-    why = Remark(code="nvml_not_started", facts={"error": "no driver"})
-    monkeypatch.setattr(trainers, "list_gpus", lambda: ((), why))
-    monkeypatch.setattr(trainers, "ROCM", tmp_path / "kfd")
-    with pytest.raises(MissingPart, match=r"no GPU to train on: no driver$") as caught:
-        check_parts(plain.loader, plain.compute)
-    assert "emulated:mlperf-h100" in caught.value.hint
-    (tmp_path / "kfd").touch()
-    check_parts(plain.loader, plain.compute)
-
-
 def test_only_a_loader_that_knows_other_ways_is_asked_for_them() -> None:
     """An outsider's need know none, and where the GPU decodes none applies."""
     for changes in ({"gpu_decode": True}, {"loader": f"{__name__}:PlainLoader"}):
@@ -128,23 +98,6 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("generated")
     generate(root, resolutions=["64x48", "32x32"], count=6, classes=2, pool=1)
     return root
-
-
-def test_each_generated_set_of_a_folder_is_a_data_set(generated: Path, tmp_path: Path) -> None:
-    """Their files are not mixed; the smallest come first. Where one is needed several are refused by name, and so is
-    one that is not complete: its files are not taken for images of one's own."""
-    small, large = image_sets(generated, sample=100)
-    assert (small.label, large.label) == ("32x32", "64x48")
-    assert (Path(small.root).name, len(small.paths), small.generated) == ("32x32", 6, True)
-    assert [each.label for each in image_sets(generated / "64x48", sample=100)] == ["64x48"]
-    with pytest.raises(BadValue, match="holds 2 generated data sets") as caught:
-        image_files(generated, sample=100)
-    assert f"{generated / '32x32'} or {generated / '64x48'}" in caught.value.hint
-    shutil.copytree(generated, tmp_path / "copy")
-    (tmp_path / "copy" / "64x48" / "manifest.json").unlink()
-    for place in (tmp_path / "copy", tmp_path / "copy" / "64x48"):
-        with pytest.raises(BadValue, match="no complete generated data set"):
-            image_sets(place, sample=100)
 
 
 def test_ones_own_folders_with_such_file_names_are_one_data_set(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from loaderprobe.measure.attach.coroutine import SessionCoroutine
 from loaderprobe.measure.attach.outside import LEAST_PASSES, Outside, Pauses
 from loaderprobe.measure.attach.script_loaders import SeenLoaders
 from loaderprobe.measure.attach.script_ranks import AHEAD, ANSWER_TIMEOUT_S, PATIENCE_S, StartAgreement
-from loaderprobe.measure.attach.watcher import LEAST_STEPS, ROUNDS, LoopStep, observed
+from loaderprobe.measure.attach.watcher import ROUNDS, LoopStep, observed
 from loaderprobe.measure.session import Interrupted
 from loaderprobe.records.measurement import Measurement, WorkerBatches
 from loaderprobe.records.ranks import NotTogether, RankOffer
@@ -116,16 +116,6 @@ def test_compute_is_open_where_workers_may_take_the_cores_of_the_step(
     assert bound.side == ("compute" if reason == "largest_speedup" else "inconclusive")
 
 
-def test_too_little_is_no_measurement() -> None:
-    """Too few steps, or no record of what batches cost. A clock that began later gives no negative time."""
-    assert seen(loop(ROUNDS * LEAST_STEPS - 1)) is None
-    assert seen(loop(60), records(0)) is None
-    steps = loop(60)
-    steps[5].end_cpu_ns = 0
-    found = seen(steps)
-    assert found is not None and found.segments[0].thread_cpu_ns == 33 * MS * (found.segments[0].steps - 1)
-
-
 def get_batch() -> FrameType:
     return sys._getframe()
 
@@ -143,33 +133,6 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
     monkeypatch.setattr("loaderprobe.samplers.waits.WaitsSampler._begin", lambda self, folder: None)
     heard, clock = list[str](), FakeClock()
     return Outside(lambda code, facts: heard.append(said(code, facts)), tmp_path, clock.now_ns), heard, clock
-
-
-@pytest.mark.parametrize(
-    ("steps", "batch", "passes", "seconds", "said"),
-    [
-        (LEAST_PASSES - 1, False, 1, 0.0, 0),
-        (400, False, 1, 0.0, LEAST_PASSES),
-        (3, False, 1, 25.0, 0),
-        (4, False, 1, 25.0, 4),
-        (200, True, 3, 30.0, 0),  # several passes a batch, however long it goes on
-    ],
-)
-def test_passes_without_a_loader_are_said_once(
-    made: Made, steps: int, batch: bool, passes: int, seconds: float, said: int
-) -> None:
-    """After a hundred of them, or a minute; before, a loader may still come."""
-    seen, heard, clock = made
-    for _ in range(steps):
-        if batch:
-            seen.took()
-        for _ in range(passes):
-            seen.backward()
-        clock.sleep(seconds)
-    assert [line.split(" without a new batch of a torch DataLoader")[0] for line in heard] == (
-        [f"{said} backward passes"] if said else []
-    )
-    assert seen.looked == bool(said)
 
 
 def test_the_time_beside_the_model_is_that_of_a_function(made: Made) -> None:

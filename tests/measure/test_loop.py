@@ -16,7 +16,6 @@ from loaderprobe.errors import BadValue, LostRank
 from loaderprobe.measure.attach.coroutine import SessionCoroutine, Withdrawn
 from loaderprobe.measure.attach.script_ranks import ScriptCollectives
 from loaderprobe.measure.further import CUT_SHORT
-from loaderprobe.measure.segment_runner import MOST_RESIDENT
 from loaderprobe.measure.session import AGAIN, ATTEMPTS, GivenUp, Recorder, Session
 from loaderprobe.records.measurement import ComputeInfo, Measurement
 from loaderprobe.records.ranks import NotTogether, RankMeasurement
@@ -81,16 +80,6 @@ def holds_no_interruption(found: Measurement) -> bool:
     """No step of any segment lasts as long as a validation, and segments were measured again."""
     spans = [span for segment in found.segments for span in zip(segment.begin_ns, segment.end_ns, strict=True)]
     return AGAIN in found.notes and all(end - begin < 0.5e9 for begin, end in spans)
-
-
-def test_a_loop_without_interruption_is_measured_as_any_step() -> None:
-    """No note, compute alone in few steps, and whole updates of four batches where gradients are accumulated."""
-    for period in (1, 4):
-        found = trained(lambda _: False, period=period)
-        assert AGAIN not in found.notes
-        alone = [segment for segment in found.segments if segment.mode == "resident"]
-        assert alone and all(0 < each.steps <= MOST_RESIDENT for each in alone)
-        assert all(segment.steps % period == 0 for segment in found.segments if segment.activity == "training")
 
 
 def test_segments_with_an_interruption_are_void() -> None:

@@ -54,15 +54,6 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     sys.modules.pop("own_loader_script", None)
 
 
-def test_a_function_is_named_by_its_file_or_its_module(script: str, tmp_path: Path) -> None:
-    """Nothing is imported for that."""
-    found = named(f"{script}:alone")
-    assert (found.folder, found.module, found.function) == (str(tmp_path), "own_loader_script", "alone")
-    found = named("package.module:make")
-    assert (found.folder, found.module, found.function) == (str(Path.cwd()), "package.module", "make")
-    assert "own_loader_script" not in sys.modules
-
-
 @pytest.mark.parametrize(
     "text", ["make", "train.py", "a b:make", "module:", ":make", "my-train:make", "nowhere.py:make"]
 )

@@ -38,17 +38,6 @@ def common_steps(rank: Rank) -> list[tuple[str, str, int | None, int]]:
     return [(s.mode, s.activity, s.without, s.steps) for s in rank.own.segments if s.activity != "alone"]
 
 
-def test_ranks_take_equal_steps_in_every_segment_but_those_alone() -> None:
-    """Although their clocks and their speeds differ; and one measurement comes of it, of the configuration as asked."""
-    ranks = ran(Service(cpu_s=0.002), Service(cpu_s=0.006), compute="emulated:100000", rounds=1)
-    assert common_steps(ranks[0]) == common_steps(ranks[1])
-    found = together(ranks)
-    assert found.ranks == 2 and found.config.ranks == 2 and found.config.compute.batch_size == 16
-    assert {segment.batch_size for segment in found.segments} == {32}
-    kinds = {(s.mode, s.activity, s.without) for s in found.segments if s.round == 0}
-    assert {("baseline", "alone", None), ("baseline", "loader_only", 0), ("baseline", "loader_only", 1)} <= kinds
-
-
 @settings(max_examples=4)
 @given(data=st.data())
 def test_no_deadlock(data: st.DataObject) -> None:
@@ -75,39 +64,6 @@ def test_no_deadlock(data: st.DataObject) -> None:
 def stepped(finished: tuple[int, ...]) -> float:
     """Steps/s of a device, from the end of its first to that of its last."""
     return (len(finished) - 1) * 1e9 / (finished[-1] - finished[0])
-
-
-def test_an_emulated_group_reaches_its_rate_with_free_input() -> None:
-    """99.5 % of what is specified: neither the meeting nor anything else of ranks is in the rate."""
-    services, budgets_s = [Service(cpu_s=1e-3)] * 4, (10.0,) * 4
-    ranks = ran(*services, compute="emulated:400", workers=1, cache="warm", rounds=1, budgets_s=budgets_s)
-    trained = [each for each in together(ranks).segments if each.activity == "training"]
-    for segment in trained:
-        assert 0.995 <= stepped(segment.finished_ns) * segment.batch_size / (400 * 4) <= 1.0001
-    assert trained
-
-
-def test_each_step_of_an_emulated_group_lasts_as_long_as_the_slowest_ranks() -> None:
-    """Ranks of which one gets a batch every 40 ms and one every 10 ms end a step of 1 ms every 40 ms, both."""
-    ranks = ran(Service(cpu_s=0.01), Service(cpu_s=0.0025), compute="emulated:4000", workers=1, batch_size=4, rounds=1)
-    for rank in ranks:
-        (segment, *_) = [each for each in rank.own.segments if each.activity == "training"] if rank.own else []
-        assert stepped(segment.finished_ns) == pytest.approx(25, rel=0.01)
-
-
-def test_only_the_slow_rank_of_two_is_waited_for() -> None:
-    """Without its input the other is as fast as alone; each knows how long it waited, with a batch in hand."""
-    services = Service(cpu_s=0.02), Service(cpu_s=0.005)
-    found = together(ran(*services, compute="emulated:1e6", workers=1, batch_size=4, rounds=1))
-    rates: dict[int | None, float] = {}
-    for placement, each in enumerate(found.segments):
-        if (each.mode, each.activity, each.round) == ("baseline", "loader_only", 0):
-            rates[each.without] = each.batch_size * each.steps * 1e9 / found.by_rank[0].span_ns[placement]
-            waited = [seen.meet_ns[placement] for seen in found.by_rank]
-            if each.without is None:
-                assert waited[0] < 1e6 and waited[1] > 20e6
-    assert rates[0] / rates[1] == pytest.approx(4, rel=0.05)
-    assert rates[1] == pytest.approx(rates[None], rel=0.05)
 
 
 def test_a_rank_alone_begins_with_buffers_as_empty_as_it_ends() -> None:

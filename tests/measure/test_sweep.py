@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from loaderprobe.analyze.caches import lru_hits
-from loaderprobe.analyze.judge import verdict
-from loaderprobe.analyze.report import buffer_effect, epochs_of
+from loaderprobe.analyze.report import epochs_of
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.measure.assembly import make_compute
 from loaderprobe.measure.ceilings import Ceilings
@@ -202,26 +201,6 @@ def test_a_timeout_names_the_limit_that_it_ran_into(tmp_path: Path, budget_s: fl
     assert hints == ["look at the log", hint, hint]
 
 
-@pytest.mark.usefixtures("one_round")
-def test_progress_grows_and_gives_the_time_left(tmp_path: Path) -> None:
-    """Shares rise from 0 towards 1, and the estimate falls once a configuration has been timed."""
-    heard = swept(run_of(tmp_path, 100.0), Children(takes_s=10.0))
-    assert [done / total for done, total in heard] == pytest.approx([n / 6 for n in range(6)], abs=0.01)
-    assert heard[-1] == (25, 30)
-
-
-@pytest.mark.parametrize("budget_s", [60.0, None])
-def test_time_that_is_left_goes_to_what_the_budget_cut_short(tmp_path: Path, budget_s: float | None) -> None:
-    """A third of the budget is not enough for the slow one; the others leave theirs, and its verdict becomes firm."""
-    run, children = run_of(tmp_path, budget_s), Children()
-    swept(run, children)
-    assert children.workers == [0, 1, 2, 0]
-    once, found = children.orders[3].earlier, measured(run)
-    assert once is not None and NO_TIME in once.notes and NO_TIME not in found.notes
-    assert (verdict(once).bound.cause, verdict(found).bound.cause) == ("inconclusive", "storage")
-    assert found.segments[: len(once.segments)] == once.segments
-
-
 @pytest.mark.parametrize("budget_s", [27.0, 30.0])
 def test_the_budget_is_kept_by_further_rounds(tmp_path: Path, budget_s: float) -> None:
     """They end within it, and less than one round of it is left; progress never says more than all."""
@@ -231,15 +210,6 @@ def test_the_budget_is_kept_by_further_rounds(tmp_path: Path, budget_s: float) -
     assert len(measured(run).segments) > 2
     assert NO_TIME in measured(run).notes, "the rest was not enough for one more"
     assert all(0 <= done <= total for done, total in heard)
-
-
-def test_a_failure_of_a_further_round_leaves_the_measurement(tmp_path: Path) -> None:
-    """It is tried once, and what was measured before stays as it is."""
-    run, children = run_of(tmp_path, 60.0), Children(breaks=True)
-    swept(run, children)
-    assert [order.earlier is not None for order in children.orders] == [False, False, False, True]
-    assert measured(run) == children.orders[3].earlier
-    assert not list((run.path / "failures").iterdir())
 
 
 def asked(*done: tuple[int, SweepResult], spent_s: float = 0.0, **options: Any) -> Any:
@@ -331,18 +301,6 @@ def test_a_configuration_whose_rounds_differ_by_a_factor_is_measured_again_first
     assert asked((0, OPEN), (1, UNEVEN), (2, CHEAP), **long) == (1, 20.0)
     assert asked((0, OPEN), (1, UNEVEN), (2, CHEAP), (1, UNEVEN), **long) == (2, 10.0)
     assert asked(**{**long, "spent_s": 0.0}) == (0, pytest.approx((110 - 10) / 3))
-
-
-def test_rounds_and_batches_are_numbered_on(measure_fake: Measure) -> None:
-    """No two batches of both have one number, and each segment still has the batches that it took."""
-    one = measure_fake(SLOW, compute="emulated:100000", batch_size=8)
-    both = joined(one, one)
-    rounds = {segment.round for segment in one.segments}
-    assert {each.round for each in both.segments} == rounds | {each + len(rounds) for each in rounds}
-    assert len(set(both.worker_batches.batch)) == 2 * len(one.worker_batches.batch)
-    assert verdict(both).images_per_s.value == verdict(one).images_per_s.value
-    assert verdict(both).cold_fraction == pytest.approx(1)
-    assert both.wall_s == 2 * one.wall_s
 
 
 def test_what_is_beside_the_rounds_is_joined_too(measure_fake: Measure) -> None:
@@ -505,20 +463,6 @@ def prefilled(*, images: int = 8192, loader: type[ScriptedLoader] = Filling, **c
     parts = scripted_parts(SERVICE, clock, make_compute(config, clock), config, files, cache)
     parts = replace(parts, loader=loader(config, files, clock, cache, SERVICE))
     return PrefilledStudy(config, files, parts, lambda *_: None).run()
-
-
-@pytest.mark.parametrize("factor", [1, 4])
-def test_the_rate_falls_as_the_batches_of_the_buffer_are_used_up(measure_fake: Measure, factor: int) -> None:
-    """They are seen at every number of iterations, and no others."""
-    study = prefilled(prefetch_factor=factor, compute="emulated:5000")
-    measured = measure_fake(SERVICE, workers=4, prefetch_factor=factor, compute="emulated:5000")
-    found = buffer_effect(measured, verdict(measured), study)
-    assert found is not None and (found.how, found.batches) == ("measured", 4 * factor)
-    assert study.prefilled is not None and study.prefilled.steps == 100
-    assert study.prefilled.resident_before == 0 and found.most == pytest.approx(10, rel=0.03)
-    for iterations in (50, 100):
-        # Batches of 4 workers come in groups of 4.
-        assert found.measured(iterations) == pytest.approx(found.predicted(iterations), rel=0.05)
 
 
 def test_a_buffer_that_cannot_be_filled_is_refused() -> None:

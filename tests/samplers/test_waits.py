@@ -99,20 +99,6 @@ def test_a_process_that_ends_is_a_reason(tmp_path: Path, code: str, last: str) -
         assert sampler.samples() == Missing(name="waits", reason=reason)
 
 
-def test_a_process_that_ends_later_is_a_reason(tmp_path: Path) -> None:
-    """Samples of a part of the measurement are none; nor are there any before it is entered."""
-    sampler = WaitsSampler(lambda: [], tmp_path)
-    assert isinstance(sampler.samples(), Missing)
-    with sampler:
-        process = sampler._process
-        assert process is not None
-        process.kill()
-        process.wait()
-        reason = sampler.samples()
-        sampler.follow_threads()
-    assert isinstance(reason, Missing) and reason.reason.facts == {"how": "SIGKILL"}
-
-
 def test_it_ends_with_its_orders(tmp_path: Path) -> None:
     """A process whose parent closes its input has nothing left to do."""
     read, write = os.pipe()

@@ -116,15 +116,6 @@ def test_reading_that_is_over_at_once_is_refused_with_the_files_that_are_needed(
     assert caught.value.hint.startswith("give some 270 files")
 
 
-def test_shards_are_disjoint_and_complete() -> None:
-    """Whatever the number of ranks that read; each run reads a shard in another order."""
-    engines = [PacedEngine(10.0), PacedEngine(10.0)]
-    climbed(engines, step(2), step(1))
-    first, second = (set(engine.read_paths[0]) for engine in engines)
-    assert not first & second and len(first | second) == 40
-    assert len(engines[0].read_paths[-1]) == 40
-
-
 def test_a_rank_that_reads_nothing_is_named_with_its_host() -> None:
     """And the others are let go."""
     with pytest.raises(BadValue, match="rank 1 on node1 read nothing: Stale file handle"):

@@ -214,14 +214,6 @@ def test_blocks_deliver_the_bytes_of_a_file_once(tmp_path: Path, whole: bool, di
     assert (reading.delivered_bytes, reading.ios, reading.unread) == (size, 3, {})
 
 
-def test_slices_cover_the_steady_part(sample: Sample) -> None:
-    """Slices are equal, lie within the time when all readers had work, and hold no byte twice."""
-    reading = ThreadEngine().read(sample.pieces, ReadOrder(readers=1, seconds=60.0))
-    slices = steady_slices(reading)
-    assert sum(seconds for seconds, _ in slices) <= reading.seconds
-    assert 0 < sum(size for _, size in slices) <= reading.delivered_bytes
-
-
 def test_the_warm_up_is_left_out() -> None:
     """Bytes that a throttled device had saved up come at the start, and are not part of its rate."""
     # A burst of 100 bytes at once, then 10 bytes every 10 ms for two seconds.

@@ -14,27 +14,25 @@ import msgspec
 import pytest
 
 from loaderprobe.errors import BadValue, MissingPart
-from loaderprobe.policy import Ask, Result, Results, follow
+from loaderprobe.policy import Ask, follow
 from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase, StorageCeiling
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Missing
 from loaderprobe.records.remark import reported
 from loaderprobe.storage import ceiling as ceiling_module
-from loaderprobe.storage import metadata as metadata_module
 from loaderprobe.storage import phase as phase_module
 from loaderprobe.storage import probe as probe_module
 from loaderprobe.storage.ceiling import ceiling_of_parts, raise_ceiling
 from loaderprobe.storage.files import LARGE_BLOCK_BYTES, Sample, locate_pieces, sample_files
 from loaderprobe.storage.metadata import (
     LEAST_INODE_BYTES,
-    MOST_DROPS,
     MetadataSettings,
     metadata_label,
     run_metadata,
 )
 from loaderprobe.storage.phase import MOST_ROUNDS, PhaseSettings, cache_label, run_phase
-from loaderprobe.storage.probe import Measured, Names, ProbePolicy, ProbeRequest, Reads, Step, probe_bandwidth
+from loaderprobe.storage.probe import Measured, Names, ProbePolicy, ProbeRequest, Step, probe_bandwidth
 from loaderprobe.storage.reader import Supply, ThreadEngine
 from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.device import locate
@@ -84,21 +82,6 @@ def test_a_cold_ladder(folder: Path) -> None:
     assert codes(measured)["sequential"] == "no_large_file" and measured.metadata == ()
     assert [name for name, _, _ in seen][:2] == ["1 reader", "2 readers"] and len(seen) == 5
     assert all(done < total for _, done, total in seen)
-
-
-class HalfStubborn(LinuxPageCache):
-    """Every second file cannot be evicted."""
-
-    def evict(self, paths: Sequence[Path]) -> None:
-        super().evict(paths)
-        self.warm([path for path in paths if int(path.stem) % 2])
-
-
-def test_half_warm_is_called_mixed(folder: Path) -> None:
-    """Neither cold nor warm."""
-    needs_cold_reads(folder)
-    (phase,) = probed(folder, HalfStubborn(), readers=(1,)).ladder
-    assert phase.cache == "mixed" and phase.amplification is None and 0.2 < (phase.cold_fraction or 0) < 0.8
 
 
 def test_memory_is_unproved() -> None:
@@ -184,16 +167,6 @@ def test_the_ladder_ends_when_it_gains_nothing(
     assert asked(policy, rate) == steps.split(", ")
 
 
-@pytest.mark.parametrize(("readers", "pause_s"), [((1, 2), 2e-6), ((2,), 0.0)])
-def test_the_pause_is_twice_the_time_of_one_reader(readers: tuple[int, ...], pause_s: float) -> None:
-    """For each byte; without a step of one reader there is no pause."""
-    steps = [Reads(name="files", readers=count) for count in readers]
-    steps += [Reads(name="direct", readers=1), Reads(name="sequential", readers=1)]
-    done = [Result(what=step, found=example_phase(step.readers, 1e6, name=step.name)) for step in steps]
-    found = ProbePolicy(readers=readers).next(Results(done=done))
-    assert isinstance(found, Ask) and found.what == Reads(name="paced", readers=1, pause_s_per_byte=pause_s)
-
-
 def test_links_lead_to_the_storage_they_point_to(tmp_path: Path) -> None:
     """A folder of links is judged by where the files lie, with a note; files of two storages by neither."""
     if not os.access(SHARED, os.W_OK) or locate(SHARED).mount == locate(tmp_path).mount:
@@ -209,14 +182,6 @@ def test_links_lead_to_the_storage_they_point_to(tmp_path: Path) -> None:
         (links / "own.jpg").write_bytes(b"x" * 5000)
         both = locate_pieces(links, sample_files(links, limit_bytes=10**9, seed=0).pieces)
     assert both.kind == "unknown" and not both.counts_reads and both.notes[0].code == "several_filesystems"
-
-
-def test_reading_in_a_row_spoils_the_cold(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where O_DIRECT is refused, the phase in a row fills the cache: the phase after it evicts again."""
-    needs_cold_reads(folder)
-    monkeypatch.setattr(probe_module, "why_not_direct", lambda _: reported("refused here"))
-    paced = probed(folder, readers=(1,), scratch_bytes=8 << 20, seconds=0.01).phase("paced")
-    assert paced is not None and paced.cache == "cold"
 
 
 def test_a_path_that_is_no_utf8_can_be_shown(folder: Path) -> None:
@@ -363,34 +328,6 @@ def test_only_dropped_and_counted_names_are_cold(
     """Dropped is not enough: bytes must come back from storage, or calls reach the server; without a drop neither."""
     place = replace(BLOCK, **changes)  # type: ignore[arg-type]  # fields by name
     assert metadata_label(place, drops, storage_bytes, server_calls, 100) == label
-
-
-def test_each_pass_follows_a_drop(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every file is opened once after a drop; the number of drops has a limit, whatever time is left.
-
-    Without the option no cache of the machine is touched, and the label is warm however many bytes were read.
-    """
-    counted = itertools.count(0, 10**6)
-    monkeypatch.setattr(metadata_module, "own_reads", lambda: next(counted))
-    warm = [run_metadata(settings_of(sample, operation=operation, readers=2)) for operation in ("open", "stat")]
-    assert [(phase.operation, phase.readers) for phase in warm] == [("open", 2), ("stat", 2)]
-    assert {(phase.metadata, phase.drops) for phase in warm} == {("warm", 0)}
-    drops: list[int] = []
-    with monkeypatch.context() as patch:
-        patch.setattr(metadata_module, "SETTLED_AT", 0.0)
-        found = run_metadata(settings_of(sample, seconds=60.0, longest_s=60.0, drop_all=lambda: drops.append(1)))
-    assert (len(drops), found.drops, found.total_ops) == (MOST_DROPS, MOST_DROPS, MOST_DROPS * len(sample.paths))
-    assert found.metadata == "cold" and found.storage_bytes == MOST_DROPS * 10**6
-    assert found.ops_low <= found.ops_per_s <= found.ops_high
-    assert found.short and not run_metadata(settings_of(sample)).short
-
-
-@pytest.mark.parametrize(("longest_s", "drops"), [(0.0, 1), (25.0, 3), (1000.0, MOST_DROPS)])
-def test_slow_drops_end_a_phase(sample: Sample, longest_s: float, drops: int) -> None:
-    """Where a drop takes 10 s, no pass begins after the longest time, and at least one is made."""
-    clock = FakeClock()
-    slow = settings_of(sample, seconds=60.0, longest_s=longest_s, drop_all=lambda: clock.sleep(10), clock=clock)
-    assert run_metadata(slow).drops == drops
 
 
 def test_a_drop_that_drops_nothing_is_called_warm(folder: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,25 +31,9 @@ def _altered(cache: str = "cold", **changes: object) -> bytes:
     return json.dumps(envelope).encode()
 
 
-def test_a_place_that_cannot_be_is_a_missing_part(tmp_path: Path) -> None:
-    """Below a file, or in a directory that is not there, nothing can be written; the error says which path."""
-    (tmp_path / "file").write_text("")
-    for place in ("file", "none"):
-        with pytest.raises(MissingPart, match=f"{place}/x.json"):
-            write_atomically(tmp_path / place / "x.json", b"")
-
-
 def _versioned(version: object, kind: str = "config") -> bytes:
     envelope = json.loads(encode(kind, CONFIG))
     return json.dumps(envelope | {"schema_version": version}).encode()
-
-
-def test_a_record_comes_back_and_says_what_it_is() -> None:
-    """The envelope names kind and version, and a tuple is a tuple again."""
-    data = encode("config", CONFIG)
-    assert json.loads(data)["schema"] == "loaderprobe/config"
-    assert json.loads(data)["schema_version"] == SCHEMA_VERSION
-    assert decode("config", data, RunConfig, "x.json") == CONFIG
 
 
 @pytest.mark.parametrize(
@@ -106,27 +89,12 @@ def test_a_write_that_fails_leaves_the_old_file(
     assert [entry.name for entry in tmp_path.iterdir()] == ["file.json"]
 
 
-def test_a_directory_that_has_vanished_is_no_lack_of_permission(tmp_path: Path) -> None:
-    """The next step is to look for it."""
-    with pytest.raises(MissingPart, match="its directory is not there") as caught:
-        write_atomically(tmp_path / "gone" / "file.json", b"new")
-    assert "moved or removed" in caught.value.hint
-
-
 # Results in single JSON files.
 
 
 def read_bandwidth(file: Path) -> BandwidthReport:
     found: BandwidthReport = read_result(file, {BANDWIDTH_SCHEMA: BandwidthReport}.get)
     return found
-
-
-def test_a_bandwidth_result_comes_back(tmp_path: Path) -> None:
-    """Equal to what was printed."""
-    file = tmp_path / "found.json"
-    report = replace(example_bandwidth(), metadata=example_operations({4: 1000.0}))
-    file.write_text(result_json(report))
-    assert read_bandwidth(file) == report
 
 
 def _with(*path: str | int, value: Any) -> str:
@@ -170,12 +138,3 @@ def test_anything_else_is_a_bad_value_that_names_the_file(case: str, tmp_path: P
     with pytest.raises(BadValue, match=r"found\.json") as caught:
         read_bandwidth(file)
     assert "measure it again" in caught.value.hint
-
-
-def test_a_file_that_is_not_there_is_a_bad_value(tmp_path: Path) -> None:
-    """And so is no text."""
-    with pytest.raises(BadValue, match="does not exist"):
-        read_bandwidth(tmp_path / "none.json")
-    (tmp_path / "bytes.json").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(BadValue, match="no JSON"):
-        read_bandwidth(tmp_path / "bytes.json")

@@ -12,7 +12,7 @@ from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.report import ranks_view
 from loaderprobe.errors import DamagedRun
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.store.rank_files import MOST_SEGMENTS, expanded, read_rank, shortened, write_ranks
+from loaderprobe.store.rank_files import MOST_SEGMENTS, read_rank, shortened, write_ranks
 from tests.analyze.rank_runs import rank_run
 from tests.analyze.runs import alike
 
@@ -67,13 +67,6 @@ def test_what_is_kept_of_many_segments_gives_the_same_verdict(tmp_path: Path) ->
     shown = [ranks_view(back, found), ranks_view(many, before)]
     first, second = ([row.alone_images_per_s for row in each.rows] for each in shown if each)
     assert first == second
-
-
-def test_shortening_twice_changes_nothing() -> None:
-    """As where rounds are added to a measurement that was kept."""
-    many = measured(200)
-    once = expanded(shortened(many.by_rank[2], many.segments), many.segments)
-    assert expanded(shortened(once, many.segments), many.segments) == once
 
 
 def test_a_file_of_another_measurement_is_damaged(tmp_path: Path) -> None:

@@ -13,14 +13,12 @@ from pathlib import Path
 import pytest
 
 from loaderprobe.errors import BadValue, DamagedRun, ForeignDirectory, Locked, MissingPart, Refused
-from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import SweepSpec
 from loaderprobe.records.measurement import Measurement, RankSeen, RunFailure
 from loaderprobe.records.report import DamagedFile
 from loaderprobe.store.codec import encode
 from loaderprobe.store.run_directory import RunDirectory, RunRecord, lock_directory
 from loaderprobe.testing import Service, example_config, example_environment, example_files
-from tests.examples.bandwidth import example_phase
 from tests.measure.conftest import Measure, measure_fake
 
 __all__ = ["measure_fake"]
@@ -97,19 +95,6 @@ def test_a_run_opens_with_what_was_asked_and_its_files(run: RunDirectory) -> Non
     found = RunDirectory.open(run.path).record
     assert found == run.record and found.spec.budget_s == 77.0
     assert replace(found, spec=replace(found.spec, budget_s=asked.spec.budget_s)) == asked
-
-
-def test_a_ceiling_comes_back_and_can_grow(run: RunDirectory) -> None:
-    """What the storage delivers is kept by file set; more of it replaces what was known; a run may have none."""
-    assert run.ceiling(CONFIG.data) is None
-    first = StorageCeiling(data=CONFIG.data, phases=(example_phase(1, 20e6),))
-    run.save_ceiling(first)
-    assert run.ceiling(CONFIG.data) == first
-    more = replace(first, phases=(*first.phases, example_phase(2, 20e6)))
-    (run.path / "ceilings" / f"{CONFIG.data}.json").unlink()
-    (run.path / "ceilings").rmdir()  # as in a run of an older version
-    run.save_ceiling(more)
-    assert RunDirectory.open(run.path).ceiling(CONFIG.data) == more
 
 
 def test_what_is_not_a_run_is_refused(tmp_path: Path, run: RunDirectory) -> None:

@@ -88,9 +88,3 @@ def test_usage_is_the_mean_of_the_upper_half_without_zeros() -> None:
     assert probe(0.0, 0.2, 1.0, 0.8, 0.0, 0.4).usage == pytest.approx(0.9)
     assert probe(0.0, 0.3, 0.5, 0.9).usage == pytest.approx(0.9)
     assert (probe(0.0, 0.0).usage, probe(0.7).usage, probe().usage) == (0.0, 0.0, None)
-
-
-def test_an_epoch_counts_its_last_batch_as_a_whole() -> None:
-    """Of 25 images in batches of 10, three updates."""
-    probe = ScriptedProber(rate=lambda size: 5.0).probe(10)
-    assert probe.epoch_s(25) == pytest.approx(3 * 10 / 5.0)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from loaderprobe.analyze.batch_size import MOST_PROBES, Throughput, by_size, limit_at, sizes_up_to, together
+from loaderprobe.analyze.batch_size import MOST_PROBES, Throughput
 from loaderprobe.measure.batch_size import search
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeStop
 from loaderprobe.testing import FakeClock, ScriptedProber
@@ -67,75 +67,6 @@ def test_a_drift_that_no_interval_shows_is_found(name: str) -> None:
     assert all(len(probes) <= MOST_PROBES for probes, _ in found)
 
 
-def test_of_equals_the_smaller_is_chosen() -> None:
-    """On a plateau from 32 on, without noise."""
-    _, stop = searched(SHAPES["plateau"])
-    assert (stop.code, stop.chosen) == ("no_candidate_better", 32)
-    assert stop.left is not None and stop.left <= 0.02
-
-
-def test_the_ladder_doubles_until_the_rate_no_longer_rises() -> None:
-    """Then sizes larger than the last rung are not tried."""
-    probes, stop = searched(SHAPES["peak, then falls"])
-    sizes = [each.batch_size for each in probes]
-    assert sizes[:6] == [2, 4, 8, 16, 32, 64] and max(sizes) <= 256 and stop.chosen in (40, 48)
-    assert all(size in sizes_up_to(MOST) for size in sizes)
-
-
-def test_memory_that_ends_is_stepped_back_from() -> None:
-    """What does not fit is tried once, and nothing larger after it."""
-    probes, stop = searched(SHAPES["memory ends"])
-    wall = math.inf
-    for each in probes:
-        assert each.batch_size < wall
-        wall = wall if each.fits else each.batch_size
-    assert stop.chosen == 192 and limit_at(192, probes, most=MOST, loaded=False) == "memory"
-
-
-@pytest.mark.parametrize(("fits_up_to", "chosen"), [(0, 0), (1, 1), (2, 2), (3, 2)])
-def test_a_memory_for_next_to_nothing(fits_up_to: int, chosen: int) -> None:
-    """One image, or not even that."""
-    probes, stop = searched(Shape(lambda size: float(size), fits_up_to=fits_up_to))
-    assert stop.chosen == chosen
-    assert stop.code == ("no_candidate_better" if chosen else "nothing_fits")
-    assert min(each.batch_size for each in probes) >= 1
-
-
-@pytest.mark.parametrize("most", [1, 2, 3, 8, 100])
-def test_no_size_is_beyond_the_largest_allowed(most: int) -> None:
-    """And it is the limit where the rate still rises there."""
-    probes, stop = searched(Shape(lambda size: float(size)), most=most)
-    assert max(each.batch_size for each in probes) == most == stop.chosen
-    assert {limit_at(most, probes, most=most, loaded=loaded) for loaded in (False, True)} == {"maximum"}
-
-
-def test_compute_limits_where_the_rate_is_flat() -> None:
-    """Although memory ends beyond; of a loader it is the loader."""
-    probes, stop = searched(Shape(lambda size: 1000 * min(1.0, size / 8), fits_up_to=40))
-    limits = [limit_at(stop.chosen, probes, most=MOST, loaded=loaded) for loaded in (False, True)]
-    assert limits == ["compute", "loader"]
-
-
-def test_a_slow_probe_is_not_doubled_on_a_chance() -> None:
-    """Steps of many seconds end the ladder where the rate seems flat, however wide its interval."""
-    quick = searched(Shape(lambda size: 100 * min(1.0, size / 4)), noise=0.3, seed=1)
-    slow = searched(Shape(lambda size: 10 * min(1.0, size / 4)), noise=0.3, seed=1)
-    assert max(each.batch_size for each in slow[0]) < max(each.batch_size for each in quick[0])
-
-
-def test_probes_of_one_size_are_one_with_the_wider_interval() -> None:
-    """The mean of their rates; what they differ by counts as much as what their steps do."""
-    prober = ScriptedProber(rate=lambda size: 100.0, noise=0.01, drift=0.1)
-    probes = [prober.probe(8) for _ in range(4)]
-    found = together(probes)
-    assert found.images_per_s and found.steps == 40
-    rates = [each.images_per_s.value for each in probes if each.images_per_s]
-    assert found.images_per_s.value == pytest.approx(sum(rates) / 4)
-    widths = [each.images_per_s.high - each.images_per_s.low for each in probes if each.images_per_s]
-    assert found.images_per_s.high - found.images_per_s.low > max(widths)
-    assert [each.batch_size for each in by_size([*probes, prober.probe(4)])] == [4, 8]
-
-
 class Interrupted(ScriptedProber):
     def probe(self, batch_size: int) -> BatchSizeProbe:
         if len(self.asked) == self.seed:
@@ -152,3 +83,10 @@ def test_ctrl_c_keeps_the_fastest_so_far() -> None:
     assert (len(probes), stop.code, stop.chosen) == (3, "interrupted", 8)
     with pytest.raises(KeyboardInterrupt):
         search(Throughput(), Interrupted(rate=float, seed=0), clock=FakeClock())
+
+
+def test_of_equals_the_smaller_is_chosen() -> None:
+    """On a plateau from 32 on, without noise."""
+    _, stop = searched(SHAPES["plateau"])
+    assert (stop.code, stop.chosen) == ("no_candidate_better", 32)
+    assert stop.left is not None and stop.left <= 0.02

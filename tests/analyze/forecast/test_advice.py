@@ -18,13 +18,12 @@ from loaderprobe.analyze.forecast.advice import (
     recommend,
     recommend_groups,
 )
-from loaderprobe.analyze.forecast.fit import Storage, point_of
+from loaderprobe.analyze.forecast.fit import Storage
 from loaderprobe.analyze.verdict.experiments import Experiments, run_experiments
 from loaderprobe.records.measurement import Alternative, Measurement
-from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import WORTH
 from loaderprobe.records.verdict import ActionCode, Advice
-from loaderprobe.render.words import action_words, forecast_words, knee_words, remark_words
+from loaderprobe.render.words import action_words, knee_words, remark_words
 from tests.analyze.measured import FILES, measured
 from tests.analyze.rank_runs import rank_run
 from tests.analyze.runs import alike
@@ -36,23 +35,6 @@ SLOW_DISK = Truth(bytes_per_s=20e6)
 
 def advised(measurement: Measurement, truth: Truth, **around: Any) -> Recommendation:
     return recommend(measurement, run_experiments(measurement), Surroundings(storage=truth.storage(), **around))
-
-
-def test_a_measurement_becomes_a_point() -> None:
-    """Rates, service times and measured modes are those that were scripted.
-
-    What other threads of a worker compute, a quarter more CPU time of the process here, is the cost of sending.
-    """
-    measurement = measured(SLOW_DISK, 1)
-    records = measurement.worker_batches
-    records = replace(records, process_cpu_ns=tuple(each * 5 // 4 for each in records.cpu_ns))
-    measurement = replace(measurement, worker_batches=records)
-    point = point_of(measurement, run_experiments(measurement))
-    assert not isinstance(point, Remark)
-    assert (point.workers, point.compute, point.from_storage, point.unproved) == (1, 1e5, True, None)
-    assert point.measured == {"storage": pytest.approx(250)}
-    seen = (point.loader, point.cpu_s, point.blocked_s, point.bytes_per_image, point.sending_s)
-    assert seen == pytest.approx((200, 0.004, 0.001, 100_000, 0.001))
 
 
 MANY, FITS = (
@@ -185,24 +167,6 @@ def without_storage(value: float, low: float, high: float, *, trained: bool = Fa
     )
     assert everything.how == ("measured" if trained else "estimated")
     return {each.action.code: each for each in made.advice}
-
-
-def test_storage_gains_what_the_experiment_showed() -> None:
-    """All files in memory is the experiment of free storage, so both have one figure; faster storage gains no more."""
-    made = without_storage(1.5, 1.4, 1.6)
-    memory, storage = made["files_in_memory"], made["faster_storage"]
-    assert (memory.speedup, storage.speedup) == (1.5, 1.5) and storage.bottleneck == "storage"
-    assert memory.before.value == pytest.approx(200) and memory.after.value == pytest.approx(300)
-    assert memory.after.low <= 1.4 * memory.before.value and memory.after.high >= 1.6 * memory.before.value
-
-
-def test_a_rate_that_is_predicted_is_not_called_measured_and_has_a_range() -> None:
-    """The loader was measured on warm files; what training makes of that is predicted, even where rounds agree."""
-    memory = without_storage(5.0, 5.0, 5.0)["files_in_memory"]
-    assert memory.how == "estimated" and "measured" not in forecast_words(memory)
-    assert memory.after.low < 0.97 * memory.after.value and memory.after.high > 1.03 * memory.after.value
-    memory = without_storage(5.0, 5.0, 5.0, trained=True)["files_in_memory"]
-    assert memory.how == "measured" and forecast_words(memory).endswith(", measured; then preprocessing is the limit")
 
 
 def judged(measurements: Sequence[Measurement], truth: Truth | None = None) -> list[tuple[Measurement, Experiments]]:

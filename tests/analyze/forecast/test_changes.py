@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -10,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaderprobe.analyze.caches import page_cache_hits
 from loaderprobe.analyze.forecast.changes import (
     accelerator,
     alternative,
@@ -26,7 +24,6 @@ from loaderprobe.analyze.forecast.fit import Fit, Storage, closed_network, fit
 from loaderprobe.records.bandwidth import BandwidthPhase, KindOfDevice, StorageCeiling
 from loaderprobe.records.measurement import Alternative
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.thresholds import RATES_DRIFT
 from loaderprobe.records.verdict import Forecast, Interval
 from loaderprobe.render.words import knee_words
 from tests.analyze.scripted import Truth
@@ -163,75 +160,6 @@ def test_a_faster_disk_never_lowers_a_forecast(
         slow, fast = disk(found, factor), disk(found, factor * more)
         if slow.images_per_s and fast.images_per_s:
             assert fast.images_per_s.value >= slow.images_per_s.value * (1 - 1e-9)
-
-
-def test_what_was_measured_says_so() -> None:
-    """Of training it is a prediction, unless it was measured on warm files itself; half of the files is less."""
-    trained = replace(WARM, anchor=replace(WARM.anchor, trained_warm=True))
-    assert (cached(WARM, 1.0).how, cached(trained, 1.0).how) == ("estimated", "measured")
-    assert rate(cached(WARM, 0.0)) < rate(cached(WARM, 0.5)) < 900.0 == rate(pinned(WARM, 1.0))
-    slow, fast = accelerator(ONE, 100.0), accelerator(ONE, 1000.0, "fast")
-    assert [slow.bottleneck, fast.bottleneck, fast.to] == ["compute", "preprocessing", "fast"]
-    same = unchanged(CREDIT, "workers", "2")
-    assert same.how == "estimated" and same.images_per_s and same.images_per_s.high >= 480.0
-
-
-def test_half_of_the_files_in_the_page_cache_are_fewer_hits() -> None:
-    """Than where they are pinned; its range holds the range of its model."""
-    hits, page = page_cache_hits(0.5), cached(FOUR, 0.5)
-    low, value, high = (
-        TOKEN_BUCKET.service().with_cached(each).loader(4) for each in (hits.low, hits.value, hits.high)
-    )
-    assert rate(page) == pytest.approx(value) and value < rate(pinned(FOUR, 0.5))
-    assert page.images_per_s and page.images_per_s.low < low and high < page.images_per_s.high
-    assert (page.changed, page.to) == ("page_cache_share", "50 % of the files, 15 to 41 % hits")
-
-
-NEAR = replace(replace(TOKEN_BUCKET, compute=210.0).fit(1, 2, anchor=1), drift=0.1, cpu_drift=0.1)
-RANGES: dict[str, tuple[Fit, float, float]] = {
-    "two limits within 15 %": (NEAR, 210.0, 0.2),
-    "a limit that stands alone": (replace(TOKEN_BUCKET, cpu_s=1e-6).fit(1, 2, anchor=1), 1e5, RATES_DRIFT),
-    # 4 of 5 ms are CPU time, which may be 20 % more: not where the disk is full.
-    "a CPU of another speed, of one worker": (
-        TOKEN_BUCKET.fit(1, 4, anchor=1),
-        1e5,
-        math.hypot(RATES_DRIFT, 1 - 5 / 5.8),
-    ),
-    "a CPU of another speed, at a full disk": (FOUR, 1e5, RATES_DRIFT),
-}
-
-
-@pytest.mark.parametrize("name", RANGES)
-def test_the_range_is_what_may_differ(name: str) -> None:
-    """How far the lower end is below the forecast."""
-    found, compute, down = RANGES[name]
-    shown = accelerator(found, compute).images_per_s
-    assert shown and 1 - shown.low / shown.value == pytest.approx(down, rel=0.01)
-
-
-def test_the_drift_between_rounds_is_in_the_range() -> None:
-    """Rounds that differ by 20 % up and down leave at least that."""
-    shown = accelerator(TOKEN_BUCKET.fit(1, 2, anchor=1, loader_spread=0.2), 1e6).images_per_s
-    assert shown and shown.low <= 0.8 * shown.value
-
-
-@pytest.mark.parametrize(("spread", "expected"), [(0.08, 400.0), (0.02, 380.0)])
-def test_a_full_token_bucket_is_as_fast_as_the_probe_saw(spread: float, expected: float) -> None:
-    """Rounds that reach its rate show that it is full, whatever the middle one was; others are what they are."""
-    found = TOKEN_BUCKET.fit(2, anchor=2, training=380.0, loader=380.0, training_spread=spread, loader_spread=spread)
-    assert found.anchor.training == pytest.approx(expected)
-    same = unchanged(found, "workers", "2")
-    assert same.how == "measured" and rate(same) == pytest.approx(380.0)
-
-
-def test_what_the_data_do_not_show_is_refused() -> None:
-    """Two workers that an unseen storage did not stop say nothing about eight; no model makes a loader of half."""
-    points, ceiling = (TOKEN_BUCKET.point(1), FAST.point(2)), TOKEN_BUCKET.storage().ceiling
-    assert ceiling
-    made = worker_forecasts(points, Storage(ceiling=replace(ceiling, phases=())))
-    assert made[2].how == "measured" and made[8].refused and made[8].refused.code == "more_than_storage"
-    point = replace(TOKEN_BUCKET.point(2), loader=100.0, training=100.0, blocked_s=0.001)
-    assert fit((point,), point, TOKEN_BUCKET.storage()) == Remark(code="no_model_fits")
 
 
 @pytest.mark.parametrize(

@@ -137,13 +137,6 @@ def test_readings_inside_training_make_the_figures(name: str) -> None:
     assert why_no_counters(measurement, found) == reasons
 
 
-def test_events_are_shown_where_no_counter_can_be_read() -> None:
-    """Without NVML the steps of the device are still reported, and no reason for the rest."""
-    found = gpu_figures(MEASURED, [_timed((0, 10), (20, 30))])
-    assert found["exposed_wait_ms_p50"] == pytest.approx(10)
-    assert why_no_counters(MEASURED, found) == {}
-
-
 STEPPED: dict[str, tuple[list[Segment], dict[str, Any]]] = {
     # Steps of 10 ms with pauses of 0, 30 and 10, and none before the first.
     "what lies between two steps": (

@@ -186,63 +186,7 @@ def test_parts_that_do_not_sum_are_an_error() -> None:
         replace(whole, sync_ns=whole.sync_ns + 1)
 
 
-def test_pageable_copies_are_known_by_their_name() -> None:
-    """The staging that the host was blocked for belongs to the copy, and all of it is marked as pageable."""
-    pageable, pinned = split(timelines.copied_pageable()), split(timelines.starved())
-    assert pageable.pageable_ns == pageable.copy_ns == timelines.STEPS * 20_000_000
-    assert pinned.pageable_ns == 0 < pinned.copy_ns
-
-
-def test_a_sync_explains_a_millisecond_and_no_more() -> None:
-    """After it the host works on images for 90 ms: that is not the sync's doing."""
-    script = TimelineScript().kernel(0, 200, 0).sync(150, 205).kernel(90_300, 99_900, 90_290)
-    found = parts(split(script.build(99_900), 5_000))
-    launching = 90_086_000 - AFTER_SYNC_NS
-    assert found == {"compute": 9_800_000, "sync": 5_000 + AFTER_SYNC_NS, "launch": launching, "unknown": 9_000}
-
-
 HALF = TimelineScript(unit_ns=1).kernel(0, 50, blocks_per_sm=0.5, occupancy=0.25).build(100)
-USES: dict[str, tuple[Timeline, dict[str, Any]]] = {
-    "idle time counts for efficiency and not for occupancy": (
-        HALF, {"training_busy": 0.5, "sm_efficiency_estimated": 0.25, "occupancy_estimated": 0.25},
-    ),
-    "all is known": (HALF, {"occupancy_coverage": 1.0}),
-    "a long kernel counts for more than a short one": (
-        TimelineScript(unit_ns=1).kernel(0, 90, occupancy=0.2).kernel(90, 100, occupancy=1.0).build(100),
-        {"occupancy_estimated": pytest.approx(0.28)},
-    ),
-    "the mean is over what is known": (
-        TimelineScript(unit_ns=1).kernel(0, 60).kernel(60, 100, occupancy=None).build(100),
-        {"occupancy_estimated": 0.5, "occupancy_coverage": 0.6},
-    ),
-    "with nothing known there is no figure": (
-        TimelineScript(unit_ns=1).kernel(0, 80, occupancy=None, blocks_per_sm=None).build(100),
-        {"sm_efficiency_estimated": None, "occupancy_estimated": None, "kernel_busy": 0.8},
-    ),
-    "kernels of the loader count apart, and copies not": (
-        TimelineScript(unit_ns=1).kernel(0, 20).kernel(10, 50, loader=True, stream=13).copy(60, 90).build(100),
-        {"training_busy": 0.2, "kernel_busy": 0.5},
-    ),
-    "communication is a kernel, and no training": (
-        TimelineScript(unit_ns=1).kernel(0, 20).kernel(10, 80, exchange=True, stream=20).build(100),
-        {"training_busy": 0.2, "kernel_busy": 0.8},
-    ),
-    "tiny kernels fill little": (
-        timelines.launch_bound(),
-        {
-            "training_busy": pytest.approx(0.25, abs=0.01), "occupancy_estimated": pytest.approx(0.05),
-            "sm_efficiency_estimated": pytest.approx(0.0625, abs=0.003),
-        },
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", USES)
-def test_kernels_fill_the_device_so_far(name: str) -> None:
-    """By their time, their blocks and their occupancy, as worked out by hand; None is not 0."""
-    timeline, expected = USES[name]
-    found = use_of(timeline)
-    assert {figure: getattr(found, figure) for figure in expected} == expected
 
 
 kernels = st.tuples(

@@ -14,7 +14,7 @@ import loaderprobe
 from loaderprobe.analyze.gpu import disagreement, read_window, syncs_per_step
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rule import judged_by_gaps, with_gaps
-from loaderprobe.records.measurement import Measurement, Missing, Rejected, Timeline
+from loaderprobe.records.measurement import Measurement, Timeline
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.resources import TIME_PARTS, GapCause
 from loaderprobe.records.verdict import Bound, Gaps, GpuWindow, Reason
@@ -102,23 +102,6 @@ def test_a_window_that_cannot_be_believed_is_refused(name: str) -> None:
     hidden = (seen.window.gaps, seen.window.use, seen.view)
     assert hidden == (None, None, None) if refused else None not in hidden
     assert seen.missing == ({"gpu_window": refused} if refused else {})
-
-
-def test_without_a_window_the_reason_is_that_of_the_measurement() -> None:
-    """No timeline: the recorded reason, and in old runs, which record none, not a word."""
-    missing = (Missing(name="gpu_timeline", reason=reported("CUDA is not available")),)
-    assert verdict(profiled(None, missing=missing)).unavailable["gpu_window"] == reported("CUDA is not available")
-    assert "gpu_window" not in verdict(profiled(None)).unavailable
-
-
-def test_what_is_drawn_are_the_figures() -> None:
-    """The same time as stretches; what was rejected is kept."""
-    rejected = (Rejected(reason="no_stamp", count=3),)
-    seen = read_window(profiled(timelines.starved(rejected=rejected), training=320, loader=320))
-    assert seen.window and seen.window.gaps and seen.view and seen.window.rejected == rejected
-    drawn = {part: sum(high - low for low, high in ranges) for part, ranges in seen.view.parts.items()}
-    assert drawn == {part: seen.window.gaps.of(part) for part in TIME_PARTS}
-    assert seen.view.parts["compute"][0][0] == 62_200_000
 
 
 @pytest.mark.parametrize(

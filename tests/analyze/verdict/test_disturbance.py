@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from loaderprobe.analyze.verdict.validity import counted, disturbance_notes, is_disturbed, like, pressing_share
+from loaderprobe.analyze.verdict.validity import is_disturbed
 from loaderprobe.records.measurement import Measurement, Others
-from loaderprobe.render.words import remark_words
-from tests.analyze.runs import Cost, alike, run, with_read
-from tests.analyze.verdict.test_truths import EVEN, beside, cached
+from tests.analyze.runs import Cost, alike, run
 
 MS = 1_000_000
 
@@ -68,63 +66,3 @@ def test_what_others_take_disturbs_where_few_cores_are_left(name: str) -> None:
     """Or from a tenth of what devices read; waiting of own threads is no sign of others."""
     measurement, is_so = DISTURBED[name]
     assert any(is_disturbed(measurement, segment) for segment in measurement.segments) is is_so
-
-
-def test_cores_beyond_a_quota_are_no_loss() -> None:
-    """0.9 of 8 cores take 1.2 of the 2 that may be used."""
-    taken = seen(others(0.9, cores=8))
-    assert pressing_share(taken, taken.segments[0]) == pytest.approx(0.6)
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "alike"),
-    [
-        (others(0.1), others(0.2), True),
-        (others(0.1), others(0.3), False),
-        (others(), others(steal_ns=400 * MS), False),
-        (None, others(0.9), True),
-    ],
-    ids=["near", "far", "stolen", "not read"],
-)
-def test_like_conditions_are_those_in_which_others_took_as_much(one: Others, other: Others, *, alike: bool) -> None:
-    """Steal counts as what others take; what was not read is taken for alike."""
-    assert like(seen(one).segments[0], seen(other).segments[0]) is alike
-
-
-def test_the_note_has_the_figures_of_the_disturbed_segments_only() -> None:
-    """One line for all measurements; none below the threshold."""
-    found = seen(others(0.3), others(), others(0.5), others(0.02))
-    (note,) = disturbance_notes([found])
-    assert remark_words(note) == "other processes took 40 % of 2 cores in 2 of 4 segments"
-    (note,) = disturbance_notes([found, found, seen(others(), others())])
-    assert remark_words(note) == "other processes took 40 % of 2 cores in 4 of 10 segments"
-    assert disturbance_notes([seen(others(0.05), None)]) == ()
-    (note,) = disturbance_notes([seen(others(steal_ns=500 * MS), others())])
-    assert remark_words(note) == "other machines took 25 % of 2 cores in 1 of 2 segments"
-
-
-def first_round(*rates: float) -> Measurement:
-    """The loader alone and training at the same rate, by round."""
-    return run([{"baseline": rate, "training": rate} for rate in rates], EVEN)
-
-
-@pytest.mark.parametrize("rates", [(90.0, 100.0, 100.0), (40.0, 60.0, 110.0), (100.0, 40.0, 100.0)])
-def test_a_first_round_that_is_not_slow_stays(rates: tuple[float, ...]) -> None:
-    """Nor does one go where later ones differ as much, and later ones never do."""
-    assert counted(first_round(*rates)) == first_round(*rates)
-
-
-def test_a_slow_first_round_is_no_round_unless_it_was_colder() -> None:
-    """Connections were set up in it. Where later ones came from memory in part, it is the one that was asked for."""
-    slow = first_round(40.0, 100.0, 100.0)
-    assert {each.round for each in counted(slow).segments} == {1, 2}
-    later = {n for s in slow.segments if s.round for n in range(s.first_batch, s.first_batch + s.steps)}
-    warmer = with_read(slow, later, 0.5)
-    assert counted(warmer) == warmer
-
-
-def test_what_counts_counts_again() -> None:
-    """Nothing more is left out the second time."""
-    rounds = [*cached(0.6, 2), *cached(1.8)]
-    seen = beside(run(rounds, EVEN), {(n, "cached_samples", "loader_only"): 1.0 for n in (0, 1)})
-    assert counted(counted(seen)) == counted(seen) != seen

@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 
 from loaderprobe.analyze.forecast.advice import Recommendation, Surroundings, recommend
-from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.experiments import run_experiments
-from loaderprobe.analyze.verdict.rounds import next_round, one_thread_notes, spinning
+from loaderprobe.analyze.verdict.rounds import next_round, one_thread_notes
 from loaderprobe.records.measurement import NO_STEP, Measurement, segment_seconds
 from loaderprobe.records.thresholds import MOST_PAIRS
-from loaderprobe.render.words import remark_words
 from tests.analyze.runs import Cost, run
 
 DECODING = Cost(cpu_s=0.01, cold=1.0)
@@ -91,31 +89,3 @@ def test_what_spins_is_measured_on_one_thread_and_advised_where_it_gains(name: s
         codes = [each.action.code for each in recommended(measurement).advice]
         assert codes[:1] == ["one_thread"] if advised else "one_thread" not in codes
         assert bool(one_thread_notes(measurement)) is noted
-
-
-def test_a_gain_is_advised_as_measured() -> None:
-    """Training with both rates; what is typed leaves the step its threads."""
-    measurement = serial([USUAL, pair(250.0, 160.0), pair(240.0, 152.0)], cores=BESIDE)
-    first = recommended(measurement).advice[0]
-    assert first.how == "measured" and "next(batches)" in first.command
-    assert (first.before.value, first.after.value) == pytest.approx((80, 156))
-    assert first.before.value < first.after.low <= first.after.value <= first.after.high
-    (note,) = one_thread_notes(measurement)
-    rates = ("loader_per_s", "one_thread_per_s", "training_per_s", "one_thread_training_per_s")
-    assert [note.facts[name] for name in rates] == pytest.approx([100, 245, 80, 156])
-    alone = recommended(without_step()).advice[0]
-    assert (alone.before.value, alone.after.value) == pytest.approx((100, 107))
-
-
-def test_a_core_that_is_freed_at_the_same_rate_is_a_note() -> None:
-    """With the CPU time of both."""
-    assert spinning(serial([USUAL])) == pytest.approx(1.0)
-    words = remark_words(one_thread_notes(serial([USUAL, pair(101.0, 81.0)]))[0])
-    assert "2 cores busy for 100 images/s, and 1 for 101 images/s" in words
-    assert "In those rounds training ran at 80.0 and 81.0 images/s" in words
-
-
-def test_the_cause_is_what_it_was() -> None:
-    """One thread takes no resource away: verdict and speed-ups are those of the other modes."""
-    plain, tried = verdict(serial([USUAL] * 3)), verdict(serial([pair(250.0, 160.0)] * 3))
-    assert (tried.bound, tried.speedups, tried.images_per_s) == (plain.bound, plain.speedups, plain.images_per_s)

@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loaderprobe.analyze.effects import interval
-from loaderprobe.analyze.verdict.rates import Waiting, rate_interval, segment_rate
+from loaderprobe.analyze.verdict.rates import Waiting, rate_interval
 from loaderprobe.records.measurement import Measurement, Segment
-from loaderprobe.records.thresholds import MEDIAN_OVER_MEAN
 from loaderprobe.records.verdict import Interval
 from loaderprobe.records.waits import WaitKind
 from tests.analyze.runs import BATCH, Cost, alike, run, segment
@@ -51,25 +50,6 @@ def rate_of(rounds: Sequence[Sequence[float]]) -> Interval:
     return rate_interval(rounds_of(segments), segments)
 
 
-@pytest.mark.parametrize("workers", [0, 1, 4])
-def test_two_steps_of_a_steady_device_are_known_by_its_clock(workers: int) -> None:
-    """Three steps of 0.43 s, of which the host sees one: the first two find a batch ready."""
-    step_ns = round(BATCH / 75 * 1e9)
-    begin = (0, 5_000_000, 9_000_000)
-    made = segment("baseline", "training", 0, 0, 75.0, thread_cpu_ns=0, delivered_bytes=None)
-    single = replace(
-        made, begin_ns=begin, ready_ns=begin, copied_ns=begin, end_ns=begin, closed_ns=step_ns + 9_000_000,
-        finished_ns=(step_ns, 2 * step_ns, 3 * step_ns),
-    )  # fmt: skip
-    measurement = run(alike(1, baseline=300), Cost(), compute=75, workers=workers, facts={"segments": (single,)})
-    found = rate_interval(measurement, [single])
-    assert found.value == pytest.approx(75, rel=1e-6) and 0 < half(found) < 0.005
-    own = run([{"baseline": 300.0, "training": 75.0, "resident": 75.0}], Cost(), workers=workers)
-    assert 0.005 < half(rate_interval(own, own.segments[1:2])) < 0.05, "a real device may change its clock"
-    waiting = replace(measurement, compute=replace(measurement.compute, specified_images_per_s=100.0))
-    assert half(rate_interval(waiting, [single])) > 0.1, "a device that waits is not known by its clock"
-
-
 def test_a_single_round_has_what_rounds_are_assumed_to_differ_by() -> None:
     """And what its steps vary by; two or three that agree have less, and rounds that differ have more."""
     even, uneven = [0.1] * 24, ([0.05] * 4 + [0.15] * 4) * 3
@@ -80,29 +60,11 @@ def test_a_single_round_has_what_rounds_are_assumed_to_differ_by() -> None:
     assert apart.value == pytest.approx(BATCH / 0.1) and 0.08 < half(apart) < 0.25
 
 
-def test_many_rounds_have_the_interval_of_their_spread() -> None:
-    """Whatever was assumed: Student's, nearly."""
-    draw = random.Random(3)
-    rounds = [[0.1 * draw.lognormvariate(0, 0.05)] * 12 for _ in range(40)]
-    found = rate_of(rounds)
-    rates = interval([BATCH / each[0] for each in rounds])
-    assert half(found) == pytest.approx(MEDIAN_OVER_MEAN * half(rates), rel=0.15)
-
-
 def test_two_values_have_no_quantile_of_one_degree_of_freedom() -> None:
     """12.7 times the difference says nothing of two speed-ups; the spread between rounds does."""
     assert half(interval([1.0, 1.02])) < 0.1
     assert half(interval([1.0, 1.5])) > half(interval([1.0, 1.1])) > half(interval([1.0, 1.0])) > 0
     assert half(interval([5.0])) == 0, "nothing is known of a single value"
-
-
-def test_steps_come_in_groups_of_as_many_as_there_are_workers() -> None:
-    """Two workers: a long wait and a short one in turn are no noise."""
-    segments = [trained([0.19, 0.01] * 12)]
-    measurement = replace(rounds_of(segments), config=run(alike(1, baseline=100), Cost(), workers=2).config)
-    by_turn, by_step = rate_interval(measurement, segments), rate_of([[0.19, 0.01] * 12])
-    assert half(by_turn) == pytest.approx(half(rate_of([[0.1] * 24])))
-    assert half(by_step) >= half(by_turn)
 
 
 @given(rates=st.lists(st.floats(0.2, 5.0), min_size=1, max_size=8), scale=st.floats(0.01, 100))
@@ -137,17 +99,6 @@ def test_intervals_hold_the_rate_of_a_long_loop(drift: float, rounds: int) -> No
     # What is assumed is right for 5 %; a single round cannot show that its machine is another.
     assert held >= {0.02: 0.95, 0.05: 0.92, 0.08: 0.85}[drift]
     assert median(halves) <= {0.02: 3.2, 0.05: 1.6, 0.08: 1.2}[drift] * narrowest
-
-
-def test_a_burst_is_no_rate() -> None:
-    """Six workers return six batches at once, after a second: that is six batches a second."""
-    (made, *_) = run(alike(baseline=100, training=100), Cost()).segments
-    at_once = (SECOND,) * 6
-    burst = replace(
-        made, begin_ns=(0, *at_once[1:]), ready_ns=at_once, copied_ns=at_once, end_ns=at_once,
-        finished_ns=tuple(SECOND + n for n in range(6)), closed_ns=SECOND,
-    )  # fmt: skip
-    assert segment_rate(burst, synchronous=False, workers=6) == pytest.approx(6 * BATCH, rel=0.01)
 
 
 @pytest.mark.parametrize(
