@@ -50,7 +50,7 @@ from loaderprobe.records.compare import (
 from loaderprobe.records.environment import Environment
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.thresholds import MATTERS
-from loaderprobe.render.compare import answers, compare_columns, compare_document
+from loaderprobe.render.compare import compare_columns, compare_document
 from loaderprobe.render.json import result_json
 from loaderprobe.store.results import read_result
 
@@ -232,8 +232,8 @@ class Comparison(Documented, ComparisonReport):
     columns = compare_columns
 
     def json(self) -> str:
-        """With whether all gates hold, and what the page says first."""
-        return result_json(self, passed=self.passed, answers=answers(self))
+        """With whether all gates hold."""
+        return result_json(self, passed=self.passed)
 
 
 def compare(

@@ -183,7 +183,6 @@ def _sizes(found: BatchSizeReport, sizes: Sequence[BatchSizeProbe]) -> Table:
             )
             for size in sizes
         ),
-        right=frozenset(range(3)),
     )
 
 
@@ -202,7 +201,6 @@ def _loops(found: BatchSizeReport) -> Table:
             )
             for number, each in numbered
         ),
-        right=frozenset(range(6)),
     )
 
 

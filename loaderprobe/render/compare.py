@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from loaderprobe.records.compare import (
@@ -28,14 +29,15 @@ from loaderprobe.render.document import (
     Cell,
     Chart,
     ChartRow,
+    Column,
     Document,
     How,
-    Item,
     Paragraph,
     Part,
     Section,
-    Table,
-    Tags,
+    items,
+    table,
+    tags,
 )
 from loaderprobe.render.format import MISSING, counted, first_upper, interval, percent
 from loaderprobe.render.groups import letters_in
@@ -111,15 +113,15 @@ def stand_in(subject: Subject) -> ConfigurationRow:
     return ConfigurationRow(config=config, status="skipped", reason=None, verdict=None, emulated=False)
 
 
-def figure_words(row: Compared, value: Interval | None, *, unit: bool = False, gap: str = " ") -> str:
-    """`462 ±54`, in the unit of its row."""
+def figure_words(row: Compared, value: Interval | None, *, unit: bool) -> str:
+    """`462±54`, in the unit of its row."""
     if value is None:
         return MISSING
     scale, name = SCALES[row.unit]
     if row.unit == "1/s" and row.before and row.before.value >= THOUSANDS_FROM:
         scale, name = 1e-3, "k/s"
     scaled = Interval(value=value.value * scale, low=value.low * scale, high=value.high * scale)
-    return f"{interval(scaled, gap)}{f' {name}' if unit and name else ''}"
+    return f"{interval(scaled, '')}{f' {name}' if unit and name else ''}"
 
 
 def _change(ratio: Interval | None) -> str:
@@ -167,7 +169,7 @@ def compare_document(found: ComparisonReport) -> Document:
         subline=_subline(found),
         tone=next((_TONES[word] for word in ("slower", "faster", "unclear") if found.of_word(word)), "good"),
         unsure=not changed and bool(found.of_word("unclear")),
-        sections=tuple(section for section in _sections(found) if section.parts),
+        sections=tuple(_sections(found)),
     )
 
 
@@ -190,33 +192,21 @@ def _subline(found: ComparisonReport) -> str:
     return first_upper(", ".join([*said, f"a change matters from {_matters(found)}"]))
 
 
-def answers(found: ComparisonReport) -> list[str]:
-    """Each row that is not the same, each verdict that changed, and all together, as a sentence."""
-    rows = [row for row in [*_ordered(found), found.whole] if row and (row.word != "same" or row is found.whole)]
-    changed = [row for row in found.rows if row.verdict_changed]
-    return [
-        *(
-            f"{name}: {_verdict(row.verdict_before)} in A, {_verdict(row.verdict_after)} in B."
-            for name, row in _named(found, changed)
-        ),
-        *(f"{name}: {_change(row.ratio)}, {row.word}." for name, row in _named(found, rows)),
-        f"{len(found.of_word('same'))} of {len(found.rows)} are the same.",
-    ]
-
-
 def _named(found: ComparisonReport, rows: Sequence[Compared]) -> list[tuple[str, Compared]]:
     return list(zip(names_of(found, [row.subject for row in rows]), rows, strict=True))
 
 
 def _sections(found: ComparisonReport) -> Iterator[Section]:
+    changed = [row for row in found.rows if row.verdict_changed]
+    names = Column("", lambda pair: pair[0])
     yield Section(title="B's speed over A's", parts=tuple(_ratios(found)), panel="main")
-    yield Section(title="Gates", parts=tuple(_gates(found)), panel="side")
-    yield Section(title="Verdicts that changed", parts=tuple(_verdicts(found)), panel="side")
-    yield Section(title="How sure", parts=tuple(_sure(found)), panel="side")
-    yield Section(title="Not in both", parts=tuple(_alone(found)), panel="side")
+    yield Section(title="Gates", parts=table(found.gates, _gate_columns(found)), panel="side")
+    yield Section(title="Verdicts that changed", parts=table(_named(found, changed), (names, *_LIMITS)), panel="side")
+    yield Section(title="How sure", parts=tags(_sure(found)), panel="side")
+    yield Section(title="Not in both", parts=items(_alone(found)), panel="side")
     yield Section(title="Rates", parts=tuple(_rates(found)))
-    yield Section(title="What differs", parts=tuple(_differences(found)))
-    yield Section(title="A and B", parts=(*_side("A", found.before), *_side("B", found.after)))
+    yield Section(title="What differs", parts=table(found.differences, _DIFFERENCE))
+    yield Section(title="A and B", parts=items((("A", _side(found.before)), ("B", _side(found.after)))))
 
 
 def _ordered(found: ComparisonReport) -> list[Compared]:
@@ -266,43 +256,35 @@ def _ratio_row(name: str, row: Compared) -> ChartRow:
     )
 
 
-def _verdicts(found: ComparisonReport) -> Iterator[Part]:
-    changed = [row for row in found.rows if row.verdict_changed]
-    lines = tuple((name, _limit(row.verdict_before), _limit(row.verdict_after)) for name, row in _named(found, changed))
-    if lines:
-        yield Table(head=("", "A", "B"), lines=lines, right=frozenset())
-
-
-def _verdict(verdict: ShortVerdict | None) -> str:
-    return verdict_words(verdict) if verdict else MISSING
-
-
 def _limit(verdict: ShortVerdict | None) -> Cell | str:
-    return Cell(text=f"{letters_in(verdict)} {_verdict(verdict)}", tone=verdict_tone(verdict)) if verdict else MISSING
+    words = f"{letters_in(verdict)} {verdict_words(verdict)}" if verdict else ""
+    return Cell(text=words, tone=verdict_tone(verdict)) if verdict else words
 
 
-def _gates(found: ComparisonReport) -> Iterator[Part]:
-    lines = tuple(_gate(found, gate) for gate in found.gates)
-    if lines:
-        yield Table(head=("gate", "", "because"), lines=lines, right=frozenset())
+_LIMITS = (
+    Column("limit in A", lambda pair: _limit(pair[1].verdict_before)),
+    Column("limit in B", lambda pair: _limit(pair[1].verdict_after)),
+)
 
 
-def _gate(found: ComparisonReport, gate: Gate) -> tuple[str, Cell, str]:
-    size = _matters(found)
-    name = f"{GATES[gate.name]} {size.replace(' ', '')}" if gate.name == "slower" else GATES[gate.name]
-    rows = [found.whole if place < 0 else found.rows[place] for place in gate.rows]
-    because = [] if gate.passed else _few([name for name, _ in _named(found, [row for row in rows if row])])
-    if gate.blind:
-        because.append(f"too noisy to hold {size}: {gate.blind} of {len(found.rows)}")
-    if gate.missing:
-        because.append(f"of A not in B: {gate.missing}")
-    if gate.too_noisy:
-        because.append("--allow-unclear lets it hold")
+def _gate_columns(found: ComparisonReport) -> tuple[Column, ...]:
     return (
-        name,
-        Cell(text="held", tone="good") if gate.passed else Cell(text="failed", tone="failed"),
-        "; ".join(because),
+        Column("gate", lambda gate: f"{GATES[gate.name]}{f' {100 * found.matters:g}%' * (gate.name == 'slower')}"),
+        Column("", lambda gate: Cell(text="held", tone="good") if gate.passed else Cell(text="failed", tone="failed")),
+        Column("because", lambda gate: "; ".join(_because(found, gate))),
     )
+
+
+def _because(found: ComparisonReport, gate: Gate) -> Iterator[str]:
+    rows = [found.whole if place < 0 else found.rows[place] for place in gate.rows]
+    if not gate.passed:
+        yield from _few(names_of(found, [row.subject for row in rows if row]))
+    if gate.blind:
+        yield f"too noisy to hold {_matters(found)}: {gate.blind} of {len(found.rows)}"
+    if gate.missing:
+        yield f"of A not in B: {gate.missing}"
+    if gate.too_noisy:
+        yield "--allow-unclear lets it hold"
 
 
 def _few(names: Sequence[str]) -> list[str]:
@@ -310,25 +292,21 @@ def _few(names: Sequence[str]) -> list[str]:
     return [*names[:_MOST_NAMES], f"{more} more"] if more > 0 else [*names]
 
 
-def _sure(found: ComparisonReport) -> Iterator[Part]:
+def _sure(found: ComparisonReport) -> Iterator[str]:
     """What would have been seen, what would make unclear rows clear, and what weakens the comparison."""
-    unclear, size = found.of_word("unclear"), _matters(found)
-    texts = []
-    for word, rows in (("same", found.of_word("same")), ("unclear", unclear)):
-        seen = [row.visible for row in rows if row.visible is not None]
-        texts += (
-            [f"{word}: {len(rows)} of {len(found.rows)}, a change of {percent(max(seen))} would be seen"]
-            if seen
-            else []
-        )
+    words: tuple[Word, ...] = ("same", "unclear")
+    for word in words:
+        seen = [row.visible for row in found.of_word(word) if row.visible is not None]
+        if seen:
+            count = f"{len(found.of_word(word))} of {len(found.rows)}"
+            yield f"{word}: {count}, a change of {percent(max(seen))} would be seen"
+    unclear = found.of_word("unclear")
     needed = [row.rounds_needed for row in unclear if row.rounds_needed is not None]
     if needed and found.kind == "sweep":
-        texts.append(f"--rounds {max(needed)} would show {size} in {len(needed)} of {len(unclear)} unclear")
+        yield f"--rounds {max(needed)} would show {_matters(found)} in {len(needed)} of {len(unclear)} unclear"
     if unclear:
-        texts.append("three runs a side, begun in turn, show more: compare A1 A2 A3 --with B1 --with B2 --with B3")
-    texts += [f"{note.side}, {note.rows} of {len(found.rows)}: {_NOTES[note.code]}" for note in found.notes]
-    if texts:
-        yield Tags(texts=tuple(texts))
+        yield "three runs a side, begun in turn, show more: compare A1 A2 A3 --with B1 --with B2 --with B3"
+    yield from (f"{note.side}, {note.rows} of {len(found.rows)}: {_NOTES[note.code]}" for note in found.notes)
 
 
 def _rates(found: ComparisonReport) -> Iterator[Part]:
@@ -338,38 +316,23 @@ def _rates(found: ComparisonReport) -> Iterator[Part]:
         groups.setdefault(device_of(row.subject), []).append(row)
     units = {row.unit for row in found.rows}
     unit = SCALES[next(iter(units))][1] if len(units) == 1 else ""
-    limits = ("limit in A", "limit in B") if any(row.verdict_before or row.verdict_after for row in found.rows) else ()
     for device, rows in groups.items():
         names = names_of(found, [row.subject for row in rows], device=False)
-        yield Table(
-            head=("", f"A {unit}".strip(), f"B {unit}".strip(), "seen from", *limits),
-            lines=tuple(
-                (
-                    name,
-                    figure_words(row, row.before, unit=not unit, gap=""),
-                    figure_words(row, row.after, unit=not unit, gap=""),
-                    MISSING if row.visible is None else percent(row.visible),
-                    *((_limit(row.verdict_before), _limit(row.verdict_after)) if limits else ()),
-                )
-                for name, row in zip(names, rows, strict=True)
-            ),
-            right=frozenset({1, 2, 3}),
-            caption=device,
+        columns = (
+            Column("", lambda pair: pair[0]),
+            Column(f"A {unit}".strip(), lambda pair: figure_words(pair[1], pair[1].before, unit=not unit)),
+            Column(f"B {unit}".strip(), lambda pair: figure_words(pair[1], pair[1].after, unit=not unit)),
+            Column("seen from", lambda pair: percent(pair[1].visible)),
+            *_LIMITS,
         )
+        yield from table(list(zip(names, rows, strict=True)), columns, caption=device)
     yield Paragraph(text="Seen from: the smallest change that would be seen, in about half of all cases.", tone="quiet")
 
 
-def _alone(found: ComparisonReport) -> Iterator[Part]:
+def _alone(found: ComparisonReport) -> Iterator[tuple[str, str]]:
     for side, subjects in (("A", found.only_before), ("B", found.only_after)):
         if subjects:
-            yield Item(subject=f"only in {side}", text="; ".join(_few(names_of(found, subjects))))
-
-
-def _differences(found: ComparisonReport) -> Iterator[Part]:
-    """Of A and B; or of two runs of a side, by their names."""
-    lines = tuple((difference.field, _value(difference, 0), _value(difference, 1)) for difference in found.differences)
-    if lines:
-        yield Table(head=("", "A", "B"), lines=lines, right=frozenset())
+            yield f"only in {side}", "; ".join(_few(names_of(found, subjects)))
 
 
 def _value(difference: Difference, place: int) -> str:
@@ -379,10 +342,17 @@ def _value(difference: Difference, place: int) -> str:
     return shown if name in ("A", "B") else f"{name}: {shown}"
 
 
-def _side(name: str, side: ComparedSide) -> tuple[Part, ...]:
+_DIFFERENCE = (
+    Column("", lambda difference: difference.field),
+    Column("A", partial(_value, place=0)),
+    Column("B", partial(_value, place=1)),
+)
+
+
+def _side(side: ComparedSide) -> str:
     runs = ", ".join(f"{path} ({created[:16]})" for path, created in zip(side.paths, side.created_utc, strict=True))
     data = f"; data: {join_words(side.roots)}" if side.roots else ""
-    return (Item(subject=name, text=f"{runs}{data}; {side.command}"),)
+    return f"{runs}{data}; {side.command}"
 
 
 def compare_columns(found: ComparisonReport) -> dict[str, list[Any]]:

@@ -127,7 +127,6 @@ def _functions(detail: Detail) -> Iterator[Shown]:
         lines=tuple(
             (str(function.function), percent(function.own), percent(function.total)) for function in detail.functions
         ),
-        right=frozenset({1, 2}),
     )
     text = (
         f"Of {detail.looks} looks at the stacks of workers while they made batches. own: in the function itself, with "
@@ -155,7 +154,6 @@ def _rates(report: Report, row: ConfigurationRow, detail: Detail) -> Iterator[Sh
     yield Table(
         head=("", f"{detail.sample}s/s", f"speed-up of {what_runs(row)}"),
         lines=(*lines, *among),
-        right=frozenset({1}),
         bars=(*bars, *(0.0 for _ in among)),
     )
     yield Paragraph(text=" ".join(_measured_in(report, row)), tone="quiet")

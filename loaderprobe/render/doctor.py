@@ -14,7 +14,7 @@ _TONES = {"yes": "good", "limited": "warning", "no": "failed"}
 def capabilities_document(found: Sequence[Capability]) -> Document:
     """A line for each, with the reason and how to get the rest."""
     ready = sum(capability.state == "yes" for capability in found)
-    table = Table(head=("measured", "here", "why"), lines=tuple(map(_line, found)), right=frozenset())
+    table = Table(head=("measured", "here", "why"), lines=tuple(map(_line, found)))
     return Document(title=f"{ready} of {len(found)} can be measured in full", sections=(Section(parts=(table,)),))
 
 

@@ -556,7 +556,7 @@ def _needs(report: Report, some: Sequence[Outlook], *, panel: Literal["main", ""
         title=f"What {named(first.accelerator, join_words([str(count) for count in counts]))} need, cold files",
         panel=panel,
         parts=(
-            Table(head=head, lines=tuple(lines), right=frozenset(range(1, len(head)))),
+            Table(head=head, lines=tuple(lines)),
             Paragraph(text=MARKS, tone="legend"),
             Paragraph(text=said, tone="quiet"),
         ),

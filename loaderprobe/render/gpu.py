@@ -184,7 +184,6 @@ def _table(caption: str, rows: Sequence[ConfigurationRow]) -> Table:
     return Table(
         head=("", *(_name(row, rows) for row in rows)),
         lines=tuple((name, *cells) for name, cells in lines),
-        right=frozenset(range(1, len(rows) + 1)),
         caption=caption,
         further=True,
     )

@@ -204,7 +204,7 @@ def used_words(row: ConfigurationRow) -> str:
 
 def gain_words(row: ConfigurationRow, then: Mapping[str, Bottleneck]) -> str:
     """`decoding 2.55x → compute`: the speed-ups that the verdict names, and what limits next."""
-    none = "inconclusive" if row.bound and row.bound.cause == "inconclusive" else MISSING
+    none = "" if row.bound is None else "inconclusive" if row.bound.cause == "inconclusive" else MISSING
     return (
         ", ".join(
             f"{RESOURCE[name].short or name} {factor(speedup)}{f' → {NEXT[then[name]]}' if name in then else ''}"
@@ -232,7 +232,6 @@ def limit_map(group: RowGroup, *, most: int) -> Table:
             (name, *(_cell(cells[count], brief=len(counts) > most) if count in cells else "" for count in counts))
             for name, cells in lines.items()
         ),
-        right=frozenset(range(1, len(counts) + 1)),
         map=True,
     )
 

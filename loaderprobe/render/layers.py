@@ -170,7 +170,6 @@ def _drill(found: LayersReport) -> Table:
             )
             for each in found.drill
         ),
-        right=frozenset({2, 3, 4}),
     )
 
 

@@ -129,7 +129,6 @@ def _needs(plan: PlanReport) -> Table:
     return Table(
         head=("accelerators", *(f"{count:,}" for count in counts), "label"),
         lines=tuple(lines),
-        right=frozenset(range(1, len(counts) + 1)),
         caption="Reads in flight, times, workers and cores have no headroom.",
     )
 
@@ -190,7 +189,7 @@ def _caches(plan: PlanReport) -> Iterator[Part]:
         (str(cached.epoch), percent(cached.hits) if cached.hits else "0 %", format_rate(cached.read_bytes_per_s))
         for cached in plan.epochs.cached
     )
-    yield Table(head=("epoch", "from caches", "from storage"), lines=tuple(lines), right=frozenset({0, 1, 2}))
+    yield Table(head=("epoch", "from caches", "from storage"), lines=tuple(lines))
 
 
 def _inputs(plan: PlanReport) -> Table:
@@ -199,7 +198,7 @@ def _inputs(plan: PlanReport) -> Table:
         for name, quantity in plan.inputs.items()
         if name != "rate"  # which stands beside the answer
     )
-    return Table(head=("figure", "value", "label", "source"), lines=lines, right=frozenset())
+    return Table(head=("figure", "value", "label", "source"), lines=lines)
 
 
 def _source(quantity: Quantity) -> str:
@@ -241,7 +240,7 @@ def _test(plan: PlanReport) -> Iterator[Part]:
     several = [f"{test.nodes:,} nodes at once"] if test.nodes > 1 else []
     head = ("cold files", *several, "one node", "measured", "pass")
     lines = tuple((what, *promised[1 - len(several) :], "", "") for what, *promised in _promises(plan))
-    yield Table(head=head, lines=lines, right=frozenset(range(1, len(head) - 1)))
+    yield Table(head=head, lines=lines)
     readers = _readers_words(plan)
     if several:
         yield Item(subject=several[0], text=f"on each; {readers}")
@@ -313,7 +312,7 @@ def catalogue_document(entries: Iterable[CatalogueEntry], today: date) -> Docume
             Section(
                 parts=(
                     Paragraph(text="Limits as published, not measured by loaderprobe: at most that, unless marked >=."),
-                    Table(head=_HEAD, lines=tuple(_line(each) for each in chosen), right=frozenset()),
+                    Table(head=_HEAD, lines=tuple(_line(each) for each in chosen)),
                 )
             ),
             Section(

@@ -31,13 +31,11 @@ from loaderprobe.render.groups import NEXT, RowGroup, detail_of, full_label, gai
 from loaderprobe.render.panels import (
     epoch_cells,
     epochs_section,
+    panel_sections,
     ranks_section,
-    rate_section,
-    read_section,
     scaling_section,
     short_run_cells,
     short_runs_section,
-    worker_section,
 )
 from loaderprobe.render.rows import Cell as Value
 from loaderprobe.render.rows import as_columns
@@ -87,9 +85,7 @@ def sweep_document(report: Report) -> Document:
             Section(title="Every configuration", parts=tuple(_before_table(report))),
             *(Section(title=group.title, parts=tuple(_of_group(report, group)), under=True) for group in found),
             *more_needs(report),
-            rate_section(report),
-            worker_section(report),
-            read_section(report),
+            *panel_sections(report),
             Section(title="Failed", parts=items(without_figures(report, "failed"))),
             Section(title="Skipped", parts=items(without_figures(report, "skipped"))),
             ranks_section(report),
@@ -161,7 +157,7 @@ def _of_group(report: Report, group: RowGroup) -> Iterator[Shown | Fold]:
     """A line a configuration, then the evidence of each to unfold, what is not firm in words, and what would help."""
     yield Paragraph(text=f"Compute alone: {group.ceiling}.", further=True)
     lines = tuple(_line(report, row, group) for row in group.rows)
-    yield Table(head=GROUP_HEAD, lines=lines, right=frozenset(range(1, 1 + len(TABLE))))
+    yield Table(head=GROUP_HEAD, lines=lines)
     yield from _evidence(report, group)
     yield from further(items(_knees(report, group)))
     yield from items((f"GPU of {subject}", words) for subject, words in profiled(group))
@@ -343,20 +339,17 @@ def _proof(report: Report, row: ConfigurationRow) -> Iterator[Shown]:
         head=("Metric", "Value", "Threshold", "Unit"),
         lines=tuple((evidence_words(each), figure(each.value), figure(each.threshold), each.unit) for each in evidence)
         or (("none recorded", "", "", ""),),
-        right=frozenset({1, 2}),
     )
     yield Table(
         caption="Speed-up of training if a resource were free",
         head=("Resource", "Speed-up", "95 % interval", "How", "Then limits"),
         lines=tuple(_speedup_line(report, row, name) for name in resources_of(row)),
-        right=frozenset({1, 2}),
     )
     if row.forecasts:
         yield Table(
             caption="Forecasts of training after one change",
             head=("Change", "To", "images/s", "Range", "Then"),
             lines=tuple(_forecast_lines(row)),
-            right=frozenset({2, 3}),
         )
     if row.verdict and row.verdict.gpu:
         said = (
@@ -412,9 +405,7 @@ def _data(report: Report) -> Table:
         )
         for data in report.summary.run.data
     )
-    return Table(
-        head=("data", "path", "images used", "mean size", "skipped files"), lines=lines, right=frozenset({2, 3})
-    )
+    return Table(head=("data", "path", "images used", "mean size", "skipped files"), lines=lines)
 
 
 def _skipped(data: DataInfo) -> str:

@@ -318,7 +318,7 @@ def _host(found: TraceReport) -> Iterator[Part]:
     if lines:
         caption = f"Of {_name(rank)}" if len(found.ranks) > 1 else ""
         head = ("", "what", "ms a step", "calls a step")
-        yield Table(head=head, lines=tuple(lines), right=frozenset({2, 3}), caption=caption)
+        yield Table(head=head, lines=tuple(lines), caption=caption)
 
 
 def _timelines(found: TraceReport) -> Iterator[Part]:

@@ -87,7 +87,7 @@ def _workers(intervals: Sequence[WatchedInterval]) -> Iterator[Part]:
         for interval in _few(intervals, _SHOWN)
     )
     if lines:
-        yield Table(head=("until", "workers compute", "workers wait", "read"), lines=lines, right=frozenset({1, 2, 3}))
+        yield Table(head=("until", "workers compute", "workers wait", "read"), lines=lines)
 
 
 def watch_columns(found: WatchReport) -> dict[str, list[Any]]:

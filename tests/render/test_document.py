@@ -26,14 +26,12 @@ from tests.render.test_html import EVIL, Page
 MAP = Table(
     head=("workers", *(str(count) for count in range(12))),
     lines=(("photos", *(Cell(text=f"{100 + count}±9 S", tone="storage", words="storage") for count in range(12))),),
-    right=frozenset(range(1, 13)),
     map=True,
     caption="by workers",
 )
 RATES = Table(
     head=("what", "images/s", "how"),
     lines=(("loader", "100", "measured"), ("loader if storage were free", "400", "-")),
-    right=frozenset({1}),
     bars=(0.25, 1.0),
 )
 PROOF = Fold(
@@ -116,7 +114,7 @@ def test_text_from_outside_acts_in_no_writer() -> None:
     """In titles, subjects, cells, commands and folds."""
     parts = (
         Paragraph(text=EVIL), Item(subject=EVIL, text=EVIL), Command(text=EVIL),
-        Table(head=(EVIL,), lines=((EVIL,), (Cell(text=EVIL, tone="storage", words=EVIL),)), right=frozenset()),
+        Table(head=(EVIL,), lines=((EVIL,), (Cell(text=EVIL, tone="storage", words=EVIL),))),
         Fold(subject=EVIL, verdict=Cell(text=EVIL, tone="storage"), text=EVIL, parts=()),
     )  # fmt: skip
     evil = Document(title=EVIL, sections=(Section(title=EVIL, parts=(*parts, *further(parts[:4]))),))

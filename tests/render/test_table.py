@@ -78,7 +78,6 @@ def test_a_table_that_does_not_fit_loses_no_word(width: int, long: int) -> None:
             ("size of a request", "131 kB", "assumed", "128 KiB, the read-ahead of most Linux systems"[:long]),
             ("G, rate of one accelerator", "1786 images/s", "given", "ResNet-50 on H100: 0.224 s per batch of 400"),
         ),
-        right=frozenset(),
     )
     shown = document_text(Document(title="", sections=(Section(parts=(table,)),)), width=width)
     assert max(map(len, shown.splitlines())) <= width
