@@ -76,8 +76,6 @@ class Table:
     lines: tuple[Line, ...]
     right: frozenset[int] = field(init=False)
     """The columns of figures; the first, which names its lines, where it has nothing but numbers."""
-    bars: tuple[float, ...] = ()
-    """Behind each line a bar of this share of the longest, where the width allows it."""
     map: bool = False
     """Columns that do not fit stand below the others; each cell has the colour of its tone."""
     caption: str = ""

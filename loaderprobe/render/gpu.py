@@ -14,7 +14,7 @@ from loaderprobe.records.verdict import DeviceUse, Gaps, Stretches, TimelineView
 from loaderprobe.render.document import Bar, Chart, ChartRow, Item, Shown, Table
 from loaderprobe.render.format import MISSING, counted, percent
 from loaderprobe.render.groups import RowGroup, detail_of
-from loaderprobe.render.wording import label, loading, variation
+from loaderprobe.render.wording import loading, variation
 from loaderprobe.render.words import message, remark_words
 from loaderprobe.units import significant
 
@@ -112,7 +112,7 @@ def window_parts(report: Report, group: RowGroup) -> Iterator[Shown]:
         if shown:
             yield _table(f"{resolution}, {group.title}: share of the window; of idle time also ms a step", shown)
         for which, note in [note for row in profiled_rows for note in _notes(row, profiled_rows)]:
-            yield Item(subject=f"{resolution}, {which}", text=note, further=True)
+            yield Item(subject=f"{resolution}, {which}", text=note)
 
 
 def step_parts(report: Report, group: RowGroup) -> Iterator[Shown]:
@@ -185,7 +185,6 @@ def _table(caption: str, rows: Sequence[ConfigurationRow]) -> Table:
         head=("", *(_name(row, rows) for row in rows)),
         lines=tuple((name, *cells) for name, cells in lines),
         caption=caption,
-        further=True,
     )
 
 
@@ -229,27 +228,3 @@ def _notes(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> list[tup
             f"{counted(each.count, 'record')} of the profiler left out: {message(f'rejected.{each.reason}', {})}"
         )
     return [(_name(row, among), text) for text in texts if text]
-
-
-def idle_words(row: ConfigurationRow) -> str:
-    """`busy 38 %; idle 60 % waiting for input, 2 % copy to the device; ...`; empty without figures."""
-    window = row.gpu_window
-    if window is None or window.gaps is None or window.use is None:
-        return ""
-    gaps, use = window.gaps, window.use
-    # Below half a percent a share is not worth a word here; the table has it.
-    shares = [(MOMENTS[cause].moment, gaps.share(cause)) for cause in GAP_CAUSES]
-    idle = ", ".join(f"{percent(share)} {name}" for name, share in shares if share >= 0.005)
-    estimates = [
-        f"{words} {percent(value)} estimated"
-        for words, value in (("SM efficiency", use.sm_efficiency_estimated), ("occupancy", use.occupancy_estimated))
-        if value is not None
-    ]
-    measured = [f"{words} {_measured(row, name)}" for name, words in MEASURED.items() if name in counters(row)]
-    parts = [f"busy {percent(use.training_busy)}", f"idle {idle}" if idle else "", ", ".join(estimates + measured)]
-    return "; ".join(part for part in (*parts, *map(remark_words, window.doubts)) if part) + "."
-
-
-def profiled(group: RowGroup) -> list[tuple[str, str]]:
-    """(label, busy and idle in words) for each configuration of a group that was profiled."""
-    return [(label(row, group.rows), words) for row in group.rows if (words := idle_words(row))]

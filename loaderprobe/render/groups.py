@@ -12,7 +12,7 @@ from loaderprobe.records.resources import BOTTLENECKS, RESOURCE, RESOURCES, Bott
 from loaderprobe.records.thresholds import ABOUT_ALL
 from loaderprobe.records.verdict import SideAndCause
 from loaderprobe.render.document import Cell, Table
-from loaderprobe.render.format import MISSING, factor, first_upper, percent, rate
+from loaderprobe.render.format import MISSING, factor, first_upper, percent
 from loaderprobe.render.wording import differing, label, option_words, speed, tone, unusual, variation, verdict_tone
 
 
@@ -64,26 +64,6 @@ class RowGroup:
         """Images/s of compute alone: the highest seen in the group, since the device is the same."""
         rates = [row.verdict.rates_images_per_s.compute for row in self.rows if row.verdict]
         return max((value for value in rates if value is not None), default=None)
-
-    @property
-    def ceiling(self) -> str:
-        """The rate of compute alone in words, with its origin."""
-        ceiling = self.ceiling_images_per_s
-        if ceiling is None:
-            specified = f"{self._specified} images/s (specified)" if self._specified else "as specified"
-            return specified if self.emulated else "not measured"
-        if self.emulated:
-            return f"{rate(ceiling)} images/s (specified, not measured)"
-        rates = [row.verdict.rates_images_per_s.compute for row in self.rows if row.verdict]
-        least = min(value for value in rates if value is not None)
-        known = rate(ceiling) if rate(least) == rate(ceiling) else f"{rate(least)} to {rate(ceiling)}"
-        return f"{known} images/s (measured)"
-
-    @property
-    def _specified(self) -> str:
-        """The rate in the name of an emulated device; empty where it has another name."""
-        name = self.compute.partition(":")[2]
-        return name if self.emulated and _is_number(name) else ""
 
     @property
     def title(self) -> str:

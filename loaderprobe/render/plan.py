@@ -25,8 +25,8 @@ from loaderprobe.render.document import (
     Table,
     Tags,
 )
-from loaderprobe.render.format import MISSING, counted, percent
-from loaderprobe.render.plan_words import LIMIT_WORDS, PART, amount, grouped
+from loaderprobe.render.format import MISSING, counted, grouped, percent
+from loaderprobe.render.plan_words import LIMIT_WORDS, PART, amount
 from loaderprobe.render.words import remark_words
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words
 

@@ -15,7 +15,7 @@ from loaderprobe.records.plan import (
     Quantity,
     SupplyResource,
 )
-from loaderprobe.render.format import counted, figure, percent, rate
+from loaderprobe.render.format import counted, figure, grouped, percent, rate
 from loaderprobe.render.words import remark_words
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
@@ -95,11 +95,6 @@ def accelerators(plan: PlanReport) -> str:
     if name == "cpu":
         return f"{counted(plan.asked.accelerators, 'CPU')} like that of the run"
     return f"{count} x {name}"
-
-
-def grouped(value: float) -> str:
-    """Three significant figures, thousands apart: `103,000`, `4.02`."""
-    return f"{float(significant(value)):,.0f}" if value >= 1000 else significant(value)
 
 
 def amount(quantity: Quantity, value: float | None = None) -> str:

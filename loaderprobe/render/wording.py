@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loaderprobe.records.config import OPTIONS, REQUIRED, CacheState, RunConfig
+from loaderprobe.records.measurement import NO_STEP
 from loaderprobe.records.options import label_of
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.resources import AMONG_RANKS, JUDGED, RESOURCE, WITHIN_COMPUTE, ResourceName
@@ -95,6 +96,11 @@ def verdict_tone(bound: SideAndCause) -> str:
     if bound.cause == "either":
         return "either"
     return bound.cause if bound.side == "input" or bound.cause in WITHIN_COMPUTE else bound.side
+
+
+def trains(row: ConfigurationRow) -> bool:
+    """False where the loader was judged alone."""
+    return row.config.compute.kind != NO_STEP
 
 
 def resources_of(row: ConfigurationRow) -> tuple[ResourceName, ...]:

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 _LONGEST_NAME = 24
 """Cells of a first column that are no longer than this are not folded."""
-_LEAST_BAR, _LONGEST_BAR = 6, 40
 
 
 def document_text(document: Document, *, width: int = 80, color: bool = False) -> str:
@@ -110,7 +109,7 @@ def _tables(table: Table, width: int) -> Iterator[RenderableType]:
         if room < -gap - 1:
             free = width - gap * (len(places) - 1) - sum(fixed.values())
             fixed |= _shared({place: least[place] for place in texts}, {place: natural[place] for place in texts}, free)
-        yield _table(table, places, fixed, gap, bar=min(_LONGEST_BAR, room) if room >= _LEAST_BAR else 0)
+        yield _table(table, places, fixed, gap)
         first = max(last, first + 1)
 
 
@@ -136,9 +135,8 @@ def _widths(table: Table, place: int) -> tuple[int, int]:
     return natural, least if place else max(least if place in table.right else 0, min(natural, _LONGEST_NAME))
 
 
-def _table(table: Table, places: Sequence[int], fixed: Mapping[int, int], gap: int, bar: int) -> RichTable:
+def _table(table: Table, places: Sequence[int], fixed: Mapping[int, int], gap: int) -> RichTable:
     made = RichTable(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
-    bars = table.bars if bar else ()
     for place in places:
         natural, least = _widths(table, place)
         made.add_column(
@@ -149,22 +147,13 @@ def _table(table: Table, places: Sequence[int], fixed: Mapping[int, int], gap: i
             no_wrap=(place == 0 and natural <= _LONGEST_NAME) or (place > 0 and table.map),
             min_width=least,
         )
-    if bars:
-        made.add_column("", no_wrap=True)
-    for number, line in enumerate(table.lines):
-        drawn = [Text(_bar(bars[number], bar), style="cyan")] if bars else []
-        made.add_row(*(_cell(line[place]) for place in places), *drawn)
+    for line in table.lines:
+        made.add_row(*(_cell(line[place]) for place in places))
     return made
 
 
 def _cell(cell: str | Cell) -> Text:
     return Text(visible(cell_text(cell)), style=STYLES.get(cell.tone, "") if isinstance(cell, Cell) else "")
-
-
-def _bar(share: float, cells: int) -> str:
-    """A bar of eighths of a cell; none where there is no figure."""
-    whole, rest = divmod(max(1, round(share * cells * 8)) if share else 0, 8)
-    return "█" * whole + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
 
 
 class Page:

@@ -32,7 +32,6 @@ MAP = Table(
 RATES = Table(
     head=("what", "images/s", "how"),
     lines=(("loader", "100", "measured"), ("loader if storage were free", "400", "-")),
-    bars=(0.25, 1.0),
 )
 PROOF = Fold(
     subject="2 workers", verdict=Cell(text="input: storage", tone="storage"), text="It waits.",
@@ -78,7 +77,6 @@ def test_a_page_has_all_of_it() -> None:
     head, rest = html.split("<h2>Rates")
     assert 'class="map"' in head and 'class="lead">The answer.' in head and "<svg" in rest
     assert '<section id="drawn">' in rest and re.search(r"<h2>Evidence</h2>.*<h3>Of the device</h3>", rest, re.DOTALL)
-    assert [round(float(width)) for width in re.findall(r"width:([\d.]+)%\"></span>", rest)] == [25, 100]
 
 
 def test_a_notebook_has_the_page_in_one_element() -> None:
@@ -102,12 +100,6 @@ def test_a_map_that_does_not_fit_goes_on_below(width: int) -> None:
     assert all(len(line) <= width for line in text.splitlines())
     assert re.findall(r"\d+±9 S", text) == [f"{100 + count}±9 S" for count in range(12)]
     assert text.count("photos") == text.count("workers ") - text.count("--workers ") >= (1 if width == 200 else 2)
-
-
-def test_bars_stand_where_the_width_allows_them() -> None:
-    """The longest has the length of its share of one; in a narrow terminal there is none."""
-    assert document_text(PAGE, width=80).count("█") > 20
-    assert "█" not in document_text(PAGE, width=48)
 
 
 def test_text_from_outside_acts_in_no_writer() -> None:

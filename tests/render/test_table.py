@@ -65,7 +65,7 @@ def test_markdown_tables_survive_hostile_text() -> None:
     text = markdown_report(replace(report, summary=replace(report.summary, run=run)))
     assert "<script>" not in text
     (line,) = [line for line in text.splitlines() if "/data/a" in line]
-    assert line.replace("\\|", "").count("|") == 6
+    assert line.replace("\\|", "").count("|") == 5
 
 
 @given(width=st.integers(50, 130), long=st.integers(5, 120))
