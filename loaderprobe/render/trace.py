@@ -23,7 +23,7 @@ from loaderprobe.render.document import (
     Part,
     Section,
     Table,
-    Tags,
+    tags,
 )
 from loaderprobe.render.format import counted, first_upper, percent, visible
 from loaderprobe.render.gpu import common_length_ns, occupancy_words, timelines_chart
@@ -74,7 +74,7 @@ def trace_document(found: TraceReport) -> Document:
         subline=_condition(found, slow),
         tone=found.bound.cause,
         unsure=found.bound.cause in ("either", "inconclusive"),
-        sections=tuple(section for section in _sections(found) if section.parts),
+        sections=tuple(_sections(found)),
     )
 
 
@@ -82,8 +82,8 @@ def _sections(found: TraceReport) -> Iterator[Section]:
     yield Section(title="Where a step's time goes", name="time", parts=tuple(_time(found)), panel="main")
     yield Section(title="As fast, if it cost nothing", parts=tuple(_free(found)), panel="main")
     yield Section(title="Do next", parts=tuple(_next(found)), panel="side")
-    yield Section(title="How sure", parts=(Tags(texts=tuple(_sure(found))),), panel="side")
-    yield Section(title="Not known", parts=(Tags(texts=tuple(_not_known(found))),), panel="side")
+    yield Section(title="How sure", parts=tags(_sure(found)), panel="side")
+    yield Section(title="Not known", parts=tags(_not_known(found)), panel="side")
     yield Section(title="Ranks", name="ranks", parts=tuple(_ranks(found)))
     yield Section(title="What held the host up", parts=tuple(_host(found)))
     yield Section(title="Over time", name="timelines", parts=tuple(_timelines(found)))
@@ -124,7 +124,6 @@ def _span(found: TraceReport) -> str:
 
 
 def _time(found: TraceReport) -> Iterator[Part]:
-    parts = [part for part in TIME_PARTS if found.gaps.of(part)]
     yield Chart(
         rows=tuple(
             ChartRow(
@@ -133,9 +132,9 @@ def _time(found: TraceReport) -> Iterator[Part]:
                 note=f"{_ms(found.gaps.seconds(part))} ms",
                 bars=(Bar(end=100 * found.gaps.share(part), tone=MOMENTS[part].name, letter=MOMENTS[part].letter),),
             )
-            for part in parts
+            for part in TIME_PARTS
+            if found.gaps.of(part)
         ),
-        high=100 * min(1.0, 1.05 * max(found.gaps.share(part) for part in parts)),
         unit="%",
         ends="part,share of a step",
     )
@@ -280,7 +279,6 @@ def _ranks(found: TraceReport) -> Iterator[Part]:
     seen = [part for part in TIME_PARTS if any(rank.gaps.of(part) for rank in shown)]
     yield Chart(
         rows=tuple(rows),
-        high=1e3 * max(rank.step_s for rank in shown),
         unit="ms a step",
         names=tuple((MOMENTS[part].name, f"{MOMENTS[part].letter} {MOMENTS[part].moment}") for part in seen),
         ends="rank,ms a step",

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from loaderprobe.records.diagnosis import WatchedInterval, WatchReport
-from loaderprobe.render.document import Bar, Chart, ChartRow, Document, Paragraph, Part, Section, Table, Tags
+from loaderprobe.render.document import Bar, Chart, ChartRow, Column, Document, Paragraph, Part, Section, table, tags
 from loaderprobe.render.format import MISSING, counted, percent, workers_words
 from loaderprobe.render.groups import letters_in
+from loaderprobe.render.rows import as_columns, own_cells
 from loaderprobe.render.wording import verdict_tone
 from loaderprobe.render.words import heading, sentence
 from loaderprobe.units import format_duration, format_rate, significant
@@ -29,7 +30,7 @@ def watch_document(found: WatchReport) -> Document:
         subline=f"{f'{span} images/s, ' if span else ''}{counted(steps, 'step')}; estimated, as nothing was changed",
         tone=verdict_tone(found.bound) if found.bound else "inconclusive",
         unsure=found.bound is None or found.bound.cause in ("either", "inconclusive"),
-        sections=tuple(section for section in _sections(found) if section.parts),
+        sections=tuple(_sections(found)),
     )
 
 
@@ -41,8 +42,8 @@ def _sections(found: WatchReport) -> Iterator[Section]:
         "estimated from waits and the workers' clocks; without --watch it comes from an experiment",
         f"watching took {found.overhead_s:.2g} s of the training thread's CPU time",
     )
-    yield Section(title="How sure", parts=(Tags(texts=(*waits, *sure)),), panel="side")
-    yield Section(title="Workers", parts=tuple(_workers(found.intervals)))
+    yield Section(title="How sure", parts=tags((*waits, *sure)), panel="side")
+    yield Section(title="Workers", parts=table(_few(found.intervals, _SHOWN), _WORKERS))
 
 
 def _few(intervals: Sequence[WatchedInterval], most: int) -> Sequence[WatchedInterval]:
@@ -54,7 +55,6 @@ def _course(intervals: Sequence[WatchedInterval]) -> Iterator[Part]:
     if intervals:
         yield Chart(
             rows=tuple(_row(interval) for interval in _few(intervals, _SHOWN)),
-            high=1.02 * max(interval.images_per_s for interval in intervals),
             unit="images/s",
             ends="until,images/s",
             brief=tuple(_row(interval) for interval in _few(intervals, _BRIEF)),
@@ -76,18 +76,12 @@ def _row(interval: WatchedInterval) -> ChartRow:
     )
 
 
-def _workers(intervals: Sequence[WatchedInterval]) -> Iterator[Part]:
-    lines = tuple(
-        (
-            format_duration(interval.begin_s + interval.seconds),
-            percent(interval.worker_cpu_fraction),
-            percent(interval.worker_blocked_fraction),
-            MISSING if interval.read_bytes_per_s is None else format_rate(interval.read_bytes_per_s),
-        )
-        for interval in _few(intervals, _SHOWN)
-    )
-    if lines:
-        yield Table(head=("until", "workers compute", "workers wait", "read"), lines=lines)
+_WORKERS = (
+    Column("until", lambda interval: format_duration(interval.begin_s + interval.seconds)),
+    Column("workers compute", lambda interval: percent(interval.worker_cpu_fraction)),
+    Column("workers wait", lambda interval: percent(interval.worker_blocked_fraction)),
+    Column("read", lambda interval: format_rate(read) if (read := interval.read_bytes_per_s) is not None else MISSING),
+)
 
 
 def watch_columns(found: WatchReport) -> dict[str, list[Any]]:
@@ -96,7 +90,10 @@ def watch_columns(found: WatchReport) -> dict[str, list[Any]]:
         "begin_s", "seconds", "steps", "images_per_s", "input_wait_fraction", "worker_cpu_fraction",
         "worker_blocked_fraction", "read_bytes_per_s",
     )  # fmt: skip
-    columns: dict[str, list[Any]] = {name: [getattr(interval, name) for interval in found.intervals] for name in names}
-    columns["side"] = [interval.bound.side if interval.bound else None for interval in found.intervals]
-    columns["cause"] = [interval.bound.cause if interval.bound else None for interval in found.intervals]
-    return columns
+    nothing = {"side": None, "cause": None}
+    return as_columns(
+        [
+            own_cells(interval, *names) | (own_cells(interval.bound, *nothing) if interval.bound else nothing)
+            for interval in found.intervals
+        ]
+    )
