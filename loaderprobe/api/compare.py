@@ -33,7 +33,7 @@ from loaderprobe.analyze.comparison import (
     sweep_notes,
 )
 from loaderprobe.api.diagnose import Diagnosis
-from loaderprobe.api.load import Run, load_any, type_of
+from loaderprobe.api.load import Run, load_any
 from loaderprobe.api.quantities import share
 from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.errors import BadValue, NotComparable
@@ -52,7 +52,6 @@ from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.thresholds import MATTERS
 from loaderprobe.render.compare import compare_columns, compare_document
 from loaderprobe.render.json import result_json
-from loaderprobe.store.results import read_result
 
 # The two sides of a comparison: what they are, what they were made with, and their rows.
 
@@ -111,9 +110,7 @@ def kind_of(before: Sequence[Source], after: Sequence[Source]) -> ResultKind:
 def _source(result: Result) -> Source:
     if not isinstance(result, str | PathLike):
         return _made(result, "")
-    path = Path(result)
-    loaded: Run | Documented = read_result(path, type_of) if path.is_file() else load_any(path)
-    return _made(loaded, str(path))
+    return _made(load_any(Path(result)), str(Path(result)))
 
 
 def _made(result: Any, path: str) -> Source:

@@ -58,16 +58,11 @@ def beside_results(run: RunDirectory, fingerprints: Sequence[str]) -> BesideResu
             found = run.ceiling(fingerprint)
         except DamagedRun as error:
             damaged.append(run.damaged(error))
-            found = damaged_ceiling(fingerprint, damaged[-1])
+            facts: dict[str, float | str] = {"file": damaged[-1].file, "error": damaged[-1].reason}
+            found = StorageCeiling(data=fingerprint, phases=(), missing=Remark(code="file_damaged", facts=facts))
         if found is not None:
             ceilings[fingerprint] = found
     return BesideResults(files=tuple(files), ceilings=ceilings, damaged=tuple(damaged))
-
-
-def damaged_ceiling(fingerprint: str, damaged: DamagedFile) -> StorageCeiling:
-    """In place of one that cannot be read: it has no phase, and says why."""
-    facts: dict[str, float | str] = {"file": damaged.file, "error": damaged.reason}
-    return StorageCeiling(data=fingerprint, phases=(), missing=Remark(code="file_damaged", facts=facts))
 
 
 def studies_of(run: RunDirectory) -> tuple[Studies, tuple[DamagedFile, ...]]:

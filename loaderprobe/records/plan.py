@@ -108,12 +108,12 @@ class PlanSource:
 
     kind: Literal["sweep", "run", "bandwidth", "trace"]
     path: str
-    data: str
+    data: str = ""
     """Its folder; of a run only its name."""
-    other_data: tuple[str, ...]
+    other_data: tuple[str, ...] = ()
     """Other data sets of the run, which could have been chosen."""
     accelerator: str
-    configuration: str
+    configuration: str = ""
     """Title of the measured configuration; empty for a bandwidth result."""
 
 
