@@ -83,26 +83,9 @@ def _name(subject: Subject, among: Sequence[ConfigurationRow], device: bool) -> 
     if subject.kind in ("training", "loader"):
         return "training" if subject.kind == "training" else "the loader alone"
     if subject.config is not None:
-        return _configuration(stand_in(subject), among, device)
+        return label(stand_in(subject), among, device=device)
     what = PHASES.get(subject.name, subject.name) if subject.kind == "phase" else f"{subject.kind}s"
     return f"{what}, {counted(subject.readers, 'reader')}"
-
-
-def _configuration(row: ConfigurationRow, among: Sequence[ConfigurationRow], device: bool) -> str:
-    """`500x375, 2 workers`, with device and cache state where there are several."""
-    alike = [each for each in among if _device(each) == _device(row)]
-    parts = [label(row, alike)]
-    if not device:
-        return parts[0]
-    if len({each.config.compute.name for each in among}) > 1:
-        parts.append(row.config.compute.name)
-    if len({each.config.cache for each in among}) > 1:
-        parts.append(row.config.cache)
-    return ", ".join(parts)
-
-
-def _device(row: ConfigurationRow) -> tuple[str, str]:
-    return row.config.compute.name, row.config.cache
 
 
 def stand_in(subject: Subject) -> ConfigurationRow:

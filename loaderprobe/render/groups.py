@@ -102,15 +102,8 @@ def _group(report: Report, rows: tuple[ConfigurationRow, ...]) -> RowGroup:
 
 
 def full_label(row: ConfigurationRow, report: Report) -> str:
-    """The label of a row out of its group: with device and cache state where the report has several."""
-    found = groups(report)
-    group = group_of(found, row.key)
-    parts = [label(row, report.summary.configurations)]
-    if group.emulated or len({group.compute for group in found}) > 1:
-        parts.append(group.device)
-    if len({group.cache for group in found}) > 1 or not OPTIONS["cache"].usual(row.config):
-        parts.append(row.config.cache)
-    return ", ".join(parts)
+    """The label of a row out of its group."""
+    return label(row, report.summary.configurations, device=True)
 
 
 def group_of(found: Iterable[RowGroup], key: str) -> RowGroup:

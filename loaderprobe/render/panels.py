@@ -272,7 +272,14 @@ def epochs_section(report: Report) -> Section:
             parts.append(Paragraph(text=f"{full_label(row, report)}: not measured, {why}."))
         elif row.epochs:
             rows = tuple(_epoch_row(number, epoch) for number, epoch in enumerate(row.epochs.epochs, 1))
-            parts.append(Chart(rows=rows, unit="images/s", caption=full_label(row, report), ends="epoch,images/s"))
+            parts.append(
+                Chart(
+                    rows=rows,
+                    unit="images/s",
+                    caption=full_label(row, report),
+                    ends="epoch,images/s",
+                )
+            )
             parts.append(Paragraph(text=_fit_words(row.epochs), tone="quiet"))
     return Section(title="Epochs", name="epochs", parts=tuple(parts))
 

@@ -59,9 +59,15 @@ def variation(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
     return ", ".join(option_words(row.config, name) for name in differing(row, among))
 
 
-def label(row: ConfigurationRow, among: Sequence[ConfigurationRow], *, workers: bool = True) -> str:
-    """`500x375, 2 workers`, and every option that sets the row apart or is not as usual."""
-    named = {*differing(row, among), *unusual(row)}
+def label(
+    row: ConfigurationRow, among: Sequence[ConfigurationRow], *, workers: bool = True, device: bool = False
+) -> str:
+    """`500x375, 2 workers`, and every option that sets the row apart or is not as usual.
+
+    `device` is for a row out of its group: with device and state of the files, too.
+    """
+    apart = [name for name in ("compute", "cache") if len({OPTIONS[name].of(other.config) for other in among}) > 1]
+    named = {*differing(row, among), *unusual(row), *(apart if device else [])}
     options = [option_words(row.config, name) for name in OPTIONS if name in named]
     return ", ".join((row.config.resolution, *([loading(row)] if workers else []), *options))
 
