@@ -32,8 +32,7 @@ from loaderprobe.render.document import (
 )
 from loaderprobe.render.figures import evidence_words
 from loaderprobe.render.format import counted, grouped, megabytes_per_s, percent, plus_minus, rate
-from loaderprobe.render.plan_words import LIMIT_WORDS
-from loaderprobe.render.words import kind_words, limit_words, remark_words
+from loaderprobe.render.words import LIMIT_WORDS, kind_words, limit_words, remark_words
 from loaderprobe.stats import median
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 

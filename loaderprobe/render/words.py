@@ -151,6 +151,15 @@ def _count(forecast: Forecast) -> int:
     return int(forecast.to)
 
 
+LIMIT_WORDS: dict[str, str] = {
+    "bandwidth": "bandwidth",
+    "opens": "opens/s",
+    "requests": "requests/s",
+    "client": "client's share",
+    "nic": "node's network",
+}
+
+
 def limit_words(limit: Limit) -> str:
     """What stops the ladder of a storage from rising, as a sentence."""
     return message(f"ladder.{limit.code}", limit.facts)
