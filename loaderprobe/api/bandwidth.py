@@ -28,9 +28,8 @@ from loaderprobe.records.config import RATES, ComputeSpec
 from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.options import BANDWIDTH, check
 from loaderprobe.records.ranks import Layout, Node, ReadResult, ReadTogether
-from loaderprobe.render.bandwidth import bandwidth_document
+from loaderprobe.render.bandwidth import bandwidth_columns, bandwidth_document
 from loaderprobe.render.format import counted
-from loaderprobe.render.rows import bandwidth_columns
 from loaderprobe.storage.by_ranks import RanksStep, climb
 from loaderprobe.storage.files import Sample, as_text, encoded_pieces, locate_pieces, path_text, sample_files
 from loaderprobe.storage.objects import probe_objects

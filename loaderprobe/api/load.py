@@ -88,34 +88,6 @@ def studies_of(run: RunDirectory) -> tuple[Studies, tuple[DamagedFile, ...]]:
     return made, tuple(damaged)
 
 
-def file_sets(run: RunDirectory) -> tuple[FileSet, ...]:
-    """Those of a run that can be read."""
-    return beside_results(run, list(dict.fromkeys(config.data for config in run.record.spec.configs))).files
-
-
-def foreign_modules(run: RunDirectory) -> tuple[str, ...]:
-    """Modules outside loaderprobe that measuring the rest of a run imports: the run names them, not the command line.
-
-    Imports nothing of them. Raises BadValue for a loader or a compute that is not known.
-    """
-    from loaderprobe.measure.studies import pending_studies
-    from loaderprobe.measure.sweep import pending
-    from loaderprobe.plugins import foreign_module
-
-    modules: dict[str, None] = {}
-    spec = run.record.spec
-    asked = spec.configs if spec.auto else pending(run)
-    for config in (*asked, *(config for _, config, _ in pending_studies(run))):
-        for module in (
-            foreign_module("loader", config.loader.name),
-            foreign_module("compute", config.compute.kind),
-            foreign_module("model", config.compute.model),
-        ):
-            if module is not None:
-                modules[module] = None
-    return tuple(modules)
-
-
 # `report`: judges a stored run. Measures nothing and needs no torch.
 
 

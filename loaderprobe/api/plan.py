@@ -11,9 +11,9 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.analyze.plan.from_bandwidth import workload_of_bandwidth
 from loaderprobe.analyze.plan.needs import Offer
 from loaderprobe.analyze.plan.plan import Made, catalogue_offer, given_offer, make_plan
+from loaderprobe.analyze.plan.sources import workload_of_bandwidth, workload_of_run, workload_of_trace
 from loaderprobe.analyze.plan.workload import (
     IMAGENET_BYTES,
     PlanWorkload,
@@ -21,8 +21,6 @@ from loaderprobe.analyze.plan.workload import (
     known,
     nearest_to_imagenet,
     workload_of,
-    workload_of_run,
-    workload_of_trace,
 )
 from loaderprobe.api import quantities
 from loaderprobe.api.diagnose import Diagnosis

@@ -162,7 +162,7 @@ def attached(
     if budget_s is not None and not budget_s > 0:
         raise BadValue(f"the budget is {budget_s} s", hint="give at least some ten seconds")
     from loaderprobe.loaders.attached import attach
-    from loaderprobe.render.words import not_measured
+    from loaderprobe.render.watch import not_measured
 
     found = AttachedBlock()
 

@@ -71,25 +71,25 @@ class Shown(ABC):
 
     def text(self, *, width: int = 80, color: bool = False) -> str:
         """The answer first, in at most `width` columns, ending with a newline; ANSI colours only with `color`."""
-        from loaderprobe.render.writers import document_text
+        from loaderprobe.render.terminal import document_text
 
         return document_text(self.document(), width=width, color=color)
 
     def markdown(self) -> str:
         """The same as GitHub-flavoured Markdown."""
-        from loaderprobe.render.writers import document_markdown
+        from loaderprobe.render.pages import document_markdown
 
         return document_markdown(self.document())
 
     def html(self) -> str:
         """The same as one HTML file with charts, which works offline."""
-        from loaderprobe.render.writers import document_page
+        from loaderprobe.render.pages import document_page
 
         return document_page(self.document(), made_by=self.made_by())
 
     def svg(self) -> str:
         """The picture of its first screen, for a page that takes no HTML. Raises BadValue where it has none."""
-        from loaderprobe.render.writers import document_picture
+        from loaderprobe.render.pages import document_picture
 
         drawn = document_picture(self.document())
         if drawn is None:
@@ -97,7 +97,7 @@ class Shown(ABC):
         return drawn
 
     def _repr_html_(self) -> str:
-        from loaderprobe.render.writers import document_page
+        from loaderprobe.render.pages import document_page
 
         return document_page(self.document(), made_by=self.made_by(), inline=True)
 

@@ -118,7 +118,7 @@ def _number(variable: str, usual: int) -> int:
 
 
 def _say(code: str, facts: Mapping[str, Any]) -> None:
-    from loaderprobe.render.words import said
+    from loaderprobe.render.watch import said
 
     _print(said(code, facts))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields
 from functools import partial
 
 from loaderprobe.records.bandwidth import (
@@ -32,6 +33,8 @@ from loaderprobe.render.document import (
 )
 from loaderprobe.render.figures import evidence_words
 from loaderprobe.render.format import counted, grouped, megabytes_per_s, percent, plus_minus, rate
+from loaderprobe.render.rows import Cell as Value
+from loaderprobe.render.rows import as_columns
 from loaderprobe.render.words import LIMIT_WORDS, kind_words, limit_words, remark_words
 from loaderprobe.stats import median
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
@@ -499,3 +502,44 @@ def _files(report: BandwidthReport) -> str:
         how = f", read in blocks of {_block(block_bytes)}"
     shares = "; each rank reads a share of its own, cold, after a common start" if report.by_ranks else ""
     return f"{which}{how} in random order{shares}"
+
+
+def bandwidth_columns(report: BandwidthReport) -> dict[str, list[Value]]:
+    """The phases of a bandwidth probe, a row each, opens and stats last; latencies in ns with their percentiles."""
+    return as_columns([*map(_phase_cells, report.phases), *map(_phase_cells, report.metadata)])
+
+
+_WITH_UNIT = {
+    "operation": "name",
+    "runtime": "runtime_ms",
+    "bw_bytes": "bw_bytes_per_s",
+    "bw_low": "bw_low_bytes_per_s",
+    "bw_high": "bw_high_bytes_per_s",
+    "first_third_bw_bytes": "first_third_bw_bytes_per_s",
+    "last_third_bw_bytes": "last_third_bw_bytes_per_s",
+}
+"""fio's names, which have none."""
+
+
+def _phase_cells(phase: BandwidthPhase | MetadataPhase) -> dict[str, Value]:
+    cells: dict[str, Value] = {}
+    for field in fields(phase):
+        value = getattr(phase, field.name)
+        if isinstance(value, Latency):
+            name = field.name.removesuffix("_ns")
+            cells |= {f"{name}_{part}_ns": getattr(value, part) for part in ("min", "mean", "max")}
+            cells |= {f"{name}_p{float(share):g}_ns": each for share, each in value.percentile.items()}
+        elif field.name == "notes":
+            cells["notes"] = "; ".join(map(remark_words, value)) or None
+        elif field.name not in ("unread", "clat_ns", "file_ns", "op_ns", "by_rank"):
+            cells[_WITH_UNIT.get(field.name, field.name)] = value
+    if isinstance(phase, BandwidthPhase) and phase.slowest:
+        cells |= {
+            "readers_a_rank": phase.readers_a_rank,
+            "last_done_bw_bytes_per_s": phase.last_done_bw_bytes,
+            "in_step_bw_bytes_per_s": phase.in_step_bw_bytes,
+            "slowest_rank": phase.slowest.rank,
+            "slowest_host": phase.slowest.host,
+            "fairness": phase.fairness,
+        }
+    return cells

@@ -1,7 +1,7 @@
 """What every result becomes before it is shown: a headline, and sections of texts, tables, charts and what proves them.
 
-Each result has one function that makes its Document. Three writers show any Document and know nothing else: a terminal,
-Markdown, and HTML, as a page or inside a notebook. A chart is a table whose figures are also drawn: rows of marks on
+Each result has one function that makes its Document. Writers show any Document and know nothing else: in a terminal, as
+Markdown, and as HTML, as a page or inside a notebook. A chart is a table whose figures are also drawn: rows of marks on
 one axis, so that each writer can draw it, or give its figures alone.
 
 A tone is the name of a colour: a cause, or `now`, `change`, `quiet`, `strong`, `warning`, `good`. No writer needs it to

@@ -8,7 +8,7 @@ legend. Where it is None, `Verdict.unavailable` has the reason, and reports list
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from loaderprobe.records.config import options_of
 from loaderprobe.records.report import ConfigurationRow
@@ -20,6 +20,7 @@ from loaderprobe.records.resources import (
     RESOURCE,
     SPEEDUPS,
     WAITED,
+    TimePart,
 )
 from loaderprobe.records.verdict import Evidence, EvidenceCode, Gaps
 from loaderprobe.render.format import figure, megabytes_per_s, percent
@@ -59,7 +60,7 @@ class Figure:
         found: Any = row if self.at.startswith("gpu_window.") else row.verdict
         for name in self.at.split("."):
             if isinstance(found, Gaps):
-                return found.share(name.removesuffix("_ns"))
+                return found.share(cast("TimePart", name.removesuffix("_ns")))
             if found is not None:
                 found = found.get(name) if isinstance(found, dict) else getattr(found, name)
         return found

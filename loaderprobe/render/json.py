@@ -18,6 +18,7 @@ from loaderprobe.records.environment import SCHEMA_VERSION, Capability
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import SUMMARY_SCHEMA, ConfigurationRow, Detail, Report, Summary
 from loaderprobe.records.verdict import Advice, Bound, Evidence, Forecast, GapVerdict, Knee, Verdict
+from loaderprobe.render.doctor import why_words
 from loaderprobe.render.figures import evidence_words
 from loaderprobe.render.trace import bound_sentence
 from loaderprobe.render.words import (
@@ -27,7 +28,6 @@ from loaderprobe.render.words import (
     limit_words,
     remark_words,
     sentence,
-    why_words,
 )
 
 # A result with its sentences, beside every code with its facts, as it leaves the program.

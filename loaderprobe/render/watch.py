@@ -1,17 +1,19 @@
-"""A watched training as a line, as a page, and as rows."""
+"""What is said of a training script: while it is measured, where it was not, and of one that was only watched."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from loaderprobe.records.diagnosis import WatchedInterval, WatchReport
+from loaderprobe.records import values
+from loaderprobe.records.diagnosis import Attached, SeenOutside, WatchedInterval, WatchReport
 from loaderprobe.render.document import Bar, Chart, ChartRow, Column, Document, Paragraph, Part, Section, table, tags
-from loaderprobe.render.format import MISSING, counted, percent, workers_words
+from loaderprobe.render.format import MISSING, Facts, counted, percent, workers_words
 from loaderprobe.render.groups import letters_in
+from loaderprobe.render.messages import MESSAGES
 from loaderprobe.render.rows import as_columns, own_cells
 from loaderprobe.render.wording import verdict_tone
-from loaderprobe.render.words import heading, sentence
+from loaderprobe.render.words import heading, message, sentence
 from loaderprobe.units import format_duration, format_rate, significant
 
 _SHOWN, _BRIEF = 30, 10
@@ -97,3 +99,54 @@ def watch_columns(found: WatchReport) -> dict[str, list[Any]]:
             for interval in found.intervals
         ]
     )
+
+
+def said(code: str, facts: Facts) -> str:
+    """What is said to its user; of what was watched, and of a script without a verdict, from their records."""
+    if "interval" in facts:
+        interval = facts["interval"]
+        bound = f": {heading(interval.bound)} (estimated)" if interval.bound else ""
+        return message(code, {**values(interval), "at_s": interval.begin_s + interval.seconds, "bound": bound})
+    return not_measured(facts["attached"]) if "attached" in facts else message(code, facts)
+
+
+def not_measured(attached: Attached) -> str:
+    """Why there is no verdict, and what to do."""
+    if attached.why_not is None:
+        return message("script.no_verdict", {})
+    facts, code = values(attached), f"why_not.{attached.why_not}"
+    if attached.why_not == "ranks_apart" and attached.apart:
+        facts, code = values(attached.apart), f"apart.{attached.apart.code}"
+    step = "why_not.endangered" if attached.why_not == "ended_early" and attached.endangered else code
+    hint = message(f"try.{step}", facts) if f"try.{step}" in MESSAGES else ""
+    return message("script.no_verdict", {"reason": message(code, facts), "hint": hint})
+
+
+def without_verdict(processes: Sequence[Attached], exit_code: int = 0, *, imported_torch: bool = False) -> list[str]:
+    """What to say after a command that was not measured: the reasons, and the loaders that were seen."""
+    if not processes:
+        code = "exit_code" if exit_code else "no_training" if imported_torch else "no_python"
+        return [message(f"script.{code}", {"exit_code": exit_code})]
+    # Of ranks, rank 0 speaks, unless it ran on another machine.
+    leading = [process for process in processes if process.why_not != "follows"] or processes[:1]
+    lines = [line for process in leading for line in (not_measured(process), *_seen(process))]
+    if {"no_backward", "no_loader"} <= {process.why_not for process in leading}:
+        lines.append(message("script.two_processes", {}))
+    return lines
+
+
+def _seen(attached: Attached) -> Iterator[str]:
+    """An indented line for each loader, and what can be said of a training without one."""
+    for loader in attached.loaders:
+        yield f"  {message('seen.loader', {**values(loader), 'loader': loader})}"
+    if attached.outside:
+        yield from (f"  {line}" for line in _outside(attached.outside))
+
+
+def _outside(seen: SeenOutside) -> Iterator[str]:
+    most = 1 / (1 - seen.share) if seen.share < 0.99 else None
+    facts = {**values(seen), "most": most}
+    yield message("seen.calls", facts)
+    yield message("seen.place", facts)
+    if thread := message("seen.thread", facts):
+        yield thread

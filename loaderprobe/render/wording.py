@@ -67,6 +67,7 @@ def label(
     `device` is for a row out of its group: with device and state of the files, too.
     """
     apart = [name for name in ("compute", "cache") if len({OPTIONS[name].of(other.config) for other in among}) > 1]
+    apart += [] if OPTIONS["cache"].usual(row.config) else ["cache"]
     named = {*differing(row, among), *unusual(row), *(apart if device else [])}
     options = [option_words(row.config, name) for name in OPTIONS if name in named]
     return ", ".join((row.config.resolution, *([loading(row)] if workers else []), *options))

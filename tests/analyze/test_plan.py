@@ -10,7 +10,8 @@ import pytest
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.plan.plan import catalogue_offer
-from loaderprobe.analyze.plan.workload import PlanWorkload, known, workload_of_run
+from loaderprobe.analyze.plan.sources import workload_of_run
+from loaderprobe.analyze.plan.workload import PlanWorkload, known
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.measurement import NO_STEP, ComputeInfo, Measurement

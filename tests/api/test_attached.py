@@ -23,7 +23,7 @@ from loaderprobe.measure.attach import watcher as watcher
 from loaderprobe.measure.attach.attachment import Finished
 from loaderprobe.measure.user.loader import measure_with_step
 from loaderprobe.records.diagnosis import AttachRequest
-from loaderprobe.render.words import said
+from loaderprobe.render.watch import said
 from tests.examples import training as example
 from tests.examples.iterated import EPOCH, KINDS, Eager, arrays, begun_each_batch, made_again, never_again, over
 from tests.examples.training import BATCH, SCHEDULED, STEP_S, WAYS, Costly, Training
@@ -195,7 +195,7 @@ def test_a_checkpoint_that_exists_is_not_written_over(tmp_path: Path) -> None:
     ("way", "says"),
     [
         ("never_trains", "no backward pass after them"),
-        ("validates_alone", "the script makes its batches in another way"),
+        ("validates_alone", "batches come otherwise"),
         ("short", "after too few training steps"),
         ("in_a_thread", "in another thread than the one that trains"),
     ],
@@ -343,7 +343,7 @@ def test_a_loader_that_is_begun_each_batch_for_each_batch(tmp_path: Path) -> Non
     with loaderprobe.attached(budget_s=BUDGET_S) as found:
         for _ in range(10):
             training.step(next(iter(training.loader)))
-    assert "its workers start each time" in found.reason
+    assert "starts its loader for each batch" in found.reason
     training = Training(tmp_path, num_workers=1, persistent_workers=True)  # which start once
     with loaderprobe.attached(budget_s=BUDGET_S) as found:
         begun_each_batch(training)

@@ -20,7 +20,8 @@ from loaderprobe.render.document import (
     Table,
     further,
 )
-from loaderprobe.render.writers import document_markdown, document_page, document_text
+from loaderprobe.render.pages import document_markdown, document_page
+from loaderprobe.render.terminal import document_text
 from tests.render.test_html import EVIL, Page
 
 MAP = Table(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from loaderprobe.render.document import Document, Section, Table
 from loaderprobe.render.rows import csv_text
-from loaderprobe.render.writers import document_text
+from loaderprobe.render.terminal import document_text
 from tests.examples.reports import example_report, example_row
 from tests.pages import csv_report, markdown_report
 

@@ -1,42 +1,31 @@
-"""The three writers, which show any Document and know nothing else: a terminal, Markdown, a page of HTML."""
+"""Documents as text for a terminal, in columns of a given width; charts as blocks."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterator, Mapping, Sequence
 from io import StringIO
-from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from loaderprobe.render.charts import STYLES, TONES, chart_html, chart_svg, chart_text, hatches, hows_of
+from loaderprobe.render.charts import BASE, MARKS, STYLES, hows_of, marks_of, on_axis, ticks, tones_of
 from loaderprobe.render.document import (
     Cell,
     Chart,
+    ChartRow,
     Command,
     Document,
-    Fold,
     Item,
     Paragraph,
-    Part,
-    Section,
     Shown,
     Table,
     Tags,
     cell_text,
-    levels,
     unfolded,
 )
 from loaderprobe.render.format import visible
-
-if TYPE_CHECKING:
-    import jinja2
-
-
-# Documents as text for a terminal, in columns of a given width.
 
 _LONGEST_NAME = 24
 """Cells of a first column that are no longer than this are not folded."""
@@ -222,156 +211,97 @@ class Page:
         return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
 
 
-# Documents as GitHub-flavoured Markdown, in which nothing of a text can act.
+# Charts.
 
 
-def document_markdown(document: Document) -> str:
-    """All but what is folded, ending with a newline."""
-    heads = [document.title] if not document.headline else [document.subline, document.title]
-    blocks = [f"# {escaped(document.headline or heads.pop())}", *(escaped(words) for words in heads if words)]
-    for level, section in levels(document):
-        below = list(_blocks(section.parts))
-        if section.title and below:
-            blocks.append(f"{'#' * level} {escaped(section.title)}")
-        blocks += below
-    return "\n\n".join(blocks) + "\n"
-
-
-def _blocks(parts: Sequence[Part]) -> Iterator[str]:
-    """Items that follow each other are one list."""
-    items: list[str] = []
-    for part in [shown for part in parts if (shown := unfolded(part))]:
-        if isinstance(part, Item):
-            items.append(_item(part))
-            continue
-        if items:
-            yield "\n".join(items)
-            items = []
-        yield from _block(part)
-    if items:
-        yield "\n".join(items)
-
-
-def _block(part: Shown) -> Iterator[str]:
-    """Of one that is no item."""
-    if isinstance(part, Paragraph):
-        yield f"**{escaped(part.text)}**" if part.strong else escaped(part.text)
-    elif isinstance(part, Command):
-        yield f"```\n{visible(part.text)}\n```"
-    elif isinstance(part, Tags):
-        yield escaped(", ".join(part.texts))
-    elif isinstance(part, Chart):
-        yield from _chart_blocks(part)
-    elif isinstance(part, Table):
-        if part.caption:
-            yield escaped(part.caption)
-        yield pipe_table(part.head, [[cell_text(cell) for cell in line] for line in part.lines], right=part.right)
-
-
-def _chart_blocks(chart: Chart) -> Iterator[str]:
-    """The figures of a chart, as a table; one without figures is a picture only."""
-    rows = [row for row in chart.rows if row.value or row.note or row.head]
-    if not rows:
-        return
+def chart_text(chart: Chart, width: int) -> Iterator[Text]:
+    """Lines of at most `width` columns."""
+    rows = chart.brief or chart.rows
+    labels = min(max(len(row.label) for row in rows), 3 * width // 8)
+    ends = [f"{row.value} {row.note}".strip() for row in rows]
+    values = min(max(map(len, ends)), width // 2)
+    cells = width - labels - values - 2
     if chart.caption:
-        yield escaped(chart.caption)
-    what, figure = (chart.ends or f",{chart.unit}").split(",", 1)
-    yield pipe_table((what, figure, ""), [(row.label, row.value, row.note) for row in rows], right={1})
+        yield Text(visible(chart.caption), style="dim")
+    if chart.unit and cells >= 20:
+        yield Text(f"{_cut(chart.unit, labels):<{labels}} {_axis_text(chart, cells)}", style="dim")
+    for row, end in zip(rows, ends, strict=True):
+        line = Text(f"{_cut(visible(row.label), labels):<{labels}} ", style="bold" if row.head else "")
+        if cells >= 6:
+            line.append_text(_cells(chart, row, cells))
+        line.append(" ")
+        for number, part in enumerate(_wrapped(visible(end), width - labels - cells - 2)):
+            line.append(part if not number else f"\n{' ' * (labels + cells + 2)}{part}")
+        yield line
+    if chart.unit and (legend := _legend_text(chart, rows)):
+        yield Text(legend, style="dim")
 
 
-def _item(item: Item) -> str:
-    mark = f"{item.number}." if item.number else "-"
-    subject = escaped(item.subject)
-    if item.subject and item.text:
-        subject = f"**{subject}:** "
-    return f"{mark} {subject}{escaped(item.text)}"
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
-def pipe_table(head: Sequence[str], lines: Sequence[Sequence[str]], right: Container[int]) -> str:
-    """A table; the columns of `right` are aligned there."""
-    rule = ["---:" if column in right else "---" for column in range(len(head))]
-    escaped_head, *escaped_lines = ([escaped(cell) for cell in line] for line in (head, *lines))
-    rows = [escaped_head, rule, *escaped_lines]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+def _wrapped(text: str, width: int) -> list[str]:
+    lines = [""]
+    for word in text.split(" "):
+        if len(lines[-1]) + len(word) + 1 > width and lines[-1]:
+            lines.append(word)
+        else:
+            lines[-1] = f"{lines[-1]} {word}" if lines[-1] else word
+    return lines
 
 
-def escaped(text: str) -> str:
-    """`text` with everything that Markdown or HTML would act on made harmless, on one line."""
-    text = visible(text).replace("\n", " ")
-    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return "".join(f"\\{char}" if char in "\\`*_[]|#" else char for char in text)
+def _axis_text(chart: Chart, cells: int) -> str:
+    drawn = [" "] * cells
+    free = 0
+    for tick in ticks(chart.low, chart.high):
+        words = f"{tick:,.10g}"
+        at = min(round(on_axis(chart, tick) / 100 * cells), cells - len(words))
+        if at >= free:
+            drawn[at : at + len(words)] = words
+            free = at + len(words) + 1
+    return "".join(drawn)
 
 
-# Documents as HTML files that work offline: no script, no request, charts as inline SVG.
+def _cells(chart: Chart, row: ChartRow, cells: int) -> Text:
+    """A block a cell; the whisker where no bar is, and the level over it."""
 
-_KINDS = {
-    Paragraph: "paragraph", Command: "command", Item: "item", Table: "table", Fold: "fold", Cell: "cell",
-    Tags: "tags", Chart: "chart",
-}  # fmt: skip
+    def place(value: float) -> int:
+        return min(cells - 1, round(on_axis(chart, value) / 100 * cells))
 
-
-def document_page(document: Document, *, made_by: str, inline: bool = False) -> str:
-    """A whole HTML document, for a browser from a phone's width to a printed page. All text is escaped.
-
-    The first section, and those under it, stand together above the others, its strong paragraphs first. `inline`:
-    one element with the same in it, for a notebook, with styles that hold in that element only.
-    """
-    found: list[tuple[int, Section]] = []
-    for level, section in reversed(list(levels(document))):
-        above = bool(found and found[-1][1].under and not section.under)
-        if section.parts or above:
-            found.append((level, section))
-    found.reverse()
-    first = [section for _, section in found if section.panel]
-    found = [(level, section) for level, section in found if not section.panel]
-    begin = next((place for place, (_, section) in enumerate(found) if place and not section.under), len(found))
-    begin = 0 if first else begin
-    return _template().render(
-        document=document,
-        hatched=_hatched(document),
-        first=first,
-        head=found[:begin],
-        sections=found[begin:],
-        made_by=made_by,
-        notebook=inline,
-    )
+    drawn, styles = [" "] * cells, [""] * cells
+    if row.interval:
+        low, high = map(place, row.interval)
+        drawn[low : high + 1] = "╌" * (high + 1 - low)
+    for bar in row.bars:
+        begin, end = place(bar.begin), round(on_axis(chart, bar.end) / 100 * cells)
+        end = max(end, begin + 1) if bar.end > bar.begin else begin
+        block = "▓" if bar.tone != "now" and bar.how == "measured" else MARKS[bar.how][0]
+        block = "─" if bar.tone == BASE else block
+        drawn[begin:end] = block * (end - begin)
+        styles[begin:end] = [STYLES.get(bar.tone, "")] * (end - begin)
+        if bar.letter and end - begin >= 3:
+            drawn[(begin + end) // 2] = bar.letter
+    if row.level is not None and row.level <= chart.high:
+        at = place(row.level)
+        drawn[at] = "│" if row.level_how == "measured" else "╎"
+    if row.point:
+        at = place(row.point.end)
+        drawn[at] = {"measured": "●", "estimated": "◉"}.get(row.point.how, "○")
+        styles[at] = STYLES.get(row.point.tone, "")
+    text = Text()
+    for char, style in zip(drawn, styles, strict=True):
+        text.append(char, style=style)
+    return text
 
 
-def document_picture(document: Document) -> str | None:
-    """The first chart of the first screen as one SVG file, under the headline; None where there is none."""
-    charts = [
-        part for section in document.sections if section.panel for part in section.parts if isinstance(part, Chart)
-    ]
-    title = document.headline or document.title
-    return chart_svg(charts[0], title=title, subtitle=document.subline) if charts else None
-
-
-def _hatched(document: Document) -> bool:
-    """True where a chart needs the patterns of what is estimated."""
-    charts = [part for section in document.sections for part in section.parts if isinstance(part, Chart)]
-    return any(hows_of(chart.rows) for chart in charts)
-
-
-@cache
-def _template() -> jinja2.Template:
-    import jinja2
-    from markupsafe import Markup
-
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("loaderprobe", "render"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        # Control characters are shown, not sent.
-        finalize=lambda value: visible(value) if type(value) is str else value,
-    )
-    # Charts are the only text that is not escaped: their makers did that.
-    environment.globals.update(
-        kind=lambda part: _KINDS.get(type(part), ""),
-        inline=Markup,
-        tones=TONES,
-        hatches=hatches,
-        chart=lambda part: Markup(chart_html(part)),
-    )
-    return environment.get_template("document.html.jinja")
+def _legend_text(chart: Chart, rows: Sequence[ChartRow]) -> str:
+    bars = [bar for row in rows for bar in marks_of(row)]
+    entries = [f"{'█' if tone == 'now' else '▓'} {words}" for tone, words in tones_of(chart, rows).items()]
+    entries += [f"{MARKS[how][0]} {MARKS[how][1]}" for how in hows_of(rows) if how != "measured"]
+    if any(row.interval for row in rows):
+        entries.append("╌ 95 %")
+    levels = [row for row in rows if row.level is not None]
+    if chart.level and levels:
+        entries.append(f"{'│' if levels[0].level_how == 'measured' else '╎'} {chart.level}")
+    return "  ".join(entries) if bars else ""
