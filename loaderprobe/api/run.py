@@ -22,7 +22,7 @@ from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.measure.attach.attachment import Attachment, Finished
 from loaderprobe.measure.attach.watcher import Watcher
 from loaderprobe.protocols import Say
-from loaderprobe.records.config import CacheState
+from loaderprobe.records.config import CacheState, check_seconds
 from loaderprobe.records.diagnosis import Attached, AttachRequest, OwnMeasured, WatchReport
 from loaderprobe.records.remark import Remark
 from loaderprobe.render.watch import watch_columns, watch_document
@@ -159,8 +159,7 @@ def attached(
 
     Raises BadValue for a budget that is too small, and what the block raises.
     """
-    if budget_s is not None and not budget_s > 0:
-        raise BadValue(f"the budget is {budget_s} s", hint="give at least some ten seconds")
+    check_seconds("budget", budget_s)
     from loaderprobe.loaders.attached import attach
     from loaderprobe.render.watch import not_measured
 

@@ -202,16 +202,22 @@ def chart_html(chart: Chart) -> str:
     """One figure. All text is escaped."""
     lines = [_row_html(chart, row) for row in chart.rows]
     if chart.unit:
-        marks = "".join(
-            f'<text x="{on_axis(chart, tick):.2f}%" y="14" text-anchor="{_anchor(chart, tick)}">{tick:,.10g}</text>'
-            for tick in ticks(chart.low, chart.high)
-        )
         lines.append(
-            f'<div class="row axis"><span class="label">{_safe(chart.unit)}</span>{_track(marks)}<span></span></div>'
+            f'<div class="row axis"><span class="label">{_safe(chart.unit)}</span>{_track(_ticks(chart))}'
+            "<span></span></div>"
         )
     caption = f"<figcaption>{_safe(chart.caption)}</figcaption>" if chart.caption else ""
     body = "".join(lines)
     return f'<figure class="bars">{caption}<div class="rows">{body}</div>{_legend_html(chart)}</figure>'
+
+
+def _ticks(chart: Chart) -> str:
+    """The figures below the axis."""
+    return "".join(
+        f'<text class="quiet" x="{on_axis(chart, tick):.2f}%" y="14" text-anchor="{_anchor(chart, tick)}">'
+        f"{tick:,.10g}</text>"
+        for tick in ticks(chart.low, chart.high)
+    )
 
 
 def _anchor(chart: Chart, tick: float) -> str:
@@ -380,13 +386,8 @@ def chart_svg(chart: Chart, *, title: str, subtitle: str = "") -> str:
         drawn += [label, marks, value]
         top += _HEIGHT
     if chart.unit:
-        marks = "".join(
-            f'<text class="quiet" x="{on_axis(chart, tick):.2f}%" y="14" text-anchor="{_anchor(chart, tick)}">'
-            f"{tick:,.10g}</text>"
-            for tick in ticks(chart.low, chart.high)
-        )
         drawn.append(f'<text class="quiet" x="12" y="{top + 14}">{_safe(chart.unit)}</text>')
-        drawn.append(f'<svg x="{_LABELS}" y="{top}" width="{track}" height="{_HEIGHT}">{marks}</svg>')
+        drawn.append(f'<svg x="{_LABELS}" y="{top}" width="{track}" height="{_HEIGHT}">{_ticks(chart)}</svg>')
         top += _HEIGHT
     legend, height = _legend_svg(chart, top + 14)
     drawn.append(legend)

@@ -237,7 +237,7 @@ def test_a_script_raises_what_it_raises(
 
 
 def test_an_impossible_budget_is_refused() -> None:
-    with pytest.raises(loaderprobe.LoaderprobeError, match=r"the budget is -1"), loaderprobe.attached(budget_s=-1):
+    with pytest.raises(loaderprobe.LoaderprobeError, match=r"the budget must be"), loaderprobe.attached(budget_s=-1):
         raise AssertionError
 
 
