@@ -114,8 +114,6 @@ def bandwidth(
     return Bandwidth.of(judge_bandwidth(measured, RATES, origin_now(command)))
 
 
-# By ranks: each process reads its own share.
-
 READERS = 4
 """Of each rank, unless asked for."""
 READING = ComputeSpec(name="own", batch_size=1)

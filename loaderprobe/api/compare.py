@@ -53,8 +53,6 @@ from loaderprobe.records.thresholds import MATTERS
 from loaderprobe.render.compare import compare_columns, compare_document
 from loaderprobe.render.json import result_json
 
-# The two sides of a comparison: what they are, what they were made with, and their rows.
-
 Comparable = Run | BandwidthReport | Diagnosis
 Result = Comparable | str | PathLike[str]
 """What can be compared: a result, or the path of its directory or file."""
@@ -136,8 +134,6 @@ def _of_run(run: Run) -> Source:
     roots = tuple(dict.fromkeys(each.files.root for each in found if each.files))
     return Source("sweep", str(run.path), origin, environment_facts(record.environment), roots, tuple(found))
 
-
-# The rows of two sides that belong together, by the kind of their results.
 
 Key = TypeVar("Key")
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-# A stored run: what stands in it beside its results, and what measuring more of it would import.
-
 LEFT = Remark(code="study_left")
 
 
@@ -86,9 +84,6 @@ def studies_of(run: RunDirectory) -> tuple[Studies, tuple[DamagedFile, ...]]:
         epochs={each.config.key: each for each in found if isinstance(each, EpochsMeasured)},
     )
     return made, tuple(damaged)
-
-
-# `report`: judges a stored run. Measures nothing and needs no torch.
 
 
 def judge_run(run: RunDirectory) -> Report:
@@ -207,8 +202,6 @@ def load(run: PathLike) -> Run:
     """The run in a directory that a sweep wrote, complete or not. Raises BadValue when it is not one."""
     return Run(RunDirectory.open(Path(run)))
 
-
-# Whatever a directory holds: a sweep's run, or the result of another command.
 
 RESULTS = {
     "loaderprobe/bandwidth": "bandwidth:Bandwidth",

@@ -41,8 +41,6 @@ from loaderprobe.render.plan import need_columns, plan_document
 from loaderprobe.storage.catalogue import catalogue, entry_named
 from loaderprobe.units import join_words, parse_bytes
 
-# What a plan is made from: the configuration of a sweep that fits, a result of `run`, or one of `bandwidth`.
-
 IMAGENET_IMAGES = 1_281_167
 """Of its training set; a generated data set has only as many as the sweep needed."""
 GENERATED = "as in ImageNet: the data set is generated"

@@ -194,9 +194,6 @@ def python_of(command: Sequence[str]) -> list[str]:
     return [sys.executable, *command] if command[0].endswith(".py") else [*command]
 
 
-# `run --watch`: what was seen of a training that nothing changed.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Watch(Documented, WatchReport):
     """A watched training. Shows itself."""

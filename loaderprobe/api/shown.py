@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
 
-# pandas DataFrames and parquet, from columns; pandas is imported here and only when a frame is asked for.
-
-
 def frame(columns: Mapping[str, Sequence[object]]) -> DataFrame:
     """A DataFrame of these columns, in their order; None becomes NaN among numbers. Raises MissingPart."""
     try:
@@ -181,9 +178,6 @@ class Documented(ShownRecord):
 def schema_of(type_: type[Any]) -> str:
     """The name of the schema of a record's class."""
     return next(str(field.default) for field in fields(type_) if field.name == "schema")
-
-
-# Where a result that is made now comes from, and the directory it is kept in.
 
 
 def origin_now(command: str, *paths: Path) -> Origin:

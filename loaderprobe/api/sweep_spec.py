@@ -25,8 +25,6 @@ from loaderprobe.system.environment import list_gpus
 from loaderprobe.system.limits import cores_available
 from loaderprobe.units import format_resolution
 
-# What a sweep of several ranks is asked for: their layouts, and what one rank alone can measure.
-
 # A cold segment reads each file once, so a set must hold its batches, those ahead and those flushed.
 COLD_BATCHES = 14
 MOST_IMAGES = 20_000

@@ -117,9 +117,6 @@ def _sections(report: BandwidthReport, best: BandwidthPhase | None) -> Iterator[
     yield Section(title="Notes", parts=items(_notes(report)))
 
 
-# The first screen: rates by concurrency, and what follows from them.
-
-
 def _ladder(report: BandwidthReport) -> Iterator[Part]:
     """All steps, those of ranks in the order of reading, then what was read in other ways."""
     steps = report.steps if report.by_ranks else report.ladder
@@ -280,9 +277,6 @@ def _not_known(report: BandwidthReport) -> Iterator[str]:
         yield "burst credit, which can last for minutes on cloud volumes"
 
 
-# Below it: each phase, each rank, what the kind of device was judged by, and notes.
-
-
 def _of_ranks(get: Callable[[BandwidthPhase], str]) -> Callable[[BandwidthPhase], str]:
     return lambda phase: get(phase) if phase.by_rank else ""
 
@@ -348,7 +342,6 @@ _COLUMNS = (
 
 
 def _ranks(most: BandwidthPhase | None) -> Iterator[Section]:
-    """Each rank of this step, and the ranks of each host where hosts have several."""
     if most is None or most.ranks == 1:
         return
     chart = _spread([(f"{rank.rank} on {rank.host}", [rank]) for rank in most.by_rank], most)
@@ -436,9 +429,6 @@ def _of_phase(report: BandwidthReport, phase: BandwidthPhase) -> Iterator[str]:
         yield "read by several processes, which got more than the threads of one"
 
 
-# Names of what is shown.
-
-
 def _label(report: BandwidthReport, phase: BandwidthPhase) -> str:
     """`4 readers`, `2x8 ranks, 64 readers`, `16, O_DIRECT`, `1, sequential 1 MiB`."""
     if phase.name != "files":
@@ -456,7 +446,6 @@ def _half(value: float, high: float) -> str:
 
 
 def _noun(phase: BandwidthPhase, report: BandwidthReport) -> str:
-    """What the phase counts."""
     if phase.block_bytes is not None:
         return "block"
     return "image" if report.images else "file"

@@ -48,7 +48,6 @@ def _sections(found: BatchSizeReport, sizes: Sequence[BatchSizeProbe]) -> Iterat
 
 
 def _condition(found: BatchSizeReport) -> str:
-    """Its rate, and beside that of the first size."""
     first, chosen = found.probes[0], found.at_chosen
     said = f"{interval(chosen.images_per_s)} images/s" if chosen.fits else "does not fit"
     if first.images_per_s and chosen.images_per_s and first.batch_size != chosen.batch_size:
@@ -59,7 +58,6 @@ def _condition(found: BatchSizeReport) -> str:
 
 
 def _limits(found: BatchSizeReport) -> Iterator[str]:
-    """The verdict on the loader at the chosen size, what keeps the rate from rising there, why the search ended."""
     facts = {
         "size": found.stop.chosen, "wall": _smallest_unfit(found), "limit": found.memory_limit_bytes,
         "probes": len(found.probes), "left": found.stop.left or 0.0, "strategy": found.strategy,
@@ -80,7 +78,6 @@ def _smallest_unfit(found: BatchSizeReport) -> int:
 
 
 def _trained(found: BatchSizeReport) -> str:
-    """On what the copy was trained, how, and within which memory."""
     what = "memory" if not found.data else "loader" if found.workers is None else "folder"
     facts = {
         "precision": found.precision, "pixels": found.image_size, "data": found.data, "workers": found.workers,
@@ -90,7 +87,6 @@ def _trained(found: BatchSizeReport) -> str:
 
 
 def _varies(found: BatchSizeReport) -> bool:
-    """True where the steps of the chosen size differ much."""
     rate = found.at_chosen.images_per_s
     return rate is not None and rate.high - rate.low > 2 * WIDE * rate.value
 
@@ -197,7 +193,6 @@ def _rate(probe: BatchSizeProbe) -> str:
 
 
 def _notes(found: BatchSizeReport) -> str:
-    """What the columns mean, what is missing in them, and on what the copy was trained."""
     notes = []
     if found.strategy != "throughput":
         more = len(found.probes) - _SHOWN

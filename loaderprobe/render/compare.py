@@ -128,8 +128,6 @@ def _matters(found: ComparisonReport) -> str:
     return f"{100 * found.matters:g} %"
 
 
-# The page: ratios, gates and verdicts that changed, then rates.
-
 _ORDER: tuple[Word, ...] = ("slower", "faster", "unclear", "same")
 _TONES: dict[Word, str] = {"slower": "failed", "faster": "good", "unclear": "warning", "same": "quiet"}
 _MOST, _MOST_BRIEF, _MOST_NAMES = 40, 10, 3
@@ -167,7 +165,6 @@ def _headline(found: ComparisonReport) -> str:
 
 
 def _subline(found: ComparisonReport) -> str:
-    """The mean of all rows, what matters, and how many verdicts changed."""
     whole = found.whole or (found.rows[0] if len(found.rows) == 1 else None)
     verdicts = sum(row.verdict_changed for row in found.rows)
     said = [f"{names_of(found, [whole.subject])[0]}: {_change(whole.ratio)}"] if whole else []
@@ -202,7 +199,6 @@ def _ordered(found: ComparisonReport) -> list[Compared]:
 
 
 def _ratios(found: ComparisonReport) -> Iterator[Part]:
-    """A point a row with its interval, against no change."""
     every = [*([found.whole] if found.whole else []), *_ordered(found)]
     shown = every[:_MOST]
     ratios = [row.ratio for row in shown if row.ratio]
@@ -293,7 +289,6 @@ def _sure(found: ComparisonReport) -> Iterator[str]:
 
 
 def _rates(found: ComparisonReport) -> Iterator[Part]:
-    """What the chart does not show, by device and state of the files."""
     groups: dict[str, list[Compared]] = {}
     for row in _ordered(found)[:_MOST]:
         groups.setdefault(device_of(row.subject), []).append(row)

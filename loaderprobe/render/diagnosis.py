@@ -91,7 +91,6 @@ def setting(row: ConfigurationRow, detail: Detail) -> str:
 
 
 def _subline(row: ConfigurationRow, detail: Detail) -> str:
-    """How fast it is, and what that is of compute alone."""
     assert row.verdict
     now, alone = f"{interval(row.images_per_s)} {detail.sample}s/s", row.verdict.rates_images_per_s.compute
     if not trains(row):
@@ -103,7 +102,6 @@ def _subline(row: ConfigurationRow, detail: Detail) -> str:
 
 
 def _how_sure(row: ConfigurationRow, detail: Detail) -> Iterator[Shown]:
-    """The rounds, how wide the rate's interval is, and why the verdict is what it is."""
     assert row.verdict
     rate, rounds, bound = row.verdict.images_per_s, row.verdict.complete_rounds, row.verdict.bound
     band = (rate.high - rate.low) / 2 / rate.value
@@ -124,7 +122,6 @@ def _unknown(row: ConfigurationRow) -> Iterator[str]:
 
 
 def _functions(detail: Detail) -> Iterator[Shown]:
-    """The functions of the pipeline that take most time, and how that is known."""
     columns = (
         Column("function", lambda function: str(function.function)),
         Column("own", lambda function: percent(function.own)),
@@ -164,7 +161,6 @@ def _gains(row: ConfigurationRow, name: ResourceName) -> bool:
 
 
 def _measured_in(report: Report, row: ConfigurationRow) -> Iterator[str]:
-    """How long it was measured, and what that took."""
     assert row.verdict
     rounds, instrument = row.verdict.complete_rounds, row.verdict.instrument_cpu_fraction
     yield f"Measured in {format_duration(report.summary.run.wall_s)}, {counted(rounds, 'round')}."

@@ -222,7 +222,6 @@ def flat(row: ConfigurationRow) -> dict[str, Cell]:
 
 
 def _advice(row: ConfigurationRow) -> dict[str, Cell]:
-    """All of it in words, and the best of it in figures."""
     best = next((each for each in row.advice if each.is_worth_making), None)
     return {
         "advice": "; ".join(action_words(advice.action) for advice in row.advice) or None,
@@ -230,8 +229,6 @@ def _advice(row: ConfigurationRow) -> dict[str, Cell]:
         **interval_cells("best_advice_images_per_s", best.after if best else None),
     }
 
-
-# The figures that a verdict follows from, in words: those of the table of figures, and ratios of its own.
 
 _OWN: dict[EvidenceCode, str] = {
     "gpu_window.gaps.waiting": "GPU idle: input or loader",

@@ -64,9 +64,6 @@ INSTANT = "instant {}"
 """A part that costs nothing, on the ladder."""
 
 
-# The ladder.
-
-
 @dataclass(frozen=True, slots=True)
 class Step:
     """One measured row on the ladder, with the change that is named first."""
@@ -207,7 +204,6 @@ def _changed(step: Step, advice: Advice) -> ChartRow:
 
 
 def _base(step: Step) -> Bar:
-    """What trains already, behind what a change adds."""
     return Bar(end=step.verdict.images_per_s.value, tone=BASE)
 
 
@@ -238,9 +234,6 @@ def _lane(step: Step) -> ChartRow:
         bars=(*now.bars, _gain(step, name, found)),
         interval=(step.end(name, found.low), step.end(name, found.high)) if step.several else now.interval,
     )
-
-
-# The headline.
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,9 +331,6 @@ def short_label(row: ConfigurationRow, among: Sequence[ConfigurationRow], *, wor
     return ", ".join(parts)
 
 
-# The screen.
-
-
 def shown_first(report: Report) -> list[ConfigurationRow]:
     """The best configurations of what the report is about: accelerators, or a CPU where nothing else trained."""
     found = groups(report)
@@ -404,7 +394,6 @@ def first_advice(report: Report, row: ConfigurationRow) -> Advice | None:
 
 
 def _change(report: Report, step: NextStep) -> Iterator[Shown]:
-    """The change, what it gives each configuration, the line of code, and the command that tests it."""
     command = again_with(report.summary.run.command, step.command)
     if step.remark:
         yield Paragraph(text=f"{first_upper(remark_words(step.remark).rstrip('.'))}.")
@@ -426,7 +415,6 @@ def _change(report: Report, step: NextStep) -> Iterator[Shown]:
 
 
 def _gains(report: Report, rows: Sequence[ConfigurationRow]) -> Chart:
-    """The speed-up of each row by the change, against no gain."""
     pairs = [(row, advice) for row in rows if (advice := first_advice(report, row))][:MOST_GAINS]
     others = [row for row in rows if row.bound and not first_advice(report, row)][: MOST_GAINS - len(pairs)]
     found = [
@@ -491,8 +479,6 @@ def _how_sure(report: Report, shown: Sequence[ConfigurationRow]) -> Iterator[Sho
         replace(limit_map(group, most=MOST_IN_MAP), caption="" if number else key) for number, group in enumerate(first)
     )
 
-
-# What accelerators need, beside what is here.
 
 ENOUGH, UNKNOWN, SHORT = "●", "○", "✕"
 """Enough; not shown to be enough, where the storage may give more than was seen; not enough."""
@@ -582,9 +568,6 @@ def _mark(supply: StorageSupply | None, wanted: float) -> str:
     if supply is None:
         return UNKNOWN
     return ENOUGH if supply.read_bytes_per_s >= wanted else UNKNOWN if supply.at_least else SHORT
-
-
-# The command that measures again.
 
 
 _MEASURING = ("loaderprobe sweep", "loaderprobe diagnose", "loaderprobe run")

@@ -18,8 +18,6 @@ from loaderprobe.render.wording import loading, variation
 from loaderprobe.render.words import message, remark_words
 from loaderprobe.units import significant
 
-# A stretch of time as rows of bars: one for each part that the device's time goes to.
-
 _COLUMNS = 150
 """Of a row. Each is filled or not, so that the filled share of a row is right also where stretches are shorter."""
 

@@ -123,10 +123,6 @@ def detail_of(report: Report, row: ConfigurationRow) -> Detail | None:
     return next((detail for detail in report.details if detail.key == key), None)
 
 
-# What limits a configuration, in letters and short words, and what a speed-up gains: how the first page says it.
-#
-# And the map of all configurations.
-
 NEXT = {name: each.short or name for name, each in BOTTLENECKS.items()}
 """What limits next, in short."""
 LETTERS = {
@@ -185,9 +181,6 @@ def gain_words(row: ConfigurationRow, then: Mapping[str, Bottleneck]) -> str:
         )
         or none
     )
-
-
-# The map: what limits training, by data set and number of workers, as letters that need no colour.
 
 
 def limit_map(group: RowGroup, *, most: int) -> Table:

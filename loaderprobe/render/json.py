@@ -30,8 +30,6 @@ from loaderprobe.render.words import (
     sentence,
 )
 
-# A result with its sentences, beside every code with its facts, as it leaves the program.
-
 T = TypeVar("T")
 _WORDS: dict[type, Callable[[Any], str]] = {
     Advice: lambda advice: action_words(advice.action),

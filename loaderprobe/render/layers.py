@@ -86,7 +86,6 @@ def _row(order: int, layer: LayerTime) -> dict[str, Any]:
 
 
 def _far(found: LayersReport) -> bool:
-    """True where layers add up to another time than the pass took."""
     # Where operators are not listed, the backward pass is divided among layers: of that, nothing can be missing.
     shares = [share for name, share in sums(found).items() if name == "forward" or not found.unlisted]
     return any(not _FITS[0] <= share <= _FITS[1] for share in shares)

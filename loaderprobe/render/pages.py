@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     import jinja2
 
 
-# Documents as GitHub-flavoured Markdown, in which nothing of a text can act.
-
-
 def document_markdown(document: Document) -> str:
     """All but what is folded, ending with a newline."""
     heads = [document.title] if not document.headline else [document.subline, document.title]
@@ -115,8 +112,6 @@ def escaped(text: str) -> str:
     return "".join(f"\\{char}" if char in "\\`*_[]|#" else char for char in text)
 
 
-# Documents as HTML files that work offline: no script, no request, charts as inline SVG.
-
 _KINDS = {
     Paragraph: "paragraph", Command: "command", Item: "item", Table: "table", Fold: "fold", Cell: "cell",
     Tags: "tags", Chart: "chart",
@@ -189,8 +184,6 @@ def _template() -> jinja2.Template:
     )
     return environment.get_template("document.html.jinja")
 
-
-# Charts as HTML: a line a row, in which only the marks are SVG.
 
 _HEIGHT, _THICK = 22, 13
 """Pixels of a row, and of a bar in it."""
@@ -350,8 +343,6 @@ def _legend_html(chart: Chart) -> str:
 def _safe(text: str) -> str:
     return escape(visible(text))
 
-
-# As one SVG file, for where a picture is all that is shown.
 
 _WIDTH, _LABELS, _VALUES = 760, 180, 210
 """Pixels for names at the left and figures at the right."""

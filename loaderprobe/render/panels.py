@@ -81,7 +81,6 @@ def _empty(row: ConfigurationRow) -> ChartRow:
 
 
 def _rate(_: Report, row: ConfigurationRow) -> ChartRow | None:
-    """Images/s in the colour of what limits, under the rate of compute alone."""
     if not row.verdict:
         return None
     now, used = row.verdict.images_per_s, used_words(row)
@@ -108,7 +107,6 @@ TIME_OF_WORKER: tuple[tuple[str, str, str], ...] = (
 
 
 def _worker_time(_: Report, row: ConfigurationRow) -> ChartRow | None:
-    """Where the time of one image goes in one worker, the loader running alone."""
     spent = per_image(row)
     if spent is None:
         return None
@@ -140,7 +138,6 @@ def _known_parts(spent: WorkerTime) -> list[float]:
 
 
 def _read(report: Report, row: ConfigurationRow) -> ChartRow | None:
-    """MB/s read from storage while training, under the most that the storage alone gave."""
     read, best = read_rate(row), best_ceiling(report, row)
     if read is None:
         return None
@@ -173,8 +170,6 @@ PANELS = (
     ),
 )
 
-
-# What each model gains on each device, with each number of ranks.
 
 SCALING_NOTE = "Speed-up: over the fewest ranks of the same model and device; loaderprobe explain ranks."
 
@@ -222,8 +217,6 @@ def _gained(speedup: Interval | None) -> str:
     return f"{interval(speedup)}{' (noise)' if speedup.low <= 1 <= speedup.high else ''}"
 
 
-# The ranks of each configuration that has several.
-
 _MOST_RANKS = 32
 
 
@@ -260,9 +253,6 @@ def _rank_row(row: RankRow) -> ChartRow:
     )
 
 
-# Whole epochs: rate and cold share of each.
-
-
 def epochs_section(report: Report) -> Section:
     """A chart for each configuration whose epochs were asked for, and whether its set fits into memory."""
     parts: list[Part] = []
@@ -294,7 +284,6 @@ def _epoch_row(number: int, epoch: EpochFigures) -> ChartRow:
 
 
 def _fit_words(epochs: Epochs) -> str:
-    """Whether the set fits into memory."""
     if epochs.memory_bytes is None or epochs.fit is None:
         return "How much memory files may take is not known here."
     memory, whole = epochs.memory_bytes, epochs.whole_set_bytes
@@ -323,8 +312,6 @@ def epoch_cells(row: ConfigurationRow) -> dict[str, Cell]:
     memory = {"epoch_set_bytes": row.epochs.set_bytes, "file_memory_bytes": row.epochs.memory_bytes}
     return cells | memory | {"set_in_memory": row.epochs.fit}
 
-
-# Short benchmarks: how much too fast one is that begins with a full buffer.
 
 SHOWN = (10, 20, 50, 100, 200)
 """Iterations of the table."""

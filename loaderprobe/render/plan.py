@@ -116,9 +116,6 @@ def _sections(plan: PlanReport) -> Iterator[Section]:
     yield Section(parts=(*notes, Paragraph(text=f"{made} Formulas: loaderprobe explain plan.", tone="quiet")))
 
 
-# What storage gives, what is needed, and what of it is known.
-
-
 def _verdict(plan: PlanReport, feeds: float, at_least: bool) -> str:
     if feeds >= plan.asked.accelerators:
         return "enough"
@@ -164,7 +161,6 @@ _FIXED = ("read_time", "capacity", "checkpoint")
 
 
 def _needs(plan: PlanReport) -> Table:
-    """With the share of a limit that is left unused; of one accelerator, of a node and of all."""
     asked = plan.asked
     counts = sorted({1, asked.of_node, asked.accelerators})
     lines = [_need_line(need, counts, asked.accelerators) for need in plan.needs]
@@ -185,7 +181,6 @@ def _need_line(need: Need, counts: Sequence[int], planned: int) -> tuple[str, ..
 
 
 def _need(need: Need, count: int, planned: int) -> str:
-    """Of so many accelerators: what to buy where that can be bought."""
     quantity = need.to_buy or need.at_utilization
     scale = 1.0 if need.name in _FIXED else count if need.name in _EACH else count / planned
     scaled = replace(quantity, value=scale * quantity.value, low=scale * quantity.low, high=scale * quantity.high)
@@ -193,7 +188,6 @@ def _need(need: Need, count: int, planned: int) -> str:
 
 
 def _rate(plan: PlanReport) -> Iterator[Part]:
-    """Where the accelerators' rate comes from; of a benchmark's pace, also what a training asks for."""
     rate, read = plan.inputs["rate"], plan.need("read_bytes")
     how = "specified, not measured" if plan.acceptance.compute else rate.label
     yield Paragraph(text=f"{amount(rate)} an accelerator, {how}: {rate.source}.")
@@ -204,16 +198,12 @@ def _rate(plan: PlanReport) -> Iterator[Part]:
 
 
 def _not_known(plan: PlanReport) -> Iterator[str]:
-    """What this plan cannot say, and what none covers."""
     yield from (f"{PART[part]}: {remark_words(why)}" for part, why in plan.refused.items())
     if plan.source.kind in ("sweep", "run"):
         yield "cold opens: the test drops names"
     if plan.asked.checkpoint is None:
         yield "checkpoints: --checkpoint 205MB:600"
     yield from ("other jobs, failures, rebuilds", "caches of the storage", "listing of folders")
-
-
-# Below: what is to be known of each storage, caches, and what all is computed from.
 
 
 def _storages(plan: PlanReport) -> Iterator[tuple[str, str]]:
@@ -272,9 +262,6 @@ def need_columns(plan: PlanReport) -> dict[str, list[object]]:
         "node": [value(need.node) for need in plan.needs],
         "label": [_label(need.at_utilization) for need in plan.needs],
     }
-
-
-# What it says in words.
 
 
 def _to_buy(plan: PlanReport) -> str:
@@ -410,14 +397,11 @@ def _from_words(plan: PlanReport) -> str:
     return f"From {made}{others}."
 
 
-# The test of the delivered storage: what is promised, and what to type to measure it.
-
 LAUNCHER = "--rdzv-backend c10d --rdzv-endpoint HEAD:29500 --rdzv-id 7"
 """What starts processes on several nodes together (`explain ranks`)."""
 
 
 def _test(plan: PlanReport) -> Iterator[Part]:
-    """What is promised, to be signed, and the commands that measure it."""
     test = plan.acceptance
     several = [f"{test.nodes:,} nodes at once"] if test.nodes > 1 else []
     head = ("cold files", *several, "one node", "measured", "pass")
@@ -478,8 +462,6 @@ def _readers_words(plan: PlanReport) -> str:
     origin = {"workers": "its workers", "reads_in_flight": "by the reads in flight", "assumed": "assumed"}
     return f"{readers} an accelerator: {origin[plan.acceptance.readers_from]}"
 
-
-# The catalogue of storage kinds as a page.
 
 _ONE = {"TiB": "TiB", "prefixes": "prefix", "units": "unit", "IOPS": "bought IOPS"}
 

@@ -11,8 +11,6 @@ from typing import Any
 from loaderprobe.records.measurement import Measurement, Segment, WorkerBatches
 from loaderprobe.records.verdict import Interval
 
-# Flat tables, with units in the names of their columns, and CSV of them.
-
 Cell = str | int | float | bool | None
 
 

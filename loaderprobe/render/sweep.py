@@ -110,9 +110,6 @@ def report_columns(report: Report) -> dict[str, list[Value]]:
     return {**columns, "unavailable": gone}
 
 
-# Every configuration, and what is missing.
-
-
 def counts(report: Report) -> str:
     """How many configurations ended on each side."""
     rows = report.summary.configurations
@@ -140,7 +137,6 @@ def not_complete(report: Report) -> str:
 
 
 def _of_group(report: Report, group: RowGroup) -> Iterator[Shown | Fold]:
-    """A line a configuration, then the evidence of each to unfold, what is not firm in words, and what would help."""
     if alone := group.ceiling_images_per_s:
         how = "specified, not measured" if group.emulated else "measured"
         yield Paragraph(text=f"Compute alone: {rate(alone)} images/s ({how}).", further=True)
@@ -188,7 +184,6 @@ def missing(report: Report) -> list[Item]:
 
 
 def _which(some: Sequence[ConfigurationRow], rows: Sequence[ConfigurationRow], report: Report) -> str:
-    """The one configuration by name, else how many."""
     if len(some) == 1:
         return full_label(some[0], report)
     return "all" if len(some) == len(rows) else counted(len(some), "configuration")
@@ -286,11 +281,7 @@ def environment_facts(report: Report) -> list[tuple[str, str]]:
     return known
 
 
-# What each verdict rests on.
-
-
 def _evidence(report: Report, group: RowGroup) -> Iterator[Fold]:
-    """What the verdict on each configuration rests on."""
     for row in group.rows:
         if row.bound:
             yield Fold(
@@ -343,7 +334,6 @@ def _speedup_line(report: Report, row: ConfigurationRow, name: ResourceName) -> 
 
 
 def _after(forecast: Forecast) -> str:
-    """What limits then, or why there is no forecast."""
     if forecast.images_per_s:
         return then_words(forecast.bottleneck) if forecast.bottleneck else MISSING
     return f"no forecast: {remark_words(forecast.refused) if forecast.refused else ''}"

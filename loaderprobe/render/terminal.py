@@ -211,9 +211,6 @@ class Page:
         return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
 
 
-# Charts.
-
-
 def chart_text(chart: Chart, width: int) -> Iterator[Text]:
     """Lines of at most `width` columns."""
     rows = chart.brief or chart.rows

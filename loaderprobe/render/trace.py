@@ -120,9 +120,6 @@ def _span(found: TraceReport) -> str:
     return f"{_ms(min(every))} to {_ms(max(every))} ms (mean {_ms(found.step_s)})"
 
 
-# The first screen.
-
-
 def _time(found: TraceReport) -> Iterator[Part]:
     yield Chart(
         rows=tuple(
@@ -164,7 +161,6 @@ def _free(found: TraceReport) -> Iterator[Part]:
 
 
 def _next(found: TraceReport) -> Iterator[Part]:
-    """What to change or to run, by the cause."""
     for code, facts in _advice(found):
         yield Paragraph(text=message(f"trace_advice.{code}", facts))
     yield Paragraph(text="What splits the input, where the training runs:")
@@ -233,9 +229,6 @@ def _not_known(found: TraceReport) -> Iterator[str]:
         yield "input apart from the host: no span of a loader on record"
 
 
-# Below it: ranks, the host, timelines, doubts.
-
-
 def _short(name: str) -> str:
     plain = visible(name).replace("\n", " ")
     return plain if len(plain) <= _LONGEST_NAME else f"…{plain[-_LONGEST_NAME:]}"
@@ -250,7 +243,6 @@ def _name(rank: TraceRank) -> str:
 
 
 def _shown(found: TraceReport) -> tuple[TraceRank, ...]:
-    """The ranks that are listed."""
     if len(found.ranks) <= _SHOWN_RANKS:
         return found.ranks
     ordered = sorted(found.ranks, key=lambda rank: rank.gaps.communication_ns / rank.steps)
@@ -260,7 +252,6 @@ def _shown(found: TraceReport) -> tuple[TraceRank, ...]:
 
 
 def _ranks(found: TraceReport) -> Iterator[Part]:
-    """What a step of each rank goes to."""
     if len(found.ranks) == 1:
         return
     names = [_name(rank) for rank in found.ranks]
@@ -320,7 +311,6 @@ def _host(found: TraceReport) -> Iterator[Part]:
 
 
 def _timelines(found: TraceReport) -> Iterator[Part]:
-    """A typical stretch of each rank, on one axis."""
     views = [(_name(rank), rank.view) for rank in _shown(found)]
     length_ns = common_length_ns([view for _, view in views])
     yield replace(timelines_chart(views, length_ns, caption="A typical stretch"), further=True)

@@ -145,7 +145,6 @@ def _end(knee: Knee, why: str, *, more: bool) -> str:
 
 
 def _count(forecast: Forecast) -> int:
-    """The number of workers that a forecast of a knee is for."""
     return int(forecast.to)
 
 
