@@ -12,7 +12,7 @@ from loaderprobe.records.resources import BOTTLENECKS, RESOURCE, RESOURCES, Bott
 from loaderprobe.records.thresholds import ABOUT_ALL
 from loaderprobe.records.verdict import SideAndCause
 from loaderprobe.render.document import Cell, Table
-from loaderprobe.render.format import MISSING, factor, first_upper, percent
+from loaderprobe.render.format import MISSING, factor, named, percent
 from loaderprobe.render.wording import differing, label, option_words, speed, tone, unusual, variation, verdict_tone
 
 
@@ -32,11 +32,7 @@ class RowGroup:
     @property
     def device(self) -> str:
         """The device in words; an emulated one always says so."""
-        if not self.emulated:
-            return self.seen or self.compute
-        kind, _, name = self.compute.partition(":")
-        synchronous = " (synchronous)" if kind.endswith("-sync") else ""
-        return f"emulated accelerator{synchronous}{'' if _is_number(name) else f': {name}'}"
+        return self.compute if self.emulated else self.seen or self.compute
 
     @property
     def cpu(self) -> bool:
@@ -55,8 +51,7 @@ class RowGroup:
     @property
     def _one(self) -> str:
         if self.emulated:
-            name = self.compute.partition(":")[2]
-            return f"an emulated {f'accelerator of {name} images/s' if _is_number(name) else name}"
+            return f"an emulated {named(self.compute.partition(':')[2]).removeprefix('one ')}"
         return "this CPU" if self.cpu else self.device
 
     @property
@@ -68,19 +63,10 @@ class RowGroup:
     @property
     def title(self) -> str:
         """Device and cache state, as a heading, and the options that are not as usual in any row."""
-        device = first_upper(self.device) if self.emulated else self.device
-        return ", ".join((device, f"{self.cache} files", *self._common))
-
-    @property
-    def _common(self) -> list[str]:
-        """The options, in words, that have another value than usual, and the same in all rows; and the model."""
         first = self.rows[0]
-        named = {*unusual(first), *(["model"] if self.model else [])}.difference(differing(first, self.rows))
-        return [option_words(first.config, name) for name in OPTIONS if name in named]
-
-
-def _is_number(text: str) -> bool:
-    return text.replace(".", "", 1).isdigit()
+        common = {*unusual(first), *(["model"] if self.model else [])}.difference(differing(first, self.rows))
+        options = (option_words(first.config, name) for name in OPTIONS if name in common)
+        return ", ".join((self.device, f"{self.cache} files", *options))
 
 
 def groups(report: Report) -> tuple[RowGroup, ...]:
