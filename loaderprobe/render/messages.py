@@ -25,17 +25,11 @@ MESSAGES: dict[str, str] = {
         "{iterable} is no DataLoader that can be copied, so it was iterated itself, and stays where that left it; it "
         "has no mode without decoding or transport, so speed-ups are estimated from what it waits for and computes"
     ),
-    "made_ahead": (
-        "it makes batches ahead, in threads or processes of its own: after a pause {batches} were ready. They count as "
-        "one worker, since how many there are is not known"
-    ),
+    "made_ahead": "it makes batches ahead, out of sight: {batches} were ready after a pause. That counts as one worker",
     "iterable_ended": "the iterable ended within a round, and did not begin again",
     "taken_in_order": "batches were taken in order, although the loader has in_order=False",
     "odd_batches": "batches differ in length; {batches} that are not as long as the first were left out",
-    "shared_memory_stays": (
-        "{size_bytes:bytes} of the memory that the loader shares with its workers cannot be restored: changes there "
-        "during the diagnosis stay"
-    ),
+    "shared_memory_stays": "{size_bytes:bytes} shared with workers cannot be restored: changes there stay",
     "manager_stays": "state of the loader is in a multiprocessing.Manager: changes there during the diagnosis stay",
     "one_round": "there was one round only, so how far the rates vary is not known",
     "files_hidden": "{because:code unknown_files}, so files were read as they were found, and speed-ups are estimated",
@@ -73,10 +67,7 @@ MESSAGES: dict[str, str] = {
         "each of the {ranks} ranks goes through the whole data set, so an epoch has every sample {ranks} times. In "
         "their first batches, {again} of {files} files opened were repeats of another rank's"
     ),
-    "same_batches": (
-        "each of the {ranks} ranks goes through the whole data set, so an epoch has every sample {ranks} times. "
-        "Their first batches have the same content"
-    ),
+    "same_batches": "each of the {ranks} ranks goes through the whole data set, and their first batches are the same",
     "storage_alone": (
         "the storage alone delivers [{at_least:code part.at_least}]{alone_bytes_per_s:bytes/s} to "
         "{readers:count reader}; {read_bytes_per_s:bytes/s} are read here, {share:percent} of that"
@@ -149,10 +140,7 @@ MESSAGES: dict[str, str] = {
     ),
     "samples_as_images": "batches hold no images: each sample is taken for one",
     "workers_not_recorded": "a recording holds nothing of the loader's workers, so input is not split further",
-    "no_loader_spans": (
-        "no span of a loader is on record, so input cannot be separated from the host: what the training waits for "
-        "its loader counts as the host's"
-    ),
+    "no_loader_spans": "no span of a loader is on record: waiting for the loader counts as the host's",
     "no_step_marks": "nothing marks steps, so the whole recording counts as one",
     "few_steps": "only {steps:count step} on record, so how far steps vary is not known",
     "first_steps_left_out": "left out: {steps:count step} at the beginning, slower than usual",
@@ -225,10 +213,7 @@ MESSAGES: dict[str, str] = {
     "no_kernel_fits": "no kernel record has the number of warps that fit on an SM",
     "blocks_unknown": "too few kernels tell over how many SMs they spread",
     "window_empty": "the profiler's window is empty",
-    "kernels_not_seen": (
-        "the profiler saw {launches} launches and not one kernel: another profiler that is attached (CUPTI serves "
-        "one at a time) or WSL may be the reason"
-    ),
+    "kernels_not_seen": "{launches} launches and not one kernel were seen: WSL, or another profiler (CUPTI serves one)",
     "no_kernel_launched": "no kernel was launched while the profiler ran",
     "launches_lost": "{exact_share:percent} of the launches left no record of a kernel, refused above {most:percent}",
     "steps_not_timed": "the steps were not timed without the profiler, so its cost is not known",
@@ -867,17 +852,12 @@ MESSAGES: dict[str, str] = {
         "optimizer[. Free, it would make training at most {most:2}x]|a step is in the model, its backward pass, the "
         "optimizer and the loop's own code]"
     ),
-    "seen.thread": (
-        "[the thread runs {running_share:percent} of the time, and waits for storage {storage_share:percent}]"
-    ),
+    "seen.thread": "[the thread runs {running_share:percent} of the time, waits {storage_share:percent} for storage]",
     "why_not.no_loader": "hardly any backward pass was on a new batch of a torch DataLoader: batches come otherwise",
     "try.why_not.no_loader": "loaderprobe.diagnose(loader, step) in Python, with a DataLoader around what makes them",
     "why_not.script_error": "the script ended with an error of its own: {detail}",
     "try.why_not.script_error": "run it without loaderprobe",
-    "why_not.several_processes": (
-        "{detail} processes of the command train at the same time, not joined by torch.distributed. One alone would "
-        "be measured beside the others"
-    ),
+    "why_not.several_processes": "{detail} processes train at the same time, not joined by torch.distributed",
     "try.why_not.several_processes": "start the script with one process that trains",
     "why_not.no_backward": "batches were taken, but torch made no backward pass after them in this process",
     "try.why_not.no_backward": "loaderprobe run --loader NUMBER, if one of the loaders below trains",
@@ -896,10 +876,7 @@ MESSAGES: dict[str, str] = {
     "try.why_not.begun_each_batch": "batches = iter(loader) before the loop, and next(batches) in it",
     "why_not.refused": "{detail}",
     "try.why_not.refused": "{hint}",
-    "why_not.not_seen_again": (
-        "the script trained on, on [{detail}|batches of no DataLoader], and took no more batches of the loader that "
-        "was measured, before a round was complete"
-    ),
+    "why_not.not_seen_again": "the script went on [with {detail}|without a DataLoader] before a round was complete",
     "try.why_not.not_seen_again": "make the DataLoader once, before the epochs; or use loaderprobe.diagnose in Python",
     "why_not.ended_early": (
         "[the script was stopped before it would write over or remove {endangered}, and no round was measured until "

@@ -329,7 +329,7 @@ def test_a_loader_that_does_not_come_again_ends_the_script(tmp_path: Path) -> No
     training = Training(tmp_path)
     with loaderprobe.attached(budget_s=60.0) as found:
         never_again(training)
-    assert "trained on, on loader 2 (ArrayDataset)" in found.reason
+    assert "went on with loader 2 (ArrayDataset)" in found.reason
     assert training.steps <= 3 * EPOCH + 1
 
 
