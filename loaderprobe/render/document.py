@@ -45,8 +45,6 @@ class Item:
 
     subject: str = ""
     text: str = ""
-    number: int = 0
-    """Its place, where the order counts; else 0."""
     further: bool = False
 
 

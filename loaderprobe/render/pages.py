@@ -90,11 +90,8 @@ def _chart_blocks(chart: Chart) -> Iterator[str]:
 
 
 def _item(item: Item) -> str:
-    mark = f"{item.number}." if item.number else "-"
-    subject = escaped(item.subject)
-    if item.subject and item.text:
-        subject = f"**{subject}:** "
-    return f"{mark} {subject}{escaped(item.text)}"
+    subject = f"**{escaped(item.subject)}:** " if item.subject and item.text else escaped(item.subject)
+    return f"- {subject}{escaped(item.text)}"
 
 
 def pipe_table(head: Sequence[str], lines: Sequence[Sequence[str]], right: Container[int]) -> str:
@@ -121,8 +118,7 @@ _KINDS = {
 def document_page(document: Document, *, made_by: str, inline: bool = False) -> str:
     """A whole HTML document, for a browser from a phone's width to a printed page. All text is escaped.
 
-    The first section, and those under it, stand together above the others, its strong paragraphs first. `inline`:
-    one element with the same in it, for a notebook, with styles that hold in that element only.
+    `inline`: one element with the same in it, for a notebook, with styles that hold in that element only.
     """
     found: list[tuple[int, Section]] = []
     for level, section in reversed(list(levels(document))):
@@ -130,16 +126,11 @@ def document_page(document: Document, *, made_by: str, inline: bool = False) -> 
         if section.parts or above:
             found.append((level, section))
     found.reverse()
-    first = [section for _, section in found if section.panel]
-    found = [(level, section) for level, section in found if not section.panel]
-    begin = next((place for place, (_, section) in enumerate(found) if place and not section.under), len(found))
-    begin = 0 if first else begin
     return _template().render(
         document=document,
         hatched=_hatched(document),
-        first=first,
-        head=found[:begin],
-        sections=found[begin:],
+        first=[section for _, section in found if section.panel],
+        sections=[(level, section) for level, section in found if not section.panel],
         made_by=made_by,
         notebook=inline,
     )

@@ -66,7 +66,7 @@ def _add(page: Page, part: Shown) -> None:
     elif isinstance(part, Command):
         page.command(part.text, part.label)
     elif isinstance(part, Item):
-        page.item(part.subject, part.text, number=part.number)
+        page.item(part.subject, part.text)
     elif isinstance(part, Tags):
         page.paragraph(", ".join(part.texts))
     elif isinstance(part, Chart):
@@ -173,26 +173,18 @@ class Page:
     def title(self, text: str, *, style: str = "") -> None:
         self._console.print(Text(visible(text), style=f"{style} bold".strip(), overflow="fold"))
 
-    def heading(self, text: str) -> None:
-        """A line that begins a section, after a blank line."""
-        self.gap()
-        self._console.print(Text(visible(text), style="bold", overflow="fold"))
-
     def paragraph(self, text: str, *, style: str = "") -> None:
         """Wrapped text from the left edge."""
         self._console.print(Text(visible(text), style=style, overflow="fold"))
 
-    def item(self, subject: str, text: str, *, number: int = 0, flush: bool = False) -> None:
-        """`subject: text`, wrapped, further lines indented; `- text` without a subject, `1. text` with a number.
-
-        `flush` begins at the left edge.
-        """
+    def item(self, subject: str, text: str, *, flush: bool = False) -> None:
+        """`subject: text`, wrapped, further lines indented; `- text` without a subject. `flush`: at the left edge."""
         line = Text(overflow="fold")
-        line.append(f"{number}. " if number else "" if subject else "- ")
+        line.append("" if subject else "- ")
         line.append(f"{visible(subject)}: " if subject and text else visible(subject), style="bold")
         line.append(visible(text))
         for number, part in enumerate(line.wrap(self._console, max(8, self._console.width - 4), overflow="fold")):
-            self._console.print(Padding(part, (0, 0, 0, (2 if flush else 4) if number else (0 if flush else 2))))
+            self._console.print(Padding(part, (0, 0, 0, 2 * bool(number) + 2 * (not flush))))
 
     def command(self, text: str, label: str = "") -> None:
         """Something to type, under an item."""

@@ -43,7 +43,7 @@ PAGE = Document(
     title="A page",
     tone="storage",
     sections=(
-        Section(parts=(Paragraph(text="The answer.", strong=True), Item(text="do it; try it:", number=1))),
+        Section(parts=(Paragraph(text="The answer.", strong=True), Item(text="do it; try it:"))),
         Section(title="A device", parts=(MAP,), under=True),
         Section(title="Rates", name="rates", parts=(RATES, Command(text="--workers 4 > x"))),
         Section(title="Data", parts=further([Paragraph(text="where it lies")])),
@@ -57,7 +57,7 @@ PAGE = Document(
 def test_a_terminal_leaves_out_what_is_further_and_what_is_folded() -> None:
     """With their headings; all else is there, in order."""
     text = document_text(PAGE)
-    marks = ("A page", "The answer.", "1. do it; try it:", "A device", "Rates", "loader if storage were free", "> x")
+    marks = ("A page", "The answer.", "- do it; try it:", "A device", "Rates", "loader if storage were free", "> x")
     assert [text.index(mark) for mark in marks] == sorted(text.index(mark) for mark in marks)
     assert not any(words in text for words in ("Data", "where it lies", "Evidence", "the proof", "Drawn"))
 
@@ -66,17 +66,17 @@ def test_markdown_has_what_is_further() -> None:
     """A chart as a table; neither what is folded, nor headings without anything under them."""
     text = document_markdown(PAGE)
     assert "by workers\n\n| workers |" in text and "| a row | 7 |" in text
-    assert "## Data\n\nwhere it lies" in text and "1. do it" in text and "```\n--workers 4 > x\n```" in text
+    assert "## Data\n\nwhere it lies" in text and "- do it" in text and "```\n--workers 4 > x\n```" in text
     assert not any(words in text for words in ("Evidence", "Of the device", "the proof", "<svg"))
 
 
 def test_a_page_has_all_of_it() -> None:
-    """The first section and those under it in its head, charts in their section, the proof behind a click."""
+    """Charts in their section, the proof behind a click."""
     html = document_page(PAGE, made_by="me")
     text = Page(html).text
     assert all(words in text for words in ("the proof", "where it lies", "A finding", "me"))
     head, rest = html.split("<h2>Rates")
-    assert 'class="map"' in head and 'class="lead">The answer.' in head and "<svg" in rest
+    assert 'class="map"' in head and "<strong>The answer.</strong>" in head and "<svg" in rest
     assert '<section id="drawn">' in rest and re.search(r"<h2>Evidence</h2>.*<h3>Of the device</h3>", rest, re.DOTALL)
 
 
