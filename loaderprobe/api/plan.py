@@ -30,10 +30,11 @@ from loaderprobe.api.values import PathLike
 from loaderprobe.compute.emulated import parse_rate
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import BandwidthReport
+from loaderprobe.records.catalogue import CatalogueEntry
 from loaderprobe.records.config import RATES
 from loaderprobe.records.diagnosis import WatchReport
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.plan import Asked, CacheAsked, CatalogueEntry, PlanReport, PlanSource, Quantity
+from loaderprobe.records.plan import Asked, CacheAsked, PlanReport, PlanSource, Quantity
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.thresholds import USE, UTILIZATION
 from loaderprobe.records.trace import TraceReport

@@ -10,12 +10,11 @@ from pathlib import PurePath
 
 import msgspec
 
+from loaderprobe.records.catalogue import Amount, CatalogueEntry
 from loaderprobe.records.options import PLAN
 from loaderprobe.records.plan import (
-    Amount,
     Asked,
     CacheSize,
-    CatalogueEntry,
     InputName,
     Need,
     NeedName,

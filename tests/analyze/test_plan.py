@@ -14,8 +14,8 @@ from loaderprobe.analyze.plan.sources import workload_of_run
 from loaderprobe.analyze.plan.workload import PlanWorkload, known
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
+from loaderprobe.records.catalogue import Amount, CatalogueEntry, Tier
 from loaderprobe.records.measurement import NO_STEP, ComputeInfo, Measurement
-from loaderprobe.records.plan import Amount, CatalogueEntry, Tier
 from loaderprobe.records.remark import Remark
 from loaderprobe.storage.catalogue import entry_named, published
 from tests.analyze.runs import FILE_BYTES, Cost, alike, run

@@ -30,15 +30,14 @@ from loaderprobe.analyze.plan.workload import (
     total,
 )
 from loaderprobe.errors import BadValue
+from loaderprobe.records.catalogue import CatalogueEntry, LimitName
 from loaderprobe.records.plan import (
     Acceptance,
     Asked,
     CacheEpoch,
     CacheSize,
-    CatalogueEntry,
     EpochPlan,
     InputName,
-    LimitName,
     Need,
     NeedName,
     PlanPart,
