@@ -116,7 +116,7 @@ def test_a_script_without_a_loader_is_seen_from_outside(tmp_path: Path, python: 
     said = " ".join(done.stderr.split())
     assert "100 backward passes without a new batch of a torch DataLoader" in said
     assert "batches come otherwise. Try: loaderprobe.diagnose(loader, step)" in said
-    assert re.search(r"estimated from \d+ steps in which the loop's calls were timed, of \S+ ms each:", said)
+    assert re.search(r"estimated from \d+ steps of \S+ ms in which the loop's calls were timed:", said)
     assert re.search(r"\d+ % \(±\S+ %\) of a step is in get_batch \(train.py:\d+\)", said), said
     assert (tmp_path / "model.pt").exists()
 
