@@ -119,16 +119,10 @@ def requested(text: str) -> AttachRequest:
     return msgspec.json.decode(text, type=AttachRequest)
 
 
-def keep(found: Documented, request: AttachRequest) -> None:
-    """Write the result into the directory of the run."""
+def keep(found: Documented, request: AttachRequest, *, raw: bool = False) -> None:
+    """Write the result into the directory of the run; `raw` only `result.json`, from which `report` makes the rest."""
     make_directory(Path(request.run))
-    write_result(Path(request.run), found.files())
-
-
-def keep_raw(found: Documented, request: AttachRequest) -> None:
-    """Write only `result.json`, which is quick, and from which `report` makes all the rest."""
-    make_directory(Path(request.run))
-    write_result(Path(request.run), {RESULT: found.json()})
+    write_result(Path(request.run), {RESULT: found.json()} if raw else found.files())
 
 
 def keep_seen(seen: Attached, request: AttachRequest) -> None:
@@ -204,9 +198,4 @@ class Watch(Documented, WatchReport):
 
 def watcher_of(request: AttachRequest, say: Say, keep: Callable[[Watch], None] = lambda found: None) -> Watcher:
     """What looks on; `say(code, facts)` is called once an interval, and `keep(found)` with all so far."""
-    return Watcher(request, say, lambda found: keep(watch_of(found)), origin_now)
-
-
-def watch_of(found: WatchReport) -> Watch:
-    """The same, which shows itself."""
-    return Watch.of(found)
+    return Watcher(request, say, lambda found: keep(Watch.of(found)), origin_now)

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 import loaderprobe
 from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.api.load import load_any
-from loaderprobe.api.run import Watch, attachment_of, watch_of, watcher_of
+from loaderprobe.api.run import Watch, attachment_of, watcher_of
 from loaderprobe.errors import BadValue, NoSpace
 from loaderprobe.loaders.attached import attach
 from loaderprobe.measure.attach import watcher as watcher
@@ -416,7 +416,7 @@ def watched(train: Any, keep: Callable[[Watch], None] = lambda found: None) -> t
     try:
         returned = train()
         report = watcher.result()
-        return returned, None if report is None else watch_of(report), heard
+        return returned, None if report is None else Watch.of(report), heard
     finally:
         detach()
         watcher.close()
