@@ -7,7 +7,6 @@ nothing: the longest coloured bar is the limit.
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -30,8 +29,8 @@ from loaderprobe.render.document import (
     Section,
     Shown,
     Table,
-    Tags,
     further,
+    tags,
 )
 from loaderprobe.render.format import (
     MISSING,
@@ -345,9 +344,7 @@ def first_screen(report: Report) -> Iterator[Section]:
     if shown:
         yield ladder_section(report, shown)
     yield from next_sections(report)
-    if report.summary.not_known:
-        said = tuple(remark_words(remark) for remark in report.summary.not_known)
-        yield Section(title="Not known", panel="side", parts=(Tags(texts=said),))
+    yield Section(title="Not known", panel="side", parts=tags(map(remark_words, report.summary.not_known)))
     yield Section(title="How sure", panel="side", parts=tuple(_how_sure(report, shown)))
     yield from needs(report)
 
@@ -449,14 +446,11 @@ def _gains(report: Report, rows: Sequence[ConfigurationRow]) -> Chart:
 
 def _how_sure(report: Report, shown: Sequence[ConfigurationRow]) -> Iterator[Shown]:
     """The level, the count that it follows from, and the map of all configurations of what is shown."""
-    rows = report.summary.configurations
     found = groups(report)
     keys = {row.key for row in shown}
     first = [group for group in found if any(row.key in keys for row in group.rows)]
     of = [row for group in first for row in measured(group.rows)]
     clear = [row for row in of if firm(row)]
-    words = Counter(limit_words(row.bound) for row in clear if row.bound)
-    counts = join_words([f"{count} {limit}" for limit, count in words.most_common()])
     squares = {"high": "■■■", "medium": "■■□", "low": "■□□"}
     sure = next((answer for answer in report.summary.answer if answer.code == "how_sure"), None)
     level = str(sure.facts["level"]) if sure else "low"
@@ -467,13 +461,9 @@ def _how_sure(report: Report, shown: Sequence[ConfigurationRow]) -> Iterator[Sho
         bands = dict.fromkeys(significant(100 * float(sure.facts[name]), 2) for name in ("low_band", "high_band"))
         parts.append(f"rates ±{' to '.join(bands)} %")
     yield Paragraph(text=", ".join(parts), strong=True)
-    lost = Counter(row.status for row in rows if row.status in ("failed", "skipped"))
-    notes = [f"limits: {counts}"] if counts else []
-    notes += [f"{count} {status}" for status, count in lost.items()]
-    notes += [f"{report.summary.run.pending} not measured yet"] if not report.summary.run.complete else []
-    notes += [remark_words(note) for note in report.summary.run.notes]
-    if notes:
-        yield Paragraph(text=f"{first_upper('; '.join(notes))}.", tone="quiet", further=True)
+    if notes := report.summary.run.notes:
+        said = "; ".join(map(remark_words, notes))
+        yield Paragraph(text=f"{first_upper(said)}.", tone="quiet", further=True)
     key = map_key([row for group in first for row in group.rows])
     yield from further(
         replace(limit_map(group, most=MOST_IN_MAP), caption="" if number else key) for number, group in enumerate(first)
