@@ -40,9 +40,8 @@ from loaderprobe.render.document import (
     tags,
 )
 from loaderprobe.render.format import MISSING, counted, first_upper, interval, percent
-from loaderprobe.render.groups import letters_in
+from loaderprobe.render.groups import bound_words, label, letters_of, tone
 from loaderprobe.render.rows import as_columns, interval_cells, own_cells
-from loaderprobe.render.wording import label, verdict_tone, verdict_words
 from loaderprobe.units import format_bytes, join_words, significant
 
 NOUNS: dict[ResultKind, str] = {
@@ -236,8 +235,8 @@ def _ratio_row(name: str, row: Compared) -> ChartRow:
 
 
 def _limit(verdict: ShortVerdict | None) -> Cell | str:
-    words = f"{letters_in(verdict)} {verdict_words(verdict)}" if verdict else ""
-    return Cell(text=words, tone=verdict_tone(verdict)) if verdict else words
+    words = f"{letters_of(verdict)} {bound_words(verdict)}" if verdict else ""
+    return Cell(text=words, tone=tone(verdict)) if verdict else words
 
 
 _LIMITS = (

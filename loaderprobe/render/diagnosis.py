@@ -24,9 +24,9 @@ from loaderprobe.render.document import (
 from loaderprobe.render.figures import FIGURES
 from loaderprobe.render.first import advice_parts, ladder_section, limits_training, next_sections
 from loaderprobe.render.format import counted, figure, interval, noun, percent, workers_words
+from loaderprobe.render.groups import resources_of, state_word, tone, trains
 from loaderprobe.render.panels import ranks_section
 from loaderprobe.render.sweep import proof
-from loaderprobe.render.wording import resources_of, state_word, trains, verdict_tone
 from loaderprobe.render.words import explanation, remark_words
 from loaderprobe.units import format_duration, significant
 
@@ -48,7 +48,7 @@ def diagnosis_document(report: Report) -> Document:
         title=setting(row, detail),
         headline=limits_training(row.bound, what=what_runs(row, alone="this loader")),
         subline=_subline(row, detail),
-        tone=verdict_tone(row.bound),
+        tone=tone(row.bound),
         unsure=row.bound.side == "inconclusive",
         sections=(
             Section(

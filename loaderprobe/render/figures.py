@@ -24,8 +24,8 @@ from loaderprobe.records.resources import (
 )
 from loaderprobe.records.verdict import Evidence, EvidenceCode, Gaps
 from loaderprobe.render.format import figure, megabytes_per_s, percent
+from loaderprobe.render.groups import speed
 from loaderprobe.render.rows import Cell, interval_cells
-from loaderprobe.render.wording import speed
 from loaderprobe.render.words import action_words, remark_words, sentence
 
 Unit = Literal["images/s", "bytes/s", "bytes", "s", "fraction", "times"]

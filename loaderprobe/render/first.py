@@ -44,8 +44,7 @@ from loaderprobe.render.format import (
     rate,
     workers_words,
 )
-from loaderprobe.render.groups import RowGroup, group_of, groups, letters_in, limit_map, map_key
-from loaderprobe.render.wording import verdict_tone
+from loaderprobe.render.groups import RowGroup, group_of, groups, letters_of, limit_map, map_key, tone
 from loaderprobe.render.words import action_words, code_line, forecast_words, remark_words
 from loaderprobe.units import format_rate, join_words, significant
 
@@ -222,7 +221,7 @@ def _spread(step: Step, found: Speedup) -> str:
 
 def _lane(step: Step) -> ChartRow:
     """All of a step in one line: now, and the part that gains most."""
-    now = _now(step, step.label, letters_in(step.verdict.bound))
+    now = _now(step, step.label, letters_of(step.verdict.bound))
     if not step.gains():
         return now
     name, found = step.gains()[0]
@@ -283,14 +282,14 @@ def headline(report: Report, shown: Sequence[ConfigurationRow]) -> Headline:
     assert first
     if not others:
         whole = "This CPU is what limits training" if group.cpu and most == "compute" else limits_training(first, on)
-        return Headline(whole, subline, verdict_tone(first), unsure=len(firm_rows) < len(shown))
+        return Headline(whole, subline, tone(first), unsure=len(firm_rows) < len(shown))
     if len(firm_rows) <= FULL:
         named = {limit: [_apart(row, shown) for row in rows] for limit, rows in ((most, rows), *others)}
         text = "; ".join(f"{limit} limits {join_words(names)}" for limit, names in named.items())
     else:
         text = f"{most} limits {len(rows)} of {len(shown)}"
         text += "".join(f", {limit} {len(rows)}" for limit, rows in others)
-    return Headline(first_upper(text) + on, subline, verdict_tone(first))
+    return Headline(first_upper(text) + on, subline, tone(first))
 
 
 def _apart(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:

@@ -13,8 +13,7 @@ from loaderprobe.records.thresholds import SYNCS_A_STEP
 from loaderprobe.records.verdict import DeviceUse, Gaps, Stretches, TimelineView
 from loaderprobe.render.document import Bar, Chart, ChartRow, Item, Shown, Table
 from loaderprobe.render.format import MISSING, counted, percent
-from loaderprobe.render.groups import RowGroup, detail_of
-from loaderprobe.render.wording import loading, variation
+from loaderprobe.render.groups import RowGroup, detail_of, loading, variation
 from loaderprobe.render.words import message, remark_words
 from loaderprobe.units import significant
 

@@ -31,9 +31,19 @@ from loaderprobe.render.document import (
     table,
 )
 from loaderprobe.render.format import MISSING, counted, figure, interval, megabytes_per_s, percent, rate
-from loaderprobe.render.groups import RowGroup, detail_of, full_label, groups, letters_of, line_of, used_words
+from loaderprobe.render.groups import (
+    RowGroup,
+    bound_words,
+    detail_of,
+    full_label,
+    groups,
+    letters_of,
+    line_of,
+    loading,
+    tone,
+    used_words,
+)
 from loaderprobe.render.rows import Cell
-from loaderprobe.render.wording import bound_words, loading, tone
 from loaderprobe.render.words import remark_words
 from loaderprobe.units import format_bytes, significant
 

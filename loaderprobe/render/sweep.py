@@ -31,7 +31,20 @@ from loaderprobe.render.figures import TABLE, evidence_words, flat, reason_words
 from loaderprobe.render.first import advice_parts, first_screen, headline, more_needs, sample_of, shown_first
 from loaderprobe.render.format import MISSING, counted, figure, first_upper, rate
 from loaderprobe.render.gpu import step_parts, window_parts
-from loaderprobe.render.groups import NEXT, RowGroup, detail_of, full_label, gain_words, groups, then_of
+from loaderprobe.render.groups import (
+    NEXT,
+    RowGroup,
+    bound_words,
+    detail_of,
+    full_label,
+    gain_words,
+    groups,
+    label,
+    resources_of,
+    then_of,
+    tone,
+    trains,
+)
 from loaderprobe.render.panels import (
     epoch_cells,
     epochs_section,
@@ -43,7 +56,6 @@ from loaderprobe.render.panels import (
 )
 from loaderprobe.render.rows import Cell as Value
 from loaderprobe.render.rows import as_columns
-from loaderprobe.render.wording import bound_words, label, resources_of, tone, trains
 from loaderprobe.render.words import knee_words, remark_words, sentence, then_words
 from loaderprobe.units import format_bytes, format_duration, join_words, significant
 

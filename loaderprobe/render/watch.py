@@ -9,10 +9,9 @@ from loaderprobe.records import values
 from loaderprobe.records.diagnosis import Attached, SeenOutside, WatchedInterval, WatchReport
 from loaderprobe.render.document import Bar, Chart, ChartRow, Column, Document, Paragraph, Part, Section, table, tags
 from loaderprobe.render.format import MISSING, Facts, counted, percent, workers_words
-from loaderprobe.render.groups import letters_in
+from loaderprobe.render.groups import letters_of, tone
 from loaderprobe.render.messages import MESSAGES
 from loaderprobe.render.rows import as_columns, own_cells
-from loaderprobe.render.wording import verdict_tone
 from loaderprobe.render.words import heading, message, sentence
 from loaderprobe.units import format_duration, format_rate, significant
 
@@ -30,7 +29,7 @@ def watch_document(found: WatchReport) -> Document:
         title=f"Watched training: {found.loader}, {workers_words(found.workers)}, batches of {found.batch_size}",
         headline=heading(found.bound) if found.bound else none,
         subline=f"{f'{span} images/s, ' if span else ''}{counted(steps, 'step')}; estimated, as nothing was changed",
-        tone=verdict_tone(found.bound) if found.bound else "inconclusive",
+        tone=tone(found.bound),
         unsure=found.bound is None or found.bound.cause in ("either", "inconclusive"),
         sections=tuple(_sections(found)),
     )
@@ -67,8 +66,8 @@ def _row(interval: WatchedInterval) -> ChartRow:
     bound = interval.bound
     bar = Bar(
         end=interval.images_per_s,
-        tone=verdict_tone(bound) if bound else "inconclusive",
-        letter=letters_in(bound) if bound else "?",
+        tone=tone(bound),
+        letter=letters_of(bound),
     )
     return ChartRow(
         label=f"until {format_duration(interval.begin_s + interval.seconds)}",
