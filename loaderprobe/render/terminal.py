@@ -90,12 +90,11 @@ def _tables(table: Table, width: int) -> Iterator[RenderableType]:
             left -= least[last] + gap
             last += 1
         places = [0, *range(first, last)]
-        room = width - sum(natural[place] + gap for place in places) - 1
+        fits = sum(natural[place] + gap for place in places) - gap <= width
         # Figures are never folded: where the width is short, it is their heads and the texts that are.
-        widths = natural if room >= -gap - 1 else least
-        fixed = {place: widths[place] for place in places if place in table.right}
-        texts = [place for place in places if place not in table.right]
-        if room < -gap - 1:
+        fixed = {place: (natural if fits else least)[place] for place in places if place in table.right}
+        if not fits:
+            texts = [place for place in places if place not in table.right]
             free = width - gap * (len(places) - 1) - sum(fixed.values())
             fixed |= _shared({place: least[place] for place in texts}, {place: natural[place] for place in texts}, free)
         yield _table(table, places, fixed, gap)
