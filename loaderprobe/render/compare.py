@@ -65,24 +65,15 @@ GATES: dict[GateName, str] = {
 }  # fmt: skip
 
 
-def names_of(found: ComparisonReport, subjects: Sequence[Subject], *, device: bool = True) -> list[str]:
-    """The names of these, as far as they set them apart from all that were compared; `device` and cache state, too."""
-    every = [*(row.subject for row in found.rows), *found.only_before, *found.only_after]
-    among = [stand_in(each) for each in every if each.config is not None]
-    whole = "the ladder together" if found.kind == "bandwidth" else "all together"
-    return [whole if subject.kind == "all" else _name(subject, among, device) for subject in subjects]
-
-
-def device_of(subject: Subject) -> str:
-    """`emulated:mlperf-h100, cold files`; empty for what is no configuration."""
-    return f"{subject.config.compute.name}, {subject.config.cache} files" if subject.config else ""
-
-
-def _name(subject: Subject, among: Sequence[ConfigurationRow], device: bool) -> str:
+def name_of(found: ComparisonReport, subject: Subject) -> str:
+    """Its name, as far as that sets it apart from all that were compared."""
+    if subject.kind == "all":
+        return "the ladder together" if found.kind == "bandwidth" else "all together"
     if subject.kind in ("training", "loader"):
         return "training" if subject.kind == "training" else "the loader alone"
     if subject.config is not None:
-        return label(stand_in(subject), among, device=device)
+        every = [*(row.subject for row in found.rows), *found.only_before, *found.only_after]
+        return label(stand_in(subject), [stand_in(each) for each in every], device=True)
     what = PHASES.get(subject.name, subject.name) if subject.kind == "phase" else f"{subject.kind}s"
     return f"{what}, {counted(subject.readers, 'reader')}"
 
@@ -143,8 +134,10 @@ _NOTES: dict[NoteCode, str] = {
 def compare_document(found: ComparisonReport) -> Document:
     """What is slower and faster; then the rates of all rows, and what differs."""
     changed = bool(found.of_word("slower") or found.of_word("faster"))
+    configs = [row.subject.config for row in found.rows if row.subject.config]
+    devices = list(dict.fromkeys(f", {config.compute.name}, {config.cache} files" for config in configs))
     return Document(
-        title=f"B against A, {counted(len(found.rows), NOUNS[found.kind])}",
+        title=f"B against A, {counted(len(found.rows), NOUNS[found.kind])}{''.join(devices[: len(devices) == 1])}",
         headline=_headline(found),
         subline=_subline(found),
         tone=next((_TONES[word] for word in ("slower", "faster", "unclear") if found.of_word(word)), "good"),
@@ -166,13 +159,13 @@ def _headline(found: ComparisonReport) -> str:
 def _subline(found: ComparisonReport) -> str:
     whole = found.whole or (found.rows[0] if len(found.rows) == 1 else None)
     verdicts = sum(row.verdict_changed for row in found.rows)
-    said = [f"{names_of(found, [whole.subject])[0]}: {_change(whole.ratio)}"] if whole else []
+    said = [f"{name_of(found, whole.subject)}: {_change(whole.ratio)}"] if whole else []
     said += [] if found.kind == "bandwidth" else [f"{counted(verdicts, 'verdict')} changed"]
     return first_upper(", ".join([*said, f"a change matters from {_matters(found)}"]))
 
 
 def _named(found: ComparisonReport, rows: Sequence[Compared]) -> list[tuple[str, Compared]]:
-    return list(zip(names_of(found, [row.subject for row in rows]), rows, strict=True))
+    return [(name_of(found, row.subject), row) for row in rows]
 
 
 def _sections(found: ComparisonReport) -> Iterator[Section]:
@@ -183,7 +176,7 @@ def _sections(found: ComparisonReport) -> Iterator[Section]:
     yield Section(title="Verdicts that changed", parts=table(_named(found, changed), (names, *_LIMITS)), panel="side")
     yield Section(title="How sure", parts=tags(_sure(found)), panel="side")
     yield Section(title="Not in both", parts=items(_alone(found)), panel="side")
-    yield Section(title="Rates", parts=tuple(_rates(found)))
+    yield Section(title="Rates", parts=_rates(found))
     yield Section(title="What differs", parts=table(found.differences, _DIFFERENCE))
     yield Section(title="A and B", parts=items((("A", _side(found.before)), ("B", _side(found.after)))))
 
@@ -256,7 +249,7 @@ def _gate_columns(found: ComparisonReport) -> tuple[Column, ...]:
 def _because(found: ComparisonReport, gate: Gate) -> Iterator[str]:
     rows = [found.whole if place < 0 else found.rows[place] for place in gate.rows]
     if not gate.passed:
-        yield from _few(names_of(found, [row.subject for row in rows if row]))
+        yield from _few([name_of(found, row.subject) for row in rows if row])
     if gate.blind:
         yield f"too noisy to hold {_matters(found)}: {gate.blind} of {len(found.rows)}"
     if gate.missing:
@@ -287,29 +280,27 @@ def _sure(found: ComparisonReport) -> Iterator[str]:
     yield from (f"{note.side}, {note.rows} of {len(found.rows)}: {_NOTES[note.code]}" for note in found.notes)
 
 
-def _rates(found: ComparisonReport) -> Iterator[Part]:
-    groups: dict[str, list[Compared]] = {}
-    for row in _ordered(found)[:_MOST]:
-        groups.setdefault(device_of(row.subject), []).append(row)
+def _rates(found: ComparisonReport) -> tuple[Part, ...]:
     units = {row.unit for row in found.rows}
     unit = SCALES[next(iter(units))][1] if len(units) == 1 else ""
-    for device, rows in groups.items():
-        names = names_of(found, [row.subject for row in rows], device=False)
-        columns = (
-            Column("", lambda pair: pair[0]),
-            Column(f"A {unit}".strip(), lambda pair: figure_words(pair[1], pair[1].before, unit=not unit)),
-            Column(f"B {unit}".strip(), lambda pair: figure_words(pair[1], pair[1].after, unit=not unit)),
-            Column("seen from", lambda pair: percent(pair[1].visible)),
-            *_LIMITS,
-        )
-        yield from table(list(zip(names, rows, strict=True)), columns, caption=device)
-    yield Paragraph(text="Seen from: the smallest change that would be seen, in about half of all cases.", tone="quiet")
+    columns = (
+        Column("", lambda pair: pair[0]),
+        Column(f"A {unit}".strip(), lambda pair: figure_words(pair[1], pair[1].before, unit=not unit)),
+        Column(f"B {unit}".strip(), lambda pair: figure_words(pair[1], pair[1].after, unit=not unit)),
+        Column(
+            "seen from",
+            lambda pair: percent(pair[1].visible),
+            "Seen from: the smallest change that would be seen, in about half of all cases",
+        ),
+        *_LIMITS,
+    )
+    return table(_named(found, _ordered(found)[:_MOST]), columns)
 
 
 def _alone(found: ComparisonReport) -> Iterator[tuple[str, str]]:
     for side, subjects in (("A", found.only_before), ("B", found.only_after)):
         if subjects:
-            yield f"only in {side}", "; ".join(_few(names_of(found, subjects)))
+            yield f"only in {side}", "; ".join(_few([name_of(found, subject) for subject in subjects]))
 
 
 def _value(difference: Difference, place: int) -> str:
@@ -335,8 +326,7 @@ def _side(side: ComparedSide) -> str:
 def compare_columns(found: ComparisonReport) -> dict[str, list[Any]]:
     """One row a configuration or phase, the whole last; units in the column `unit`."""
     rows = [*found.rows, *([found.whole] if found.whole else [])]
-    names = names_of(found, [row.subject for row in rows])
-    return as_columns([{"name": name, **_columns(row)} for name, row in zip(names, rows, strict=True)])
+    return as_columns([{"name": name, **_columns(row)} for name, row in _named(found, rows)])
 
 
 def _columns(row: Compared) -> dict[str, Any]:
