@@ -129,7 +129,7 @@ def diagnosis_json(record: Any, report: Report) -> str:
     """A diagnosis: what was measured, and its row and detail as they follow from that, without what is drawn of it."""
     (row,), (detail,) = report.summary.configurations, report.details
     configuration = _configuration(worded(_in_samples(row, detail)))
-    return result_json(record, configuration=configuration, detail=worded(replace(detail, view=None, steps=None)))
+    return result_json(record, configuration=configuration, detail=worded(replace(detail, view=None)))
 
 
 def _in_samples(row: ConfigurationRow, detail: Detail) -> ConfigurationRow:

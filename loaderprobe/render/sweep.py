@@ -30,7 +30,7 @@ from loaderprobe.render.document import (
 from loaderprobe.render.figures import TABLE, evidence_words, flat, reason_words, reasons, shown, words_of
 from loaderprobe.render.first import advice_parts, first_screen, headline, more_needs, sample_of, shown_first
 from loaderprobe.render.format import MISSING, counted, figure, first_upper, rate
-from loaderprobe.render.gpu import step_parts, window_parts
+from loaderprobe.render.gpu import window_parts
 from loaderprobe.render.groups import (
     NEXT,
     RowGroup,
@@ -99,11 +99,6 @@ def sweep_document(report: Report) -> Document:
                 title="GPU timeline",
                 name="timelines",
                 parts=tuple(part for group in found for part in window_parts(report, group)),
-            ),
-            Section(
-                title="Timeline of the steps",
-                name="steps",
-                parts=tuple(part for group in found for part in step_parts(report, group)),
             ),
             Section(title="Notes", parts=items(notes(report))),
             Section(title=f"Not measured ({MISSING})", parts=tuple(missing(report))),
