@@ -184,7 +184,7 @@ def test_processes_that_train_without_a_group_are_not_measured(tmp_path: Path, p
     done = run(python, tmp_path, python, str(script))
     assert done.returncode == 2, done.stderr
     said = " ".join(done.stderr.split())
-    assert said.count("2 processes of the command train at the same time, not joined by torch.distributed") >= 2
+    assert said.count("2 processes train at the same time, not joined by torch.distributed") >= 2
     assert "measuring loader" not in done.stderr
     assert sorted(each.name for each in tmp_path.glob("ended-*")) == ["ended-0", "ended-1"]
 
