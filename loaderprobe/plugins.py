@@ -18,7 +18,13 @@ from loaderprobe.units import join_words
 Kind = Literal["loader", "compute", "model"]
 
 BUILT_IN: dict[Kind, dict[str, str]] = {
-    "loader": {"torch": "loaderprobe.loaders.torch:TorchLoader"},
+    "loader": {
+        "torch": "loaderprobe.loaders.torch:TorchLoader",
+        "spdl": "loaderprobe.loaders.libraries.spdl:SpdlLoader",
+        "dali": "loaderprobe.loaders.libraries.dali:DaliLoader",
+        "grain": "loaderprobe.loaders.libraries.grain:GrainLoader",
+        "torchdata": "loaderprobe.loaders.libraries.torchdata:TorchdataLoader",
+    },
     "compute": {
         "cuda": "loaderprobe.compute.torch:CudaCompute",
         "cpu": "loaderprobe.compute.torch:CpuCompute",
@@ -32,6 +38,10 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         **{name: f"torchvision.models:{name}" for name in ("resnet18", "resnet50", "resnet152", "vgg16")},
     },
 }
+LIBRARIES = {"spdl": "spdl.pipeline", "dali": "nvidia.dali", "grain": "grain", "torchdata": "torchdata.nodes"}
+"""What a loader imports, which the extra of its name installs."""
+NO_SERIAL = ("spdl", "dali")
+"""Loaders that cannot work in the training thread."""
 WITHOUT_TORCH = ("emulated", "emulated-sync")
 """Computes that are imported in no time."""
 # A model is made by any function, all others are classes.
@@ -74,8 +84,20 @@ def check_installed(kind: Kind, name: str) -> None:
     A torch that is installed and broken is met by the process that imports it.
     """
     _target(kind, name)
+    if kind == "loader" and name in LIBRARIES:
+        check_library(f"the loader {name}", LIBRARIES[name], f"'loaderprobe[{name}]'")
     if name not in BUILT_IN[kind] or not all(find_spec(package) for package in ("torch", "torchvision")):
         resolve(kind, name)
+
+
+def check_library(user: str, module: str, package: str) -> None:
+    """Raise MissingPart, with the line that installs `package`, where `module` is not there. It is not imported."""
+    try:
+        found = find_spec(module)
+    except ModuleNotFoundError:  # of the package that it is in
+        found = None
+    if found is None:
+        raise MissingPart(f"{user} needs {module}, which is not installed", hint=f"pip install {package}")
 
 
 def foreign_module(kind: Kind, name: str) -> str | None:

@@ -318,16 +318,19 @@ class Switched(Protocol):
 
 
 @runtime_checkable
+class OwnThreads(Protocol):
+    """A `Loader` whose own threads or processes make each batch together: its records show one worker."""
+
+    own_threads: bool
+    new_processes: Callable[[], None]
+    """Is called when other processes make the batches than before."""
+
+
+@runtime_checkable
 class Renewing(Protocol):
     """A `Loader` that can make new batches, or repeat old ones, to keep files cold or warm."""
 
     def batches(self) -> Iterator[Any]: ...
-    def release(self, taken: int) -> None:
-        """Make this process and all workers unmap the pages of mapped files, which could not be evicted otherwise.
-
-        Waits until no batch is being made; `taken` have been taken so far.
-        """
-
     def take_new(self) -> None:
         """From now on make only new batches."""
 
@@ -343,7 +346,16 @@ class Renewing(Protocol):
 
 @runtime_checkable
 class Evicting(Protocol):
-    """A `Loader` whose workers can evict files ahead of each sample, so that no read-ahead serves the next one."""
+    """A `Loader` whose workers can let go of files, and evict them ahead of each sample.
+
+    Then nothing that is read ahead serves the next sample.
+    """
+
+    def release(self, taken: int) -> None:
+        """Make this process and all workers unmap the pages of mapped files, which could not be evicted otherwise.
+
+        Waits until no batch is being made; `taken` have been taken so far.
+        """
 
     def evicts(self) -> bool:
         """True where samples are drawn in random order: a stream goes on with what was read ahead."""

@@ -25,11 +25,11 @@ from loaderprobe.analyze.gpu import attribute, intersect, merge, overhead_of, to
 from loaderprobe.compute.kineto import DeviceLimits
 from loaderprobe.compute.profile import Device, Stage, record_window
 from loaderprobe.compute.torch import CudaCompute
-from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.segments import train
 from loaderprobe.render.words import remark_words
 from loaderprobe.samplers import sampling
+from loaderprobe.system.clock import SystemClock
 from loaderprobe.testing import example_arguments
 
 MISSING, FAILED = 3, 4

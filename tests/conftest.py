@@ -20,11 +20,11 @@ from hypothesis import settings
 
 from loaderprobe.datasets.folder import generated_set
 from loaderprobe.datasets.generate.generate import SetRequest, generate
-from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.runner import ForkServer, Order
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.store import run_directory
+from loaderprobe.system.clock import SystemClock
 from loaderprobe.testing import example_config
 from tests.planted.fixtures import plant_disk
 from tests.warm import Warm

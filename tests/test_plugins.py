@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import tomllib
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import get_args
@@ -16,8 +17,13 @@ from loaderprobe.errors import BadValue, MissingPart
 
 @pytest.mark.parametrize("kind", get_args(plugins.Kind))
 def test_every_built_in_name_can_be_loaded(kind: plugins.Kind) -> None:
-    """The table names nothing that is not there, and each class has the methods of its protocol."""
-    assert all(callable(plugins.resolve(kind, name)) for name in plugins.BUILT_IN[kind])
+    """The table names nothing that is not there, and each class has the methods of its protocol.
+
+    Those of other libraries are tried where these are installed.
+    """
+    assert all(
+        callable(plugins.resolve(kind, name)) for name in plugins.BUILT_IN[kind] if name not in plugins.LIBRARIES
+    )
 
 
 @pytest.mark.parametrize("name", ["", "torch2", "package.module", "os.path"])
@@ -60,13 +66,29 @@ def test_what_is_built_in_is_imported_only_to_say_what_is_missing(monkeypatch: p
 
     monkeypatch.setattr(plugins, "import_module", imported)
     plugins.check_installed("loader", "torch")
-    with pytest.raises(BadValue, match="no loader named 'dali'"):
-        plugins.check_installed("loader", "dali")
+    with pytest.raises(BadValue, match="no loader named 'ffcv'"):
+        plugins.check_installed("loader", "ffcv")
     with pytest.raises(MissingPart, match=r"which tests\.planted\.loaders imports"):
         plugins.check_installed("loader", "tests.planted.loaders:Plain")
     monkeypatch.setattr(plugins, "find_spec", {"torch": "there"}.get)
     with pytest.raises(MissingPart, match="No module named 'torchvision'"):
         plugins.check_installed("loader", "torch")
+
+
+@pytest.mark.parametrize("name", plugins.LIBRARIES)
+def test_a_missing_library_is_named_with_the_line_that_installs_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the package that it is in is not there; the extra has the loader's name."""
+
+    def find(module: str) -> None:
+        if "." in module:
+            raise ModuleNotFoundError(module)
+
+    monkeypatch.setattr(plugins, "find_spec", find)
+    with pytest.raises(MissingPart, match=f"the loader {name} needs .* not installed") as caught:
+        plugins.check_installed("loader", name)
+    assert caught.value.hint == f"pip install 'loaderprobe[{name}]'"
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    assert name in project["optional-dependencies"]
 
 
 CLASSES = """
@@ -135,7 +157,8 @@ def test_a_name_of_several_classes_stands_for_none(monkeypatch: pytest.MonkeyPat
     assert plugins.foreign_module("loader", "mine") == "acme.loading"
     with pytest.raises(BadValue) as caught:
         plugins.resolve("loader", "mime")
-    assert caught.value.hint.startswith("use mine or torch,"), "installed ones are listed beside the built-in"
+    beside = "use dali, grain, mine, spdl, torch or torchdata,"
+    assert caught.value.hint.startswith(beside), "installed ones are listed beside the built-in"
 
 
 def test_nothing_is_imported_for_an_unknown_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from loaderprobe.analyze.ladder import kind_of, limit_of
-from loaderprobe.analyze.plan.needs import demand, judge_supply, measured_offer
+from loaderprobe.analyze.plan.needs import feed_of
 from loaderprobe.analyze.plan.sources import by_slowest, workload_of_bandwidth
-from loaderprobe.analyze.plan.workload import PlanWorkload, known
+from loaderprobe.analyze.plan.workload import known
 from loaderprobe.errors import BadValue
 from loaderprobe.records import values
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport, Feed
 from loaderprobe.records.environment import Origin
-from loaderprobe.records.plan import Asked
-
-ASKED = Asked(accelerators=1)
-"""What is asked of a storage when nothing else is said."""
 
 
 def judge_bandwidth(
@@ -51,17 +47,3 @@ def feeds(
     if in_step:
         workloads = [by_slowest(workload, measured) for workload in workloads]
     return tuple(feed for workload in workloads if (feed := feed_of(workload)))
-
-
-def feed_of(workload: PlanWorkload) -> Feed | None:
-    """How many of the accelerators of a workload its storage feeds; None where it has none that counts."""
-    offer = measured_offer(workload)
-    if offer is None:
-        return None
-    supply = judge_supply(offer, demand(workload, ASKED.utilization), ASKED)
-    if supply.feeds is None or supply.first_limit is None:
-        return None
-    return Feed(
-        accelerator=workload.accelerator, images_per_s=workload.rate.value, count=supply.feeds,
-        utilization=ASKED.utilization, use=ASKED.use, first_limit=supply.first_limit, at_least=supply.at_least,
-    )  # fmt: skip

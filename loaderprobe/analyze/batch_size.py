@@ -8,9 +8,9 @@ that (upper confidence bounds: Srinivas et al. 2010). The search ends when no si
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,11 +56,11 @@ class RateCurve:
         rates -= (level := rates.max())
         at = [probe.batch_size for probe in probes]
         within = np.array([within_of(probe) for probe in probes]) ** 2
-        fits = [_Fit.of(rates, at, within + drift**2, octaves) for drift in DRIFTS for octaves in OCTAVES]
-        best = max(fits, key=lambda each: each.likelihood)
-        between = _kernel(sizes, at, best.octaves)
-        covariance = _kernel(sizes, sizes, best.octaves) - between @ np.linalg.solve(best.kernel, between.T)
-        return cls(tuple(sizes), level + between @ best.weights, covariance)
+        fits = [_fitted(rates, at, within + drift**2, octaves) for drift in DRIFTS for octaves in OCTAVES]
+        _, octaves, kernel, weights = max(fits, key=lambda fit: fit[0])
+        between = _kernel(sizes, at, octaves)
+        covariance = _kernel(sizes, sizes, octaves) - between @ np.linalg.solve(kernel, between.T)
+        return cls(tuple(sizes), level + between @ weights, covariance)
 
     def spread(self, size: int) -> float:
         """Standard deviation of the logarithm of the rate."""
@@ -96,20 +96,12 @@ def near_top(probes: Sequence[BatchSizeProbe]) -> Sequence[BatchSizeProbe]:
     return [probe for probe in probes if probe.batch_size * 2**thresholds.MOST_OCTAVES >= top]
 
 
-@dataclass(frozen=True, slots=True)
-class _Fit:
-    octaves: float
-    kernel: Array
-    weights: Array
-    likelihood: float
-    """Its logarithm, without what is the same for all."""
-
-    @classmethod
-    def of(cls, rates: Array, at: Sequence[int], variances: Array, octaves: float) -> _Fit:
-        kernel = _kernel(at, at, octaves) + np.diag(variances)
-        weights = np.asarray(np.linalg.solve(kernel, rates), dtype=np.float64)
-        likelihood = -float(rates @ weights) / 2 - float(np.linalg.slogdet(kernel)[1]) / 2
-        return cls(octaves, kernel, weights, likelihood)
+def _fitted(rates: Array, at: Sequence[int], variances: Array, octaves: float) -> tuple[float, float, Array, Array]:
+    """(the logarithm of its likelihood, without what is the same for all; octaves, kernel and weights) of a curve."""
+    kernel = _kernel(at, at, octaves) + np.diag(variances)
+    weights = np.asarray(np.linalg.solve(kernel, rates), dtype=np.float64)
+    likelihood = -float(rates @ weights) / 2 - float(np.linalg.slogdet(kernel)[1]) / 2
+    return likelihood, octaves, kernel, weights
 
 
 def _kernel(left: Sequence[int], right: Sequence[int], octaves: float) -> Array:
@@ -338,41 +330,17 @@ FIRST_RATIO = 100.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GpuUsageMaximize:
-    """Grows the batch while the device is busy less than 99 % of the time, else shrinks it.
+class PaperStrategy:
+    """Grows the batch, or shrinks it, loop after loop, until it converges.
 
-    The search converges when the size moved by 5 or less in five loops.
+    GpuUsageMaximize (`gpu-usage`) grows it while the device is busy less than 99 % of the time, and converges when the
+    size moved by 5 or less in five loops. EpochTimeMinimize (`epoch-time`) grows it while an epoch is no slower than
+    with the first size, and no more than 50 % faster, and converges when the improvement moved by 0.05 or less. The
+    paper says only that the batch grows; its package shrinks it where an epoch is slower, or improved beyond the
+    target, and so does this.
     """
 
-    first: int = PAPER_FIRST_SIZE
-    most: int = MOST_OF_PAPER
-
-    def next(self, results: Probes) -> NextSize:
-        """The size of the next loop. Memory that ends, for which the package has no rule, ends the search."""
-        probes = results.found
-        found = _walk(
-            probes,
-            _Rule(
-                grows=lambda number: (probes[number].usage or 0.0) < USAGE_TARGET,
-                metric=lambda number: float(probes[number].batch_size),
-                alike=SIZES_ALIKE,
-                before_first=math.inf,
-                turned=1,
-            ),
-            first=self.first,
-            most=self.most,
-        )
-        return _asked(results, found, LOOPS)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpochTimeMinimize:
-    """Grows the batch while an epoch is no slower than with the first size, and no more than 50 % faster.
-
-    The search converges when the improvement moved by 0.05 or less in five loops. The paper says only that the batch
-    grows; its package shrinks it where an epoch is slower, or improved beyond the target, and so does this.
-    """
-
+    name: Literal["gpu-usage", "epoch-time"]
     images: int
     """Of the data set."""
     first: int = PAPER_FIRST_SIZE
@@ -380,62 +348,35 @@ class EpochTimeMinimize:
 
     def next(self, results: Probes) -> NextSize:
         """The size of the next loop. Memory that ends, for which the package has no rule, ends the search."""
-        probes = results.found
+        return _asked(results, self._walk(results.found), LOOPS)
+
+    def _walk(self, probes: Sequence[BatchSizeProbe]) -> int | BatchSizeStop:
+        """The loops so far once more, and what follows from the last of them."""
+        by_usage = self.name == "gpu-usage"
+        ratios = [] if by_usage else self._improvements(probes)
+        size, up, step, checked = self.first, True, 1, math.inf if by_usage else FIRST_RATIO
+        for number, probe in enumerate(probes):
+            if not probe.fits:
+                fitting = [probe.batch_size for probe in probes if probe.fits]
+                return BatchSizeStop(code="out_of_memory" if fitting else "nothing_fits", chosen=[0, *fitting][-1])
+            size = probe.batch_size
+            if number % CHECK_EVERY == 0:
+                metric = float(size) if by_usage else ratios[number]
+                if abs(checked - metric) <= (SIZES_ALIKE if by_usage else RATIOS_ALIKE):
+                    return BatchSizeStop(code="converged", chosen=size)
+                checked = metric
+            grows = (probe.usage or 0.0) < USAGE_TARGET if by_usage else 0 <= ratios[number] < IMPROVEMENT_TARGET
+            turned = 1 if by_usage else 2
+            step = step + 1 if grows == up else turned
+            up = grows
+            size += min(step, LONGEST_STEP) if up else -min(step, LONGEST_STEP)
+            if size >= self.most:
+                return BatchSizeStop(code="at_maximum", chosen=self.most)
+            if size < 1:
+                return BatchSizeStop(code="at_minimum", chosen=1)
+        return size if len(probes) < LOOPS else BatchSizeStop(code="loops_spent", chosen=size)
+
+    def _improvements(self, probes: Sequence[BatchSizeProbe]) -> list[float]:
+        """By what share an epoch is shorter than in the first loop."""
         epochs_s = [probe.epoch_s(self.images) for probe in probes]
-        ratios = [(epochs_s[0] - each) / epochs_s[0] if each < math.inf else 0.0 for each in epochs_s]
-        found = _walk(
-            probes,
-            _Rule(
-                grows=lambda number: 0 <= ratios[number] < IMPROVEMENT_TARGET,
-                metric=lambda number: ratios[number],
-                alike=RATIOS_ALIKE,
-                before_first=FIRST_RATIO,
-                turned=2,
-            ),
-            first=self.first,
-            most=self.most,
-        )
-        return _asked(results, found, LOOPS)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rule:
-    """What the two strategies do not share, by the number of the loop."""
-
-    grows: Callable[[int], bool]
-    metric: Callable[[int], float]
-    """What convergence is checked by."""
-    alike: float
-    before_first: float
-    turned: int
-    """The step after a change of direction."""
-
-
-def _walk(probes: Sequence[BatchSizeProbe], rule: _Rule, *, first: int, most: int) -> int | BatchSizeStop:
-    """The loops so far once more, and what follows from the last of them."""
-    size, up, step, checked = first, True, 1, rule.before_first
-    for number, probe in enumerate(probes):
-        if not probe.fits:
-            return _out_of_memory(probes)
-        size = probe.batch_size
-        if number % CHECK_EVERY == 0:
-            metric = rule.metric(number)
-            if abs(checked - metric) <= rule.alike:
-                return BatchSizeStop(code="converged", chosen=size)
-            checked = metric
-        grows = rule.grows(number)
-        step = step + 1 if grows == up else rule.turned
-        up = grows
-        size += min(step, LONGEST_STEP) if up else -min(step, LONGEST_STEP)
-        if size >= most:
-            return BatchSizeStop(code="at_maximum", chosen=most)
-        if size < 1:
-            return BatchSizeStop(code="at_minimum", chosen=1)
-    return size if len(probes) < LOOPS else BatchSizeStop(code="loops_spent", chosen=size)
-
-
-def _out_of_memory(probes: Sequence[BatchSizeProbe]) -> BatchSizeStop:
-    fitting = [probe.batch_size for probe in probes if probe.fits]
-    if not fitting:
-        return BatchSizeStop(code="nothing_fits", chosen=0)
-    return BatchSizeStop(code="out_of_memory", chosen=fitting[-1])
+        return [(epochs_s[0] - epoch_s) / epochs_s[0] if epoch_s < math.inf else 0.0 for epoch_s in epochs_s]

@@ -87,12 +87,24 @@ def compare_rows(
     effects = [_effect(pair) for pair in pairs]
     whole = _whole(effects, averaged)
     known = [effect for effect in (*effects, whole) if effect is not None]
-    adjusted = iter(holm([each.p for each in known]))
+    adjusted = iter(holm([effect.p for effect in known]))
     # The first of Holm's steps: what is seen at that level is seen among any others.
     level = ALPHA / max(1, len(known))
-    judge = Judge(matters=matters, level=level)
-    rows = [judge.row(pair, each, next(adjusted) if each else None) for pair, each in zip(pairs, effects, strict=True)]
-    return tuple(rows), judge.mean(whole, next(adjusted)) if whole else None
+    # A logarithm: of 5 %, from 0.95 times to 1 / 0.95 times as fast.
+    size = -math.log1p(-matters)
+    rows = [
+        replace(
+            _judged(before.subject, effect, next(adjusted) if effect else None, size, level),
+            unit=before.unit,
+            before=before.figure,
+            after=after.figure,
+            rounds=(before.count, after.count),
+            verdict_before=before.verdict,
+            verdict_after=after.verdict,
+        )
+        for (before, after), effect in zip(pairs, effects, strict=True)
+    ]
+    return tuple(rows), _judged(Subject(kind="all"), whole, next(adjusted), size, level) if whole else None
 
 
 def _effect(pair: Pair) -> Effect | None:
@@ -110,64 +122,33 @@ def _whole(effects: Sequence[Effect | None], averaged: Sequence[int]) -> Effect 
     return mean_effect(known) if len(known) > 1 else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judge:
-    """Gives rows their words."""
+def _judged(subject: Subject, effect: Effect | None, p: float | None, size: float, level: float) -> Compared:
+    """With its words, and what would have been seen at this level."""
+    word, reason = _word(effect, p, size)
+    return Compared(
+        subject=subject,
+        ratio=effect.ratio if effect else None,
+        p=p,
+        visible=-math.expm1(-effect.half(level)) if effect else None,
+        rounds_needed=effect.rounds_needed(size, level)
+        if effect and word == "unclear" and subject.kind != "all"
+        else None,
+        word=word,
+        reason=reason,
+    )
 
-    matters: float
-    level: float
-    """Of the first of Holm's steps."""
 
-    def row(self, pair: Pair, found: Effect | None, p: float | None) -> Compared:
-        """A pair with its effect."""
-        before, after = pair
-        word, reason = self._word(found, p)
-        return Compared(
-            subject=before.subject,
-            unit=before.unit,
-            before=before.figure,
-            after=after.figure,
-            rounds=(before.count, after.count),
-            ratio=found.ratio if found else None,
-            p=p,
-            visible=self._visible(found),
-            rounds_needed=self._needed(found) if word == "unclear" else None,
-            word=word,
-            reason=reason,
-            verdict_before=before.verdict,
-            verdict_after=after.verdict,
-        )
-
-    def mean(self, found: Effect, p: float) -> Compared:
-        """The mean of all rows."""
-        word, reason = self._word(found, p)
-        return Compared(
-            subject=Subject(kind="all"), unit="", before=None, after=None, rounds=(0, 0),
-            ratio=found.ratio, p=p, visible=self._visible(found), rounds_needed=None, word=word, reason=reason,
-        )  # fmt: skip
-
-    @property
-    def _size(self) -> float:
-        """A logarithm: of 5 %, from 0.95 times to 1 / 0.95 times as fast."""
-        return -math.log1p(-self.matters)
-
-    def _word(self, found: Effect | None, p: float | None) -> tuple[Word, WordReason]:
-        if found is None or p is None:
-            return "unclear", "no_spread"
-        half, size = found.half(), self._size
-        if abs(found.log) >= size and p <= ALPHA:
-            return ("faster" if found.log > 0 else "slower"), "beyond_noise"
-        if abs(found.log) + half <= size:
-            return "same", "within_size"
-        if abs(found.log) > half:
-            return "unclear", "one_of_many" if abs(found.log) >= size else "near_size"
-        return "unclear", "too_noisy"
-
-    def _visible(self, found: Effect | None) -> float | None:
-        return None if found is None else -math.expm1(-found.half(self.level))
-
-    def _needed(self, found: Effect | None) -> int | None:
-        return None if found is None else found.rounds_needed(self._size, self.level)
+def _word(effect: Effect | None, p: float | None, size: float) -> tuple[Word, WordReason]:
+    if effect is None or p is None:
+        return "unclear", "no_spread"
+    change, half = abs(effect.log), effect.half()
+    if change >= size and p <= ALPHA:
+        return ("faster" if effect.log > 0 else "slower"), "beyond_noise"
+    if change + half <= size:
+        return "same", "within_size"
+    if change > half:
+        return "unclear", "one_of_many" if change >= size else "near_size"
+    return "unclear", "too_noisy"
 
 
 # What was asked to hold of a comparison.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from loaderprobe.analyze.answer import answered
-from loaderprobe.analyze.forecast.advice import DataPlace, Known, recommend_groups
+from loaderprobe.analyze.forecast.advice import DataPlace, Surroundings, recommend_groups
 from loaderprobe.analyze.forecast.fit import Storage
 from loaderprobe.analyze.judge import Judged
 from loaderprobe.analyze.report import detail_of, row_of, run_info
@@ -29,11 +29,10 @@ def report_of(judged: Judged, data: DataFound, origin: Origin) -> Report:
     Raises BadValue without a complete round.
     """
     measurement, memory_bytes = judged.measurement, origin.environment.memory_bytes
-    fingerprint, place = measurement.config.data, _place(data, memory_bytes)
-    known = Known(
-        storage={fingerprint: Storage(ceiling=judged.ceiling)}, places={fingerprint: place} if place is not None else {}
+    around = Surroundings(storage=Storage(ceiling=judged.ceiling), place=_place(data, memory_bytes))
+    recommendations, knees = recommend_groups(
+        [(measurement, judged.experiments)], {measurement.config.data: around}, {}
     )
-    recommendations, knees = recommend_groups([(measurement, judged.experiments)], known)
     advised = recommendations[measurement.config.key]
     row, detail = _as_trained(row_of(judged, advised), measurement), detail_of(judged)
     notes = (*detail.notes, *disturbance_notes([measurement]), *_notes(judged, data, memory_bytes))

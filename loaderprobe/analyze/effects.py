@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from loaderprobe.records import thresholds
 from loaderprobe.records.verdict import How, Interval, Speedup
@@ -27,8 +26,6 @@ from loaderprobe.stats import (
 
 DRIFT = Noise(variance=thresholds.ROUNDS_VARY**2, freedom=3)
 TRIED_ROUNDS = (3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
-
-Band = Literal["ratios", "turns"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,12 +72,6 @@ class Effect:
         """True where the mean is above a factor, and beyond the spread between rounds."""
         return self.log > max(math.log(least), self.spread)
 
-    @property
-    def is_faster(self) -> bool:
-        """True where the 95 % interval is above 1, or so many rounds are that it is no chance."""
-        every = len(self.rounds) >= thresholds.ALL_FASTER and min(self.rounds.values()) > 1
-        return self.ratio.low > 1 or every
-
     def leads_in_each(self) -> bool:
         """True where each round alone is clear: of few rounds, by a wide margin."""
         least = thresholds.OPEN_LEAD if self.pairs > 1 else thresholds.LEAD_OF_ONE_ROUND
@@ -107,14 +98,12 @@ class Effect:
         """Rounds a side with which an effect of that size would be seen; None where the drift hides it."""
         for rounds in TRIED_ROUNDS:
             error = math.sqrt(self.of_rounds / rounds + self.drift)
-            freedom = 2.0 * (rounds - 1) if not self.drift else _freedom(error, self.of_rounds / rounds, rounds)
+            freedom = 2.0 * (rounds - 1)
+            if self.drift:
+                freedom = error**4 / ((self.of_rounds / rounds) ** 2 / freedom) if self.of_rounds else math.inf
             if student_quantile(alpha, freedom) * error <= smallest:
                 return rounds
         return None
-
-
-def _freedom(error: float, of_rounds: float, rounds: int) -> float:
-    return error**4 / (of_rounds**2 / (2 * (rounds - 1))) if of_rounds else math.inf
 
 
 def interval(values: Sequence[float]) -> Interval:
@@ -142,23 +131,10 @@ def mean_interval(figures: Sequence[Interval]) -> Interval:
     return Interval(value=middle, low=max(0.0, middle - half), high=middle + half)
 
 
-def of_rounds(ratios: Mapping[int, float], *, how: How = "measured", band: Band = "ratios") -> Effect:
-    """B over A in each round that measured both, one beside the other.
-
-    The interval is that of the ratios; with band `turns` that of their logarithms, or of what CPU speed swings by if
-    that is less: of visits of seconds, where the next may see another speed.
-    """
+def of_rounds(ratios: Mapping[int, float], *, how: How = "measured") -> Effect:
+    """B over A in each round that measured both, one beside the other. The interval is that of the ratios."""
     logs = [math.log(max(1e-9, ratio)) for ratio in ratios.values()]
-    shown = interval(list(ratios.values())) if band == "ratios" else _of_turns(logs)
-    return replace(of_pairs(logs), rounds=ratios, band=shown, how=how)
-
-
-def _of_turns(logs: Sequence[float]) -> Interval:
-    half = math.log1p(thresholds.MOST_PREDICTION_ERROR) / math.sqrt(len(logs))
-    if len(logs) >= thresholds.ENOUGH_ROUNDS:
-        half = min(half, half_width(logs))
-    middle = median(logs)
-    return Interval(value=math.exp(middle), low=math.exp(middle - half), high=math.exp(middle + half))
+    return replace(of_pairs(logs), rounds=ratios, band=interval(list(ratios.values())), how=how)
 
 
 def of_pairs(logs: Sequence[float]) -> Effect:

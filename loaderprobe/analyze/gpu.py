@@ -144,17 +144,6 @@ class Attribution:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Split:
-    """All gaps, cut where the work that ended each was issued; `unknown` are those without a record of that."""
-
-    before: Ranges
-    calling: Ranges
-    """Inside the call that issued it."""
-    after: Ranges
-    unknown: Ranges
-
-
 def attribute(
     timeline: Timeline,
     *,
@@ -166,20 +155,20 @@ def attribute(
     A copy to the device goes before any wait that covers it, then what the loader ran on the device; what is left
     of a gap goes to waits for input, to syncs and to launching, or, once the work was issued, to the device.
     """
-    exchanges, trains = _exchanges(timeline), _is_training(timeline)
+    exchanges, trains, kind = _exchanges(timeline), _is_training(timeline), timeline.records.kind
     busy = _on_device(timeline, lambda i: trains(i) and not exchanges(i))
     exposed = subtract(_on_device(timeline, lambda i: trains(i) and exchanges(i)), busy)
-    copies = _on_device(timeline, _comes_over(timeline))
+    copies = _on_device(timeline, lambda i: kind[i] == "h2d")
     waits = _clipped(timeline, zip(timeline.wait_begin_ns, timeline.wait_end_ns, strict=True))
     gaps = subtract(((timeline.begin_ns, timeline.end_ns),), merge([*busy, *exposed]))
-    split = _split(gaps, _issued(timeline))
-    copying, rest = _take(gaps, merge([*copies, *_staging(timeline, _comes_over(timeline))]))
-    loading, rest = _take(rest, _on_device(timeline, _makes_batches(timeline)))
+    before_call, calling, after_call, unknown = _split(gaps, _issued(timeline))
+    copying, rest = _take(gaps, merge([*copies, *_staging(timeline, lambda i: kind[i] == "h2d")]))
+    loading, rest = _take(rest, _on_device(timeline, lambda i: kind[i] != "h2d" and timeline.records.loader[i]))
     # Inside the call that issues the next kernel the host does not wait for input, but the call may block.
-    input_wait, before = _take(intersect(rest, merge([*split.before, *split.unknown])), waits)
-    host = merge([*before, *intersect(rest, split.calling)])
+    input_wait, before = _take(intersect(rest, merge([*before_call, *unknown])), waits)
+    host = merge([*before, *intersect(rest, calling)])
     blocked, host = _take(host, _held_up(timeline, after_sync_ns))
-    short, long = _by_latency(intersect(rest, split.after), split.after, latency_ns)
+    short, long = _by_latency(intersect(rest, after_call), after_call, latency_ns)
     pageable = _is_pageable(timeline)
     return Attribution(
         begin_ns=timeline.begin_ns,
@@ -191,9 +180,9 @@ def attribute(
             "copy": copying,
             "loader": loading,
             "sync": blocked,
-            "launch": subtract(host, split.unknown),
+            "launch": subtract(host, unknown),
             "device": short,
-            "unknown": merge([*long, *intersect(host, split.unknown)]),
+            "unknown": merge([*long, *intersect(host, unknown)]),
         },
         copies=copies,
         waits=waits,
@@ -280,16 +269,6 @@ def _is_training(timeline: Timeline) -> Callable[[int], bool]:
     return lambda i: kind[i] != "h2d" and not loader[i]
 
 
-def _makes_batches(timeline: Timeline) -> Callable[[int], bool]:
-    kind, loader = timeline.records.kind, timeline.records.loader
-    return lambda i: kind[i] != "h2d" and loader[i]
-
-
-def _comes_over(timeline: Timeline) -> Callable[[int], bool]:
-    kind = timeline.records.kind
-    return lambda i: kind[i] == "h2d"
-
-
 def _is_pageable(timeline: Timeline) -> Callable[[int], bool]:
     """Copies to the device whose names say that the memory on the host was pageable."""
     records = timeline.records
@@ -315,7 +294,8 @@ def _issued(timeline: Timeline) -> dict[int, tuple[int, int]]:
     return issued
 
 
-def _split(gaps: Ranges, issued: dict[int, tuple[int, int]]) -> _Split:
+def _split(gaps: Ranges, issued: dict[int, tuple[int, int]]) -> tuple[Ranges, Ranges, Ranges, Ranges]:
+    """All gaps, cut at the call that issued what ended each: (before it, inside it, after it, without a record)."""
     before, calling, after, unknown = [], [], [], []
     for begin, end in gaps:
         if end not in issued:
@@ -325,7 +305,7 @@ def _split(gaps: Ranges, issued: dict[int, tuple[int, int]]) -> _Split:
         before.append((begin, called))
         calling.append((called, returned))
         after.append((returned, end))
-    return _Split(before=merge(before), calling=merge(calling), after=merge(after), unknown=tuple(unknown))
+    return merge(before), merge(calling), merge(after), tuple(unknown)
 
 
 def _by_latency(pieces: Ranges, stretches: Ranges, latency_ns: int) -> tuple[Ranges, Ranges]:
@@ -544,16 +524,8 @@ def why_no_counters(measurement: Measurement, found: Figures) -> dict[str, Remar
 # They are estimates: a counter that measured the same (NVML's GPM) has another name everywhere.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Kernel:
-    begin_ns: int
-    end_ns: int
-    occupancy: float | None
-    blocks_per_sm: float | None
-
-    @property
-    def length_ns(self) -> int:
-        return self.end_ns - self.begin_ns
+Kernel = tuple[int, int, float | None, float | None]
+"""(begin, end, occupancy, blocks per SM) of one, cut to the window; ns."""
 
 
 def use_of(timeline: Timeline) -> DeviceUse:
@@ -561,54 +533,36 @@ def use_of(timeline: Timeline) -> DeviceUse:
 
     The window must not be empty.
     """
-    kernels, kind = _kernels(timeline), timeline.records.kind
+    records, kind = timeline.records, timeline.records.kind
+    rows = (
+        (max(begin, timeline.begin_ns), min(end, timeline.end_ns), occupancy, blocks)
+        for what, begin, end, occupancy, blocks in zip(
+            kind, records.begin_ns, records.end_ns, records.occupancy, records.blocks_per_sm, strict=True
+        )
+        if what == "kernel"
+    )
+    kernels: list[Kernel] = [row for row in rows if row[0] < row[1]]
+    known = [(end - begin, occupancy) for begin, end, occupancy, _ in kernels if occupancy is not None]
+    known_ns, whole_ns = sum(ns for ns, _ in known), sum(end - begin for begin, end, *_ in kernels)
     exchanges, trains = _exchanges(timeline), _is_training(timeline)
     window_ns = timeline.end_ns - timeline.begin_ns
     training = _on_device(timeline, lambda i: kind[i] == "kernel" and trains(i) and not exchanges(i))
     return DeviceUse(
         training_busy=total(training) / window_ns,
         kernel_busy=total(_on_device(timeline, lambda i: kind[i] == "kernel")) / window_ns,
-        sm_efficiency_estimated=_sm_efficiency(kernels, window_ns),
-        occupancy_estimated=_occupancy(kernels),
-        occupancy_coverage=_coverage(kernels, [kernel for kernel in kernels if kernel.occupancy is not None]),
+        sm_efficiency_estimated=_sm_efficiency(kernels, whole_ns, window_ns),
+        # Weighted by duration; kernels that overlap both count.
+        occupancy_estimated=sum(ns * occupancy for ns, occupancy in known) / known_ns if known_ns else None,
+        occupancy_coverage=known_ns / whole_ns if whole_ns else 0.0,
     )
 
 
-def _kernels(timeline: Timeline) -> list[_Kernel]:
-    """The kernels, cut to the window."""
-    records = timeline.records
-    rows = (
-        _Kernel(
-            begin_ns=max(records.begin_ns[i], timeline.begin_ns),
-            end_ns=min(records.end_ns[i], timeline.end_ns),
-            occupancy=records.occupancy[i],
-            blocks_per_sm=records.blocks_per_sm[i],
-        )
-        for i, kind in enumerate(records.kind)
-        if kind == "kernel"
-    )
-    return [row for row in rows if row.length_ns > 0]
-
-
-def _coverage(kernels: Sequence[_Kernel], known: Sequence[_Kernel]) -> float:
-    whole_ns = sum(kernel.length_ns for kernel in kernels)
-    return sum(each.length_ns for each in known) / whole_ns if whole_ns else 0.0
-
-
-def _occupancy(kernels: Sequence[_Kernel]) -> float | None:
-    """Mean weighted by duration; kernels that overlap both count."""
-    known = [(kernel.length_ns, kernel.occupancy) for kernel in kernels if kernel.occupancy is not None]
-    whole_ns = sum(length_ns for length_ns, _ in known)
-    return sum(length_ns * occupancy for length_ns, occupancy in known) / whole_ns if whole_ns else None
-
-
-def _sm_efficiency(kernels: Sequence[_Kernel], window_ns: int) -> float | None:
-    """The mean over the window of min(1, blocks per SM of all kernels then active)."""
-    known = [(kernel, kernel.blocks_per_sm) for kernel in kernels if kernel.blocks_per_sm is not None]
-    if _coverage(kernels, [each for each, _ in known]) < thresholds.LEAST_COVERAGE:
+def _sm_efficiency(kernels: Sequence[Kernel], whole_ns: int, window_ns: int) -> float | None:
+    """The mean over the window of min(1, blocks per SM of all kernels then active); `whole_ns` is all their time."""
+    known = [(begin, end, blocks) for begin, end, _, blocks in kernels if blocks is not None]
+    if not known or sum(end - begin for begin, end, _ in known) < thresholds.LEAST_COVERAGE * whole_ns:
         return None
-    edges = [(each.begin_ns, blocks) for each, blocks in known] + [(each.end_ns, -blocks) for each, blocks in known]
-    edges.sort()
+    edges = sorted(edge for begin, end, blocks in known for edge in ((begin, blocks), (end, -blocks)))
     active = filled_ns = 0.0
     before_ns = edges[0][0]
     for at_ns, blocks in edges:
@@ -758,14 +712,12 @@ def syncs_per_step(timeline: Timeline, own: int = 1) -> float:
     syncs = [i for i in order if calls.kind[i] == "sync"]
     # A copy that waits is a launch, too: only that, and nothing else of the thread, may lie between the two calls.
     merged = sum(
-        calls.kind[i] == calls.kind[before] == "sync" and _waits_again(names[before], names[i])
+        calls.kind[i] == calls.kind[before] == "sync"
+        and "Memcpy" in names[before]
+        and names[i].endswith("StreamSynchronize")
         for before, i in pairwise(order)
     )
     return max(0, len(syncs) - merged - own) / timeline.steps if timeline.steps else 0.0
-
-
-def _waits_again(before: str, name: str) -> bool:
-    return "Memcpy" in before and name.endswith("StreamSynchronize")
 
 
 def timeline_view(timeline: Timeline, found: Attribution) -> TimelineView:

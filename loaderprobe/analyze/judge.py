@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from loaderprobe.analyze.forecast.advice import Surroundings, advise
+from loaderprobe.analyze.forecast.advice import Surroundings, recommend
 from loaderprobe.analyze.forecast.fit import Storage
 from loaderprobe.analyze.gpu import (
     WindowReading,
@@ -30,7 +30,6 @@ from loaderprobe.analyze.verdict.rule import (
 from loaderprobe.analyze.verdict.validity import DiskUse, counted, disk_use, evidence_of, files_were
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import StorageCeiling
-from loaderprobe.records.config import ITERABLE
 from loaderprobe.records.measurement import NO_STEP, Measurement, Segment, judged_activity, segment_seconds, segments_of
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import IN_GAPS, INPUTS, ONLY_WAITED, SPEEDUPS, SingleCause
@@ -56,7 +55,6 @@ class Judged:
 
     @cached_property
     def window(self) -> WindowReading:
-        """Its profiler window."""
         return read_window(self.measurement)
 
     @cached_property
@@ -65,7 +63,6 @@ class Judged:
 
     @property
     def bound(self) -> Bound:
-        """What limits it."""
         return self.verdict.bound
 
     @property
@@ -127,9 +124,15 @@ def _verdict(
     disk = disk_use(measurement, trained, ceiling, images_per_s.value)
     wait = _wait_fraction(trained, found.overhead_s)
     utilization = median(list(found.end_to_end.values())) / found.compute if found.compute else None
+    # Figures that other tools judge by, with their thresholds. The verdict does not use them.
+    shares = evidence_of(
+        [("input_wait_fraction", wait, WAIT_MODERATE), ("accelerator_utilization", utilization, UTILIZATION)]
+    )
     gpu = gpu_figures(measurement, trained)
     speedups = speedups_among(found) | found.speedups
-    decoding = _decoding(measurement)
+    timed = next((way for way in measurement.alternatives if way.name == "decoded"), None)
+    # Of the CPU time of an image, what is gone where it was decoded before.
+    decoding = None if timed is None else max(0.0, 1 - timed.cpu_s / timed.usual_cpu_s)
     return Verdict(
         images_per_s=images_per_s,
         complete_rounds=len(found.end_to_end),
@@ -146,10 +149,8 @@ def _verdict(
         read_amplification=disk.amplification,
         other_read_bytes_per_s=disk.other_bytes_per_s,
         gpu=gpu,
-        bound=_bound(
-            measurement, found, disk, _shares(wait, utilization), checked_against_rates(reading.window, utilization)
-        ),
-        advice=advise(measurement, found, Surroundings(storage=Storage(ceiling=ceiling))),
+        bound=_bound(measurement, found, disk, shares, checked_against_rates(reading.window, utilization)),
+        advice=recommend(measurement, found, Surroundings(storage=Storage(ceiling=ceiling))).advice,
         step_time=step_time(trained, images_per_s.value),
         worker_time=found.cost.per_image(measurement.ranks) if found.cost else None,
         files_were=files_were(measurement),
@@ -166,7 +167,7 @@ def _verdict(
 def _bound(
     measurement: Measurement, found: Experiments, disk: DiskUse, shares: tuple[Evidence, ...], window: GpuWindow | None
 ) -> Bound:
-    by_rule = judge(found, workers=measurement.config.loader.workers, cores_available=measurement.cores_available)
+    by_rule = judge(found, workers=measurement.workers, cores_available=measurement.cores_available)
     by_rates = with_certainty(by_rule, found, measurement.cores_available)
     judgement = with_ranks(with_gaps(by_rates, window), found)
     facts = judgement.reason.facts | _rate_facts(measurement, found) | _file_facts(measurement, found, judgement)
@@ -211,13 +212,6 @@ def _file_facts(measurement: Measurement, found: Experiments, judgement: Bound) 
     return facts
 
 
-def _shares(wait: float, utilization: float | None) -> tuple[Evidence, ...]:
-    """Figures that other tools judge by, with their thresholds. The verdict does not use them."""
-    return evidence_of(
-        [("input_wait_fraction", wait, WAIT_MODERATE), ("accelerator_utilization", utilization, UTILIZATION)]
-    )
-
-
 def _rates(found: Experiments, measurement: Measurement) -> Rates:
     def without(resource: SingleCause) -> float | None:
         rates = found.without.get(resource, {})
@@ -226,7 +220,7 @@ def _rates(found: Experiments, measurement: Measurement) -> Rates:
         return median(list(rates.values())) if rates and bounded else None
 
     cpu_s = found.cost.cpu_s / found.cost.images if found.cost else 0.0
-    if found.cost and measurement.config.loader.name == ITERABLE:
+    if found.cost and measurement.own_threads:
         # Threads of its own make its batches, and the training thread waits.
         cpu_s = max(found.cost.cpu_s, found.cost.process_cpu_s or 0.0) / found.cost.images
     return Rates(
@@ -258,12 +252,6 @@ def _unseen(measurement: Measurement, found: Experiments) -> dict[str, Remark]:
         and (input_ in ONLY_WAITED or not (input_ in found.without or input_ in found.missing))
         for name in (f"speedups.{input_}", f"rates_images_per_s.loader_without_{input_}")
     }
-
-
-def _decoding(measurement: Measurement) -> float | None:
-    """Of the CPU time of an image, what is gone where it was decoded before; None where that was not timed."""
-    timed = next((alternative for alternative in measurement.alternatives if alternative.name == "decoded"), None)
-    return None if timed is None else max(0.0, 1 - timed.cpu_s / timed.usual_cpu_s)
 
 
 def _unavailable(found: Experiments, rates: Rates, disk: DiskUse) -> dict[str, Remark]:

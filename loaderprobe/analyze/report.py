@@ -9,11 +9,11 @@ from math import ceil
 from typing import Any
 
 from loaderprobe.analyze.answer import answered
-from loaderprobe.analyze.forecast.advice import DataPlace, Known, Recommendation, recommend_groups
+from loaderprobe.analyze.forecast.advice import DataPlace, Recommendation, Surroundings, recommend_groups
 from loaderprobe.analyze.forecast.fit import Storage
 from loaderprobe.analyze.gpu import checked_against_rates
 from loaderprobe.analyze.judge import Judged
-from loaderprobe.analyze.plan.needs import cores_of, demand, judge_supply, measured_offer
+from loaderprobe.analyze.plan.needs import cores_of, demand, feed_of
 from loaderprobe.analyze.plan.workload import (
     PlanWorkload,
     cold_and_fastest,
@@ -39,7 +39,7 @@ from loaderprobe.records.measurement import (
     Segment,
     base_mode,
 )
-from loaderprobe.records.plan import Asked, Quantity
+from loaderprobe.records.plan import Quantity
 from loaderprobe.records.ranks import MOST_SHOWN, RankRow, RanksView, Role
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import (
@@ -133,7 +133,10 @@ def buffer_effect(measurement: Measurement, verdict: Verdict, study: Prefilled |
     free = free_batches(loader)
     # The study is of one process.
     seen = study if study is not None and study.prefilled is not None and measurement.ranks == 1 else None
-    rates = _steady_rates(measurement, seen) if seen else [verdict.images_per_s.value]
+    rates = [verdict.images_per_s.value]
+    if seen:
+        synchronous = measurement.compute.synchronous
+        rates = [segment_rate(part, synchronous=synchronous, workers=loader.workers) for part in seen.steady]
     steady = len(rates) / sum(1 / rate for rate in rates)
     most = max(1.0, compute / steady)
     first = {iteration: over_steady(iteration, free, most) for iteration in ITERATIONS}
@@ -149,12 +152,6 @@ def buffer_effect(measurement: Measurement, verdict: Verdict, study: Prefilled |
         noise=(max(rates) - min(rates)) / 2 / steady,
         reason=study.reason if study else None,
     )
-
-
-def _steady_rates(measurement: Measurement, study: Prefilled) -> list[float]:
-    """Images/s of each steady segment."""
-    workers, synchronous = measurement.config.loader.workers, measurement.compute.synchronous
-    return [segment_rate(each, synchronous=synchronous, workers=workers) for each in study.steady]
 
 
 def _rates(segment: Segment, counts: tuple[int, ...]) -> dict[int, float]:
@@ -204,7 +201,6 @@ COUNTS = (1, 8, 64)
 REFERENCE = "mlperf-h100"
 """What is planned for where only a CPU trained: its own rate says nothing of an accelerator."""
 _REFERENCE_SOURCE = "MLPerf Storage v1.0, ResNet-50 on H100"
-_ASKED = Asked(accelerators=1)
 
 
 def outlooks(
@@ -283,17 +279,14 @@ def _outlook(
 
 
 def _supply(workload: PlanWorkload) -> StorageSupply | None:
-    offer, storage = measured_offer(workload), workload.storage
-    if offer is None or storage is None:
-        return None
-    judged = judge_supply(offer, demand(workload, UTILIZATION), _ASKED)
-    if judged.feeds is None:
+    feed, storage = feed_of(workload), workload.storage
+    if feed is None or storage is None:
         return None
     return StorageSupply(
         read_bytes_per_s=storage.read_bytes_per_s.value,
         readers=storage.readers,
         at_least=storage.at_least,
-        feeds=judged.feeds,
+        feeds=feed.count,
     )
 
 
@@ -365,12 +358,14 @@ def build_report(
         for config, result in results
         if isinstance(result, Measurement)
     }
-    results = [(config, _unless_damaged(result, judged.get(config.key))) for config, result in results]
+    unreadable = {key: found for key, found in judged.items() if isinstance(found, DamagedFile)}
+    results = [(config, unreadable.get(config.key, result)) for config, result in results]
     rows: list[ConfigurationRow] = []
     details: list[Detail] = []
     recommendations, knees = recommend_groups(
         [(found.measurement, found.experiments) for found in judged.values() if isinstance(found, Judged)],
-        _known(files, environment, ceilings, accelerators or {}),
+        {file.fingerprint: _around(file, environment.memory_bytes, ceilings.get(file.fingerprint)) for file in files},
+        accelerators or {},
     )
     for config, result in results:
         found = judged.get(config.key)
@@ -413,10 +408,6 @@ def _all_finite(value: Any) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def _unless_damaged(result: Result, judged: Judged | DamagedFile | None) -> Result:
-    return judged if isinstance(judged, DamagedFile) else result
-
-
 def run_info(
     name: str, created_utc: str, command: str, files: Sequence[FileSet], results: Sequence[Result],
     damaged: Sequence[DamagedFile],
@@ -449,25 +440,10 @@ def _data_info(files: FileSet) -> DataInfo:
     )
 
 
-def _known(
-    files: Sequence[FileSet],
-    environment: Environment,
-    ceilings: Mapping[str, StorageCeiling],
-    accelerators: Mapping[str, float],
-) -> Known:
-    return Known(
-        storage={file.fingerprint: Storage(ceiling=ceilings.get(file.fingerprint)) for file in files},
-        places={
-            file.fingerprint: DataPlace(
-                root=file.root,
-                size_bytes=file.mean_size_bytes * file.images_found,
-                memory_bytes=environment.memory_bytes,
-            )
-            for file in files
-            if file.size_bytes
-        },
-        accelerators=accelerators,
-    )
+def _around(files: FileSet, memory_bytes: float, ceiling: StorageCeiling | None) -> Surroundings:
+    size_bytes = files.mean_size_bytes * files.images_found
+    place = DataPlace(root=files.root, size_bytes=size_bytes, memory_bytes=memory_bytes) if files.size_bytes else None
+    return Surroundings(storage=Storage(ceiling=ceiling), place=place)
 
 
 def row_of(judged: Judged, advised: Recommendation) -> ConfigurationRow:
@@ -524,7 +500,7 @@ def detail_of(judged: Judged) -> Detail:
         ablations=ablations(measurement),
         view=view,
         ranks=ranks_view(measurement, judged.verdict),
-        then=next_limits(judged.verdict, max(1, measurement.config.loader.workers) * measurement.ranks),
+        then=next_limits(judged.verdict, max(1, measurement.workers) * measurement.ranks),
         sample="image" if measurement.images else "sample",
         functions=function_times(stacks),
         looks=sum(stacks.counts) if stacks else 0,

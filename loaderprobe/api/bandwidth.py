@@ -13,7 +13,6 @@ from loaderprobe.analyze.bandwidth import judge_bandwidth
 from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.values import PathLike, counts, data_path, listed, unheard
 from loaderprobe.errors import BadValue
-from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.ranks.launch import (
     Coordinator,
     error_of,
@@ -34,6 +33,7 @@ from loaderprobe.storage.by_ranks import RanksStep, climb
 from loaderprobe.storage.files import Sample, as_text, encoded_pieces, locate_pieces, path_text, sample_files
 from loaderprobe.storage.objects import probe_objects
 from loaderprobe.storage.probe import LIMIT_BYTES, OnPhase, ProbeRequest, place_of, probe_bandwidth
+from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.limits import cores_available
 from loaderprobe.system.pagecache import LinuxPageCache, drop_all_caches
 from loaderprobe.units import parse_bytes

@@ -11,8 +11,7 @@ from loaderprobe.analyze.batch_size import (
     MOST,
     PAPER_FIRST_SIZE,
     UPDATES,
-    EpochTimeMinimize,
-    GpuUsageMaximize,
+    PaperStrategy,
     Throughput,
     by_size,
     limit_at,
@@ -25,7 +24,6 @@ from loaderprobe.api.sweep_spec import compute_names
 from loaderprobe.api.values import unheard
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
 from loaderprobe.measure.batch_size import ONE_S, Meter, WithReadings, search
-from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.image_data import image_files, loader_of_images
 from loaderprobe.policy import Policy
 from loaderprobe.protocols import OnStage
@@ -36,6 +34,7 @@ from loaderprobe.records.verdict import Bound
 from loaderprobe.render.batch_size import batch_size_columns, batch_size_document
 from loaderprobe.render.document import Document
 from loaderprobe.render.words import remark_words
+from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.limits import available_bytes
 from loaderprobe.units import format_bytes, parse_bytes
 
@@ -97,7 +96,7 @@ def batch_size(
     """
     check(BATCH_SIZES, {"strategy": strategy, "most": most, "iterations": iterations, "precision": precision})
     from loaderprobe.compute.batch_size import repeated
-    from loaderprobe.compute.trainer import is_loader
+    from loaderprobe.compute.trainer import device_words, is_loader
 
     if is_loader(batch):
         raise BadValue(
@@ -124,7 +123,7 @@ def batch_size(
     return BatchSize(
         origin=origin_now(command),
         model=name or type(model).__name__,
-        device=prober.device_name,
+        device=device_words(prober.device),
         image_size=None,
         precision=precision,
         strategy=strategy,
@@ -144,12 +143,9 @@ def batch_size(
 
 
 def _policy(strategy: StrategyName, most: int, images: int) -> Policy[int, BatchSizeProbe, BatchSizeStop]:
-    first = min(PAPER_FIRST_SIZE, most)
-    if strategy == "gpu-usage":
-        return GpuUsageMaximize(first=first, most=most)
-    if strategy == "epoch-time":
-        return EpochTimeMinimize(images=images, first=first, most=most)
-    return Throughput(most=most)
+    if strategy == "throughput":
+        return Throughput(most=most)
+    return PaperStrategy(name=strategy, images=images, first=min(PAPER_FIRST_SIZE, most), most=most)
 
 
 def _prober(
@@ -157,7 +153,7 @@ def _prober(
     memory: str | int | None, iterations: int | None, precision: str,
 ) -> tuple[TorchProber, int | None]:  # fmt: skip
     """What makes the probes, and its memory limit in bytes. Raises MissingPart for the paper's length without a GPU."""
-    from loaderprobe.compute.batch_size import Length, ProbeParts, TorchProber, gpu_of
+    from loaderprobe.compute.batch_size import ProbeParts, TorchProber, gpu_of
     from loaderprobe.compute.trainer import usual_loss
 
     clock, uuid, ours = SystemClock(), gpu_of(model), strategy == "throughput"
@@ -171,7 +167,7 @@ def _prober(
         loss=loss or usual_loss,
         clock=clock,
         meter=lambda: Meter(clock, uuid, **period_s),
-        length=Length(steps=iterations or (None if ours else UPDATES)),
+        steps=iterations or (None if ours else UPDATES),
         memory_limit=limit,
         precision="bf16" if precision == "bf16" else "fp32",
     )

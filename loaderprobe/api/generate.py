@@ -8,16 +8,17 @@ from pathlib import Path
 
 from loaderprobe.api.shown import Shown
 from loaderprobe.api.values import PathLike, listed, unheard
-from loaderprobe.datasets.generate.generate import SHARD_IMAGES, Damage, SetRequest, verify_set
+from loaderprobe.datasets.generate.generate import Damage, SetRequest, verify_set
 from loaderprobe.datasets.generate.generate import generate as generate_set
-from loaderprobe.datasets.generate.manifest import SPEC, Layout
+from loaderprobe.datasets.generate.manifest import SPEC
 from loaderprobe.datasets.generate.oddities import parse_oddities
+from loaderprobe.datasets.layouts import FILES, check_layout
 from loaderprobe.errors import BadValue
 from loaderprobe.protocols import OnStage
 from loaderprobe.records.options import GENERATE, RESOLUTIONS, check
 from loaderprobe.render.document import Command, Document, Section
 from loaderprobe.system.limits import cores_available
-from loaderprobe.units import format_resolution, parse_bytes, parse_resolution
+from loaderprobe.units import parse_bytes, parse_resolution
 
 
 class DataSets(Shown, tuple[Path, ...]):
@@ -42,8 +43,8 @@ def generate(
     mean_size: str | int | None = None,
     classes: int = 10,
     seed: int = 0,
-    layout: Layout = "folder",
-    shard_images: int = SHARD_IMAGES,
+    layout: str | Iterable[str] = (FILES,),
+    shard_images: int | None = None,
     oddities: str | Iterable[str] = (),
     pool: int | None = None,
     progress: OnStage | None = None,
@@ -51,11 +52,13 @@ def generate(
     """Make ImageNet-like JPEG data sets of `count` images under `directory`, one for each of `resolutions`.
 
     A resolution is `WIDTHxHEIGHT` in pixels, or `imagenet` for its real mixture. `mean_size` is the mean size of a
-    file, as `"110kB"` or in bytes; without it, as in ImageNet. `layout` is `folder` or `shards`; `oddities` are odd
-    files among them, by name; `pool` is the number of base images that the files are varied from. An earlier set of the
-    same settings is completed. `progress(stage, done, total)` hears what is being done.
+    file, as `"110kB"` or in bytes; without it, as in ImageNet. Each `layout` is a set of its own, of the same images:
+    `files`, `tar`, `parquet`; `oddities` are odd files among them, by name; `pool` is the number of base images that
+    the files are varied from. An earlier set of the same settings is completed. `progress(stage, done, total)` hears
+    what is being done.
 
-    Raises BadValue for values that cannot be, and Refused and its kin rather than mix sets.
+    Raises BadValue for values that cannot be, MissingPart without the library of a layout, and Refused and its kin
+    rather than mix sets.
     """
     check(GENERATE, locals())
     requests = [
@@ -65,11 +68,12 @@ def generate(
             seed=seed,
             mean_bytes=None if mean_size is None else parse_bytes(str(mean_size)),
             oddities=parse_oddities(oddities if isinstance(oddities, str) else ",".join(oddities)),
-            layout=layout,
+            layout=each,
             shard_images=shard_images,
             base_images=pool,
         )
         for resolution in listed(resolutions, parse_resolution)
+        for each in listed(layout, check_layout)
     ]
     return DataSets(make_sets(Path(directory), requests, count=count, progress=progress or unheard))
 
@@ -79,7 +83,7 @@ def make_sets(root: Path, requests: Sequence[SetRequest], *, count: int, progres
     processes = max(1, round(cores_available()))
 
     def one(request: SetRequest) -> Path:
-        label = format_resolution(request.resolution)
+        label = request.directory(root).name
         return generate_set(
             root,
             request,

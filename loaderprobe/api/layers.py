@@ -10,12 +10,12 @@ from typing import Any
 from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.api.sweep_spec import compute_names, usual_batch
 from loaderprobe.errors import BadValue
-from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.image_data import image_files, loader_of_images
 from loaderprobe.plugins import check_name, resolve
 from loaderprobe.records.layers import LayersReport
 from loaderprobe.render.json import result_json
 from loaderprobe.render.layers import layer_columns, layers_document, sums
+from loaderprobe.system.clock import SystemClock
 
 FEWEST_STEPS = 4
 IMAGE_SIZE = 224

@@ -11,8 +11,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.analyze.plan.needs import Offer
-from loaderprobe.analyze.plan.plan import Made, catalogue_offer, given_offer, make_plan
+from loaderprobe.analyze.plan.plan import catalogue_offer, given_offer, make_plan
 from loaderprobe.analyze.plan.sources import workload_of_bandwidth, workload_of_run, workload_of_trace
 from loaderprobe.analyze.plan.workload import (
     IMAGENET_BYTES,
@@ -34,7 +33,7 @@ from loaderprobe.records.catalogue import CatalogueEntry
 from loaderprobe.records.config import RATES
 from loaderprobe.records.diagnosis import WatchReport
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.plan import Asked, CacheAsked, PlanReport, PlanSource, Quantity
+from loaderprobe.records.plan import Asked, CacheAsked, PlanReport, PlanSource, PlanSupply, Quantity
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.thresholds import USE, UTILIZATION
 from loaderprobe.records.trace import TraceReport
@@ -249,8 +248,11 @@ def plan(
         file_bytes=file_bytes,
     )
     _check_cache(asked.cache, workload.images is None)
-    made = Made(loaderprobe=version("loaderprobe"), created_utc=now.isoformat(timespec="seconds"))
-    return Plan.of(make_plan(workload, asked, offers, found.source, made, RATES))
+    made = make_plan(
+        workload, asked, offers, found.source, loaderprobe=version("loaderprobe"),
+        created_utc=now.isoformat(timespec="seconds"), images_per_s=RATES,
+    )  # fmt: skip
+    return Plan.of(made)
 
 
 def _grown(accelerators: int | str, growth: float | str) -> int:
@@ -259,13 +261,13 @@ def _grown(accelerators: int | str, growth: float | str) -> int:
     return ceil(round(now * quantities.factor(growth, "--growth"), 6))
 
 
-def offers_of(texts: list[str], today: date) -> list[Offer]:
+def offers_of(texts: list[str], today: date) -> list[PlanSupply]:
     """The storages that `--storage` names. Raises BadValue."""
     entries = catalogue() if any(not text[:1].isdigit() for text in texts) else ()
     return [_offer(text.strip(), entries, today) for text in texts]
 
 
-def _offer(text: str, entries: tuple[CatalogueEntry, ...], today: date) -> Offer:
+def _offer(text: str, entries: tuple[CatalogueEntry, ...], today: date) -> PlanSupply:
     if text[:1].isdigit():
         return given_offer(text, quantities.storage_figures(text))
     name, colon, bought = text.partition(":")

@@ -19,9 +19,9 @@ from loaderprobe.api.sweep_spec import bytes_to_make, check_spec, images_needed,
 from loaderprobe.api.values import PathLike, listed, unheard
 from loaderprobe.datasets.folder import check_folder, generated_set
 from loaderprobe.datasets.generate.generate import SetRequest
+from loaderprobe.datasets.layouts import FILES, check_layout
 from loaderprobe.errors import LostRank, MissingPart, NoSpace
 from loaderprobe.measure.ceilings import Ceilings
-from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.image_data import image_sets
 from loaderprobe.measure.ranks.launch import Coordinator, check_one_node, most_ranks, on_this_machine
 from loaderprobe.measure.runner import ForkServer, Processes
@@ -44,6 +44,7 @@ from loaderprobe.records.config import (
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.options import RESOLUTIONS
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
+from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.environment import describe_environment
 from loaderprobe.system.host import utc_timestamp
 from loaderprobe.units import parse_resolution
@@ -89,12 +90,13 @@ def sweep(
     data: PathLike | None = None,
     *,
     resolutions: str | Iterable[str] = RESOLUTIONS,
+    layout: str | Iterable[str] | None = None,
     data_dir: PathLike = "loaderprobe-data",
     images: int | None = None,
     seed: int = 0,
     workers: str | int | Iterable[int | str] = (1, 2, 4, 8),
     serial: bool = True,
-    loader: str = "torch",
+    loader: str | Iterable[str] = "torch",
     prefetch_factor: str | int | Iterable[int | str] = (2,),
     pipeline: Pipeline = "imagenet",
     decoder: Decoder = "pillow",
@@ -123,7 +125,8 @@ def sweep(
 ) -> Run:
     """Measure every combination of data set, workers, device, model and cache state, and say what limits each.
 
-    `data` is a folder of images; without it, data sets of `resolutions` are generated under `data_dir`. The options
+    `data` is a folder of images, or of files that hold many in a layout; without it, data sets of `resolutions` are
+    generated under `data_dir`, in each `layout`. The options
     are those of `loaderprobe sweep`, which `--help` explains: `serial=False` is `--no-serial`, `pin_memory=False` is
     `--no-pin-memory`, and what is a list there may be a list here. The run is kept in `out`, with `summary.json` and
     `report.html`; without `out`, in a directory named by the time. `progress(stage, done, total)` hears what is done:
@@ -139,7 +142,12 @@ def sweep(
     options = {name: value for name, value in locals().items() if name not in NO_OPTIONS}
     nodes = coordinator.nodes if coordinator else None
     spec = spec_of(**options, command=(command or written(options),), nodes=nodes)
-    requests = [SetRequest(resolution=resolution, seed=seed) for resolution in listed(resolutions, parse_resolution)]
+    layouts = None if layout is None else listed(layout, check_layout)
+    requests = [
+        SetRequest(resolution=resolution, seed=seed, layout=each)
+        for resolution in listed(resolutions, parse_resolution)
+        for each in layouts or (FILES,)
+    ]
     folder, place = Path(data_dir), usual_out() if out is None else Path(out)
     count = images or images_needed(spec)
     if data is not None:
@@ -151,7 +159,7 @@ def sweep(
     if data is None:
         files = _generated(requests, folder, count, heard.progress)
     else:
-        files = image_sets(Path(data), sample=count, seed=seed, progress=heard.progress)
+        files = image_sets(Path(data), sample=count, seed=seed, progress=heard.progress, layouts=layouts)
     spec = with_data(spec, files)
     if coordinator:
         coordinator.admit(spec.configs, files)

@@ -17,13 +17,14 @@ from loaderprobe.errors import BadValue
 from loaderprobe.measure.assembly import check_names, check_parts
 from loaderprobe.measure.ranks.launch import check_crowd, check_gpus, parse_layout, spread, this_node
 from loaderprobe.measure.studies import batches_read
+from loaderprobe.plugins import NO_SERIAL
 from loaderprobe.records.config import Auto, ComputeSpec, LoaderSpec, RunConfig, SweepSpec
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.options import SWEEP, check, of_python
 from loaderprobe.records.ranks import Layout, Node
 from loaderprobe.system.environment import list_gpus
 from loaderprobe.system.limits import cores_available
-from loaderprobe.units import format_resolution
+from loaderprobe.units import join_words
 
 # A cold segment reads each file once, so a set must hold its batches, those ahead and those flushed.
 COLD_BATCHES = 14
@@ -113,12 +114,16 @@ def spec_of(*, command: tuple[str, ...] = (), nodes: Sequence[Node] | None = Non
         return {field.name: single[field.name] for field in fields(record) if field.name in single}
 
     numbers = worker_counts(asked["workers"], asked["serial"]), prefetch_factors(asked["prefetch_factor"])
-    # The serial loader has nothing ahead, and is there once.
+    # The serial loader has nothing ahead, and is there once; some libraries have none.
     pairs = dict.fromkeys((count, factor if count else 0) for factor in numbers[1] for count in numbers[0])
     loaders = [
-        LoaderSpec(name=asked["loader"], workers=count, prefetch_factor=factor, **own(LoaderSpec))
+        LoaderSpec(name=name, workers=count, prefetch_factor=factor, **own(LoaderSpec))
+        for name in listed(asked["loader"], str)
         for count, factor in pairs
+        if count or name not in NO_SERIAL
     ]
+    if not loaders:
+        raise BadValue(f"{join_words(NO_SERIAL)} have no serial loader", hint="name at least one worker count")
     kinds = product(listed(asked["model"], str), compute_names(asked["compute"]))
     of_device = own(ComputeSpec)
     computes = [
@@ -239,9 +244,7 @@ def check_spec(spec: SweepSpec, nodes: Sequence[Node] | None = None) -> None:
 
 def bytes_to_make(requests: Iterable[SetRequest], data_dir: Path, count: int) -> float:
     """Bytes, about, of those data sets of so many images that are not there."""
-    missing = [
-        request.pool() for request in requests if not is_generated(data_dir / format_resolution(request.resolution))
-    ]
+    missing = [request.pool() for request in requests if not is_generated(request.directory(data_dir))]
     return sum(count * expected_mean(pool) for pool in missing)
 
 
@@ -251,7 +254,7 @@ def with_data(spec: SweepSpec, files: Sequence[FileSet]) -> SweepSpec:
     def on_files(configs: Iterable[RunConfig]) -> tuple[RunConfig, ...]:
         alike = groupby(configs, key=lambda config: (config.ranks, config.nodes, config.compute, config.cache))
         return tuple(
-            replace(config, data=file_set.fingerprint, resolution=file_set.label)
+            replace(config, data=file_set.fingerprint, resolution=file_set.label, layout=file_set.layout)
             for group in (list(group) for _, group in alike)
             for file_set in files
             for config in group

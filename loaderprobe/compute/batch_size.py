@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, Literal
 
 import torch
@@ -14,7 +15,6 @@ import torch
 from loaderprobe.compute.torch import StepEvents
 from loaderprobe.compute.trainer import (
     ModelCopy,
-    device_words,
     epochs,
     failure_in,
     is_loader,
@@ -109,7 +109,8 @@ MARGIN = 1.1
 class MemoryBudget:
     """What one process takes on one device, beyond what it had when this was made, and what it may take."""
 
-    def __init__(self, device: torch.device, limit: int | None) -> None:
+    def __init__(self, device: torch.device, limit: int | None, weight_bytes: int = 0) -> None:
+        """`weight_bytes` do not depend on the batch size."""
         self.limit = limit
         self._device = device
         self._base = 0
@@ -118,7 +119,7 @@ class MemoryBudget:
             release_free()
             self._base = resident_bytes()
         self._known: dict[int, int] = {}
-        self._fixed = 0
+        self._fixed = COPIES * weight_bytes
 
     @property
     def _on_gpu(self) -> bool:
@@ -128,10 +129,6 @@ class MemoryBudget:
     def blind(self) -> bool:
         """True while nothing is known, on a machine that must not run out of memory."""
         return not self._on_gpu and not self._known
-
-    def holds(self, weight_bytes: int) -> None:
-        """So many bytes of weights do not depend on the batch size."""
-        self._fixed = COPIES * weight_bytes
 
     def begin(self) -> None:
         if self._on_gpu:
@@ -180,22 +177,15 @@ Precision = Literal["fp32", "bf16"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Length:
-    """How long a probe is."""
-
-    steps: int | None = None
-    """Exactly so many; None for as many as take `seconds`."""
-    seconds: float = 2.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeParts:
     """What a prober is made with."""
 
     loss: Loss
     clock: Clock
     meter: Callable[[], UtilizationMeter]
-    length: Length
+    steps: int | None = None
+    """Of a probe, exactly so many; None for as many as take `seconds`."""
+    seconds: float = 2.0
     memory_limit: int | None
     """Bytes; None for all of a GPU."""
     precision: Precision = "fp32"
@@ -214,16 +204,11 @@ class TorchProber:
     def __init__(self, model: torch.nn.Module, batches: Callable[[int], Any], parts: ProbeParts) -> None:
         weights = trainable(model)
         self.device = weights[0].device
-        self._memory = MemoryBudget(self.device, parts.memory_limit)
-        self._memory.holds(sum(weight.numel() * weight.element_size() for weight in weights))
+        weight_bytes = sum(weight.numel() * weight.element_size() for weight in weights)
+        self._memory = MemoryBudget(self.device, parts.memory_limit, weight_bytes)
         self._model = ModelCopy(model, parts.loss, LEARNING_RATE, bf16=parts.precision == "bf16")
         self._batches, self._parts = batches, parts
         self._size = 0
-
-    @property
-    def device_name(self) -> str:
-        """Of the GPU, or the CPU and torch's threads."""
-        return device_words(self.device)
 
     def probe(self, batch_size: int) -> BatchSizeProbe:
         """Train some steps. Memory that ends, or by prediction would end, is a probe that does not fit."""
@@ -284,22 +269,22 @@ class TorchProber:
 
     def _warmed(self, source: BatchSource) -> int:
         """Train until first-time costs and prefetched batches are behind; returns how many steps a probe takes."""
-        length, step_s = self._parts.length, 0.0
+        parts, step_s = self._parts, 0.0
         for number in range(2 + source.prefetched):
             begin_ns = self._parts.clock.now_ns()
             self._step(source.take())
             self._wait()
             step_s = (self._parts.clock.now_ns() - begin_ns) / 1e9
-            if length.steps is None and step_s > length.seconds and number >= source.prefetched:
+            if parts.steps is None and step_s > parts.seconds and number >= source.prefetched:
                 break
-        if length.steps is not None:
-            return length.steps
-        if step_s > length.seconds:
+        if parts.steps is not None:
+            return parts.steps
+        if step_s > parts.seconds:
             return FEW_STEPS
-        return min(MOST_STEPS, max(LEAST_STEPS, math.ceil(length.seconds / max(step_s, 1e-6))))
+        return min(MOST_STEPS, max(LEAST_STEPS, math.ceil(parts.seconds / max(step_s, 1e-6))))
 
-    def _timed(self, source: BatchSource, steps: int) -> _Times:
-        """On a GPU the host is not made to wait for each step: events are read at the end."""
+    def _timed(self, source: BatchSource, steps: int) -> list[tuple[float, int]]:
+        """(seconds, images) of each step. On a GPU the host is not made to wait for it: events are read at the end."""
         images: list[int] = []
         events = StepEvents(self.device, self._parts.clock) if self.device.type == "cuda" else None
         stamps = [self._parts.clock.now_ns()]
@@ -317,7 +302,8 @@ class TorchProber:
             with self._part("optimizer"):
                 ends = events.finish()
             stamps = [events.begun[0], *ends]
-        return _Times(stamps=stamps, images=images)
+        seconds = [(end - begin) / 1e9 for begin, end in pairwise(stamps)]
+        return list(zip(seconds, images, strict=True))
 
     def _step(self, batch: Any) -> None:
         self._model.step(batch, self._part)
@@ -346,33 +332,23 @@ class TorchProber:
             torch.cuda.empty_cache()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Times:
-    stamps: list[int]
-    """ns: the begin of the first step, and the end of each."""
-    images: list[int]
-
-    @property
-    def seconds(self) -> list[float]:
-        return [(end - begin) / 1e9 for begin, end in zip(self.stamps, self.stamps[1:], strict=False)]
-
-
-def _probe(batch_size: int, times: _Times, readings: tuple[float, ...] | Missing, memory: int) -> BatchSizeProbe:
-    seconds = times.seconds
-    each = [spent / count for spent, count in zip(seconds, times.images, strict=True)]
-    rate = sum(times.images) / sum(seconds)
-    half = min(0.99, half_width_in_time(each) / mean(each)) * rate
+def _probe(
+    batch_size: int, steps: list[tuple[float, int]], readings: tuple[float, ...] | Missing, memory: int
+) -> BatchSizeProbe:
+    an_image_s = [seconds / images for seconds, images in steps]
+    rate = sum(images for _, images in steps) / sum(seconds for seconds, _ in steps)
+    half = min(0.99, half_width_in_time(an_image_s) / mean(an_image_s)) * rate
     unavailable: dict[str, Remark] = {}
     if isinstance(readings, Missing):
         unavailable["utilization"] = readings.reason
     samples = () if isinstance(readings, Missing) else readings
     if not memory:
         unavailable["memory_bytes"] = Remark(code="peak_unreadable")
-    ms = [spent * 1e3 for spent in seconds]
+    ms = [seconds * 1e3 for seconds, _ in steps]
     return BatchSizeProbe(
         batch_size=batch_size,
         fits=True,
-        steps=len(seconds),
+        steps=len(steps),
         images_per_s=Interval(value=rate, low=rate - half, high=rate + half),
         step_ms=Milliseconds(value=median(ms), low=quantile(ms, 0.25), high=quantile(ms, 0.75)),
         utilization=mean(samples) if samples else None,

@@ -227,7 +227,9 @@ class Lines:
         by_line[line] = by_line.get(line, 0.0) + seconds
 
 
-class _Timing(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves it untyped
+class Timing(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    """`took` hears of each operator that runs in this time, after `wait` has waited for it to end on the device."""
+
     def __init__(self, took: Took, wait: Callable[[], None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._took, self._wait = took, wait
@@ -240,13 +242,6 @@ class _Timing(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leav
         self._wait()
         self._took(frame, node, time.perf_counter() - begin_s)
         return made
-
-
-@contextmanager
-def timing(took: Took, wait: Callable[[], None]) -> Iterator[None]:
-    """`took` hears of each operator that runs in this time, after `wait` has waited for it to end on the device."""
-    with _Timing(took, wait):
-        yield
 
 
 def user_line(frame: FrameType | None) -> Line | None:
@@ -421,9 +416,8 @@ class ByClock:
 
     @contextmanager
     def backward(self, wait: Callable[[], None]) -> Iterator[None]:
-        """While the backward pass runs."""
         self._forward = False
-        with timing(self._took, wait):
+        with Timing(self._took, wait):
             yield
         self._node = None
 
@@ -482,9 +476,9 @@ class _Measuring:
             backward_us = median(self._parts["backward"]) * 1e3
             times = [{call: _scaled(time, backward_us) for call, time in step.items()} for step in times]
         parts = tuple(PartTime(name=part, ms=_spread(values)) for part, values in self._parts.items())
-        layers = tuple(
-            self._layer(call, [each[call] for each in times if call in each], hooks) for call in _order(times)
-        )
+        # In the order in which calls first ran: a model may take another way in each step.
+        calls = dict.fromkeys(call for step in times for call in step)
+        layers = tuple(self._layer(call, [step[call] for step in times if call in step], hooks) for call in calls)
         ran = {layer.name for layer in layers}
         return LayersReport(
             origin=origin,
@@ -506,7 +500,7 @@ class _Measuring:
                 lines = hooks.lines = Lines()
                 hooks.begin_step()
                 self._load()
-                with timing(_to(lines, hooks), self._trained.wait):
+                with Timing(_to(lines, hooks), self._trained.wait):
                     self._step()
         return lines
 
@@ -551,7 +545,7 @@ class _Measuring:
                 hooks.begin_step()
                 self._load()
                 count = itertools.count()
-                with timing(lambda *_: next(count), lambda: None):  # noqa: B023  # of this step
+                with Timing(lambda *_: next(count), lambda: None):  # noqa: B023  # of this step
                     self._step()
                 most = max(most, next(count))
         return most
@@ -617,11 +611,6 @@ def _scaled(time: CallTime, factor: float) -> CallTime:
     """The backward part times a factor."""
     operators = {key: (count, us * factor) for key, (count, us) in time.operators.items()}
     return CallTime(forward_us=time.forward_us, backward_us=time.backward_us * factor, operators=operators)
-
-
-def _order(times: list[dict[Call, CallTime]]) -> list[Call]:
-    """Calls of all steps, in the order in which they first ran: a model may take another way in each step."""
-    return list(dict.fromkeys(call for step in times for call in step))
 
 
 def _operators(times: list[CallTime]) -> tuple[OperatorTime, ...]:

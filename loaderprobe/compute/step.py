@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from loaderprobe.compute.emulated import EmulatedCompute
-from loaderprobe.compute.torch import BUCKET_BYTES
+from loaderprobe.compute.torch import gradient_buckets, gradient_bytes
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.protocols import ComputeArguments
 from loaderprobe.records.measurement import NO_STEP, ComputeInfo
@@ -147,7 +147,7 @@ def step_in_ranks(step: Callable[[Any], Any], arguments: ComputeArguments) -> St
     """The step of this rank. Where nothing exchanges gradients, or something else does, they count as compute."""
     found = [get_object_ for get_object_ in gc.get_objects() if issubclass(type(get_object_), DistributedDataParallel)]
     # The collector's own order may differ between ranks, whose buckets would then not match.
-    models = sorted(found, key=_gradient_bytes)
+    models = sorted(found, key=gradient_bytes)
     return ExchangingStep(step, arguments, models) if models else StepCompute(step, arguments)
 
 
@@ -159,7 +159,7 @@ class ExchangingStep(StepCompute):
     ) -> None:
         super().__init__(step, arguments)
         self._models = models
-        self._buckets = [bucket for model in models for bucket in _buckets(model)]
+        self._buckets = [(bucket, model.process_group) for model in models for bucket in gradient_buckets(model)]
 
     def exchange(self, *, on: bool) -> None:
         """Whether steps from now on exchange gradients; as the models' own `no_sync` does."""
@@ -173,18 +173,3 @@ class ExchangingStep(StepCompute):
     def _exchange(self) -> None:
         for each in [dist.all_reduce(bucket, group=group, async_op=True) for bucket, group in self._buckets]:
             each.wait()
-
-
-def _buckets(model: DistributedDataParallel) -> list[tuple[torch.Tensor, Any]]:
-    """Tensors as large as the gradients of a model, with its group."""
-    own = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    if not own:
-        return []
-    whole = torch.zeros(-(-_gradient_bytes(model) // 4), dtype=torch.float32, device=own[0].device)
-    return [(bucket, model.process_group) for bucket in torch.split(whole, BUCKET_BYTES // whole.element_size())]
-
-
-def _gradient_bytes(model: DistributedDataParallel) -> int:
-    return sum(
-        parameter.numel() * parameter.element_size() for parameter in model.parameters() if parameter.requires_grad
-    )

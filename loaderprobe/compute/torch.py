@@ -58,13 +58,7 @@ class Gradients:
         if self.among_ranks:
             number = [self._device] if self._device.type == "cuda" else None
             self._model = DistributedDataParallel(model, device_ids=number)
-            counts = sum(
-                parameter.numel() * parameter.element_size()
-                for parameter in model.parameters()
-                if parameter.requires_grad
-            )
-            whole = torch.zeros(-(-counts // 4), dtype=torch.float32, device=self._device)
-            self._buckets = torch.split(whole, BUCKET_BYTES // whole.element_size())
+            self._buckets = gradient_buckets(model)
             return self._model
         return model
 
@@ -81,6 +75,22 @@ class Gradients:
         """As many bytes as the gradients have, in buckets of the same size, and nothing else."""
         for each in [dist.all_reduce(bucket, async_op=True) for bucket in self._buckets]:
             each.wait()
+
+
+def gradient_buckets(model: torch.nn.Module) -> tuple[torch.Tensor, ...]:
+    """Tensors as large as the gradients of a model, in buckets as DistributedDataParallel makes them."""
+    own = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if not own:
+        return ()
+    whole = torch.zeros(-(-gradient_bytes(model) // 4), dtype=torch.float32, device=own[0].device)
+    return torch.split(whole, BUCKET_BYTES // whole.element_size())
+
+
+def gradient_bytes(model: torch.nn.Module) -> int:
+    """Bytes of the gradients of a model."""
+    return sum(
+        parameter.numel() * parameter.element_size() for parameter in model.parameters() if parameter.requires_grad
+    )
 
 
 # A pair of CUDA events around each step, read once at the end: the device's own times, without waiting for it.
@@ -372,7 +382,6 @@ class CpuCompute(_Exchanging):
         self._finished.append(self._clock.now_ns())
 
     def exchange_alone(self) -> None:
-        """The exchange of one step."""
         self._gradients.exchange_alone()
         self._finished.append(self._clock.now_ns())
 

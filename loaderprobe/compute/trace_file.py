@@ -16,6 +16,7 @@ import zlib
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -161,24 +162,9 @@ def read_trace(path: Path, *, annotation: str = "", progress: Progress = lambda 
     return reader.found
 
 
-class _Opened:
-    """A file, and the same without its compression."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> tuple[io.BufferedReader, io.BufferedReader | gzip.GzipFile]:
-        self._raw = self._path.open("rb")
-        packed = self._raw.read(2) == b"\x1f\x8b"
-        self._raw.seek(0)
-        return self._raw, gzip.GzipFile(fileobj=self._raw) if packed else self._raw
-
-    def __exit__(self, *_: object) -> None:
-        self._raw.close()
-
-
-def _opened(path: Path) -> _Opened:
-    """Raises BadValue or MissingPart for what cannot be read as a file."""
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[io.BufferedReader, io.BufferedReader | gzip.GzipFile]]:
+    """A file, and the same without its compression. Raises BadValue or MissingPart for what cannot be read."""
     hint = "give files that torch.profiler wrote, .json or .json.gz, or a folder of them"
     try:
         if not path.exists():
@@ -195,7 +181,8 @@ def _opened(path: Path) -> _Opened:
     why = next((words for magic, words in _FOREIGN.items() if begin.startswith(magic)), f"is a file {of}" if of else "")
     if why:
         raise BadValue(f"{path} {why}", hint=RECORD)
-    return _Opened(path)
+    with path.open("rb") as raw:
+        yield raw, gzip.GzipFile(fileobj=raw) if begin.startswith(b"\x1f\x8b") else raw
 
 
 @dataclass(slots=True)
@@ -400,7 +387,6 @@ class _Reader:
             self._record(kind, name, event)
 
     def _record(self, kind: str, name: str, event: _Event) -> None:
-        """Work of a GPU, or a call."""
         times = _times(event)
         if times is None:
             self.found.unreadable += 1

@@ -1,7 +1,8 @@
-"""The files of a folder that take part in a run: a random sample in which every file decodes."""
+"""The samples of a data set that take part in a run: a random choice in which every image decodes."""
 
 from __future__ import annotations
 
+import io
 import os
 import random
 import warnings
@@ -9,11 +10,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from pathlib import Path
 
 from PIL import Image
 
 from loaderprobe.datasets.generate.manifest import read_manifest
+from loaderprobe.datasets.layouts import FILES, LAYOUTS, format_of
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.records.files import IMAGE_SUFFIXES, FileSet, SkippedFile
 from loaderprobe.units import join_words
@@ -83,37 +86,92 @@ def _name(root: Path) -> str:
 
 
 def generated_set(directory: Path, *, sample: int, seed: int) -> FileSet:
-    """At most `sample` images of a complete generated set, in random order by `seed`.
+    """Some `sample` images of a complete generated set, in random order by `seed`; shards are taken whole.
 
     The manifest is trusted except for sizes: a missing or incomplete file raises BadValue.
     """
     manifest = read_manifest(directory)
     if manifest is None:
         raise BadValue(f"{directory} holds no complete generated data set", hint="run `loaderprobe generate` again")
-    if manifest.spec.layout == "shards":
-        raise BadValue(
-            f"{directory} holds tar shards, which these loaders do not read",
-            hint="generate a folder of images: --layout folder",
-        )
-    indices = list(range(manifest.images))
-    random.Random(seed).shuffle(indices)
-    chosen = indices[:sample]
-    spec = manifest.spec
-    for index in chosen:
-        path = directory / spec.path(index)
-        if not path.is_file() or path.stat().st_size != manifest.size_bytes[index]:
+    spec, several = manifest.spec, manifest.spec.layout != FILES
+    if several and not manifest.image_bytes:
+        return scan_layout(directory, spec.layout, sample=sample, seed=seed, progress=lambda *_: None)
+    blocks = list(spec.blocks(manifest.images))
+    random.Random(seed).shuffle(blocks)
+    chosen: list[tuple[int, int]] = []
+    for number, indices in blocks:
+        chosen += [(number, index) for index in indices if len(chosen) < sample]
+    sizes = {spec.path(number): manifest.size_bytes[number] for number, _ in chosen}
+    for name, size in sizes.items():
+        path = directory / name
+        if not path.is_file() or path.stat().st_size != size:
             raise BadValue(
                 f"{path} is missing or differs from the generated file",
                 hint=f"remove {directory} and generate it again",
             )
+    layout, image_bytes = LAYOUTS.get(spec.layout), manifest.image_bytes if several else manifest.size_bytes
     return FileSet(
-        label=spec.resolution,
+        label=f"{spec.resolution} {spec.layout}" if several else spec.resolution,
         root=str(directory.absolute()),
         generated=True,
-        paths=tuple(spec.path(index) for index in chosen),
-        classes=tuple(index % spec.classes for index in chosen),
-        size_bytes=tuple(manifest.size_bytes[index] for index in chosen),
-        images_found=len(indices),
+        paths=tuple(spec.path(number) for number, _ in chosen),
+        classes=tuple(index % spec.classes for _, index in chosen),
+        size_bytes=tuple(image_bytes[index] for _, index in chosen),
+        images_found=manifest.images,
+        layout=spec.layout,
+        places=tuple(layout.place(index - spec.images_in(n, manifest.images).start) for n, index in chosen)
+        if layout
+        else (),
+        whole_bytes=sizes if several else {},
+    )
+
+
+def layout_in(directory: Path) -> str:
+    """The layout of what `directory` or its `train` holds: `files` unless there are shards of another."""
+    base = _image_root(directory)
+    names = [entry.name for entry in os.scandir(base)] if base.is_dir() else []
+    return next((name for name, layout in LAYOUTS.items() if any(fnmatch(each, layout.mark) for each in names)), FILES)
+
+
+def scan_layout(root: Path, layout: str, *, sample: int, seed: int, progress: OnImages) -> FileSet:
+    """At least `sample` images of a set in that layout, as far as it has them: whole blocks in random order by `seed`.
+
+    Each is decoded; those that are damaged are counted and named. Raises BadValue where none is left, and for a
+    damaged shard; MissingPart without the library that reads it.
+    """
+    base, form, skips = _image_root(root.absolute()), format_of(layout), _Skips()
+    blocks = list(form.blocks(base))
+    random.Random(seed).shuffle(blocks)
+    found, reader, total = sum(block.samples for block in blocks), form.Reader(base), 0
+    kept: list[tuple[str, tuple[int, int], int, int]] = []
+    for block in blocks:
+        if len(kept) >= sample:
+            break
+        for number in range(block.samples):
+            place = (block.number, number)
+            read = reader.read(block.path, place)
+            total += 1
+            if trouble := _trouble_of(read.image):
+                skips.add(f"{block.path}, sample {number}", trouble)
+            else:
+                kept.append((block.path, place, len(read.image), read.label))
+            progress(len(kept), min(sample, found))
+    if not kept:
+        raise BadValue(f"{base} holds no usable image in {LAYOUTS[layout].noun} ({skips.summary()})")
+    paths = tuple(path for path, *_ in kept)
+    return FileSet(
+        label=f"{_name(root)} {layout}",
+        root=str(base),
+        generated=False,
+        paths=paths,
+        classes=tuple(label for *_, label in kept),
+        size_bytes=tuple(size for *_, size, _ in kept),
+        images_found=found - skips.count,
+        skipped_count=skips.count,
+        skipped=tuple(skips.named),
+        layout=layout,
+        places=tuple(place for _, place, *_ in kept),
+        whole_bytes={path: (base / path).stat().st_size for path in dict.fromkeys(paths)},
     )
 
 
@@ -183,7 +241,7 @@ def _decodable(
 
 
 def _examine(path: Path) -> tuple[int, str | None]:
-    """(size in bytes, what is wrong or None). Draft mode reads every byte but skips most of the arithmetic."""
+    """(size in bytes or 0, what is wrong or None). Draft mode reads every byte but skips most of the arithmetic."""
     try:
         str(path).encode()
     except UnicodeEncodeError:
@@ -194,14 +252,25 @@ def _examine(path: Path) -> tuple[int, str | None]:
         size = path.stat().st_size
         if size == 0:
             return 0, "empty"
-        with Image.open(path) as image:
+        trouble = _trouble_of(path)
+    except PermissionError:
+        return 0, "no read permission"
+    except OSError as error:
+        trouble = f"damaged: {error}"
+    return size, trouble and trouble.replace(str(path), path.name)
+
+
+def _trouble_of(source: Path | bytes) -> str | None:
+    """What is wrong with an image, in a file or in memory. Raises PermissionError."""
+    try:
+        with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source) as image:
             image.draft("RGB", (max(1, image.width // 8), max(1, image.height // 8)))
             image.load()
     except PermissionError:
-        return 0, "no read permission"
+        raise
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        return 0, f"damaged: {error}".replace(str(path), path.name)
-    return size, None
+        return f"damaged: {error}"
+    return None
 
 
 def _class_of(path: str) -> str:

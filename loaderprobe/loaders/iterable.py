@@ -19,7 +19,7 @@ from loaderprobe.protocols import Clock
 from loaderprobe.records.config import ITERABLE
 from loaderprobe.records.measurement import Mode, WorkerBatches
 from loaderprobe.records.remark import Remark
-from loaderprobe.stats import mean, median
+from loaderprobe.stats import mean, median, quantile
 from loaderprobe.system.process import ThreadMeter, process_usage, read_process
 
 FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
@@ -102,6 +102,7 @@ class IterableLoader:
     """
 
     kind = ITERABLE
+    own_threads = True
 
     def __init__(self, given: OwnIterable, clock: Clock, before_batch: Callable[[], None]) -> None:
         self.given, self._clock, self._before_batch = given, clock, before_batch
@@ -142,9 +143,10 @@ class IterableLoader:
         except (StopIteration, LoaderprobeError):
             raise
         except Exception as error:
+            if known := _known(error):
+                raise known from error
             raise LoaderprobeError(
-                f"your iterable raised {type(error).__name__}: {error}",
-                hint="iterate it yourself to see the same error",
+                f"the loader raised {type(error).__name__}: {error}", hint="iterate it alone to see the same error"
             ) from error
         end = self._costs()
         samples = _samples(batch)
@@ -243,11 +245,11 @@ class IterableLoader:
         )
 
     def modes(self) -> frozenset[Mode]:
-        """It makes whole batches and nothing less."""
-        return frozenset({"baseline"})
+        """It makes whole batches and nothing less; where its files are known, they can be warm."""
+        return frozenset({"baseline", "warm"})
 
     def switch(self, mode: Mode) -> None:
-        """There is one mode."""
+        """Files are cold or warm, whatever it does."""
 
     def begun_before(self, first_batch: int, time_ns: int) -> bool:
         """True, as far as is known: as many are dropped as it makes ahead."""
@@ -255,8 +257,10 @@ class IterableLoader:
 
     def still(self, taken: int) -> bool:
         """True once it had the time to make all that it makes ahead."""
-        ahead_s = (self.given.prefetch_factor + 1) * self._mean_s if self.given.num_workers else 0.0
-        return self._last is None or self._clock.now_ns() >= self._last.now_ns + ahead_s * 1e9
+        # A batch that was ready says nothing about how long one takes.
+        batch_ns = quantile([row[1] for row in self._rows], 0.9) if self._rows else 0.0
+        ahead_ns = (self.given.num_workers * self.given.prefetch_factor + 1) * batch_ns if self.given.num_workers else 0
+        return self._last is None or self._clock.now_ns() >= self._last.now_ns + ahead_ns
 
     def check(self) -> None:
         """Whatever it gives is measured."""
@@ -275,6 +279,20 @@ def _samples(batch: Any) -> int:
     """The length of the first tensor or array that has one; 0 without any."""
     shapes = (getattr(leaf, "shape", None) for leaf in parts_of(batch))
     return next((int(shape[0]) for shape in shapes if isinstance(shape, tuple) and shape), 0)
+
+
+def _known(error: BaseException) -> LoaderprobeError | None:
+    """Our own error that a library has wrapped into others; None without one."""
+    causes: list[BaseException | None] = [error]
+    while causes:
+        cause = causes.pop()
+        if isinstance(cause, LoaderprobeError):
+            return cause
+        if cause is not None:
+            causes += [cause.__context__, cause.__cause__]
+        if isinstance(cause, BaseExceptionGroup):
+            causes += cause.exceptions
+    return None
 
 
 def _children() -> list[int]:

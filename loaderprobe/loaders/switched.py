@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -15,12 +16,24 @@ from torch.utils.data import DataLoader
 
 from loaderprobe.errors import DeadWorker, LoaderprobeError, NoSpace
 from loaderprobe.loaders.fetch_log import FetchLog
-from loaderprobe.loaders.worker_probe import FilesOf, WorkerProbe, WorkerSetup, WorkerSignals, watch_here
+from loaderprobe.loaders.worker_probe import (
+    EvictionRequest,
+    FilesOf,
+    WorkerProbe,
+    WorkerSetup,
+    WorkerSignals,
+    watch_here,
+)
 from loaderprobe.records.measurement import Mode, WorkerBatches
+from loaderprobe.system.mapped import let_go
 from loaderprobe.system.process import signal_name
 from loaderprobe.system.scratch import remove_batches
 
 DEATH_SECONDS = 1.0
+# Until all workers have made what they were asked for; a batch that takes longer is caught in the act.
+MOST_STILL_S = 10.0
+MOST_RELEASE_S = 2.0
+POLL_S = 0.002
 # Errors by which the training thread notices a dead worker.
 WORKER_TROUBLE = (RuntimeError, OSError, EOFError)
 SHARED_MEMORY_HINT = (
@@ -57,15 +70,20 @@ class SwitchedLoader:
     """Drives `loader`, which must serve batches without end. It is changed, so pass a copy.
 
     `files_of` names the files of a batch; without it the workers learn them. `tied` ends the workers with
-    this process, for workers that are its children. Entering starts the workers, leaving stops them.
+    this process, for workers that are its children. `maps` where they may map files, whose names are known.
+    Entering starts the workers, leaving stops them.
     """
 
-    def __init__(self, loader: DataLoader[Any], scratch: Path, *, files_of: FilesOf | None, tied: bool) -> None:
+    def __init__(
+        self, loader: DataLoader[Any], scratch: Path, *, files_of: FilesOf | None, tied: bool, maps: bool = False
+    ) -> None:
         self._loader = loader
         self._log_name = FetchLog.create(scratch / "fetch.log", max(loader.num_workers, 1))
         self._log = self._log_name.open("r+")
         # Files that are named need no learning, and their loader maps none.
-        self._signals = WorkerSignals.create(scratch, loader.num_workers) if files_of is None else None
+        self._may_map = files_of is None or maps
+        self._signals = WorkerSignals.create(scratch, loader.num_workers) if self._may_map else None
+        self._eviction = EvictionRequest(self._log_name)
         self._iterator: Any = None
         self._batches: Any = None
         self._probe: WorkerProbe | None = None
@@ -138,7 +156,34 @@ class SwitchedLoader:
         ahead = self._loader.num_workers * (self._loader.prefetch_factor or 0)
         return not ahead or self._log.made(taken + ahead - 1)
 
+    def release(self, taken: int) -> None:
+        """Make this process and all workers unmap the pages of mapped files, once no batch is being made.
+
+        `taken` batches have been taken: workers stop when the ones ahead are made. Waits for that for a limited time.
+        """
+        if not self._may_map:
+            return
+        let_go()
+        if not self._loader.num_workers:
+            self._log.ask_release()
+            return
+        _wait_for(lambda: self.still(taken), MOST_STILL_S)
+        self._log.ask_release()
+        if self._signals is not None:
+            self._signals.send()
+        _wait_for(lambda: self._log.all_released, MOST_RELEASE_S)
+
+    def evict_ahead(self, paths: Sequence[Path]) -> None:
+        """From now on workers evict these files ahead of each sample; with none, no more."""
+        self._eviction.set(paths)
+
     def begun_before(self, first_batch: int, time_ns: int) -> bool:
         """True when a requested batch from `first_batch` on was begun before `time_ns`."""
         ahead = self._loader.num_workers * (self._loader.prefetch_factor or 0)
         return self._log.begun_before(first_batch, ahead, time_ns)
+
+
+def _wait_for(done: Callable[[], bool], most_s: float) -> None:
+    end_s = time.monotonic() + most_s
+    while not done() and time.monotonic() < end_s:
+        time.sleep(POLL_S)

@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler, default_collate
 from torchvision import io as tvio
 from torchvision.transforms import v2
 
+from loaderprobe.datasets.layouts import FILES, format_of
 from loaderprobe.errors import BadValue, NoSpace
 from loaderprobe.loaders.switched import SHARED_MEMORY_HINT, SwitchedLoader
 from loaderprobe.records.config import (
@@ -53,23 +54,38 @@ def pipeline_steps(pipeline: Pipeline, decoder: Decoder, tensor: TensorType) -> 
     return v2.Compose([*crops[pipeline], *to_tensor, *scale])
 
 
-def decode(path: Path, decoder: Decoder) -> Any:
-    """An RGB image of the whole file: a Pillow image, or a uint8 tensor of 3 x H x W."""
+def decode(encoded: Path | bytes, decoder: Decoder) -> Any:
+    """An RGB image, of a whole file or of its bytes: a Pillow image, or a uint8 tensor of 3 x H x W."""
     if decoder == "torchvision":
-        return tvio.decode_image(tvio.read_file(str(path)), mode=tvio.ImageReadMode.RGB)
-    return Image.open(io.BytesIO(path.read_bytes())).convert("RGB")
+        data = tvio.read_file(str(encoded)) if isinstance(encoded, Path) else as_tensor(encoded)
+        return tvio.decode_image(data, mode=tvio.ImageReadMode.RGB)
+    return Image.open(io.BytesIO(encoded.read_bytes() if isinstance(encoded, Path) else encoded)).convert("RGB")
+
+
+def as_tensor(data: bytes) -> torch.Tensor:
+    """The bytes as uint8. A tensor may be written to, so it needs memory of its own."""
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8)
 
 
 class _FilesInTurn(Dataset[tuple[torch.Tensor, int]]):
-    """A file set that is read round and round, a sample a file."""
+    """A file set that is read round and round, in any layout."""
 
     def __init__(self, files: FileSet) -> None:
-        self._paths = files.absolute(0, len(files.paths))
+        self._paths = [files.folder / path for path in files.paths]
         self._classes = files.classes
+        self._files = files
+        # Nothing is open yet: each worker opens its own.
+        self._reader = None if files.layout == FILES else format_of(files.layout).Reader(files.folder)
 
     def files_of(self, batch: Sequence[int]) -> Iterator[Path]:
         """The files that hold the samples of a batch."""
         return (self._paths[k % len(self._paths)] for k in batch)
+
+    def _encoded(self, index: int) -> Path | bytes:
+        """The file of a sample, or its bytes where a file holds several."""
+        if self._reader is None:
+            return self._paths[index]
+        return self._reader.read(self._files.paths[index], self._files.places[index]).image
 
 
 class ImageFiles(_FilesInTurn):
@@ -91,7 +107,7 @@ class ImageFiles(_FilesInTurn):
         """Image `k`, read and decoded."""
         index = k % len(self._paths)
         try:
-            return decode(self._paths[index], self._decoder)
+            return decode(self._encoded(index), self._decoder)
         except (OSError, RuntimeError, SyntaxError, ValueError) as error:
             raise BadValue(f"{self._paths[index]} cannot be decoded by {self._decoder}: {error}") from error
 
@@ -101,16 +117,16 @@ class ImageFiles(_FilesInTurn):
 
 
 class EncodedFiles(_FilesInTurn):
-    """File `k` of a file set that is read round and round, not decoded: (bytes as uint8, class number)."""
+    """Sample `k` of a file set that is read round and round, not decoded: (bytes as uint8, class number)."""
 
     def __getitem__(self, k: int) -> tuple[torch.Tensor, int]:
-        """Read file `k`. Raises BadValue for an empty one."""
+        """Read sample `k`. Raises BadValue for an empty one."""
         index = k % len(self._paths)
-        # A tensor may be written to, so it needs memory of its own.
-        content = bytearray(self._paths[index].read_bytes())
+        encoded = self._encoded(index)
+        content = encoded.read_bytes() if isinstance(encoded, Path) else encoded
         if not content:
             raise BadValue(f"{self._paths[index]} is empty")
-        return torch.frombuffer(content, dtype=torch.uint8), self._classes[index]
+        return as_tensor(content), self._classes[index]
 
 
 def pack(samples: Sequence[tuple[torch.Tensor, int]]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -142,14 +158,13 @@ def alternatives(config: RunConfig, files: FileSet) -> tuple[Alternative, ...]:
     ways: dict[Way, RunConfig] = {"usual": config, other: with_options(config, decoder=other)}
     if config.loader.tensor == "float32":
         ways["uint8"] = with_options(config, tensor="uint8")
-    made = {name: _images(way, files) for name, way in ways.items()}
+    made, before = {name: _images(way, files) for name, way in ways.items()}, _images(config, files)
     timed: dict[Way, list[int]] = {name: [] for name in (*ways, "decoded")}
     for number in range(min(IMAGES, files.count)):
-        files.absolute(number, 1)[0].read_bytes()
         try:
+            decoded = before.decoded(number)
             used = {name: _cpu_ns(partial(_sample, images, number), number) for name, images in made.items()}
-            decoded = made["usual"].decoded(number)
-            used["decoded"] = _cpu_ns(partial(_augmented, made["usual"], decoded, number), number)
+            used["decoded"] = _cpu_ns(partial(_augmented, before, decoded, number), number)
         except BadValue:
             continue
         for name, cpu_ns in used.items():
@@ -247,7 +262,22 @@ class TorchLoader(SwitchedLoader):
         self._config = config
         self._largest_file_bytes = max(files.size_bytes, default=0)
         loader = image_loader(config, files)
-        super().__init__(loader, scratch, files_of=loader.dataset.files_of, tied=True)  # type: ignore[attr-defined]  # it is our own data set
+        super().__init__(
+            loader,
+            scratch,
+            files_of=loader.dataset.files_of,  # type: ignore[attr-defined]  # it is our own data set
+            tied=True,
+            maps=bool(files.places),
+        )
+        self._by_key = bool(files.places) and not files.streamed
+
+    def evicts(self) -> bool:
+        """True where samples are read by their keys, in random order."""
+        return self._by_key
+
+    def extend_pool(self, batches: int) -> int:
+        """The samples of a file set come round as they are: 0, as the pool cannot be longer."""
+        return 0
 
     @staticmethod
     def alternatives(config: RunConfig, files: FileSet) -> tuple[Alternative, ...]:

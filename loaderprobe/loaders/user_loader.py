@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -31,12 +30,11 @@ from loaderprobe.loaders.unwrap import (
     own_sampler,
     unwrap,
 )
-from loaderprobe.loaders.worker_probe import EvictionRequest, stacks_seen
+from loaderprobe.loaders.worker_probe import stacks_seen
 from loaderprobe.records.files import LoaderFiles
 from loaderprobe.records.measurement import Mode
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.waits import StackSamples
-from loaderprobe.system.mapped import let_go
 
 # The batches that are made: a pool of them repeatedly, or always new ones.
 
@@ -268,10 +266,6 @@ def _named(kind: str, message: str) -> str:
     return f"{kind}: {message}" if message else kind
 
 
-# Until all workers have made what they were asked for; a batch that takes longer is caught in the act.
-MOST_STILL_S = 10.0
-MOST_RELEASE_S = 2.0
-POLL_S = 0.002
 # A wrapper may prefetch: so many batches, and a share of those it has given.
 AHEAD, AHEAD_SHARE = 1, 0.25
 
@@ -321,7 +315,6 @@ class UserLoader(SwitchedLoader):
         self._pool: BatchPool | StreamPool = StreamPool(self._log_name) if pool is None else pool
         self._settled = 0
         """Batches of the pool; 0 before it is settled."""
-        self._eviction = EvictionRequest(self._log_name)
         self._rewrapped: Any = None
         self._epochs = EndlessBatches(())
         make, settings = self._loader._get_iterator, self._loader.__dict__
@@ -441,21 +434,6 @@ class UserLoader(SwitchedLoader):
         in_order, dataset = not self._iterable, self._users.dataset
         return loader_files(self._pool_reads(), dataset, batch_size=batch_size, in_order=in_order)
 
-    def release(self, taken: int) -> None:
-        """Make this process and all workers unmap the pages of mapped files, once no batch is being made.
-
-        `taken` batches have been taken: workers stop when the ones ahead are made. Waits for that for a limited time.
-        """
-        let_go()
-        if not self._loader.num_workers:
-            self._log.ask_release()
-            return
-        _wait_for(lambda: self.still(taken), MOST_STILL_S)
-        self._log.ask_release()
-        if self._signals is not None:
-            self._signals.send()
-        _wait_for(lambda: self._log.all_released, MOST_RELEASE_S)
-
     def take_new(self) -> None:
         """From now on make only new batches."""
         self._pool.take_new()
@@ -480,10 +458,6 @@ class UserLoader(SwitchedLoader):
         """True for a map-style data set of which samples are drawn in random order."""
         return not self._pool.in_sequence()
 
-    def evict_ahead(self, paths: Sequence[Path]) -> None:
-        """From now on workers evict these files ahead of each sample; with none, no more."""
-        self._eviction.set(paths)
-
     def extend_pool(self, batches: int) -> int:
         """A stream begins again only after so many batches, or more; returns the length of the pool."""
         self._pool.extend(batches)
@@ -492,9 +466,3 @@ class UserLoader(SwitchedLoader):
     def new_left(self) -> float:
         """Number of batches that were never made; below 0 when some were repeated."""
         return self._pool.new_left()
-
-
-def _wait_for(done: Callable[[], bool], most_s: float) -> None:
-    end_s = time.monotonic() + most_s
-    while not done() and time.monotonic() < end_s:
-        time.sleep(POLL_S)

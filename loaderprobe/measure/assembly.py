@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from loaderprobe.measure.clock import SystemClock
 from loaderprobe.plugins import WITHOUT_TORCH, Kind, check_installed, check_name, resolve
 from loaderprobe.protocols import (
     Checked,
@@ -20,6 +19,7 @@ from loaderprobe.protocols import (
 from loaderprobe.records.config import PUBLISHED_MODEL, ComputeSpec, LoaderSpec, RunConfig, refuse_options
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Alternative
+from loaderprobe.system.clock import SystemClock
 
 
 def check_names(loader: LoaderSpec, compute: ComputeSpec) -> None:

@@ -13,13 +13,13 @@ from typing import Literal
 
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.measure.assembly import make_compute
-from loaderprobe.measure.clock import SystemClock
 from loaderprobe.protocols import Clock
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.environment import Capability, CapabilityName, StepCode, StorageLocation
 from loaderprobe.records.measurement import Missing, Series
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.samplers.nvml import NvmlSampler
+from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.device import locate, read_sectors
 from loaderprobe.system.environment import list_gpus
 from loaderprobe.system.host import cores_total

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from loaderprobe.analyze.judge import Judged
 from loaderprobe.analyze.ladder import kind_of
 from loaderprobe.errors import DamagedRun, LoaderprobeError
-from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.runner import Order
 from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import StorageCeiling
@@ -18,6 +17,7 @@ from loaderprobe.records.remark import Remark
 from loaderprobe.storage.ceiling import ceiling_of_parts, raise_ceiling
 from loaderprobe.storage.probe import ProbeRequest, probe_bandwidth
 from loaderprobe.store.run_directory import RunDirectory
+from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.pagecache import LinuxPageCache
 
 # Of the storage at one concurrency.

@@ -23,7 +23,6 @@ import msgspec
 from loaderprobe.analyze.verdict.rounds import further_round, next_round
 from loaderprobe.errors import LoaderprobeError, LostRank
 from loaderprobe.measure.assembly import alternatives, make_compute, make_loader
-from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.epochs import EpochsStudy, in_epochs
 from loaderprobe.measure.full_buffer import PrefilledStudy
 from loaderprobe.measure.parts import UNSEEN, Parts, join_parts
@@ -32,8 +31,8 @@ from loaderprobe.measure.runner import MOST_BYTES, OUT_OF_MEMORY, Birth, Event, 
 from loaderprobe.measure.session import Recorder, Session
 from loaderprobe.measure.user.function import measure_own
 from loaderprobe.plugins import resolve
-from loaderprobe.protocols import Clock, OnGpu, OnStage
-from loaderprobe.records.config import ComputeSpec
+from loaderprobe.protocols import Clock, OnGpu, OnStage, OwnThreads
+from loaderprobe.records.config import ComputeSpec, RunConfig
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Alternative, Measurement
 from loaderprobe.records.ranks import RankPlacement
@@ -41,6 +40,7 @@ from loaderprobe.records.studies import EpochsMeasured, Prefilled
 from loaderprobe.samplers import sampling
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.store.codec import decode, encode
+from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.device import locate
 from loaderprobe.system.environment import list_gpus
 from loaderprobe.system.launcher import VISIBLE, own_gpu
@@ -55,7 +55,7 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
     clock, config, placement = SystemClock(), order.config, order.placement
     if placement is not None and config.compute.kind == "cuda":
         _see_own_gpu(config.compute, placement)
-    files = order.files if placement is None else order.files.shard(placement.rank, placement.size)
+    files = _in_turn(config, order.files if placement is None else order.files.shard(placement.rank, placement.size))
     location = locate(Path(files.root))
     others = _alternatives(order, files, on_stage)
     on_stage("starting the loader", 0, 0)
@@ -67,6 +67,8 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
         on_stage("starting the device", 0, 0)
         compute = make_compute(config, clock, rank.peers if rank else None)
         looking = stack.enter_context(WaitsSampler(lambda: threads_of(loader.workers()), scratch))
+        if isinstance(loader, OwnThreads):
+            loader.new_processes = looking.follow_threads
         gpu = compute.uuid() if isinstance(compute, OnGpu) else None
         # What belongs to a whole node is read by its first rank.
         seen = (location.devices, gpu) if placement is None or placement.local_rank == 0 else ((), None)
@@ -75,10 +77,14 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
         # The forkserver, by whose other children nothing else is done.
         own = (os.getppid(),)
         parts = join_parts(loader, compute, clock, LinuxPageCache(), location, looking.samples, decide, own)
+        recorder = Recorder(config, alternatives=others, earlier=order.earlier, joins=rank is None)
+        if files.parts:
+            recorder.access, recorder.sample_bytes = "parts", files.mean_size_bytes
         session = Session(
-            recorder=Recorder(config, alternatives=others, earlier=order.earlier, joins=rank is None),
-            files=files,
-            parts=rank.joined(parts, gpu or "") if rank else parts,
+            recorder=recorder,
+            files=files.parts or files,
+            pool=files.count // config.compute.batch_size if files.parts else 0,
+            parts=rank.joined(parts) if rank else parts,
             on_stage=on_stage,
             budget_s=_left_s(order, clock),
             thorough=order.thorough,
@@ -88,6 +94,11 @@ def measure(order: Order, scratch: Path, on_stage: OnStage) -> Measurement:
             session.profile()
         measured = session.measurement(*samplers.collected())
         return rank.together(measured) if rank else measured
+
+
+def _in_turn(config: RunConfig, files: FileSet) -> FileSet:
+    """In the order in which the workers read them."""
+    return files.dealt(config.loader.workers, config.compute.batch_size)
 
 
 def _see_own_gpu(compute: ComputeSpec, placement: RankPlacement) -> None:
@@ -117,8 +128,8 @@ def study(order: Order, scratch: Path, on_stage: OnStage) -> Prefilled | EpochsM
     """Measure what the order asks for beside the verdict."""
     with ExitStack() as stack:
         if order.study == "prefilled":
-            parts = _parts(order, order.files, scratch, stack)
-            return PrefilledStudy(order.config, order.files, parts, on_stage).run()
+            files = _in_turn(order.config, order.files)
+            return PrefilledStudy(order.config, files, _parts(order, files, scratch, stack), on_stage).run()
         everything = order.files.absolute(0, order.files.count)
         cache = LinuxPageCache()
         on_stage("making the files cold", 0, order.epochs)

@@ -6,13 +6,13 @@ One step more on one rank would wait for ever for the gradients of the others. S
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import msgspec
 
 from loaderprobe.measure.pace import Pace
-from loaderprobe.measure.segments import Steps, load_in_step, load_only
+from loaderprobe.measure.segments import Steps, load_only
 from loaderprobe.protocols import Clock, Compute, Group, InStepCompute
 from loaderprobe.records import values
 
@@ -55,7 +55,6 @@ class Collectives:
 
     @property
     def is_coordinator(self) -> bool:
-        """True on rank 0."""
         return self.rank == 0
 
     def begin(self) -> None:
@@ -103,14 +102,14 @@ class Collectives:
         if self.size == 1:
             return pace
         if isinstance(compute, InStepCompute) and compute.in_step:
-            return PaceAhead.of(pace, self.agree)
-        return PaceInStep.of(pace, self.ends)
+            return PaceAhead(**values(pace), agreed=self.agree)
+        return PaceInStep(**values(pace), ends=self.ends)
 
     def load(self, batches: Iterator[Any], clock: Clock, pace: Pace) -> Steps:
         """Take batches without training on them, in step with the other ranks."""
         if self.size == 1:
             return load_only(batches, clock, pace)
-        return load_in_step(batches, clock, PaceInStep.of(pace, self.ends))
+        return load_only(batches, clock, PaceInStep(**values(pace), ends=self.ends), in_step=True)
 
 
 SINGLE_PROCESS = Collectives(SingleProcessGroup())
@@ -121,11 +120,6 @@ class PaceInStep(Pace):
     """A pace that all ranks keep; `ends(enough)` says what they agreed on."""
 
     ends: Callable[[bool], bool]
-
-    @classmethod
-    def of(cls, pace: Pace, ends: Callable[[bool], bool]) -> PaceInStep:
-        """The same pace for all ranks."""
-        return cls(**values(pace), ends=ends)
 
     def enough(self, steps: int, seconds: float) -> bool:
         """True where rank 0 finds so. Before the first step no segment ends."""
@@ -141,13 +135,8 @@ class PaceAhead(Pace):
 
     agreed: Callable[[int], int]
     """Returns the value of rank 0."""
-    until: list[int]
+    until: list[int] = field(default_factory=lambda: [1])
     """One number: the steps at which ranks agree next."""
-
-    @classmethod
-    def of(cls, pace: Pace, agreed: Callable[[int], int]) -> PaceAhead:
-        """The same pace for all ranks."""
-        return cls(**values(pace), agreed=agreed, until=[1])
 
     def enough(self, steps: int, seconds: float) -> bool:
         """True where rank 0 finds so. It plans no more steps than were taken: first steps are unlike others."""

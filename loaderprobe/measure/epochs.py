@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 
 from loaderprobe.measure.pace import Pace
@@ -32,12 +32,7 @@ def in_epochs(files: FileSet, config: RunConfig, epochs: int) -> FileSet:
         order = list(range(files.count))
         random.Random(config.seed + number).shuffle(order)
         chosen += order[:whole]
-    return replace(
-        files,
-        paths=tuple(files.paths[place] for place in chosen),
-        classes=tuple(files.classes[place] for place in chosen),
-        size_bytes=tuple(files.size_bytes[place] for place in chosen),
-    )
+    return files.chosen(chosen)
 
 
 def _batches(files: FileSet, config: RunConfig) -> int:

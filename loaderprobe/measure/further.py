@@ -8,14 +8,7 @@ from dataclasses import fields, replace
 from itertools import chain
 from typing import Any
 
-from loaderprobe.records.measurement import (
-    MOST_SERVICES,
-    Measurement,
-    RankSeen,
-    Segment,
-    Series,
-    WorkerBatches,
-)
+from loaderprobe.records.measurement import COLUMNS, Measurement, Segment, Series, WorkerBatches
 from loaderprobe.records.remark import Remark, each_once
 from loaderprobe.records.waits import WaitSamples
 
@@ -55,7 +48,10 @@ def joined(earlier: Measurement, later: Measurement) -> Measurement:
         ),
         missing=tuple(each for name, each in missing.items() if not has.get(name)),
         waits=_both_waits(earlier.waits, later.waits),
-        by_rank=tuple(map(_both_seen, earlier.by_rank, later.by_rank)),
+        by_rank=tuple(
+            replace(seen, **{name: getattr(before, name) + getattr(seen, name) for name in COLUMNS})
+            for before, seen in zip(earlier.by_rank, later.by_rank, strict=False)
+        ),
         timeline=earlier.timeline or later.timeline,
         notes=each_once((*(n for n in earlier.notes if n.code not in TOO_SHORT), *later.notes)),
         wall_s=earlier.wall_s + later.wall_s,
@@ -84,15 +80,6 @@ def _both_series(earlier: Series | None, later: Series) -> Series:
     if earlier is None:
         return later
     return replace(later, time_ns=(*earlier.time_ns, *later.time_ns), values=(*earlier.values, *later.values))
-
-
-def _both_seen(earlier: RankSeen, later: RankSeen) -> RankSeen:
-    columns = {
-        each.name: getattr(earlier, each.name) + getattr(later, each.name)
-        for each in fields(RankSeen)
-        if isinstance(getattr(later, each.name), tuple)
-    }
-    return replace(later, **{**columns, "service_ns": columns["service_ns"][:MOST_SERVICES]})
 
 
 def _both_waits(earlier: WaitSamples | None, later: WaitSamples | None) -> WaitSamples | None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.datasets.folder import generated_set, scan_folder
+from loaderprobe.datasets.folder import generated_set, layout_in, scan_folder, scan_layout
 from loaderprobe.datasets.generate.manifest import sets_in
+from loaderprobe.datasets.layouts import FILES
 from loaderprobe.errors import BadValue
 from loaderprobe.protocols import OnStage
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
@@ -25,19 +28,33 @@ def image_files(data: Path, *, sample: int, seed: int = 0, progress: OnStage = l
     return image_sets(data, sample=sample, seed=seed, progress=progress)[0]
 
 
-def image_sets(data: Path, *, sample: int, seed: int = 0, progress: OnStage = lambda *_: None) -> list[FileSet]:
+def image_sets(
+    data: Path,
+    *,
+    sample: int,
+    seed: int = 0,
+    progress: OnStage = lambda *_: None,
+    layouts: Sequence[str] | None = None,
+) -> list[FileSet]:
     """The same; of a folder of generated sets, as `generate` makes it, each set by itself, the smallest files first.
 
-    Raises BadValue, MissingPart.
+    Only those in one of these `layouts`, unless they are None. Raises BadValue, MissingPart.
     """
     sets = [generated_set(path, sample=sample, seed=seed) for path in sets_in(data)]
-    if sets:
-        return sorted(sets, key=lambda files: files.mean_size_bytes)
-    return [
-        scan_folder(
-            data, sample=sample, seed=seed, progress=lambda done, total: progress("checking the images", done, total)
-        )
-    ]
+    if not sets:
+        layout = layout_in(data)
+        checking = partial(progress, "checking the images")
+        if layout == FILES:
+            sets = [scan_folder(data, sample=sample, seed=seed, progress=checking)]
+        else:
+            sets = [scan_layout(data, layout, sample=sample, seed=seed, progress=checking)]
+    there = join_words(sorted({files.layout for files in sets}))
+    if missing := [name for name in layouts or () if name not in {files.layout for files in sets}]:
+        raise BadValue(f"{data} holds {there}, not {missing[0]}", hint=f"leave {missing[0]} out of --layout")
+    return sorted(
+        (files for files in sets if layouts is None or files.layout in layouts),
+        key=lambda files: files.mean_size_bytes,
+    )
 
 
 def loader_of_images(files: FileSet, *, batch_size: int, workers: int, device: str) -> Any:

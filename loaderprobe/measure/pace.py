@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from loaderprobe.records.measurement import Activity, Measurement, Mode, Segment
+from loaderprobe.records.measurement import Activity, Measurement, Mode
 from loaderprobe.stats import mean
 
 # Rate times CPU per image settles to 1 to 3 % within 1 to 2 s; three rounds of 0.7 s reach it.
@@ -114,7 +114,7 @@ class Durations:
         """From a measurement; what it took beside its timed segments is divided evenly over them."""
         loader, rounds = measurement.config.loader, measurement.config.rounds
         pace = pace_for(workers=loader.workers, rounds=rounds, budget_s=measurement.wall_s)
-        timed_s = [_timed_s(segment) for segment in measurement.segments]
+        timed_s = [(segment.closed_ns - segment.begin_ns[0]) / 1e9 for segment in measurement.segments]
         beside_s = max(0.0, measurement.wall_s - sum(timed_s)) / len(timed_s)
         found = cls(usual_s=OVERHEAD * pace.max_s)
         for each, seconds in zip(measurement.segments, timed_s, strict=True):
@@ -122,7 +122,6 @@ class Durations:
         return found
 
     def add(self, part: Part, seconds: float) -> None:
-        """Keep what one segment took."""
         self._took_s.setdefault(part, []).append(seconds)
 
     def of_round(self, plan: Sequence[Part]) -> float:
@@ -170,7 +169,3 @@ class Durations:
         compared = sum(each.activity == "loader_only" for each in rest) > 1
         if compared and len(trained) == 1 and trained[0] in self._took_s:
             yield [each for each in rest if each not in trained]
-
-
-def _timed_s(segment: Segment) -> float:
-    return (segment.closed_ns - segment.begin_ns[0]) / 1e9

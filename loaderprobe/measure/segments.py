@@ -51,39 +51,26 @@ def flush(batches: Iterator[Any], count: int) -> None:
         next(batches)
 
 
-def load_only(batches: Iterator[Any], clock: Clock, pace: Pace) -> Steps:
-    """Loader only: take batches as fast as the loader makes them."""
+def load_only(batches: Iterator[Any], clock: Clock, pace: Pace, *, in_step: bool = False) -> Steps:
+    """Loader only: take batches as fast as the loader makes them.
 
-    def take() -> None:
-        next(batches)
-        now = clock.now_ns()
-        steps.ready_ns.append(now)
-        steps.copied_ns.append(now)
-        steps.end_ns.append(now)
-
-    steps = Steps()
-    _repeat(take, steps, clock, pace.enough)
-    return steps
-
-
-def load_in_step(batches: Iterator[Any], clock: Clock, pace: Pace) -> Steps:
-    """Loader only, by ranks in step: with each batch in hand the pace is asked, by which all ranks wait for each other.
-
-    From `ready_ns` to `end_ns` a rank waits for the others.
+    Ranks in step ask the pace with each batch in hand, and so wait for each other: from `ready_ns` to `end_ns`.
     """
     over = False
 
     def take() -> None:
         nonlocal over
         next(batches)
-        steps.ready_ns.append(clock.now_ns())
-        over = pace.enough(len(steps.ready_ns), (steps.ready_ns[-1] - steps.begin_ns[0]) / 1e9)
-        now = clock.now_ns()
-        steps.copied_ns.append(now)
-        steps.end_ns.append(now)
+        now_ns = clock.now_ns()
+        steps.ready_ns.append(now_ns)
+        if in_step:
+            over = pace.enough(len(steps.ready_ns), (now_ns - steps.begin_ns[0]) / 1e9)
+            now_ns = clock.now_ns()
+        steps.copied_ns.append(now_ns)
+        steps.end_ns.append(now_ns)
 
     steps = Steps()
-    _repeat(take, steps, clock, lambda *_: over)
+    _repeat(take, steps, clock, (lambda *_: over) if in_step else pace.enough)
     return steps
 
 
@@ -348,7 +335,7 @@ class Readiness:
                 self.loader.take_new()
                 self._supplied("new")
             return
-        if isinstance(self.loader, Renewing):
+        if isinstance(self.loader, Evicting):
             self.loader.release(taken)
         if isinstance(self.files, PartFiles):
             self.cache.evict(self.files.paths)
@@ -366,7 +353,7 @@ class Readiness:
         if known is None:
             return
         size, loader = self.config.compute.batch_size, self.config.loader
-        cpu_s = sum(records.cpu_ns) / max(sum(records.images), 1) / 1e9
+        cpu_s = sum(records.process_cpu_ns or records.cpu_ns) / max(sum(records.images), 1) / 1e9
         steps_needed = loader.batches_ahead + loader.batches_begun + 1 + pace.min_batches
         # A warm configuration also trains on warm files, for as long as a segment may last.
         seconds = pace.max_s if self._base_is_warm else pace.min_s

@@ -20,7 +20,7 @@ from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.profiler_window import NOT_ASKED, OF_RANKS, record_window, seconds_wanted, why_not_profiled
 from loaderprobe.measure.segment_runner import Counted, SegmentRunner, asked_mode
 from loaderprobe.measure.segments import Readiness, flush
-from loaderprobe.protocols import Exchanging, Files, OnStage, Profiling
+from loaderprobe.protocols import Exchanging, Files, OnStage, OwnThreads, Profiling
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import PartFiles
 from loaderprobe.records.measurement import (
@@ -70,7 +70,6 @@ class Recorder:
 
     @property
     def rounds_before(self) -> int:
-        """Rounds of the earlier measurement."""
         return 1 + max(segment.round for segment in self.earlier.segments) if self.earlier else 0
 
     def begin(self, now_ns: int) -> None:
@@ -88,7 +87,7 @@ class Recorder:
     def measurement(
         self, now_ns: int, *, compute: ComputeInfo, worker_batches: WorkerBatches, waits: WaitSamples | Missing,
         modes: tuple[Mode, ...], cores_available: float, storage_counts_reads: bool, storage_kind: str,
-        series: Sequence[Series] = (), missing: Sequence[Missing] = (),
+        own_threads: bool = False, series: Sequence[Series] = (), missing: Sequence[Missing] = (),
     ) -> Measurement:  # fmt: skip
         """All so far, with what was measured before. `modes` are those that this loader can be measured in."""
         unseen = [record for record in (self.timeline, waits) if isinstance(record, Missing)]
@@ -111,6 +110,7 @@ class Recorder:
             images=self.images,
             stream=self.stream,
             modes=modes,
+            own_threads=own_threads,
             alternatives=self.alternatives,
             timeline=None if isinstance(self.timeline, Missing) else self.timeline,
             notes=each_once(self.notes),
@@ -187,7 +187,6 @@ class Session:
 
     @property
     def base_mode(self) -> Mode:
-        """The mode of the configuration as asked."""
         return asked_mode(self.config)
 
     @property
@@ -210,7 +209,6 @@ class Session:
                     self._measure(part, number, total)
 
     def _measure(self, part: Part, number: int, total: int) -> None:
-        """Add one segment of round `number`."""
         segments, without = self.recorder.segments, "" if part.without is None else f" without rank {part.without}"
         name = f"round {self.recorder.rounds_before + number + 1}: {part.mode} {part.activity}{without}"
         self.on_stage(name, len(segments), total)
@@ -279,6 +277,7 @@ class Session:
             worker_batches=parts.loader.records(),
             waits=parts.waits(),
             modes=self._runner.ready.modes(),
+            own_threads=isinstance(parts.loader, OwnThreads),
             cores_available=parts.cores_available,
             storage_counts_reads=parts.location.counts_reads,
             storage_kind=parts.location.kind,

@@ -71,7 +71,7 @@ def _plan(study: Study, files: Sequence[FileSet], epochs: int) -> StudyPlan:
         each_s=epochs * images / EXAMPLE_RATE,
         epochs=epochs,
         images=images,
-        set_bytes=max(sum(file.size_bytes) for file in files),
+        set_bytes=max(sum(file.file_bytes.values()) for file in files),
         images_per_s=EXAMPLE_RATE,
     )
 
@@ -177,7 +177,7 @@ def too_small(files: FileSet, config: RunConfig) -> Remark | None:
 
 def pages_bytes(files: FileSet) -> int:
     """What the files take in the page cache."""
-    return sum(-(-size // mmap.PAGESIZE) * mmap.PAGESIZE for size in files.size_bytes)
+    return sum(-(-size // mmap.PAGESIZE) * mmap.PAGESIZE for size in files.file_bytes.values())
 
 
 def untimed(loader: LoaderSpec) -> int:

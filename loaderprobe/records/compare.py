@@ -41,11 +41,11 @@ class Compared:
     """One row: the same thing in A and in B."""
 
     subject: Subject
-    unit: Unit
-    before: Interval | None
+    unit: Unit = ""
+    before: Interval | None = None
     """In A; None for the mean of all rows."""
-    after: Interval | None
-    rounds: tuple[int, int]
+    after: Interval | None = None
+    rounds: tuple[int, int] = (0, 0)
     """Rounds of A and of B that the interval comes from."""
     ratio: Interval | None
     """The speed of B over that of A, with its 95 % interval; None where nothing shows how much a side varies."""
@@ -144,9 +144,7 @@ class ComparisonReport:
 
     @property
     def passed(self) -> bool:
-        """True when every gate holds."""
         return all(gate.passed for gate in self.gates)
 
     def of_word(self, word: Word) -> tuple[Compared, ...]:
-        """The rows with this word."""
         return tuple(row for row in self.rows if row.word == word)

@@ -52,7 +52,7 @@ class LoaderSpec:
     """How batches are loaded, up to pinned memory."""
 
     name: str = "torch"
-    """`torch`, or `package.module:Class`; `own` for a user's DataLoader, `ITERABLE` for an iterable without one."""
+    """A loader by name, or `package.module:Class`; `own` for a user's DataLoader, `ITERABLE` for another iterable."""
     workers: int
     """0 is the serial loader: the training thread loads its own batches."""
     prefetch_factor: int
@@ -166,6 +166,8 @@ class RunConfig:
     data: str
     """Fingerprint of the `FileSet`."""
     resolution: str
+    layout: str = "files"
+    """How samples lie on storage, by its name in `datasets.layouts.LAYOUTS`; `files`: each is a file."""
     loader: LoaderSpec
     compute: ComputeSpec
     cache: CacheState = "cold"
@@ -194,11 +196,12 @@ class RunConfig:
     def title(self) -> str:
         """A short name for people."""
         workers = self.loader.workers
+        loader = "" if self.loader.name == "torch" else f"{self.loader.name}, "
         loading = "serial" if workers == 0 else f"{workers} worker{'s' if workers > 1 else ''}"
         model = "" if self.compute.model == PUBLISHED_MODEL else f", {self.compute.model}"
         together = f", {self.ranks} ranks" if self.ranks > 1 else ""
         spread = f" on {self.nodes} nodes" if self.nodes > 1 else ""
-        return f"{self.resolution}, {loading}, {self.compute.name}{model}, {self.cache}{together}{spread}"
+        return f"{self.resolution}, {loader}{loading}, {self.compute.name}{model}, {self.cache}{together}{spread}"
 
     @property
     def readers(self) -> int:

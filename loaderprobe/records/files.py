@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Literal
 
@@ -55,22 +56,30 @@ def _below(root: str, paths: tuple[str, ...]) -> tuple[Path, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSet:
-    """Exactly the files that one data set contributes to a run, in the order in which they are read.
+    """Exactly the samples that one data set contributes to a run, in the order in which they are read.
 
     The order is drawn at random once, when the set is made, and read round and round: image `k` of a
-    run is file `k % len(paths)`. A large data set contributes a random sample of itself.
+    run is sample `k % len(paths)`. A large data set contributes a random sample of itself.
     """
 
     label: str
-    """`500x375`; the name of the folder for a data set with resolutions of its own."""
+    """`500x375`, `500x375 tar`; the name of the folder for a data set with resolutions of its own."""
     root: str
     """Absolute path; `paths` are relative to it."""
     generated: bool
     paths: tuple[str, ...]
+    """Of each sample, the file that holds it; a shard holds many."""
     classes: tuple[int, ...]
     size_bytes: tuple[int, ...]
+    """Of each sample, as it is encoded."""
     images_found: int
     """Usable images in the whole data set, of which `paths` may be a sample."""
+    layout: str = "files"
+    """A name in `datasets.layouts.LAYOUTS`."""
+    places: tuple[tuple[int, int], ...] = ()
+    """Of each sample that shares its file: (block of the file, number in the block). A block is read in sequence."""
+    whole_bytes: dict[str, int] = field(default_factory=dict)
+    """Of the whole files of such a layout, by path."""
     skipped_count: int = 0
     skipped: tuple[SkippedFile, ...] = ()
     """The first few of the skipped files."""
@@ -78,6 +87,8 @@ class FileSet:
     def __post_init__(self) -> None:
         if not len(self.paths) == len(self.classes) == len(self.size_bytes):
             raise BadValue(f"file set {self.label}: paths, classes and sizes differ in number")
+        if len(self.places) != (0 if self.layout == "files" else len(self.paths)):
+            raise BadValue(f"file set {self.label}: places and paths differ in number")
         if not self.paths:
             raise BadValue(f"file set {self.label}: it has no file")
         if min(*self.size_bytes, self.images_found, self.skipped_count, 0) < 0:
@@ -106,26 +117,83 @@ class FileSet:
         """Images before the first comes again."""
         return len(self.paths)
 
-    def shard(self, rank: int, size: int) -> FileSet:
-        """Every `size`-th file from file `rank` on, as torch's DistributedSampler deals them out. Raises BadValue."""
-        if self.count < size:
-            raise BadValue(f"{self.count} files cannot be shared by {size} ranks", hint="use a larger data set")
+    @property
+    def file_bytes(self) -> dict[str, int]:
+        """Of each file, by path: one a sample, or those that hold many."""
+        return self.whole_bytes or dict(zip(self.paths, self.size_bytes, strict=True))
+
+    @property
+    def parts(self) -> PartFiles | None:
+        """The files that are read in parts; None where each sample is a file."""
+        root = Path(self.root)
+        found = {str(root / path): size for path, size in self.whole_bytes.items()}
+        return PartFiles(file_bytes=found) if found else None
+
+    @property
+    def streamed(self) -> bool:
+        """True where samples are read in sequence, several a block."""
+        return any(number for _, number in self.places)
+
+    def _blocks(self) -> list[list[int]]:
+        """The numbers of the samples of each block, or of each sample that can be read alone."""
+        if not self.places:
+            return [[k] for k in range(self.count)]
+        blocks: dict[tuple[str, int], list[int]] = {}
+        for k, (path, (block, _)) in enumerate(zip(self.paths, self.places, strict=True)):
+            blocks.setdefault((path, block), []).append(k)
+        return list(blocks.values())
+
+    def chosen(self, numbers: Sequence[int]) -> FileSet:
+        """These samples, in this order."""
+        paths = tuple(self.paths[k] for k in numbers)
         return replace(
             self,
-            paths=self.paths[rank::size],
-            classes=self.classes[rank::size],
-            size_bytes=self.size_bytes[rank::size],
+            paths=paths,
+            classes=tuple(self.classes[k] for k in numbers),
+            size_bytes=tuple(self.size_bytes[k] for k in numbers),
+            places=tuple(self.places[k] for k in numbers) if self.places else (),
+            whole_bytes={path: self.whole_bytes[path] for path in dict.fromkeys(paths)} if self.places else {},
         )
 
+    def shard(self, rank: int, size: int) -> FileSet:
+        """Every `size`-th block from block `rank` on; a file is one, as torch's DistributedSampler deals them out.
+
+        Raises BadValue.
+        """
+        blocks = self._blocks()
+        if len(blocks) < size:
+            what = "files" if self.layout == "files" else f"blocks of {self.layout}"
+            raise BadValue(f"{len(blocks)} {what} cannot be shared by {size} ranks", hint="use a larger data set")
+        return self.chosen([*chain.from_iterable(blocks[rank::size])])
+
+    def dealt(self, workers: int, batch_size: int) -> FileSet:
+        """In the order in which as many workers read them, each its share of the blocks, one after the other.
+
+        All make as many batches: what a longer share has beyond the shortest is left out. Raises BadValue.
+        """
+        if not self.streamed:
+            return self
+        blocks, lanes = self._blocks(), max(1, workers)
+        shares = [[*chain.from_iterable(blocks[lane::lanes])] for lane in range(lanes)]
+        batches = min(map(len, shares)) // batch_size
+        if not batches:
+            raise BadValue(
+                f"{len(blocks)} blocks of {self.layout} do not give each of {lanes} workers a batch of {batch_size}",
+                hint="use more images, smaller shards, fewer workers or a smaller batch",
+            )
+        starts = range(0, batches * batch_size, batch_size)
+        return self.chosen([k for start in starts for share in shares for k in share[start : start + batch_size]])
+
     def absolute(self, first: int, count: int) -> list[Path]:
-        """The files of `count` images from image `first` on, going round at the end of the set."""
+        """The files of `count` images from image `first` on, going round at the end of the set; shards once each."""
         if first == 0 and count == len(self.paths):
-            return list(_below(self.root, self.paths))
+            return list(_below(self.root, tuple(self.whole_bytes) or self.paths))
         root = Path(self.root)
-        return [root / self.paths[k % len(self.paths)] for k in range(first, first + count)]
+        paths = [self.paths[k % len(self.paths)] for k in range(first, first + count)]
+        return [root / path for path in (dict.fromkeys(paths) if self.places else paths)]
 
     def delivered_bytes(self, first: int, count: int) -> int:
-        """The bytes of the files of `count` images from image `first` on."""
+        """The bytes of `count` images, as they are encoded, from image `first` on."""
         sums = [0, *accumulate(self.size_bytes)]
         passes, rest = divmod(first + count, len(self.paths))
         before_passes, before = divmod(first, len(self.paths))

@@ -114,7 +114,3 @@ class LayersReport:
     """From the step to the slowest source line; empty unless asked for."""
     schema: str = LAYERS_SCHEMA
     schema_version: int = SCHEMA_VERSION
-
-    def part(self, name: PartName) -> Milliseconds | None:
-        """The time of a part; None where the step has none."""
-        return next((each.ms for each in self.parts if each.name == name), None)

@@ -66,10 +66,6 @@ class RankSeen:
     rank: int
     node: int
     host: str
-    device: str
-    """The GPU's UUID; empty without one."""
-    cores: float
-    """Available to it: those of its node, or of its affinity, shared evenly."""
     span_ns: tuple[int, ...]
     """From the first step of a segment to the end of its last, or of the device."""
     input_ns: tuple[int, ...]
@@ -79,10 +75,6 @@ class RankSeen:
     steps: tuple[int, ...]
     """The same on all ranks, except where each was alone."""
     delivered_bytes: tuple[int | None, ...]
-    disk_bytes: tuple[int | None, ...]
-    """None on all ranks of a node but its first."""
-    service_ns: tuple[int, ...]
-    """Wall time in a worker of batches of the `alone` segments, in order; at most MOST_SERVICES."""
     read_bytes: tuple[int | None, ...] = ()
     """From storage, by the rank's workers for the batches of each segment: whether it was cold, or warm, on each rank.
     None where reads are not counted; empty where that was not kept."""
@@ -91,9 +83,8 @@ class RankSeen:
         check_equal_lengths(f"rank {self.rank}", self, COLUMNS, optional=("read_bytes",))
 
 
-COLUMNS = ("span_ns", "input_ns", "meet_ns", "steps", "delivered_bytes", "disk_bytes", "read_bytes")
+COLUMNS = ("span_ns", "input_ns", "meet_ns", "steps", "delivered_bytes", "read_bytes")
 """With an entry a segment."""
-MOST_SERVICES = 128
 
 
 # What a GPU and its host did in one short window, record by record. Nothing here is derived.
@@ -268,17 +259,9 @@ class Others:
     own_read_bytes: int | None = None
     """That own processes but for the ancestors caused to be read from storage (/proc/PID/io); None where that is not
     readable, or one ended meanwhile, with which its count is lost."""
-    run_delay_ns: int | None = None
-    """The training thread ready to run, but waiting for a core (/proc/thread-self/schedstat), for own processes too."""
-    cpu_pressure_us: int | None = None
-    """That some thread of the machine waited for a core (/proc/pressure), for own processes too; None, as the next
-    two, where the kernel does not count it."""
-    io_pressure_us: int | None = None
-    memory_pressure_us: int | None = None
 
     def __post_init__(self) -> None:
-        optional = ("own_read_bytes", "run_delay_ns", "cpu_pressure_us", "io_pressure_us", "memory_pressure_us")
-        least = {"span_ns": 1, "cores": 1, "cpu_ns": 0, "own_cpu_ns": 0, "steal_ns": 0, **dict.fromkeys(optional, 0)}
+        least = {"span_ns": 1, "cores": 1, "cpu_ns": 0, "own_cpu_ns": 0, "steal_ns": 0, "own_read_bytes": 0}
         check_at_least("other processes", self, least)
 
 
@@ -456,6 +439,8 @@ class Measurement:
     """What workers were seen waiting for; without it, `missing` has the reason under `waits`."""
     stacks: StackSamples | None = None
     """Where workers were in the code that makes batches; None where that was not looked at."""
+    own_threads: bool = False
+    """True where threads or processes of the loader's own make each batch together: they are recorded as one worker."""
     stream: bool = False
     """True where the data set gives its samples in an order of its own, so that one read may serve any number of them;
     False in runs of older versions."""
@@ -478,6 +463,11 @@ class Measurement:
         check_at_least("measurement", self, {"first_batch_s": 0.0, "wall_s": 0.0, "ranks": 1})
         if not self.cores_available > 0:
             raise BadValue(f"measurement: {self.cores_available:g} cores cannot have measured it")
+
+    @property
+    def workers(self) -> int:
+        """Workers that make batches side by side; 0 for the serial loader."""
+        return min(self.config.loader.workers, 1) if self.own_threads else self.config.loader.workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -173,6 +173,10 @@ SWEEP = (
         "resolutions", str, RESOLUTIONS, DATA, "Resolutions of the generated data sets. imagenet: ImageNet's mixture.",
         several=True,
     ),
+    Option(
+        "layout", str, None, DATA, several=True, usual="files, or that of DATA", label="{}",
+        help="How the same images lie on storage: files, or many in large files: tar, parquet (see explain layouts).",
+    ),
     Option("data_dir", Path, Path("loaderprobe-data"), DATA, "Directory of the generated data sets."),
     Option("images", int, None, DATA, "Images of each data set.", least=1, usual="as many as the sweep reads"),
     Option("seed", int, 0, DATA, "Seed of the generated data and of the order of measuring."),
@@ -183,8 +187,9 @@ SWEEP = (
     ),
     Option("serial", bool, True, LOADER, "Do not measure the serial loader.", typed="--no-serial"),
     Option(
-        "loader", str, "torch", LOADER, "torch, a plug-in, or package.module:Class (see loaderprobe explain plug-ins).",
-        label="{}",
+        "loader", str, "torch", LOADER, several=True, label="{}",
+        help="torch, spdl, dali, grain, torchdata (see explain loaders), a plug-in or package.module:Class (see "
+        "explain plug-ins); several, separated by commas.",
     ),
     Option(
         "prefetch_factor", int, (2,), LOADER, several=True, label="prefetch {}",
@@ -367,10 +372,13 @@ GENERATE = (
     Option("classes", int, 10, DATA, "Number of class directories.", least=1),
     Option("seed", int, 0, DATA, "The same seed gives the same files."),
     Option(
-        "layout", Literal["folder", "shards"], "folder", DATA,
-        "folder: an image folder. shards: tar shards for WebDataset; sweep does not read them.",
+        "layout", str, ("files",), DATA, several=True,
+        help="How the images lie on storage, one set each: files, in a folder a class, or many in large files: tar, "
+        "parquet.",
     ),
-    Option("shard_images", int, 1000, DATA, "Images per shard.", least=1),
+    Option(
+        "shard_images", int, None, DATA, "Images in a large file.", least=1, usual="a 32nd of them, at most 1000"
+    ),
     Option(
         "oddities", str, (), DATA, several=True, usual="none",
         help="Odd files to add, as rare as in ImageNet: grey, cmyk, png, exif, icc, or all.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,7 +14,8 @@ PLAN_SCHEMA = "loaderprobe/plan"
 # History of the plan as JSON, which no other file holds:
 # 1  2026-11  first version
 # 2  2026-11  inputs by name; one figure of caches; no replay of ranks, stragglers, curves, scenarios, listing
-PLAN_VERSION = 2
+# 3  2026-11  a storage has the time of a read; its limits have no need and share, which follow from the needs
+PLAN_VERSION = 3
 
 PlanPart = Literal["measured_storage", "cold_opens", "workers", "cores", "reads_in_flight"]
 """What a plan may have to leave out, in the order in which that is said."""
@@ -129,19 +131,15 @@ class Need:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupplyLimit:
-    """One resource of one storage, beside the need for it."""
+    """One resource of one storage."""
 
     resource: SupplyResource
     limit: Quantity
-    """Of the storage as a whole."""
-    need: Quantity
-    """Of all accelerators at the wanted utilization, cold."""
-    share: float
-    """Need over limit."""
-    feeds: float
-    """Accelerators, with the share of the limit that one dares to use."""
-    at_least: bool
+    """Of the storage as a whole; on offer, of `client` and `nic` for each node."""
+    at_least: bool = False
     """True when the limit is known to be at least that."""
+    feeds: float = math.inf
+    """Accelerators, with the share of the limit that one dares to use; of a limit on offer, not known yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,20 +156,23 @@ class CacheSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanSupply:
-    """A storage: its limits, the one that is reached first first."""
+    """A storage as it was measured, given or published, and once it is judged, what it is to the accelerators."""
 
     name: str
     label: Label
     source: str
-    read_on: str
-    """Day on which a published limit was read; empty for others."""
-    stale: bool
     limits: tuple[SupplyLimit, ...]
-    first_limit: SupplyResource | None
-    """None when it has no limit that is known."""
-    feeds: float | None
-    at_least: bool
-    reads_in_flight: Quantity | None
+    """Once judged, the one that is reached first first."""
+    latency_s: Quantity | None = None
+    """Of one read of one file; None where that is not known."""
+    read_on: str = ""
+    """Day on which a published limit was read; empty for others."""
+    stale: bool = False
+    first_limit: SupplyResource | None = None
+    """None when it has no limit that is known, as with the next two."""
+    feeds: float | None = None
+    at_least: bool = False
+    reads_in_flight: Quantity | None = None
     """An accelerator, for this storage's time of a read; None where that is not known."""
     cache: CacheSize | None = None
     """None where it is enough, and where it may be."""

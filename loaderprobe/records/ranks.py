@@ -225,8 +225,6 @@ class RankMeasurement:
     """The cores that it may run on: those of ranks that may run on the same count once."""
     measurement: Measurement
     node: int = 0
-    device: str = ""
-    """The GPU's UUID; empty without one."""
 
 
 # The ranks of one configuration as the report shows them: a few by name, and all of them to be drawn.

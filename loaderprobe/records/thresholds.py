@@ -47,8 +47,6 @@ FAR_BEYOND_NOISE = 1.25
 # Rounds and their noise
 ENOUGH_ROUNDS = 3
 """Fewer rounds, runs or segments have no useful spread. From: Student's factor of two is 12.7."""
-ALL_FASTER = 5
-"""So many rounds that are all faster are evidence, whatever their spread. From: by chance it happens in 3 %."""
 DOUBTED_ROUNDS = 2
 """After so many rounds that do not fit the model, the rest train without each resource: a third shows nothing new."""
 MOST_TIMES = 2

@@ -28,7 +28,7 @@ from loaderprobe.units import join_words
 
 COUNTED = ("ranks", "nodes")
 """Options of which there are so many: `1 rank`, `4 ranks`."""
-STATED = ("resolution", "workers", "compute", "cache")
+STATED = ("resolution", "layout", "workers", "compute", "cache")
 """Options that a heading or a label's beginning states."""
 
 

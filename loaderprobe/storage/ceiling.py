@@ -23,23 +23,27 @@ MOST_BLOCKS = 2048
 def raise_ceiling(
     known: StorageCeiling | None, files: FileSet, readers: int, *, seconds: float, longest_s: float, cache: PageCache
 ) -> StorageCeiling:
-    """`known` with a phase at concurrency `readers` added: whole files of the set, in random order, cold.
+    """`known` with a phase at concurrency `readers` added: whole files of the set, in random order, cold; of files
+    that hold several samples, blocks.
 
     If it cannot be measured, `missing` has the reason. KeyboardInterrupt is passed on.
     """
     known = known or StorageCeiling(data=files.fingerprint, phases=())
     if known.at(readers):
         return known
-    paths = files.absolute(0, len(files.paths))
+    if files.parts:
+        whole = files.parts.file_bytes
+        return ceiling_of_parts(whole, readers, seconds=seconds, longest_s=longest_s, cache=cache, known=known)
     pieces = [
-        Piece(path=path, offset=0, size_bytes=size) for path, size in zip(paths, files.size_bytes, strict=True) if size
+        Piece(path=files.folder / path, offset=0, size_bytes=size) for path, size in files.file_bytes.items() if size
     ]
     return _of_pieces(known, pieces, Path(files.root), readers, seconds=seconds, longest_s=longest_s, cache=cache)
 
 
 def ceiling_of_parts(
-    file_bytes: Mapping[str, int], readers: int, *, seconds: float, longest_s: float, cache: PageCache
-) -> StorageCeiling:
+    file_bytes: Mapping[str, int], readers: int, *, seconds: float, longest_s: float, cache: PageCache,
+    known: StorageCeiling | None = None,
+) -> StorageCeiling:  # fmt: skip
     """The same for files that a loader reads in parts: a random sample of blocks of 1 MB.
 
     Storage delivers about its maximum at that block size; a loader with smaller reads gets no more.
@@ -51,7 +55,7 @@ def ceiling_of_parts(
         if piece.size_bytes
     ]
     chosen = random.Random(readers).sample(pieces, min(len(pieces), MOST_BLOCKS))
-    known = StorageCeiling(data="", phases=())
+    known = known or StorageCeiling(data="", phases=())
     if not chosen:
         return replace(known, missing=Remark(code="files_empty"))
     root = chosen[0].path.parent

@@ -18,8 +18,6 @@ from loaderprobe.store.codec import decode, encode, read, write_atomically, writ
 RANK = "rank"
 """The kind of the file of one rank."""
 MOST_SEGMENTS = 40
-FEWEST_SERVICES = 32
-"""Times of batches that are kept beside many segments."""
 
 
 def write_ranks(measurement: Path, measured: Measurement) -> None:
@@ -55,7 +53,7 @@ def shortened(seen: RankSeen, segments: Sequence[Segment]) -> RankSeen:
     short: dict[str, Any] = {
         name: tuple(_mean([column[n] for n in entry]) for entry in groups) for name, column in _columns(seen)
     }
-    return replace(seen, service_ns=seen.service_ns[:FEWEST_SERVICES], **short)
+    return replace(seen, **short)
 
 
 def expanded(kept: RankSeen, segments: Sequence[Segment]) -> RankSeen:

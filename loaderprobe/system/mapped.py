@@ -67,14 +67,14 @@ class Evicted:
 
     def drop(self) -> None:
         """Unmap the pages of the files here, and evict them. Some 2 ms in a process with torch in it."""
-        mappings = _mappings_of(self._own, self._paths)
+        mappings = _mappings(self._own, self._paths)
         self._clean.intersection_update(mappings)
         if any(not mapping.shared and not mapping.writable and mapping not in self._clean for mapping in mappings):
             # Private pages that were changed would be lost. Those of a mapping that cannot be written stay clean.
             changed = _changed(self._own)
             self._clean.update(mapping for mapping in mappings if not mapping.writable and mapping.begin not in changed)
             # That took some ms, in which another thread may have unmapped a file.
-            mappings = _mappings_of(self._own, self._paths)
+            mappings = _mappings(self._own, self._paths)
         for mapping in mappings:
             if mapping.shared or mapping in self._clean:
                 _libc.madvise(mapping.begin, mapping.end - mapping.begin, MADV_DONTNEED)
@@ -99,28 +99,22 @@ class _Mapping:
     path: str
 
 
-def _mappings(own: Path) -> list[_Mapping]:
-    """Mappings of data files: a file with any part mapped as code is a library."""
+def _mappings(own: Path, paths: Collection[str] | None = None) -> list[_Mapping]:
+    """Mappings of these files; else of data files: a file with any part mapped as code is a library."""
     found, code = [], set()
     for line in (own / "maps").read_text(errors="surrogateescape").splitlines():
         parts = line.split(maxsplit=5)
-        if len(parts) < 6 or not may_hold_data(parts[5]) or parts[5].endswith(" (deleted)"):
+        if len(parts) < 6 or not (_is_data(parts[5]) if paths is None else parts[5] in paths):
             continue
-        if "x" in parts[1]:
+        if paths is None and "x" in parts[1]:
             code.add(parts[5])
         begin, _, end = parts[0].partition("-")
         found.append(_Mapping(int(begin, 16), int(end, 16), parts[1][3] == "s", "w" in parts[1], parts[5]))
     return [each for each in found if each.path not in code]
 
 
-def _mappings_of(own: Path, paths: Collection[str]) -> list[_Mapping]:
-    found = []
-    for line in (own / "maps").read_text(errors="surrogateescape").splitlines():
-        parts = line.split(maxsplit=5)
-        if len(parts) == 6 and parts[5] in paths:
-            begin, _, end = parts[0].partition("-")
-            found.append(_Mapping(int(begin, 16), int(end, 16), parts[1][3] == "s", "w" in parts[1], parts[5]))
-    return found
+def _is_data(path: str) -> bool:
+    return may_hold_data(path) and not path.endswith(" (deleted)")
 
 
 def _changed(own: Path) -> set[int]:

@@ -45,8 +45,6 @@ class _Reading:
     """The own processes but for ancestors."""
     above: dict[int, _Process]
     """The ancestors; of their other children nothing counts as own."""
-    run_delay_ns: int | None
-    pressure_us: dict[str, int]
 
 
 class OthersMeter:
@@ -70,13 +68,7 @@ class OthersMeter:
         before, after = self._before, self._read()
         if before is None or after is None or after.now_ns <= before.now_ns:
             return None
-        pressure = {
-            f"{name}_pressure_us": max(0, after.pressure_us[name] - total)
-            for name, total in before.pressure_us.items()
-            if name in after.pressure_us
-        }
         own = _used(before, after)
-        delays = before.run_delay_ns, after.run_delay_ns
         return Others(
             span_ns=after.now_ns - before.now_ns,
             cores=len(self._cores) or cores_total(),
@@ -84,8 +76,6 @@ class OthersMeter:
             own_cpu_ns=max(0, own) * TICK_NS,
             own_read_bytes=_read_bytes(before.tree, after.tree),
             steal_ns=max(0, after.steal - before.steal) * TICK_NS,
-            run_delay_ns=None if delays[0] is None or delays[1] is None else max(0, delays[1] - delays[0]),
-            **pressure,
         )
 
     def missing(self) -> Sequence[Missing]:
@@ -124,8 +114,6 @@ class OthersMeter:
             steal=machine[1],
             tree=tree,
             above=above,
-            run_delay_ns=self._run_delay_ns(),
-            pressure_us=dict(self._pressure()),
         )
 
     def _machine(self) -> tuple[int, int] | None:
@@ -169,7 +157,6 @@ class OthersMeter:
             yield from map(int, (self._text(f"{pid}/task/{thread}/children") or "").split())
 
     def _by_parent(self) -> defaultdict[int, list[int]]:
-        """The children of every process."""
         found: defaultdict[int, list[int]] = defaultdict(list)
         for name in os.listdir(self._proc):  # noqa: PTH208  # as below
             each = self._process(int(name)) if name.isdecimal() else None
@@ -200,19 +187,6 @@ class OthersMeter:
     def _read_bytes(self, pid: int) -> int | None:
         lines = (self._text(f"{pid}/io") or "").splitlines()
         return next((int(line.split()[1]) for line in lines if line.startswith("read_bytes: ")), None)
-
-    def _run_delay_ns(self) -> int | None:
-        row = [int(word) for word in (self._text("thread-self/schedstat") or "").split()]
-        # This thread has run, so all zeros mean that the kernel does not count.
-        return row[1] if len(row) > 1 and any(row) else None
-
-    def _pressure(self) -> Iterator[tuple[str, int]]:
-        """Of each kind the us since boot in which some thread waited for it; nothing where it is not counted."""
-        for name in ("cpu", "io", "memory"):
-            # some avg10=0.00 avg60=0.00 avg300=0.00 total=0
-            total = (self._text(f"pressure/{name}") or "").partition("\n")[0].rpartition("total=")[2]
-            if total:
-                yield name, int(total)
 
     def _text(self, name: str) -> str | None:
         """Of a file of /proc; None where it is not there. A reading opens many, for which Path is too slow."""

@@ -56,18 +56,14 @@ def called(loop: Stack, seen: Stack) -> CodePlace | None:
 
 def place_of(code: CodeType, module: str) -> CodePlace:
     """Of a function, by its code."""
-    name = getattr(code, "co_qualname", code.co_name)
-    return CodePlace(name, Path(code.co_filename).name, code.co_firstlineno, _library(code.co_filename, module))
+    name, file = getattr(code, "co_qualname", code.co_name), code.co_filename
+    library = module if file.startswith(("<frozen", *INSTALLED)) else ""
+    return CodePlace(name, Path(file).name, code.co_firstlineno, library)
 
 
 def _is_training(code: CodeType, module: str) -> bool:
     of_module = any(module == each or module.startswith(f"{each}.") for each in OF_TRAINING)
     return of_module or (module == "torch._tensor" and code.co_name == "backward")
-
-
-def _library(file: str, module: str) -> str:
-    """The module of code that is installed; empty for that of the script."""
-    return module if file.startswith(("<frozen", *INSTALLED)) else ""
 
 
 class CallTimes:

@@ -170,7 +170,6 @@ class ThreadTable:
             self._task = None
 
     def files(self, tid: int) -> ThreadFiles:
-        """The files of one thread."""
         files = self._files.get(tid)
         if files is None:
             files = self._files[tid] = ThreadFiles(self._directory, tid)
@@ -359,7 +358,6 @@ class Descriptors:
         self._memory: int | None = None
 
     def close(self) -> None:
-        """Close the descriptor of the process's memory."""
         if self._memory is not None:
             os.close(self._memory)
             self._memory = None

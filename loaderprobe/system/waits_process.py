@@ -58,7 +58,6 @@ class RowWriter:
         self._round = bytearray()
 
     def add(self, time_ns: int, worker: int, wait: Wait) -> None:
-        """Add one sample of one worker."""
         self._round += ROW.pack(time_ns, self._number(wait.subject), worker, _KINDS[wait.kind])
 
     def end_round(self, time_ns: int, own_cpu_ns: int | None, letters_only: Remark | None) -> None:

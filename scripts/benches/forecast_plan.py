@@ -31,9 +31,9 @@ from torch.utils.data import DataLoader, Sampler
 
 from loaderprobe.api.plan import plan
 from loaderprobe.compute.emulated import EmulatedCompute
-from loaderprobe.measure.clock import SystemClock
 from loaderprobe.protocols import ComputeArguments
 from loaderprobe.records.config import ComputeSpec, LoaderSpec
+from loaderprobe.system.clock import SystemClock
 from scripts.benches.compared import Compared, Kind
 from scripts.benches.harness import Plant, part_of, photographs, planted
 from scripts.benches.truth_verdict import Photographs

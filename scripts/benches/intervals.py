@@ -35,7 +35,6 @@ from torchvision.transforms import v2
 
 from loaderprobe.analyze.verdict.rates import rate_interval
 from loaderprobe.compute.emulated import EmulatedCompute
-from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.pace import Pace, pace_for
 from loaderprobe.measure.segments import load_only, train
 from loaderprobe.measure.sweep import USUAL_ROUNDS, USUAL_SECONDS
@@ -43,6 +42,7 @@ from loaderprobe.protocols import ComputeArguments
 from loaderprobe.records.config import ComputeSpec, LoaderSpec
 from loaderprobe.records.measurement import ComputeInfo, Measurement, Segment, segments_of
 from loaderprobe.stats import mean, quantile
+from loaderprobe.system.clock import SystemClock
 from scripts.benches.beside import neighbour
 from scripts.benches.harness import answer, child, parser, photographs
 from tests.analyze.runs import Cost, alike, run, segment

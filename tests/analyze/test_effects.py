@@ -18,7 +18,7 @@ from loaderprobe.analyze.effects import (
     sample,
     unpaired,
 )
-from loaderprobe.records.thresholds import MOST_PREDICTION_ERROR, REPEAT
+from loaderprobe.records.thresholds import REPEAT
 from loaderprobe.records.verdict import Interval, Speedup
 
 FLAT = Interval(value=1.0, low=1.0, high=1.0)
@@ -167,27 +167,18 @@ def test_one_effect_over_another_is_compared_round_by_round() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rounds", "faster", "leads"),
+    ("rounds", "leads"),
     [
-        ((1.2, 1.21, 1.22), True, True),
-        ((1.01, 1.5, 1.02, 1.6, 1.03), True, False),
-        ((1.01, 1.5, 0.99), False, False),
-        ((1.4, 1.41), True, False),
-        ((1.6, 1.61), True, True),
-        ((1.9,), True, False),
+        ((1.2, 1.21, 1.22), True),
+        ((1.01, 1.5, 1.02, 1.6, 1.03), False),
+        ((1.4, 1.41), False),
+        ((1.6, 1.61), True),
+        ((1.9,), False),
     ],
 )
-def test_few_rounds_need_a_wider_lead(rounds: tuple[float, ...], faster: bool, leads: bool) -> None:
-    """By the 95 % interval, or five rounds that are all faster; each round by 1.15, two by 1.5, one by 2."""
-    found = of_rounds(dict(enumerate(rounds)))
-    assert (found.is_faster, found.leads_in_each()) == (faster, leads)
-
-
-def test_visits_of_seconds_are_known_no_worse_than_a_machine_swings() -> None:
-    """One visit beside another: a quarter to either side; of many that agree, what they differ by."""
-    one, many = of_rounds({1: 2.0}, band="turns").ratio, of_rounds(dict.fromkeys(range(5), 2.0), band="turns").ratio
-    assert (one.low, one.high) == pytest.approx((2 / (1 + MOST_PREDICTION_ERROR), 2 * (1 + MOST_PREDICTION_ERROR)))
-    assert (many.low, many.value, many.high) == pytest.approx((2.0, 2.0, 2.0))
+def test_few_rounds_need_a_wider_lead(rounds: tuple[float, ...], leads: bool) -> None:
+    """Each round by 1.15, two by 1.5, one by 2."""
+    assert of_rounds(dict(enumerate(rounds))).leads_in_each() is leads
 
 
 def test_the_speedup_of_what_is_free_is_not_below_1() -> None:

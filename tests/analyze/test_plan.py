@@ -117,7 +117,7 @@ def _entry(**changes: Any) -> CatalogueEntry:
 
 def test_a_limit_grows_with_the_size_to_its_maximum() -> None:
     """1.2 GB/s at 2 TiB, 1.5 GB/s from 5 TiB on."""
-    rates = [catalogue_offer(_entry(), "x", size, TODAY).limits[0].quantity.value for size in (2, 5, 10)]
+    rates = [catalogue_offer(_entry(), "x", size, TODAY).limits[0].limit.value for size in (2, 5, 10)]
     assert rates == [1.2e9, 1.5e9, 1.5e9]
 
 

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 
 import loaderprobe
 from loaderprobe.errors import BadValue, LoaderprobeError
-from loaderprobe.measure.clock import SystemClock
+from loaderprobe.system.clock import SystemClock
 from loaderprobe.testing import FakeClock
 from tests.api.samples import Numbers, Pairs
 from tests.api.wrappers import TwoLoaders
@@ -133,7 +133,7 @@ def wrong(kind: str) -> Iterator[Any]:
     ("kind", "says", "hint"),
     [
         ("no tensors", "gives a dict without a tensor or an array of samples", "tensors or numpy arrays"),
-        ("raises", "your iterable raised KeyError: 'label'", "iterate it yourself"),
+        ("raises", "the loader raised KeyError: 'label'", "iterate it alone"),
         ("empty", "yields no batch", "iterate it yourself"),
     ],
 )

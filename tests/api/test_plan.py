@@ -713,7 +713,7 @@ def test_the_command_says_what_python_does(tmp_path: Path) -> None:
     assert (tmp_path / "plan.html").read_text().count("<svg") >= 2
     missing = invoke("plan", RUNS / "storage", "--html", tmp_path / "none" / "plan.html")
     assert missing.exit_code != 0 and missing.stdout == "" and "--html" in missing.stderr
-    assert json.loads(invoke("plan", "--schema").stdout)["title"] == "loaderprobe/plan 2"
+    assert json.loads(invoke("plan", "--schema").stdout)["title"] == "loaderprobe/plan 3"
     assert "s3-standard" in invoke("plan", "--catalogue").stdout
     assert invoke("plan", "--catalogue", "--md").stdout.startswith("# Storage catalogue")
     assert {entry["name"] for entry in json.loads(invoke("plan", "--catalogue", "--json").stdout)} > {"gcs"}

@@ -12,10 +12,10 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import loaderprobe
-from loaderprobe.compute.batch_size import Length, MemoryBudget, ProbeParts, TorchProber, repeated
+from loaderprobe.compute.batch_size import MemoryBudget, ProbeParts, TorchProber, repeated
 from loaderprobe.compute.trainer import usual_loss
 from loaderprobe.errors import BadValue
-from loaderprobe.measure.clock import SystemClock
+from loaderprobe.system.clock import SystemClock
 from loaderprobe.testing import ScriptedMeter
 from tests.compute.models import Broken, Hungry, Named, Wide
 
@@ -24,9 +24,7 @@ MB = 1_000_000
 
 
 def prober(model: nn.Module, batches: Callable[[int], Any], *, limit: int | None = None, steps: int = 3) -> TorchProber:
-    parts = ProbeParts(
-        loss=usual_loss, clock=SystemClock(), meter=ScriptedMeter, length=Length(steps=steps), memory_limit=limit
-    )
+    parts = ProbeParts(loss=usual_loss, clock=SystemClock(), meter=ScriptedMeter, steps=steps, memory_limit=limit)
     return TorchProber(model, batches, parts)
 
 
@@ -146,9 +144,8 @@ def test_memory_that_ends_is_stepped_back_from() -> None:
 
 def test_a_batch_that_would_not_fit_is_never_tried() -> None:
     """By the growth of memory from one size to the next."""
-    budget = MemoryBudget(torch.device("cpu"), 100 * MB)
+    budget = MemoryBudget(torch.device("cpu"), 100 * MB, weight_bytes=10 * MB)
     assert budget.blind and budget.predicted(2) is None
-    budget.holds(10 * MB)
     budget._known.update({2: 34 * MB})
     # Three times the weights do not grow: 2 MB an image do, and a margin.
     assert budget.predicted(2) is None and budget.predicted(12) == pytest.approx((34 + 1.1 * 20) * MB)

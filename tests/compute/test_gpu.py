@@ -15,9 +15,9 @@ from loaderprobe.analyze.gpu import attribute
 from loaderprobe.compute.kineto import DeviceLimits
 from loaderprobe.compute.profile import Device, Stage, record_window
 from loaderprobe.compute.torch import CudaCompute
-from loaderprobe.measure.clock import SystemClock
 from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN
 from loaderprobe.records.measurement import Timeline
+from loaderprobe.system.clock import SystemClock
 from loaderprobe.testing import example_arguments
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")]

@@ -13,7 +13,7 @@ import torch
 from torchvision.transforms import v2
 
 from loaderprobe import plugins
-from loaderprobe.analyze.forecast.advice import Known, recommend_groups
+from loaderprobe.analyze.forecast.advice import recommend_groups
 from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.compute import torch as module
 from loaderprobe.compute.profile import Device, thread_numbers
@@ -21,8 +21,8 @@ from loaderprobe.compute.torch import CpuCompute, CudaCompute, crop, split
 from loaderprobe.compute.trainer import CLASSES, FORMATS, Trainer
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.measure.assembly import check_parts
-from loaderprobe.measure.clock import SystemClock
 from loaderprobe.records.config import CHANNEL_DEVIATION, CHANNEL_MEAN, ComputeSpec, with_options
+from loaderprobe.system.clock import SystemClock
 from loaderprobe.testing import example_arguments, example_config
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth
@@ -160,7 +160,7 @@ def test_published_rates_are_advised_for_their_model_only() -> None:
     for model, names in (("resnet50", ["fast"]), ("vgg16", [])):
         made = measured(slow, 2, model=model)
         judged = [(made, run_experiments(made))]
-        (found,) = recommend_groups(judged, Known(accelerators={"fast": 5000.0}))[0].values()
+        (found,) = recommend_groups(judged, {}, {"fast": 5000.0})[0].values()
         actions = [each.action for each in found.advice if each.action.code == "accelerator"]
         assert actions
         assert [each.facts["name"] for each in actions if "name" in each.facts] == names

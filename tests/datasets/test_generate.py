@@ -247,9 +247,7 @@ def test_a_directory_of_somebody_else_is_refused(tmp_path: Path, make: Make, nam
         make(directory / name)
 
 
-@pytest.mark.parametrize(
-    "change", [{"seed": 1}, {"classes": 4}, {"base_images": 5}, {"mean_bytes": 2000}, {"layout": "shards"}]
-)
+@pytest.mark.parametrize("change", [{"seed": 1}, {"classes": 4}, {"base_images": 5}, {"mean_bytes": 2000}])
 def test_another_set_in_the_directory_is_refused(tmp_path: Path, make: Make, change: dict[str, object]) -> None:
     """Sets of two specs are never mixed."""
     before = tree(make(tmp_path))

@@ -101,7 +101,7 @@ def test_hundreds_of_files_of_one_base_image_share_nothing(of_one_base_image: li
 def test_shards_hold_the_same_images_in_the_form_of_webdataset(tmp_path: Path, make: Make) -> None:
     """NAME.jpg with the very bytes of the folder's NAME.JPEG, then NAME.cls with the class; times are zero."""
     folder = tree(make(tmp_path / "folder", count=25))
-    shards = make(tmp_path / "shards", count=25, layout="shards", shard_images=10)
+    shards = make(tmp_path / "shards", count=25, layout="tar", shard_images=10)
     found: dict[str, bytes] = {}
     names = sorted(path.name for path in (shards / "train").iterdir())
     assert names == ["shard-000000.tar", "shard-000001.tar", "shard-000002.tar"]
@@ -152,7 +152,7 @@ def test_shards_grow_by_the_last_one(tmp_path: Path, make: Make) -> None:
         if done >= 40:
             raise KeyboardInterrupt
 
-    options = {"layout": "shards", "shard_images": 10}
+    options = {"layout": "tar", "shard_images": 10}
     directory = make(tmp_path / "grown", count=25, **options)
     whole, first = tree(directory), (directory / "train/shard-000000.tar").stat().st_ino
     with pytest.raises(KeyboardInterrupt):

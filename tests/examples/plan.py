@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from loaderprobe.analyze.plan.plan import Made, given_offer, make_plan
+from loaderprobe.analyze.plan.plan import given_offer, make_plan
 from loaderprobe.analyze.plan.workload import MeasuredStorage, PlanWorkload, known, requests
 from loaderprobe.records.plan import Asked, CacheAsked, PlanReport, PlanSource
 
@@ -14,7 +14,7 @@ SOURCE = PlanSource(
     kind="sweep", path="/runs/1", data="/data/500x375", other_data=("256x256",), accelerator="mlperf-h100",
     configuration="500x375, 2 workers, emulated:mlperf-h100, cold",
 )  # fmt: skip
-MADE = Made(loaderprobe="0.1.0", created_utc="2026-11-22T10:00:00+00:00")
+MADE: dict[str, Any] = {"loaderprobe": "0.1.0", "created_utc": "2026-11-22T10:00:00+00:00", "images_per_s": {}}
 
 
 def example_workload(images_per_s: float = H100, file_bytes: float = 115_000.0, **changes: Any) -> PlanWorkload:
@@ -38,7 +38,6 @@ def example_workload(images_per_s: float = H100, file_bytes: float = 115_000.0, 
 def example_storage(bytes_per_s: float = 0.92e9, **changes: Any) -> MeasuredStorage:
     """The best step of a ladder of 1 to 16 readers."""
     storage = MeasuredStorage(
-        name="measured here",
         source="16 readers",
         read_bytes_per_s=known(bytes_per_s, "B/s", "measured", "16 readers", half=0.03 * bytes_per_s),
         files_per_s=known(bytes_per_s / 115_000, "1/s", "measured", "16 readers"),
@@ -61,10 +60,10 @@ def example_asked(accelerators: int = 64, **changes: Any) -> Asked:
 def example_plan(workload: PlanWorkload | None = None, asked: Asked | None = None) -> PlanReport:
     """The plan for the workload above, beside a storage whose opens give out first."""
     offer = given_offer("6GB/s,24kopens/s,2ms", {"bandwidth": 6e9, "opens": 24_000.0, "latency": 0.002})
-    return make_plan(workload or example_workload(), asked or example_asked(), [offer], SOURCE, MADE)
+    return make_plan(workload or example_workload(), asked or example_asked(), [offer], SOURCE, **MADE)
 
 
 def whole_plan(**asked: Any) -> PlanReport:
     """Beside a storage of three limits."""
     offer = given_offer("6GB/s,24kopens/s,2ms", {"bandwidth": 6e9, "opens": 24_000.0, "client": 50e9})
-    return make_plan(example_workload(), example_asked(**asked), [offer], SOURCE, MADE)
+    return make_plan(example_workload(), example_asked(**asked), [offer], SOURCE, **MADE)

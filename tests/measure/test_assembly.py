@@ -17,7 +17,6 @@ from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.measure import capabilities
 from loaderprobe.measure.assembly import alternatives, check_parts, make_compute
 from loaderprobe.measure.batch_size import Meter, WithReadings
-from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.image_data import image_files, image_sets
 from loaderprobe.protocols import ComputeArguments
 from loaderprobe.records.config import RunConfig
@@ -28,6 +27,7 @@ from loaderprobe.render.doctor import step_words, why_words
 from loaderprobe.render.words import remark_words
 from loaderprobe.samplers.host import CoresSampler
 from loaderprobe.store.codec import decode, encode
+from loaderprobe.system.clock import SystemClock
 from loaderprobe.testing import (
     FakeClock,
     FakePageCache,

@@ -394,14 +394,14 @@ def test_a_rank_that_is_ahead_waits_for_the_word_of_rank_0() -> None:
     assert not meeting.steps(8, 12)
     named = meeting.ranks[0].proposed
     assert named is not None
-    meeting.steps(12, named.passes)
+    meeting.steps(12, named[0])
 
     def sleep(seconds: float) -> None:
         meeting.clock._now_ns += round(seconds * 1e9)
-        assert meeting.ranks[0].ask(named.passes, OFFER)
+        assert meeting.ranks[0].ask(named[0], OFFER)
 
     meeting.ranks[1].clock = type("Polled", (), {"now_ns": meeting.clock.now_ns, "sleep": staticmethod(sleep)})()
-    assert meeting.ranks[1].ask(named.passes, OFFER)
+    assert meeting.ranks[1].ask(named[0], OFFER)
 
 
 def test_a_rank_without_a_loader_holds_up_no_step() -> None:

@@ -18,7 +18,6 @@ from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.rates import cold_fraction
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.child import explain_error, keep_together
-from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.runner import (
     Child,
     Event,
@@ -32,6 +31,7 @@ from loaderprobe.protocols import Clock
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Measurement, RunFailure, segments_of
 from loaderprobe.store.codec import encode
+from loaderprobe.system.clock import SystemClock
 from loaderprobe.testing import FakeClock, Service, example_config, example_files
 from tests.conftest import MeasureReal
 from tests.measure.conftest import Measure

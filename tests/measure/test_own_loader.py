@@ -311,6 +311,8 @@ class Evicted:
     def evict_ahead(self, paths: Sequence[Path]) -> None:
         self.asked.append(tuple(paths))
 
+    def release(self, taken: int) -> None: ...
+
     def extend_pool(self, batches: int) -> int:
         self.pool = max(self.pool, batches)
         return self.pool

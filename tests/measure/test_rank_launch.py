@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 
 from loaderprobe.errors import BadValue, LoaderprobeError, LostRank, MissingPart
-from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.ranks import launch
 from loaderprobe.measure.ranks.launch import Coordinator, RankProcess, put, take
 from loaderprobe.measure.runner import Child, Event, Order, Start
@@ -26,6 +25,7 @@ from loaderprobe.records.diagnosis import DataFound, OwnLoader, OwnMeasured
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.ranks import Launched, ProcessInfo, RankCommand, RankPlacement
 from loaderprobe.store.codec import decode, encode
+from loaderprobe.system.clock import SystemClock
 from loaderprobe.testing import FakeClock, FakeStore, example_config, example_files
 from tests.analyze.measured import measured
 from tests.analyze.scripted import Truth

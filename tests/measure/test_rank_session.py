@@ -25,6 +25,7 @@ from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.collectives import PaceAhead
 from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.ranks.child import cores_of
+from loaderprobe.records import values
 from loaderprobe.records.ranks import RankPlacement
 from loaderprobe.system.limits import cores_available
 from loaderprobe.testing import FakeGroup, Service, example_config, example_files
@@ -155,7 +156,7 @@ def test_a_pace_ahead_agrees_seldom_and_ends_where_any_pace_would(most: int | No
         return value
 
     pace = Pace(min_s=0.7, multiple=3, max_batches=most)
-    ahead, steps = PaceAhead.of(pace, told), 0
+    ahead, steps = PaceAhead(**values(pace), agreed=told), 0
     while not ahead.enough(steps, steps * 0.005):
         steps += 1
     assert pace.enough(steps, steps * 0.005)

@@ -14,13 +14,13 @@ import pytest
 from loaderprobe.api.bandwidth import bandwidth
 from loaderprobe.cli import main
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
-from loaderprobe.measure.clock import SystemClock
 from loaderprobe.records.bandwidth import BandwidthMeasurement
 from loaderprobe.records.files import is_url, masked
 from loaderprobe.storage import objects as probe_module
 from loaderprobe.storage.objects import probe_objects
 from loaderprobe.storage.probe import ProbeRequest
 from loaderprobe.system import objects
+from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.objects import TRANSIENT, kind_of, open_store
 
 

@@ -14,7 +14,6 @@ import msgspec
 import pytest
 
 from loaderprobe.errors import BadValue, MissingPart
-from loaderprobe.measure.clock import SystemClock
 from loaderprobe.policy import Ask, Result, Results, follow
 from loaderprobe.protocols import PageCache
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase, StorageCeiling
@@ -37,6 +36,7 @@ from loaderprobe.storage.metadata import (
 from loaderprobe.storage.phase import MOST_ROUNDS, PhaseSettings, cache_label, run_phase
 from loaderprobe.storage.probe import Measured, Names, ProbePolicy, ProbeRequest, Reads, Step, probe_bandwidth
 from loaderprobe.storage.reader import Supply, ThreadEngine
+from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.testing import FakeClock, FakePageCache, example_location

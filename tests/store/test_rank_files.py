@@ -32,13 +32,7 @@ def measured(segments: int) -> Measurement:
     def digits(figures: int) -> tuple[int, ...]:
         return tuple(drawn.randrange(10 ** (figures - 1), 10**figures) for _ in range(count))
 
-    seen = [
-        replace(
-            each, device="GPU-01234567-89ab-cdef-0123-456789abcdef", input_ns=digits(9), meet_ns=digits(9),
-            disk_bytes=digits(11), service_ns=digits(9)[:1] * 128,
-        )
-        for each in made.by_rank
-    ]  # fmt: skip
+    seen = [replace(each, input_ns=digits(9), meet_ns=digits(9)) for each in made.by_rank]
     return replace(made, by_rank=tuple(seen))
 
 

@@ -58,9 +58,9 @@ def of_ranks(measured: Measurement, ranks: int) -> Measurement:
     """The same of several ranks, which saw the same."""
     count = len(measured.segments)
     seen = RankSeen(
-        rank=0, node=0, host="one", device="", cores=2.0, span_ns=(10**9,) * count, input_ns=(10**6,) * count,
-        meet_ns=(0,) * count, steps=(20,) * count, delivered_bytes=(None,) * count, disk_bytes=(10**6,) * count,
-        service_ns=(10**7,) * 128, read_bytes=(0,) * count,
+        rank=0, node=0, host="one", span_ns=(10**9,) * count, input_ns=(10**6,) * count,
+        meet_ns=(0,) * count, steps=(20,) * count, delivered_bytes=(None,) * count,
+        read_bytes=(0,) * count,
     )  # fmt: skip
     config = replace(measured.config, ranks=ranks)
     return replace(

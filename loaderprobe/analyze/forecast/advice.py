@@ -37,7 +37,7 @@ from loaderprobe.analyze.verdict.rule import (
 )
 from loaderprobe.analyze.verdict.validity import counted
 from loaderprobe.records import thresholds
-from loaderprobe.records.config import ITERABLE, PUBLISHED_MODEL, ComputeSpec, alike_but_for
+from loaderprobe.records.config import PUBLISHED_MODEL, ComputeSpec, alike_but_for
 from loaderprobe.records.measurement import Alternative, Measurement, judged_activity, segments_of
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import INPUTS, REMEDIES, SingleCause
@@ -246,16 +246,12 @@ class Recommendation:
     advice: tuple[Advice, ...]
 
 
-def advise(measurement: Measurement, found: Experiments, around: Surroundings | None = None) -> tuple[Advice, ...]:
-    """Changes that gain enough, largest speed-up first; then, with speed-up 1, what would be wasted."""
-    return recommend(measurement, found, around or Surroundings()).advice
-
-
 def recommend(measurement: Measurement, found: Experiments, around: Surroundings) -> Recommendation:
     """Forecasts and advice for one measured configuration; waiting that no model knows has advice of its own.
 
     First what costs a few characters: where the threads of a serial loader spin, and one thread was measured to gain.
-    All from the segments that count, as the verdict.
+    Then changes that gain enough, largest speed-up first; last, with speed-up 1, what would be wasted. All from the
+    segments that count, as the verdict.
     """
     measurement = counted(measurement)
     by_laws = _by_laws(measurement, found, around)
@@ -306,10 +302,9 @@ def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings)
     fitted = fit((point, *others), point, around.storage)
     if isinstance(fitted, Remark):
         return Recommendation(forecasts=(refused("workers", "any other", fitted),), advice=())
-    config = measurement.config
-    sets_workers = config.loader.name != ITERABLE
+    sets_workers = not measurement.own_threads
     by_workers = (around.workers or worker_forecasts((point, *others), around.storage)) if sets_workers else {}
-    taken = cores_are_busy(found, workers=config.loader.workers, cores_available=measurement.cores_available)
+    taken = cores_are_busy(measurement, found)
     made = (
         *_workers(point, by_workers, taken=taken),
         *_storage(fitted, around.place),
@@ -322,7 +317,9 @@ def _by_laws(measurement: Measurement, found: Experiments, around: Surroundings)
         advice
         for option in considered
         if (advice := _as_tried(_advice(option, before), found))
-        and _is_worth(advice)
+        # Enough, and more than the measured rate itself varied.
+        and advice.speedup >= thresholds.WORTH
+        and advice.after.value > advice.before.high
         and not _denied(option, found)
         and not (option.forecast.changed == "disk_speed" and _has_reserve(measurement, point, around.storage))
     ]
@@ -450,11 +447,6 @@ def _denied(option: AdviceOption, found: Experiments) -> bool:
     return of_storage and (speedup is None or speedup.value < thresholds.WORTH)
 
 
-def _is_worth(advice: Advice) -> bool:
-    """Speedups enough, and more than the measured rate itself varied."""
-    return advice.speedup >= thresholds.WORTH and advice.after.value > advice.before.high
-
-
 def _wasted(point: Point, made: Sequence[AdviceOption], worth: Sequence[Advice], before: Interval) -> list[Advice]:
     """Changes that would gain nothing, with the figure that shows it."""
     faster = [option for option in made if option.forecast.changed == "accelerator" and option.forecast.images_per_s]
@@ -472,25 +464,20 @@ def _wasted(point: Point, made: Sequence[AdviceOption], worth: Sequence[Advice],
 # Configurations that differ in workers only: fitted together, each gets its forecasts, and all of them a knee.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """What is known beside the measurements, by fingerprint of the data."""
-
-    storage: Mapping[str, Storage] = field(default_factory=dict)
-    places: Mapping[str, DataPlace] = field(default_factory=dict)
-    accelerators: Mapping[str, float] = field(default_factory=dict)
-    """Images/s by name."""
-
-
 def recommend_groups(
-    judged: Sequence[tuple[Measurement, Experiments]], known: Known
+    judged: Sequence[tuple[Measurement, Experiments]],
+    around: Mapping[str, Surroundings],
+    accelerators: Mapping[str, float],
 ) -> tuple[dict[str, Recommendation], tuple[Knee, ...]]:
-    """(forecasts and advice by key of the configuration, a knee for each group)."""
+    """(forecasts and advice by key of the configuration, a knee for each group).
+
+    `around` has the storage and the place of the data, by their fingerprint; `accelerators` gives images/s by name.
+    """
     found = {measurement.config.key: experiments for measurement, experiments in judged}
     recommendations: dict[str, Recommendation] = {}
     knees: list[Knee] = []
     for group in _groups([measurement for measurement, _ in judged]):
-        made, knee = _recommend_group(group, found, known)
+        made, knee = _recommend_group(group, found, around.get(group[0].config.data, Surroundings()), accelerators)
         for key, each in made.items():
             recommendations.setdefault(key, each)
         knees += [knee] if knee else []
@@ -514,32 +501,23 @@ def _groups(measured: Sequence[Measurement]) -> list[list[Measurement]]:
 
 
 def _recommend_group(
-    group: Sequence[Measurement], found: Mapping[str, Experiments], known: Known
+    group: Sequence[Measurement],
+    found: Mapping[str, Experiments],
+    around: Surroundings,
+    accelerators: Mapping[str, float],
 ) -> tuple[dict[str, Recommendation], Knee | None]:
-    data = group[0].config.data
-    storage = known.storage.get(data, Storage())
     points = {each.config.key: point_of(each, found[each.config.key]) for each in group}
     good = {key: point for key, point in points.items() if isinstance(point, Point)}
-    busy = [each.config.loader.workers for each in group if _cores_are_busy(each, found[each.config.key])]
+    busy = [each.config.loader.workers for each in group if cores_are_busy(each, found[each.config.key])]
     taken = min(busy, default=None)
     by_workers = {
         number: each
-        for number, each in (worker_forecasts(tuple(good.values()), storage) if good else {}).items()
+        for number, each in (worker_forecasts(tuple(good.values()), around.storage) if good else {}).items()
         if taken is None or number <= taken or each.how == "measured"
     }
-    around = Surroundings(
-        storage=storage,
-        neighbours=tuple(good.values()),
-        workers=by_workers,
-        place=known.places.get(data),
-        # Their rates are published for one model.
-        accelerators=_alike(known.accelerators, group[0].config.compute),
-    )
+    # The rates of accelerators are published for one model.
+    alike = _alike(accelerators, group[0].config.compute)
+    around = replace(around, neighbours=tuple(good.values()), workers=by_workers, accelerators=alike)
     recommendations = {each.config.key: recommend(each, found[each.config.key], around) for each in group}
-    sets_workers = group[0].config.loader.name != ITERABLE
+    sets_workers = not group[0].own_threads
     return recommendations, find_knee(tuple(good), by_workers, taken) if good and sets_workers else None
-
-
-def _cores_are_busy(measurement: Measurement, found: Experiments) -> bool:
-    workers = measurement.config.loader.workers
-    return cores_are_busy(found, workers=workers, cores_available=measurement.cores_available)

@@ -14,7 +14,6 @@ from itertools import takewhile
 from loaderprobe.analyze.caches import page_cache_hits
 from loaderprobe.analyze.forecast.fit import Fit, Point, ServiceTimes, Storage, fit
 from loaderprobe.analyze.knee import fewest, ladder, ranked
-from loaderprobe.analyze.verdict.rates import Loop
 from loaderprobe.records import thresholds
 from loaderprobe.records.measurement import Alternative
 from loaderprobe.records.remark import Remark
@@ -32,59 +31,36 @@ class Change:
 
     changed: Changed
     to: str
-    workers: int
-    batch_size: int
-    compute: float
-    synchronous: bool
+    at: Point
+    """The measured configuration, with the workers and the compute that it has then."""
     alter: Callable[[ServiceTimes], ServiceTimes] = lambda service: service
     loader: Callable[[ServiceTimes, float], float] = lambda _, rate: rate
     """From the altered service and the rate of its model to the rate of the loader."""
     how: How = "estimated"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """Images/s of training, its range, and the bottleneck."""
-
-    value: float
-    low: float
-    high: float
-    bottleneck: Bottleneck
-    rising: bool
-    """More workers would gain more."""
-
-
-def outcome_of(fit: Fit, change: Change, service: ServiceTimes, loader: float) -> Outcome:
-    """The training on a loader of this rate, by the model of `service`, which is altered already."""
+def _trained(fit: Fit, change: Change, service: ServiceTimes, loader: float) -> tuple[Interval, Bottleneck, bool]:
+    """(images/s, the bottleneck, whether more workers gain more) on a loader of this rate, by an altered model."""
     anchor = fit.anchor
+    # A serial loader has no work of the training thread, and takes it from the fit.
+    at = replace(change.at, parent_s=anchor.parent_s if anchor.workers else service.parent_s)
 
     def training(loader: float, compute: float) -> float:
-        loop = Loop(
-            workers=change.workers,
-            batch_size=change.batch_size,
-            synchronous=change.synchronous,
-            compute_images_per_s=compute,
-            overhead_s=_parent_s(fit, service) * change.batch_size,
-        )
-        return loop.end_to_end(loader) * fit.whole
+        return replace(at, compute=compute).loop.end_to_end(loader) * fit.whole
 
-    value = training(loader, change.compute)
+    value = training(loader, at.compute)
     down, up = _drift(fit, change, service, loader)
-    low = training(loader * (1 - down), change.compute * (1 - anchor.compute_spread))
-    high = training(loader * (1 + up), change.compute * (1 + anchor.compute_spread))
+    low = training(loader * (1 - down), at.compute * (1 - anchor.compute_spread))
+    high = training(loader * (1 + up), at.compute * (1 + anchor.compute_spread))
     margin = max(thresholds.REPEAT, anchor.training_spread)
-    terms = _terms(change, service, loader, _parent_s(fit, service))
+    terms = _terms(at, service, loader)
     nearest, next_nearest = sorted(terms.values())[:2]
     if next_nearest <= thresholds.CLEAR_LEAD * nearest:
         margin = max(margin, thresholds.NEAR_KNEE)
-    by_law = service.terms(change.workers)
-    return Outcome(
-        value=value,
-        low=min(low, value * (1 - margin)),
-        high=max(high, value * (1 + margin)),
-        bottleneck=lowest(terms),
-        rising=by_law["workers"] <= min(*by_law.values(), terms["compute"]) and not service.crowded(change.workers),
-    )
+    by_law = service.terms(at.workers)
+    rising = by_law["workers"] <= min(*by_law.values(), terms["compute"]) and not service.crowded(at.workers)
+    rate = Interval(value=value, low=min(low, value * (1 - margin)), high=max(high, value * (1 + margin)))
+    return rate, lowest(terms), rising
 
 
 def _drift(fit: Fit, change: Change, service: ServiceTimes, loader: float) -> tuple[float, float]:
@@ -96,28 +72,23 @@ def _drift(fit: Fit, change: Change, service: ServiceTimes, loader: float) -> tu
 
     def at_speed(factor: float) -> float:
         altered = service.with_cpu_speed(factor)
-        return change.loader(altered, altered.loader(change.workers)) / loader
+        return change.loader(altered, altered.loader(change.at.workers)) / loader
 
-    unseen = change.workers and not service.parent_s and not fit.anchor.workers
+    unseen = change.at.workers and not service.parent_s and not fit.anchor.workers
     down = math.hypot(fit.drift, max(0.0, 1 - at_speed(1 / (1 + fit.cpu_drift))))
     up = math.hypot(fit.drift, max(0.0, at_speed(1 + fit.cpu_drift) - 1))
     return min(thresholds.MOST_DOWN, down + (thresholds.UNSEEN_HANDOVER if unseen else 0.0)), up
 
 
-def _parent_s(fit: Fit, service: ServiceTimes) -> float:
-    """The training thread's work an image, as measured; a serial loader has none, and takes it from the fit."""
-    return fit.anchor.parent_s if fit.anchor.workers else service.parent_s
-
-
-def _terms(change: Change, service: ServiceTimes, loader: float, parent_s: float) -> dict[Bottleneck, float]:
+def _terms(at: Point, service: ServiceTimes, loader: float) -> dict[Bottleneck, float]:
     """Images/s that each resource allows; a loader held down by an experiment is held down in its tightest term."""
-    terms: dict[Bottleneck, float] = {"compute": change.compute}
-    if change.synchronous and change.workers:
-        terms["compute"] = 1 / (1 / change.compute + parent_s)
-    by_law = service.terms(change.workers)
+    terms: dict[Bottleneck, float] = {"compute": at.compute}
+    if at.synchronous and at.workers:
+        terms["compute"] = 1 / (1 / at.compute + at.parent_s)
+    by_law = service.terms(at.workers)
     tightest = lowest(by_law)
     for term, rate in by_law.items():
-        name = service.bottleneck(term, change.workers)
+        name = service.bottleneck(term, at.workers)
         terms[name] = min(terms.get(name, math.inf), loader if term == tightest else rate)
     return terms
 
@@ -130,7 +101,7 @@ def workers(fit: Fit, count: int) -> Forecast:
     most = math.floor(thresholds.MOST_WORKERS_A_CORE * anchor.cores)
     if count > max(most, 1):
         return refused("workers", str(count), Remark(code="more_than_cores", facts={"cores": anchor.cores}))
-    return _forecast(fit, replace(_change(fit, "workers", str(count)), workers=count))
+    return _forecast(fit, Change(changed="workers", to=str(count), at=replace(anchor, workers=count)))
 
 
 def unchanged(fit: Fit, changed: Changed, to: str) -> Forecast:
@@ -138,7 +109,7 @@ def unchanged(fit: Fit, changed: Changed, to: str) -> Forecast:
 
     Where more of a token bucket's credit was in it than it repeats by, the rate that lasts, which is estimated.
     """
-    found = _forecast(fit, _change(fit, changed, to))
+    found = _forecast(fit, Change(changed=changed, to=to, at=fit.anchor))
     spread = max(thresholds.REPEAT, fit.anchor.training_spread)
     measured = fit.anchor.training * fit.credit
     lasts = fit.credit <= 1 + thresholds.REPEAT
@@ -152,8 +123,13 @@ def disk(fit: Fit, factor: float) -> Forecast:
     to = f"{significant(factor)} times as fast"
     if fit.anchor.unproved:
         return refused("disk_speed", to, fit.anchor.unproved)
-    change = _change(fit, "disk_speed", to)
-    return _forecast(fit, replace(change, alter=lambda service: service.with_disk(factor), loader=_at_most_warm(fit)))
+    # No storage makes the loader faster than memory does, where that was measured.
+    most = max(fit.anchor.measured.get("storage", math.inf), fit.anchor.loader)
+    change = Change(
+        changed="disk_speed", to=to, at=fit.anchor, alter=lambda service: service.with_disk(factor),
+        loader=lambda _, rate: min(rate, most),
+    )  # fmt: skip
+    return _forecast(fit, change)
 
 
 def cached(fit: Fit, share: float) -> Forecast:
@@ -179,9 +155,10 @@ def pinned(fit: Fit, share: float) -> Forecast:
 
 def accelerator(fit: Fit, images_per_s: float, name: str = "") -> Forecast:
     """With an accelerator that trains at this rate by itself. Unlike a CPU, it works while the host goes on."""
-    change = _change(fit, "accelerator", name or f"{significant(images_per_s)} images/s")
-    synchronous = fit.anchor.synchronous and not fit.anchor.on_cpu
-    return _forecast(fit, replace(change, compute=images_per_s, synchronous=synchronous))
+    at = replace(
+        fit.anchor, compute=images_per_s, synchronous=fit.anchor.synchronous and not fit.anchor.on_cpu
+    )  # fmt: skip
+    return _forecast(fit, Change(changed="accelerator", to=name or f"{significant(images_per_s)} images/s", at=at))
 
 
 def examples(fit: Fit) -> list[Forecast]:
@@ -195,8 +172,10 @@ def alternative(fit: Fit, measured: Alternative) -> Forecast:
     if measured.cpu_s <= 0 or measured.usual_cpu_s <= 0:
         return refused(changed, measured.name, Remark(code="no_cpu_time"))
     free = fit.anchor.measured.get("preprocessing", math.inf) if changed == "decoder" else math.inf
-    change = replace(
-        _change(fit, changed, measured.name),
+    change = Change(
+        changed=changed,
+        to=measured.name,
+        at=fit.anchor,
         alter=lambda service: service.with_cpu(measured.cpu_s, measured.usual_cpu_s),
         loader=lambda _, rate: min(rate, max(free, fit.anchor.loader)),
     )
@@ -206,18 +185,6 @@ def alternative(fit: Fit, measured: Alternative) -> Forecast:
 def refused(changed: Changed, to: str, reason: Remark) -> Forecast:
     """No rate, and why."""
     return Forecast(changed=changed, to=to, images_per_s=None, bottleneck=None, how="estimated", refused=reason)
-
-
-def _change(fit: Fit, changed: Changed, to: str) -> Change:
-    anchor = fit.anchor
-    return Change(
-        changed=changed,
-        to=to,
-        workers=anchor.workers,
-        batch_size=anchor.batch_size,
-        compute=anchor.compute,
-        synchronous=anchor.synchronous,
-    )
 
 
 def _answered(fit: Fit, changed: Changed, to: str, hits: float) -> Forecast:
@@ -236,41 +203,36 @@ def _answered(fit: Fit, changed: Changed, to: str, hits: float) -> Forecast:
 
     # The loader's rate is measured then; what training makes of it is predicted, unless it was measured, too.
     how: How = "measured" if warm is not None and hits == 1 and fit.anchor.trained_warm else "estimated"
-    change = replace(
-        _change(fit, changed, to), alter=lambda service: service.with_cached(hits), loader=between, how=how
-    )
+    change = Change(
+        changed=changed, to=to, at=fit.anchor, alter=lambda service: service.with_cached(hits), loader=between, how=how
+    )  # fmt: skip
     return _forecast(fit, change)
-
-
-def _at_most_warm(fit: Fit) -> Callable[[ServiceTimes, float], float]:
-    """No storage makes the loader faster than memory does, where that was measured."""
-    warm = fit.anchor.measured.get("storage", math.inf)
-    return lambda _, rate: min(rate, max(warm, fit.anchor.loader))
 
 
 def _forecast(fit: Fit, change: Change) -> Forecast:
     found = []
     for model in fit.models:
         service = change.alter(model)
-        loader = change.loader(service, service.loader(change.workers))
-        outcome = outcome_of(fit, change, service, loader)
-        asked = min(loader, outcome.value) * service.bytes_per_image
+        loader = change.loader(service, service.loader(change.at.workers))
+        rate, bottleneck, rising = _trained(fit, change, service, loader)
+        asked = min(loader, rate.value) * service.bytes_per_image
         if asked > service.unproved_bytes_per_s:
             reason = Remark(code="more_than_storage", facts={"bytes_per_s": asked})
             return refused(change.changed, change.to, reason)
-        found.append(outcome)
-    low, high = min(each.low for each in found), max(each.high for each in found)
-    values = sorted(each.value for each in found)
-    if values[-1] > thresholds.MODELS_DISAGREE * values[0]:
-        reason = Remark(code="laws_disagree", facts={"least_images_per_s": values[0], "most_images_per_s": values[-1]})
+        found.append((rate, bottleneck, rising))
+    found.sort(key=lambda trained: trained[0].value)
+    rates = [rate for rate, *_ in found]
+    least, most = rates[0].value, rates[-1].value
+    if most > thresholds.MODELS_DISAGREE * least:
+        reason = Remark(code="laws_disagree", facts={"least_images_per_s": least, "most_images_per_s": most})
         return refused(change.changed, change.to, reason)
-    middle = sorted(found, key=lambda each: each.value)[len(found) // 2]
+    middle, bottleneck, rising = found[len(found) // 2]
     return Forecast(
         changed=change.changed,
         to=change.to,
-        images_per_s=Interval(value=middle.value, low=low, high=high),
-        bottleneck=middle.bottleneck,
-        rising=middle.rising,
+        images_per_s=replace(middle, low=min(rate.low for rate in rates), high=max(rate.high for rate in rates)),
+        bottleneck=bottleneck,
+        rising=rising,
         how=change.how,
         refused=None,
     )

@@ -336,7 +336,7 @@ def point_of(measurement: Measurement, found: Experiments) -> Point | Remark:
     alone = [] if given else list(rates_by_round(measurement, "resident", "training").values())
     from_storage = config.cache != "warm" and measurement.storage_kind != "memory"
     return Point(
-        workers=config.loader.workers,
+        workers=measurement.workers,
         batch_size=step_images(measurement),
         synchronous=measurement.compute.synchronous,
         on_cpu=config.compute.name == "cpu",
@@ -348,12 +348,12 @@ def point_of(measurement: Measurement, found: Experiments) -> Point | Remark:
         compute_spread=_spread(alone) if alone else 0.0,
         cpu_s=per_image.cpu_s,
         blocked_s=per_image.blocked_s,
-        idle_s=_idle_s(config.loader.workers, loader_only, cost.wall_s / cost.images),
+        idle_s=_idle_s(measurement.workers, loader_only, cost.wall_s / cost.images),
         bytes_per_image=_read_per_image(measurement, loader_only, cold),
         parent_s=found.overhead_s / step_images(measurement),
         cores=measurement.cores_available,
         from_storage=from_storage,
-        sending_s=max(0.0, (cost.process_cpu_s or 0.0) - cost.cpu_s) / cost.images if config.loader.workers else 0.0,
+        sending_s=max(0.0, (cost.process_cpu_s or 0.0) - cost.cpu_s) / cost.images if measurement.workers else 0.0,
         measured=_measured(measurement, found),
         trained_warm="storage" in found.seen_without,
         unproved=_why_unproved(measurement, found, cold, from_storage=from_storage),

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from loaderprobe.analyze.plan.workload import (
+    HERE,
     REQUEST_BYTES,
     PlanWorkload,
     assumed_too,
@@ -14,9 +15,9 @@ from loaderprobe.analyze.plan.workload import (
     scaled,
     total,
 )
+from loaderprobe.records.bandwidth import Feed
 from loaderprobe.records.plan import (
     Asked,
-    Label,
     PlanPart,
     PlanSupply,
     Quantity,
@@ -91,44 +92,19 @@ def why_refused(workload: PlanWorkload, part: PlanPart) -> Remark:
 PER_NODE: tuple[SupplyResource, ...] = ("client", "nic")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OfferLimit:
-    """One limit of a storage; of `client` and `nic`, for each node."""
-
-    resource: SupplyResource
-    quantity: Quantity
-    at_least: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
-    """A storage as it was measured, given or published."""
-
-    name: str
-    label: Label
-    source: str
-    limits: tuple[OfferLimit, ...]
-    latency_s: Quantity | None = None
-    """Of one read of one file."""
-    read_on: str = ""
-    stale: bool = False
-    notes: tuple[Remark, ...] = ()
-
-
-def measured_offer(workload: PlanWorkload) -> Offer | None:
+def measured_offer(workload: PlanWorkload) -> PlanSupply | None:
     """The storage that the run measured; None where it measured none that counts."""
     storage = workload.storage
     if storage is None:
         return None
-    limits = [OfferLimit(resource="bandwidth", quantity=storage.read_bytes_per_s, at_least=storage.at_least)]
+    limits = [SupplyLimit(resource="bandwidth", limit=storage.read_bytes_per_s, at_least=storage.at_least)]
     if storage.opens_per_s is not None:
-        opens = OfferLimit(resource="opens", quantity=storage.opens_per_s, at_least=storage.opens_at_least)
-        limits.append(opens)
+        limits.append(SupplyLimit(resource="opens", limit=storage.opens_per_s, at_least=storage.opens_at_least))
     elif not workload.same_files:
         # Of the very files that are planned for, files/s and bytes/s are one figure.
-        limits.append(OfferLimit(resource="opens", quantity=storage.files_per_s, at_least=True))
-    return Offer(
-        name=storage.name,
+        limits.append(SupplyLimit(resource="opens", limit=storage.files_per_s, at_least=True))
+    return PlanSupply(
+        name=HERE,
         label="measured",
         source=storage.source,
         limits=tuple(limits),
@@ -137,31 +113,41 @@ def measured_offer(workload: PlanWorkload) -> Offer | None:
     )
 
 
-def judge_supply(offer: Offer, one: Demand, asked: Asked) -> PlanSupply:
-    """One storage; the limit that is reached first stands first."""
+def judge_supply(offer: PlanSupply, one: Demand, asked: Asked) -> PlanSupply:
+    """A storage on offer, judged; the limit that is reached first stands first."""
     offered = list(offer.limits)
     if asked.nic_bytes_per_s is not None:
-        nic = known(asked.nic_bytes_per_s, "B/s", "given", "nic")
-        offered.append(OfferLimit(resource="nic", quantity=nic))
-    limits = sorted((_limit(each, one, asked) for each in offered), key=lambda limit: limit.feeds)
+        offered.append(SupplyLimit(resource="nic", limit=known(asked.nic_bytes_per_s, "B/s", "given", "nic")))
+    limits = sorted((_judged_limit(limit, one, asked) for limit in offered), key=lambda limit: limit.feeds)
     first = limits[0] if limits and math.isfinite(limits[0].feeds) else None
     flying = None if offer.latency_s is None else in_flight(one.opens, offer.latency_s)
-    return PlanSupply(
-        name=offer.name,
-        label=offer.label,
-        source=offer.source,
-        read_on=offer.read_on,
-        stale=offer.stale,
+    return replace(
+        offer,
         limits=tuple(limits),
         first_limit=first.resource if first else None,
         feeds=first.feeds if first else None,
         at_least=first.at_least if first else False,
         reads_in_flight=flying if asked.images_per_file == 1 else None,
-        notes=offer.notes,
     )
 
 
-def _limit(offered: OfferLimit, one: Demand, asked: Asked) -> SupplyLimit:
+ONE = Asked(accelerators=1)
+"""What is asked of a storage when nothing else is said."""
+
+
+def feed_of(workload: PlanWorkload) -> Feed | None:
+    """How many of the accelerators of a workload its storage feeds; None where it has none that counts."""
+    offer = measured_offer(workload)
+    supply = judge_supply(offer, demand(workload, ONE.utilization), ONE) if offer else None
+    if supply is None or supply.feeds is None or supply.first_limit is None:
+        return None
+    return Feed(
+        accelerator=workload.accelerator, images_per_s=workload.rate.value, count=supply.feeds,
+        utilization=ONE.utilization, use=ONE.use, first_limit=supply.first_limit, at_least=supply.at_least,
+    )  # fmt: skip
+
+
+def _judged_limit(offered: SupplyLimit, one: Demand, asked: Asked) -> SupplyLimit:
     need = {
         "bandwidth": one.read_bytes,
         "opens": one.opens,
@@ -169,15 +155,7 @@ def _limit(offered: OfferLimit, one: Demand, asked: Asked) -> SupplyLimit:
         "client": one.read_bytes,
         "nic": one.read_bytes,
     }[offered.resource]
-    limit = offered.quantity
+    limit = offered.limit
     if offered.resource in PER_NODE:
         limit = replace(scaled(limit, asked.nodes, "M x limit of a node"), label=limit.label)
-    needed = scaled(need, asked.accelerators, f"N {need.formula}")
-    return SupplyLimit(
-        resource=offered.resource,
-        limit=limit,
-        need=needed,
-        share=needed.value / limit.value,
-        feeds=asked.use * limit.value / need.value,
-        at_least=offered.at_least,
-    )
+    return replace(offered, limit=limit, feeds=asked.use * limit.value / need.value)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from typing import get_args
 
 from loaderprobe.analyze.caches import lru_share_for, page_cache_hits, pinned_hits, seen_before
 from loaderprobe.analyze.plan.needs import (
-    Offer,
-    OfferLimit,
     cores_of,
     demand,
     in_flight,
@@ -45,6 +43,7 @@ from loaderprobe.records.plan import (
     PlanSource,
     PlanSupply,
     Quantity,
+    SupplyLimit,
     SupplyResource,
 )
 from loaderprobe.records.remark import Remark
@@ -72,15 +71,15 @@ def _cache_for(supply: PlanSupply, workload: PlanWorkload, asked: Asked) -> Cach
 _OPERATIONS: tuple[tuple[LimitName, SupplyResource], ...] = (("opens_per_s", "opens"), ("requests_per_s", "requests"))
 
 
-def given_offer(text: str, figures: Mapping[str, float]) -> Offer:
+def given_offer(text: str, figures: Mapping[str, float]) -> PlanSupply:
     """A storage by its figures: by resource in bytes/s or operations/s, and `latency` in seconds."""
     limits = tuple(
-        OfferLimit(resource=resource, quantity=known(figures[resource], unit, "given", "storage"))
+        SupplyLimit(resource=resource, limit=known(figures[resource], unit, "given", "storage"))
         for resource, unit in _UNITS.items()
         if resource in figures
     )
     latency = figures.get("latency")
-    return Offer(
+    return PlanSupply(
         name=text,
         label="given",
         source="storage",
@@ -92,11 +91,11 @@ def given_offer(text: str, figures: Mapping[str, float]) -> Offer:
 _UNITS: dict[SupplyResource, str] = {"bandwidth": "B/s", "opens": "1/s", "requests": "1/s", "client": "B/s"}
 
 
-def catalogue_offer(entry: CatalogueEntry, name: str, size: float | None, today: date) -> Offer:
+def catalogue_offer(entry: CatalogueEntry, name: str, size: float | None, today: date) -> PlanSupply:
     """An entry of the catalogue, or a tier of it, at the size that is bought. Raises BadValue for another size."""
     tier = entry.tier(name)
     size = _checked_size(entry, name, size, tier.least_size if tier else entry.least_size)
-    limits: list[OfferLimit] = []
+    limits: list[SupplyLimit] = []
     missing: list[str] = []
     bandwidth = tier.read_bytes_per_s_per_unit * size if tier else None
     if entry.read_bytes_per_s is not None:
@@ -117,7 +116,7 @@ def catalogue_offer(entry: CatalogueEntry, name: str, size: float | None, today:
         limits.append(_published(entry, "client", client, "B/s", False))
     if entry.opens_per_s is None and entry.requests_per_s is None:
         missing.append("operations")
-    return Offer(
+    return PlanSupply(
         name=name if not entry.unit else f"{name}:{float(significant(size)):g}{entry.unit}",
         label="published",
         source=entry.source,
@@ -135,9 +134,9 @@ def _notes(entry: CatalogueEntry, missing: Sequence[str]) -> tuple[Remark, ...]:
     return (*lacks, *([Remark(code="quoted", facts={"text": entry.note})] if entry.note else []))
 
 
-def _published(entry: CatalogueEntry, resource: SupplyResource, value: float, unit: str, at_least: bool) -> OfferLimit:
+def _published(entry: CatalogueEntry, resource: SupplyResource, value: float, unit: str, at_least: bool) -> SupplyLimit:
     source = f"{entry.source}, read {entry.read_on}"
-    return OfferLimit(resource=resource, quantity=known(value, unit, "published", source), at_least=at_least)
+    return SupplyLimit(resource=resource, limit=known(value, unit, "published", source), at_least=at_least)
 
 
 def _latency(entry: CatalogueEntry) -> Quantity | None:
@@ -273,17 +272,9 @@ def _need(name: NeedName, one: Quantity, full: Quantity, asked: Asked) -> Need:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
-    """By what and when."""
-
-    loaderprobe: str
-    created_utc: str
-
-
 def make_plan(
-    workload: PlanWorkload, asked: Asked, offers: Sequence[Offer], source: PlanSource, made: Made,
-    images_per_s: Mapping[str, float] | None = None,
+    workload: PlanWorkload, asked: Asked, offers: Sequence[PlanSupply], source: PlanSource, *,
+    loaderprobe: str, created_utc: str, images_per_s: Mapping[str, float],
 ) -> PlanReport:  # fmt: skip
     """The plan. `offers` are beside the storage that the run measured.
 
@@ -295,8 +286,8 @@ def make_plan(
     found, lacking = needs(workload, asked)
     refused = {**workload.refused, **lacking}
     return PlanReport(
-        loaderprobe=made.loaderprobe,
-        created_utc=made.created_utc,
+        loaderprobe=loaderprobe,
+        created_utc=created_utc,
         source=source,
         asked=asked,
         needs=found,
@@ -304,7 +295,7 @@ def make_plan(
         epochs=epoch_plan(workload, asked),
         inputs=_inputs(workload, asked),
         acceptance=_acceptance(workload, asked, found),
-        pace=pace_of(workload.accelerator, images_per_s or {}),
+        pace=pace_of(workload.accelerator, images_per_s),
         refused={part: refused[part] for part in get_args(PlanPart) if part in refused},
         notes=workload.notes,
     )

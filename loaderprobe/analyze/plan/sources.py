@@ -8,7 +8,6 @@ from dataclasses import replace
 from loaderprobe.analyze.effects import interval
 from loaderprobe.analyze.ladder import has_ended
 from loaderprobe.analyze.plan.workload import (
-    FilesRead,
     MeasuredStorage,
     PlanWorkload,
     amplification_of,
@@ -171,9 +170,6 @@ def _uneven(most: BandwidthPhase) -> Sequence[Remark]:
     return (Remark(code="ranks_uneven", facts=facts),)
 
 
-# A workload from one measured configuration: of a sweep, whose files are known one by one, or of a result of `run`.
-
-
 # A workload from a result of `run`: bytes an image follow from the batches, since no list of files is kept.
 
 
@@ -192,13 +188,16 @@ def workload_of_run(
     if file_bytes is None:
         raise BadValue(f"bytes an image are not known: {_why(measurement, verdict)}", hint="add --mean-size, as 115kB")
     as_read = file_bytes is from_storage and given is None
-    read = FilesRead(
+    found = measured_workload(
+        measurement,
+        verdict,
+        ceiling,
+        other,
         file_bytes=file_bytes,
         requests_per_file=requests([file_bytes.value], exact=False),
         amplification=known(1.0, "x", "measured", "part of the bytes") if as_read else amplification_of(verdict),
         images=None if samples is None else known(samples, "images", "measured", "samples of the data set"),
     )
-    found = measured_workload(measurement, verdict, read, ceiling, other)
     codes: dict[str, bool] = {"bytes_as_read": as_read, "samples_as_images": not measurement.images}
     notes = [Remark(code=code) for code, holds in codes.items() if holds]
     return replace(found, accelerator=other[0] if other else measurement.compute.device, notes=(*found.notes, *notes))

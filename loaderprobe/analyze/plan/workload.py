@@ -11,7 +11,6 @@ from loaderprobe.analyze.effects import interval
 from loaderprobe.analyze.forecast.advice import OF_A_BENCHMARK
 from loaderprobe.analyze.verdict.rates import rates_by_round
 from loaderprobe.errors import BadValue
-from loaderprobe.records import values
 from loaderprobe.records.bandwidth import FROM_STORAGE, BandwidthPhase, StorageCeiling, fastest
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import NO_STEP, Measurement
@@ -46,7 +45,8 @@ def product(
 ) -> Quantity:
     """The inputs multiplied with each other and with `factor`, divided by those in `over`."""
     value = factor * math.prod(input_.value for input_ in inputs) / math.prod(each.value for each in over)
-    half = min(1.0, math.sqrt(math.fsum(_relative(each) ** 2 for each in (*inputs, *over))))
+    halves = ((input_.high - input_.low) / 2 / input_.value for input_ in (*inputs, *over) if input_.value)
+    half = min(1.0, math.sqrt(math.fsum(half**2 for half in halves)))
     return _derived(value, value * half, unit, formula, (*inputs, *over))
 
 
@@ -79,10 +79,6 @@ def assumed_too(quantity: Quantity) -> Quantity:
     return replace(quantity, label="derived", weakest="assumed")
 
 
-def _relative(quantity: Quantity) -> float:
-    return (quantity.high - quantity.low) / 2 / quantity.value if quantity.value else 0.0
-
-
 def _derived(value: float, half: float, unit: str, formula: str, inputs: Sequence[Quantity]) -> Quantity:
     return Quantity(
         value=value, low=max(0.0, value - half), high=value + half, unit=unit, label="derived",
@@ -98,7 +94,6 @@ REQUEST_BYTES = 128 * 1024
 class MeasuredStorage:
     """The storage that the run itself measured, at the best step of its ladder."""
 
-    name: str
     source: str
     read_bytes_per_s: Quantity
     """Read from storage, read-ahead included."""
@@ -114,20 +109,7 @@ class MeasuredStorage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FilesRead:
-    """What is known of the files of images."""
-
-    file_bytes: Quantity
-    """Bytes of one image's file."""
-    requests_per_file: Quantity
-    amplification: Quantity
-    """Storage bytes over bytes asked for."""
-    images: Quantity | None
-    """In the whole data set; None where it was not counted."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanWorkload(FilesRead):
+class PlanWorkload:
     """One accelerator and its data. None is what the run does not tell; `refused` says why."""
 
     accelerator: str
@@ -135,6 +117,13 @@ class PlanWorkload(FilesRead):
     """For `sweep --compute`; empty where the accelerator is a real one."""
     rate: Quantity
     """Images/s of one accelerator alone."""
+    file_bytes: Quantity
+    """Bytes of one image's file."""
+    requests_per_file: Quantity
+    amplification: Quantity
+    """Storage bytes over bytes asked for."""
+    images: Quantity | None
+    """In the whole data set; None where it was not counted."""
     cpu_s: Quantity | None = None
     """CPU time of one image in a worker."""
     other_s: Quantity | None = None
@@ -196,7 +185,6 @@ def best_of(ladder: Sequence[BandwidthPhase], file_bytes: float) -> MeasuredStor
         return Remark(code="reads_not_cold", facts={"files": best.cache})
     first = min(ladder, key=lambda phase: phase.readers)
     return MeasuredStorage(
-        name=HERE,
         source=f"{best.readers} readers of whole files",
         read_bytes_per_s=_read_rate(best),
         files_per_s=known(
@@ -290,26 +278,26 @@ def workload_of(
     """
     if not files.mean_size_bytes > 0:
         raise BadValue(f"the files of {files.label} are empty: they need nothing of storage")
-    read = FilesRead(
+    return measured_workload(
+        measurement,
+        verdict,
+        ceiling,
+        other,
         file_bytes=_file_bytes(files),
         requests_per_file=requests(files.size_bytes, exact=True),
         amplification=amplification_of(verdict),
         images=known(files.images_found, "images", "measured", "files found"),
     )
-    return measured_workload(measurement, verdict, read, ceiling, other)
 
 
 def measured_workload(
-    measurement: Measurement,
-    verdict: Verdict,
-    files: FilesRead,
-    ceiling: StorageCeiling | None,
-    other: tuple[str, Quantity] | None,
-) -> PlanWorkload:
-    """The same from files of which only figures are known. Raises BadValue where the rate of compute is not known."""
+    measurement: Measurement, verdict: Verdict, ceiling: StorageCeiling | None, other: tuple[str, Quantity] | None, *,
+    file_bytes: Quantity, requests_per_file: Quantity, amplification: Quantity, images: Quantity | None,
+) -> PlanWorkload:  # fmt: skip
+    """The same from figures of the files. Raises BadValue where the rate of compute is not known."""
     refused: dict[PlanPart, Remark] = {}
     rate = other[1] if other else _rate(measurement, verdict)
-    storage = storage_of(measurement, files.file_bytes.value, ceiling)
+    storage = storage_of(measurement, file_bytes.value, ceiling)
     if isinstance(storage, Remark):
         refused["measured_storage"] = storage
     own = storage if isinstance(storage, MeasuredStorage) else None
@@ -324,7 +312,10 @@ def measured_workload(
         accelerator=other[0] if other else measurement.config.compute.name.removeprefix("emulated:"),
         compute=f"emulated:{other[0]}" if other else measurement.config.compute.name if emulated else "",
         rate=rate,
-        **values(files),
+        file_bytes=file_bytes,
+        requests_per_file=requests_per_file,
+        amplification=amplification,
+        images=images,
         cpu_s=cpu_s,
         other_s=other_s,
         wait_s=wait_s,
@@ -377,7 +368,7 @@ def _worker_times(
     if times is None or not loader:
         return Remark(code="no_worker_times")
     source = "workers of the run"
-    spent = max(measurement.config.loader.workers, 1) * measurement.ranks / loader
+    spent = max(measurement.workers, 1) * measurement.ranks / loader
     other = max(0.0, spent - times.cpu_s - times.blocked_s - times.run_delay_s)
     return (
         known(times.cpu_s, "s", "measured", source),

@@ -115,33 +115,31 @@ def among_ranks(measurement: Measurement, loader: Mapping[int, float], loops: Ma
     found: dict[ResourceName, dict[int, float]] = {
         "imbalance": made.imbalance(pair),
         "straggler": made.straggler(),
-        "gradients": made.gradients(),
+        "gradients": made.with_compute("no_exchange"),
     }
     hosts = _slow_in_every_round(measurement)
     missing: dict[ResourceName, Remark | None] = {
         "imbalance": _why_not(
             measurement, [s for s in measurement.segments if s.without is not None], found["imbalance"]
         ),
-        "straggler": _why_not(measurement, alone_segments(measurement), found["straggler"]),
+        "straggler": _why_not(
+            measurement, [s for s in measurement.segments if s.activity == "alone"], found["straggler"]
+        ),
         "gradients": None if found["gradients"] else Remark(code="exchange_not_measured"),
     }
     return AmongRanks(
         ratios={name: each for name, each in found.items() if each and missing[name] is None},
         missing={name: reason for name, reason in missing.items() if reason},
-        compute=made.compute_beside_exchange(),
+        compute=made.with_compute("exchange"),
         slowest=measurement.by_rank[pair[0]] if pair else None,
         slowest_alone=alone.get(pair[0], 0.0) if pair else 0.0,
         middle_alone=alone.get(pair[1], 0.0) if pair else 0.0,
         alike=mean(list(alone.values())) < CLEAR_LEAD * min(alone.values()) if alone else True,
         on_a_node=measurement.config.ranks // measurement.config.nodes,
-        host=sorted(hosts.values(), key=_lead)[len(hosts) // 2] if hosts else None,
+        host=sorted(hosts.values(), key=lambda host: host.lead)[len(hosts) // 2] if hosts else None,
         host_leads=tuple(host.lead for host in hosts.values()),
         host_ratios=made.with_host(hosts) if missing["straggler"] is None else {},
     )
-
-
-def _lead(host: SlowHost) -> float:
-    return host.lead
 
 
 def _slow_in_every_round(measurement: Measurement) -> dict[int, SlowHost]:
@@ -166,11 +164,6 @@ def rates_alone(measurement: Measurement) -> dict[int, float]:
     return {
         rank.rank: median([_own_rate(measurement, rank, place) for place in places]) for rank in measurement.by_rank
     }
-
-
-def alone_segments(measurement: Measurement) -> list[Segment]:
-    """Those in which no rank waited for another."""
-    return [measurement.segments[place] for place in _places_alone(measurement)]
 
 
 def _places_alone(measurement: Measurement) -> list[int]:
@@ -238,21 +231,13 @@ class _Rounds:
             for n, loop in self._loops_of(in_step)
         }
 
-    def gradients(self) -> dict[int, float]:
-        """Without the exchange over with it, on the loader as it is."""
-        return self._with_compute("no_exchange", self.loops)
-
-    def compute_beside_exchange(self) -> dict[int, float]:
-        """With nothing but the exchange on the device."""
-        return self._with_compute("exchange", self.loops)
-
-    def _with_compute(self, mode: Mode, loops: Mapping[int, Loop]) -> dict[int, float]:
+    def with_compute(self, mode: Mode) -> dict[int, float]:
+        """On the loader as it is, with the steps of a mode: without the exchange, or with nothing but that."""
         rates = _by_round(rates_by_round(self.measurement, mode, "training"), self.loader)
         return {
-            n: replace(loops[n], compute_images_per_s=rate).end_to_end(self.loader[n])
-            / loops[n].end_to_end(self.loader[n])
-            for n, rate in rates.items()
-            if n in loops
+            n: replace(loop, compute_images_per_s=rates[n]).end_to_end(self.loader[n]) / loop.end_to_end(self.loader[n])
+            for n, loop in self.loops.items()
+            if n in rates
         }
 
     def _loops_of(self, rounds: Mapping[int, float] | set[int]) -> list[tuple[int, Loop]]:
@@ -303,8 +288,10 @@ class Seen:
         made = loader_only or judged
         cost = attributed_cost(measurement, made)
         waiting = cost.waiting if cost else None
-        costs = {s.round: _with(worker_cost(measurement.worker_batches, [s]), waiting) for s in made}
-        overhead_s = parent_overhead_s(made) if measurement.config.loader.workers else 0.0
+        by_round = {s.round: worker_cost(measurement.worker_batches, [s]) for s in made}
+        # What workers waited for is known of all rounds together: one has too few samples.
+        costs = {number: each and replace(each, waiting=waiting) for number, each in by_round.items()}
+        overhead_s = parent_overhead_s(made) if measurement.workers else 0.0
         limits = _limits(measurement, made, overhead_s, ceiling)
         loader = rates_by_round(measurement, base, "loader_only") or loader_rates(judged, costs, limits)
         compute, estimated = _compute_rates(measurement), [] if loader_only else ["loader"]
@@ -328,7 +315,7 @@ class Seen:
             spread_of_steps=spread_of_both(
                 loader_only,
                 judged,
-                measurement.config.loader.workers,
+                measurement.workers,
                 synchronous=measurement.compute.synchronous or judged_activity(measurement) != "training",
             ),
             overhead_s=overhead_s,
@@ -347,8 +334,10 @@ class Seen:
 
     @property
     def most(self) -> float:
-        """The most that any input can gain."""
-        return _most_speedup(self.alone, self.end_to_end)
+        """The most that any input can gain: compute alone over training."""
+        if not self.alone or not self.end_to_end:
+            return math.inf
+        return max(1.0, median(list(self.alone.values())) / median(list(self.end_to_end.values())))
 
     @property
     def compute_over_training(self) -> float | None:
@@ -428,7 +417,7 @@ def possible_modes(measurement: Measurement) -> tuple[Mode, ...]:
         gone.add("warm")
     if measurement.access != "files":
         gone.add("cached_samples")
-    if not measurement.config.loader.workers:
+    if not measurement.workers:
         gone.add("no_transport")
     return tuple(mode for mode in ABLATIONS.values() if mode in measurement.modes and mode not in gone)
 
@@ -481,21 +470,16 @@ class LoaderParts:
     def _looked_at(self) -> bool:
         return any(cost is not None and cost.waiting is not None for cost in self.costs.values())
 
-    def range_of(self, resource: str) -> tuple[float, float] | None:
-        """The loader's speed-up at least and at most, by the 95 % interval of what workers were seen waiting for."""
+    def range_of(self, resource: str, most: float) -> tuple[float, float] | None:
+        """The speed-up at least and at most, by the 95 % interval of the share of samples; None without samples."""
         costs = {n: cost for n, cost in self.costs.items() if cost is not None and cost.waiting is not None}
         if resource not in WAITED or not costs or (resource == "storage" and self._measured("warm")):
             return None
-        ends = [
-            median(
-                [
-                    rate_without(f"{end} {resource}", self.loader[n], cost, self.limits) / self.loader[n]
-                    for n, cost in costs.items()
-                ]
-            )
+        least, highest = (
+            median([rate / self.loader[n] for n, rate in self._by_costs(f"{end} {resource}").items() if n in costs])
             for end in ("least", "most")
-        ]
-        return ends[0], ends[1]
+        )
+        return min(most, least), min(most, highest)
 
     def storage(self) -> Without:
         """The same files, or the same batches, from memory; unknown where files are read as found."""
@@ -507,11 +491,12 @@ class LoaderParts:
         if base == "warm":
             return Without(rates=self.loader)
         measured = self._measured("warm")
-        if measured is None or (_keeps_samples(measured) and self._looked_at):
+        keeps_samples = measured and measured.missing and measured.missing.code == "samples_kept"
+        if measured is None or (keeps_samples and self._looked_at):
             # A data set that keeps its samples shows no warm files, only how workers waited for cold ones.
             reason = None if "warm" in possible_modes(self.measurement) else self._why_not_storage()
             measured = Without(missing=reason) if reason else self._estimated("storage")
-        return measured if measured.missing is None else replace(measured, at_most=self._without_waiting("storage"))
+        return measured if measured.missing is None else replace(measured, at_most=self._by_costs("most storage"))
 
     def _why_not_storage(self) -> Remark | None:
         """Where files are as found and workers were not sampled, only bytes show that they wait for storage."""
@@ -523,14 +508,6 @@ class LoaderParts:
         if waited < NEGLIGIBLE_WAIT or read >= LEAST_BYTES:
             return None
         return Remark(code="wait_unexplained", facts={"share": waited})
-
-    def _without_waiting(self, resource: str) -> dict[int, float]:
-        """The most that the loader could deliver if it never waited for this."""
-        return {
-            number: rate_without(f"most {resource}", self.loader[number], cost, self.limits)
-            for number, cost in self.costs.items()
-            if cost is not None
-        }
 
     def transport(self) -> Without:
         """Samples are made but neither collated nor sent; the serial loader has no transport.
@@ -556,17 +533,16 @@ class LoaderParts:
         return Without(rates=beside, missing=why_not_as_asked(self.measurement, mode) or reason)
 
     def _estimated(self, resource: str) -> Without:
-        """Each round from what its own batches cost."""
-        rates = {
+        rates = self._by_costs(resource)
+        return Without(rates=rates, how="estimated") if rates else Without(missing=Remark(code="no_worker_times"))
+
+    def _by_costs(self, resource: str) -> dict[int, float]:
+        """Images/s without the resource, of each round from what its own batches cost; see `rate_without`."""
+        return {
             number: rate_without(resource, self.loader[number], cost, self.limits)
             for number, cost in self.costs.items()
             if cost is not None
         }
-        return Without(rates=rates, how="estimated") if rates else Without(missing=Remark(code="no_worker_times"))
-
-
-def _keeps_samples(measured: Without) -> bool:
-    return measured.missing is not None and measured.missing.code == "samples_kept"
 
 
 def in_training(
@@ -630,7 +606,7 @@ def run_experiments(measurement: Measurement, ceiling: StorageCeiling | None = N
         seen_without=frozenset(trained) or _of_loader(measurement, how),
         input_at_most=input_at_most(measurement, base),
         training_cores=cores_in_training(measurement, judged),
-        ranges={name: each for name in known if (each := _range(parts, name, seen.most)) and name not in trained},
+        ranges={name: each for name in known if (each := parts.range_of(name, seen.most)) and name not in trained},
         met_warm=_met_warm(measurement, seen, taken),
         above_ceiling=_above_ceiling(measurement, judged, [seen.loader, seen.end_to_end], ceiling),
         by_waiting=by_waiting(measurement),
@@ -667,7 +643,10 @@ def _all_ratios(
     if trained:
         # The prediction failed: a resource that was not removed in training has only an upper bound.
         estimated = {name: each for name, each in known.items() if each.how == "estimated"}
-        ratios |= {n: _at_most(each.rates, seen.loader, most) for n, each in estimated.items()} | dict(trained)
+        for name, each in estimated.items():
+            # Training gains no more from a faster loader than the loader itself.
+            ratios[name] = {number: min(most, rate / seen.loader[number]) for number, rate in each.rates.items()}
+        ratios |= trained
     # A free device still exchanges gradients.
     ratios["compute"] = {n: min(each, among.compute.get(n, each)) for n, each in ratios["compute"].items()}
     return ratios | ({"gradients": dict(among.ratios["gradients"])} if "gradients" in among.ratios else {})
@@ -699,12 +678,6 @@ def _still_open(measurement: Measurement, how: Mapping[SingleCause, How]) -> fro
     )
 
 
-def _range(parts: LoaderParts, name: str, most: float) -> tuple[float, float] | None:
-    """By the interval of the share of samples; None where it does not come from samples."""
-    found = parts.range_of(name)
-    return None if found is None else (min(most, found[0]), min(most, found[1]))
-
-
 def _met_warm(measurement: Measurement, seen: Seen, taken: Mapping[SingleCause, Without]) -> Remark | None:
     """Why files that were to be cold were warm, in part at least.
 
@@ -726,7 +699,7 @@ def _keeps_up_cold(measurement: Measurement, seen: Seen) -> bool:
     share, cost = cold_fraction(measurement, made), seen.cost
     if not share or cost is None or not seen.loader or not seen.end_to_end:
         return False
-    more_s = cost.blocked_s / cost.images * max(0.0, 1 / share - 1) / max(1, measurement.config.loader.workers)
+    more_s = cost.blocked_s / cost.images * max(0.0, 1 / share - 1) / max(1, measurement.workers)
     cold = 1 / (1 / min(seen.loader.values()) + more_s)
     return cold >= FAR_LEAD * max(seen.end_to_end.values())
 
@@ -761,19 +734,9 @@ def _storage_has_spare(seen: Seen) -> bool:
     return OPEN_LEAD * waiting <= 1 and OPEN_LEAD * fastest <= seen.limits.storage_images_per_s < math.inf
 
 
-def _at_most(rates: Mapping[int, float], loader: Mapping[int, float], most: float) -> dict[int, float]:
-    """Training gains no more from a faster loader than the loader itself."""
-    return {number: min(most, rate / loader[number]) for number, rate in rates.items()}
-
-
-def _with(cost: WorkerCost | None, waiting: Waiting | None) -> WorkerCost | None:
-    """What workers waited for is known of all rounds together: one has too few samples."""
-    return None if cost is None else replace(cost, waiting=waiting)
-
-
 def _loop(measurement: Measurement, compute: float, overhead_s: float) -> Loop:
     return Loop(
-        workers=measurement.config.loader.workers,
+        workers=measurement.workers,
         batch_size=step_images(measurement),
         synchronous=measurement.compute.synchronous,
         compute_images_per_s=compute,
@@ -798,7 +761,7 @@ def _in_rounds(compute: Mapping[int, float], loader: Mapping[int, float]) -> dic
 def _limits(
     measurement: Measurement, made: Sequence[Segment], overhead_s: float, ceiling: StorageCeiling | None
 ) -> Limits:
-    workers = measurement.config.loader.workers
+    workers = measurement.workers
     phase, _ = ceiling_phase(measurement, ceiling, measurement.config.readers)
     images = sum(s.steps * s.batch_size for s in made if s.delivered_bytes)
     bytes_per_image = sum(s.delivered_bytes or 0 for s in made) / images if images else 0.0
@@ -813,13 +776,6 @@ def _limits(
         parent_s=overhead_s / step_images(measurement),
         storage_images_per_s=most / bytes_per_image if bytes_per_image else math.inf,
     )
-
-
-def _most_speedup(alone: Mapping[int, float], end_to_end: Mapping[int, float]) -> float:
-    """The most that any input can gain: compute alone over training."""
-    if not alone or not end_to_end:
-        return math.inf
-    return max(1.0, median(list(alone.values())) / median(list(end_to_end.values())))
 
 
 def _ratios(loops: Mapping[int, Loop], predicted: Mapping[int, float], found: Without, most: float) -> dict[int, float]:

@@ -10,16 +10,13 @@ Only the first rank of a node reads the counters of its machine.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TypeVar
 
 from loaderprobe.analyze.verdict.rates import worker_cost
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.config import RunConfig
 from loaderprobe.records.measurement import (
-    MOST_SERVICES,
-    FirstPass,
     Measurement,
     RankSeen,
     Segment,
@@ -33,8 +30,6 @@ from loaderprobe.records.thresholds import FEWEST_RANKS, FILES_OF_ALL, ONE_OF, R
 from loaderprobe.records.verdict import Action, Advice, Interval
 from loaderprobe.stats import mean, median
 
-Note = TypeVar("Note")
-LEAST_SERVICES = 32
 _OF_PASS = ("images", "read_bytes", "called_bytes", "again_read_bytes")
 
 
@@ -49,11 +44,17 @@ def as_one(ranks: Sequence[RankMeasurement]) -> Measurement:
     """
     if len(ranks) == 1:
         return ranks[0].measurement
-    _check_in_step(ranks)
+    first_rank, *others = (list(map(_common, rank.measurement.segments)) for rank in ranks)
+    if any(other != first_rank for other in others):
+        raise LoaderprobeError("the ranks did not take the same steps", hint="report this, with the command")
     slowest = slowest_of(ranks)
     seen, size, first_pass = slowest.measurement, len(ranks), slowest.measurement.first_pass
     first = next(rank for rank in ranks if (rank.node, rank.host) == (slowest.node, slowest.host)).measurement
     given = seen.compute.specified_images_per_s
+    notes: list[Remark] = []
+    for note in chain(*(rank.measurement.notes for rank in ranks)):
+        if note not in notes:
+            notes.append(note)
     return replace(
         seen,
         config=_config(seen.config, size),
@@ -62,11 +63,11 @@ def as_one(ranks: Sequence[RankMeasurement]) -> Measurement:
         worker_batches=_batches(slowest, ranks),
         series=first.series,
         missing=(*(m for m in first.missing if m.name != WAITS), *(m for m in seen.missing if m.name == WAITS)),
-        first_pass=None if first_pass is None else _first_pass(first_pass, size),
+        first_pass=first_pass and replace(first_pass, **{name: getattr(first_pass, name) * size for name in _OF_PASS}),
         modes=tuple(mode for mode in seen.modes if all(mode in rank.measurement.modes for rank in ranks)),
         alternatives=next((rank.measurement.alternatives for rank in ranks if rank.measurement.alternatives), ()),
         cores_available=cores(ranks) / size,
-        notes=tuple(_once(note for rank in ranks for note in rank.measurement.notes)),
+        notes=tuple(notes),
         ranks=size,
         by_rank=tuple(_seen(rank) for rank in ranks) if seen.config.ranks > 1 else (),
     )
@@ -105,12 +106,6 @@ def cores(ranks: Iterable[RankMeasurement]) -> float:
     return sum(min(sum(host.values()), len(set(chain(*host)))) for host in hosts.values())
 
 
-def _check_in_step(ranks: Sequence[RankMeasurement]) -> None:
-    first, *others = (list(map(_common, rank.measurement.segments)) for rank in ranks)
-    if any(other != first for other in others):
-        raise LoaderprobeError("the ranks did not take the same steps", hint="report this, with the command")
-
-
 def _common(segment: Segment) -> tuple[str, str, int | None, int]:
     """What is the same on all ranks; ranks alone take equal times, not equal numbers of steps."""
     return segment.mode, segment.activity, segment.without, 0 if segment.activity == "alone" else segment.steps
@@ -143,20 +138,15 @@ def _together(slowest: RankMeasurement, number: int, ranks: Sequence[RankMeasure
 
 
 def _seen(rank: RankMeasurement) -> RankSeen:
-    """What is kept of each rank."""
     measured = rank.measurement
     segments, records = measured.segments, measured.worker_batches
     row = {number: index for index, number in enumerate(records.batch)}
     made = [[row[n] for n in _numbers(segment) if n in row] for segment in segments]
-    alone = [rows for segment, rows in zip(segments, made, strict=True) if segment.activity == "alone"]
-    # What is kept of a rank is at most 4 kB: the more segments, the fewer batches.
-    kept, counted = max(LEAST_SERVICES, MOST_SERVICES - len(segments)), measured.storage_counts_reads
+    counted = measured.storage_counts_reads
     return RankSeen(
         rank=rank.rank,
         node=rank.node,
         host=rank.host,
-        device=rank.device,
-        cores=measured.cores_available,
         span_ns=tuple(map(span_ns, segments)),
         input_ns=tuple((sum(segment.ready_ns) - sum(segment.begin_ns)) // segment.steps for segment in segments),
         meet_ns=tuple(
@@ -164,8 +154,6 @@ def _seen(rank: RankMeasurement) -> RankSeen:
         ),
         steps=tuple(segment.steps for segment in segments),
         delivered_bytes=tuple(segment.delivered_bytes for segment in segments),
-        disk_bytes=tuple(segment.disk_bytes for segment in segments),
-        service_ns=tuple(records.wall_ns[index] for rows in alone for index in rows[: kept // len(alone)]),
         read_bytes=tuple(sum(records.read_bytes[index] for index in rows) if counted else None for rows in made),
     )
 
@@ -186,7 +174,8 @@ def _batches(slowest: RankMeasurement, ranks: Sequence[RankMeasurement]) -> Work
 
     Ranks number their batches on their own. Those of segments belong together; between segments each reads as much.
     """
-    rows = [_read_by_number(rank) for rank in ranks]
+    of_ranks = (rank.measurement.worker_batches for rank in ranks)
+    rows = [dict(zip(records.batch, records.read_bytes, strict=True)) for records in of_ranks]
     records = slowest.measurement.worker_batches
     total = {number: size * len(ranks) for number, size in zip(records.batch, records.read_bytes, strict=True)}
     for index, segment in enumerate(slowest.measurement.segments):
@@ -201,27 +190,6 @@ def _batches(slowest: RankMeasurement, ranks: Sequence[RankMeasurement]) -> Work
         images=tuple(count * len(ranks) for count in records.images),
         read_bytes=tuple(total[number] for number in records.batch),
     )
-
-
-def _read_by_number(rank: RankMeasurement) -> dict[int, int]:
-    records = rank.measurement.worker_batches
-    return dict(zip(records.batch, records.read_bytes, strict=True))
-
-
-def _once(notes: Iterable[Note]) -> list[Note]:
-    """The notes of all ranks, each once."""
-    distinct: list[Note] = []
-    for note in notes:
-        if note not in distinct:
-            distinct.append(note)
-    return distinct
-
-
-def _first_pass(first_pass: FirstPass, size: int) -> FirstPass:
-    counts = {
-        field.name: getattr(first_pass, field.name) * size for field in fields(first_pass) if field.name in _OF_PASS
-    }
-    return replace(first_pass, **counts)
 
 
 # A host whose ranks, all or nearly all of them, are slower than every rank elsewhere. Pure.
@@ -309,16 +277,8 @@ def own_shares(notes: Sequence[Remark], now: Interval) -> tuple[Advice, ...]:
     if not any(note.code in ("same_samples", "same_batches") for note in notes):
         return ()
     command = "DataLoader(dataset, ..., sampler=DistributedSampler(dataset))"
-    return (
-        Advice(
-            action=Action(code="own_shares", facts={}),
-            command=command,
-            speedup=1.0,
-            before=now,
-            after=now,
-            how="measured",
-        ),
-    )
+    action = Action(code="own_shares", facts={})
+    return (Advice(action=action, command=command, speedup=1.0, before=now, after=now, how="measured"),)
 
 
 def differing(ranks: Sequence[RankInput]) -> tuple[int, str] | None:

@@ -94,7 +94,7 @@ def waiting_of(measurement: Measurement, segments: Iterable[Segment]) -> Waiting
     subjects: Counter[tuple[str, str]] = Counter()
     samples = 0
     for time_ns, worker, kind, subject in zip(seen.time_ns, seen.worker, seen.kind, seen.subject, strict=True):
-        begins, ends = spans.get(worker, ([], []))
+        begins, ends = spans.get(0 if measurement.own_threads else worker, ([], []))
         place = bisect_right(begins, time_ns) - 1
         if place < 0 or time_ns > ends[place]:
             continue  # between two batches: idle
@@ -226,7 +226,7 @@ def rates_by_round(
     """Images/s of each round that has such a segment."""
     synchronous = measurement.compute.synchronous or activity != "training"
     return {
-        segment.round: segment_rate(segment, synchronous=synchronous, workers=measurement.config.loader.workers)
+        segment.round: segment_rate(segment, synchronous=synchronous, workers=measurement.workers)
         for segment in segments_of(measurement, mode, activity, without=without)
     }
 
@@ -241,7 +241,7 @@ def rate_interval(measurement: Measurement, segments: Sequence[Segment]) -> Inte
     that never waits differs by no more than its clock.
     """
     synchronous = measurement.compute.synchronous or segments[0].activity != "training"
-    workers = measurement.config.loader.workers
+    workers = measurement.workers
     rates = [segment_rate(segment, synchronous=synchronous, workers=workers) for segment in segments]
     value = median(rates)
     if not all(0 < rate < math.inf for rate in rates):
@@ -384,8 +384,9 @@ def cores_in_training(measurement: Measurement, segments: Iterable[Segment]) -> 
     seconds = sum(segment_seconds(segment) for segment in chosen)
     if cost is None or cost.process_cpu_s is None or None in own or not seconds:
         return None
-    workers_s = cost.process_cpu_s if measurement.config.loader.workers else 0.0
-    return (workers_s + sum(each or 0 for each in own) / NS) / seconds
+    workers_s, own_s = cost.process_cpu_s if measurement.workers else 0.0, sum(each or 0 for each in own) / NS
+    # Threads of the loader's own belong to the training process, too.
+    return (max(workers_s, own_s) if measurement.own_threads else workers_s + own_s) / seconds
 
 
 def cold_fraction(measurement: Measurement, segments: Sequence[Segment]) -> float | None:
@@ -635,6 +636,6 @@ def input_at_most(measurement: Measurement, base: Mode) -> dict[int, float]:
         in_steps = sum(segment.end_ns) - sum(segment.copied_ns)
         # The serial loader works in the training thread, outside the steps.
         by_workers = max(cost.cpu_s + cost.run_delay_s, cost.process_cpu_s or 0.0) / seconds * on_a_node
-        left = in_steps / 1e9 / seconds - (by_workers if measurement.config.loader.workers else 0.0)
+        left = in_steps / 1e9 / seconds - (by_workers if measurement.workers else 0.0)
         found[segment.round] = 1 / left if left > 0 else math.inf
     return found

@@ -84,14 +84,9 @@ def spinning(measurement: Measurement) -> float | None:
 
     None with workers, whose threads are in other processes, and where it was not recorded.
     """
-    if measurement.config.loader.workers:
+    if measurement.workers:
         return None
-    known = [
-        (segment.process_cpu_ns - segment.thread_cpu_ns) / NS / segment_seconds(segment)
-        for segment in segments_of(measurement, base_mode(measurement), "loader_only")
-        if segment.process_cpu_ns is not None and segment_seconds(segment)
-    ]
-    return median(known) if known else None
+    return _cores(segments_of(measurement, base_mode(measurement), "loader_only"), beside=True)
 
 
 def on_one_thread_beside(measurement: Measurement, asked: Sequence[SegmentKind]) -> tuple[SegmentKind, ...]:
@@ -154,10 +149,13 @@ def _rates(measurement: Measurement, activity: Activity, rounds: Collection[int]
     return median([usual[n] for n in rounds]), median([single[n] for n in rounds])
 
 
-def _cores(segments: Sequence[Segment]) -> float | None:
-    """CPU seconds a second of the training process; None where there is no segment, or it was not recorded."""
+def _cores(segments: Sequence[Segment], *, beside: bool = False) -> float | None:
+    """CPU seconds a second of the training process, or of its threads beside the one that trains.
+
+    None where there is no segment, or it was not recorded.
+    """
     known = [
-        segment.process_cpu_ns / NS / segment_seconds(segment)
+        (segment.process_cpu_ns - (segment.thread_cpu_ns if beside else 0)) / NS / segment_seconds(segment)
         for segment in segments
         if segment.process_cpu_ns is not None and segment_seconds(segment)
     ]
@@ -235,7 +233,7 @@ def _far_behind(found: Experiments, top: SingleCause, other: SingleCause) -> boo
 
 def _rests_on_unfair(measurement: Measurement, found: Experiments) -> bool:
     """True where others disturbed so many rounds that a word, or a lead which is not far, rests on them."""
-    workers, cores = measurement.config.loader.workers, measurement.cores_available
+    workers, cores = measurement.workers, measurement.cores_available
     if judge(found, workers=workers, cores_available=cores).reason.code == "rounds_disturbed":
         return True
     names = contenders(found)

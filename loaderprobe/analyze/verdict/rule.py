@@ -14,6 +14,7 @@ from loaderprobe.analyze.verdict.experiments import Experiments
 from loaderprobe.analyze.verdict.ranks import SlowHost
 from loaderprobe.analyze.verdict.validity import evidence_of, speedup_evidence, waiting_for_cores
 from loaderprobe.records import thresholds
+from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.resources import (
     IN_GAPS,
     IN_STEP,
@@ -132,7 +133,9 @@ def judge(found: Experiments, *, workers: int, cores_available: float) -> Bound:
     if len(names) > 1:
         reason = _why_alike(found, names)
         return Bound(side=side_of(names), cause="either", candidates=names, reason=reason, evidence=evidence)
-    reason = _why_not_firm(found, top) or _why_unfair(found, top)
+    far = lead_of(found, top) >= thresholds.FAR_LEAD
+    # A lead that others may have made is not believed, unless a round was free of them, or it is far.
+    reason = _why_not_firm(found, top) or (None if far else _all_disturbed(found, top))
     if reason:
         return inconclusive(found, reason, evidence)
     cpu_evidence = _cpu_limit(found, workers, cores_available)
@@ -223,11 +226,6 @@ def far_seen(found: Experiments, top: SingleCause) -> bool:
     """
     others = [found.ranges.get(name, (0.0, each.value))[1] for name, each in found.speedups.items() if name != top]
     return top in found.ranges and found.ranges[top][0] >= thresholds.FAR_LEAD**2 * max(1.0, *others, 1.0)
-
-
-def _why_unfair(found: Experiments, top: SingleCause) -> Reason | None:
-    """Why a lead that others may have made is not believed: none of its rounds was free of them, and it is not far."""
-    return None if lead_of(found, top) >= thresholds.FAR_LEAD else _all_disturbed(found, top)
 
 
 def _all_disturbed(found: Experiments, name: SingleCause) -> Reason | None:
@@ -469,9 +467,9 @@ def _cpu_limit(found: Experiments, workers: int, cores_available: float) -> tupl
     )
 
 
-def cores_are_busy(found: Experiments, *, workers: int, cores_available: float) -> bool:
+def cores_are_busy(measurement: Measurement, found: Experiments) -> bool:
     """True when the cores limit the loader, so that more workers would only wait for each other."""
-    return bool(_cpu_limit(found, workers, cores_available))
+    return bool(_cpu_limit(found, measurement.workers, measurement.cores_available))
 
 
 def cores_in_use(found: Experiments) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import get_args
 
 from loaderprobe.analyze.verdict.rates import (
@@ -474,11 +474,6 @@ def shared_devices(measurement: Measurement, segment: Segment) -> bool:
     return reads is not None and reads > least
 
 
-def disturbed(measurement: Measurement) -> tuple[Segment, ...]:
-    """The segments that others disturbed, in their order."""
-    return tuple(segment for segment in measurement.segments if is_disturbed(measurement, segment))
-
-
 def like(first: Segment, second: Segment) -> bool:
     """True where others, and the hypervisor, took as much of the machine in both; also where that was not read."""
     one, other = others_share(first), others_share(second)
@@ -619,17 +614,10 @@ class DiskUse:
     amplification: float | None
     other_bytes_per_s: float | None
     """Read from the same devices by others meanwhile."""
-    ceiling_bytes_per_s: float | None
-    """What the device moves for as many readers as there are workers."""
+    ceiling_fraction: float | None
+    """Of what the device moves for as many readers as there are workers; above 1 when it did better than then."""
     readers: int
-    unavailable: dict[str, Remark] = field(default_factory=dict)
-
-    @property
-    def ceiling_fraction(self) -> float | None:
-        """Share of the ceiling; above 1 when the device did better than when its ceiling was measured."""
-        if self.read_bytes_per_s is None or not self.ceiling_bytes_per_s:
-            return None
-        return self.read_bytes_per_s / self.ceiling_bytes_per_s
+    unavailable: dict[str, Remark]
 
     def evidence(self) -> tuple[Evidence, ...]:
         """The figures that are known, for the verdict."""
@@ -658,7 +646,6 @@ def disk_use(
 
     Reads are those of an image times that rate, so that both figures are of the same round, the median one.
     """
-    readers = measurement.config.readers
     cost = worker_cost(measurement.worker_batches, segments)
     seconds = cost.images / images_per_s if cost is not None else 0.0
     counted = measurement.storage_counts_reads and cost is not None
@@ -666,7 +653,7 @@ def disk_use(
     moved = [segment.disk_bytes for segment in segments]
     all_moved = sum(each or 0 for each in moved) if None not in moved else None
     cold = cold_fraction(measurement, segments)
-    phase, reason = ceiling_phase(measurement, ceiling, readers)
+    phase, reason = ceiling_phase(measurement, ceiling, measurement.config.readers)
     unavailable: dict[str, Remark] = {}
     if own is None:
         for name in ("disk_read_bytes_per_s", "cold_fraction", "read_amplification"):
@@ -677,13 +664,14 @@ def disk_use(
         unavailable["other_read_bytes_per_s"] = _UNCOUNTED if own is None else Remark(code="devices_not_visible")
     if own is None or phase is None:
         unavailable["disk_ceiling_fraction"] = reason or _UNCOUNTED
+    read, most = None if own is None else own / seconds, phase.moved_bytes_per_s if phase else None
     return DiskUse(
-        read_bytes_per_s=None if own is None else own / seconds,
+        read_bytes_per_s=read,
         cold_fraction=None if cold is None else min(1.0, cold),  # what is read ahead is in the amplification
         amplification=cold if cold is not None and cold >= thresholds.COLD_AT_LEAST else None,
         other_bytes_per_s=None if own is None or all_moved is None else max(0, all_moved - own) / seconds,
-        ceiling_bytes_per_s=None if phase is None else phase.moved_bytes_per_s,
-        readers=readers,
+        ceiling_fraction=read / most if read is not None and most else None,
+        readers=measurement.config.readers,
         unavailable=unavailable,
     )
 
@@ -736,7 +724,7 @@ def epochs(measurement: Measurement) -> EpochRates | None:
         again = rates_by_round(measurement, "warm", "loader_only")
         return EpochRates(first=rate, later=median(list(again.values())) if again else None, judged="first")
     return EpochRates(
-        first=max(1, measurement.config.loader.workers) * first_pass.images / first_pass.wall_s,
+        first=max(1, measurement.workers) * first_pass.images / first_pass.wall_s,
         later=rate,
         judged="later",
     )

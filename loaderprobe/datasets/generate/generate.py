@@ -1,4 +1,4 @@
-"""Generated data sets: image folders and tar shards like ImageNet's, which can be interrupted, resumed and enlarged.
+"""Generated data sets: images like ImageNet's in any layout, which can be interrupted, resumed and enlarged.
 
 Every file is derived from one of a few encoded base images (`free_bits`), and depends only on the seed, its number
 and those base images. So any number of processes write the same bytes, and a killed run resumes to the same tree.
@@ -11,7 +11,6 @@ import multiprocessing
 import os
 import re
 import signal
-import tarfile
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,7 +20,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import BinaryIO
 
 import msgspec
 import xxhash
@@ -30,7 +28,6 @@ from loaderprobe.datasets.generate.manifest import (
     MANIFEST,
     POOL,
     SPEC,
-    Layout,
     Manifest,
     SetSpec,
     read_manifest,
@@ -40,6 +37,7 @@ from loaderprobe.datasets.generate.manifest import (
 )
 from loaderprobe.datasets.generate.oddities import ODDITIES, OddityName
 from loaderprobe.datasets.generate.pool import Pool, PoolRequest, build_pool, expected_mean, is_pool, load_pool
+from loaderprobe.datasets.layouts import FILES, LAYOUTS, Sample, format_of
 from loaderprobe.errors import BadValue, ForeignDirectory, LoaderprobeError, MissingPart, NoSpace, Refused
 from loaderprobe.store.codec import write_atomically, write_error
 from loaderprobe.store.run_directory import lock_directory
@@ -79,6 +77,8 @@ class Entry:
     images: int
     size_bytes: int
     xxh3: str
+    image_bytes: tuple[int, ...] = ()
+    """Of each image, where the file holds several."""
 
 
 class Journal:
@@ -130,13 +130,10 @@ def _checksum(body: bytes) -> bytes:
     return f"{zlib.crc32(body):08x}".encode()
 
 
-# Writes the files of a set: images, or tar shards of them in the form of WebDataset.
+# Writes the files of a set: images, or files that hold many.
 
 PART = ".part"
 BUFFER = 1 << 20
-SENT_AT_ONCE = 16 << 20
-# What a tar file adds to an image, at most: two headers, and both members filled up to whole blocks.
-SHARD_OVERHEAD = 4 * tarfile.BLOCKSIZE
 
 
 def write_files(directory: Path, spec: SetSpec, pool: Pool, numbers: Iterable[int], images: int) -> list[Entry]:
@@ -148,67 +145,35 @@ def write_file(directory: Path, spec: SetSpec, pool: Pool, number: int, indices:
     """Write under another name first, so that an interrupted file never counts as complete."""
     path = directory / spec.path(number)
     part = path.with_name(f".{path.name}{PART}")
+    images: list[int] = []
     try:
-        size, digest = (
-            _write_shard(part, spec, pool, indices)
-            if spec.layout == "shards"
-            else _write_image(part, pool.image(spec.seed, number, spec.oddities))
-        )
+        if spec.layout == FILES:
+            part.write_bytes(pool.image(spec.seed, number, spec.oddities))
+        else:
+            format_of(spec.layout).write(_samples(spec, pool, indices, images), part)
+        size, digest = part.stat().st_size, _digest(part)
         part.replace(path)
     except BaseException:
         # Ctrl-C as much as a full disk.
         part.unlink(missing_ok=True)
         raise
-    return Entry(number=number, images=len(indices), size_bytes=size, xxh3=digest)
+    return Entry(number=number, images=len(indices), size_bytes=size, xxh3=digest, image_bytes=tuple(images))
 
 
-def _write_image(part: Path, data: bytes) -> tuple[int, str]:
-    part.write_bytes(data)
-    return len(data), xxhash.xxh3_128_hexdigest(data)
+def _samples(spec: SetSpec, pool: Pool, indices: range, sizes: list[int]) -> Iterator[Sample]:
+    """The images as samples of one file; `sizes` gets the bytes of each."""
+    for index in indices:
+        image = pool.image(spec.seed, index, spec.oddities)
+        sizes.append(len(image))
+        yield Sample(spec.name(index), image, index % spec.classes)
 
 
-def _write_shard(part: Path, spec: SetSpec, pool: Pool, indices: range) -> tuple[int, str]:
-    """Each image as NAME.jpg, its class as NAME.cls; all else is zero, so the bytes depend on the images alone."""
-    with part.open("wb", buffering=BUFFER) as file:
-        out = _Hashed(file)
-        for index in indices:
-            _add(out, f"{spec.name(index)}.jpg", pool.image(spec.seed, index, spec.oddities))
-            _add(out, f"{spec.name(index)}.cls", str(index % spec.classes).encode())
-        # POSIX: two empty blocks end an archive, which is filled up to whole records.
-        out.write(bytes(2 * tarfile.BLOCKSIZE))
-        out.write(bytes(-out.tell() % tarfile.RECORDSIZE))
-    return out.tell(), out.digest()
-
-
-def _add(out: _Hashed, name: str, data: bytes) -> None:
-    """One member: tarfile's own `addfile` takes as long as making the image."""
-    info = tarfile.TarInfo(name)
-    info.size, info.mode = len(data), 0o644
-    out.write(info.tobuf(tarfile.USTAR_FORMAT) + data + bytes(-len(data) % tarfile.BLOCKSIZE))
-
-
-class _Hashed:
-    """A file that is written and hashed in one pass, and flushed to the disk while the rest is generated."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._hash = xxhash.xxh3_128()
-        self._size = self._sent = 0
-
-    def write(self, data: bytes) -> int:
-        self._hash.update(data)
-        self._size += len(data)
-        if self._size - self._sent > SENT_AT_ONCE:
-            # Start the write-back now: otherwise the kernel would delay it for seconds.
-            os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-            self._sent = self._size
-        return self._file.write(data)
-
-    def tell(self) -> int:
-        return self._size
-
-    def digest(self) -> str:
-        return self._hash.hexdigest()
+def _digest(path: Path) -> str:
+    found = xxhash.xxh3_128()
+    with path.open("rb") as file:
+        while data := file.read(BUFFER):
+            found.update(data)
+    return found.hexdigest()
 
 
 # The files that exist already, and whether there is space for the rest.
@@ -216,7 +181,7 @@ class _Hashed:
 SPACE_MARGIN = 1.03
 # Files take whole blocks; so many bytes are lost to that per file, on average.
 HALF_BLOCK = 2048
-NUMBERED = re.compile(r"\.(?:n\d{8,}_(\d+)\.JPEG|shard-(\d{6,})\.tar)" + re.escape(PART))
+NUMBERED = re.compile(r"\D*(?:\d{8,}_)?0*(\d+)?\D*" + re.escape(PART))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,10 +221,14 @@ def is_whole(directory: Path, manifest: Manifest, count: int) -> bool:
 
 def _entries(manifest: Manifest) -> list[Entry]:
     columns = zip(manifest.size_bytes, manifest.xxh3, strict=True)
+    inside = [manifest.spec.images_in(k, manifest.images) for k in range(len(manifest.size_bytes))]
     return [
-        Entry(number=k, images=len(manifest.spec.images_in(k, manifest.images)), size_bytes=size, xxh3=digest)
-        for k, (size, digest) in enumerate(columns)
-    ]
+        Entry(
+            number=k, images=len(images), size_bytes=size, xxh3=digest,
+            image_bytes=manifest.image_bytes[images.start : images.stop],
+        )
+        for k, ((size, digest), images) in enumerate(zip(columns, inside, strict=True))
+    ]  # fmt: skip
 
 
 def _has_size(directory: Path, spec: SetSpec, entry: Entry) -> bool:
@@ -273,13 +242,13 @@ def _remove_halves(directory: Path, spec: SetSpec) -> None:
     """Remove only files with the temporary names of this set."""
     for part in (directory / "train").rglob(f".*{PART}"):
         match = NUMBERED.fullmatch(part.name)
-        if match and part.with_name(part.name[1 : -len(PART)]) == directory / spec.path(int(match[1] or match[2])):
+        if match and part.with_name(part.name[1 : -len(PART)]) == directory / spec.path(int(match[1] or 0)):
             part.unlink()
 
 
 def check_space(directory: Path, spec: SetSpec, mean_bytes: float, images: int, files: int) -> None:
     """Refuse before so many images in so many files are written. Raises NoSpace."""
-    each = mean_bytes + (SHARD_OVERHEAD if spec.layout == "shards" else 0)
+    each = mean_bytes + (LAYOUTS[spec.layout].row_overhead if spec.layout in LAYOUTS else 0)
     needed = round((images * each + files * HALF_BLOCK) * SPACE_MARGIN)
     stat = os.statvfs(directory)
     free = stat.f_bavail * stat.f_frsize
@@ -294,7 +263,8 @@ def check_space(directory: Path, spec: SetSpec, mean_bytes: float, images: int, 
 
 # The requested settings of a generated set.
 
-SHARD_IMAGES = 1000
+MOST_SHARD_IMAGES, SHARDS = 1000, 32
+"""Of a shard, and of a set, so that each of many workers has several; of a larger set more."""
 # Painting those of all three usual resolutions takes some 10 s on two cores.
 BASE_IMAGES = 20
 MIXTURE_BASE_IMAGES = 256
@@ -309,14 +279,15 @@ class SetRequest:
     seed: int = 0
     mean_bytes: int | None = None
     oddities: tuple[OddityName, ...] = ()
-    layout: Layout = "folder"
-    shard_images: int = SHARD_IMAGES
+    layout: str = FILES
+    shard_images: int | None = None
+    """Of each large file; None for as many as the set there is has, else a 32nd of the images and at most 1000."""
     base_images: int | None = None
     """Base images in the pool; None for the default."""
 
     def __post_init__(self) -> None:
         if (
-            min(self.classes, self.shard_images, 1 if self.base_images is None else self.base_images) < 1
+            min(self.classes, *(1 if each is None else each for each in (self.shard_images, self.base_images))) < 1
             or self.seed < 0
         ):
             raise BadValue("classes, images per shard and base images must be 1 or more, and the seed 0 or more")
@@ -334,8 +305,23 @@ class SetRequest:
             mean_bytes=self.mean_bytes,
             oddities=self.oddities,
             layout=self.layout,
-            shard_images=self.shard_images if self.layout == "shards" else 1,
+            shard_images=(self.shard_images or MOST_SHARD_IMAGES) if self.layout != FILES else 1,
         )
+
+    def fitted(self, root: Path, count: int) -> SetRequest:
+        """With as many images a shard as the set there is has; of a new one of `count` images, the usual."""
+        if self.layout == FILES or self.shard_images is not None:
+            return self
+        there = self.directory(root)
+        found = read_spec(there) if (there / SPEC).is_file() else None
+        return replace(
+            self, shard_images=found.shard_images if found else max(1, min(MOST_SHARD_IMAGES, count // SHARDS))
+        )
+
+    def directory(self, root: Path) -> Path:
+        """`500x375`, or `500x375-tar`."""
+        name = format_resolution(self.resolution)
+        return root / (name if self.layout == FILES else f"{name}-{self.layout}")
 
     def pool(self) -> PoolRequest:
         """The pool that it needs."""
@@ -373,7 +359,7 @@ class Work:
 
         Raises OSError, and LoaderprobeError when a process died. Complete files are recorded in any case.
         """
-        size = 1 if self.spec.layout == "shards" else CHUNK
+        size = CHUNK if self.spec.layout == FILES else 1
         chunks = [numbers[first : first + size] for first in range(0, len(numbers), size)]
         try:
             if processes == 1 or len(chunks) <= 1:
@@ -486,7 +472,9 @@ def generate(
     progress: OnImages,
     on_base_image: OnImages = _silent,
 ) -> Path:
-    """Make, complete or enlarge `root/WxH` (or `root/imagenet`) to at least `count` images; returns that directory.
+    """Make, complete or enlarge `root/WxH` (`root/imagenet`, `root/WxH-tar`) to at least `count` images.
+
+    Returns that directory.
 
     Raises Refused when the directory holds another set, ForeignDirectory when it holds anything else, Locked
     while another process writes there, NoSpace before writing or when space runs out, MissingPart without
@@ -495,7 +483,8 @@ def generate(
     """
     if min(count, processes) < 1:
         raise BadValue("count and processes must be 1 or more")
-    directory, spec = root / format_resolution(request.resolution), request.spec()
+    request = request.fitted(root, count)
+    directory, spec = request.directory(root), request.spec()
     try:
         # Before the lock, so that a complete set can be used where this user may not write.
         manifest = _known(directory, spec)
@@ -596,27 +585,35 @@ def _make(
 
 
 def _make_folders(directory: Path, spec: SetSpec, count: int) -> None:
-    for number in range(min(spec.classes if spec.layout == "folder" else 1, count)):
+    for number in range(min(spec.classes if spec.layout == FILES else 1, count)):
         # A class without images would be an error to torchvision's ImageFolder.
         (directory / spec.path(number)).parent.mkdir(parents=True, exist_ok=True)
 
 
 def _manifest_of(spec: SetSpec, count: int, files: Sequence[Entry]) -> Manifest:
+    sizes = tuple(size for entry in files for size in entry.image_bytes)
     return Manifest(
         spec=spec,
         images=count,
         size_bytes=tuple(entry.size_bytes for entry in files),
         xxh3=tuple(entry.xxh3 for entry in files),
+        image_bytes=sizes if len(sizes) == count else (),  # shards of an earlier version have none
         odd_images={name: ODDITIES[name].among(count) for name in spec.oddities},
     )
 
 
 def _pool_of(directory: Path, request: SetRequest, processes: int, on_base_image: OnImages) -> tuple[Pool, SetSpec]:
-    """The pool of the set, made only once: another machine's arithmetic might paint it slightly differently."""
+    """The pool of the set, made only once: another machine's arithmetic might paint it slightly differently.
+
+    The same set in another layout beside it has the same.
+    """
     found = read_spec(directory)
     if found is not None:
         return load_pool(directory / POOL, found.pool_sha256), found
-    if processes == 1:
+    beside = _pool_beside(directory.parent, request)
+    if beside is not None:
+        pool = beside
+    elif processes == 1:
         pool = build_pool(request.pool(), map, on_base_image)
     else:
         with process_pool(processes) as executor:
@@ -625,6 +622,15 @@ def _pool_of(directory: Path, request: SetRequest, processes: int, on_base_image
     spec = replace(request.spec(), pool_sha256=pool.digest)
     write_spec(directory, spec)
     return pool, spec
+
+
+def _pool_beside(root: Path, request: SetRequest) -> Pool | None:
+    for layout in (FILES, *LAYOUTS):
+        other = replace(request, layout=layout)
+        spec = read_spec(other.directory(root)) if layout != request.layout else None
+        if spec is not None and replace(spec.asks_for(), shard_images=0) == replace(other.spec(), shard_images=0):
+            return load_pool(other.directory(root) / POOL, spec.pool_sha256)
+    return None
 
 
 # Check that every file of a generated set is as it was written.
@@ -666,10 +672,7 @@ def _verify_trouble(path: Path, size: int, digest: str) -> str:
         found_size = path.stat().st_size
         if found_size != size:
             return f"{found_size} bytes, not {size}"
-        found = xxhash.xxh3_128()
-        with path.open("rb") as file:
-            while data := file.read(BUFFER):
-                found.update(data)
+        same = _digest(path) == digest
     except OSError as error:
         return error.strerror or str(error)
-    return "" if found.hexdigest() == digest else "its content has changed"
+    return "" if same else "its content has changed"

@@ -10,19 +10,20 @@ SET/  spec.json       all that its files depend on; written before the first of 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
 from loaderprobe.datasets.generate.oddities import OddityName
+from loaderprobe.datasets.layouts import FILES, LAYOUTS
 from loaderprobe.store.codec import decode, encode, write_atomically
 
 SPEC = "spec.json"
 POOL = "pool.npz"
 MANIFEST = "manifest.json"
 KIND = "image-set"
-Layout = Literal["folder", "shards"]
-"""folder: one directory per class, as torchvision's ImageFolder reads. shards: tar files, as WebDataset reads."""
+EARLIER_LAYOUTS = {"folder": FILES, "shards": "tar"}
+"""What layouts were called in sets that were generated before there were several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +39,9 @@ class SetSpec:
     mean_bytes: int | None = None
     """Of a file, as asked for."""
     oddities: tuple[OddityName, ...] = ()
-    layout: Layout = "folder"
+    layout: str = FILES
     shard_images: int = 1
-    """Images in one file: a shard, or 1."""
+    """Images in one file: a shard, or 1; 0 for all."""
     generator: str = "free-bits-1"
     pool_sha256: str = ""
     """Digest of the pool; empty in a requested spec."""
@@ -55,17 +56,26 @@ class SetSpec:
 
     def path(self, number: int) -> str:
         """Path of file `number`: `train/n00000003/n00000003_13.JPEG`, or `train/shard-000013.tar`."""
-        if self.layout == "shards":
-            return f"train/shard-{number:06}.tar"
+        if self.layout in LAYOUTS:
+            return f"train/{LAYOUTS[self.layout].file.format(number=number)}"
         return f"train/n{number % self.classes:08}/{self.name(number)}.JPEG"
 
     def files(self, images: int) -> int:
         """Number of files for so many images."""
-        return -(-images // self.shard_images)
+        return -(-images // self.shard_images) if self.shard_images else 1
+
+    def blocks(self, images: int) -> Iterator[tuple[int, range]]:
+        """Of so many images, those that are read in sequence, and the number of their file."""
+        for number in range(self.files(images)):
+            inside = self.images_in(number, images)
+            each = (LAYOUTS[self.layout].block if self.layout in LAYOUTS else 0) or len(inside)
+            for first in range(0, len(inside), each):
+                yield number, inside[first : first + each]
 
     def images_in(self, number: int, images: int) -> range:
         """The images in file `number` of a set of so many."""
-        return range(number * self.shard_images, min((number + 1) * self.shard_images, images))
+        each = self.shard_images or images
+        return range(number * each, min((number + 1) * each, images))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +87,8 @@ class Manifest:
     size_bytes: tuple[int, ...]
     xxh3: tuple[str, ...]
     """128-bit XXH3 digests of the files, in hex."""
+    image_bytes: tuple[int, ...] = ()
+    """Of each image, where a file holds several; empty in sets that were generated before that was kept."""
     odd_images: dict[OddityName, int] = field(default_factory=dict)
     """Number of images with each requested oddity."""
 
@@ -84,7 +96,11 @@ class Manifest:
 def read_spec(directory: Path) -> SetSpec | None:
     """The spec of the set in `directory`; None when there is none. Raises BadValue for one that cannot be read."""
     path = directory / SPEC
-    return decode(f"{KIND}-spec", path.read_bytes(), SetSpec, str(path)) if path.is_file() else None
+    return _of_today(decode(f"{KIND}-spec", path.read_bytes(), SetSpec, str(path))) if path.is_file() else None
+
+
+def _of_today(spec: SetSpec) -> SetSpec:
+    return replace(spec, layout=EARLIER_LAYOUTS.get(spec.layout, spec.layout))
 
 
 def is_generated(directory: Path) -> bool:
@@ -107,7 +123,10 @@ def _is_ours(path: Path, kind: str) -> bool:
 def read_manifest(directory: Path) -> Manifest | None:
     """The manifest of the set in `directory`; None when it is not complete."""
     path = directory / MANIFEST
-    return decode(KIND, path.read_bytes(), Manifest, str(path)) if path.is_file() else None
+    if not path.is_file():
+        return None
+    manifest = decode(KIND, path.read_bytes(), Manifest, str(path))
+    return replace(manifest, spec=_of_today(manifest.spec))
 
 
 def write_spec(directory: Path, spec: SetSpec) -> None:

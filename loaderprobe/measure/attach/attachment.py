@@ -16,7 +16,7 @@ from loaderprobe.measure.attach.coroutine import SessionCoroutine, Withdrawn
 from loaderprobe.measure.attach.outside import Outside, Pauses
 from loaderprobe.measure.attach.script_loaders import LoopIterator, ScriptLoader, SeenLoaders
 from loaderprobe.measure.attach.script_ranks import Ranks
-from loaderprobe.measure.attach.takeover import Loop, Takeover, other_training_of
+from loaderprobe.measure.attach.takeover import Loop, OtherTraining, Takeover
 from loaderprobe.measure.user.loader import LoaderRequest, measure_with_step
 from loaderprobe.protocols import OnStage, Say
 from loaderprobe.records.diagnosis import Attached, AttachRequest, OwnMeasured
@@ -271,7 +271,7 @@ class Attachment:
             self._say("script.begins", facts)
         coroutine = coroutine_of(seen, self._request, budget_s, ranks, self._on_stage, self._judge)
         most_s = None if ranks is not None else budget_s
-        others = other_training_of(seen, self._request.after_steps, self._loaders.passes, most_s, self._clock)
+        others = OtherTraining(seen, self._request.after_steps, self._loaders.passes, most_s, self._clock)
         pauses = Pauses(self._clock)
         self._takeover = Takeover(seen, real, take, coroutine, pauses, others, budget_s)
         self._files.begin()

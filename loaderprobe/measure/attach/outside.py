@@ -61,14 +61,12 @@ class Outside:
         self._timed: list[tuple[int, Counter[CodePlace]]] = []
 
     def took(self) -> None:
-        """A batch came from a DataLoader."""
         self._without, self._since_ns = 0, None
         if self.looked:
             self.close()
             self.looked = False
 
     def optimizer_stepped(self) -> None:
-        """An optimizer made a step."""
         self._updated = self._updates = True
 
     def backward(self) -> None:
@@ -154,7 +152,6 @@ class Outside:
         return Counter(WAIT_KINDS[kind] for kind in waits.kind) if isinstance(waits, WaitSamples) else Counter()
 
     def close(self) -> None:
-        """End timing and sampling."""
         self._end_timing()
         if self._waits is not None:
             self._waits.__exit__(None, None, None)
@@ -181,7 +178,6 @@ class Pauses:
         self._begun_ns, self._seen = self._clock(), []
 
     def on_stack(self, stack: Stack) -> None:
-        """A look at the loop's thread."""
         if self._begun_ns is not None and (self._clock() - self._begun_ns) / 1e9 >= self._least_s:
             self._seen.append(stack)
 

@@ -39,7 +39,6 @@ class Passes:
         self._batches_per_pass: deque[int] = deque(maxlen=REMEMBERED_PASSES)
 
     def loop_began(self) -> None:
-        """A loop begins to iterate the loader."""
         self.since = 0
 
     def took(self) -> None:
@@ -54,7 +53,6 @@ class Passes:
         self._passed = True
 
     def optimizer_stepped(self) -> None:
-        """An optimizer made a step."""
         self.updates += self._passed
         self._passed = False
         if self.updates >= UPDATES_A_BATCH:
@@ -113,18 +111,6 @@ def counts_to(length: int) -> bool:
                 return False
         frame = frame.f_back
     return False
-
-
-def seen_loader(number: int, loader: Any, batches: int, backward_passes: int) -> SeenLoader:
-    """A DataLoader for the report."""
-    return SeenLoader(
-        number=number,
-        dataset=type(loader.dataset).__name__,
-        batch_size=loader.batch_size,
-        workers=loader.num_workers,
-        batches=batches,
-        backward_passes=backward_passes,
-    )
 
 
 class KnownLoader:
@@ -237,13 +223,21 @@ class ScriptLoader:
         return self.known.loader
 
     def begins(self) -> None:
-        """A loop over the loader begins."""
         self.begun += 1
         self.in_epoch = 0
         self.passes.loop_began()
 
     def record(self) -> SeenLoader:
-        return seen_loader(self.number, self.loader, self.batches, self.trained)
+        """For the report."""
+        loader = self.loader
+        return SeenLoader(
+            number=self.number,
+            dataset=type(loader.dataset).__name__,
+            batch_size=loader.batch_size,
+            workers=loader.num_workers,
+            batches=self.batches,
+            backward_passes=self.trained,
+        )
 
 
 class SeenLoaders:
@@ -273,7 +267,6 @@ class SeenLoaders:
         return next((seen for seen in self._all if seen.known.is_original(loader)), None)
 
     def took(self, seen: ScriptLoader, begin_ns: int, ready_ns: int) -> None:
-        """The script took a batch."""
         self.gave(seen)
         seen.began_ns = seen.began_ns or begin_ns
         seen.since_update += 1
@@ -299,7 +292,6 @@ class SeenLoaders:
             seen.passes.backward()
 
     def optimizer_stepped(self) -> None:
-        """An optimizer made a step."""
         for seen in self._all:
             seen.passes.optimizer_stepped()
         for seen in self._current:

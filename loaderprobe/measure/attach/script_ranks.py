@@ -13,7 +13,6 @@ import msgspec
 from loaderprobe.errors import LostRank
 from loaderprobe.measure.attach.coroutine import SessionCoroutine, Withdrawn
 from loaderprobe.measure.attach.script_loaders import ScriptLoader
-from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.collectives import Collectives
 from loaderprobe.measure.ranks.child import KIND, RankGather, barrier_s, processes_of_ranks
 from loaderprobe.measure.session import GivenUp
@@ -26,6 +25,7 @@ from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import OF_STEP
 from loaderprobe.store.codec import encode, write_atomically
 from loaderprobe.store.results import make_directory
+from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.others import OthersMeter
 
 if TYPE_CHECKING:
@@ -114,15 +114,6 @@ GO = "go"
 _DECISION = "decision"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartStep:
-    """The step at which all loops are taken over."""
-
-    passes: int
-    """Backward passes before it, of a rank's own count."""
-    loader: int
-
-
 @dataclass(slots=True)
 class StartAgreement:
     """One rank's part in agreeing on that step. Ask before each batch that is trained on."""
@@ -131,7 +122,8 @@ class StartAgreement:
     rank: int
     size: int
     clock: Clock
-    proposed: StartStep | None = field(init=False, default=None)
+    proposed: tuple[int, int] | None = field(init=False, default=None)
+    """The step at which all loops are taken over: (backward passes before it, of a rank's own count; the loader)."""
     not_together: NotTogether | None = field(init=False, default=None)
     """Why nothing is taken over."""
     agreed: bool = field(init=False, default=False)
@@ -175,7 +167,7 @@ class StartAgreement:
                 self._propose(passes, offer)
             elif self._seconds() > PATIENCE_S:
                 self.refuse(NotTogether(code="silent", ranks=self._without("offer")))
-        elif passes >= self.proposed.passes:
+        elif passes >= self.proposed[0]:
             late = self._without("accepted")
             if late:
                 self.refuse(NotTogether(code="out_of_step", ranks=late))
@@ -188,7 +180,7 @@ class StartAgreement:
             differing = offer.differing(replace(theirs, loader=offer.loader))
             if differing:
                 return self.refuse(NotTogether(code="loaders_differ", ranks=(rank,), detail=", ".join(differing)))
-        self.proposed = StartStep(passes=passes + AHEAD, loader=offer.loader)
+        self.proposed = passes + AHEAD, offer.loader
         decision = self._swap("", f"at {msgspec.json.encode(self.proposed).decode()}")
         self._settled(decision)
         return None
@@ -197,12 +189,12 @@ class StartAgreement:
         if not decision:
             return
         if self.proposed is None:
-            proposed = msgspec.json.decode(decision.removeprefix("at "), type=StartStep)
-            if passes >= proposed.passes:
+            proposed = msgspec.json.decode(decision.removeprefix("at "), type=tuple[int, int])
+            if passes >= proposed[0]:
                 return self.refuse(NotTogether(code="out_of_step", ranks=(self.rank,)))
             self.store.set(f"accepted/{self.rank}", "1")
             self.proposed = proposed
-        if passes < self.proposed.passes:
+        if passes < self.proposed[0]:
             return
         begin_ns = self.clock.now_ns()
         while not self.is_settled():
@@ -269,7 +261,7 @@ class Ranks:
         """True at the step at which the loops of all ranks are taken over; asked before each batch."""
         self._offer = self._offer or offer_of(seen)
         proposed = self._agreement.proposed
-        if self.not_together or seen.number != (proposed.loader if proposed else self._offer.loader):
+        if self.not_together or seen.number != (proposed[1] if proposed else self._offer.loader):
             return False
         try:
             if not self._agreement.ask(passes, self._offer):

@@ -85,9 +85,17 @@ class Evaluation:
 class OtherTraining:
     """Backward passes on other batches: too many, or too long, and the loop that is measured does not come back."""
 
-    def __init__(self, most: int, most_s: float | None, after_steps: int, clock: Callable[[], int]) -> None:
-        """At most `most` passes; and `most_s` seconds, where a limit is set, with `after_steps` passes."""
-        self._most, self._most_s, self._after_steps, self._clock = most, most_s, after_steps, clock
+    def __init__(
+        self, seen: ScriptLoader, after_steps: int, passes: int, budget_s: float | None, clock: Callable[[], int]
+    ) -> None:
+        """The limit is in epochs, by the `passes` that the script made so far, and in `budget_s` for `after_steps`.
+
+        Ranks, which are in step, count passes alone: for them `budget_s` is None.
+        """
+        epoch = max(after_steps, length_of(seen.loader) or seen.batches)
+        self._most = round(EPOCHS_ELSEWHERE * epoch * max(1.0, passes / max(seen.batches, 1)))
+        self._most_s = None if budget_s is None else EPOCHS_ELSEWHERE * budget_s
+        self._after_steps, self._clock = after_steps, clock
         self._passes = self._since_ns = 0
 
     def gave(self) -> None:
@@ -166,16 +174,3 @@ class Takeover:
         """Put the loader's own iterators in the place of those that gave batches of the measurement."""
         attributes = vars(self.seen.loader)
         attributes.update({name: None for name, value in attributes.items() if type(value) is LoopIterator})
-
-
-def other_training_of(
-    seen: ScriptLoader, after_steps: int, passes: int, budget_s: float | None, clock: Callable[[], int]
-) -> OtherTraining:
-    """The limit is in epochs, by the `passes` that the script made so far, and in `budget_s`.
-
-    Ranks, which are in step, count passes alone: for them `budget_s` is None.
-    """
-    passes_a_batch = max(1.0, passes / max(seen.batches, 1))
-    epoch = max(after_steps, length_of(seen.loader) or seen.batches)
-    most_s = None if budget_s is None else EPOCHS_ELSEWHERE * budget_s
-    return OtherTraining(round(EPOCHS_ELSEWHERE * epoch * passes_a_batch), most_s, after_steps, clock)

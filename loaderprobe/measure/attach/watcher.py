@@ -12,7 +12,7 @@ from typing import Any
 
 from loaderprobe.analyze.judge import Judged
 from loaderprobe.measure.attach.outside import NO_STEP_TIMES, Outside
-from loaderprobe.measure.attach.script_loaders import UPDATES_A_BATCH, KnownLoader, Passes, seen_loader
+from loaderprobe.measure.attach.script_loaders import UPDATES_A_BATCH, KnownLoader, ScriptLoader
 from loaderprobe.measure.parts import UNSEEN
 from loaderprobe.measure.session import Recorder
 from loaderprobe.protocols import Say
@@ -142,26 +142,17 @@ JUDGED_STEPS = 4000
 WARM_UP = 8
 
 
-@dataclass(eq=False, slots=True)
-class Watched:
-    """One loader of the script, in all its epochs."""
+@dataclass(eq=False, slots=True, kw_only=True)
+class Watched(ScriptLoader):
+    """One loader of the script, with its last steps and what they came to."""
 
-    known: KnownLoader
-    record: Any
-    taken: int = 0
-    trained: int = 0
+    watching: Any
+    """The `WatchedLoader` that records what its batches cost."""
     steps: list[LoopStep] = field(default_factory=list)
     """The last steps."""
     intervals: list[WatchedInterval] = field(default_factory=list)
-    began_ns: int = 0
-    passes: Passes = field(default_factory=Passes)
     since: int = 0
     """Place in `steps` of the first of the interval."""
-
-    @property
-    def loader(self) -> Any:
-        """The DataLoader of the last epoch."""
-        return self.known.loader
 
 
 class Watcher:
@@ -189,11 +180,10 @@ class Watcher:
 
     def get_iterator(self, loader: Any, original: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
         """The script's own iterator, whose workers record what batches cost."""
-        made: Iterator[Any] = self._seen(loader).record.iterate(loader, original)
+        made: Iterator[Any] = self._seen(loader).watching.iterate(loader, original)
         return made
 
     def iterator_made(self, loader: Any) -> Watched:
-        """An iterator of a loader is made."""
         return self._seen(loader)
 
     def next_batch(self, seen: Watched, real: Iterator[Any], take: Callable[[], Any]) -> Any:
@@ -227,7 +217,7 @@ class Watcher:
     def _took(self, seen: Watched, step: LoopStep) -> None:
         seen.began_ns = seen.began_ns or step.begin_ns
         seen.steps.append(step)
-        seen.taken += 1
+        seen.batches += 1
         seen.passes.took()
         self._outside.took()
         self._current = seen
@@ -268,9 +258,7 @@ class Watcher:
 
     def record(self) -> Attached:
         """What this process saw, for the command."""
-        seen = tuple(
-            seen_loader(number, loader.loader, loader.taken, loader.trained) for number, loader in enumerate(self._all)
-        )
+        seen = tuple(loader.record() for loader in self._all)
         why: WhyNot | None = None if any(self._trains_on(loader) for loader in self._all) else "no_backward"
         if why and self._outside.passes:
             why = "no_loader"
@@ -279,7 +267,7 @@ class Watcher:
         )
 
     def _so_far(self, trained: Watched) -> WatchReport:
-        last = trained.steps[WARM_UP:] if trained.taken == len(trained.steps) else trained.steps
+        last = trained.steps[WARM_UP:] if trained.batches == len(trained.steps) else trained.steps
         return WatchReport(
             origin=self._origin(self._request.command),
             loader=type(trained.loader.dataset).__name__,
@@ -302,8 +290,8 @@ class Watcher:
                 return seen
         from loaderprobe.loaders.watched import WatchedLoader
 
-        record = WatchedLoader(Path(self._folder.name, str(len(self._all))))
-        self._all.append(Watched(known=KnownLoader(loader), record=record))
+        watching = WatchedLoader(Path(self._folder.name, str(len(self._all))))
+        self._all.append(Watched(len(self._all), KnownLoader(loader), watching=watching))
         return self._all[-1]
 
     def _interval(self, seen: Watched) -> None:
@@ -314,14 +302,14 @@ class Watcher:
             records = self._records(seen, part)
             bound = self._bound(seen, part, records)
             seen.intervals.append(_summed(part, records, seen.began_ns, bound, seen.loader.batch_size or 0))
-            seen.record.forget(seen.steps[0].begin_ns)
+            seen.watching.forget(seen.steps[0].begin_ns)
             self._say("script.watched", {"interval": seen.intervals[-1]})
             self._keep(self._so_far(seen))
         except Exception as error:  # noqa: BLE001  # a full disk, or whatever it is: training goes on
             self._say("script.not_kept", {"error": str(error) or type(error).__name__})
 
     def _records(self, seen: Watched, part: Sequence[LoopStep]) -> WorkerBatches:
-        found: WorkerBatches = seen.record.records(part[0].begin_ns if part else 0)
+        found: WorkerBatches = seen.watching.records(part[0].begin_ns if part else 0)
         return found
 
     def _bound(self, seen: Watched, part: Sequence[LoopStep], records: WorkerBatches) -> Bound | None:

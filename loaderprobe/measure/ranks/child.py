@@ -13,7 +13,6 @@ import msgspec
 
 from loaderprobe.analyze.verdict.ranks import as_one
 from loaderprobe.analyze.verdict.rounds import next_round
-from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.collectives import Collectives
 from loaderprobe.measure.further import joined
 from loaderprobe.measure.parts import Parts
@@ -26,6 +25,7 @@ from loaderprobe.records.thresholds import OF_STEP
 from loaderprobe.stats import median
 from loaderprobe.storage.by_ranks import RankReader, read_step
 from loaderprobe.store.codec import decode, encode
+from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.host import cores_allowed, host_name
 from loaderprobe.system.limits import cores_available
 from loaderprobe.system.others import OthersMeter
@@ -66,15 +66,10 @@ class RankGather:
     """One rank's side of gathering. All ranks call the same methods in the same order; each raises LostRank."""
 
     def __init__(
-        self, group: Group, decide: NextRound = next_round, *, node: int = 0, device: str = "",
-        earlier: Measurement | None = None,
-    ) -> None:  # fmt: skip
-        """`decide` is asked on rank 0, of all ranks together and what was measured `earlier`.
-
-        `device` is a UUID.
-        """
-        self._group, self._decide, self._earlier = group, decide, earlier
-        self._node, self._device = node, device
+        self, group: Group, decide: NextRound = next_round, *, node: int = 0, earlier: Measurement | None = None
+    ) -> None:
+        """`decide` is asked on rank 0, of all ranks together and what was measured `earlier`."""
+        self._group, self._decide, self._earlier, self._node = group, decide, earlier, node
         self.by_rank: list[RankMeasurement] = []
         """What all ranks had measured when they were last asked; on rank 0."""
 
@@ -98,7 +93,6 @@ class RankGather:
             affinity=cores_allowed(),
             measurement=measurement,
             node=self._node,
-            device=self._device,
         )
         records = self._group.gather(zlib.compress(encode(KIND, measured), 1))
         self.by_rank = [
@@ -157,12 +151,10 @@ class RankChild:
             timeout_s=self._placement.timeout_s,
         )
 
-    def joined(self, parts: Parts, device: str = "") -> Parts:
-        """The parts of a session in step with the other ranks. `device` is the UUID of its GPU, or empty."""
-        group = self._groups.group
-        self._gathered = RankGather(
-            group, parts.next_round, node=self._placement.node, device=device, earlier=self._order.earlier
-        )
+    def joined(self, parts: Parts) -> Parts:
+        """The parts of a session in step with the other ranks."""
+        group, node = self._groups.group, self._placement.node
+        self._gathered = RankGather(group, parts.next_round, node=node, earlier=self._order.earlier)
         of_rank = replace(
             parts,
             collectives=Collectives(group),

@@ -21,7 +21,6 @@ from typing import TypeVar
 import msgspec
 
 from loaderprobe.errors import EXIT_DONE, EXIT_INTERRUPTED, BadValue, LoaderprobeError, LostRank, MissingPart, Refused
-from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.runner import Child, Event, ForkServer, OfConfiguration, Order, Start, run_order
 from loaderprobe.protocols import Clock, SharedStore
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
@@ -38,6 +37,7 @@ from loaderprobe.records.ranks import (
     RankPlacement,
     ReadResult,
 )
+from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.environment import list_gpus
 from loaderprobe.system.host import host_name, utc_timestamp
 from loaderprobe.system.launcher import address_towards, interface_of, launched
@@ -557,7 +557,7 @@ class RankWatch:
 
 def check_files_here(files: FileSet, outcome: RankOutcome) -> RankOutcome:
     """The outcome of looking for the files on this node: `failed` where one is missing, or has another size."""
-    for name, size in zip(files.paths, files.size_bytes, strict=True):
+    for name, size in files.file_bytes.items():
         path = files.folder / name
         try:
             there = path.stat().st_size

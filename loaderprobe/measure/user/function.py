@@ -15,7 +15,6 @@ import msgspec
 
 from loaderprobe.analyze.verdict.ranks import differing, same_samples
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
-from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.ranks.child import RankChild
 from loaderprobe.measure.ranks.launch import Coordinator, error_of
@@ -27,13 +26,14 @@ from loaderprobe.measure.user.loader import (
     compute_of,
     measure_loader,
 )
-from loaderprobe.protocols import Compute, ComputeArguments, Exchanging, Group, MakeCompute, OnStage
+from loaderprobe.protocols import Exchanging, Group, OnStage
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.diagnosis import OwnLoader, OwnMeasured
 from loaderprobe.records.files import FileSet, UnknownFiles
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.ranks import RankInput, RankPlacement
 from loaderprobe.records.remark import Remark
+from loaderprobe.system.clock import SystemClock
 
 if TYPE_CHECKING:
     from loaderprobe.loaders.unwrap import Unwrapped
@@ -194,18 +194,9 @@ def measure_own(order: Order, on_stage: OnStage) -> OwnMeasured:
     loader, step = made(own)
     given = unwrap(loader)
     rank = OwnRank(order, placement, given, on_stage)
-    found = measure_loader(given, _compute_of(step), rank.asked(), on_stage)
+    found = measure_loader(given, compute_of(step, in_ranks=True), rank.asked(), on_stage)
     # As it was asked for: the loader's own settings are in the measurement's.
     return replace(found, config=order.config)
-
-
-def _compute_of(step: Callable[[Any], Any] | None) -> MakeCompute:
-    def make(arguments: ComputeArguments) -> Compute:
-        from loaderprobe.compute.step import step_in_ranks
-
-        return step_in_ranks(step, arguments) if step else compute_of(None)(arguments)
-
-    return make
 
 
 class OwnRank:

@@ -8,42 +8,42 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from loaderprobe.analyze.judge import Judged
 from loaderprobe.analyze.verdict.rounds import next_round
 from loaderprobe.batches import copied, holds_images, length_of, size_bytes
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.ceilings import CEILING_S, ceiling_of
-from loaderprobe.measure.clock import SystemClock
 from loaderprobe.measure.further import enough_said
 from loaderprobe.measure.parts import Parts, join_parts
 from loaderprobe.measure.session import GivenUp, Recorder, Session
 from loaderprobe.protocols import (
     Compute,
     ComputeArguments,
-    Loader,
     MakeCompute,
     NextRound,
     OnStage,
     PageCache,
-    Renewing,
 )
 from loaderprobe.records.bandwidth import StorageCeiling
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig, with_options
 from loaderprobe.records.diagnosis import DataFound, OwnMeasured
 from loaderprobe.records.environment import StorageLocation
 from loaderprobe.records.files import BatchFiles, LoaderFiles, PartFiles, UnknownFiles, content_hash
-from loaderprobe.records.measurement import Access, FirstPass, Measurement, Missing, WorkerBatches, judged_activity
+from loaderprobe.records.measurement import Access, FirstPass, Measurement, WorkerBatches, judged_activity
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import LEAST_BYTES, LEAST_SAVED_S, MADE_AGAIN
-from loaderprobe.records.waits import WaitSamples
 from loaderprobe.samplers.waits import WaitsSampler
 from loaderprobe.stats import median
+from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.device import locate
 from loaderprobe.system.pagecache import LinuxPageCache
 from loaderprobe.system.process import process_usage, threads_of
 from loaderprobe.units import format_duration
+
+if TYPE_CHECKING:
+    from loaderprobe.loaders.user_loader import UserLoader
 
 # Discovery of a loader: which files it reads, and whether they can be made cold.
 #
@@ -69,35 +69,6 @@ LEAST_PASS_BYTES = 64 << 10
 CALLED_AT_LEAST = 0.05
 # Times the usual batch.
 OUTLIER = 4.0
-
-
-class Learnable(Loader, Renewing, Protocol):
-    """A loader whose workers record which files they open."""
-
-    def settle(self, taken: int) -> int:
-        """Make the batches requested so far the pool; returns how many must be taken until its files are properties."""
-        ...
-
-    def check(self) -> None:
-        """Raise when the loader does not iterate as torch's DataLoader does."""
-        ...
-
-    def files(self, batch_size: int) -> LoaderFiles:
-        """The files of the settled pool's batches; or the reason why they are unknown."""
-        ...
-
-    def keeps_open(self) -> bool:
-        """True where files were open, or mapped, while batches of the settled pool were made."""
-        ...
-
-    def called_bytes(self) -> tuple[int, ...]:
-        """Bytes that read calls returned, by batch of the pool."""
-        ...
-
-    @property
-    def exhausted(self) -> bool:
-        """True when the sampler has no more batches."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +100,7 @@ class LoaderProperties:
 class Discovery:
     """Takes the first batches twice, within a share of the budget."""
 
-    loader: Learnable
+    loader: UserLoader
     cache: PageCache
     workers: int
     ahead: int
@@ -354,9 +325,7 @@ class LoaderRequest:
 
     cache: CacheState = "cold"
     budget_s: float | None
-    thorough: bool = False
     rounds: int = 3
-    seed: int = 0
     decide: NextRound = next_round
     """Is asked which segments to measure next."""
     period: int | None = None
@@ -400,14 +369,12 @@ class Deadline(SystemClock):
 
     @property
     def late(self) -> bool:
-        """True when it is too late."""
         return self._most_s is not None and self.spent_s > self._most_s
 
     def error(self) -> OutOfTimeError:
         return OutOfTimeError(f"not even one round fitted into {format_duration(self._most_s or 0.0)}")
 
     def check(self) -> None:
-        """Raise OutOfTimeError when it is too late."""
         if self.late:
             raise self.error()
 
@@ -432,13 +399,15 @@ def measure_with_step(
     return measure_loader(loader, compute_of(step), asked, on_stage)
 
 
-def compute_of(step: Callable[[Any], Any] | None) -> MakeCompute:
-    """Makes the device of the user's step, or of none."""
+def compute_of(step: Callable[[Any], Any] | None, *, in_ranks: bool = False) -> MakeCompute:
+    """Makes the device of the user's step, in one of several ranks or alone, or of none."""
 
     def make(arguments: ComputeArguments) -> Compute:
-        from loaderprobe.compute.step import NoCompute, StepCompute
+        from loaderprobe.compute.step import NoCompute, StepCompute, step_in_ranks
 
-        return NoCompute(arguments) if step is None else StepCompute(step, arguments)
+        if step is None:
+            return NoCompute(arguments)
+        return step_in_ranks(step, arguments) if in_ranks else StepCompute(step, arguments)
 
     return make
 
@@ -513,8 +482,7 @@ def _measure(
                 config = _config(driver, loader, asked, properties)
                 device = compute(ComputeArguments(spec=config.compute, loader=config.loader, clock=limit))
                 location = _location(properties.files)
-                waits = (lambda: _as_one_worker(sampler.samples())) if own else sampler.samples
-                parts = join_parts(driver, device, clock, cache, location, waits, asked.decide)
+                parts = join_parts(driver, device, clock, cache, location, sampler.samples, asked.decide)
                 session = _session(config, parts, asked, on_stage, properties)
                 wanted = asked.ceiling and session.parts.location.counts_reads and asked.cache == "cold"
                 ceiling_s = CEILING_S if wanted else 0.0
@@ -560,11 +528,6 @@ def _threads(driver: Any, loader: Any, *, own: bool) -> list[tuple[int, int]]:
     An iterable's own threads are seen while this one waits for them.
     """
     return threads_of(driver.workers()) if own or driver.workers() or not loader.num_workers else []
-
-
-def _as_one_worker(waits: WaitSamples | Missing) -> WaitSamples | Missing:
-    """What an iterable's processes wait for, which make each batch together."""
-    return waits if isinstance(waits, Missing) else replace(waits, worker=(0,) * len(waits.worker))
 
 
 def _learned(driver: Any, limit: Deadline, asked: LoaderRequest) -> LoaderProperties:
@@ -635,7 +598,6 @@ def _session(
         resident_batches=properties.resident_batches,
         parts=asked.among(parts, config, properties),
         on_stage=on_stage,
-        thorough=asked.thorough,
         period=asked.period,
     )
 
@@ -691,7 +653,6 @@ def _config(driver: Any, loader: Any, asked: LoaderRequest, properties: LoaderPr
         compute=ComputeSpec(name="own", batch_size=max(1, driver.records().images[0])),
         cache="as-found" if properties.access == "none" else asked.cache,
         rounds=asked.rounds,
-        seed=asked.seed,
         ranks=asked.ranks,
         nodes=asked.nodes,
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from loaderprobe.analyze.batch_size import EpochTimeMinimize, GpuUsageMaximize
+from loaderprobe.analyze.batch_size import PaperStrategy
 from loaderprobe.measure.batch_size import search
 from loaderprobe.records.batch_size import BatchSizeProbe, StopCode
 from loaderprobe.records.verdict import Interval
@@ -60,7 +60,9 @@ def test_usage_moves_the_batch(name: str) -> None:
     """Up below its target, down at it, until it stays within 5 for five loops or an end is reached."""
     busy, options, sizes, code, chosen = USAGE[name]
     prober = ScriptedProber(rate=lambda size: 100.0, utilization=busy, fits_up_to=options.get("fits_up_to"))
-    _, stop = search(GpuUsageMaximize(most=options.get("most", 256)), prober, clock=FakeClock())
+    _, stop = search(
+        PaperStrategy(name="gpu-usage", images=1, most=options.get("most", 256)), prober, clock=FakeClock()
+    )
     assert stop.code == code and stop.chosen == (stop.chosen if chosen is None else chosen)
     assert prober.asked == sizes if sizes else len(prober.asked) <= 100
     assert code != "loops_spent" or len(prober.asked) == 100
@@ -71,7 +73,7 @@ def test_the_time_of_an_epoch_moves_the_batch(name: str) -> None:
     """Up while it improves by less than half, else down."""
     rate, options, sizes, code, chosen = TIME[name]
     prober = ScriptedProber(rate=rate)
-    strategy = EpochTimeMinimize(**{"images": 50_000, "most": 256, **options})
+    strategy = PaperStrategy(name="epoch-time", **{"images": 50_000, "most": 256, **options})
     _, stop = search(strategy, prober, clock=FakeClock())
     assert (prober.asked, stop.code) == (sizes, code) and stop.chosen == (stop.chosen if chosen is None else chosen)
 

@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 from loaderprobe.analyze.caches import page_cache_hits
 from loaderprobe.analyze.forecast.advice import (
     DataPlace,
-    Known,
     Recommendation,
     Surroundings,
-    advise,
     recommend,
     recommend_groups,
 )
@@ -160,7 +158,11 @@ def test_forecasts_that_cannot_be_made_are_refused() -> None:
     halved = replace(found, end_to_end={n: each / 2 for n, each in found.predicted.items()})
     (forecast,) = recommend(FULL, halved, Surroundings()).forecasts
     words = "training ran at 50 % of its prediction, outside the noise band"
-    assert forecast.refused and remark_words(forecast.refused) == words and advise(FULL, halved) == ()
+    assert (
+        forecast.refused
+        and remark_words(forecast.refused) == words
+        and recommend(FULL, halved, Surroundings()).advice == ()
+    )
     (forecast,) = recommend(FULL, replace(found, end_to_end={}, predicted={}), Surroundings()).forecasts
     assert forecast.refused and forecast.refused.code == "no_complete_round"
     forecasts = advised(as_found(), SLOW_DISK).forecasts
@@ -214,7 +216,7 @@ def test_measured_neighbours_are_measured_advice() -> None:
     truth = replace(SLOW_DISK, bytes_per_s=80e6)
     members = [measured(truth, workers) for workers in (0, 1, 2, 4)]
     recommendations, (knee,) = recommend_groups(
-        judged(members, truth), Known(storage={FILES.fingerprint: truth.storage()})
+        judged(members, truth), {FILES.fingerprint: Surroundings(storage=truth.storage())}, {}
     )
     assert (knee.workers, knee.bottleneck, knee.how) == (4, "storage", "measured")
     assert knee_words(knee) == "4 workers, 800 images/s; beyond it, storage is the limit."
@@ -248,7 +250,8 @@ def test_no_forecast_mixes_ranks() -> None:
     truth = replace(SLOW_DISK, bytes_per_s=80e6)
     one = [measured(truth, workers) for workers in (1, 2)]
     two = [rank_run(alike(training=rate, baseline=rate), workers=workers) for workers, rate in ((1, 90.0), (2, 95.0))]
-    _, knees = recommend_groups(judged([*one, *two], truth), Known(storage={FILES.fingerprint: truth.storage()}))
+    around = {FILES.fingerprint: Surroundings(storage=truth.storage())}
+    _, knees = recommend_groups(judged([*one, *two], truth), around, {})
     keys = [{each.config.key for each in members} for members in (one, two)]
     assert [set(knee.keys) for knee in knees] == keys
 
@@ -256,7 +259,7 @@ def test_no_forecast_mixes_ranks() -> None:
 def test_accelerators_are_counted_for_each_rank() -> None:
     """A published rate is that of one accelerator, of which every rank has one; the pace of a benchmark is no rate."""
     made = rank_run(alike(training=58.0, baseline=700.0), compute=60.0, workers=4)
-    recommendations, _ = recommend_groups(judged([made]), Known(accelerators={"a100-amp": 360.0, "mlperf-a100": 900.0}))
+    recommendations, _ = recommend_groups(judged([made]), {}, {"a100-amp": 360.0, "mlperf-a100": 900.0})
     (faster,) = [each for each in recommendations[made.config.key].advice if each.action.code == "accelerator"]
     assert (faster.action.facts["images_per_s"], faster.action.facts["ranks"]) == (360.0, 2)
     assert faster.after.value == pytest.approx(700.0, rel=0.05)

@@ -9,7 +9,6 @@ class SystemClock:
     """CLOCK_MONOTONIC in ns, the same in every process of the machine."""
 
     def now_ns(self) -> int:
-        """Now, in ns."""
         return time.perf_counter_ns()
 
     def sleep(self, seconds: float) -> None:
@@ -17,7 +16,6 @@ class SystemClock:
         time.sleep(seconds)
 
     def thread_cpu_ns(self) -> int:
-        """CPU time of the calling thread."""
         return time.thread_time_ns()
 
     def process_cpu_ns(self) -> int:

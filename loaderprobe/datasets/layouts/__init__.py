@@ -1,0 +1,110 @@
+"""How samples lie on storage: many small files, or few large ones that hold them.
+
+Each layout beside `files` is a module here of the same name, which writes a file of samples (`write`), reads a sample
+as users of the layout do in a worker of torch's DataLoader (`Reader`), and lists what a directory holds (`blocks`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple, Protocol, cast
+
+from loaderprobe.errors import BadValue, MissingPart
+from loaderprobe.units import join_words
+
+FILES = "files"
+
+
+class Sample(NamedTuple):
+    """An image as it is encoded, and its class."""
+
+    name: str
+    """Without suffix: `n00000003_13`."""
+    image: bytes
+    label: int
+
+
+class Block(NamedTuple):
+    """Samples of one file that are read in sequence, or one that can be read alone."""
+
+    path: str
+    """Below the directory."""
+    number: int
+    """Of the block in its file."""
+    samples: int
+
+
+class SampleReader(Protocol):
+    """Reads samples below a directory. What it has open belongs to the process that read first."""
+
+    def read(self, path: str, place: tuple[int, int]) -> Sample:
+        """The sample of a file at (block, number in the block). Raises BadValue for a damaged file."""
+        ...
+
+
+class Format(Protocol):
+    """What the module of a layout has."""
+
+    def write(self, samples: Iterable[Sample], path: Path) -> None:
+        """A new file of these samples."""
+        ...
+
+    def Reader(self, root: Path) -> SampleReader: ...  # a class of the module
+
+    def blocks(self, root: Path) -> Iterator[Block]:
+        """What the directory holds, without reading the samples. Raises BadValue for a damaged file."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """A layout of many samples a file."""
+
+    noun: str
+    file: str
+    """The name of file `number` of a set."""
+    mark: str
+    """A pattern of a name by which a directory shows that it holds this layout."""
+    block: int
+    """Most samples that are read in sequence; 0 for all of a file, 1 where each can be read alone."""
+    library: str = ""
+    """The module that reads it; empty for Python's own."""
+    package: str = ""
+    """That has the module."""
+    row_overhead: int = 0
+    """Bytes that a sample takes beside its image, at most."""
+
+    def place(self, number: int) -> tuple[int, int]:
+        """Of sample `number` of a file."""
+        return (number // self.block, number % self.block) if self.block else (0, number)
+
+
+LAYOUTS: dict[str, Layout] = {
+    "tar": Layout(noun="tar shards", file="shard-{number:06}.tar", mark="*.tar", block=0, row_overhead=2048),
+    "parquet": Layout(
+        noun="Parquet files", file="shard-{number:06}.parquet", mark="*.parquet", block=100, library="pyarrow",
+        package="pyarrow", row_overhead=128,
+    ),
+}  # fmt: skip
+NAMES = (FILES, *LAYOUTS)
+
+
+def check_layout(name: str) -> str:
+    """The name. Raises BadValue for one that is not known, MissingPart where its library is not installed."""
+    if name not in NAMES:
+        raise BadValue(f"'{name}' is no layout", hint=f"use {join_words(NAMES, 'or')}")
+    layout = LAYOUTS.get(name)
+    if layout and layout.library and find_spec(layout.library.partition(".")[0]) is None:
+        raise MissingPart(
+            f"the layout {name} needs {layout.library}, which is not installed", hint=f"pip install {layout.package}"
+        )
+    return name
+
+
+def format_of(name: str) -> Format:
+    """The module of a layout. Raises what `check_layout` raises."""
+    return cast(Format, import_module(f"{__name__}.{check_layout(name)}"))

@@ -1,0 +1,94 @@
+"""Tar shards as WebDataset has them: of each sample NAME.jpg and NAME.cls, one after the other.
+
+A worker reads a shard from its begin to its end, as a stream.
+"""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+
+from loaderprobe.datasets.layouts import Block, Sample
+from loaderprobe.errors import BadValue
+from loaderprobe.records.files import IMAGE_SUFFIXES
+
+BUFFER = 1 << 20
+
+
+def write(samples: Iterable[Sample], path: Path) -> None:
+    """All else than names, images and classes is zero, so that the bytes depend on the samples alone."""
+    with path.open("wb", buffering=BUFFER) as file:
+        for sample in samples:
+            for name, data in (
+                (f"{sample.name}.jpg", sample.image),
+                (f"{sample.name}.cls", str(sample.label).encode()),
+            ):
+                # tarfile's own `addfile` takes as long as making the image.
+                info = tarfile.TarInfo(name)
+                info.size, info.mode = len(data), 0o644
+                file.write(info.tobuf(tarfile.USTAR_FORMAT) + data + bytes(-len(data) % tarfile.BLOCKSIZE))
+        # POSIX: two empty blocks end an archive, which is filled up to whole records.
+        file.write(bytes(2 * tarfile.BLOCKSIZE))
+        file.write(bytes(-file.tell() % tarfile.RECORDSIZE))
+
+
+def _key(member: tarfile.TarInfo) -> str:
+    """As WebDataset groups members: the path up to the first dot of its last part."""
+    folder, slash, name = member.name.rpartition("/")
+    return folder + slash + name.partition(".")[0]
+
+
+def samples_in(path: Path) -> Iterator[Sample]:
+    """The samples of a shard, in their order. Raises BadValue for a damaged shard."""
+    try:
+        with tarfile.open(path, mode="r|", bufsize=BUFFER) as tar:
+            for key, members in groupby((member for member in tar if member.isfile()), _key):
+                image, label = b"", "0"
+                for member in members:
+                    tar.members.clear()  # type: ignore[attr-defined]  # or it keeps all
+                    file, suffix = tar.extractfile(member), Path(member.name).suffix.lower()
+                    if file is not None and suffix in IMAGE_SUFFIXES:
+                        image = file.read()
+                    elif file is not None and suffix == ".cls":
+                        label = file.read().decode().strip()
+                if image:
+                    yield Sample(key, image, int(label) if label.isdigit() else 0)
+    except (tarfile.TarError, EOFError) as error:
+        raise BadValue(f"{path} is damaged: {error}", hint="write the shard again") from error
+
+
+class Reader:
+    """Goes on in the shard that is open, as a stream does."""
+
+    def __init__(self, root: Path) -> None:
+        self._root, self._path = root, ""
+        self._samples: Iterator[Sample] = iter(())
+        self._next = 0
+
+    def read(self, path: str, place: tuple[int, int]) -> Sample:
+        """Samples before it are read and dropped. Raises BadValue for a damaged shard."""
+        if path != self._path or place[1] < self._next:
+            self._path, self._next, self._samples = path, 0, samples_in(self._root / path)
+        for sample in self._samples:
+            self._next += 1
+            if self._next > place[1]:
+                return sample
+        self._path = ""
+        raise BadValue(
+            f"{self._root / path} has fewer samples than it had", hint="begin a new run, which looks at the data again"
+        )
+
+
+def blocks(root: Path) -> Iterator[Block]:
+    """A block a shard."""
+    for path in sorted(root.rglob("*.tar")):
+        try:
+            with tarfile.open(path) as tar:
+                keys = [
+                    _key(each) for each in tar if each.isfile() and Path(each.name).suffix.lower() in IMAGE_SUFFIXES
+                ]
+        except (tarfile.TarError, EOFError) as error:
+            raise BadValue(f"{path} is damaged: {error}", hint="write the shard again") from error
+        yield Block(str(path.relative_to(root)), 0, len(keys))

@@ -1,0 +1,143 @@
+"""Each layout holds the images of the folder, byte by byte, and says what is wrong with its files."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from loaderprobe.datasets.folder import generated_set, layout_in, scan_layout
+from loaderprobe.datasets.layouts import LAYOUTS, NAMES, check_layout, format_of
+from loaderprobe.errors import BadValue, MissingPart
+from loaderprobe.records.files import FileSet
+from tests.datasets.conftest import Make
+
+COUNT = 70
+
+
+def installed(name: str) -> str:
+    if LAYOUTS[name].library:
+        pytest.importorskip(LAYOUTS[name].library)
+    return name
+
+
+@pytest.fixture(params=LAYOUTS)
+def layout(request: pytest.FixtureRequest) -> str:
+    return installed(request.param)
+
+
+@pytest.fixture
+def made(tmp_path: Path, make: Make, layout: str) -> Path:
+    return make(tmp_path, layout=layout, shard_images=20)
+
+
+def contents(files: FileSet) -> Iterator[tuple[bytes, int]]:
+    """(encoded image, class) of each sample, in order, as a loader reads it."""
+    if files.layout == "files":
+        yield from zip((path.read_bytes() for path in files.absolute(0, files.count)), files.classes, strict=True)
+        return
+    reader = format_of(files.layout).Reader(files.folder)
+    for path, place in zip(files.paths, files.places, strict=True):
+        sample = reader.read(path, place)
+        yield sample.image, sample.label
+
+
+def whole(directory: Path, **changes: int) -> FileSet:
+    return generated_set(directory, **{"sample": COUNT, "seed": 3, **changes})
+
+
+def test_it_holds_the_same_images_as_files(tmp_path: Path, make: Make, made: Path) -> None:
+    """The same bytes and classes, each once; by keys in the very order of files. Sizes and classes are known unread."""
+    folder, files = whole(make(tmp_path)), whole(made)
+    read, expected = list(contents(files)), list(contents(folder))
+    assert sorted(read) == sorted(expected) and (files.streamed or read == expected)
+    assert [(len(image), label) for image, label in read] == list(zip(files.size_bytes, files.classes, strict=True))
+    assert files.label == f"64x48 {files.layout}" and files.parts is not None
+    assert {Path(path): path.stat().st_size for path in files.absolute(0, COUNT)} == {
+        Path(path): size for path, size in files.parts.file_bytes.items()
+    }
+
+
+def test_it_is_recognised_without_its_manifest(made: Path, layout: str) -> None:
+    """By the names of its files, and every image is looked at; a sample takes whole shards, and not all."""
+    assert layout_in(made) == layout
+    found = scan_layout(made, layout, sample=COUNT, seed=3, progress=lambda *_: None)
+    assert sorted(contents(found)) == sorted(contents(whole(made)))
+    assert found.images_found == COUNT and not found.skipped_count
+    some = scan_layout(made, layout, sample=5, seed=0, progress=lambda *_: None)
+    assert 5 <= some.count < COUNT and len(some.whole_bytes) == len(set(some.paths))
+
+
+def test_workers_take_turns_and_each_reads_on(made: Path) -> None:
+    """Of a stream, each worker's batches go through its own blocks; all batches of a pass hold different samples."""
+    files = whole(made)
+    dealt = files.dealt(2, 5)
+    samples = list(zip(dealt.paths, dealt.places, strict=True))
+    assert dealt.count % 10 == 0 and len(set(samples)) == dealt.count
+    if not files.streamed:
+        assert dealt == files
+        return
+    for worker in range(2):
+        own = [sample for k, sample in enumerate(samples) if k // 5 % 2 == worker]
+        blocks = [(path, block) for path, (block, _) in own]
+        assert sorted(blocks, key=blocks.index) == blocks
+    with pytest.raises(BadValue, match="do not give each of 9 workers"):
+        files.dealt(9, 5)
+
+
+def test_ranks_share_blocks(made: Path) -> None:
+    """Every sample is of one rank, and no block of a stream is read by two."""
+    files = whole(made)
+    shares = [files.shard(rank, 3) for rank in range(3)]
+    samples = [{*zip(share.paths, share.places, strict=True)} for share in shares]
+    assert set.union(*samples) == {*zip(files.paths, files.places, strict=True)}
+    assert sum(map(len, samples)) == files.count
+    if files.streamed:
+        blocks = [{(path, block) for path, (block, _) in share} for share in samples]
+        assert sum(map(len, blocks)) == len(set.union(*blocks))
+
+
+def test_a_damaged_file_is_named(made: Path) -> None:
+    """In an error that says what to do, when it is read and when it is taken as data."""
+    files = whole(made)
+    for path in files.absolute(0, COUNT):
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 3])
+    with pytest.raises(BadValue, match=r"is damaged|fewer samples") as error:
+        list(contents(files))
+    assert error.value.hint and str(files.folder) in error.value.message
+    with pytest.raises(BadValue, match="is damaged"):
+        scan_layout(made, files.layout, sample=COUNT, seed=0, progress=lambda *_: None)
+
+
+@pytest.mark.parametrize("name", [name for name in LAYOUTS if LAYOUTS[name].library])
+def test_a_missing_library_is_a_missing_part(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the line to type."""
+    monkeypatch.setitem(sys.modules, LAYOUTS[name].library, None)
+    with pytest.raises(MissingPart) as error:
+        check_layout(name)
+    assert error.value.hint == f"pip install {LAYOUTS[name].package}"
+
+
+def test_an_unknown_layout_is_refused() -> None:
+    """With all that there are."""
+    with pytest.raises(BadValue) as error:
+        check_layout("zip")
+    assert all(name in error.value.hint for name in NAMES)
+
+
+def test_shards_of_an_earlier_version_are_read(tmp_path: Path, make: Make) -> None:
+    """Their layout has its old name, and the sizes of images are not in the manifest."""
+    made, folder = make(tmp_path / "tar", layout="tar", shard_images=20), make(tmp_path)
+    expected = whole(made)
+    for name, key in (("spec.json", "image-set-spec"), ("manifest.json", "image-set")):
+        document = json.loads((made / name).read_text())
+        spec = document[key] if name == "spec.json" else document[key]["spec"]
+        spec["layout"] = "shards"
+        document[key].pop("image_bytes", None)
+        (made / name).write_text(json.dumps(document))
+    assert sorted(contents(whole(made))) == sorted(contents(whole(folder)))
+    assert replace(whole(made), generated=True, label="64x48 tar").count == expected.count
