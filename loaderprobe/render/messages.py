@@ -237,7 +237,9 @@ MESSAGES: dict[str, str] = {
     "buffer_not_filled": "the loader did not fill its buffer within {within_s:duration}",
     "too_few_for_buffer": "{images} images are too few to read each once: --images {least} is enough",
     "too_few_for_epoch": "{images} images are too few for an epoch: {least} are needed",
-    "epochs_too_long": "{epochs} epochs of {images} images take {take_s:duration}; --time-limit: {timeout_s:duration}",
+    "epochs_too_long": (
+        "{epochs} epochs of {images} images take about {take_s:duration}, more than --time-limit: {timeout_s:duration}"
+    ),
     "study_left": "not yet; --resume continues",
     "bytes_on_a_rank": "on rank {rank} ({host}), {share:percent} of the bytes came from storage, in {files} segments",
     "one_rank": "one rank waits for no other",
@@ -277,7 +279,7 @@ MESSAGES: dict[str, str] = {
     "window_not_asked": "no profiler window was asked for",
     "window_without_steps": "nothing was trained on",
     "window_without_time": "there was no time left for a profiler window",
-    "window_too_long": "a profiler window of {steps} steps takes {needed_s:duration}, of {limit_s:duration} allowed",
+    "window_too_long": "{steps} profiled steps would take {needed_s:duration}, of {limit_s:duration} allowed",
     "window_failed": "the profiler window failed: {error}",
     "window_without_gpu": "no step was given, so no GPU trained",
     "window_emulated": "an emulated accelerator runs no kernels",
