@@ -136,7 +136,7 @@ def buffer_effect(measurement: Measurement, verdict: Verdict, study: Prefilled |
     rates = [verdict.images_per_s.value]
     if seen:
         synchronous = measurement.compute.synchronous
-        rates = [segment_rate(part, synchronous=synchronous, workers=loader.workers) for part in seen.steady]
+        rates = [segment_rate(part, synchronous=synchronous, workers=measurement.workers) for part in seen.steady]
     steady = len(rates) / sum(1 / rate for rate in rates)
     most = max(1.0, compute / steady)
     first = {iteration: over_steady(iteration, free, most) for iteration in ITERATIONS}

@@ -27,7 +27,7 @@ from loaderprobe.measure.epochs import EpochsStudy, in_epochs
 from loaderprobe.measure.full_buffer import PrefilledStudy
 from loaderprobe.measure.parts import UNSEEN, Parts, join_parts
 from loaderprobe.measure.ranks.child import RankChild, read_rank
-from loaderprobe.measure.runner import MOST_BYTES, OUT_OF_MEMORY, Birth, Event, Order
+from loaderprobe.measure.runner import MOST_BYTES, OUT_OF_MEMORY, Event, Order
 from loaderprobe.measure.session import Recorder, Session
 from loaderprobe.measure.user.function import measure_own
 from loaderprobe.plugins import resolve
@@ -251,7 +251,7 @@ def keep_together(scratch: Path) -> None:
 
 
 def serve(link_fd: int, parent: int) -> None:
-    """Fork a child for every message, send its process id, wait for it, and send its exit status.
+    """Fork a child for every message (its order, its result), send its process id, wait, and send its exit status.
 
     Returns when the sweep has ended, whose process is `parent`; `link_fd` is the socket to it.
     """
@@ -261,10 +261,10 @@ def serve(link_fd: int, parent: int) -> None:
         message, fds, _, _ = socket.recv_fds(link, MOST_BYTES, 2)
         if not message:
             return
-        birth = msgspec.json.decode(message, type=Birth)
+        order, result = map(Path, msgspec.json.decode(message, type=tuple[str, str]))
         pid = os.fork()
         if pid == 0:
-            _begin_life(birth, fds, link)
+            _begin_life(order, result, fds, link)
         # The child leads its process group before its id is sent, so that the group can be ended as a whole.
         os.setpgid(pid, pid)
         for fd in fds:
@@ -275,7 +275,7 @@ def serve(link_fd: int, parent: int) -> None:
             link.sendall(struct.pack("q", os.waitstatus_to_exitcode(status)))
 
 
-def _begin_life(birth: Birth, fds: list[int], link: socket.socket) -> None:
+def _begin_life(order: Path, result: Path, fds: list[int], link: socket.socket) -> None:
     """Run the child: its own process group, events to its output, everything else to the log."""
     server = os.getppid()
     link.close()
@@ -285,7 +285,7 @@ def _begin_life(birth: Birth, fds: list[int], link: socket.socket) -> None:
     os.dup2(log, 2)
     code = 1
     try:
-        code = live(Path(birth.order), Path(birth.result), server)
+        code = live(order, result, server)
     except BaseException:  # noqa: BLE001  # the border of the process: the log gets the last word
         traceback.print_exc()
     finally:

@@ -136,13 +136,6 @@ Start = Callable[[Path, Path, Path], Child]
 """Starts a child from the paths of order, result and log; it leads a process group and writes events to stdout."""
 
 
-class Birth(msgspec.Struct):
-    """The message for each child to the forkserver: where its order is, and where its result goes."""
-
-    order: str
-    result: str
-
-
 class ForkServerChild:
     """A child of the forkserver, which alone can wait for it and reports its end."""
 
@@ -209,7 +202,7 @@ class ForkServer:
 
     def _fork(self, order: Path, result: Path, log: Path) -> ForkServerChild:
         read_end, write_end = os.pipe()
-        message = msgspec.json.encode(Birth(order=str(order), result=str(result)))
+        message = msgspec.json.encode((str(order), str(result)))
         self._link.settimeout(None)
         with log.open("wb") as log_file:
             try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Literal
 
 from loaderprobe.records.bandwidth import BandwidthPhase
@@ -206,10 +206,6 @@ class RankOffer:
     prefetch_factor: int
     period: int
     """Batches between two updates of the model."""
-
-    def differing(self, other: RankOffer) -> tuple[str, ...]:
-        """The names of the settings that another rank has otherwise."""
-        return tuple(field.name for field in fields(self) if getattr(self, field.name) != getattr(other, field.name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

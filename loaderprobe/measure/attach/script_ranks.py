@@ -14,15 +14,15 @@ from loaderprobe.errors import LostRank
 from loaderprobe.measure.attach.coroutine import SessionCoroutine, Withdrawn
 from loaderprobe.measure.attach.script_loaders import ScriptLoader
 from loaderprobe.measure.collectives import Collectives
-from loaderprobe.measure.ranks.child import KIND, RankGather, barrier_s, processes_of_ranks
+from loaderprobe.measure.ranks.child import KIND, RankGather, barrier_s, meeting_notes, processes_of_ranks
 from loaderprobe.measure.session import GivenUp
 from loaderprobe.measure.user.loader import Deadline, DeadlineInStep, LoaderRequest, measure_with_step
 from loaderprobe.protocols import Clock, Group, OnStage, SharedStore
+from loaderprobe.records import values
 from loaderprobe.records.diagnosis import AttachRequest, OwnMeasured
-from loaderprobe.records.measurement import Measurement, base_mode, segment_seconds, segments_of
+from loaderprobe.records.measurement import Measurement, base_mode, segments_of
 from loaderprobe.records.ranks import NotTogether, NotTogetherCode, RankMeasurement, RankOffer
 from loaderprobe.records.remark import Remark
-from loaderprobe.records.thresholds import OF_STEP
 from loaderprobe.store.codec import encode, write_atomically
 from loaderprobe.store.results import make_directory
 from loaderprobe.system.clock import SystemClock
@@ -156,10 +156,6 @@ class StartAgreement:
         not_together = NotTogether(code="ended", ranks=(self.rank,))
         self.refuse(replace(not_together, code="silent", ranks=silent) if silent else not_together)
 
-    def is_settled(self) -> bool:
-        """True when another rank has settled it."""
-        return self._settled(self._decision())
-
     def _decide(self, decision: str, passes: int, offer: RankOffer) -> None:
         if self.proposed is None:
             # One call to the store, as it is asked before every batch.
@@ -177,8 +173,8 @@ class StartAgreement:
     def _propose(self, passes: int, offer: RankOffer) -> None:
         for rank in range(1, self.size):
             theirs = msgspec.json.decode(self.store.get(f"offer/{rank}"), type=RankOffer)
-            differing = offer.differing(replace(theirs, loader=offer.loader))
-            if differing:
+            expected = values(replace(offer, loader=theirs.loader))
+            if differing := [name for name, value in values(theirs).items() if value != expected[name]]:
                 return self.refuse(NotTogether(code="loaders_differ", ranks=(rank,), detail=", ".join(differing)))
         self.proposed = passes + AHEAD, offer.loader
         decision = self._swap("", f"at {msgspec.json.encode(self.proposed).decode()}")
@@ -197,7 +193,7 @@ class StartAgreement:
         if passes < self.proposed[0]:
             return
         begin_ns = self.clock.now_ns()
-        while not self.is_settled():
+        while not self._settled(self._decision()):
             if (self.clock.now_ns() - begin_ns) / 1e9 > ANSWER_TIMEOUT_S:
                 return self.refuse(NotTogether(code="out_of_step", ranks=(0,)))
             self.clock.sleep(POLL_S)
@@ -259,7 +255,13 @@ class Ranks:
 
     def agrees(self, seen: ScriptLoader, passes: int) -> bool:
         """True at the step at which the loops of all ranks are taken over; asked before each batch."""
-        self._offer = self._offer or offer_of(seen)
+        self._offer = self._offer or RankOffer(
+            loader=seen.number,
+            batch_size=seen.loader.batch_size,
+            workers=seen.loader.num_workers,
+            prefetch_factor=seen.loader.prefetch_factor or 0,
+            period=seen.period,
+        )
         proposed = self._agreement.proposed
         if self.not_together or seen.number != (proposed[1] if proposed else self._offer.loader):
             return False
@@ -278,7 +280,8 @@ class Ranks:
         """This rank cannot be measured, so none is."""
         not_together = NotTogether(code=code, ranks=(self._member.rank,), detail=detail, hint=hint)
         if self._collectives is None:
-            self._tell(lambda: self._agreement.refuse(not_together))
+            with suppress(RuntimeError):  # the store may have gone with the rank that held it
+                self._agreement.refuse(not_together)
             self.not_together = self._agreement.not_together or not_together
         elif not self._collectives.begun:
             self._collectives.refuse(not_together)
@@ -292,7 +295,8 @@ class Ranks:
 
     def end(self) -> None:
         """The script ends before all agreed."""
-        self._tell(self._agreement.end)
+        with suppress(RuntimeError):
+            self._agreement.end()
         self.not_together = self._agreement.not_together or NotTogether(code="ended", ranks=(self._member.rank,))
 
     def same_budget(self, budget_s: float) -> float:
@@ -328,7 +332,9 @@ class Ranks:
     def kept(self, measured: Measurement, run: str) -> tuple[Remark, ...]:
         """Write what each rank measured into the directory of a run; the notes on what all measured."""
         assert self._gathered is not None
-        keep_ranks(self._gathered.by_rank, Path(run))
+        make_directory(Path(run) / RANKS)
+        for rank in self._gathered.by_rank:
+            write_atomically(Path(run) / RANKS / f"rank-{rank.rank}.json", encode(KIND, rank))
         return self._notes(measured, self._gathered.by_rank)
 
     def _join(self) -> None:
@@ -361,46 +367,16 @@ class Ranks:
         return replace(together, notes=(*together.notes, *own_notes))
 
     def _notes(self, measured: Measurement, seen: Sequence[RankMeasurement]) -> tuple[Remark, ...]:
-        """What the rates are; and the time of the barrier after each step, where it is a notable part of a step."""
+        """What the rates are, and the time of the barrier after each step."""
         trained = segments_of(measured, base_mode(measured), "training")
-        step_s = sum(map(segment_seconds, trained)) / sum(rank.steps for rank in trained)
         hosts = len({rank.host for rank in seen})
         together = Remark(code="ranks_together", facts={"ranks": self.size, "hosts": hosts})
-        if self._barrier_s <= OF_STEP * step_s:
-            return (together,)
-        share = self._barrier_s / step_s
-        return together, Remark(code="ranks_meet", facts={"meeting_s": self._barrier_s, "share": share})
-
-    @staticmethod
-    def _tell(call: Callable[[], None]) -> None:
-        """The store may have gone with the rank that held it."""
-        try:
-            call()
-        except RuntimeError:
-            return
+        return together, *meeting_notes("ranks_meet", self._barrier_s, trained)
 
 
 def ranks_here() -> Ranks | None:
-    """None for a process that has member no other through torch.distributed."""
+    """None for a process that torch.distributed joins to no other."""
     from loaderprobe.loaders.ranks import member_here
 
     member = member_here()
     return None if member is None else Ranks(member)
-
-
-def offer_of(seen: ScriptLoader) -> RankOffer:
-    """What this rank says of the loader that trains here."""
-    return RankOffer(
-        loader=seen.number,
-        batch_size=seen.loader.batch_size,
-        workers=seen.loader.num_workers,
-        prefetch_factor=seen.loader.prefetch_factor or 0,
-        period=seen.period,
-    )
-
-
-def keep_ranks(seen: Sequence[RankMeasurement], run: Path) -> None:
-    """Write what each rank measured into the directory of a run."""
-    make_directory(run / RANKS)
-    for rank in seen:
-        write_atomically(run / RANKS / f"rank-{rank.rank}.json", encode(KIND, rank))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from loaderprobe.measure.further import joined
 from loaderprobe.measure.parts import Parts
 from loaderprobe.measure.runner import Order
 from loaderprobe.protocols import Clock, Group, NextRound, OnStage, Peers, Round
-from loaderprobe.records.measurement import Measurement, base_mode, segment_seconds, segments_of
+from loaderprobe.records.measurement import Measurement, Segment, base_mode, segment_seconds, segments_of
 from loaderprobe.records.ranks import RankMeasurement, RankPlacement, ReadResult
 from loaderprobe.records.remark import Remark, each_once
 from loaderprobe.records.thresholds import OF_STEP
@@ -51,6 +51,14 @@ def barrier_s(group: Group, clock: Clock) -> float:
         group.all_reduce_max(0)
         took.append((clock.now_ns() - begin_ns) / 1e9)
     return median(took)
+
+
+def meeting_notes(code: str, meeting_s: float, segments: Sequence[Segment]) -> tuple[Remark, ...]:
+    """The time of the barrier after each step of these, where it is a notable part of a step."""
+    step_s = sum(map(segment_seconds, segments)) / max(1, sum(segment.steps for segment in segments))
+    if not meeting_s > OF_STEP * step_s > 0:
+        return ()
+    return (Remark(code=code, facts={"meeting_s": meeting_s, "share": meeting_s / step_s}),)
 
 
 def processes_of_ranks(group: Group) -> tuple[int, ...]:
@@ -173,15 +181,9 @@ class RankChild:
         if not self._gathered.by_rank:
             return measured
         together = self._gathered.together()
-        return replace(together, notes=each_once((*together.notes, *self._notes(together))))
-
-    def _notes(self, measurement: Measurement) -> Iterator[Remark]:
-        """The time of the barrier after each batch, where it is a notable part of a step."""
-        loaded = segments_of(measurement, base_mode(measurement), "loader_only")
-        step_s = sum(map(segment_seconds, loaded)) / max(1, sum(segment.steps for segment in loaded))
-        if self._barrier_s > OF_STEP * step_s > 0:
-            share = self._barrier_s / step_s
-            yield Remark(code="ranks_meet_loading", facts={"meeting_s": self._barrier_s, "share": share})
+        loaded = segments_of(together, base_mode(together), "loader_only")
+        meeting = meeting_notes("ranks_meet_loading", self._barrier_s, loaded)
+        return replace(together, notes=each_once((*together.notes, *meeting)))
 
     @contextmanager
     def as_lost_rank(self) -> Iterator[None]:

@@ -13,7 +13,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TypeVar
@@ -438,13 +438,18 @@ class RankProcess:
         on_event: Callable[[Event], None],
     ) -> tuple[RankOutcome, M | RunFailure]:  # fmt: skip
         """Measure in a child as one of the ranks; (how that ended, what the child returned: a `type_`)."""
-        progress = _ChildProgress(on_event)
+        events: list[Event] = []
+
+        def heard(event: Event) -> None:
+            events.append(event)
+            on_event(event)
+
         watch = RankWatch(self._watching, abort_key(number), self.poll_s)
         try:
             with watch:
                 result = run_order(
                     replace(order, placement=placement), type_, clock=self.clock, time_limit_s=limit_s,
-                    on_event=progress.record, start=watch.watched(start),
+                    on_event=heard, start=watch.watched(start),
                 )  # fmt: skip
         except BaseException:
             # Ctrl-C here must not leave the others waiting for this rank.
@@ -453,7 +458,7 @@ class RankProcess:
             raise
         outcome = self._done(placement)
         if isinstance(result, RunFailure):
-            outcome = _failed(outcome, result, progress, ended=watch.ended)
+            outcome = _failed(outcome, result, events, ended=watch.ended)
         return self.report(number, outcome), result
 
     def _done(self, placement: RankPlacement) -> RankOutcome:
@@ -478,13 +483,14 @@ def outcome_key(number: int, rank: int) -> str:
     return f"command/{number}/end/{rank}"
 
 
-def _failed(outcome: RankOutcome, failure: RunFailure, progress: _ChildProgress, *, ended: bool) -> RankOutcome:
-    consequence = progress.lost or is_consequence(failure.reason, failure.log if failure.signal == "SIGABRT" else ())
+def _failed(outcome: RankOutcome, failure: RunFailure, events: Sequence[Event], *, ended: bool) -> RankOutcome:
+    lost = bool(events) and events[-1].lost
+    consequence = lost or is_consequence(failure.reason, failure.log if failure.signal == "SIGABRT" else ())
     return replace(
         outcome,
         kind="timeout" if failure.reason.startswith("timeout") else "ended" if ended else "failed",
         stage=failure.stage,
-        events=progress.count,
+        events=sum(event.failure is None for event in events),
         consequence=consequence,
         reason=failure.reason,
         hint=failure.hint,
@@ -492,20 +498,6 @@ def _failed(outcome: RankOutcome, failure: RunFailure, progress: _ChildProgress,
         signal=failure.signal,
         log=failure.log,
     )
-
-
-@dataclass(slots=True)
-class _ChildProgress:
-    """How far a child got, by what it reported."""
-
-    on_event: Callable[[Event], None]
-    count: int = field(init=False, default=0)
-    lost: bool = field(init=False, default=False)
-
-    def record(self, event: Event) -> None:
-        self.count += event.failure is None
-        self.lost = event.lost
-        self.on_event(event)
 
 
 class RankWatch:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from loaderprobe.analyze.forecast.advice import Recommendation
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.experiments import run_experiments
 from loaderprobe.analyze.verdict.rates import Loop
@@ -28,7 +29,7 @@ MODES = ("warm", "cached_samples", "no_transport")
 def _without_advice() -> Iterator[None]:
     """It takes three quarters of the time, and changes no verdict."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("loaderprobe.analyze.judge.advise", lambda *_: ())
+        patch.setattr("loaderprobe.analyze.judge.recommend", lambda *_: Recommendation(forecasts=(), advice=()))
         yield
 
 
