@@ -31,8 +31,8 @@ from loaderprobe.render.compare import compare_document
 from loaderprobe.render.document import Document
 from loaderprobe.render.first import first_screen
 from loaderprobe.render.plan import plan_document
+from loaderprobe.render.terminal import document_text
 from loaderprobe.render.words import sweep_plan_words
-from loaderprobe.render.writers import document_text
 from loaderprobe.testing import FakeClock, ScriptedProber, example_config, example_environment
 from tests.analyze.rank_runs import rank_run
 from tests.analyze.runs import FILES, Cost, alike

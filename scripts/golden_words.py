@@ -18,14 +18,13 @@ from loaderprobe.records.measurement import RejectedCode
 from loaderprobe.records.ranks import NotTogether, NotTogetherCode
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.verdict import Action, Bound, Evidence, EvidenceCode, How, Reason
+from loaderprobe.render.doctor import step_words
 from loaderprobe.render.messages import MESSAGES
+from loaderprobe.render.watch import not_measured, without_verdict
 from loaderprobe.render.words import (
     action_words,
     explanation,
     message,
-    not_measured,
-    step_words,
-    without_verdict,
 )
 from tests.said import said
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.records.report import Report
 from loaderprobe.render.bandwidth import bandwidth_document
+from loaderprobe.render.pages import document_markdown, document_page
 from loaderprobe.render.rows import csv_text
 from loaderprobe.render.sweep import report_columns, sweep_document
-from loaderprobe.render.writers import document_markdown, document_page, document_text
+from loaderprobe.render.terminal import document_text
 
 
 def terminal_report(report: Report, *, width: int = 80, color: bool = False) -> str:

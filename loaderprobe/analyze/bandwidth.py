@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from loaderprobe.analyze.ladder import kind_of, limit_of
-from loaderprobe.analyze.plan.from_bandwidth import by_slowest, workload_of_bandwidth
 from loaderprobe.analyze.plan.needs import feed_of
+from loaderprobe.analyze.plan.sources import by_slowest, workload_of_bandwidth
 from loaderprobe.analyze.plan.workload import known
 from loaderprobe.errors import BadValue
 from loaderprobe.records import values

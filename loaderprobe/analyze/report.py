@@ -11,7 +11,7 @@ from typing import Any
 from loaderprobe.analyze.answer import answered
 from loaderprobe.analyze.forecast.advice import DataPlace, Recommendation, Surroundings, recommend_groups
 from loaderprobe.analyze.forecast.fit import Storage
-from loaderprobe.analyze.gpu import checked_against_rates, subtract
+from loaderprobe.analyze.gpu import checked_against_rates
 from loaderprobe.analyze.judge import Judged
 from loaderprobe.analyze.plan.needs import cores_of, demand, feed_of
 from loaderprobe.analyze.plan.workload import (
@@ -38,8 +38,6 @@ from loaderprobe.records.measurement import (
     RunFailure,
     Segment,
     base_mode,
-    judged_activity,
-    segments_of,
 )
 from loaderprobe.records.plan import Quantity
 from loaderprobe.records.ranks import MOST_SHOWN, RankRow, RanksView, Role
@@ -72,7 +70,7 @@ from loaderprobe.records.studies import (
     over_steady,
 )
 from loaderprobe.records.thresholds import ALIKE, AT_LIMIT, FITS_IN_PART, NO_NEXT_LIMIT, USE, UTILIZATION, WORTH
-from loaderprobe.records.verdict import Stretches, TimelineView, Verdict
+from loaderprobe.records.verdict import Verdict
 from loaderprobe.stats import median
 
 # What limits training next, once one resource is free: what stands beside every speed-up.
@@ -113,60 +111,6 @@ def _not_next(verdict: Verdict, gain: float) -> tuple[str, ...]:
     """Storage, where its ceiling is known, and the faster training would ask for little of it."""
     share = verdict.disk_ceiling_fraction
     return ("storage",) if share is not None and share * gain < NO_NEXT_LIMIT else ()
-
-
-# The steps of one configuration as stretches of time, where no profiler recorded kernels.
-
-MOST_STEPS = 400
-"""As many are drawn at most: more are thinner than a line."""
-
-
-def steps_view(measurement: Measurement) -> TimelineView | None:
-    """The last round of training: when the device trained and why not; None without training."""
-    if judged_activity(measurement) != "training":
-        return None
-    segments = segments_of(measurement, base_mode(measurement), "training")
-    return _view(segments[-1], measurement.compute.specified_images_per_s) if segments else None
-
-
-def _view(segment: Segment, specified_images_per_s: float | None) -> TimelineView | None:
-    count = min(segment.steps, MOST_STEPS)
-    begin_ns, ready_ns = segment.begin_ns[:count], segment.ready_ns[:count]
-    last_ns = segment.begin_ns[count] if count < segment.steps else segment.closed_ns
-    waits = tuple(zip(begin_ns, ready_ns, strict=True))
-    copies = tuple(zip(ready_ns, segment.copied_ns[:count], strict=True))
-    busy = _busy(segment, count, specified_images_per_s)
-    origin_ns = begin_ns[0]
-    window_ns = max(last_ns, busy[-1][1] if busy else 0) - origin_ns
-    if window_ns <= 0:
-        return None
-    idle = subtract(waits, busy)
-    return TimelineView(
-        window_ns=window_ns,
-        step_begin_ns=tuple(at - origin_ns for at in begin_ns),
-        parts={"compute": _moved(busy, origin_ns), "input": _moved(idle, origin_ns)},
-        waits=_moved(waits, origin_ns),
-        copies=_moved(copies, origin_ns),
-    )
-
-
-def _busy(segment: Segment, count: int, specified_images_per_s: float | None) -> Stretches:
-    """On the device's own clock where it has one, else on that of the training thread."""
-    begins: Sequence[int] = segment.device_begin_ns or segment.copied_ns
-    ends = segment.finished_ns if segment.device_begin_ns else segment.end_ns
-    if specified_images_per_s and segment.finished_ns:
-        step_ns = round(segment.batch_size / specified_images_per_s * 1e9)
-        begins, ends = [end - step_ns for end in segment.finished_ns], segment.finished_ns
-    busy: list[tuple[int, int]] = []
-    for begin, end in zip(begins[:count], ends[:count], strict=True):
-        begin = max(begin, busy[-1][1] if busy else segment.begin_ns[0])
-        if end > begin:
-            busy.append((begin, end))
-    return tuple(busy)
-
-
-def _moved(ranges: Stretches, origin_ns: int) -> Stretches:
-    return tuple((begin - origin_ns, end - origin_ns) for begin, end in ranges if end > begin)
 
 
 # How much too fast a short benchmark is that begins when the loader's buffer is full.
@@ -555,7 +499,6 @@ def detail_of(judged: Judged) -> Detail:
         notes=(*measurement.notes, *one_thread_notes(measurement)),
         ablations=ablations(measurement),
         view=view,
-        steps=None if view else steps_view(measurement),
         ranks=ranks_view(measurement, judged.verdict),
         then=next_limits(judged.verdict, max(1, measurement.workers) * measurement.ranks),
         sample="image" if measurement.images else "sample",

@@ -27,9 +27,8 @@ from loaderprobe.records.config import RATES, ComputeSpec
 from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.options import BANDWIDTH, check
 from loaderprobe.records.ranks import Layout, Node, ReadResult, ReadTogether
-from loaderprobe.render.bandwidth import bandwidth_document
+from loaderprobe.render.bandwidth import bandwidth_columns, bandwidth_document
 from loaderprobe.render.format import counted
-from loaderprobe.render.rows import bandwidth_columns
 from loaderprobe.storage.by_ranks import RanksStep, climb
 from loaderprobe.storage.files import Sample, as_text, encoded_pieces, locate_pieces, path_text, sample_files
 from loaderprobe.storage.objects import probe_objects
@@ -80,42 +79,33 @@ def bandwidth(
     check(BANDWIDTH, locals())
     heard = progress or unheard
     asked = None if isinstance(readers, str) and readers == "auto" else counts(readers, "--readers")
-    path = data_path(path)
-    if isinstance(path, str):
-        alone = {
-            "--scratch": scratch is not None, "--drop-caches": drop_caches,
-            "--ranks": ranks is not None or coordinator is not None,
-        }  # fmt: skip
-        if name := next((name for name, given in alone.items() if given), None):
-            raise BadValue(f"{name} is of a file system, not of a URL", hint=f"leave {name} out")
-        objects = ProbeRequest(readers=asked, seconds=seconds, seed=seed, metadata=True)
-        measured = probe_objects(path, objects, on_phase=heard, clock=SystemClock())
-    elif coordinator is None and ranks is None:
-        request = ProbeRequest(
-            path=path,
-            readers=asked,
-            seconds=seconds,
-            scratch_bytes=parse_bytes(str(scratch)) if scratch else None,
-            seed=seed,
-            drop_all=drop_all_caches if drop_caches else None,
-            metadata=True,
-        )
+    place, several = data_path(path), ranks is not None or coordinator is not None
+    alone = {"--scratch": scratch is not None, "--drop-caches": drop_caches}
+    refused = next((name for name, given in alone.items() if given), "--ranks" if several else "")
+    if refused and isinstance(place, str):
+        raise BadValue(f"{refused} is of a file system, not of a URL", hint=f"leave {refused} out")
+    if several and refused != "--ranks":
+        raise BadValue(f"{refused} is of one process only", hint=f"leave {refused} out, or --ranks")
+    request = ProbeRequest(
+        path=place if isinstance(place, Path) else Path(),
+        readers=asked,
+        seconds=seconds,
+        scratch_bytes=parse_bytes(str(scratch)) if scratch else None,
+        seed=seed,
+        drop_all=drop_all_caches if drop_caches else None,
+        metadata=True,
+    )
+    if isinstance(place, str):
+        measured = probe_objects(place, request, on_phase=heard, clock=SystemClock())
+    elif not several:
         measured = probe_bandwidth(request, cache=LinuxPageCache(), on_phase=heard, clock=SystemClock())
     else:
-        alone = {"--scratch": scratch is not None, "--drop-caches": drop_caches}
-        if name := next((name for name, given in alone.items() if given), None):
-            raise BadValue(f"{name} is of one process only", hint=f"leave {name} out, or --ranks")
         if asked and len(asked) > 1:
             raise BadValue("ranks have one number of readers each", hint="--ranks 1,2,4 --readers 4")
         layouts = None if ranks is None else listed(ranks, parse_layout)
-        probe = RankProbe(
-            path=path, layouts=layouts, readers=asked[0] if asked else READERS, seconds=seconds, seed=seed
-        )
-        measured = read_by_ranks(coordinator, probe, heard)
+        measured = read_by_ranks(coordinator, request, layouts, heard)
     return Bandwidth.of(judge_bandwidth(measured, RATES, origin_now(command)))
 
-
-# By ranks: each process reads its own share.
 
 READERS = 4
 """Of each rank, unless asked for."""
@@ -124,18 +114,6 @@ FEWEST_PIECES = 4
 """For each reader of each rank."""
 LIMIT_S = 2400.0
 """Of one step. A quarter of it a rank may take longer than the others to evict its share, or to read."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankProbe:
-    """What ranks read, and how."""
-
-    path: Path
-    layouts: tuple[Layout, ...] | None = None
-    """The ladder that is asked for; None for all processes of a launcher, and half as many down to one."""
-    readers: int = READERS
-    seconds: float = 3.0
-    seed: int = 0
 
 
 def ladder_of(layouts: Sequence[Layout] | None, nodes: Sequence[Node], readers: int) -> tuple[RanksStep, ...]:
@@ -155,14 +133,19 @@ def ladder_of(layouts: Sequence[Layout] | None, nodes: Sequence[Node], readers: 
     return tuple(steps)
 
 
-def read_by_ranks(coordinator: Coordinator | None, asked: RankProbe, on_phase: OnPhase) -> BandwidthMeasurement:
-    """What the ranks get of each step, which has children of its own. Without a launcher (None) on this machine."""
+def read_by_ranks(
+    coordinator: Coordinator | None, asked: ProbeRequest, layouts: Sequence[Layout] | None, on_phase: OnPhase
+) -> BandwidthMeasurement:
+    """What the ranks get of each step, which has children of its own. Without a launcher (None) on this machine.
+
+    `layouts` are the ladder; None for all processes of a launcher, and half as many down to one.
+    """
     if coordinator is None:
-        assert asked.layouts is not None
-        with on_this_machine(max(spread(layout, None)[0] for layout in asked.layouts)) as coordinator:
-            return read_by_ranks(coordinator, asked, on_phase)
+        assert layouts is not None
+        with on_this_machine(max(spread(layout, None)[0] for layout in layouts)) as coordinator:
+            return read_by_ranks(coordinator, asked, layouts, on_phase)
     nodes, cores = coordinator.nodes, cores_available()
-    steps = ladder_of(asked.layouts, nodes, asked.readers)
+    steps = ladder_of(layouts, nodes, asked.readers[0] if asked.readers else READERS)
     sample = _sample(asked, steps)
     location = as_text(locate_pieces(asked.path, sample.pieces))
     pieces = encoded_pieces(sample.pieces)
@@ -193,7 +176,7 @@ def read_by_ranks(coordinator: Coordinator | None, asked: RankProbe, on_phase: O
     )  # fmt: skip
 
 
-def _sample(asked: RankProbe, steps: Sequence[RanksStep]) -> Sample:
+def _sample(asked: ProbeRequest, steps: Sequence[RanksStep]) -> Sample:
     sample = sample_files(asked.path, limit_bytes=LIMIT_BYTES, seed=asked.seed)
     most = max(steps, key=lambda step: step.ranks * step.readers)
     least = FEWEST_PIECES * most.ranks * most.readers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from loaderprobe.measure.image_data import image_files, loader_of_images
 from loaderprobe.policy import Policy
 from loaderprobe.protocols import OnStage
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeReport, BatchSizeStop, StrategyName
+from loaderprobe.records.options import BATCH_SIZES, check
 from loaderprobe.records.remark import Remark, reported
 from loaderprobe.records.verdict import Bound
 from loaderprobe.render.batch_size import batch_size_columns, batch_size_document
@@ -35,12 +36,11 @@ from loaderprobe.render.document import Document
 from loaderprobe.render.words import remark_words
 from loaderprobe.system.clock import SystemClock
 from loaderprobe.system.limits import available_bytes
-from loaderprobe.units import format_bytes, join_words, parse_bytes
+from loaderprobe.units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:
     from loaderprobe.compute.batch_size import TorchProber
 
-STRATEGIES: tuple[StrategyName, ...] = ("throughput", "gpu-usage", "epoch-time")
 IMAGENET_IMAGES = 1_281_167
 MEMORY_SHARE = 0.7
 """Of the memory that is available, for training on the CPU."""
@@ -63,44 +63,6 @@ class BatchSize(Documented, BatchSizeReport):
     def columns(self) -> Mapping[str, Sequence[Any]]:
         """One row a probe, in order."""
         return batch_size_columns(self)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TuneRequest:
-    """What is asked for, beside the model and its batches."""
-
-    strategy: StrategyName = "throughput"
-    most: int | None = None
-    memory: str | int | None = None
-    steps: int | None = None
-    images: int = IMAGENET_IMAGES
-    precision: str = "fp32"
-    name: str = ""
-    command: str = ""
-    image_size: int | None = None
-    data: str = ""
-    workers: int | None = None
-    paths: tuple[Path, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.strategy not in STRATEGIES:
-            raise BadValue(f"there is no strategy '{self.strategy}'", hint=f"use {join_words(STRATEGIES, 'or')}")
-        if self.most is not None and self.most < 1:
-            raise BadValue(f"{self.most} is no batch size", hint="give 1 or more")
-        if self.steps is not None and self.steps < 1:
-            raise BadValue(f"{self.steps} steps measure nothing", hint="give 1 or more")
-        if self.precision not in ("fp32", "bf16"):
-            raise BadValue(f"there is no precision '{self.precision}' here", hint="use fp32 or bf16")
-
-    @property
-    def largest(self) -> int:
-        return self.most or (MOST if self.strategy == "throughput" else MOST_OF_PAPER)
-
-    def made(self) -> Policy[int, BatchSizeProbe, BatchSizeStop]:
-        if self.strategy == "throughput":
-            return Throughput(most=self.largest)
-        first = min(PAPER_FIRST_SIZE, self.largest)
-        return PaperStrategy(name=self.strategy, images=self.images, first=first, most=self.largest)
 
 
 def batch_size(
@@ -132,37 +94,21 @@ def batch_size(
 
     Raises BadValue for what cannot be trained, saying in which part of the step, and where not one image fits.
     """
-    asked = TuneRequest(
-        strategy=strategy, most=most, memory=memory, steps=iterations, images=images, precision=precision,
-        name=name or type(model).__name__, command=command,
-    )  # fmt: skip
+    check(BATCH_SIZES, {"strategy": strategy, "most": most, "iterations": iterations, "precision": precision})
     from loaderprobe.compute.batch_size import repeated
-    from loaderprobe.compute.trainer import is_loader
+    from loaderprobe.compute.trainer import device_words, is_loader
 
-    if callable(batch) and not is_loader(batch):
-        return tuned(model, batch, asked, loss=loss, progress=progress)
     if is_loader(batch):
         raise BadValue(
             "a loader has one batch size", hint="give a function of the batch size that makes a loader, or one batch"
         )
-    repeated(batch, 1)
-    return tuned(model, lambda size: repeated(batch, size), asked, loss=loss, progress=progress)
-
-
-def tuned(
-    model: Any,
-    batches: Callable[[int], Any],
-    asked: TuneRequest,
-    *,
-    loss: Callable[[Any, Any], Any] | None = None,
-    progress: OnStage = unheard,
-) -> BatchSize:
-    """The search for `asked`, with batches that `batches(size)` makes. Raises as `batch_size`."""
-    from loaderprobe.compute.trainer import device_words
-
-    prober, limit = _prober(model, batches, asked, loss)
-    asking = WithReadings(prober, remark_words) if asked.strategy == "gpu-usage" else prober
-    probes, stop = search(asked.made(), asking, clock=SystemClock(), progress=progress)
+    if not callable(batch):
+        repeated(batch, 1)
+    batches: Callable[[int], Any] = batch if callable(batch) else lambda size: repeated(batch, size)
+    largest = most or (MOST if strategy == "throughput" else MOST_OF_PAPER)
+    prober, limit = _prober(model, batches, loss, strategy, memory, iterations, precision)
+    asking = WithReadings(prober, remark_words) if strategy == "gpu-usage" else prober
+    probes, stop = search(_policy(strategy, largest, images), asking, clock=SystemClock(), progress=progress)
     if not stop.chosen:
         at = f" into {format_bytes(limit)}" if limit else ""
         raise BadValue(
@@ -170,44 +116,50 @@ def tuned(
             hint="use a smaller model or smaller images, or give more with --memory",
         )
     tried = [probe for probe in probes if probe.batch_size == stop.chosen and probe.fits]
-    at_chosen = together(tried) if tried else _after(prober, stop.chosen, progress)
-    loaded = _is_loaded(batches, stop.chosen)
+    if not tried:  # a rule of the paper ended at a size that it had not tried
+        progress("the chosen size", 0, 1)
+    loaded = is_loader(batches(stop.chosen))
     findings, why = _judged(prober, batches, stop, progress) if loaded else (None, None)
     return BatchSize(
-        origin=origin_now(asked.command, *asked.paths),
-        model=asked.name,
+        origin=origin_now(command),
+        model=name or type(model).__name__,
         device=device_words(prober.device),
-        image_size=asked.image_size,
-        precision=asked.precision,
-        strategy=asked.strategy,
-        data=asked.data or ("loader" if loaded else ""),
-        workers=asked.workers,
-        dataset_images=asked.images,
-        most=asked.largest,
+        image_size=None,
+        precision=precision,
+        strategy=strategy,
+        data="loader" if loaded else "",
+        workers=None,
+        dataset_images=images,
+        most=largest,
         memory_limit_bytes=limit,
         utilization_of="gpu" if prober.device.type == "cuda" else "cores",
         probes=probes,
         stop=stop,
-        at_chosen=at_chosen,
-        limit=limit_at(stop.chosen, probes, most=asked.largest, loaded=loaded),
+        at_chosen=together(tried) if tried else prober.probe(stop.chosen),
+        limit=limit_at(stop.chosen, probes, most=largest, loaded=loaded),
         findings=findings,
         no_findings=why,
     )
 
 
+def _policy(strategy: StrategyName, most: int, images: int) -> Policy[int, BatchSizeProbe, BatchSizeStop]:
+    if strategy == "throughput":
+        return Throughput(most=most)
+    return PaperStrategy(name=strategy, images=images, first=min(PAPER_FIRST_SIZE, most), most=most)
+
+
 def _prober(
-    model: Any, batches: Callable[[int], Any], asked: TuneRequest, loss: Callable[[Any, Any], Any] | None
-) -> tuple[TorchProber, int | None]:
+    model: Any, batches: Callable[[int], Any], loss: Callable[[Any, Any], Any] | None, strategy: StrategyName,
+    memory: str | int | None, iterations: int | None, precision: str,
+) -> tuple[TorchProber, int | None]:  # fmt: skip
     """What makes the probes, and its memory limit in bytes. Raises MissingPart for the paper's length without a GPU."""
-    from loaderprobe.compute.batch_size import ProbeParts, TorchProber
+    from loaderprobe.compute.batch_size import ProbeParts, TorchProber, gpu_of
     from loaderprobe.compute.trainer import usual_loss
 
-    clock = SystemClock()
-    uuid = _uuid(model)
-    ours = asked.strategy == "throughput"
-    if not ours and asked.steps is None and uuid is None:
-        raise MissingPart(NEEDS_STEPS.format(asked.strategy), hint=SHORTER)
-    limit = parse_bytes(str(asked.memory)) if asked.memory is not None else None
+    clock, uuid, ours = SystemClock(), gpu_of(model), strategy == "throughput"
+    if not ours and iterations is None and uuid is None:
+        raise MissingPart(NEEDS_STEPS.format(strategy), hint=SHORTER)
+    limit = parse_bytes(str(memory)) if memory is not None else None
     if limit is None and uuid is None:
         limit = round(MEMORY_SHARE * available_bytes()) or None
     period_s = {} if ours else {"period_s": ONE_S}
@@ -215,29 +167,11 @@ def _prober(
         loss=loss or usual_loss,
         clock=clock,
         meter=lambda: Meter(clock, uuid, **period_s),
-        steps=asked.steps or (None if ours else UPDATES),
+        steps=iterations or (None if ours else UPDATES),
         memory_limit=limit,
-        precision="bf16" if asked.precision == "bf16" else "fp32",
+        precision="bf16" if precision == "bf16" else "fp32",
     )
     return TorchProber(model, batches, parts), limit
-
-
-def _uuid(model: Any) -> str | None:
-    from loaderprobe.compute.batch_size import gpu_of
-
-    return gpu_of(model)
-
-
-def _after(prober: TorchProber, size: int, progress: OnStage) -> BatchSizeProbe:
-    """The chosen size where a rule of the paper ended at one that it had not tried."""
-    progress("the chosen size", 0, 1)
-    return prober.probe(size)
-
-
-def _is_loaded(batches: Callable[[int], Any], size: int) -> bool:
-    from loaderprobe.compute.trainer import is_loader
-
-    return bool(is_loader(batches(size)))
 
 
 def _judged(
@@ -274,17 +208,17 @@ def named_batch_size(
         precision = "bf16" if chosen == "cuda" and strategy == "throughput" else "fp32"
     make_model = resolve("model", model)
     files = None if data is None else image_files(data, sample=SAMPLE, progress=progress)
-    asked = TuneRequest(
-        strategy=strategy, most=most, memory=memory, steps=iterations, precision=precision, name=model, command=command,
-        images=files.images_found if files else images, image_size=image_size,
-        data=str(data) if data else "", workers=workers if data else None, paths=(data,) if data else (),
+
+    def batches(size: int) -> Any:
+        if files is None:
+            return random_images(size, image_size)
+        return loader_of_images(files, batch_size=size, workers=workers, device=chosen)
+
+    found = batch_size(
+        model_on(chosen, model, make_model), batches, strategy=strategy, most=most, memory=memory,
+        iterations=iterations, images=files.images_found if files else images, precision=precision,
+        progress=progress, name=model,
     )  # fmt: skip
-    if files is None:
-        return tuned(model_on(chosen, model, make_model), lambda size: random_images(size, image_size), asked,
-                     progress=progress)  # fmt: skip
-    return tuned(
-        model_on(chosen, model, make_model),
-        lambda size: loader_of_images(files, batch_size=size, workers=workers, device=chosen),
-        asked,
-        progress=progress,
-    )
+    origin = origin_now(command, *([data] if data else []))
+    found = replace(found, origin=origin, image_size=image_size)
+    return replace(found, data=str(data), workers=workers) if data else found

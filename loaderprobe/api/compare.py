@@ -33,7 +33,7 @@ from loaderprobe.analyze.comparison import (
     sweep_notes,
 )
 from loaderprobe.api.diagnose import Diagnosis
-from loaderprobe.api.load import Run, load_any, type_of
+from loaderprobe.api.load import Run, load_any
 from loaderprobe.api.quantities import share
 from loaderprobe.api.shown import Documented, origin_now
 from loaderprobe.errors import BadValue, NotComparable
@@ -47,34 +47,26 @@ from loaderprobe.records.compare import (
     ResultKind,
     Subject,
 )
-from loaderprobe.records.environment import Environment
+from loaderprobe.records.environment import Origin
 from loaderprobe.records.measurement import Measurement
 from loaderprobe.records.thresholds import MATTERS
-from loaderprobe.render.compare import answers, compare_columns, compare_document
+from loaderprobe.render.compare import compare_columns, compare_document
 from loaderprobe.render.json import result_json
-from loaderprobe.store.results import read_result
-
-# The two sides of a comparison: what they are, what they were made with, and their rows.
 
 Comparable = Run | BandwidthReport | Diagnosis
 Result = Comparable | str | PathLike[str]
 """What can be compared: a result, or the path of its directory or file."""
-_KINDS: dict[ResultKind, str] = {
-    "sweep": "a sweep", "bandwidth": "a result of bandwidth", "diagnosis": "one of run",
-}  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Source:
     """One result."""
 
     kind: ResultKind
     path: str
-    created_utc: str
-    command: str
-    environment: Environment | None
+    origin: Origin
     facts: Facts
-    roots: tuple[str, ...] = ()
+    roots: tuple[str, ...]
     result: Any
     """What its kind is matched by: of a sweep `MeasuredRow`s, of a diagnosis one of them, else its report."""
 
@@ -92,9 +84,9 @@ def side_of(side: Sequence[Source]) -> ComparedSide:
     """What is kept of a side beside its rows."""
     return ComparedSide(
         paths=tuple(each.path for each in side),
-        created_utc=tuple(each.created_utc for each in side),
-        command=side[0].command,
-        environment=side[0].environment,
+        created_utc=tuple(each.origin.created_utc for each in side),
+        command=side[0].origin.command,
+        environment=side[0].origin.environment,
         roots=tuple(dict.fromkeys(root for each in side for root in each.roots)),
     )
 
@@ -103,27 +95,23 @@ def kind_of(before: Sequence[Source], after: Sequence[Source]) -> ResultKind:
     """The one kind of all results. Raises BadValue where they are of several."""
     kinds = {each.kind: each.path for each in (*before, *after)}
     if len(kinds) > 1:
-        said = ", ".join(f"{path} is {_KINDS[kind]}" for kind, path in kinds.items())
+        said = " and ".join(f"{path} is of {kind}" for kind, path in kinds.items())
         raise BadValue(f"results of different kinds do not compare: {said}", hint="give two of one kind")
     return before[0].kind
 
 
-def _source(result: Result) -> Source:
-    if not isinstance(result, str | PathLike):
-        return _made(result, "")
-    path = Path(result)
-    loaded: Run | Documented = read_result(path, type_of) if path.is_file() else load_any(path)
-    return _made(loaded, str(path))
-
-
-def _made(result: Any, path: str) -> Source:
-    """Of a result; without a `path`, it is named by what it is of."""
+def _source(given: Result) -> Source:
+    path = str(Path(given)) if isinstance(given, str | PathLike) else ""
+    result = load_any(Path(path)) if path else given
     if isinstance(result, Run):
         return _of_run(result)
     if isinstance(result, BandwidthReport):
-        return _of_bandwidth(result, path or result.path)
+        facts, roots = bandwidth_facts(result), (result.path,)
+        return Source("bandwidth", path or result.path, result.origin, facts, roots, result)
     if isinstance(result, Diagnosis):
-        return _of_diagnosis(result, path or "a diagnosis")
+        measured = MeasuredRow(row=result.row, measurement=result.measurement)
+        facts = loader_facts(measured, result.origin.environment)
+        return Source("diagnosis", path or "a diagnosis", result.origin, facts, (), measured)
     raise BadValue(
         f"{path or type(result).__name__} holds a result that does not compare",
         hint="give two runs of sweep, two results of bandwidth, or two of run or diagnose",
@@ -140,29 +128,12 @@ def _of_run(run: Run) -> Source:
             found.append(MeasuredRow(row=row, measurement=measurement, files=files))
     if not found:
         raise BadValue(f"{run.path} holds no measured configuration", hint=f"loaderprobe sweep --resume {run.path}")
-    return Source(
-        kind="sweep", path=str(run.path), created_utc=record.created_utc, command=" ".join(record.spec.command),
-        environment=record.environment, facts=environment_facts(record.environment),
-        roots=tuple(dict.fromkeys(each.files.root for each in found if each.files)), result=tuple(found),
-    )  # fmt: skip
+    origin = Origin(
+        created_utc=record.created_utc, command=" ".join(record.spec.command), environment=record.environment
+    )
+    roots = tuple(dict.fromkeys(each.files.root for each in found if each.files))
+    return Source("sweep", str(run.path), origin, environment_facts(record.environment), roots, tuple(found))
 
-
-def _of_bandwidth(report: BandwidthReport, path: str) -> Source:
-    return Source(
-        kind="bandwidth", path=path, created_utc=report.origin.created_utc, command=report.origin.command,
-        environment=report.origin.environment, facts=bandwidth_facts(report), roots=(report.path,), result=report,
-    )  # fmt: skip
-
-
-def _of_diagnosis(found: Diagnosis, path: str) -> Source:
-    origin, measured = found.origin, MeasuredRow(row=found.row, measurement=found.measurement)
-    return Source(
-        kind="diagnosis", path=path, created_utc=origin.created_utc, command=origin.command,
-        environment=origin.environment, facts=loader_facts(measured, origin.environment), result=measured,
-    )  # fmt: skip
-
-
-# The rows of two sides that belong together, by the kind of their results.
 
 Key = TypeVar("Key")
 
@@ -181,35 +152,23 @@ class Matched:
 
 def match(kind: ResultKind, before: Sequence[Source], after: Sequence[Source], names: frozenset[str]) -> Matched:
     """The rows of both sides; `names` are those of what may differ."""
-    return {"sweep": _sweeps, "bandwidth": _bandwidths, "diagnosis": _diagnoses}[kind](before, after, names)
-
-
-def _sweeps(before: Sequence[Source], after: Sequence[Source], names: frozenset[str]) -> Matched:
-    runs = _results(before), _results(after)
-    ignored = ignored_options(*runs, names)
-    mine, other = (partners(side, ignored) for side in runs)
+    sides = [each.result for each in before], [each.result for each in after]
+    if kind == "diagnosis":
+        return Matched(pairs=((loader_row(sides[0]), loader_row(sides[1])),))
+    if kind == "bandwidth":
+        found = _matched(*(bandwidth_rows(side) for side in sides))
+        ladder = tuple(place for place, pair in enumerate(found.pairs) if in_ladder(pair[0]))
+        notes = (*bandwidth_notes("A", sides[0]), *bandwidth_notes("B", sides[1]))
+        return replace(found, averaged=ladder, notes=notes)
+    ignored = ignored_options(*sides, names)
+    mine, other = (partners(side, ignored) for side in sides)
     common = {key: (mine[key], other[key]) for key in mine if key in other}
     rows = ({key: side_row(found) for key, found in side.items()} for side in (mine, other))
     return replace(
         _matched(*rows),
-        differences=(*option_differences(*runs, ignored), *row_differences(common)),
+        differences=(*option_differences(*sides, ignored), *row_differences(common)),
         notes=sweep_notes(list(common.values())),
     )
-
-
-def _bandwidths(before: Sequence[Source], after: Sequence[Source], _: frozenset[str]) -> Matched:
-    sides = _results(before), _results(after)
-    found = _matched(*(bandwidth_rows(side) for side in sides))
-    ladder = tuple(place for place, pair in enumerate(found.pairs) if in_ladder(pair[0]))
-    return replace(found, averaged=ladder, notes=(*bandwidth_notes("A", sides[0]), *bandwidth_notes("B", sides[1])))
-
-
-def _diagnoses(before: Sequence[Source], after: Sequence[Source], _: frozenset[str]) -> Matched:
-    return Matched(pairs=((loader_row(_results(before)), loader_row(_results(after))),))
-
-
-def _results(side: Sequence[Source]) -> list[Any]:
-    return [each.result for each in side]
 
 
 def _matched(mine: Mapping[Key, SideRow], other: Mapping[Key, SideRow]) -> Matched:
@@ -232,8 +191,8 @@ class Comparison(Documented, ComparisonReport):
     columns = compare_columns
 
     def json(self) -> str:
-        """With whether all gates hold, and what the page says first."""
-        return result_json(self, passed=self.passed, answers=answers(self))
+        """With whether all gates hold."""
+        return result_json(self, passed=self.passed)
 
 
 def compare(

@@ -19,7 +19,7 @@ from loaderprobe.measure.ranks.launch import Coordinator, on_this_machine, parse
 from loaderprobe.measure.user.loader import LoaderRequest, measure_with_step
 from loaderprobe.protocols import OnStage
 from loaderprobe.records.bandwidth import StorageCeiling
-from loaderprobe.records.config import CacheState
+from loaderprobe.records.config import CacheState, check_seconds
 from loaderprobe.records.diagnosis import DIAGNOSIS_SCHEMA, DIAGNOSIS_VERSION, DataFound, OwnMeasured
 from loaderprobe.records.environment import Origin
 from loaderprobe.records.measurement import Measurement
@@ -139,8 +139,7 @@ def diagnose(
     """
     check(DIAGNOSE, {"cache": cache})
     state = cast(CacheState, cache)
-    if budget_s is not None and not budget_s > 0:
-        raise BadValue(f"the budget is {budget_s} s", hint="give at least some ten seconds")
+    check_seconds("budget", budget_s)
     if step is not None and not callable(step):
         raise BadValue(f"the step is a {type(step).__name__}", hint="give a function that trains on one batch")
     layout = _one_layout(ranks)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from loaderprobe.api.shown import Documented, origin_now
-from loaderprobe.api.sweep_spec import DEFAULT_BATCH_SIZE, compute_names
+from loaderprobe.api.sweep_spec import compute_names, usual_batch
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.image_data import image_files, loader_of_images
 from loaderprobe.plugins import check_name, resolve
@@ -77,7 +77,7 @@ def named_layers(
     """
     check_name("model", model)
     (chosen,) = compute_names(device)
-    size = batch_size or DEFAULT_BATCH_SIZE[chosen]
+    size = batch_size or usual_batch(chosen)
     files = None if data is None else image_files(data, sample=(steps * 2 + BEYOND) * size)
     # After all that can be wrong without torch, which takes seconds to import.
     from loaderprobe.compute.trainer import model_on, random_images

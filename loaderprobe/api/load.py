@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-# A stored run: what stands in it beside its results, and what measuring more of it would import.
-
 LEFT = Remark(code="study_left")
 
 
@@ -58,16 +56,11 @@ def beside_results(run: RunDirectory, fingerprints: Sequence[str]) -> BesideResu
             found = run.ceiling(fingerprint)
         except DamagedRun as error:
             damaged.append(run.damaged(error))
-            found = damaged_ceiling(fingerprint, damaged[-1])
+            facts: dict[str, float | str] = {"file": damaged[-1].file, "error": damaged[-1].reason}
+            found = StorageCeiling(data=fingerprint, phases=(), missing=Remark(code="file_damaged", facts=facts))
         if found is not None:
             ceilings[fingerprint] = found
     return BesideResults(files=tuple(files), ceilings=ceilings, damaged=tuple(damaged))
-
-
-def damaged_ceiling(fingerprint: str, damaged: DamagedFile) -> StorageCeiling:
-    """In place of one that cannot be read: it has no phase, and says why."""
-    facts: dict[str, float | str] = {"file": damaged.file, "error": damaged.reason}
-    return StorageCeiling(data=fingerprint, phases=(), missing=Remark(code="file_damaged", facts=facts))
 
 
 def studies_of(run: RunDirectory) -> tuple[Studies, tuple[DamagedFile, ...]]:
@@ -91,37 +84,6 @@ def studies_of(run: RunDirectory) -> tuple[Studies, tuple[DamagedFile, ...]]:
         epochs={each.config.key: each for each in found if isinstance(each, EpochsMeasured)},
     )
     return made, tuple(damaged)
-
-
-def file_sets(run: RunDirectory) -> tuple[FileSet, ...]:
-    """Those of a run that can be read."""
-    return beside_results(run, list(dict.fromkeys(config.data for config in run.record.spec.configs))).files
-
-
-def foreign_modules(run: RunDirectory) -> tuple[str, ...]:
-    """Modules outside loaderprobe that measuring the rest of a run imports: the run names them, not the command line.
-
-    Imports nothing of them. Raises BadValue for a loader or a compute that is not known.
-    """
-    from loaderprobe.measure.studies import pending_studies
-    from loaderprobe.measure.sweep import pending
-    from loaderprobe.plugins import foreign_module
-
-    modules: dict[str, None] = {}
-    spec = run.record.spec
-    asked = spec.configs if spec.auto else pending(run)
-    for config in (*asked, *(config for _, config, _ in pending_studies(run))):
-        for module in (
-            foreign_module("loader", config.loader.name),
-            foreign_module("compute", config.compute.kind),
-            foreign_module("model", config.compute.model),
-        ):
-            if module is not None:
-                modules[module] = None
-    return tuple(modules)
-
-
-# `report`: judges a stored run. Measures nothing and needs no torch.
 
 
 def judge_run(run: RunDirectory) -> Report:
@@ -240,8 +202,6 @@ def load(run: PathLike) -> Run:
     """The run in a directory that a sweep wrote, complete or not. Raises BadValue when it is not one."""
     return Run(RunDirectory.open(Path(run)))
 
-
-# Whatever a directory holds: a sweep's run, or the result of another command.
 
 RESULTS = {
     "loaderprobe/bandwidth": "bandwidth:Bandwidth",

@@ -11,8 +11,8 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from loaderprobe.analyze.plan.from_bandwidth import workload_of_bandwidth
 from loaderprobe.analyze.plan.plan import catalogue_offer, given_offer, make_plan
+from loaderprobe.analyze.plan.sources import workload_of_bandwidth, workload_of_run, workload_of_trace
 from loaderprobe.analyze.plan.workload import (
     IMAGENET_BYTES,
     PlanWorkload,
@@ -20,31 +20,26 @@ from loaderprobe.analyze.plan.workload import (
     known,
     nearest_to_imagenet,
     workload_of,
-    workload_of_run,
-    workload_of_trace,
 )
 from loaderprobe.api import quantities
 from loaderprobe.api.diagnose import Diagnosis
-from loaderprobe.api.load import Run, damaged_ceiling, load_any, type_of
+from loaderprobe.api.load import Run, beside_results, load_any
 from loaderprobe.api.shown import ShownRecord
 from loaderprobe.api.values import PathLike
 from loaderprobe.compute.emulated import parse_rate
-from loaderprobe.errors import BadValue, DamagedRun
-from loaderprobe.records.bandwidth import BandwidthReport, StorageCeiling
+from loaderprobe.errors import BadValue
+from loaderprobe.records.bandwidth import BandwidthReport
+from loaderprobe.records.catalogue import CatalogueEntry
 from loaderprobe.records.config import RATES
 from loaderprobe.records.diagnosis import WatchReport
 from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.plan import Asked, CacheAsked, CatalogueEntry, PlanReport, PlanSource, PlanSupply, Quantity
+from loaderprobe.records.plan import Asked, CacheAsked, PlanReport, PlanSource, PlanSupply, Quantity
 from loaderprobe.records.report import ConfigurationRow
 from loaderprobe.records.thresholds import USE, UTILIZATION
 from loaderprobe.records.trace import TraceReport
 from loaderprobe.render.plan import need_columns, plan_document
 from loaderprobe.storage.catalogue import catalogue, entry_named
-from loaderprobe.store.results import read_result
-from loaderprobe.store.run_directory import RunDirectory
 from loaderprobe.units import join_words, parse_bytes
-
-# What a plan is made from: the configuration of a sweep that fits, a result of `run`, or one of `bandwidth`.
 
 IMAGENET_IMAGES = 1_281_167
 """Of its training set; a generated data set has only as many as the sweep needed."""
@@ -55,7 +50,7 @@ Accelerator = tuple[str, Quantity]
 """Its name and its rate."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PlanBasis:
     """What the plan's figures come from."""
 
@@ -69,17 +64,17 @@ def find(
 ) -> PlanBasis:  # fmt: skip
     """The workload in a result. Raises BadValue where there is none that fits."""
     path = str(run) if isinstance(run, str | os.PathLike) else ""
-    loaded: Any = run
-    if path:
-        loaded = load_any(Path(path)) if Path(path).is_dir() else read_result(Path(path), type_of)
-    if isinstance(loaded, BandwidthReport):
-        return _of_bandwidth(loaded, path or loaded.path, data, kind)
+    loaded: Any = load_any(Path(path)) if path else run
     if isinstance(loaded, Run):
         return _of_sweep(loaded, data, kind)
+    if data is not None:
+        raise BadValue("only a sweep has data sets to choose from", hint="leave --data out")
+    if isinstance(loaded, BandwidthReport):
+        return _of_bandwidth(loaded, path or loaded.path, kind)
     if isinstance(loaded, Diagnosis):
-        return _of_diagnosis(loaded, path or "a diagnosis", data, kind, mean_size)
+        return _of_diagnosis(loaded, path or "a diagnosis", kind, mean_size)
     if isinstance(loaded, TraceReport):
-        return _of_trace(loaded, path or loaded.ranks[0].path, data, kind, mean_size)
+        return _of_trace(loaded, path or loaded.ranks[0].path, kind, mean_size)
     if isinstance(loaded, WatchReport):
         raise BadValue(
             f"{path} holds a training that was only watched: what an image costs was not measured",
@@ -90,55 +85,40 @@ def find(
     )
 
 
-def accelerator_of(kind: str) -> Accelerator:
-    """An accelerator by its name, or by its images/s. Raises BadValue."""
-    name = kind.removeprefix("emulated:")
+def accelerator_of(kind: str | None) -> Accelerator | None:
+    """An accelerator by its name, or by its images/s; None for the one that was measured. Raises BadValue."""
+    if kind in (None, MEASURED):
+        return None
+    name = str(kind).removeprefix("emulated:")
     rate, source = parse_rate(name)
     return name, known(rate, "images/s", "given", source)
 
 
-def _of_bandwidth(report: BandwidthReport, path: str, data: str | None, kind: str | None) -> PlanBasis:
-    if kind in (None, MEASURED):
+def _of_bandwidth(report: BandwidthReport, path: str, kind: str | None) -> PlanBasis:
+    other = accelerator_of(kind)
+    if other is None:
         raise BadValue("a bandwidth result has no accelerator", hint="name one: --kind mlperf-h100, or its images/s")
-    if data is not None:
-        raise BadValue("a bandwidth result has no data sets to choose from", hint="leave --data out")
-    assert kind is not None
-    name, rate = accelerator_of(kind)
-    workload = workload_of_bandwidth(report, name, rate)
-    source = PlanSource(
-        kind="bandwidth", path=path, data=report.path, other_data=(), accelerator=name, configuration=""
-    )
-    return PlanBasis(workload=workload, source=source)
+    source = PlanSource(kind="bandwidth", path=path, data=report.path, accelerator=other[0])
+    return PlanBasis(workload_of_bandwidth(report, *other), source)
 
 
-def _of_diagnosis(
-    found: Diagnosis, path: str, data: str | None, kind: str | None, mean_size: float | None
-) -> PlanBasis:
-    if data is not None:
-        raise BadValue("a result of run has one data set", hint="leave --data out")
-    other = None if kind in (None, MEASURED) else accelerator_of(str(kind))
+def _of_diagnosis(found: Diagnosis, path: str, kind: str | None, mean_size: float | None) -> PlanBasis:
     workload = workload_of_run(
-        found.measurement, found.verdict, found.ceiling, samples=found.data.samples, other=other, mean_size=mean_size
-    )
-    source = PlanSource(
-        kind="run", path=path, data=found.row.config.resolution, other_data=(), accelerator=workload.accelerator,
-        configuration=found.row.config.title(),
+        found.measurement, found.verdict, found.ceiling, samples=found.data.samples, other=accelerator_of(kind),
+        mean_size=mean_size,
     )  # fmt: skip
-    return PlanBasis(workload=workload, source=source)
+    config, name = found.row.config, workload.accelerator
+    source = PlanSource(kind="run", path=path, data=config.resolution, accelerator=name, configuration=config.title())
+    return PlanBasis(workload, source)
 
 
-def _of_trace(found: TraceReport, path: str, data: str | None, kind: str | None, mean_size: float | None) -> PlanBasis:
-    if data is not None:
-        raise BadValue("a recording has no data sets to choose from", hint="leave --data out")
-    other = None if kind in (None, MEASURED) else accelerator_of(str(kind))
+def _of_trace(found: TraceReport, path: str, kind: str | None, mean_size: float | None) -> PlanBasis:
     workload = workload_of_trace(
-        found, other=other, mean_size=mean_size or IMAGENET_BYTES, size_source="mean_size" if mean_size else RECORDED,
+        found, other=accelerator_of(kind), mean_size=mean_size or IMAGENET_BYTES,
+        size_source="mean_size" if mean_size else RECORDED,
         images=known(IMAGENET_IMAGES, "images", "assumed", RECORDED),
     )  # fmt: skip
-    source = PlanSource(
-        kind="trace", path=path, data="", other_data=(), accelerator=workload.accelerator, configuration=""
-    )
-    return PlanBasis(workload=workload, source=source)
+    return PlanBasis(workload, PlanSource(kind="trace", path=path, accelerator=workload.accelerator))
 
 
 def _of_sweep(run: Run, data: str | None, kind: str | None) -> PlanBasis:
@@ -147,12 +127,12 @@ def _of_sweep(run: Run, data: str | None, kind: str | None) -> PlanBasis:
         raise BadValue(f"{run.path} holds no measured configuration", hint=f"loaderprobe sweep --resume {run.path}")
     label, others = _choose_data(run, rows, data)
     rows = [row for row in rows if row.config.resolution == label]
-    other = None if kind in (None, MEASURED) else accelerator_of(str(kind))
+    other = accelerator_of(kind)
     row = _choose_row(rows, kind, other)
     measurement = run.directory.result(row.key)
     assert isinstance(measurement, Measurement) and row.verdict is not None
-    ceiling = _ceiling(run.directory, row.config.data)
-    files = run.directory.files(row.config.data)
+    files, fingerprint = run.directory.files(row.config.data), row.config.data
+    ceiling = beside_results(run.directory, [fingerprint]).ceilings.get(fingerprint)
     own = row.config.compute.name.removeprefix("emulated:")
     planned = None if other is None or (row.emulated and own == other[0]) else other
     workload = workload_of(measurement, row.verdict, files, ceiling, planned)
@@ -162,7 +142,7 @@ def _of_sweep(run: Run, data: str | None, kind: str | None) -> PlanBasis:
         kind="sweep", path=str(run.path), data=files.root, other_data=others, accelerator=workload.accelerator,
         configuration=row.config.title(),
     )  # fmt: skip
-    return PlanBasis(workload=workload, source=source)
+    return PlanBasis(workload, source)
 
 
 def _choose_data(run: Run, rows: Sequence[ConfigurationRow], data: str | None) -> tuple[str, tuple[str, ...]]:
@@ -194,13 +174,6 @@ def _choose_row(rows: Sequence[ConfigurationRow], kind: str | None, other: Accel
 
 def _compute_rate(row: ConfigurationRow) -> float:
     return (row.verdict.rates_images_per_s.compute if row.verdict else None) or 0.0
-
-
-def _ceiling(run: RunDirectory, fingerprint: str) -> StorageCeiling | None:
-    try:
-        return run.ceiling(fingerprint)
-    except DamagedRun as error:
-        return damaged_ceiling(fingerprint, run.damaged(error))
 
 
 MOST_ACCELERATORS = 1e7

@@ -22,7 +22,7 @@ from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.measure.attach.attachment import Attachment, Finished
 from loaderprobe.measure.attach.watcher import Watcher
 from loaderprobe.protocols import Say
-from loaderprobe.records.config import CacheState
+from loaderprobe.records.config import CacheState, check_seconds
 from loaderprobe.records.diagnosis import Attached, AttachRequest, OwnMeasured, WatchReport
 from loaderprobe.records.remark import Remark
 from loaderprobe.render.watch import watch_columns, watch_document
@@ -119,16 +119,10 @@ def requested(text: str) -> AttachRequest:
     return msgspec.json.decode(text, type=AttachRequest)
 
 
-def keep(found: Documented, request: AttachRequest) -> None:
-    """Write the result into the directory of the run."""
+def keep(found: Documented, request: AttachRequest, *, raw: bool = False) -> None:
+    """Write the result into the directory of the run; `raw` only `result.json`, from which `report` makes the rest."""
     make_directory(Path(request.run))
-    write_result(Path(request.run), found.files())
-
-
-def keep_raw(found: Documented, request: AttachRequest) -> None:
-    """Write only `result.json`, which is quick, and from which `report` makes all the rest."""
-    make_directory(Path(request.run))
-    write_result(Path(request.run), {RESULT: found.json()})
+    write_result(Path(request.run), {RESULT: found.json()} if raw else found.files())
 
 
 def keep_seen(seen: Attached, request: AttachRequest) -> None:
@@ -159,10 +153,9 @@ def attached(
 
     Raises BadValue for a budget that is too small, and what the block raises.
     """
-    if budget_s is not None and not budget_s > 0:
-        raise BadValue(f"the budget is {budget_s} s", hint="give at least some ten seconds")
+    check_seconds("budget", budget_s)
     from loaderprobe.loaders.attached import attach
-    from loaderprobe.render.words import not_measured
+    from loaderprobe.render.watch import not_measured
 
     found = AttachedBlock()
 
@@ -195,9 +188,6 @@ def python_of(command: Sequence[str]) -> list[str]:
     return [sys.executable, *command] if command[0].endswith(".py") else [*command]
 
 
-# `run --watch`: what was seen of a training that nothing changed.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Watch(Documented, WatchReport):
     """A watched training. Shows itself."""
@@ -208,9 +198,4 @@ class Watch(Documented, WatchReport):
 
 def watcher_of(request: AttachRequest, say: Say, keep: Callable[[Watch], None] = lambda found: None) -> Watcher:
     """What looks on; `say(code, facts)` is called once an interval, and `keep(found)` with all so far."""
-    return Watcher(request, say, lambda found: keep(watch_of(found)), origin_now)
-
-
-def watch_of(found: WatchReport) -> Watch:
-    """The same, which shows itself."""
-    return Watch.of(found)
+    return Watcher(request, say, lambda found: keep(Watch.of(found)), origin_now)

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
 
-# pandas DataFrames and parquet, from columns; pandas is imported here and only when a frame is asked for.
-
-
 def frame(columns: Mapping[str, Sequence[object]]) -> DataFrame:
     """A DataFrame of these columns, in their order; None becomes NaN among numbers. Raises MissingPart."""
     try:
@@ -71,25 +68,25 @@ class Shown(ABC):
 
     def text(self, *, width: int = 80, color: bool = False) -> str:
         """The answer first, in at most `width` columns, ending with a newline; ANSI colours only with `color`."""
-        from loaderprobe.render.writers import document_text
+        from loaderprobe.render.terminal import document_text
 
         return document_text(self.document(), width=width, color=color)
 
     def markdown(self) -> str:
         """The same as GitHub-flavoured Markdown."""
-        from loaderprobe.render.writers import document_markdown
+        from loaderprobe.render.pages import document_markdown
 
         return document_markdown(self.document())
 
     def html(self) -> str:
         """The same as one HTML file with charts, which works offline."""
-        from loaderprobe.render.writers import document_page
+        from loaderprobe.render.pages import document_page
 
         return document_page(self.document(), made_by=self.made_by())
 
     def svg(self) -> str:
         """The picture of its first screen, for a page that takes no HTML. Raises BadValue where it has none."""
-        from loaderprobe.render.writers import document_picture
+        from loaderprobe.render.pages import document_picture
 
         drawn = document_picture(self.document())
         if drawn is None:
@@ -97,7 +94,7 @@ class Shown(ABC):
         return drawn
 
     def _repr_html_(self) -> str:
-        from loaderprobe.render.writers import document_page
+        from loaderprobe.render.pages import document_page
 
         return document_page(self.document(), made_by=self.made_by(), inline=True)
 
@@ -181,9 +178,6 @@ class Documented(ShownRecord):
 def schema_of(type_: type[Any]) -> str:
     """The name of the schema of a record's class."""
     return next(str(field.default) for field in fields(type_) if field.name == "schema")
-
-
-# Where a result that is made now comes from, and the directory it is kept in.
 
 
 def origin_now(command: str, *paths: Path) -> Origin:

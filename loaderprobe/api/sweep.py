@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 from loaderprobe.analyze.knee import next_configs
 from loaderprobe.api.generate import make_sets
-from loaderprobe.api.load import Run, file_sets, foreign_modules, judge_run, save_report
+from loaderprobe.api.load import Run, beside_results, judge_run, save_report
 from loaderprobe.api.shown import usual_out
 from loaderprobe.api.sweep_spec import bytes_to_make, check_spec, images_needed, spec_of, with_data
 from loaderprobe.api.values import PathLike, listed, unheard
@@ -25,9 +25,10 @@ from loaderprobe.measure.ceilings import Ceilings
 from loaderprobe.measure.image_data import image_sets
 from loaderprobe.measure.ranks.launch import Coordinator, check_one_node, most_ranks, on_this_machine
 from loaderprobe.measure.runner import ForkServer, Processes
-from loaderprobe.measure.studies import plan_studies, study_all
+from loaderprobe.measure.studies import pending_studies, plan_studies, study_all
 from loaderprobe.measure.sweep import pending, plan_sweep
 from loaderprobe.measure.sweep import sweep as run_sweep
+from loaderprobe.plugins import foreign_module
 from loaderprobe.protocols import OnStage
 from loaderprobe.records.config import (
     Decoder,
@@ -192,6 +193,30 @@ def resume(
     if budget_s is not None:
         directory.set_budget(budget_s)
     return _completed(directory, listener or ProgressOnly(progress), coordinator, foreign_modules(directory))
+
+
+def file_sets(run: RunDirectory) -> tuple[FileSet, ...]:
+    """Those of a run that can be read."""
+    return beside_results(run, list(dict.fromkeys(config.data for config in run.record.spec.configs))).files
+
+
+def foreign_modules(run: RunDirectory) -> tuple[str, ...]:
+    """Modules outside loaderprobe that measuring the rest of a run imports: the run names them, not the command line.
+
+    Imports nothing of them. Raises BadValue for a loader or a compute that is not known.
+    """
+    modules: dict[str, None] = {}
+    spec = run.record.spec
+    asked = spec.configs if spec.auto else pending(run)
+    for config in (*asked, *(config for _, config, _ in pending_studies(run))):
+        for module in (
+            foreign_module("loader", config.loader.name),
+            foreign_module("compute", config.compute.kind),
+            foreign_module("model", config.compute.model),
+        ):
+            if module is not None:
+                modules[module] = None
+    return tuple(modules)
 
 
 def written(given: Mapping[str, Any]) -> str:

@@ -26,8 +26,6 @@ from loaderprobe.system.environment import list_gpus
 from loaderprobe.system.limits import cores_available
 from loaderprobe.units import join_words
 
-# What a sweep of several ranks is asked for: their layouts, and what one rank alone can measure.
-
 # A cold segment reads each file once, so a set must hold its batches, those ahead and those flushed.
 COLD_BATCHES = 14
 MOST_IMAGES = 20_000
@@ -115,13 +113,23 @@ def spec_of(*, command: tuple[str, ...] = (), nodes: Sequence[Node] | None = Non
     def own(record: type) -> dict[str, Any]:
         return {field.name: single[field.name] for field in fields(record) if field.name in single}
 
-    loaders = loader_specs(
-        worker_counts(asked["workers"], asked["serial"]),
-        names=listed(asked["loader"], str),
-        prefetch_factor=prefetch_factors(asked["prefetch_factor"]),
-        **own(LoaderSpec),
-    )
-    computes = compute_specs(compute_names(asked["compute"]), listed(asked["model"], str), **own(ComputeSpec))
+    numbers = worker_counts(asked["workers"], asked["serial"]), prefetch_factors(asked["prefetch_factor"])
+    # The serial loader has nothing ahead, and is there once; some libraries have none.
+    pairs = dict.fromkeys((count, factor if count else 0) for factor in numbers[1] for count in numbers[0])
+    loaders = [
+        LoaderSpec(name=name, workers=count, prefetch_factor=factor, **own(LoaderSpec))
+        for name in listed(asked["loader"], str)
+        for count, factor in pairs
+        if count or name not in NO_SERIAL
+    ]
+    if not loaders:
+        raise BadValue(f"{join_words(NO_SERIAL)} have no serial loader", hint="name at least one worker count")
+    kinds = product(listed(asked["model"], str), compute_names(asked["compute"]))
+    of_device = own(ComputeSpec)
+    computes = [
+        ComputeSpec(name=name, model=model, **of_device | {"batch_size": of_device["batch_size"] or usual_batch(name)})
+        for model, name in kinds
+    ]
     caches = listed(asked["cache"], parse_cache)
     spreads = dict.fromkeys(spread(layout, nodes) for layout in layouts_of(asked["ranks"], nodes))
     same = {"rounds": asked["rounds"], "seed": asked["seed"]}
@@ -199,27 +207,6 @@ def compute_names(compute: str | Iterable[str]) -> tuple[str, ...]:
     return names
 
 
-def loader_specs(
-    counts: Iterable[int], *, names: Iterable[str] = ("torch",), prefetch_factor: int | Iterable[int], **options: Any
-) -> tuple[LoaderSpec, ...]:
-    """One for each name, prefetch factor and worker count; `options` are fields of `LoaderSpec`.
-
-    The serial loader has nothing ahead, and is there once; some libraries have none.
-    """
-    factors = [prefetch_factor] if isinstance(prefetch_factor, int) else prefetch_factor
-    some = tuple(counts)
-    pairs = dict.fromkeys((count, factor if count else 0) for factor in factors for count in some)
-    made = tuple(
-        LoaderSpec(name=name, workers=count, prefetch_factor=factor, **options)
-        for name in names
-        for count, factor in pairs
-        if count or name not in NO_SERIAL
-    )
-    if not made:
-        raise BadValue(f"{join_words(NO_SERIAL)} have no serial loader", hint="name at least one worker count")
-    return made
-
-
 def prefetch_factors(value: str | int | Iterable[int | str]) -> tuple[int, ...]:
     """The factors in the order given. Raises BadValue for 0, with which workers would make nothing."""
     found = counts(value, "--prefetch-factor")
@@ -228,19 +215,9 @@ def prefetch_factors(value: str | int | Iterable[int | str]) -> tuple[int, ...]:
     return found
 
 
-def compute_specs(
-    names: Iterable[str], models: Iterable[str], *, batch_size: int | None, **options: Any
-) -> tuple[ComputeSpec, ...]:
-    """One for each model and device; without a batch size, as many images as keep the device busy."""
-    return tuple(
-        ComputeSpec(
-            name=name,
-            batch_size=batch_size or DEFAULT_BATCH_SIZE.get(name.partition(":")[0], USUAL_BATCH_SIZE),
-            model=model,
-            **options,
-        )
-        for model, name in product(models, names)
-    )
+def usual_batch(compute: str) -> int:
+    """As many images as keep the device busy."""
+    return DEFAULT_BATCH_SIZE.get(compute.partition(":")[0], USUAL_BATCH_SIZE)
 
 
 def parse_cache(text: str) -> Any:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from os import PathLike as PathLikeOf
 from pathlib import Path
 from statistics import fmean
@@ -30,10 +30,11 @@ from loaderprobe.analyze.trace import (
 )
 from loaderprobe.analyze.verdict.rule import judged_by_gaps
 from loaderprobe.api.shown import Documented, origin_now
-from loaderprobe.api.values import PathLike
+from loaderprobe.api.values import PathLike, unheard
 from loaderprobe.compute.kineto import KERNEL_LAUNCH, DeviceLimits, RawEvent, Window, convert
 from loaderprobe.compute.trace_file import RECORD, Recording, read_trace, why_no_device
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
+from loaderprobe.protocols import OnStage
 from loaderprobe.records import values
 from loaderprobe.records.files import SkippedFile
 from loaderprobe.records.measurement import Timeline
@@ -42,17 +43,14 @@ from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import TimePart
 from loaderprobe.records.thresholds import FEW_STEPS, LEAST_IDLE, LOADED_AHEAD, STEPS_VARY
 from loaderprobe.records.trace import StepSpans, TraceRank, TraceReport
-from loaderprobe.records.verdict import Gaps, GapVerdict
-from loaderprobe.render.trace import bound_sentence, trace_columns, trace_document
-from loaderprobe.render.words import remark_words
+from loaderprobe.render.json import worded
+from loaderprobe.render.trace import trace_columns, trace_document
 
 ENDINGS = (".json", ".json.gz")
 MOST_FILES = 4096
 COLUMNS_A_STEP, MOST_COLUMNS = 200, 4000
 """Of the timeline that is kept of a recording."""
 COPY_AGAIN = "copy it again, or record again: the training may have ended while the file was written"
-Progress = Callable[[str, int, int], None]
-"""Called with (what is read, bytes of the file that are read, its size)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -70,14 +68,15 @@ def trace(
     annotation: str = "",
     device: int | None = None,
     batch_size: int | None = None,
-    progress: Progress | None = None,
+    progress: OnStage | None = None,
     command: str = "loaderprobe.trace(...)",
 ) -> Trace:
     """Estimate what limits the training that torch.profiler recorded in `files`, several of them as ranks.
 
     A file is `.json` or `.json.gz`; a folder stands for all of them in it. `annotation` is the name of the span around
     asking for a batch (`record_function`), where the loader writes none. `device` is the index of a GPU; without it,
-    the one with most kernels. `batch_size` is images a step, where no shapes were recorded.
+    the one with most kernels. `batch_size` is images a step, where no shapes were recorded. `progress(file, done,
+    total)` hears of the bytes of a file.
 
     Raises BadValue for what is no recording of a GPU, and MissingPart for what cannot be read. Of several files, those
     are listed in `unread`, and only if none is left an error is raised.
@@ -88,7 +87,7 @@ def trace(
     trouble: LoaderprobeError | None = None
     for path in paths:
         try:
-            ranks.append(_rank(path, annotation, device, batch_size, progress or _silent))
+            ranks.append(_rank(path, annotation, device, batch_size, progress or unheard))
         except LoaderprobeError as error:
             trouble = trouble or error
             unread.append(SkippedFile(path=str(path), reason=error.message))
@@ -98,17 +97,18 @@ def trace(
     _refuse_strangers(ranks)
     ranks.sort(key=lambda each: (each.rank is None, each.rank or 0, each.path))
     gaps = mean_gaps(ranks)
-    return Trace(
+    found = Trace(
         origin=origin_now(command),
-        bound=_bound(gaps),
+        bound=judged_by_gaps(gaps),
         gaps=gaps,
         use=mean_use(ranks),
         free=free_of_ranks(ranks),
         ranks=tuple(ranks),
         waited_for=waited_for(ranks),
-        notes=_worded(_notes_of_all(ranks)),
+        notes=tuple(_notes_of_all(ranks)),
         unread=tuple(unread),
     )
+    return worded(found)
 
 
 def _paths(given: Sequence[PathLike]) -> list[Path]:
@@ -128,19 +128,6 @@ def _paths(given: Sequence[PathLike]) -> list[Path]:
     if len(found) > MOST_FILES:
         raise BadValue(f"{len(found)} files are too many", hint=f"give {MOST_FILES} at most")
     return list(dict.fromkeys(found))
-
-
-def _silent(text: str, done: int, total: int) -> None:
-    """Shows no progress."""
-
-
-def _bound(gaps: Gaps) -> GapVerdict:
-    bound = judged_by_gaps(gaps)
-    return replace(bound, sentence=bound_sentence(bound))
-
-
-def _worded(notes: Iterable[Remark]) -> tuple[Remark, ...]:
-    return tuple(replace(note, sentence=remark_words(note)) for note in notes)
 
 
 def _refuse_strangers(ranks: Sequence[TraceRank]) -> None:
@@ -167,7 +154,7 @@ def _strangers(one: TraceRank, two: TraceRank, why: str) -> BadValue:
     )
 
 
-def _rank(path: Path, annotation: str, device: int | None, batch_size: int | None, progress: Progress) -> TraceRank:
+def _rank(path: Path, annotation: str, device: int | None, batch_size: int | None, progress: OnStage) -> TraceRank:
     """What one recording shows. Raises BadValue where it shows nothing."""
     found = read_trace(path, annotation=annotation, progress=lambda done, size: progress(path.name, done, size))
     kernels = Counter(event.device for event in found.events if event.activity == "kernel")
@@ -214,7 +201,7 @@ def _read(found: Recording, device: int, batch_size: int | None) -> TraceRank:
         amd=_amd(found),
         marked=steps.marked,
         steps_s=tuple((end - begin) / 1e9 for begin, end in steps.steps),
-        bound=_bound(gaps),
+        bound=judged_by_gaps(gaps),
         gaps=gaps,
         steps_parts_s=steps_parts_s,
         free=free_of(gaps),
@@ -225,11 +212,9 @@ def _read(found: Recording, device: int, batch_size: int | None) -> TraceRank:
         blocking=blocking_calls(timeline, seen.parts["sync"], count),
         held=held_up(seen.parts["launch"], found.spans.long, steps.thread, count),
         batch_size=batch_size or found.batch_size,
-        notes=_worded(
-            (
-                *_notes(found, timeline, steps, gaps.share("launch"), use.occupancy_estimated is None),
-                *(_fed(steps_parts_s) if waits and "SingleProcess" not in waits[0].name else ()),
-            )
+        notes=(
+            *_notes(found, timeline, steps, gaps.share("launch"), use.occupancy_estimated is None),
+            *(_fed(steps_parts_s) if waits and "SingleProcess" not in waits[0].name else ()),
         ),
         view=coarse(timeline_view(timeline, seen), min(MOST_COLUMNS, COLUMNS_A_STEP * count)),
     )

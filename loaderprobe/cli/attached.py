@@ -49,7 +49,7 @@ def _watch(request: AttachRequest) -> None:
     """Change nothing; of ranks, the first is watched. What was seen is kept after each interval, all at the end."""
     if _number("RANK", 0):
         return
-    from loaderprobe.api.run import keep, keep_raw, keep_seen, watch_of, watcher_of
+    from loaderprobe.api.run import Watch, keep, keep_seen, watcher_of
     from loaderprobe.loaders.attached import attach
     from loaderprobe.measure.attach.choice import claimed
 
@@ -61,14 +61,14 @@ def _watch(request: AttachRequest) -> None:
             claim.append(claimed(Path(request.scratch)))
         return claim[0]
 
-    watcher = watcher_of(request, _say, lambda found: keep_raw(found, request) if first() else None)
+    watcher = watcher_of(request, _say, lambda found: keep(found, request, raw=True) if first() else None)
     detach = attach(watcher)
 
     def end() -> None:
         detach()
         found, seen = watcher.result(), watcher.record()
         if found is not None and first():
-            keep(watch_of(found), request)
+            keep(Watch.of(found), request)
         elif found is not None:
             seen = replace(seen, why_not="another_process")
         keep_seen(with_error(seen), request)
@@ -118,7 +118,7 @@ def _number(variable: str, usual: int) -> int:
 
 
 def _say(code: str, facts: Mapping[str, Any]) -> None:
-    from loaderprobe.render.words import said
+    from loaderprobe.render.watch import said
 
     _print(said(code, facts))
 

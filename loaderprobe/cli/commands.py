@@ -70,7 +70,7 @@ def run(
     from loaderprobe.api.run import python_of, run_command
     from loaderprobe.api.shown import usual_out
     from loaderprobe.records.diagnosis import AttachRequest
-    from loaderprobe.render.words import without_verdict
+    from loaderprobe.render.watch import without_verdict
 
     check_seconds("budget", budget_s)
     if watch and not (budget_s is None and loader is None and cache == "cold"):
@@ -340,8 +340,9 @@ def plan(call: Invocation, *, run: Path | None, catalogue: bool, schema: bool, *
 
 
 def _catalogue(call: Invocation) -> str:
+    from loaderprobe.render.pages import document_markdown
     from loaderprobe.render.plan import catalogue_document, catalogue_json
-    from loaderprobe.render.writers import document_markdown, document_text
+    from loaderprobe.render.terminal import document_text
     from loaderprobe.storage.catalogue import catalogue
     from loaderprobe.system.host import utc_now
 

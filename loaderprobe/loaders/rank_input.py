@@ -12,8 +12,8 @@ from torch.utils.data import BatchSampler
 
 from loaderprobe.batches import length_of, parts_of
 from loaderprobe.records.config import RunConfig
-from loaderprobe.records.diagnosis import RankInput
 from loaderprobe.records.files import BatchFiles
+from loaderprobe.records.ranks import RankInput
 
 MOST_FILES = 2000
 """Files whose names are compared."""

@@ -206,7 +206,7 @@ SWEEP = (
         label="{}",
     ),
     Option(
-        "compute", str, "auto", COMPUTE, several=True,
+        "compute", str, "auto", COMPUTE, several=True, label="{}",
         help="auto (cuda if present, else cpu), cuda, cpu, emulated:NAME or emulated:IMAGES_PER_S; several, separated "
         "by commas.",
     ),
@@ -235,7 +235,7 @@ SWEEP = (
     ),
     Option(
         "cache", str, "cold", MEASURING, "Files from storage (cold), from memory (warm), or both: cold,warm.",
-        several=True,
+        several=True, label="{} files",
     ),
     replace(RANKS, typed_only=False),
     JOIN,

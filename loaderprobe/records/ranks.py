@@ -258,3 +258,20 @@ class RanksView:
 
 
 MOST_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankInput:
+    """What one rank takes of the data set, as far as that is seen from its first batches."""
+
+    batch_size: int
+    workers: int
+    prefetch_factor: int
+    files: tuple[int, ...]
+    """A hash of the name of each file behind them; empty where these are not known."""
+    first: int | None
+    """A hash of the content of the first batch; None where nothing in it can be hashed, or another is the same."""
+    whole: bool
+    """True where the sampler goes through the whole data set."""
+    exchanges: bool = False
+    """True where the step exchanges gradients in a way that can be switched off."""

@@ -275,8 +275,6 @@ class Detail:
     """Which resources were made free, and why no more."""
     view: TimelineView | None = None
     """The profiler window, to be drawn."""
-    steps: TimelineView | None = None
-    """The steps of the last round on the clocks of device and training thread, to be drawn where there is no window."""
     ranks: RanksView | None = None
     """Of a configuration with several."""
     then: Mapping[str, Bottleneck] = field(default_factory=dict)

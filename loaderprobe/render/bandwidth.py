@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields
 from functools import partial
 
 from loaderprobe.records.bandwidth import (
@@ -12,6 +12,7 @@ from loaderprobe.records.bandwidth import (
     BandwidthReport,
     CacheLabel,
     Feed,
+    Latency,
     MetadataPhase,
     RankRead,
 )
@@ -21,19 +22,20 @@ from loaderprobe.render.document import (
     Cell,
     Chart,
     ChartRow,
+    Column,
     Document,
-    Line,
     Paragraph,
     Part,
     Section,
-    Table,
-    Tags,
     items,
+    table,
+    tags,
 )
 from loaderprobe.render.figures import evidence_words
-from loaderprobe.render.format import MISSING, counted, megabytes_per_s, percent, plus_minus, rate
-from loaderprobe.render.plan_words import LIMIT_WORDS, grouped
-from loaderprobe.render.words import kind_words, limit_words, remark_words
+from loaderprobe.render.format import counted, grouped, megabytes_per_s, percent, plus_minus, rate
+from loaderprobe.render.rows import Cell as Value
+from loaderprobe.render.rows import as_columns
+from loaderprobe.render.words import LIMIT_WORDS, kind_words, limit_words, remark_words
 from loaderprobe.stats import median
 from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
@@ -66,14 +68,15 @@ _BURST_MS = 30 * 60 * 1000
 
 def bandwidth_document(report: BandwidthReport) -> Document:
     """What it delivers by concurrency, what limits it, what it feeds; then each phase and each rank."""
-    best = report.best
+    best, place, machine = report.best, report.location, report.origin.environment
+    made = f"{counted(machine.cores_available, 'core')}, {report.origin.created_utc[:10]}"
     return Document(
-        title=f"Storage under {report.path} · {report.location.filesystem} on {report.location.source}",
+        title=f"Storage under {report.path} · {place.filesystem} on {place.source}, {made}",
         headline=_headline(report, best),
         subline=_condition(report, best) if best else "",
         tone=_TONES[_cache(report, best)][0] if best else "inconclusive",
         unsure=best is None or _cache(report, best) not in FROM_STORAGE,
-        sections=tuple(section for section in _sections(report, best) if section.parts),
+        sections=tuple(_sections(report, best)),
     )
 
 
@@ -99,26 +102,19 @@ def _condition(report: BandwidthReport, best: BandwidthPhase) -> str:
 
 
 def _sections(report: BandwidthReport, best: BandwidthPhase | None) -> Iterator[Section]:
-    cold_names = any(phase.metadata != "warm" for phase in report.metadata)
-    opens = Section(title="Opens/s by concurrency", parts=tuple(_opens(report)), panel="main" if cold_names else "")
     yield Section(title="MB/s by concurrency", parts=tuple(_ladder(report)), panel="main")
     yield Section(title="What limits it", parts=tuple(_limits(report, best)), panel="side")
     yield Section(title="How many accelerators that feeds", parts=tuple(_feeds(report)), panel="main")
-    if cold_names:
-        yield opens
-    yield Section(title="How sure", parts=tuple(_tags(_sure(report, best))), panel="side")
-    yield Section(title="Not known", parts=tuple(_tags(_not_known(report))), panel="side")
-    yield Section(title="Phases", parts=tuple(_phases(report)))
+    if any(phase.metadata != "warm" for phase in report.metadata):
+        yield Section(title="Opens/s by concurrency", parts=tuple(_opens(report)), panel="main")
+    yield Section(title="How sure", parts=tags(_sure(report, best)), panel="side")
+    yield Section(title="Not known", parts=tags(_not_known(report)), panel="side")
+    phases = [*(report.steps if report.by_ranks else report.ladder), *(p for p in report.phases if p.name != "files")]
+    yield Section(title="Phases", parts=table(phases, (Column("", partial(_label, report)), *_COLUMNS)))
     yield from _ranks(best)
-    if not cold_names:
-        yield opens
     yield Section(title="Opens and stats of the same files, which are not read", parts=tuple(_operations(report)))
     yield Section(title="Evidence of the kind of device", parts=tuple(_evidence(report)))
     yield Section(title="Notes", parts=items(_notes(report)))
-    yield Section(parts=(Paragraph(text=_made(report), tone="quiet"),))
-
-
-# The first screen: rates by concurrency, and what follows from them.
 
 
 def _ladder(report: BandwidthReport) -> Iterator[Part]:
@@ -132,7 +128,6 @@ def _ladder(report: BandwidthReport) -> Iterator[Part]:
     names = {tone: f"{words}{', all ranks' if report.by_ranks else ''}" for tone, _, words in _TONES.values()}
     yield Chart(
         rows=rows,
-        high=1.05 * max(max(phase.bw_bytes, min(phase.bw_high, 1.3 * phase.bw_bytes)) for phase in phases) / 1e6,
         unit="MB/s",
         level=f"best step: {format_rate(best.bw_bytes)}" if best else "",
         names=(*names.items(), ("now", "R x the slowest rank: training in step gets at least this")),
@@ -142,14 +137,14 @@ def _ladder(report: BandwidthReport) -> Iterator[Part]:
 
 def _ladder_row(report: BandwidthReport, phase: BandwidthPhase, best: BandwidthPhase | None) -> ChartRow:
     tone, letter, _ = _TONES[_cache(report, phase)]
-    varies = phase.bw_high > phase.bw_bytes
     in_step = Bar(end=phase.in_step_bw_bytes / 1e6) if phase.ranks > 1 else None
+    half = _half(phase.bw_bytes / 1e6, phase.bw_high / 1e6)
     return ChartRow(
         label=_label(report, phase),
-        value=f"{_least(phase)}{megabytes_per_s(phase.bw_bytes)}{_half(phase.bw_bytes / 1e6, phase.bw_high / 1e6)}",
+        value=(">=" if phase.at_least else "") + megabytes_per_s(phase.bw_bytes) + half,
         note=f"{significant(phase.files_per_s)} {_noun(phase, report)}s/s{'' if phase.settled else ' *'}",
         bars=(Bar(end=phase.bw_bytes / 1e6, tone=tone, letter=letter),),
-        interval=(phase.bw_low / 1e6, phase.bw_high / 1e6) if varies else None,
+        interval=(phase.bw_low / 1e6, phase.bw_high / 1e6),
         point=in_step,
         level=best.bw_bytes / 1e6 if best else None,
         level_how="estimated" if best is None or best.at_least or best.cache not in FROM_STORAGE else "measured",
@@ -176,7 +171,6 @@ def _feeds(report: BandwidthReport) -> Iterator[Part]:
     terms = report.feeds[0]
     yield Chart(
         rows=rows,
-        high=1.05 * max(feed.count for feed in report.feeds),
         unit="feeds",
         caption=f"ResNet-50 at {percent(terms.utilization)} of the published rate, {percent(terms.use)} of a limit in "
         "use. mlperf is the pace of MLPerf Storage; GPUs can be faster.",
@@ -199,49 +193,42 @@ def _feed_row(feed: Feed, in_step: Feed | None) -> ChartRow:
 
 def _opens(report: BandwidthReport) -> Iterator[Part]:
     """Of names that were cold where any were."""
-    opens = report.operations("open")
     best = report.best_opens
     if best:
-        names = {_TONES[phase.metadata][0]: _NAMES[phase.metadata] for phase in opens}
+        opens = report.operations("open")
         yield Chart(
             rows=tuple(
                 ChartRow(
                     label=counted(phase.readers, "reader"),
                     value=_per_s(phase),
                     bars=(Bar(end=phase.ops_per_s, tone=_TONES[phase.metadata][0], letter=_TONES[phase.metadata][1]),),
-                    interval=(phase.ops_low, phase.ops_high) if phase.ops_high > phase.ops_per_s else None,
+                    interval=(phase.ops_low, phase.ops_high),
                     level=best.ops_per_s,
                     level_how="measured" if best.metadata == "cold" and not best.short else "estimated",
                 )
                 for phase in opens
             ),
-            high=1.05 * max(phase.ops_high for phase in opens),
             unit="opens/s",
             level=f"best step: {grouped(best.ops_per_s)} opens/s",
-            names=tuple(names.items()),
+            names=tuple((_TONES[phase.metadata][0], _NAMES[phase.metadata]) for phase in opens),
             ends="concurrency,opens/s",
         )
 
 
-def _operations(report: BandwidthReport) -> Iterator[Part]:
-    """Opens of the same files, which are not read, and stats beside them: what the chart does not show."""
-    if report.metadata:
-        lines = tuple(
-            (
-                f"{phase.operation}s, {counted(phase.readers, 'reader')}",
-                _per_s(phase),
-                *(significant(phase.op_ns.percentile[key] / 1e6, 2) for key in ("50.000000", "99.000000")),
-                significant(phase.storage_bytes / phase.total_ops) if phase.storage_bytes else MISSING,
-                significant(phase.server_calls / phase.total_ops) if phase.server_calls else MISSING,
-            )
-            for phase in report.metadata
-        )
-        head = ("", "1/s", "p50 ms", "p99 ms", "B read each", "calls each")
-        yield Table(
-            head=head,
-            lines=lines,
-            right=frozenset(range(1, 6)),
-        )
+def _operations(report: BandwidthReport) -> tuple[Part, ...]:
+    columns = (
+        Column("", lambda phase: f"{phase.operation}s, {counted(phase.readers, 'reader')}"),
+        Column("1/s", _per_s),
+        Column("p50, p99 ms", lambda phase: _p50_p99(phase.op_ns)),
+        Column("B read each", lambda phase: _a_call(phase.storage_bytes, phase)),
+        Column("calls each", lambda phase: _a_call(phase.server_calls, phase)),
+    )
+    names = dict.fromkeys(_NAMES[phase.metadata] for phase in report.metadata)
+    return table(report.metadata, columns, caption="; ".join(names))
+
+
+def _a_call(whole: int | None, phase: MetadataPhase) -> str:
+    return significant(whole / phase.total_ops) if whole else ""
 
 
 def _per_s(phase: MetadataPhase) -> str:
@@ -249,11 +236,6 @@ def _per_s(phase: MetadataPhase) -> str:
     half = phase.ops_high - phase.ops_per_s
     spread = f" ±{float(significant(half, 2)):,.0f}" if half >= 100 else _half(phase.ops_per_s, phase.ops_high)
     return f"{'>=' if phase.at_least else ''}{grouped(phase.ops_per_s)}{spread}"
-
-
-def _tags(texts: Iterable[str]) -> Iterator[Tags]:
-    if found := tuple(texts):
-        yield Tags(texts=found)
 
 
 def _sure(report: BandwidthReport, best: BandwidthPhase | None) -> Iterator[str]:
@@ -295,45 +277,13 @@ def _not_known(report: BandwidthReport) -> Iterator[str]:
         yield "burst credit, which can last for minutes on cloud volumes"
 
 
-# Below it: each phase, each rank, what the kind of device was judged by, and notes.
+def _of_ranks(get: Callable[[BandwidthPhase], str]) -> Callable[[BandwidthPhase], str]:
+    return lambda phase: get(phase) if phase.by_rank else ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Column:
-    """Of the table of phases; one without a word in it is left out."""
-
-    head: str
-    get: Callable[[BandwidthPhase], str]
-    help: str = ""
-
-
-def _phases(report: BandwidthReport) -> Iterator[Part]:
-    """What the chart does not show of each phase."""
-    phases = [*(report.steps if report.by_ranks else report.ladder), *(p for p in report.phases if p.name != "files")]
-    if not phases:
-        return
-    columns = [column for column in _COLUMNS if any(column.get(phase) for phase in phases)]
-    lines: list[Line] = [
-        (_label(report, phase), *(column.get(phase) or MISSING for column in columns), _cache_cell(phase))
-        for phase in phases
-    ]
-    head = ("", *(column.head for column in columns), "cache")
-    yield Table(head=head, lines=tuple(lines), right=frozenset(range(1, len(head) - 1)))
-    yield Paragraph(text=f"{'; '.join(column.help for column in columns if column.help)}.", tone="quiet")
-
-
-def _cache_cell(phase: BandwidthPhase) -> Cell:
-    return Cell(text=phase.cache, tone="good" if phase.cache in FROM_STORAGE else _TONES[phase.cache][0])
-
-
-def _time(phase: BandwidthPhase, percentile: str) -> str:
-    return significant((phase.file_ns or phase.clat_ns).percentile[percentile] / 1e6)
-
-
-def _first(phase: BandwidthPhase, percentile: str) -> str:
+def _first(phase: BandwidthPhase) -> str:
     """Of an object, where the library shows it."""
-    seen = phase.cache == "remote" and phase.clat_ns != phase.file_ns
-    return significant(phase.clat_ns.percentile[percentile] / 1e6) if seen else ""
+    return _p50_p99(phase.clat_ns) if phase.cache == "remote" and phase.clat_ns != phase.file_ns else ""
 
 
 def _fell(phase: BandwidthPhase) -> str:
@@ -352,47 +302,46 @@ def _others(phase: BandwidthPhase) -> str:
     return megabytes_per_s(phase.other_bytes_per_s) if seen else ""
 
 
+def _cache_cell(phase: BandwidthPhase) -> Cell:
+    share = "" if phase.cold_fraction is None else f", {percent(phase.cold_fraction)}"
+    return Cell(text=f"{phase.cache}{share}", tone="good" if phase.cache in FROM_STORAGE else _TONES[phase.cache][0])
+
+
+def _p50_p99(latency: Latency) -> str:
+    """In milliseconds."""
+    return ", ".join(significant(latency.percentile[key] / 1e6) for key in ("50.000000", "99.000000"))
+
+
 _COLUMNS = (
-    _Column(
-        head="first p50",
-        get=partial(_first, percentile="50.000000"),
-        help="first: ms from a request to the first byte of its reply",
+    Column("first, ms", _first, "first: p50, p99 from a request to the first byte of its reply"),
+    Column(
+        "p50, p99 ms",
+        lambda phase: _p50_p99(phase.file_ns or phase.clat_ns),
+        "p50, p99: time of one file, block or read call",
     ),
-    _Column(head="first p99", get=partial(_first, percentile="99.000000")),
-    _Column(head="p50 ms", get=partial(_time, percentile="50.000000")),
-    _Column(
-        head="p99 ms", get=partial(_time, percentile="99.000000"), help="p50, p99: time of one file, block or read call"
+    Column(
+        "last done",
+        _of_ranks(lambda phase: megabytes_per_s(phase.last_done_bw_bytes)),
+        "last done: MB/s, all bytes over the time of the last rank",
     ),
-    _Column(
-        head="last done",
-        get=lambda phase: megabytes_per_s(phase.last_done_bw_bytes) if phase.by_rank else "",
-        help="last done: MB/s, all bytes over the time of the last rank",
+    Column(
+        "R x slowest",
+        _of_ranks(lambda phase: megabytes_per_s(phase.in_step_bw_bytes)),
+        "R x slowest: MB/s that ranks in step get if the others' share stays unused",
     ),
-    _Column(
-        head="R x slowest",
-        get=lambda phase: megabytes_per_s(phase.in_step_bw_bytes) if phase.by_rank else "",
-        help="R x slowest: MB/s that ranks in step get if the others' share stays unused",
-    ),
-    _Column(
-        head="fair",
-        get=lambda phase: f"{phase.fairness:.2f}" if phase.by_rank else "",
-        help="fair: slowest rank over fastest",
-    ),
-    _Column(
-        head="cold",
-        get=lambda phase: "" if phase.cold_fraction is None else percent(phase.cold_fraction),
-        help=f"cold: share of the bytes that came from storage, called cold from {percent(CEILING_COLD_AT_LEAST)}",
-    ),
-    _Column(head="read-ahead", get=_amplified, help="read-ahead: bytes read from storage over bytes delivered"),
-    _Column(head="others", get=_others, help="others: MB/s that other processes read from the same device meanwhile"),
-    _Column(
-        head="fell", get=_fell, help="fell: MB/s of the first and the last third, where credit or a throttle may end"
+    Column("fair", _of_ranks(lambda phase: f"{phase.fairness:.2f}"), "fair: slowest rank over fastest"),
+    Column("read-ahead", _amplified, "read-ahead: bytes read from storage over bytes delivered"),
+    Column("others", _others, "others: MB/s that other processes read from the same device meanwhile"),
+    Column("fell", _fell, "fell: MB/s of the first and the last third, where credit or a throttle may end"),
+    Column(
+        "cache",
+        _cache_cell,
+        f"cache: cold where {percent(CEILING_COLD_AT_LEAST)} of the bytes or more came from storage, by count",
     ),
 )
 
 
 def _ranks(most: BandwidthPhase | None) -> Iterator[Section]:
-    """Each rank of this step, and the ranks of each host where hosts have several."""
     if most is None or most.ranks == 1:
         return
     chart = _spread([(f"{rank.rank} on {rank.host}", [rank]) for rank in most.by_rank], most)
@@ -409,26 +358,9 @@ def _spread(groups: Sequence[tuple[str, Sequence[RankRead]]], most: BandwidthPha
     ordered = sorted(groups, key=lambda group: min(rank.bw_bytes for rank in group[1]))
     shown = ordered if len(ordered) <= _MOST_RANKS else [ordered[0], ordered[len(ordered) // 2], ordered[-1]]
     middle = median([rank.bw_bytes for rank in most.by_rank])
-    rows = []
-    for name, ranks in shown:
-        slowest, fastest = (end(rank.bw_bytes for rank in ranks) for end in (min, max))
-        several = len(ranks) > 1
-        rows.append(
-            ChartRow(
-                label=name,
-                value=megabytes_per_s(slowest)
-                if slowest == fastest
-                else f"{megabytes_per_s(slowest)} to {megabytes_per_s(fastest)}",
-                note=f"{len(ranks)} ranks" if several else f"done after {format_duration(ranks[0].seconds)}",
-                bars=(Bar(end=slowest / 1e6, tone="storage"),),
-                point=Bar(end=fastest / 1e6) if several else None,
-                level=middle / 1e6,
-            )
-        )
-    high = 1.05 * max(rank.bw_bytes for rank in most.by_rank) / 1e6
+    rows = tuple(_spread_row(name, [rank.bw_bytes for rank in ranks], ranks, middle) for name, ranks in shown)
     return Chart(
-        rows=tuple(rows),
-        high=high,
+        rows=rows,
         unit="MB/s",
         level=f"median: {megabytes_per_s(middle)} MB/s",
         ends="rank,MB/s",
@@ -436,17 +368,25 @@ def _spread(groups: Sequence[tuple[str, Sequence[RankRead]]], most: BandwidthPha
     )
 
 
+def _spread_row(name: str, rates: Sequence[float], ranks: Sequence[RankRead], middle: float) -> ChartRow:
+    slowest, fastest, several = min(rates), max(rates), len(ranks) > 1
+    return ChartRow(
+        label=name,
+        value=" to ".join(dict.fromkeys((megabytes_per_s(slowest), megabytes_per_s(fastest)))),
+        note=f"{len(ranks)} ranks" if several else f"done after {format_duration(ranks[0].seconds)}",
+        bars=(Bar(end=slowest / 1e6, tone="storage"),),
+        point=Bar(end=fastest / 1e6) if several else None,
+        level=middle / 1e6,
+    )
+
+
 def _evidence(report: BandwidthReport) -> Iterator[Part]:
-    if report.kind.evidence:
-        lines = tuple(
-            (
-                evidence_words(part),
-                _measured(part.value, part.unit),
-                MISSING if part.threshold is None else _measured(part.threshold, part.unit),
-            )
-            for part in report.kind.evidence
-        )
-        yield Table(head=("", "value", "threshold"), lines=lines, right=frozenset({1, 2}))
+    columns = (
+        Column("", evidence_words),
+        Column("value", lambda part: _measured(part.value, part.unit)),
+        Column("threshold", lambda part: "" if part.threshold is None else _measured(part.threshold, part.unit)),
+    )
+    yield from table(report.kind.evidence, columns)
     if report.kind.kind == "unknown" and report.phases and not report.from_memory:
         yield Paragraph(text=kind_words(report.kind))
 
@@ -489,9 +429,6 @@ def _of_phase(report: BandwidthReport, phase: BandwidthPhase) -> Iterator[str]:
         yield "read by several processes, which got more than the threads of one"
 
 
-# Names of what is shown.
-
-
 def _label(report: BandwidthReport, phase: BandwidthPhase) -> str:
     """`4 readers`, `2x8 ranks, 64 readers`, `16, O_DIRECT`, `1, sequential 1 MiB`."""
     if phase.name != "files":
@@ -508,12 +445,7 @@ def _half(value: float, high: float) -> str:
     return f" {plus_minus(value, high - value)}" if high > value else ""
 
 
-def _least(phase: BandwidthPhase) -> str:
-    return ">=" if phase.at_least else ""
-
-
 def _noun(phase: BandwidthPhase, report: BandwidthReport) -> str:
-    """What the phase counts."""
     if phase.block_bytes is not None:
         return "block"
     return "image" if report.images else "file"
@@ -561,9 +493,42 @@ def _files(report: BandwidthReport) -> str:
     return f"{which}{how} in random order{shares}"
 
 
-def _made(report: BandwidthReport) -> str:
-    """By what, when and where: `loaderprobe 0.1.0, 2026-11-21 07:00 UTC, Linux 6.8.0, 16 cores`."""
-    environment = report.origin.environment
-    cores = f"{environment.cores_available:g} core{'' if environment.cores_available == 1 else 's'}"
-    when = report.origin.created_utc[:16].replace("T", " ")
-    return f"loaderprobe {environment.loaderprobe}, {when} UTC, Linux {environment.kernel}, {cores}"
+def bandwidth_columns(report: BandwidthReport) -> dict[str, list[Value]]:
+    """The phases of a bandwidth probe, a row each, opens and stats last; latencies in ns with their percentiles."""
+    return as_columns([*map(_phase_cells, report.phases), *map(_phase_cells, report.metadata)])
+
+
+_WITH_UNIT = {
+    "operation": "name",
+    "runtime": "runtime_ms",
+    "bw_bytes": "bw_bytes_per_s",
+    "bw_low": "bw_low_bytes_per_s",
+    "bw_high": "bw_high_bytes_per_s",
+    "first_third_bw_bytes": "first_third_bw_bytes_per_s",
+    "last_third_bw_bytes": "last_third_bw_bytes_per_s",
+}
+"""fio's names, which have none."""
+
+
+def _phase_cells(phase: BandwidthPhase | MetadataPhase) -> dict[str, Value]:
+    cells: dict[str, Value] = {}
+    for field in fields(phase):
+        value = getattr(phase, field.name)
+        if isinstance(value, Latency):
+            name = field.name.removesuffix("_ns")
+            cells |= {f"{name}_{part}_ns": getattr(value, part) for part in ("min", "mean", "max")}
+            cells |= {f"{name}_p{float(share):g}_ns": each for share, each in value.percentile.items()}
+        elif field.name == "notes":
+            cells["notes"] = "; ".join(map(remark_words, value)) or None
+        elif field.name not in ("unread", "clat_ns", "file_ns", "op_ns", "by_rank"):
+            cells[_WITH_UNIT.get(field.name, field.name)] = value
+    if isinstance(phase, BandwidthPhase) and phase.slowest:
+        cells |= {
+            "readers_a_rank": phase.readers_a_rank,
+            "last_done_bw_bytes_per_s": phase.last_done_bw_bytes,
+            "in_step_bw_bytes_per_s": phase.in_step_bw_bytes,
+            "slowest_rank": phase.slowest.rank,
+            "slowest_host": phase.slowest.host,
+            "fairness": phase.fairness,
+        }
+    return cells

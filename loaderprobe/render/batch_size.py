@@ -7,8 +7,8 @@ from typing import Any
 
 from loaderprobe.records.batch_size import BatchSizeProbe, BatchSizeReport, LimitName
 from loaderprobe.records.thresholds import ALIKE, WIDE
-from loaderprobe.render.document import Bar, Chart, ChartRow, Document, Paragraph, Part, Section, Table, Tags
-from loaderprobe.render.format import MISSING, counted, interval, percent
+from loaderprobe.render.document import Bar, Chart, ChartRow, Column, Document, Paragraph, Part, Section, table, tags
+from loaderprobe.render.format import counted, interval, percent
 from loaderprobe.render.rows import as_columns, interval_cells, own_cells
 from loaderprobe.render.words import explanation, heading, message, remark_words
 from loaderprobe.units import format_bytes, format_duration, significant
@@ -28,7 +28,7 @@ def batch_size_document(found: BatchSizeReport, sizes: Sequence[BatchSizeProbe])
         subline=_condition(found),
         tone=_TONES.get(found.limit, "now"),
         unsure=_varies(found) or found.stop.code in ("probes_spent", "loops_spent", "interrupted"),
-        sections=tuple(section for section in _sections(found, sizes) if section.parts),
+        sections=tuple(_sections(found, sizes)),
     )
 
 
@@ -39,16 +39,15 @@ def _sections(found: BatchSizeReport, sizes: Sequence[BatchSizeProbe]) -> Iterat
     yield Section(title="Memory by batch size", parts=tuple(_memory(found, sizes)), panel="main")
     limits = tuple(Paragraph(text=text) for text in _limits(found))
     yield Section(title="What limits it", parts=limits, panel="side")
-    yield Section(title="How sure", parts=(Tags(texts=tuple(_sure(found))),), panel="side")
+    yield Section(title="How sure", parts=tags(_sure(found)), panel="side")
     unknown = "accuracy: another batch size may need another learning rate, and more epochs"
-    yield Section(title="Not known", parts=(Tags(texts=(unknown,)),), panel="side")
-    tried = _sizes(found, sizes) if ours else _loops(found)
+    yield Section(title="Not known", parts=tags([unknown]), panel="side")
+    tried = table(sizes, _of_sizes(found)) if ours else table(list(enumerate(found.probes, 1))[-_SHOWN:], _loops(found))
     title = "Sizes that were tried" if ours else "Loops, in order"
-    yield Section(title=title, parts=(tried, Paragraph(text=_notes(found), tone="quiet")))
+    yield Section(title=title, parts=(*tried, Paragraph(text=_notes(found), tone="quiet")))
 
 
 def _condition(found: BatchSizeReport) -> str:
-    """Its rate, and beside that of the first size."""
     first, chosen = found.probes[0], found.at_chosen
     said = f"{interval(chosen.images_per_s)} images/s" if chosen.fits else "does not fit"
     if first.images_per_s and chosen.images_per_s and first.batch_size != chosen.batch_size:
@@ -59,7 +58,6 @@ def _condition(found: BatchSizeReport) -> str:
 
 
 def _limits(found: BatchSizeReport) -> Iterator[str]:
-    """The verdict on the loader at the chosen size, what keeps the rate from rising there, why the search ended."""
     facts = {
         "size": found.stop.chosen, "wall": _smallest_unfit(found), "limit": found.memory_limit_bytes,
         "probes": len(found.probes), "left": found.stop.left or 0.0, "strategy": found.strategy,
@@ -80,7 +78,6 @@ def _smallest_unfit(found: BatchSizeReport) -> int:
 
 
 def _trained(found: BatchSizeReport) -> str:
-    """On what the copy was trained, how, and within which memory."""
     what = "memory" if not found.data else "loader" if found.workers is None else "folder"
     facts = {
         "precision": found.precision, "pixels": found.image_size, "data": found.data, "workers": found.workers,
@@ -90,7 +87,6 @@ def _trained(found: BatchSizeReport) -> str:
 
 
 def _varies(found: BatchSizeReport) -> bool:
-    """True where the steps of the chosen size differ much."""
     rate = found.at_chosen.images_per_s
     return rate is not None and rate.high - rate.low > 2 * WIDE * rate.value
 
@@ -104,13 +100,11 @@ def _sure(found: BatchSizeReport) -> Iterator[str]:
 
 
 def _rates(found: BatchSizeReport, probes: Sequence[BatchSizeProbe]) -> Iterator[Part]:
-    rates = [probe.images_per_s.high for probe in probes if probe.images_per_s]
-    if not rates:
+    if not any(probe.images_per_s for probe in probes):
         return
     rows = tuple(_rate_row(found, probe) for probe in probes)
     yield Chart(
         rows=rows,
-        high=1.02 * max(rates),
         unit="images/s",
         names=(("change", "chosen"), ("quiet", "others")),
         brief=rows[-_BRIEF:],
@@ -126,7 +120,7 @@ def _rate_row(found: BatchSizeReport, probe: BatchSizeProbe) -> ChartRow:
         value=_rate(probe),
         note=f"{significant(probe.step_ms.value)} ms a step" if probe.step_ms else "",
         bars=(Bar(end=rate.value, tone=tone),) if rate else (),
-        interval=(rate.low, rate.high) if rate and rate.high > rate.low else None,
+        interval=(rate.low, rate.high) if rate else None,
     )
 
 
@@ -147,7 +141,6 @@ def _memory(found: BatchSizeReport, sizes: Sequence[BatchSizeProbe]) -> Iterator
             )
             for size, taken in known
         ),
-        high=1.05 * max(most, limit if limit and near else 0) / 1e6,
         unit="MB",
         level=f"limit: {format_bytes(limit)}" if limit else "",
         ends="batch size,memory",
@@ -172,37 +165,24 @@ def _row(number: int, probe: BatchSizeProbe, found: BatchSizeReport) -> dict[str
     }
 
 
-def _sizes(found: BatchSizeReport, sizes: Sequence[BatchSizeProbe]) -> Table:
-    return Table(
-        head=("batch", _BUSY[found.utilization_of], "probes"),
-        lines=tuple(
-            (
-                str(size.batch_size),
-                percent(size.utilization),
-                str(sum(probe.batch_size == size.batch_size for probe in found.probes)),
-            )
-            for size in sizes
-        ),
-        right=frozenset(range(3)),
+def _of_sizes(found: BatchSizeReport) -> tuple[Column, ...]:
+    return (
+        Column("batch", lambda size: str(size.batch_size)),
+        Column(_BUSY[found.utilization_of], lambda size: percent(size.utilization)),
+        Column("probes", lambda size: str(sum(probe.batch_size == size.batch_size for probe in found.probes))),
     )
 
 
-def _loops(found: BatchSizeReport) -> Table:
-    numbered = list(enumerate(found.probes, 1))[-_SHOWN:]
-    return Table(
-        head=("loop", "batch", "usage", "epoch", "improvement", "memory"),
-        lines=tuple(
-            (
-                str(number),
-                str(each.batch_size),
-                percent(each.usage),
-                format_duration(each.epoch_s(found.dataset_images)) if each.fits else MISSING,
-                percent(found.improvement(each)) if each.fits else MISSING,
-                format_bytes(each.memory_bytes) if each.memory_bytes else MISSING,
-            )
-            for number, each in numbered
-        ),
-        right=frozenset(range(6)),
+def _loops(found: BatchSizeReport) -> tuple[Column, ...]:
+    """Of (number, probe)."""
+    epoch = Column("epoch", lambda loop: format_duration(loop[1].epoch_s(found.dataset_images)) if loop[1].fits else "")
+    return (
+        Column("loop", lambda loop: str(loop[0])),
+        Column("batch", lambda loop: str(loop[1].batch_size)),
+        Column("usage", lambda loop: percent(loop[1].usage)),
+        epoch,
+        Column("improvement", lambda loop: percent(found.improvement(loop[1])) if loop[1].fits else ""),
+        Column("memory", lambda loop: format_bytes(loop[1].memory_bytes) if loop[1].memory_bytes else ""),
     )
 
 
@@ -213,7 +193,6 @@ def _rate(probe: BatchSizeProbe) -> str:
 
 
 def _notes(found: BatchSizeReport) -> str:
-    """What the columns mean, what is missing in them, and on what the copy was trained."""
     notes = []
     if found.strategy != "throughput":
         more = len(found.probes) - _SHOWN

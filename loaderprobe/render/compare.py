@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from loaderprobe.records.compare import (
@@ -28,19 +29,19 @@ from loaderprobe.render.document import (
     Cell,
     Chart,
     ChartRow,
+    Column,
     Document,
     How,
-    Item,
     Paragraph,
     Part,
     Section,
-    Table,
-    Tags,
+    items,
+    table,
+    tags,
 )
 from loaderprobe.render.format import MISSING, counted, first_upper, interval, percent
-from loaderprobe.render.groups import letters_in
+from loaderprobe.render.groups import bound_words, label, letters_of, tone
 from loaderprobe.render.rows import as_columns, interval_cells, own_cells
-from loaderprobe.render.wording import label, verdict_tone, verdict_words
 from loaderprobe.units import format_bytes, join_words, significant
 
 NOUNS: dict[ResultKind, str] = {
@@ -64,43 +65,17 @@ GATES: dict[GateName, str] = {
 }  # fmt: skip
 
 
-def names_of(found: ComparisonReport, subjects: Sequence[Subject], *, device: bool = True) -> list[str]:
-    """The names of these, as far as they set them apart from all that were compared; `device` and cache state, too."""
-    every = [*(row.subject for row in found.rows), *found.only_before, *found.only_after]
-    among = [stand_in(each) for each in every if each.config is not None]
-    whole = "the ladder together" if found.kind == "bandwidth" else "all together"
-    return [whole if subject.kind == "all" else _name(subject, among, device) for subject in subjects]
-
-
-def device_of(subject: Subject) -> str:
-    """`emulated:mlperf-h100, cold files`; empty for what is no configuration."""
-    return f"{subject.config.compute.name}, {subject.config.cache} files" if subject.config else ""
-
-
-def _name(subject: Subject, among: Sequence[ConfigurationRow], device: bool) -> str:
+def name_of(found: ComparisonReport, subject: Subject) -> str:
+    """Its name, as far as that sets it apart from all that were compared."""
+    if subject.kind == "all":
+        return "the ladder together" if found.kind == "bandwidth" else "all together"
     if subject.kind in ("training", "loader"):
         return "training" if subject.kind == "training" else "the loader alone"
     if subject.config is not None:
-        return _configuration(stand_in(subject), among, device)
+        every = [*(row.subject for row in found.rows), *found.only_before, *found.only_after]
+        return label(stand_in(subject), [stand_in(each) for each in every], device=True)
     what = PHASES.get(subject.name, subject.name) if subject.kind == "phase" else f"{subject.kind}s"
     return f"{what}, {counted(subject.readers, 'reader')}"
-
-
-def _configuration(row: ConfigurationRow, among: Sequence[ConfigurationRow], device: bool) -> str:
-    """`500x375, 2 workers`, with device and cache state where there are several."""
-    alike = [each for each in among if _device(each) == _device(row)]
-    parts = [label(row, alike)]
-    if not device:
-        return parts[0]
-    if len({each.config.compute.name for each in among}) > 1:
-        parts.append(row.config.compute.name)
-    if len({each.config.cache for each in among}) > 1:
-        parts.append(row.config.cache)
-    return ", ".join(parts)
-
-
-def _device(row: ConfigurationRow) -> tuple[str, str]:
-    return row.config.compute.name, row.config.cache
 
 
 def stand_in(subject: Subject) -> ConfigurationRow:
@@ -111,15 +86,15 @@ def stand_in(subject: Subject) -> ConfigurationRow:
     return ConfigurationRow(config=config, status="skipped", reason=None, verdict=None, emulated=False)
 
 
-def figure_words(row: Compared, value: Interval | None, *, unit: bool = False, gap: str = " ") -> str:
-    """`462 ±54`, in the unit of its row."""
+def figure_words(row: Compared, value: Interval | None, *, unit: bool) -> str:
+    """`462±54`, in the unit of its row."""
     if value is None:
         return MISSING
     scale, name = SCALES[row.unit]
     if row.unit == "1/s" and row.before and row.before.value >= THOUSANDS_FROM:
         scale, name = 1e-3, "k/s"
     scaled = Interval(value=value.value * scale, low=value.low * scale, high=value.high * scale)
-    return f"{interval(scaled, gap)}{f' {name}' if unit and name else ''}"
+    return f"{interval(scaled, '')}{f' {name}' if unit and name else ''}"
 
 
 def _change(ratio: Interval | None) -> str:
@@ -143,8 +118,6 @@ def _matters(found: ComparisonReport) -> str:
     return f"{100 * found.matters:g} %"
 
 
-# The page: ratios, gates and verdicts that changed, then rates.
-
 _ORDER: tuple[Word, ...] = ("slower", "faster", "unclear", "same")
 _TONES: dict[Word, str] = {"slower": "failed", "faster": "good", "unclear": "warning", "same": "quiet"}
 _MOST, _MOST_BRIEF, _MOST_NAMES = 40, 10, 3
@@ -161,13 +134,15 @@ _NOTES: dict[NoteCode, str] = {
 def compare_document(found: ComparisonReport) -> Document:
     """What is slower and faster; then the rates of all rows, and what differs."""
     changed = bool(found.of_word("slower") or found.of_word("faster"))
+    configs = [row.subject.config for row in found.rows if row.subject.config]
+    devices = list(dict.fromkeys(f", {config.compute.name}, {config.cache} files" for config in configs))
     return Document(
-        title=f"B against A, {counted(len(found.rows), NOUNS[found.kind])}",
+        title=f"B against A, {counted(len(found.rows), NOUNS[found.kind])}{''.join(devices[: len(devices) == 1])}",
         headline=_headline(found),
         subline=_subline(found),
         tone=next((_TONES[word] for word in ("slower", "faster", "unclear") if found.of_word(word)), "good"),
         unsure=not changed and bool(found.of_word("unclear")),
-        sections=tuple(section for section in _sections(found) if section.parts),
+        sections=tuple(_sections(found)),
     )
 
 
@@ -182,41 +157,28 @@ def _headline(found: ComparisonReport) -> str:
 
 
 def _subline(found: ComparisonReport) -> str:
-    """The mean of all rows, what matters, and how many verdicts changed."""
     whole = found.whole or (found.rows[0] if len(found.rows) == 1 else None)
     verdicts = sum(row.verdict_changed for row in found.rows)
-    said = [f"{names_of(found, [whole.subject])[0]}: {_change(whole.ratio)}"] if whole else []
+    said = [f"{name_of(found, whole.subject)}: {_change(whole.ratio)}"] if whole else []
     said += [] if found.kind == "bandwidth" else [f"{counted(verdicts, 'verdict')} changed"]
     return first_upper(", ".join([*said, f"a change matters from {_matters(found)}"]))
 
 
-def answers(found: ComparisonReport) -> list[str]:
-    """Each row that is not the same, each verdict that changed, and all together, as a sentence."""
-    rows = [row for row in [*_ordered(found), found.whole] if row and (row.word != "same" or row is found.whole)]
-    changed = [row for row in found.rows if row.verdict_changed]
-    return [
-        *(
-            f"{name}: {_verdict(row.verdict_before)} in A, {_verdict(row.verdict_after)} in B."
-            for name, row in _named(found, changed)
-        ),
-        *(f"{name}: {_change(row.ratio)}, {row.word}." for name, row in _named(found, rows)),
-        f"{len(found.of_word('same'))} of {len(found.rows)} are the same.",
-    ]
-
-
 def _named(found: ComparisonReport, rows: Sequence[Compared]) -> list[tuple[str, Compared]]:
-    return list(zip(names_of(found, [row.subject for row in rows]), rows, strict=True))
+    return [(name_of(found, row.subject), row) for row in rows]
 
 
 def _sections(found: ComparisonReport) -> Iterator[Section]:
+    changed = [row for row in found.rows if row.verdict_changed]
+    names = Column("", lambda pair: pair[0])
     yield Section(title="B's speed over A's", parts=tuple(_ratios(found)), panel="main")
-    yield Section(title="Gates", parts=tuple(_gates(found)), panel="side")
-    yield Section(title="Verdicts that changed", parts=tuple(_verdicts(found)), panel="side")
-    yield Section(title="How sure", parts=tuple(_sure(found)), panel="side")
-    yield Section(title="Not in both", parts=tuple(_alone(found)), panel="side")
-    yield Section(title="Rates", parts=tuple(_rates(found)))
-    yield Section(title="What differs", parts=tuple(_differences(found)))
-    yield Section(title="A and B", parts=(*_side("A", found.before), *_side("B", found.after)))
+    yield Section(title="Gates", parts=table(found.gates, _gate_columns(found)), panel="side")
+    yield Section(title="Verdicts that changed", parts=table(_named(found, changed), (names, *_LIMITS)), panel="side")
+    yield Section(title="How sure", parts=tags(_sure(found)), panel="side")
+    yield Section(title="Not in both", parts=items(_alone(found)), panel="side")
+    yield Section(title="Rates", parts=_rates(found))
+    yield Section(title="What differs", parts=table(found.differences, _DIFFERENCE))
+    yield Section(title="A and B", parts=items((("A", _side(found.before)), ("B", _side(found.after)))))
 
 
 def _ordered(found: ComparisonReport) -> list[Compared]:
@@ -229,7 +191,6 @@ def _ordered(found: ComparisonReport) -> list[Compared]:
 
 
 def _ratios(found: ComparisonReport) -> Iterator[Part]:
-    """A point a row with its interval, against no change."""
     every = [*([found.whole] if found.whole else []), *_ordered(found)]
     shown = every[:_MOST]
     ratios = [row.ratio for row in shown if row.ratio]
@@ -266,43 +227,35 @@ def _ratio_row(name: str, row: Compared) -> ChartRow:
     )
 
 
-def _verdicts(found: ComparisonReport) -> Iterator[Part]:
-    changed = [row for row in found.rows if row.verdict_changed]
-    lines = tuple((name, _limit(row.verdict_before), _limit(row.verdict_after)) for name, row in _named(found, changed))
-    if lines:
-        yield Table(head=("", "A", "B"), lines=lines, right=frozenset())
-
-
-def _verdict(verdict: ShortVerdict | None) -> str:
-    return verdict_words(verdict) if verdict else MISSING
-
-
 def _limit(verdict: ShortVerdict | None) -> Cell | str:
-    return Cell(text=f"{letters_in(verdict)} {_verdict(verdict)}", tone=verdict_tone(verdict)) if verdict else MISSING
+    words = f"{letters_of(verdict)} {bound_words(verdict)}" if verdict else ""
+    return Cell(text=words, tone=tone(verdict)) if verdict else words
 
 
-def _gates(found: ComparisonReport) -> Iterator[Part]:
-    lines = tuple(_gate(found, gate) for gate in found.gates)
-    if lines:
-        yield Table(head=("gate", "", "because"), lines=lines, right=frozenset())
+_LIMITS = (
+    Column("limit in A", lambda pair: _limit(pair[1].verdict_before)),
+    Column("limit in B", lambda pair: _limit(pair[1].verdict_after)),
+)
 
 
-def _gate(found: ComparisonReport, gate: Gate) -> tuple[str, Cell, str]:
-    size = _matters(found)
-    name = f"{GATES[gate.name]} {size.replace(' ', '')}" if gate.name == "slower" else GATES[gate.name]
-    rows = [found.whole if place < 0 else found.rows[place] for place in gate.rows]
-    because = [] if gate.passed else _few([name for name, _ in _named(found, [row for row in rows if row])])
-    if gate.blind:
-        because.append(f"too noisy to hold {size}: {gate.blind} of {len(found.rows)}")
-    if gate.missing:
-        because.append(f"of A not in B: {gate.missing}")
-    if gate.too_noisy:
-        because.append("--allow-unclear lets it hold")
+def _gate_columns(found: ComparisonReport) -> tuple[Column, ...]:
     return (
-        name,
-        Cell(text="held", tone="good") if gate.passed else Cell(text="failed", tone="failed"),
-        "; ".join(because),
+        Column("gate", lambda gate: f"{GATES[gate.name]}{f' {100 * found.matters:g}%' * (gate.name == 'slower')}"),
+        Column("", lambda gate: Cell(text="held", tone="good") if gate.passed else Cell(text="failed", tone="failed")),
+        Column("because", lambda gate: "; ".join(_because(found, gate))),
     )
+
+
+def _because(found: ComparisonReport, gate: Gate) -> Iterator[str]:
+    rows = [found.whole if place < 0 else found.rows[place] for place in gate.rows]
+    if not gate.passed:
+        yield from _few([name_of(found, row.subject) for row in rows if row])
+    if gate.blind:
+        yield f"too noisy to hold {_matters(found)}: {gate.blind} of {len(found.rows)}"
+    if gate.missing:
+        yield f"of A not in B: {gate.missing}"
+    if gate.too_noisy:
+        yield "--allow-unclear lets it hold"
 
 
 def _few(names: Sequence[str]) -> list[str]:
@@ -310,66 +263,44 @@ def _few(names: Sequence[str]) -> list[str]:
     return [*names[:_MOST_NAMES], f"{more} more"] if more > 0 else [*names]
 
 
-def _sure(found: ComparisonReport) -> Iterator[Part]:
+def _sure(found: ComparisonReport) -> Iterator[str]:
     """What would have been seen, what would make unclear rows clear, and what weakens the comparison."""
-    unclear, size = found.of_word("unclear"), _matters(found)
-    texts = []
-    for word, rows in (("same", found.of_word("same")), ("unclear", unclear)):
-        seen = [row.visible for row in rows if row.visible is not None]
-        texts += (
-            [f"{word}: {len(rows)} of {len(found.rows)}, a change of {percent(max(seen))} would be seen"]
-            if seen
-            else []
-        )
+    words: tuple[Word, ...] = ("same", "unclear")
+    for word in words:
+        seen = [row.visible for row in found.of_word(word) if row.visible is not None]
+        if seen:
+            count = f"{len(found.of_word(word))} of {len(found.rows)}"
+            yield f"{word}: {count}, a change of {percent(max(seen))} would be seen"
+    unclear = found.of_word("unclear")
     needed = [row.rounds_needed for row in unclear if row.rounds_needed is not None]
     if needed and found.kind == "sweep":
-        texts.append(f"--rounds {max(needed)} would show {size} in {len(needed)} of {len(unclear)} unclear")
+        yield f"--rounds {max(needed)} would show {_matters(found)} in {len(needed)} of {len(unclear)} unclear"
     if unclear:
-        texts.append("three runs a side, begun in turn, show more: compare A1 A2 A3 --with B1 --with B2 --with B3")
-    texts += [f"{note.side}, {note.rows} of {len(found.rows)}: {_NOTES[note.code]}" for note in found.notes]
-    if texts:
-        yield Tags(texts=tuple(texts))
+        yield "three runs a side, begun in turn, show more: compare A1 A2 A3 --with B1 --with B2 --with B3"
+    yield from (f"{note.side}, {note.rows} of {len(found.rows)}: {_NOTES[note.code]}" for note in found.notes)
 
 
-def _rates(found: ComparisonReport) -> Iterator[Part]:
-    """What the chart does not show, by device and state of the files."""
-    groups: dict[str, list[Compared]] = {}
-    for row in _ordered(found)[:_MOST]:
-        groups.setdefault(device_of(row.subject), []).append(row)
+def _rates(found: ComparisonReport) -> tuple[Part, ...]:
     units = {row.unit for row in found.rows}
     unit = SCALES[next(iter(units))][1] if len(units) == 1 else ""
-    limits = ("limit in A", "limit in B") if any(row.verdict_before or row.verdict_after for row in found.rows) else ()
-    for device, rows in groups.items():
-        names = names_of(found, [row.subject for row in rows], device=False)
-        yield Table(
-            head=("", f"A {unit}".strip(), f"B {unit}".strip(), "seen from", *limits),
-            lines=tuple(
-                (
-                    name,
-                    figure_words(row, row.before, unit=not unit, gap=""),
-                    figure_words(row, row.after, unit=not unit, gap=""),
-                    MISSING if row.visible is None else percent(row.visible),
-                    *((_limit(row.verdict_before), _limit(row.verdict_after)) if limits else ()),
-                )
-                for name, row in zip(names, rows, strict=True)
-            ),
-            right=frozenset({1, 2, 3}),
-            caption=device,
-        )
-    yield Paragraph(text="Seen from: the smallest change that would be seen, in about half of all cases.", tone="quiet")
+    columns = (
+        Column("", lambda pair: pair[0]),
+        Column(f"A {unit}".strip(), lambda pair: figure_words(pair[1], pair[1].before, unit=not unit)),
+        Column(f"B {unit}".strip(), lambda pair: figure_words(pair[1], pair[1].after, unit=not unit)),
+        Column(
+            "seen from",
+            lambda pair: percent(pair[1].visible),
+            "Seen from: the smallest change that would be seen, in about half of all cases",
+        ),
+        *_LIMITS,
+    )
+    return table(_named(found, _ordered(found)[:_MOST]), columns)
 
 
-def _alone(found: ComparisonReport) -> Iterator[Part]:
+def _alone(found: ComparisonReport) -> Iterator[tuple[str, str]]:
     for side, subjects in (("A", found.only_before), ("B", found.only_after)):
         if subjects:
-            yield Item(subject=f"only in {side}", text="; ".join(_few(names_of(found, subjects))))
-
-
-def _differences(found: ComparisonReport) -> Iterator[Part]:
-    """Of A and B; or of two runs of a side, by their names."""
-    lines = tuple((difference.field, _value(difference, 0), _value(difference, 1)) for difference in found.differences)
-    if lines:
-        yield Table(head=("", "A", "B"), lines=lines, right=frozenset())
+            yield f"only in {side}", "; ".join(_few([name_of(found, subject) for subject in subjects]))
 
 
 def _value(difference: Difference, place: int) -> str:
@@ -379,17 +310,23 @@ def _value(difference: Difference, place: int) -> str:
     return shown if name in ("A", "B") else f"{name}: {shown}"
 
 
-def _side(name: str, side: ComparedSide) -> tuple[Part, ...]:
+_DIFFERENCE = (
+    Column("", lambda difference: difference.field),
+    Column("A", partial(_value, place=0)),
+    Column("B", partial(_value, place=1)),
+)
+
+
+def _side(side: ComparedSide) -> str:
     runs = ", ".join(f"{path} ({created[:16]})" for path, created in zip(side.paths, side.created_utc, strict=True))
     data = f"; data: {join_words(side.roots)}" if side.roots else ""
-    return (Item(subject=name, text=f"{runs}{data}; {side.command}"),)
+    return f"{runs}{data}; {side.command}"
 
 
 def compare_columns(found: ComparisonReport) -> dict[str, list[Any]]:
     """One row a configuration or phase, the whole last; units in the column `unit`."""
     rows = [*found.rows, *([found.whole] if found.whole else [])]
-    names = names_of(found, [row.subject for row in rows])
-    return as_columns([{"name": name, **_columns(row)} for name, row in zip(names, rows, strict=True)])
+    return as_columns([{"name": name, **_columns(row)} for name, row in _named(found, rows)])
 
 
 def _columns(row: Compared) -> dict[str, Any]:

@@ -6,15 +6,28 @@ from collections.abc import Sequence
 
 from loaderprobe.records.environment import Capability
 from loaderprobe.render.document import Cell, Document, Section, Table
-from loaderprobe.render.words import message, step_words, why_words
+from loaderprobe.render.words import message, remark_words
 
 _TONES = {"yes": "good", "limited": "warning", "no": "failed"}
+
+
+def why_words(capability: Capability) -> str:
+    """All that was found of it, with semicolons between."""
+    return "; ".join(map(remark_words, capability.why))
+
+
+def step_words(capability: Capability) -> str:
+    """How to get the rest, quoting what was found; empty where there is nothing to get."""
+    if capability.next_step is None:
+        return ""
+    facts = {name: value for why in capability.why for name, value in why.facts.items()}
+    return message(f"step.{capability.next_step}", facts)
 
 
 def capabilities_document(found: Sequence[Capability]) -> Document:
     """A line for each, with the reason and how to get the rest."""
     ready = sum(capability.state == "yes" for capability in found)
-    table = Table(head=("measured", "here", "why"), lines=tuple(map(_line, found)), right=frozenset())
+    table = Table(head=("measured", "here", "why"), lines=tuple(map(_line, found)))
     return Document(title=f"{ready} of {len(found)} can be measured in full", sections=(Section(parts=(table,)),))
 
 

@@ -1,7 +1,7 @@
 """What every result becomes before it is shown: a headline, and sections of texts, tables, charts and what proves them.
 
-Each result has one function that makes its Document. Three writers show any Document and know nothing else: a terminal,
-Markdown, and HTML, as a page or inside a notebook. A chart is a table whose figures are also drawn: rows of marks on
+Each result has one function that makes its Document. Writers show any Document and know nothing else: in a terminal, as
+Markdown, and as HTML, as a page or inside a notebook. A chart is a table whose figures are also drawn: rows of marks on
 one axis, so that each writer can draw it, or give its figures alone.
 
 A tone is the name of a colour: a cause, or `now`, `change`, `quiet`, `strong`, `warning`, `good`. No writer needs it to
@@ -10,9 +10,12 @@ be understood.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import Literal
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from loaderprobe.render.format import MISSING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +45,6 @@ class Item:
 
     subject: str = ""
     text: str = ""
-    number: int = 0
-    """Its place, where the order counts; else 0."""
     further: bool = False
 
 
@@ -60,19 +61,54 @@ class Cell:
 Line = tuple[str | Cell, ...]
 
 
+_FIGURE = re.compile(r"\W*\d[\d,.]*x?(?!\w)")
+"""What begins with a number, but for signs and marks."""
+_NONE = (MISSING, "not known", "not measured")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Lines of cells under a head; `right` are the columns of figures."""
+    """Lines of cells under a head."""
 
     head: tuple[str, ...]
     lines: tuple[Line, ...]
-    right: frozenset[int]
-    bars: tuple[float, ...] = ()
-    """Behind each line a bar of this share of the longest, where the width allows it."""
+    right: frozenset[int] = field(init=False)
+    """The columns of figures; the first, which names its lines, where it has nothing but numbers."""
     map: bool = False
     """Columns that do not fit stand below the others; each cell has the colour of its tone."""
     caption: str = ""
     further: bool = False
+
+    def __post_init__(self) -> None:
+        right = {place for place in range(len(self.head)) if self._holds_figures(place)}
+        object.__setattr__(self, "right", frozenset(range(1, len(self.head)) if self.map else right))
+
+    def _holds_figures(self, place: int) -> bool:
+        cells = [text for line in self.lines if (text := cell_text(line[place]))]
+        return bool(cells) and all(
+            text.isdecimal() or (place and (text in _NONE or _FIGURE.match(text))) for text in cells
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table: its head, the cell of a row, and what it means."""
+
+    head: str
+    get: Callable[[Any], str | Cell]
+    help: str = ""
+
+
+def table(rows: Sequence[Any], columns: Iterable[Column], *, caption: str = "") -> tuple[Shown, ...]:
+    """A line a row, without the columns that are empty, and what the others mean; nothing of no rows."""
+    if not rows:
+        return ()
+    cells = {column: [column.get(row) for row in rows] for column in columns}
+    shown = {column: found for column, found in cells.items() if any(cell_text(cell) for cell in found)}
+    helps = "; ".join(column.help for column in shown if column.help)
+    lines = tuple(zip(*shown.values(), strict=True))
+    made = Table(head=tuple(column.head for column in shown), lines=lines, caption=caption)
+    return (made, Paragraph(text=f"{helps}.", tone="quiet")) if helps else (made,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,13 +157,24 @@ class ChartRow:
     head: bool = False
     """True of a name over the rows that follow, without marks."""
 
+    def __post_init__(self) -> None:
+        if self.interval and not self.interval[1] > self.interval[0]:
+            object.__setattr__(self, "interval", None)
+
+
+_ROOM = 1.05
+"""An axis ends so far above what it shows."""
+_LONGEST_WHISKER = 1.3
+"""Times the longest bar: beyond it, a whisker passes the end of the axis."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
     """Rows of marks on one axis from `low` to `high`, linear, with a legend of the marks that are in use."""
 
     rows: tuple[ChartRow, ...]
-    high: float
+    high: float = 0.0
+    """0 for a little more than the marks take, whiskers by their larger part."""
     low: float = 0.0
     unit: str = ""
     """Below the axis; without it there are no ticks."""
@@ -141,6 +188,13 @@ class Chart:
     ends: str = ""
     """What a label, and a figure, say: heads of the columns where the chart is a table, with a comma."""
     further: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.high:
+            marks = [mark for row in self.rows for mark in (row.level, row.point and row.point.end) if mark]
+            most = max([self.low, *marks, *(bar.end for row in self.rows for bar in row.bars)])
+            ends = [min(row.interval[1], _LONGEST_WHISKER * most) for row in self.rows if row.interval]
+            object.__setattr__(self, "high", self.low + _ROOM * (max([most, *ends]) - self.low) or 1.0)
 
 
 Shown = Paragraph | Command | Item | Table | Tags | Chart
@@ -200,6 +254,12 @@ def further(parts: Iterable[Shown]) -> tuple[Shown, ...]:
 def items(entries: Iterable[tuple[str, str]]) -> tuple[Item, ...]:
     """A list of (subject, text)."""
     return tuple(Item(subject=subject, text=text) for subject, text in entries)
+
+
+def tags(texts: Iterable[str]) -> tuple[Tags, ...]:
+    """These texts beside each other; nothing where there are none."""
+    found = tuple(texts)
+    return (Tags(texts=found),) if found else ()
 
 
 def unfolded(part: Part) -> Shown | None:

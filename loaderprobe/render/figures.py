@@ -7,10 +7,8 @@ legend. Where it is None, `Verdict.unavailable` has the reason, and reports list
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from loaderprobe.records.config import options_of
 from loaderprobe.records.report import ConfigurationRow
@@ -22,12 +20,12 @@ from loaderprobe.records.resources import (
     RESOURCE,
     SPEEDUPS,
     WAITED,
-    GapCause,
+    TimePart,
 )
-from loaderprobe.records.verdict import Evidence, EvidenceCode
+from loaderprobe.records.verdict import Evidence, EvidenceCode, Gaps
 from loaderprobe.render.format import figure, megabytes_per_s, percent
+from loaderprobe.render.groups import speed
 from loaderprobe.render.rows import Cell, interval_cells
-from loaderprobe.render.wording import speed
 from loaderprobe.render.words import action_words, remark_words, sentence
 
 Unit = Literal["images/s", "bytes/s", "bytes", "s", "fraction", "times"]
@@ -36,23 +34,36 @@ INTERVAL = ("value", "low", "high")
 SPEEDUP = (*INTERVAL, "how")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Figure:
     """One figure of a configuration."""
 
-    column: str
-    """Its name in flat tables, with the unit in it."""
-    unit: Unit
-    words: str
     at: str
     """Its place in `summary.json`, by which `unavailable` has the reason when there is none."""
-    get: Callable[[ConfigurationRow], Any]
-    """The figure, or a record of `parts`; None where it does not exist."""
+    unit: Unit
+    words: str
+    named: str = ""
+    """In flat tables, with the unit in it; empty where that is its place."""
     parts: tuple[str, ...] = ()
+    """Of a record that has several figures."""
     head: str = ""
     """Of its column in tables; empty where only CSV has it."""
     help: str = ""
     """What that column is, as the legend says it."""
+
+    @property
+    def column(self) -> str:
+        return self.named or self.at
+
+    def get(self, row: ConfigurationRow) -> Any:
+        """The figure, or a record of `parts`; None where it does not exist."""
+        found: Any = row if self.at.startswith("gpu_window.") else row.verdict
+        for name in self.at.split("."):
+            if isinstance(found, Gaps):
+                return found.share(cast("TimePart", name.removesuffix("_ns")))
+            if found is not None:
+                found = found.get(name) if isinstance(found, dict) else getattr(found, name)
+        return found
 
     def cells(self, row: ConfigurationRow) -> dict[str, Cell]:
         """The column, and one more for each further part."""
@@ -66,32 +77,8 @@ class Figure:
         }
 
 
-def _value(row: ConfigurationRow, at: str) -> Any:
-    """What stands at a place of the summary: in the verdict, or in the row itself."""
-    found: Any = row if at.startswith("gpu_window.") else row.verdict
-    for name in at.split("."):
-        if found is not None:
-            found = found.get(name) if isinstance(found, dict) else getattr(found, name)
-    return found
-
-
-def _figure(
-    at: str, unit: Unit, words: str, column: str = "", parts: tuple[str, ...] = (), *, head: str = "", help: str = ""
-) -> Figure:
-    return Figure(
-        column=column or at,
-        unit=unit,
-        words=words,
-        at=at,
-        get=partial(_value, at=at),
-        parts=parts,
-        head=head,
-        help=help,
-    )
-
-
 def _rate(name: str, words: str) -> Figure:
-    return _figure(f"rates_images_per_s.{name}", "images/s", words, f"{name}_images_per_s")
+    return Figure(f"rates_images_per_s.{name}", "images/s", words, f"{name}_images_per_s")
 
 
 def _free(resource: str) -> str:
@@ -102,34 +89,12 @@ def _without(resource: str) -> Figure:
     return _rate(f"loader_without_{resource}", f"loader if {_free(resource)}")
 
 
-def _speedup(resource: str) -> Figure:
-    return _figure(
-        f"speedups.{resource}", "times", f"speed-up if {_free(resource)}", f"speedup_without_{resource}", SPEEDUP
-    )
-
-
-def _among_ranks(name: str, words: str) -> Figure:
-    return _figure(f"speedups.{name}", "times", words, f"speedup_{name}", SPEEDUP)
-
-
-def _idle_share(row: ConfigurationRow, cause: GapCause) -> float | None:
-    gaps = row.gpu_window.gaps if row.gpu_window else None
-    return gaps.share(cause) if gaps else None
-
-
-def _idle(cause: GapCause) -> Figure:
-    return Figure(
-        column=f"gpu_idle_{cause}", unit="fraction", words=f"GPU idle: {cause}", at=f"gpu_window.gaps.{cause}_ns",
-        get=partial(_idle_share, cause=cause),
-    )  # fmt: skip
-
-
 def _use(name: str, words: str) -> Figure:
-    return _figure(f"gpu_window.use.{name}", "fraction", words, f"gpu_{name}")
+    return Figure(f"gpu_window.use.{name}", "fraction", words, f"gpu_{name}")
 
 
 FIGURES: tuple[Figure, ...] = (
-    _figure(
+    Figure(
         "images_per_s", "images/s", "images/s", parts=INTERVAL, head="images/s", help="± is half the 95 % interval."
     ),
     _rate("compute", "compute alone"),
@@ -137,41 +102,48 @@ FIGURES: tuple[Figure, ...] = (
     *(_without(resource) for resource in ABLATIONS),
     _rate("cpu_limit", "limit of the CPU cores"),
     *(_without(resource) for resource in ONLY_WAITED),
-    *(_speedup(resource) for resource in JUDGED),
-    *(_among_ranks(name, RESOURCE[name].figure) for name in SPEEDUPS if name not in JUDGED),
-    _figure("predicted_images_per_s", "images/s", "predicted images/s"),
-    _figure("prediction_error", "fraction", "prediction error"),
-    _figure(
+    *(
+        Figure(f"speedups.{name}", "times", f"speed-up if {_free(name)}", f"speedup_without_{name}", SPEEDUP)
+        for name in JUDGED
+    ),
+    *(
+        Figure(f"speedups.{name}", "times", RESOURCE[name].figure, f"speedup_{name}", SPEEDUP)
+        for name in SPEEDUPS
+        if name not in JUDGED
+    ),
+    Figure("predicted_images_per_s", "images/s", "predicted images/s"),
+    Figure("prediction_error", "fraction", "prediction error"),
+    Figure(
         "accelerator_utilization", "fraction", "share of compute alone", head="of alone",
         help="Of alone: training over compute alone of the same row; more than 100 % is noise.",
     ),
-    _figure(
+    Figure(
         "input_wait_fraction", "fraction", "input wait", head="input wait",
         help="Input wait: share of time the training thread waits for a batch.",
     ),
-    _figure("bytes_per_image", "bytes", "bytes/image"),
-    _figure(
+    Figure("bytes_per_image", "bytes", "bytes/image"),
+    Figure(
         "disk_read_bytes_per_s", "bytes/s", "storage reads", head="MB/s", help="MB/s: read from storage."
     ),
-    _figure("cold_fraction", "fraction", "cold share"),
-    _figure(
+    Figure("cold_fraction", "fraction", "cold share"),
+    Figure(
         "disk_ceiling_fraction", "fraction", "share of the storage's ceiling", head="of max",
         help="Of max: MB/s over what the storage itself gave with as many readers; that is measured where storage may "
         "be the limit, and for the most workers.",
     ),
-    _figure("read_amplification", "times", "read amplification"),
-    _figure("other_read_bytes_per_s", "bytes/s", "other processes' reads"),
-    _figure("decoding_cpu_fraction", "fraction", "decoding's share of CPU time"),
-    _figure("instrument_cpu_fraction", "fraction", "overhead of recording"),
-    _figure("step_time.wait_s", "s", "step: waiting for the batch", "step_wait_s_per_batch"),
-    _figure("step_time.copy_s", "s", "step: submitting the copy", "step_copy_s_per_batch"),
-    _figure("step_time.step_s", "s", "step: submitting the step", "step_step_s_per_batch"),
-    _figure("step_time.other_s", "s", "step: the rest", "step_other_s_per_batch"),
-    _figure("worker_time.cpu_s", "s", "worker: CPU", "worker_cpu_s_per_image"),
-    _figure("worker_time.run_delay_s", "s", "worker: waiting for a core", "worker_run_delay_s_per_image"),
-    _figure("worker_time.blocked_s", "s", "worker: blocked", "worker_blocked_s_per_image"),
+    Figure("read_amplification", "times", "read amplification"),
+    Figure("other_read_bytes_per_s", "bytes/s", "other processes' reads"),
+    Figure("decoding_cpu_fraction", "fraction", "decoding's share of CPU time"),
+    Figure("instrument_cpu_fraction", "fraction", "overhead of recording"),
+    Figure("step_time.wait_s", "s", "step: waiting for the batch", "step_wait_s_per_batch"),
+    Figure("step_time.copy_s", "s", "step: submitting the copy", "step_copy_s_per_batch"),
+    Figure("step_time.step_s", "s", "step: submitting the step", "step_step_s_per_batch"),
+    Figure("step_time.other_s", "s", "step: the rest", "step_other_s_per_batch"),
+    Figure("worker_time.cpu_s", "s", "worker: CPU", "worker_cpu_s_per_image"),
+    Figure("worker_time.run_delay_s", "s", "worker: waiting for a core", "worker_run_delay_s_per_image"),
+    Figure("worker_time.blocked_s", "s", "worker: blocked", "worker_blocked_s_per_image"),
     *(
-        _figure(f"worker_time.waits.{name}", "s", f"worker: blocked by {name}", f"worker_blocked_{name}_s_per_image")
+        Figure(f"worker_time.waits.{name}", "s", f"worker: blocked by {name}", f"worker_blocked_{name}_s_per_image")
         for name in WAITED
     ),
     _use("training_busy", "GPU busy with training"),
@@ -179,7 +151,10 @@ FIGURES: tuple[Figure, ...] = (
     _use("sm_efficiency_estimated", "estimated SM efficiency"),
     _use("occupancy_estimated", "estimated occupancy"),
     _use("occupancy_coverage", "share of kernels with an estimated occupancy"),
-    *(_idle(cause) for cause in GAP_CAUSES),
+    *(
+        Figure(f"gpu_window.gaps.{cause}_ns", "fraction", f"GPU idle: {cause}", f"gpu_idle_{cause}")
+        for cause in GAP_CAUSES
+    ),
 )  # fmt: skip
 TABLE = tuple(each for each in FIGURES if each.head)
 """The columns of a table of configurations."""
@@ -247,7 +222,6 @@ def flat(row: ConfigurationRow) -> dict[str, Cell]:
 
 
 def _advice(row: ConfigurationRow) -> dict[str, Cell]:
-    """All of it in words, and the best of it in figures."""
     best = next((each for each in row.advice if each.is_worth_making), None)
     return {
         "advice": "; ".join(action_words(advice.action) for advice in row.advice) or None,
@@ -255,8 +229,6 @@ def _advice(row: ConfigurationRow) -> dict[str, Cell]:
         **interval_cells("best_advice_images_per_s", best.after if best else None),
     }
 
-
-# The figures that a verdict follows from, in words: those of the table of figures, and ratios of its own.
 
 _OWN: dict[EvidenceCode, str] = {
     "gpu_window.gaps.waiting": "GPU idle: input or loader",

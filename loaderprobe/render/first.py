@@ -7,16 +7,16 @@ nothing: the longest coloured bar is the limit.
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from loaderprobe.analyze.answer import best_of, firm, measured
+from loaderprobe.records.config import OPTIONS
 from loaderprobe.records.report import ConfigurationRow, NextStep, Outlook, Report, StorageSupply
 from loaderprobe.records.resources import RESOURCE, SPEEDUPS, Resource
 from loaderprobe.records.thresholds import WORTH
-from loaderprobe.records.verdict import Advice, Interval, SideAndCause, Speedup, Speedups
+from loaderprobe.records.verdict import Advice, SideAndCause, Speedup, Verdict
 from loaderprobe.render.charts import BASE
 from loaderprobe.render.document import (
     Bar,
@@ -29,12 +29,22 @@ from loaderprobe.render.document import (
     Section,
     Shown,
     Table,
-    Tags,
     further,
+    tags,
 )
-from loaderprobe.render.format import MISSING, counted, first_upper, interval, named, percent, rate, workers_words
-from loaderprobe.render.groups import RowGroup, group_of, groups, letters_in, limit_map, map_key
-from loaderprobe.render.wording import verdict_tone
+from loaderprobe.render.format import (
+    MISSING,
+    counted,
+    first_upper,
+    grouped,
+    interval,
+    named,
+    percent,
+    ranged,
+    rate,
+    workers_words,
+)
+from loaderprobe.render.groups import RowGroup, group_of, groups, letters_of, limit_map, map_key, tone
 from loaderprobe.render.words import action_words, code_line, forecast_words, remark_words
 from loaderprobe.units import format_rate, join_words, significant
 
@@ -52,54 +62,63 @@ INSTANT = "instant {}"
 """A part that costs nothing, on the ladder."""
 
 
-# The ladder.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Step:
-    """One row on the ladder."""
+    """One measured row on the ladder, with the change that is named first."""
 
     label: str
-    bound: SideAndCause
-    now: Interval
-    rounds: int
-    speedups: Speedups
-    alone: float | None
-    """The rate of compute alone; None where it is not known, or nothing trained."""
-    specified: bool = False
-    advice: Advice | None = None
-    """The change that is named first."""
+    row: ConfigurationRow
+    advice: Advice | None
+
+    @property
+    def verdict(self) -> Verdict:
+        assert self.row.verdict
+        return self.row.verdict
+
+    @property
+    def alone(self) -> float | None:
+        """The rate of compute alone; None where it is not known, or nothing trained."""
+        return self.verdict.rates_images_per_s.compute
 
     @property
     def unsure(self) -> bool:
-        return self.bound.cause == "inconclusive"
+        return self.verdict.bound.cause == "inconclusive"
+
+    @property
+    def several(self) -> bool:
+        """True where rounds show how much its figures vary."""
+        return self.verdict.complete_rounds > 1
 
     def gains(self) -> list[tuple[str, Speedup]]:
         """By part, the longest first: what training gains if it cost nothing, where that is more than nothing."""
-        known = [(name, found) for name in SPEEDUPS if (found := self.speedups.of(name))]
+        known = [(name, found) for name in SPEEDUPS if (found := self.verdict.speedups.of(name))]
         worth = [(name, found) for name, found in known if found.value >= WORTH]
         return sorted(worth, key=lambda each: -each[1].value)
 
     def drawn(self, name: str) -> Resource:
         """The row of a part; where the cause is a case of it (its cores are full), that of the cause, as on maps."""
-        cause = RESOURCE.get(self.bound.cause)
+        cause = RESOURCE.get(self.verdict.bound.cause)
         return cause if cause and cause.part_of == name else RESOURCE[name]
 
     def end(self, name: str, factor: float) -> float:
         """Images/s at this factor; input that costs nothing cannot outrun compute alone."""
-        found = self.now.value * factor
+        now = self.verdict.images_per_s.value
         if self.alone and RESOURCE[name].side == "input":
-            return max(self.now.value, min(found, self.alone))
-        return found
+            return max(now, min(now * factor, self.alone))
+        return now * factor
+
+    def under_level(self, row: ChartRow) -> ChartRow:
+        """The row with a mark at compute alone."""
+        return replace(row, level=self.alone, level_how="specified" if self.row.emulated else "measured")
 
 
 def ladder(steps: Sequence[Step], *, unit: str = UNIT) -> Chart:
     """Each step now and if one part cost nothing; the level is compute alone."""
     full = len(steps) <= FULL
-    lanes = tuple(_lane(step) for step in steps[:MOST_LANES])
+    lanes = tuple(step.under_level(_lane(step)) for step in steps[:MOST_LANES])
     rows = tuple(row for step in steps for row in _rungs(step)) if full else lanes
-    most = max([step.now.high for step in steps] + [_longest(step) for step in steps])
-    now = max(step.now.high for step in steps)
+    now = max(step.verdict.images_per_s.high for step in steps)
+    most = max([now, *(_longest(step) for step in steps)])
     alone = max((step.alone for step in steps if step.alone), default=0.0)
     # A row that compute limits gains by factors that no axis holds, and an accelerator may be far from what trains.
     beyond = alone > FAR * most
@@ -136,36 +155,37 @@ def _level_words(alone: float, *, beyond: bool) -> str:
     return "" if not alone else f"compute alone: {rate(alone)}, beyond this axis" if beyond else "compute alone"
 
 
-def _now(step: Step) -> ChartRow:
+def _rungs(step: Step) -> Iterator[ChartRow]:
+    """A line for the configuration, one for now, for the change that is named first and for each part."""
+    busy = ", all cores busy" if step.verdict.bound.cause == "cpu" else ""
+    yield ChartRow(label=f"{step.label}{busy}", head=True)
+    rows = [_now(step, "now", "" if step.several else "1 round")]
+    rows += [_changed(step, step.advice)] if step.advice and step.advice.is_worth_making else []
+    rows += [_free(step, name, found) for name, found in step.gains()[:MOST_GAINS]]
+    yield from map(step.under_level, rows)
+
+
+def _now(step: Step, label: str, note: str) -> ChartRow:
+    now = step.verdict.images_per_s
     return ChartRow(
-        label="now",
-        value=interval(step.now),
-        note="" if step.rounds > 1 else "1 round",
-        bars=(Bar(end=step.now.value, how="unsure" if step.unsure else "measured"),),
-        interval=_ends(step.now.low, step.now.high),
-        level=step.alone,
-        level_how="specified" if step.specified else "measured",
+        label=label,
+        value=interval(now),
+        note=note,
+        bars=(Bar(end=now.value, how="unsure" if step.unsure else "measured"),),
+        interval=(now.low, now.high),
     )
 
 
-def _rungs(step: Step) -> Iterator[ChartRow]:
-    """A line for the configuration, one for now, for the change that is named first and for each part."""
-    busy = ", all cores busy" if step.bound.cause == "cpu" else ""
-    yield ChartRow(label=f"{step.label}{busy}", head=True)
-    yield _now(step)
-    if step.advice and step.advice.is_worth_making:
-        yield _changed(step, step.advice)
-    for name, found in step.gains()[:MOST_GAINS]:
-        yield ChartRow(
-            label=INSTANT.format(RESOURCE[name].noun),
-            value=f"{significant(found.value)}x",
-            note=_spread(found, step.rounds),
-            strong=_gain(step, name, found).how == "measured" and step.rounds > 1,
-            bars=(_base(step), _gain(step, name, found)),
-            interval=_ends(step.end(name, found.low), step.end(name, found.high)) if step.rounds > 1 else None,
-            level=step.alone,
-            level_how="specified" if step.specified else "measured",
-        )
+def _free(step: Step, name: str, found: Speedup) -> ChartRow:
+    gain = _gain(step, name, found)
+    return ChartRow(
+        label=INSTANT.format(RESOURCE[name].noun),
+        value=f"{significant(found.value)}x",
+        note=_spread(step, found),
+        strong=gain.how == "measured" and step.several,
+        bars=(_base(step), gain),
+        interval=(step.end(name, found.low), step.end(name, found.high)) if step.several else None,
+    )
 
 
 def _changed(step: Step, advice: Advice) -> ChartRow:
@@ -176,67 +196,51 @@ def _changed(step: Step, advice: Advice) -> ChartRow:
         value=f"{significant(advice.speedup)}x",
         note=f"→ {rate(after.low)} to {rate(after.high)}{'' if advice.how == 'measured' else ', est.'}",
         strong=how == "measured",
-        bars=(_base(step), Bar(begin=step.now.value, end=after.value, tone="change", how=how)),
-        interval=_ends(after.low, after.high),
-        level=step.alone,
-        level_how="specified" if step.specified else "measured",
+        bars=(_base(step), Bar(begin=step.verdict.images_per_s.value, end=after.value, tone="change", how=how)),
+        interval=(after.low, after.high),
     )
 
 
 def _base(step: Step) -> Bar:
-    """What trains already, behind what a change adds."""
-    return Bar(end=step.now.value, tone=BASE)
+    return Bar(end=step.verdict.images_per_s.value, tone=BASE)
 
 
 def _gain(step: Step, name: str, found: Speedup) -> Bar:
     how: How = "unsure" if step.unsure or found.low <= WORTH else found.how
-    part = step.drawn(name)
-    return Bar(begin=step.now.value, end=step.end(name, found.value), tone=part.name, how=how, letter=part.letter)
+    part, now = step.drawn(name), step.verdict.images_per_s.value
+    return Bar(begin=now, end=step.end(name, found.value), tone=part.name, how=how, letter=part.letter)
 
 
-def _spread(found: Speedup, rounds: int) -> str:
+def _spread(step: Step, found: Speedup) -> str:
     """`3.7 to 3.9`, and that it is estimated."""
     ends = list(dict.fromkeys(significant(end, 2) for end in (found.low, found.high)))
-    within = "1 round" if rounds < 2 else " to ".join(ends) if len(ends) > 1 else ""
-    return ", ".join(part for part in (within, "est." if found.how == "estimated" else "") if part)
-
-
-def _ends(low: float, high: float) -> tuple[float, float] | None:
-    return (max(0.0, low), high) if high > low else None
+    within = "" if len(ends) == 1 else " to ".join(ends)
+    estimated = "est." if found.how == "estimated" else ""
+    return ", ".join(filter(None, (within if step.several else "1 round", estimated)))
 
 
 def _lane(step: Step) -> ChartRow:
     """All of a step in one line: now, and the part that gains most."""
-    gains = step.gains()[:1]
-    most = "".join(
-        f"{step.drawn(name).letter} {significant(found.value)}x ({_spread(found, step.rounds)})".replace(" ()", "")
-        for name, found in gains
-    )
-    gain_ends = [_ends(step.end(name, found.low), step.end(name, found.high)) for name, found in gains]
-    return ChartRow(
-        label=step.label,
-        value=interval(step.now),
-        note=most or letters_in(step.bound),
-        bars=(
-            Bar(end=step.now.value, how="unsure" if step.unsure else "measured"),
-            *(_gain(step, name, found) for name, found in gains),
-        ),
-        interval=gain_ends[0] if gain_ends and step.rounds > 1 else _ends(step.now.low, step.now.high),
-        level=step.alone,
-        level_how="specified" if step.specified else "measured",
+    now = _now(step, step.label, letters_of(step.verdict.bound))
+    if not step.gains():
+        return now
+    name, found = step.gains()[0]
+    spread = f" ({words})" if (words := _spread(step, found)) else ""
+    return replace(
+        now,
+        note=f"{step.drawn(name).letter} {significant(found.value)}x{spread}",
+        bars=(*now.bars, _gain(step, name, found)),
+        interval=(step.end(name, found.low), step.end(name, found.high)) if step.several else now.interval,
     )
 
 
-# The headline.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Headline:
     """The answer in a few words, its colour, and whether it is conclusive."""
 
     text: str
-    subline: str
-    tone: str
+    subline: str = ""
+    tone: str = "inconclusive"
     unsure: bool = False
 
 
@@ -262,32 +266,30 @@ def limits_training(bound: SideAndCause, on: str = "", what: str = "training") -
 def headline(report: Report, shown: Sequence[ConfigurationRow]) -> Headline:
     """Of the best configurations of the first device; the condition that they hold under stands in it."""
     if not shown:
-        return Headline(text="Nothing was measured", subline="", tone="failed", unsure=True)
+        return Headline("Nothing was measured", tone="failed", unsure=True)
     group = group_of(groups(report), shown[0].key)
-    bounds = [row.bound for row in shown if row.bound and firm(row)]
+    firm_rows = [row for row in shown if row.bound and firm(row)]
     on = f" on {group.short}" if group.emulated or group.cpu else ""
     subline = _subline(report, group, shown)
-    if 2 * len(bounds) < len(shown):
-        return Headline(
-            text=f"Not clear yet what limits training{on}", subline=subline, tone="inconclusive", unsure=True
-        )
-    words = Counter(limit_words(bound) for bound in bounds)
-    first = next(bound for bound in bounds if limit_words(bound) == words.most_common(1)[0][0])
-    if group.cpu and set(words) == {"compute"}:
-        return Headline(text="This CPU is what limits training", subline=subline, tone="compute")
-    if len(words) == 1:
-        unsure = len(bounds) < len(shown)
-        return Headline(text=limits_training(first, on), subline=subline, tone=verdict_tone(first), unsure=unsure)
-    if len(bounds) <= FULL:
-        named: dict[str, list[str]] = {limit: [] for limit, _ in words.most_common()}
-        for row in (row for row in shown if row.bound and firm(row)):
-            assert row.bound
-            named.setdefault(limit_words(row.bound), []).append(_apart(row, shown))
+    if 2 * len(firm_rows) < len(shown):
+        return Headline(f"Not clear yet what limits training{on}", subline, unsure=True)
+    limits: dict[str, list[ConfigurationRow]] = {}
+    for row in firm_rows:
+        assert row.bound
+        limits.setdefault(limit_words(row.bound), []).append(row)
+    (most, rows), *others = sorted(limits.items(), key=lambda limit: -len(limit[1]))
+    first = rows[0].bound
+    assert first
+    if not others:
+        whole = "This CPU is what limits training" if group.cpu and most == "compute" else limits_training(first, on)
+        return Headline(whole, subline, tone(first), unsure=len(firm_rows) < len(shown))
+    if len(firm_rows) <= FULL:
+        named = {limit: [_apart(row, shown) for row in rows] for limit, rows in ((most, rows), *others)}
         text = "; ".join(f"{limit} limits {join_words(names)}" for limit, names in named.items())
     else:
-        (most, count), *others = words.most_common()
-        text = ", ".join([f"{most} limits {count} of {len(shown)}", *(f"{limit} {number}" for limit, number in others)])
-    return Headline(text=first_upper(text) + on, subline=subline, tone=verdict_tone(first))
+        text = f"{most} limits {len(rows)} of {len(shown)}"
+        text += "".join(f", {limit} {len(rows)}" for limit, rows in others)
+    return Headline(first_upper(text) + on, subline, tone(first))
 
 
 def _apart(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
@@ -306,28 +308,25 @@ def _subline(report: Report, group: RowGroup, shown: Sequence[ConfigurationRow])
         return "The model ran on the CPU: nothing follows for a GPU."
     if not known:
         return ""
-    ends = dict.fromkeys(percent(min(1.0, share)).removesuffix(" %") for share in (known[0], known[-1]))
-    pace = next((need.pace for need in report.summary.needs if need.compute == group.compute and need.pace), None)
+    of = ranged(percent(min(1.0, known[0])), percent(min(1.0, known[-1])))
+    pace = any(need.pace for need in report.summary.needs if need.compute == group.compute)
     alone = f"{rate(group.ceiling_images_per_s)} images/s" if group.ceiling_images_per_s else "compute alone"
-    source = (
-        "MLPerf Storage's pace; specified" if pace else "specified" if group.emulated else "compute alone, measured"
-    )
+    specified = "MLPerf Storage's pace; specified" if pace else "specified"
+    source = specified if pace or group.emulated else "compute alone, measured"
     here = " No GPU here." if group.emulated and not report.summary.environment.gpus else ""
-    return f"{' to '.join(ends)} % of its {alone} ({source}).{here}"
+    return f"{of} of its {alone} ({source}).{here}"
 
 
 def short_label(row: ConfigurationRow, among: Sequence[ConfigurationRow], *, workers: bool = True) -> str:
     """`500x375, 2 workers`, with the options that set the row apart from the others on the ladder."""
-    parts = [row.config.resolution]
-    parts += [workers_words(row.config.loader.workers)] if workers else []
-    parts += [row.config.compute.model] if len({other.config.compute.model for other in among}) > 1 else []
-    parts += [row.config.compute.name] if len({other.config.compute.name for other in among}) > 1 else []
-    parts += [counted(row.config.ranks, "rank")] if len({other.config.ranks for other in among}) > 1 else []
-    parts += [row.config.cache] if len({other.config.cache for other in among}) > 1 else []
+    options = [row.config.resolution, *([workers_words(row.config.loader.workers)] if workers else [])]
+    named = {
+        "model": row.config.compute.model, "compute": row.config.compute.name,
+        "ranks": counted(row.config.ranks, "rank"), "cache": row.config.cache,
+    }  # fmt: skip
+    apart = [name for name in named if len({OPTIONS[name].of(other.config) for other in among}) > 1]
+    parts = [*options, *(named[name] for name in apart)]
     return ", ".join(parts)
-
-
-# The screen.
 
 
 def shown_first(report: Report) -> list[ConfigurationRow]:
@@ -344,9 +343,7 @@ def first_screen(report: Report) -> Iterator[Section]:
     if shown:
         yield ladder_section(report, shown)
     yield from next_sections(report)
-    if report.summary.not_known:
-        said = tuple(remark_words(remark) for remark in report.summary.not_known)
-        yield Section(title="Not known", panel="side", parts=(Tags(texts=said),))
+    yield Section(title="Not known", panel="side", parts=tags(map(remark_words, report.summary.not_known)))
     yield Section(title="How sure", panel="side", parts=tuple(_how_sure(report, shown)))
     yield from needs(report)
 
@@ -357,7 +354,7 @@ def ladder_section(report: Report, rows: Sequence[ConfigurationRow], *, label: s
     states = {row.config.cache for row in rows}
     files = f" with {states.pop()} files" if len(states) == 1 and not label else ""
     title = LADDER.format(unit=first_upper(unit), files=files)
-    steps = [_step(report, row, label or short_label(row, rows)) for row in rows]
+    steps = [Step(label or short_label(row, rows), row, first_advice(report, row)) for row in rows]
     return Section(title=title, panel="main", parts=(ladder(steps, unit=unit),))
 
 
@@ -383,21 +380,6 @@ def advice_parts(some: Iterable[Advice], sample: str) -> Iterator[Shown]:
             yield Command(text=advice.command)
 
 
-def _step(report: Report, row: ConfigurationRow, label: str) -> Step:
-    verdict = row.verdict
-    assert verdict
-    return Step(
-        label=label,
-        bound=verdict.bound,
-        now=verdict.images_per_s,
-        rounds=verdict.complete_rounds,
-        speedups=verdict.speedups,
-        alone=verdict.rates_images_per_s.compute,
-        specified=row.emulated,
-        advice=first_advice(report, row),
-    )
-
-
 def first_advice(report: Report, row: ConfigurationRow) -> Advice | None:
     """What the change that is named first gives this row, sure or not; None where that is not forecast."""
     first = next((step for step in report.summary.next if step.advice), None)
@@ -408,7 +390,6 @@ def first_advice(report: Report, row: ConfigurationRow) -> Advice | None:
 
 
 def _change(report: Report, step: NextStep) -> Iterator[Shown]:
-    """The change, what it gives each configuration, the line of code, and the command that tests it."""
     command = again_with(report.summary.run.command, step.command)
     if step.remark:
         yield Paragraph(text=f"{first_upper(remark_words(step.remark).rstrip('.'))}.")
@@ -430,7 +411,6 @@ def _change(report: Report, step: NextStep) -> Iterator[Shown]:
 
 
 def _gains(report: Report, rows: Sequence[ConfigurationRow]) -> Chart:
-    """The speed-up of each row by the change, against no gain."""
     pairs = [(row, advice) for row in rows if (advice := first_advice(report, row))][:MOST_GAINS]
     others = [row for row in rows if row.bound and not first_advice(report, row)][: MOST_GAINS - len(pairs)]
     found = [
@@ -441,7 +421,7 @@ def _gains(report: Report, rows: Sequence[ConfigurationRow]) -> Chart:
             f"{'' if advice.how == 'measured' else ' est.'}",
             strong=advice.how == "measured",
             point=Bar(end=advice.speedup, tone="change", how=advice.how if advice.surely_gains else "unsure"),
-            interval=_ends(advice.after.low / advice.before.value, advice.after.high / advice.before.value),
+            interval=(advice.after.low / advice.before.value, advice.after.high / advice.before.value),
             level=1.0,
         )
         for row, advice in pairs
@@ -465,14 +445,11 @@ def _gains(report: Report, rows: Sequence[ConfigurationRow]) -> Chart:
 
 def _how_sure(report: Report, shown: Sequence[ConfigurationRow]) -> Iterator[Shown]:
     """The level, the count that it follows from, and the map of all configurations of what is shown."""
-    rows = report.summary.configurations
     found = groups(report)
     keys = {row.key for row in shown}
     first = [group for group in found if any(row.key in keys for row in group.rows)]
     of = [row for group in first for row in measured(group.rows)]
     clear = [row for row in of if firm(row)]
-    words = Counter(limit_words(row.bound) for row in clear if row.bound)
-    counts = join_words([f"{count} {limit}" for limit, count in words.most_common()])
     squares = {"high": "■■■", "medium": "■■□", "low": "■□□"}
     sure = next((answer for answer in report.summary.answer if answer.code == "how_sure"), None)
     level = str(sure.facts["level"]) if sure else "low"
@@ -483,20 +460,14 @@ def _how_sure(report: Report, shown: Sequence[ConfigurationRow]) -> Iterator[Sho
         bands = dict.fromkeys(significant(100 * float(sure.facts[name]), 2) for name in ("low_band", "high_band"))
         parts.append(f"rates ±{' to '.join(bands)} %")
     yield Paragraph(text=", ".join(parts), strong=True)
-    lost = Counter(row.status for row in rows if row.status in ("failed", "skipped"))
-    notes = [f"limits: {counts}"] if counts else []
-    notes += [f"{count} {status}" for status, count in lost.items()]
-    notes += [f"{report.summary.run.pending} not measured yet"] if not report.summary.run.complete else []
-    notes += [remark_words(note) for note in report.summary.run.notes]
-    if notes:
-        yield Paragraph(text=f"{first_upper('; '.join(notes))}.", tone="quiet", further=True)
+    if notes := report.summary.run.notes:
+        said = "; ".join(map(remark_words, notes))
+        yield Paragraph(text=f"{first_upper(said)}.", tone="quiet", further=True)
     key = map_key([row for group in first for row in group.rows])
     yield from further(
         replace(limit_map(group, most=MOST_IN_MAP), caption="" if number else key) for number, group in enumerate(first)
     )
 
-
-# What accelerators need, beside what is here.
 
 ENOUGH, UNKNOWN, SHORT = "●", "○", "✕"
 """Enough; not shown to be enough, where the storage may give more than was seen; not enough."""
@@ -539,7 +510,7 @@ def _needs(report: Report, some: Sequence[Outlook], *, panel: Literal["main", ""
     source = "assumed" if first.compute == "cpu" else "specified" if first.specified else "measured"
     sizes = {data.label: data.mean_size_bytes for data in report.summary.run.data}
     lines = [_need_line(need, cores, sizes.get(need.data)) for need in some]
-    opens = (f"{UNKNOWN} {_thousands(need.files_per_s / first.use)}/s" for need in first.needs)
+    opens = (f"{UNKNOWN} {grouped(need.files_per_s / first.use)}/s" for need in first.needs)
     lines.append(("files opened", *opens, "not known", ""))
     said = f"For {percent(first.utilization)} of {rate(first.images_per_s)} images/s ({source}), "
     said += f"{percent(1 - first.use)} of storage in reserve; {cores:g} cores here."
@@ -556,7 +527,7 @@ def _needs(report: Report, some: Sequence[Outlook], *, panel: Literal["main", ""
         title=f"What {named(first.accelerator, join_words([str(count) for count in counts]))} need, cold files",
         panel=panel,
         parts=(
-            Table(head=head, lines=tuple(lines), right=frozenset(range(1, len(head)))),
+            Table(head=head, lines=tuple(lines)),
             Paragraph(text=MARKS, tone="legend"),
             Paragraph(text=said, tone="quiet"),
         ),
@@ -586,13 +557,6 @@ def _mark(supply: StorageSupply | None, wanted: float) -> str:
     if supply is None:
         return UNKNOWN
     return ENOUGH if supply.read_bytes_per_s >= wanted else UNKNOWN if supply.at_least else SHORT
-
-
-def _thousands(count: float) -> str:
-    return f"{float(significant(count)):,.0f}"
-
-
-# The command that measures again.
 
 
 _MEASURING = ("loaderprobe sweep", "loaderprobe diagnose", "loaderprobe run")

@@ -64,6 +64,11 @@ def rate(images_per_s: float) -> str:
     return f"{images_per_s:.0f}" if images_per_s >= 1000 else significant(images_per_s)
 
 
+def grouped(value: float) -> str:
+    """Three significant figures, thousands apart: `103,000`, `4.02`."""
+    return f"{float(significant(value)):,.0f}" if value >= 1000 else significant(value)
+
+
 def percent(fraction: float | None) -> str:
     """`62 %`; below 1 %, two figures."""
     if fraction is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from loaderprobe.analyze.gpu import columns, overlap
@@ -13,12 +13,9 @@ from loaderprobe.records.thresholds import SYNCS_A_STEP
 from loaderprobe.records.verdict import DeviceUse, Gaps, Stretches, TimelineView
 from loaderprobe.render.document import Bar, Chart, ChartRow, Item, Shown, Table
 from loaderprobe.render.format import MISSING, counted, percent
-from loaderprobe.render.groups import RowGroup, detail_of
-from loaderprobe.render.wording import label, loading, variation
+from loaderprobe.render.groups import RowGroup, detail_of, loading, variation
 from loaderprobe.render.words import message, remark_words
 from loaderprobe.units import significant
-
-# A stretch of time as rows of bars: one for each part that the device's time goes to.
 
 _COLUMNS = 150
 """Of a row. Each is filled or not, so that the filled share of a row is right also where stretches are shorter."""
@@ -44,21 +41,16 @@ def typical_begin_ns(view: TimelineView, length_ns: int) -> int:
     return min(candidates, key=lambda at: sum(abs(a - b) for a, b in zip(shares(at, span_ns), whole, strict=True)))
 
 
-def timelines_chart(
-    views: Sequence[tuple[str, TimelineView]], length_ns: int, *, caption: str = "", of_steps: bool = False
-) -> Chart:
-    """A typical stretch of `length_ns` of each, on one axis; `of_steps`: by the wall clock, without a profiler.
-
-    Of these the shares of the whole time stand beside the rows; of a profiler's window a table has them.
-    """
+def timelines_chart(views: Sequence[tuple[str, TimelineView]], length_ns: int, *, caption: str = "") -> Chart:
+    """A typical stretch of `length_ns` of each, on one axis."""
     unit, unit_ns = ("ms", 1e6) if length_ns >= 2e6 else ("µs", 1e3)
     rows: list[ChartRow] = []
     for name, view in views:
-        rows += [ChartRow(label=name, head=True), *_timeline_rows(view, length_ns, length_ns / unit_ns, of_steps)]
+        rows += [ChartRow(label=name, head=True), *_timeline_rows(view, length_ns, length_ns / unit_ns)]
     return Chart(rows=tuple(rows), high=length_ns / unit_ns, unit=unit, caption=caption, ends="part,share of the time")
 
 
-def _timeline_rows(view: TimelineView, length_ns: int, high: float, of_steps: bool) -> Iterator[ChartRow]:
+def _timeline_rows(view: TimelineView, length_ns: int, high: float) -> Iterator[ChartRow]:
     """Begins of steps, parts of the device's time, then what may lie behind them."""
     begin_ns = typical_begin_ns(view, length_ns)
 
@@ -67,19 +59,16 @@ def _timeline_rows(view: TimelineView, length_ns: int, high: float, of_steps: bo
             Bar(begin=begin * high / _COLUMNS, end=end * high / _COLUMNS, tone=tone, letter=letter)
             for begin, end in _filled(columns(ranges, begin_ns, length_ns, _COLUMNS))
         )
-        share = sum(end - begin for begin, end in ranges) / view.window_ns
-        return ChartRow(label=name, value=percent(share) if of_steps and tone != "quiet" else "", bars=bars)
+        return ChartRow(label=name, bars=bars)
 
     ends = (*view.step_begin_ns[1:], view.window_ns)
     yield row("every second step", tuple(zip(view.step_begin_ns, ends, strict=True))[::2], "quiet")
     for part in TIME_PARTS:
         if view.parts.get(part):
             moment = MOMENTS[part]
-            name = "training step" if of_steps and part == "compute" else moment.moment
-            yield row(name, view.parts[part], moment.name, moment.letter)
-    # Of steps, waits are what the wall clock shows as input.
+            yield row(moment.moment, view.parts[part], moment.name, moment.letter)
     for name, ranges in (("training thread in next()", view.waits), ("copies, hidden or not", view.copies)):
-        if ranges and not of_steps:
+        if ranges:
             yield row(name, ranges, "now")
 
 
@@ -106,21 +95,11 @@ def window_parts(report: Report, group: RowGroup) -> Iterator[Shown]:
     for resolution, rows in _by_data(group).items():
         profiled_rows = [row for row in rows if row.gpu_window]
         shown = [row for row in profiled_rows if row.gpu_window and row.gpu_window.gaps]
-        yield from _timelines(
-            f"GPU, {group.title}: {resolution}", shown, {row.key: _view(report, row) for row in shown}
-        )
+        yield from _timelines(report, f"GPU, {group.title}: {resolution}", shown)
         if shown:
             yield _table(f"{resolution}, {group.title}: share of the window; of idle time also ms a step", shown)
         for which, note in [note for row in profiled_rows for note in _notes(row, profiled_rows)]:
-            yield Item(subject=f"{resolution}, {which}", text=note, further=True)
-
-
-def step_parts(report: Report, group: RowGroup) -> Iterator[Shown]:
-    """The steps of training of each data set without a profiler window, by wall clock."""
-    for resolution, rows in _by_data(group).items():
-        details = {row.key: detail_of(report, row) for row in rows if row.gpu_window is None}
-        steps = {key: detail.steps for key, detail in details.items() if detail and detail.steps}
-        yield from _timelines(f"{group.title}: {resolution}", [row for row in rows if row.key in steps], steps)
+            yield Item(subject=f"{resolution}, {which}", text=note)
 
 
 def _by_data(group: RowGroup) -> dict[str, list[ConfigurationRow]]:
@@ -130,20 +109,14 @@ def _by_data(group: RowGroup) -> dict[str, list[ConfigurationRow]]:
     return found
 
 
-def _view(report: Report, row: ConfigurationRow) -> TimelineView | None:
-    detail = detail_of(report, row)
-    return detail.view if detail else None
-
-
-def _timelines(
-    caption: str, rows: Sequence[ConfigurationRow], views: Mapping[str, TimelineView | None]
-) -> Iterator[Chart]:
+def _timelines(report: Report, caption: str, rows: Sequence[ConfigurationRow]) -> Iterator[Chart]:
     """Fewest workers, most, and the middle, of the configurations that are otherwise alike; on one axis of time."""
     alike: dict[object, dict[int, tuple[ConfigurationRow, TimelineView]]] = {}
     for row in rows:
         same = alike_but_for(row.config, "workers", "prefetch_factor", "rounds", "seed")
-        if view := views[row.key]:
-            alike.setdefault(same, {}).setdefault(row.config.loader.workers, (row, view))
+        detail = detail_of(report, row)
+        if detail and detail.view:
+            alike.setdefault(same, {}).setdefault(row.config.loader.workers, (row, detail.view))
     # What was measured with the most worker counts shows best what they do.
     by_workers = max(alike.values(), key=len, default={})
     counts = sorted(by_workers)
@@ -155,8 +128,7 @@ def _timelines(
     if chosen:
         named = [(_name(row, rows), view) for row, view in chosen]
         length_ns = common_length_ns([view for _, view in named])
-        of_steps = all(row.gpu_window is None for row, _ in chosen)
-        yield replace(timelines_chart(named, length_ns, caption=caption, of_steps=of_steps), further=True)
+        yield replace(timelines_chart(named, length_ns, caption=caption), further=True)
 
 
 def _name(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
@@ -184,9 +156,7 @@ def _table(caption: str, rows: Sequence[ConfigurationRow]) -> Table:
     return Table(
         head=("", *(_name(row, rows) for row in rows)),
         lines=tuple((name, *cells) for name, cells in lines),
-        right=frozenset(range(1, len(rows) + 1)),
         caption=caption,
-        further=True,
     )
 
 
@@ -230,27 +200,3 @@ def _notes(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> list[tup
             f"{counted(each.count, 'record')} of the profiler left out: {message(f'rejected.{each.reason}', {})}"
         )
     return [(_name(row, among), text) for text in texts if text]
-
-
-def idle_words(row: ConfigurationRow) -> str:
-    """`busy 38 %; idle 60 % waiting for input, 2 % copy to the device; ...`; empty without figures."""
-    window = row.gpu_window
-    if window is None or window.gaps is None or window.use is None:
-        return ""
-    gaps, use = window.gaps, window.use
-    # Below half a percent a share is not worth a word here; the table has it.
-    shares = [(MOMENTS[cause].moment, gaps.share(cause)) for cause in GAP_CAUSES]
-    idle = ", ".join(f"{percent(share)} {name}" for name, share in shares if share >= 0.005)
-    estimates = [
-        f"{words} {percent(value)} estimated"
-        for words, value in (("SM efficiency", use.sm_efficiency_estimated), ("occupancy", use.occupancy_estimated))
-        if value is not None
-    ]
-    measured = [f"{words} {_measured(row, name)}" for name, words in MEASURED.items() if name in counters(row)]
-    parts = [f"busy {percent(use.training_busy)}", f"idle {idle}" if idle else "", ", ".join(estimates + measured)]
-    return "; ".join(part for part in (*parts, *map(remark_words, window.doubts)) if part) + "."
-
-
-def profiled(group: RowGroup) -> list[tuple[str, str]]:
-    """(label, busy and idle in words) for each configuration of a group that was profiled."""
-    return [(label(row, group.rows), words) for row in group.rows if (words := idle_words(row))]

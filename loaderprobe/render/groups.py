@@ -1,4 +1,4 @@
-"""The rows of a report by model, device, cache state and number of ranks, with the words for each group."""
+"""What every page calls a configuration, the group that it stands in, and what limits it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,143 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from loaderprobe.analyze.answer import by_device, main_speedups, on_cpu
-from loaderprobe.records.config import OPTIONS
+from loaderprobe.records.config import OPTIONS, REQUIRED, CacheState, RunConfig
+from loaderprobe.records.measurement import NO_STEP
+from loaderprobe.records.options import label_of
 from loaderprobe.records.report import ConfigurationRow, Detail, Report
-from loaderprobe.records.resources import BOTTLENECKS, RESOURCE, RESOURCES, Bottleneck
+from loaderprobe.records.resources import (
+    AMONG_RANKS,
+    BOTTLENECKS,
+    JUDGED,
+    RESOURCE,
+    RESOURCES,
+    WITHIN_COMPUTE,
+    Bottleneck,
+    ResourceName,
+)
 from loaderprobe.records.thresholds import ABOUT_ALL
-from loaderprobe.records.verdict import SideAndCause
+from loaderprobe.records.verdict import FilesWere, SideAndCause
 from loaderprobe.render.document import Cell, Table
-from loaderprobe.render.format import MISSING, factor, first_upper, percent, rate
-from loaderprobe.render.wording import differing, label, option_words, speed, tone, unusual, variation, verdict_tone
+from loaderprobe.render.format import MISSING, counted, factor, interval, named, percent, workers_words
+from loaderprobe.units import join_words
+
+COUNTED = ("ranks", "nodes")
+"""Options of which there are so many: `1 rank`, `4 ranks`."""
+STATED = ("resolution", "layout", "workers", "compute", "cache")
+"""Options that a heading or a label's beginning states."""
+
+
+def option_words(config: RunConfig, name: str) -> str:
+    """`batch 64`, `fp16 precision`, `pageable memory`, `rounds 5`."""
+    value = OPTIONS[name].of(config)
+    if name in COUNTED:
+        return counted(value, name.removesuffix("s"))
+    if name == "batch_size" and config.ranks > 1:
+        return f"batch {value} a rank"
+    form = label_of(name)
+    return form.format(value) if isinstance(form, str) else form[bool(value)]
+
+
+def loading(row: ConfigurationRow) -> str:
+    """`serial`, `1 worker`, `4 workers`."""
+    return workers_words(row.config.loader.workers)
+
+
+def differing(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> list[str]:
+    """The options, beyond the stated ones, of which the rows do not all have this row's value."""
+
+    def differs(name: str) -> bool:
+        compared = among
+        if name == "prefetch_factor":
+            compared = [other for other in among if other.config.loader.workers and row.config.loader.workers]
+        if name == "data":
+            compared = [other for other in among if other.config.resolution == row.config.resolution]
+        return len({OPTIONS[name].of(other.config) for other in compared}) > 1
+
+    return [name for name in OPTIONS if name not in STATED and differs(name)]
+
+
+def unusual(row: ConfigurationRow) -> list[str]:
+    """The options, beyond the stated ones, that do not have their default."""
+    return [name for name, each in OPTIONS.items() if name not in (*STATED, *REQUIRED) and not each.usual(row.config)]
+
+
+def variation(row: ConfigurationRow, among: Sequence[ConfigurationRow]) -> str:
+    """What else sets a row apart when more than resolution and workers vary: `prefetch 4, batch 64`."""
+    return ", ".join(option_words(row.config, name) for name in differing(row, among))
+
+
+def label(
+    row: ConfigurationRow, among: Sequence[ConfigurationRow], *, workers: bool = True, device: bool = False
+) -> str:
+    """`500x375, 2 workers`, and every option that sets the row apart or is not as usual.
+
+    `device` is for a row out of its group: with device and state of the files, too.
+    """
+    apart = [name for name in ("compute", "cache") if len({OPTIONS[name].of(other.config) for other in among}) > 1]
+    apart += [] if OPTIONS["cache"].usual(row.config) else ["cache"]
+    named = {*differing(row, among), *unusual(row), *(apart if device else [])}
+    options = [option_words(row.config, name) for name in OPTIONS if name in named]
+    return ", ".join((row.config.resolution, *([loading(row)] if workers else []), *options))
+
+
+Judged = ConfigurationRow | SideAndCause | None
+"""A configuration, a verdict alone, or nothing that was judged."""
+
+
+def _bound(of: Judged) -> SideAndCause | None:
+    return of.bound if isinstance(of, ConfigurationRow) else of
+
+
+def bound_words(of: Judged) -> str:
+    """`compute`, `input: decoding, cores full`, `storage or compute`, `balanced`, `inconclusive`, `failed`."""
+    bound = _bound(of)
+    if bound is None:
+        return of.status if isinstance(of, ConfigurationRow) and of.status != "measured" else MISSING
+    if bound.cause == "either":
+        words = join_words(bound.candidates, "or") or "either"
+        return f"input: {words}" if bound.side == "input" else words
+    if bound.side in ("balanced", "inconclusive") or bound.cause == bound.side:
+        return bound.side
+    cell = RESOURCE[bound.cause].cell if bound.cause in RESOURCE else ""
+    return f"{bound.side}: {cell or bound.cause}"
+
+
+def tone(of: Judged) -> str:
+    """One word for the colour of a verdict: a cause, or a side, or a status without a verdict."""
+    bound = _bound(of)
+    if bound is None:
+        return of.status if isinstance(of, ConfigurationRow) and of.status != "measured" else "inconclusive"
+    if bound.cause == "either" or bound.side == "input" or bound.cause in WITHIN_COMPUTE:
+        return bound.cause
+    return bound.side
+
+
+def trains(row: ConfigurationRow) -> bool:
+    """False where the loader was judged alone."""
+    return row.config.compute.kind != NO_STEP
+
+
+def resources_of(row: ConfigurationRow) -> tuple[ResourceName, ...]:
+    """Whose speed-ups a row can have: with several ranks, also what they lose to each other."""
+    if row.config.ranks > 1:
+        return (*JUDGED, *(name for name in AMONG_RANKS if name not in JUDGED))
+    return tuple(name for name in JUDGED if name not in AMONG_RANKS)
+
+
+def speed(row: ConfigurationRow, gap: str = " ") -> str:
+    """`205 ±6`, and ` warm` where cold files were asked for and the reads were not cold."""
+    return interval(row.images_per_s, gap) + (
+        state_word(row.config.cache, row.verdict.files_were) if row.verdict else ""
+    )
+
+
+def state_word(asked: CacheState, files_were: FilesWere | None) -> str:
+    """` warm` or ` partly warm` where cold files were asked for and the reads were not cold; else empty.
+
+    No rate of such a run is shown without it.
+    """
+    return f" {files_were}" if asked != "warm" and files_were in ("warm", "partly warm") else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +161,7 @@ class RowGroup:
     @property
     def device(self) -> str:
         """The device in words; an emulated one always says so."""
-        if not self.emulated:
-            return self.seen or self.compute
-        kind, _, name = self.compute.partition(":")
-        synchronous = " (synchronous)" if kind.endswith("-sync") else ""
-        return f"emulated accelerator{synchronous}{'' if _is_number(name) else f': {name}'}"
+        return self.compute if self.emulated else self.seen or self.compute
 
     @property
     def cpu(self) -> bool:
@@ -55,8 +180,7 @@ class RowGroup:
     @property
     def _one(self) -> str:
         if self.emulated:
-            name = self.compute.partition(":")[2]
-            return f"an emulated {f'accelerator of {name} images/s' if _is_number(name) else name}"
+            return f"an emulated {named(self.compute.partition(':')[2]).removeprefix('one ')}"
         return "this CPU" if self.cpu else self.device
 
     @property
@@ -66,41 +190,12 @@ class RowGroup:
         return max((value for value in rates if value is not None), default=None)
 
     @property
-    def ceiling(self) -> str:
-        """The rate of compute alone in words, with its origin."""
-        ceiling = self.ceiling_images_per_s
-        if ceiling is None:
-            specified = f"{self._specified} images/s (specified)" if self._specified else "as specified"
-            return specified if self.emulated else "not measured"
-        if self.emulated:
-            return f"{rate(ceiling)} images/s (specified, not measured)"
-        rates = [row.verdict.rates_images_per_s.compute for row in self.rows if row.verdict]
-        least = min(value for value in rates if value is not None)
-        known = rate(ceiling) if rate(least) == rate(ceiling) else f"{rate(least)} to {rate(ceiling)}"
-        return f"{known} images/s (measured)"
-
-    @property
-    def _specified(self) -> str:
-        """The rate in the name of an emulated device; empty where it has another name."""
-        name = self.compute.partition(":")[2]
-        return name if self.emulated and _is_number(name) else ""
-
-    @property
     def title(self) -> str:
         """Device and cache state, as a heading, and the options that are not as usual in any row."""
-        device = first_upper(self.device) if self.emulated else self.device
-        return ", ".join((device, f"{self.cache} files", *self._common))
-
-    @property
-    def _common(self) -> list[str]:
-        """The options, in words, that have another value than usual, and the same in all rows; and the model."""
         first = self.rows[0]
-        named = {*unusual(first), *(["model"] if self.model else [])}.difference(differing(first, self.rows))
-        return [option_words(first.config, name) for name in OPTIONS if name in named]
-
-
-def _is_number(text: str) -> bool:
-    return text.replace(".", "", 1).isdigit()
+        common = {*unusual(first), *(["model"] if self.model else [])}.difference(differing(first, self.rows))
+        options = (option_words(first.config, name) for name in OPTIONS if name in common)
+        return ", ".join((self.device, f"{self.cache} files", *options))
 
 
 def groups(report: Report) -> tuple[RowGroup, ...]:
@@ -122,15 +217,8 @@ def _group(report: Report, rows: tuple[ConfigurationRow, ...]) -> RowGroup:
 
 
 def full_label(row: ConfigurationRow, report: Report) -> str:
-    """The label of a row out of its group: with device and cache state where the report has several."""
-    found = groups(report)
-    group = group_of(found, row.key)
-    parts = [label(row, report.summary.configurations)]
-    if group.emulated or len({group.compute for group in found}) > 1:
-        parts.append(group.device)
-    if len({group.cache for group in found}) > 1 or not OPTIONS["cache"].usual(row.config):
-        parts.append(row.config.cache)
-    return ", ".join(parts)
+    """The label of a row out of its group."""
+    return label(row, report.summary.configurations, device=True)
 
 
 def group_of(found: Iterable[RowGroup], key: str) -> RowGroup:
@@ -150,10 +238,6 @@ def detail_of(report: Report, row: ConfigurationRow) -> Detail | None:
     return next((detail for detail in report.details if detail.key == key), None)
 
 
-# What limits a configuration, in letters and short words, and what a speed-up gains: how the first page says it.
-#
-# And the map of all configurations.
-
 NEXT = {name: each.short or name for name, each in BOTTLENECKS.items()}
 """What limits next, in short."""
 LETTERS = {
@@ -164,34 +248,18 @@ LETTERS = {
 """By tone: the letter of a cell, and what it stands for."""
 
 
-def limits_of(row: ConfigurationRow) -> tuple[str, ...]:
-    """The tones of what limits a row; both of two that cannot be separated, none of what was skipped."""
-    if row.status == "skipped":
-        return ()
-    if row.bound is None:
-        return (tone(row) if tone(row) in LETTERS else "inconclusive",)
-    return limits_in(row.bound)
+def limits_of(of: Judged) -> tuple[str, ...]:
+    """The tones of what limits; both of two that cannot be separated, none of what was skipped."""
+    bound = _bound(of)
+    if bound and bound.cause == "either" and bound.candidates:
+        return bound.candidates
+    found = tone(of)
+    return () if found == "skipped" else (found if found in LETTERS else "inconclusive",)
 
 
-def limits_in(bound: SideAndCause) -> tuple[str, ...]:
-    """The same of a verdict alone."""
-    names = bound.candidates if bound.cause == "either" else ()
-    found = verdict_tone(bound)
-    return names or (found if found in LETTERS else "inconclusive",)
-
-
-def letters_of(row: ConfigurationRow) -> str:
+def letters_of(of: Judged) -> str:
     """`F`, or `S/C`; empty for what was skipped."""
-    return _letters(limits_of(row))
-
-
-def letters_in(bound: SideAndCause) -> str:
-    """The same of a verdict alone."""
-    return _letters(limits_in(bound))
-
-
-def _letters(limits: tuple[str, ...]) -> str:
-    return "/".join(LETTERS[name][0] for name in limits)
+    return "/".join(LETTERS[name][0] for name in limits_of(of))
 
 
 def used_words(row: ConfigurationRow) -> str:
@@ -204,7 +272,7 @@ def used_words(row: ConfigurationRow) -> str:
 
 def gain_words(row: ConfigurationRow, then: Mapping[str, Bottleneck]) -> str:
     """`decoding 2.55x → compute`: the speed-ups that the verdict names, and what limits next."""
-    none = "inconclusive" if row.bound and row.bound.cause == "inconclusive" else MISSING
+    none = "" if row.bound is None else "inconclusive" if row.bound.cause == "inconclusive" else MISSING
     return (
         ", ".join(
             f"{RESOURCE[name].short or name} {factor(speedup)}{f' → {NEXT[then[name]]}' if name in then else ''}"
@@ -212,9 +280,6 @@ def gain_words(row: ConfigurationRow, then: Mapping[str, Bottleneck]) -> str:
         )
         or none
     )
-
-
-# The map: what limits training, by data set and number of workers, as letters that need no colour.
 
 
 def limit_map(group: RowGroup, *, most: int) -> Table:
@@ -232,7 +297,6 @@ def limit_map(group: RowGroup, *, most: int) -> Table:
             (name, *(_cell(cells[count], brief=len(counts) > most) if count in cells else "" for count in counts))
             for name, cells in lines.items()
         ),
-        right=frozenset(range(1, len(counts) + 1)),
         map=True,
     )
 

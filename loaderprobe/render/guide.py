@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from loaderprobe.records import thresholds
-from loaderprobe.render.writers import Page
+from loaderprobe.render.terminal import Page
 
 _GROUP_OR_ROW = re.compile(r'^# ([^\n]+)$|^([A-Z_]+) = [^\n]+\n"""(.+?)"""$', re.MULTILINE | re.DOTALL)
 _CUT = "\N{HORIZONTAL ELLIPSIS}"

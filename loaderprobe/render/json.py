@@ -18,6 +18,7 @@ from loaderprobe.records.environment import SCHEMA_VERSION, Capability
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import SUMMARY_SCHEMA, ConfigurationRow, Detail, Report, Summary
 from loaderprobe.records.verdict import Advice, Bound, Evidence, Forecast, GapVerdict, Knee, Verdict
+from loaderprobe.render.doctor import why_words
 from loaderprobe.render.figures import evidence_words
 from loaderprobe.render.trace import bound_sentence
 from loaderprobe.render.words import (
@@ -27,10 +28,7 @@ from loaderprobe.render.words import (
     limit_words,
     remark_words,
     sentence,
-    why_words,
 )
-
-# A result with its sentences, beside every code with its facts, as it leaves the program.
 
 T = TypeVar("T")
 _WORDS: dict[type, Callable[[Any], str]] = {
@@ -131,7 +129,7 @@ def diagnosis_json(record: Any, report: Report) -> str:
     """A diagnosis: what was measured, and its row and detail as they follow from that, without what is drawn of it."""
     (row,), (detail,) = report.summary.configurations, report.details
     configuration = _configuration(worded(_in_samples(row, detail)))
-    return result_json(record, configuration=configuration, detail=worded(replace(detail, view=None, steps=None)))
+    return result_json(record, configuration=configuration, detail=worded(replace(detail, view=None)))
 
 
 def _in_samples(row: ConfigurationRow, detail: Detail) -> ConfigurationRow:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from loaderprobe.records.layers import LAST_CALL, DrillLevel, LayersReport, LayerTime, PartName, Shape
-from loaderprobe.render.document import Bar, Chart, ChartRow, Document, Paragraph, Part, Section, Table, Tags
+from loaderprobe.render.document import Bar, Chart, ChartRow, Column, Document, Paragraph, Part, Section, table, tags
 from loaderprobe.render.format import percent
 from loaderprobe.render.rows import as_columns, interval_cells, own_cells
 from loaderprobe.units import significant
@@ -38,15 +39,15 @@ def layers_document(found: LayersReport) -> Document:
         subline=subline,
         tone="compute",
         unsure=_far(found),
-        sections=tuple(section for section in _sections(found) if section.parts),
+        sections=tuple(_sections(found)),
     )
 
 
 def _sections(found: LayersReport) -> Iterator[Section]:
     yield Section(title="Slowest layers, ms a step", name="layers", parts=tuple(_layers(found)), panel="main")
     yield Section(title="Parts of a step", parts=tuple(_parts(found)), panel="main")
-    yield Section(title="How sure", parts=(Tags(texts=tuple(_sure(found))),), panel="side")
-    yield Section(title="From the step to a source line", parts=(_drill(found),) if found.drill else ())
+    yield Section(title="How sure", parts=tags(_sure(found)), panel="side")
+    yield Section(title="From the step to a source line", parts=table(found.drill, _drill(found)))
 
 
 def step_ms(found: LayersReport) -> float:
@@ -85,7 +86,6 @@ def _row(order: int, layer: LayerTime) -> dict[str, Any]:
 
 
 def _far(found: LayersReport) -> bool:
-    """True where layers add up to another time than the pass took."""
     # Where operators are not listed, the backward pass is divided among layers: of that, nothing can be missing.
     shares = [share for name, share in sums(found).items() if name == "forward" or not found.unlisted]
     return any(not _FITS[0] <= share <= _FITS[1] for share in shares)
@@ -114,7 +114,6 @@ def _parts(found: LayersReport) -> Iterator[Part]:
                 )
                 for part in found.parts
             ),
-            high=1.02 * max(part.ms.value for part in found.parts),
             caption="Median, and the middle half of the steps",
             ends="part,ms",
         )
@@ -128,7 +127,6 @@ def _layers(found: LayersReport) -> Iterator[Part]:
         return
     yield Chart(
         rows=rows,
-        high=1.02 * slowest[0].ms or 1.0,
         unit="ms",
         names=(("compute", "F forward"), ("change", "B backward")),
         brief=rows[:_BRIEF],
@@ -157,20 +155,13 @@ def _row_of(layer: LayerTime, whole: float) -> ChartRow:
     )
 
 
-def _drill(found: LayersReport) -> Table:
-    return Table(
-        head=("level", "the slowest", "ms", "of the level above", "of the step"),
-        lines=tuple(
-            (
-                each.level,
-                _level_name(found, each),
-                _ms(each.ms),
-                f"{100 * each.of_above:.1f} %" if each.level != "step" else "",
-                f"{100 * each.of_whole:.1f} %",
-            )
-            for each in found.drill
-        ),
-        right=frozenset({2, 3, 4}),
+def _drill(found: LayersReport) -> tuple[Column, ...]:
+    return (
+        Column("level", lambda level: level.level),
+        Column("the slowest", partial(_level_name, found)),
+        Column("ms", lambda level: _ms(level.ms)),
+        Column("of the level above", lambda level: percent(level.of_above) if level.level != "step" else ""),
+        Column("of the step", lambda level: percent(level.of_whole)),
     )
 
 

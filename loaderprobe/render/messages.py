@@ -8,12 +8,8 @@ from __future__ import annotations
 
 MESSAGES: dict[str, str] = {
     # Of what was measured, of the storage under a path, of a probe, of a plan, of a recording.
-    "no_time": (
-        "there was no time left for another round[; a budget of {budget_s:duration} would allow {rounds:count round}]"
-    ),
-    "cut_short": (
-        "time ran out within the last round[; a budget of {budget_s:duration} would allow {rounds:count round}]"
-    ),
+    "no_time": "no time was left for another round[; a budget of {budget_s:duration} would allow {rounds:count round}]",
+    "cut_short": "time ran out in the last round[; a budget of {budget_s:duration} would allow {rounds:count round}]",
     "all_batches_made": "every batch of the data set was made once, so there was no further round",
     "only_watched": "training was only watched: of all rates and speed-ups, only the rate of training is measured",
     "begun_each_batch": "the script iterates its loader from the start for each batch: what that takes is in no rate",
@@ -29,17 +25,11 @@ MESSAGES: dict[str, str] = {
         "{iterable} is no DataLoader that can be copied, so it was iterated itself, and stays where that left it; it "
         "has no mode without decoding or transport, so speed-ups are estimated from what it waits for and computes"
     ),
-    "made_ahead": (
-        "it makes batches ahead, in threads or processes of its own: after a pause {batches} were ready. They count as "
-        "one worker, since how many there are is not known"
-    ),
+    "made_ahead": "it makes batches ahead, out of sight: {batches} were ready after a pause. That counts as one worker",
     "iterable_ended": "the iterable ended within a round, and did not begin again",
     "taken_in_order": "batches were taken in order, although the loader has in_order=False",
     "odd_batches": "batches differ in length; {batches} that are not as long as the first were left out",
-    "shared_memory_stays": (
-        "{size_bytes:bytes} of the memory that the loader shares with its workers cannot be restored: changes there "
-        "during the diagnosis stay"
-    ),
+    "shared_memory_stays": "{size_bytes:bytes} shared with workers cannot be restored: changes there stay",
     "manager_stays": "state of the loader is in a multiprocessing.Manager: changes there during the diagnosis stay",
     "one_round": "there was one round only, so how far the rates vary is not known",
     "files_hidden": "{because:code unknown_files}, so files were read as they were found, and speed-ups are estimated",
@@ -67,14 +57,8 @@ MESSAGES: dict[str, str] = {
         "{ranks} ranks on {hosts:count host}, measured together: rates are those of all of them, which train in "
         "step. Times of workers are those of the slowest rank. The exchange of gradients counts as compute"
     ),
-    "ranks_meet": (
-        "to stay in step, ranks met after each step, which takes {meeting_s:duration}: about {share:percent} of a "
-        "training step, in every rate"
-    ),
-    "ranks_meet_loading": (
-        "with the loader only, ranks meet after each batch, which takes {meeting_s:duration}: about {share:percent} "
-        "of its time"
-    ),
+    "ranks_meet": "ranks met after each step, which takes {meeting_s:duration}, {share:percent} of a training step",
+    "ranks_meet_loading": "with the loader only, ranks meet after each batch ({share:percent}, {meeting_s:duration})",
     "ranks_in_step": (
         "{ranks} ranks on {hosts:count host}, measured in step: rates are those of all of them together. Times of "
         "workers are those of the slowest rank[{exchange:code part.exchange}]"
@@ -83,10 +67,7 @@ MESSAGES: dict[str, str] = {
         "each of the {ranks} ranks goes through the whole data set, so an epoch has every sample {ranks} times. In "
         "their first batches, {again} of {files} files opened were repeats of another rank's"
     ),
-    "same_batches": (
-        "each of the {ranks} ranks goes through the whole data set, so an epoch has every sample {ranks} times. "
-        "Their first batches have the same content"
-    ),
+    "same_batches": "each of the {ranks} ranks goes through the whole data set, and their first batches are the same",
     "storage_alone": (
         "the storage alone delivers [{at_least:code part.at_least}]{alone_bytes_per_s:bytes/s} to "
         "{readers:count reader}; {read_bytes_per_s:bytes/s} are read here, {share:percent} of that"
@@ -103,21 +84,14 @@ MESSAGES: dict[str, str] = {
     ),
     "others_took": "other processes took {share:percent} of {cores:.3g} cores in {segments} of {of} segments",
     "host_took": "other machines took {share:percent} of {cores:.3g} cores in {segments} of {of} segments",
-    "others_read_too": (
-        "other processes read {bytes_per_s:bytes/s} from the same devices during {segments} of {of} segments"
-    ),
-    "script_paused": (
-        "the script did something else than train for {paused_s:duration} between batches, which counts towards the "
-        "budget"
-    ),
+    "others_read_too": "other processes read {bytes_per_s:bytes/s} from its devices in {segments} of {of} segments",
+    "script_paused": "the script did not train for {paused_s:duration} between batches: that counts towards the budget",
     "mount_hidden": "the mount of this path is not listed, so its file system is not known",
     "device_hidden": "the block device under this file system is not visible from here",
     "zfs_cache": "ZFS has its own cache, which cannot be emptied file by file",
     "in_memory": "memory, not storage: nothing here can be read cold",
     "nfs": "NFS counts reads for the whole mount, and the server's cache cannot be emptied from here",
-    "remote_uncounted": (
-        "nothing here counts what {filesystem} reads, and its remote caches cannot be emptied from here"
-    ),
+    "remote_uncounted": "nothing here counts what {filesystem} reads, and its caches cannot be emptied from here",
     "fuse": "FUSE: another program reads, so reads are not counted for the caller; its caches cannot be emptied",
     "device_in_memory": "{device} is a device in memory: its reads look cold, but no storage is behind them",
     "loop_hidden": "what file {device} is cannot be seen from here",
@@ -159,19 +133,14 @@ MESSAGES: dict[str, str] = {
     "others_read": "other processes read {bytes_per_s:bytes/s} from it meanwhile",
     "rate_unsettled": "the rate had not settled",
     "bytes_as_read": "bytes an image are what storage gave for it; --layout shards:IMAGES counts the opens of shards",
-    "clients_at_least": (
-        "{clients} readers did not reach its limit, so it gives at least that: {next} readers may show more"
-    ),
+    "clients_at_least": "{clients} readers did not reach its limit: it gives at least that, and {next} may show more",
     "ranks_uneven": (
         "rank {rank} on {host} read at {share:percent} of the fastest rank's rate: accelerators in step wait for it, "
         "and may get as little as {bytes_per_s:bytes/s}"
     ),
     "samples_as_images": "batches hold no images: each sample is taken for one",
     "workers_not_recorded": "a recording holds nothing of the loader's workers, so input is not split further",
-    "no_loader_spans": (
-        "no span of a loader is on record, so input cannot be separated from the host: what the training waits for "
-        "its loader counts as the host's"
-    ),
+    "no_loader_spans": "no span of a loader is on record: waiting for the loader counts as the host's",
     "no_step_marks": "nothing marks steps, so the whole recording counts as one",
     "few_steps": "only {steps:count step} on record, so how far steps vary is not known",
     "first_steps_left_out": "left out: {steps:count step} at the beginning, slower than usual",
@@ -180,16 +149,10 @@ MESSAGES: dict[str, str] = {
     "occupancy_of_nvidia": "occupancy is not known: it is estimated for GPUs of NVIDIA only",
     "steps_vary": "steps vary by more than 20 % around their mean, which says little of a single one",
     "trace_cut_off": "the file ends early: it was read as far as it goes",
-    "trace_too_long": (
-        "the file has {records} records: its first {steps:count step} are shown, as many as are kept in memory"
-    ),
+    "trace_too_long": "the file has {records} records: its first {steps:count step} are shown, which fit in memory",
     "trace_unreadable": "{events} events are no JSON, and were left out",
-    "launches_not_recorded": (
-        "the launch of {kernels} kernels is not on record: what the GPU waited for there is not known"
-    ),
-    "ranks_missing": (
-        "{given} of {ranks} ranks are given: waiting for the input of another rank counts as communication here"
-    ),
+    "launches_not_recorded": "the launches of {kernels} kernels are not on record, nor what the GPU waited for there",
+    "ranks_missing": "{given} of {ranks} ranks are given: a wait for the input of another counts as communication here",
     "first_steps_fed": (
         "the first {steps:count step} did not wait for input: batches loaded ahead may have fed them. From step "
         "{next} on input and copies take {input_share:percent}[. Without, it would be at most {speedup:faster} from "
@@ -223,9 +186,7 @@ MESSAGES: dict[str, str] = {
     "kept_samples_show_nothing": "the data set keeps its samples, so warm files take less work and show nothing",
     "no_worker_times": "the workers left no record of their time",
     "no_warm_segment": "this file system counts no bytes, and no warm segment was measured to compare waits with",
-    "warm_files_waited_for": (
-        "this file system counts no bytes, and workers waited {share:percent} of their time on files meant to be warm"
-    ),
+    "warm_files_waited_for": "this file system counts no bytes, and workers waited {share:percent} for warm files",
     "waits_alike": (
         "this file system counts no bytes, and waits do not separate cold segments ({cold_s:duration} an image) from "
         "warm ones ({warm_s:duration})"
@@ -244,9 +205,7 @@ MESSAGES: dict[str, str] = {
     "files_came_from_memory": "the files came from memory, not from storage",
     "devices_not_visible": "the devices are not visible from here",
     "warm_as_asked": "the files are warm as asked, so nothing is read from storage",
-    "ceiling_not_measured": (
-        "the ceiling was not measured at this concurrency, only where storage may be the limit and for the most workers"
-    ),
+    "ceiling_not_measured": "the ceiling is measured only where storage may be the limit, and for the most workers",
     "ceiling_not_cold": "the reads that measured the ceiling were {files}, not cold",
     "cores_below_ceiling": "the cores cannot read faster than {bytes_per_s:bytes/s}; the storage delivers more",
     "no_gpu_sampled": "no GPU was sampled",
@@ -254,29 +213,19 @@ MESSAGES: dict[str, str] = {
     "no_kernel_fits": "no kernel record has the number of warps that fit on an SM",
     "blocks_unknown": "too few kernels tell over how many SMs they spread",
     "window_empty": "the profiler's window is empty",
-    "kernels_not_seen": (
-        "the profiler saw {launches} launches and not one kernel: another profiler that is attached (CUPTI serves "
-        "one at a time) or WSL may be the reason"
-    ),
+    "kernels_not_seen": "{launches} launches and not one kernel were seen: WSL, or another profiler (CUPTI serves one)",
     "no_kernel_launched": "no kernel was launched while the profiler ran",
     "launches_lost": "{exact_share:percent} of the launches left no record of a kernel, refused above {most:percent}",
     "steps_not_timed": "the steps were not timed without the profiler, so its cost is not known",
     "profiler_slows": "the profiler slowed the steps by {exact_share:percent}, refused above {most:percent}",
-    "clock_moved": (
-        "the host's clock was moved by {clock_s:duration} while the profiler ran, refused above {most_s:duration}"
-    ),
+    "clock_moved": "the host's clock moved by {clock_s:duration} under the profiler, refused above {most_s:duration}",
     "gaps_not_checked": "the rate of compute alone is not known, so the attribution is not checked against rates",
     "gaps_disagree": (
         "attribution and throughput disagree: by the gaps the device was idle for its input for "
         "{idle_by_gaps:percent} of the time, by the rates for {idle_by_rates:percent}"
     ),
-    "window_too_short": (
-        "the window of {steps} steps is shorter than twice the {ahead} batches that are loaded ahead, so input may "
-        "look faster than it is"
-    ),
-    "slower_without_profiler": (
-        "the steps were {exact_share:percent} slower without the profiler than with it, so its cost is not known"
-    ),
+    "window_too_short": "{steps} steps are less than twice the {ahead} batches loaded ahead: input may look too fast",
+    "slower_without_profiler": "steps were {exact_share:percent} slower without the profiler, so its cost is not known",
     "interrupted": "Ctrl-C came before it was judged",
     "not_measured": "not measured yet",
     "failed": "{error} (at: {stage}[, rank {rank}][ on {host}])[; {hint}]",
@@ -292,9 +241,7 @@ MESSAGES: dict[str, str] = {
         "{epochs} epochs of {images} images take about {take_s:duration}, more than --time-limit: {timeout_s:duration}"
     ),
     "study_left": "not yet; --resume continues",
-    "bytes_on_a_rank": (
-        "on rank {rank} ({host}), {share:percent} of the bytes came from storage in segments meant to be {files}"
-    ),
+    "bytes_on_a_rank": "on rank {rank} ({host}), {share:percent} of the bytes came from storage, in {files} segments",
     "one_rank": "one rank waits for no other",
     "ranks_not_apart": "the ranks were measured in step only, none by itself",
     "exchange_not_measured": "the exchange of gradients was not measured apart",
@@ -332,9 +279,7 @@ MESSAGES: dict[str, str] = {
     "window_not_asked": "no profiler window was asked for",
     "window_without_steps": "nothing was trained on",
     "window_without_time": "there was no time left for a profiler window",
-    "window_too_long": (
-        "a profiler window of {steps} steps would take {needed_s:duration}, of {limit_s:duration} that it may take"
-    ),
+    "window_too_long": "{steps} profiled steps would take {needed_s:duration}, of {limit_s:duration} allowed",
     "window_failed": "the profiler window failed: {error}",
     "window_without_gpu": "no step was given, so no GPU trained",
     "window_emulated": "an emulated accelerator runs no kernels",
@@ -345,9 +290,7 @@ MESSAGES: dict[str, str] = {
     "not_regular": "{path} is not a regular file",
     "on_fuse": "{path} is on FUSE, where opening a file to ask may empty its cache",
     "own_cache": "{path} is on {filesystem}, which has its own cache that the kernel does not show",
-    "foreign_on_network": (
-        "{path} belongs to another user, and on network file systems the kernel hides its cache state"
-    ),
+    "foreign_on_network": "{path} belongs to another user: network file systems hide whether it is in the page cache",
     "foreign_hidden": "{path} belongs to another user, and this file system hides its cache state",
     "not_examined": "{path} cannot be examined: {error}",
     "phase_failed": "failed: {error}",
@@ -445,12 +388,8 @@ MESSAGES: dict[str, str] = {
     "ablations_cannot_matter": (
         "no ablation measured: the speed-up is {input:3} if all input were free, {compute:3} if compute were"
     ),
-    "ablations_not_possible": (
-        "no ablation that would decide was measured. Estimated speed-ups if free: {resources:speedups}"
-    ),
-    "ablations_not_needed": (
-        "no ablation needed: the workers' own times show the cause. Speed-ups if free: {resources:speedups}"
-    ),
+    "ablations_not_possible": "no ablation that decides was measured. Estimated speed-ups: {resources:speedups}",
+    "ablations_not_needed": "no ablation needed: workers' times show the cause. Speed-ups: {resources:speedups}",
     # What another program, or an error, said itself; what follows from something else.
     "reported": "{reason}",
     "unavailable": "{because:code}",
@@ -478,9 +417,7 @@ MESSAGES: dict[str, str] = {
     "left_out.not_copied": "it cannot be copied ({error})",
     # Whether a file below a loop device has a cache of its own.
     "loop_cache.in_memory": ", in memory: its reads look cold, but no storage is behind them",
-    "loop_cache.own_cache": (
-        "; that file's own cache may serve reads that look cold (losetup --direct-io=on forbids it)"
-    ),
+    "loop_cache.own_cache": "; that file's own cache may serve reads that look cold (losetup --direct-io=on)",
     "loop_cache.none": "",
     # What a vendor does not publish of a storage.
     "unpublished.opens_at_size": "opens at this size",
@@ -557,18 +494,9 @@ MESSAGES: dict[str, str] = {
     ),
     "reason.device_idle": "{cause:code part.idle}.",
     "part.idle": "the device is idle for {cause:noun}",
-    "part.idle.copy": (
-        "the device is idle {copy_share:percent} of the time while batches are copied to it[. Most copies come from "
-        "{copies_from}]"
-    ),
-    "part.idle.communication": (
-        "the device does nothing but communicate with other GPUs, or wait for them, {communication_share:percent} of "
-        "the time"
-    ),
-    "part.idle.host": (
-        "the host issues work late. The device is idle {launch_share:percent} of the time for launches and "
-        "{sync_share:percent} for synchronisation"
-    ),
+    "part.idle.copy": "the device waits {copy_share:percent} of the time for copies[. Most come from {copies_from}]",
+    "part.idle.communication": "{communication_share:percent} of the time the device only communicates with other GPUs",
+    "part.idle.host": "the device waits for launches {launch_share:percent}, for synchronisation {sync_share:percent}",
     "reason.slow_rank": (
         "all wait for its [{resource:noun}|input]; with a middle rank's input {judged:code what} would be "
         "{speedup:times} times as fast{how:code how}.[ By itself, rank {rank} loads {slow_images_per_s:rate} "
@@ -597,9 +525,7 @@ MESSAGES: dict[str, str] = {
         "{judged:code predicted} ran at {predicted_share:percent} of its prediction, outside the noise band: the "
         "model does not fit this run."
     ),
-    "reason.rounds_differ": (
-        "training over its prediction differs by {spread:percent} between rounds, too much for a verdict."
-    ),
+    "reason.rounds_differ": "training over its prediction differs by {spread:percent} between rounds, too much.",
     "reason.ablation_missing": "the speed-up if {resource:noun} were free is not known: {because:code}.",
     "reason.estimate_not_measured": (
         "the speed-up if {resource:noun} were free ({speedup:times}) is only estimated; there was no time to measure "
@@ -608,17 +534,12 @@ MESSAGES: dict[str, str] = {
     "reason.estimate_too_small": (
         "the speed-up if {resource:noun} were free ({speedup:times}) is only estimated, and too small for a verdict."
     ),
-    "reason.within_noise": (
-        "the speed-up if {resource:noun} were free ({speedup:times}) is within the spread between rounds."
-    ),
+    "reason.within_noise": "the speed-up if {resource:noun} were free ({speedup:times}) is within the rounds' spread.",
     "reason.slower_without": (
         "without {resource:noun} {activity:code what} ran at {rate_share:percent} of its rate; something else "
         "disturbed the rounds."
     ),
-    "reason.interval_too_wide": (
-        "the rate is only known to lie between {low_per_s:rate} and {high_per_s:rate} {sample}s/s, too wide for a "
-        "verdict."
-    ),
+    "reason.interval_too_wide": "the rate is {low_per_s-high_per_s:range rate} {sample}s/s: too wide for a verdict.",
     "reason.lead_within_spread": (
         "the largest speed-up leads by {lead:times}x, within the spread between rounds ({spread:percent}). If one "
         "were free, they are {alike}."
@@ -673,21 +594,13 @@ MESSAGES: dict[str, str] = {
     ),
     "action.shorter_lock": "hold the lock[ ({subject})] for less time, or give each worker its own",
     "action.no_wait": "remove the wait[ ({subject})] from the data set, or overlap it with work",
-    "action.slow_rank": (
-        "check the loader, cores and storage path of rank {rank}[ on {host}]: all ranks wait for its input"
-    ),
+    "action.slow_rank": "check loader, cores and storage path of rank {rank}[ on {host}]: all ranks wait for its input",
     "action.slow_host": (
         "check the cores, the network and the storage path of host {slow_host}: all ranks wait for the {slow_ranks} "
         "there"
     ),
-    "action.exchange": (
-        "exchange gradients faster or less often: a faster link between ranks, gradient accumulation, compression; "
-        "faster GPUs gain less"
-    ),
-    "action.own_shares": (
-        "give each rank its own share of the data set: add DistributedSampler(dataset) to the DataLoader, or "
-        "split_dataset_by_node to a stream"
-    ),
+    "action.exchange": "exchange gradients faster or less often: a faster link, gradient accumulation, compression",
+    "action.own_shares": "give each rank its own share: DistributedSampler(dataset), of a stream split_dataset_by_node",
     "action.one_thread": "load with torch on one thread: its threads spin between the small operations of a sample",
     "action.accelerator_gains_nothing": (
         "A faster accelerator gains nothing until the loader delivers more than {until_images_per_s:rate} {sample}s/s."
@@ -699,13 +612,9 @@ MESSAGES: dict[str, str] = {
     "line.workers": "DataLoader(..., num_workers={workers})",
     "line.prefetch": "DataLoader(..., prefetch_factor={batches})",
     "line.decoder": "{decoder:code line.decoder}",
-    "line.decoder.torchvision": (
-        'torchvision.io.decode_image(path, mode="RGB"), a tensor, instead of PIL.Image.open(path)'
-    ),
+    "line.decoder.torchvision": 'torchvision.io.decode_image(path, mode="RGB"), a tensor, for PIL.Image.open(path)',
     "line.decoder.pillow": 'PIL.Image.open(path).convert("RGB") instead of torchvision.io.decode_image(path)',
-    "line.tensor": (
-        "transforms.PILToTensor() instead of transforms.ToTensor(), and batch.to(device).float() / 255 in the step"
-    ),
+    "line.tensor": "transforms.PILToTensor(), not transforms.ToTensor(); batch.to(device).float() / 255 in the step",
     "line.requests_in_flight": "DataLoader(..., num_workers={workers})",
     "line.own_shares": "DataLoader(..., sampler=DistributedSampler(dataset))",
     "line.one_thread": "torch.set_num_threads(1) before next(batches), and the former number after it",
@@ -733,9 +642,7 @@ MESSAGES: dict[str, str] = {
     # What stops the ladder of readers, or of ranks, from rising.
     "ladder.no_step": "No step of the ladder was measured.",
     "ladder.from_memory": "The files came {share} from memory: this is no limit of storage.",
-    "ladder.probe_busy": (
-        "No limit of the storage was found: the probe itself can read no faster than {best_bytes_per_s:bytes/s} here."
-    ),
+    "ladder.probe_busy": "No limit found: the probe itself can read no faster than {best_bytes_per_s:bytes/s} here.",
     "ladder.interrupted": "The ladder was interrupted: whether more readers get more is not known.",
     "ladder.one_step": "One number of readers cannot tell a bandwidth limit from a latency limit.",
     "ladder.flat": (
@@ -778,10 +685,7 @@ MESSAGES: dict[str, str] = {
         "{nodes:count node}, and {fewer_bytes_per_s:bytes/s} in {fewer_ranks:count rank} on {fewer_nodes:count node}."
     ),
     "ladder.plateau": "The storage, or the path to it: from {clients} to {most_clients} readers it gives no more.",
-    "ladder.rising": (
-        "None yet: with {clients} readers it still rises, so this is at least what it gives. {next} readers would "
-        "show more."
-    ),
+    "ladder.rising": "None yet: with {clients} readers it still rises, so it gives at least this. Try {next} readers.",
     "ladder.one_step_of_ranks": "Not known from one step: add more ranks, as --ranks 1,2,4.",
     # What kind of device a storage is.
     "kind.token_bucket": "A token bucket: idle time is credit, as on a throttled or cloud volume.",
@@ -827,9 +731,7 @@ MESSAGES: dict[str, str] = {
         "A copy of the model was trained in {precision} on batches from {data}, loaded by {workers:loader}; files "
         "were read as they were found[; memory limit {limit:bytes}]."
     ),
-    "trained.loader": (
-        "A copy of the model was trained in {precision} on batches of a loader[; memory limit {limit:bytes}]."
-    ),
+    "trained.loader": "A copy of the model was trained in {precision} on a loader's batches[; limit {limit:bytes}].",
     # What a GPU waits for, by a recording, as a sentence and as a heading; and what to do then.
     "gap.input": "The GPU waits for input.",
     "gap.copy": "The GPU waits for copies from the host.",
@@ -849,25 +751,18 @@ MESSAGES: dict[str, str] = {
     "limited.either": "limited by {names} alike",
     "trace_advice.host": "Less work for the host: torch.compile, CUDA graphs, a fused optimizer, larger batches.",
     "trace_advice.sync": "Fewer waits for the GPU: no .item() or print of a loss in each step.",
-    "trace_advice.communication": (
-        "Give the recordings of all ranks: the rank that communicates least is the one to look at."
-    ),
+    "trace_advice.communication": "Give the recordings of all ranks, and look at the one that communicates least.",
     "trace_advice.compute": "Faster kernels: lower precision, torch.compile, channels_last.",
     "trace_advice.compute_alone": (
         "Faster kernels: lower precision, torch.compile, channels_last. A faster loader gains little."
     ),
     "trace_advice.serial": ("The training loads its batches itself (num_workers=0): DataLoader(num_workers=4) first."),
-    "trace_advice.freed": (
-        "{call}, {calls:2} a step: memory of the GPU runs out, or {variable} is set. Each call waits for the GPU."
-    ),
+    "trace_advice.freed": "{call}, {calls:2} a step, waits for the GPU: its memory runs out, or {variable} is set.",
     "trace_advice.pinned": (
         "Pinned memory: copies from pageable memory take {copies_s:duration} a step. DataLoader(pin_memory=True) and "
         ".to(device, non_blocking=True) hide them."
     ),
-    "trace_advice.span": (
-        'To see the input: put with torch.profiler.record_function("load"): around next(), record again, and give '
-        "--annotation load."
-    ),
+    "trace_advice.span": 'To see the input: torch.profiler.record_function("load") around next(), --annotation load.',
     # What a sweep is about to measure.
     "sweep_plan.configurations": (
         "Plan: {configurations:count configuration}: the loader alone and in training, {rounds} rounds; then the same "
@@ -878,9 +773,7 @@ MESSAGES: dict[str, str] = {
     "ablated.where_open": ", where the cause is still open",
     "sweep_plan.verdicts_measured": "Plan: all verdicts are already measured.",
     "sweep_plan.all_measured": "Plan: everything is already measured.",
-    "sweep_plan.time": (
-        "It takes about {expected_s:duration}; --budget SECONDS gives it more or less, --thorough measures everything."
-    ),
+    "sweep_plan.time": "It takes about {expected_s:duration}; --budget SECONDS gives more or less, --thorough all.",
     "sweep_plan.time_thorough": "It takes about {expected_s:duration}; --budget SECONDS sets a limit.",
     "sweep_plan.time_auto": "These take about {expected_s:duration}; --budget SECONDS sets a limit for all.",
     "sweep_plan.budget": "It stays within the budget of {budget_s:duration}, {each_s:duration} each.",
@@ -888,17 +781,13 @@ MESSAGES: dict[str, str] = {
         "The budget of {budget_s:duration}, {each_s:duration} each, is less than the {least_s:duration} that one round "
         "of all would take: segments get short, and [{left}|none] of them may be left for --resume."
     ),
-    "sweep_plan.budget_auto": (
-        "All stays within the budget of {budget_s:duration}; what does not fit is for --resume."
-    ),
+    "sweep_plan.budget_auto": "All stays within the budget of {budget_s:duration}; the rest is for --resume.",
     "sweep_plan.more": (
         "Then more [numbers of workers (up to {most_workers}) and prefetch {factors}|numbers of workers (up to "
         "{most_workers})|prefetch factors], until the fewest that train within 2 % of the best are known: how many "
         "configurations that takes is not known beforehand."
     ),
-    "sweep_plan.prefilled": (
-        "Then training from a full buffer, in {configurations:count configuration}: about {each_s:duration} each."
-    ),
+    "sweep_plan.prefilled": "Then from a full buffer: {configurations:count configuration}, {each_s:duration} each.",
     "sweep_plan.epochs": (
         "Then {epochs} epochs of {images} images (up to {set_bytes:bytes}), in {configurations:count configuration}: "
         "{each_s:duration} each at {images_per_s:g} images/s; --images makes them shorter."
@@ -923,9 +812,7 @@ MESSAGES: dict[str, str] = {
     "step.kernel_with_schedstat": "a kernel with CONFIG_SCHED_INFO",
     "step.mount_tmpfs": "mount a tmpfs there",
     "step.more_shared_memory": "docker run --shm-size=8g, or smaller batches",
-    "step.train_elsewhere": (
-        "--compute emulated:mlperf-h100 shows what that GPU would need; --compute cpu trains on the CPU"
-    ),
+    "step.train_elsewhere": "--compute emulated:mlperf-h100 shows what that GPU would need; --compute cpu trains here",
     "step.nvidia_gpu": "an NVIDIA GPU, and its driver's libnvidia-ml",
     "step.hopper_gpu": "an NVIDIA GPU, Hopper or newer",
     # What is said in a training script while it is measured.
@@ -944,17 +831,13 @@ MESSAGES: dict[str, str] = {
         "trains on, and saves, as without loaderprobe; what its thread does meanwhile is estimated"
     ),
     "script.stopped_before": "stopped before the script would write over or remove {path}: nothing of it is changed",
-    "script.watched": (
-        "{at_s:duration}: {images_per_s:rate} images/s, waits {input_wait_fraction:percent} for input{bound}"
-    ),
+    "script.watched": "{at_s:duration}: {images_per_s:rate} images/s, input wait {input_wait_fraction:percent}{bound}",
     "script.not_kept": "the last interval is not kept: {error}",
     "script.saved": "the script made files meanwhile, which hold nothing of use: {files}[ and {more} more]",
     "part.loader": "loader {number} ({dataset}, [batch size {batch_size}, ]{workers:workers})",
     # Why a command, or a process of it, has no verdict, and what was seen of its training.
     "script.no_verdict": "no verdict[: {reason}[. Try: {hint}]]",
-    "script.exit_code": (
-        "no verdict: the command ended with exit code {exit_code}, and none of its processes was measured"
-    ),
+    "script.exit_code": "no verdict: the command ended with exit code {exit_code}, and no process was measured",
     "script.no_training": (
         "no verdict: torch was imported, but no DataLoader was iterated and no backward pass made in a process that "
         "ended by itself. Try: let it train, and end by itself"
@@ -963,31 +846,20 @@ MESSAGES: dict[str, str] = {
         "no verdict: no torch DataLoader was iterated in a Python process that ended by itself. Try: install "
         "loaderprobe for the Python that trains; python -I, -E and -S keep it out"
     ),
-    "script.two_processes": (
-        "One process takes batches from a DataLoader, and another trains: only both in one are measured"
-    ),
+    "script.two_processes": "One process takes batches, and another trains: only both in one are measured",
     "seen.loader": "{loader:each part.loader}: {batches} batches taken, {backward_passes} backward passes",
-    "seen.calls": (
-        "estimated from {timed:count step} in which the loop's calls were timed, of {step_s:duration} each:"
-    ),
+    "seen.calls": "estimated from {timed:count step} of {step_s:duration} in which the loop's calls were timed:",
     "seen.place": (
         "[{share:percent} (±{share_off:percent}) of a step is in {place}, outside the model and the "
         "optimizer[. Free, it would make training at most {most:2}x]|a step is in the model, its backward pass, the "
         "optimizer and the loop's own code]"
     ),
-    "seen.thread": (
-        "[the thread runs {running_share:percent} of the time, and waits for storage {storage_share:percent}]"
-    ),
-    "why_not.no_loader": (
-        "hardly any backward pass was on a new batch of a torch DataLoader: the script makes its batches in another way"
-    ),
+    "seen.thread": "[the thread runs {running_share:percent} of the time, waits {storage_share:percent} for storage]",
+    "why_not.no_loader": "hardly any backward pass was on a new batch of a torch DataLoader: batches come otherwise",
     "try.why_not.no_loader": "loaderprobe.diagnose(loader, step) in Python, with a DataLoader around what makes them",
     "why_not.script_error": "the script ended with an error of its own: {detail}",
     "try.why_not.script_error": "run it without loaderprobe",
-    "why_not.several_processes": (
-        "{detail} processes of the command train at the same time, not joined by torch.distributed. One alone would "
-        "be measured beside the others"
-    ),
+    "why_not.several_processes": "{detail} processes train at the same time, not joined by torch.distributed",
     "try.why_not.several_processes": "start the script with one process that trains",
     "why_not.no_backward": "batches were taken, but torch made no backward pass after them in this process",
     "try.why_not.no_backward": "loaderprobe run --loader NUMBER, if one of the loaders below trains",
@@ -997,26 +869,17 @@ MESSAGES: dict[str, str] = {
     "try.why_not.no_such_loader": "one of the numbers below",
     "why_not.other_thread": "batches are taken in another thread than the one that trains",
     "try.why_not.other_thread": "loaderprobe.diagnose(loader, step) in Python",
-    "why_not.ranks": (
-        "the script trains on {detail} ranks that are not joined by torch.distributed, and one alone cannot be stopped"
-    ),
+    "why_not.ranks": "the script trains on {detail} ranks not joined by torch.distributed; one cannot stop alone",
     "try.why_not.ranks": "start it with one rank",
     "why_not.ranks_apart": "the ranks are not measured together",
     "why_not.follows": "this process trains with rank 0, which has the verdict or the reason",
     "why_not.another_process": "another process of the command is measured already",
-    "why_not.begun_each_batch": (
-        "the script iterates its loader from the start for each batch, so its workers start each time, too"
-    ),
+    "why_not.begun_each_batch": "the script starts its loader for each batch, and so its workers, too",
     "try.why_not.begun_each_batch": "batches = iter(loader) before the loop, and next(batches) in it",
     "why_not.refused": "{detail}",
     "try.why_not.refused": "{hint}",
-    "why_not.not_seen_again": (
-        "the script trained on, on [{detail}|batches of no DataLoader], and took no more batches of the loader that "
-        "was measured, before a round was complete"
-    ),
-    "try.why_not.not_seen_again": (
-        "make the DataLoader once, before the epochs; or loaderprobe.diagnose(loader, step) in Python"
-    ),
+    "why_not.not_seen_again": "the script went on [with {detail}|without a DataLoader] before a round was complete",
+    "try.why_not.not_seen_again": "make the DataLoader once, before the epochs; or use loaderprobe.diagnose in Python",
     "why_not.ended_early": (
         "[the script was stopped before it would write over or remove {endangered}, and no round was measured until "
         "then|the script ended before a round was measured]"
@@ -1024,9 +887,7 @@ MESSAGES: dict[str, str] = {
     "try.why_not.ended_early": "let it train for longer",
     "try.why_not.endangered": "another, empty directory for what it saves",
     # Why ranks are not measured together.
-    "apart.silent": (
-        "{ranks:ranks} took no batches from a torch DataLoader to train on, and all ranks are measured or none"
-    ),
+    "apart.silent": "{ranks:ranks} took no batches from a torch DataLoader to train on: all are measured, or none",
     "try.apart.silent": "loaderprobe run --loader NUMBER, if one of the loaders below trains",
     "apart.other_thread": "on {ranks:ranks}, batches are taken in another thread than the one that trains",
     "try.apart.other_thread": "loaderprobe.diagnose(loader, step) in Python, with one rank",

@@ -6,86 +6,107 @@ A chart for each device is a table that is drawn, its rows by data set.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 
 from loaderprobe.analyze.answer import best_ceiling, read_rate
 from loaderprobe.records.config import OPTIONS
 from loaderprobe.records.ranks import RankRow, RanksView
-from loaderprobe.records.report import ConfigurationRow, Report, Scaling
+from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.resources import RESOURCE, WAITED
 from loaderprobe.records.studies import BufferEffect, EpochFigures, Epochs
 from loaderprobe.records.thresholds import ALIKE, COLD_AT_LEAST
 from loaderprobe.records.verdict import Interval, WorkerTime
 from loaderprobe.render.charts import TONES
-from loaderprobe.render.document import Bar, Chart, ChartRow, Paragraph, Part, Section, Shown, Table, further
+from loaderprobe.render.document import (
+    Bar,
+    Chart,
+    ChartRow,
+    Column,
+    Paragraph,
+    Part,
+    Section,
+    Shown,
+    further,
+    table,
+)
 from loaderprobe.render.format import MISSING, counted, figure, interval, megabytes_per_s, percent, rate
-from loaderprobe.render.groups import RowGroup, detail_of, full_label, groups, letters_of, line_of, used_words
+from loaderprobe.render.groups import (
+    RowGroup,
+    bound_words,
+    detail_of,
+    full_label,
+    groups,
+    letters_of,
+    line_of,
+    loading,
+    tone,
+    used_words,
+)
 from loaderprobe.render.rows import Cell
-from loaderprobe.render.wording import bound_words, loading, tone
 from loaderprobe.render.words import remark_words
 from loaderprobe.units import format_bytes, significant
 
-Drawn = Callable[[ConfigurationRow], ChartRow | None]
-_ROOM = 1.05
-"""A scale ends so far above what it shows."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """A chart of one figure by workers, for each device."""
+
+    title: str
+    name: str
+    unit: str
+    row: Callable[[Report, ConfigurationRow], ChartRow | None]
+    """None where there is no figure."""
+    level: str = ""
+    names: tuple[tuple[str, str], ...] = ()
+    note: str = ""
 
 
-def _rows(group: RowGroup, drawn: Drawn) -> tuple[ChartRow, ...]:
-    """The rows that have figures, by data set; an empty one for those that have none, with what became of it."""
-    lines: dict[str, list[ConfigurationRow]] = {}
+def panel_sections(report: Report) -> Iterator[Section]:
+    """All panels; those without a figure are empty."""
+    for panel in PANELS:
+        charts = [chart for group in groups(report) if (chart := _chart(report, panel, group))]
+        note = [Paragraph(text=panel.note, tone="quiet")] if charts and panel.note else []
+        yield Section(title=panel.title, name=panel.name, parts=further([*charts, *note]))
+
+
+def _chart(report: Report, panel: Panel, group: RowGroup) -> Chart | None:
+    """The rows by data set, with what became of those that have no figure; None where nothing has one."""
+    lines: dict[str, list[ConfigurationRow]] = {line_of(row, group.rows): [] for row in group.rows}
     for row in sorted(group.rows, key=lambda row: row.config.loader.workers):
-        lines.setdefault(line_of(row, group.rows), []).append(row)
+        lines[line_of(row, group.rows)].append(row)
     found: list[ChartRow] = []
-    for name in dict.fromkeys(line_of(row, group.rows) for row in group.rows):
-        some = [drawn(row) or ChartRow(label=loading(row), note=_why_none(row)) for row in lines[name]]
-        found += [ChartRow(label=name, head=True), *some]
-    return tuple(found)
+    for name, rows in lines.items():
+        found += [ChartRow(label=name, head=True), *(panel.row(report, row) or _empty(row) for row in rows)]
+    if not any(bar.end for row in found for bar in row.bars):
+        return None
+    return Chart(
+        rows=tuple(found), caption=group.title, unit=panel.unit, level=panel.level, names=panel.names,
+        ends=f"workers,{panel.unit}",
+    )  # fmt: skip
 
 
-def _why_none(row: ConfigurationRow) -> str:
-    return "not measured" if row.status == "measured" else row.status
+def _empty(row: ConfigurationRow) -> ChartRow:
+    return ChartRow(label=loading(row), note="not measured" if row.status == "measured" else row.status)
 
 
-def _chart(group: RowGroup, rows: tuple[ChartRow, ...], **options: object) -> Iterator[Part]:
-    """One for a device; none where nothing has a figure."""
-    ends = [bar.end for row in rows for bar in row.bars]
-    ends += [end for row in rows for end in (*(row.interval or ()), *([row.level] if row.level else []))]
-    if any(end > 0 for end in ends):
-        yield Chart(rows=rows, high=_ROOM * max(ends), caption=group.title, further=True, **options)  # type: ignore[arg-type]  # fields of Chart
+def _rate(_: Report, row: ConfigurationRow) -> ChartRow | None:
+    if not row.verdict:
+        return None
+    now, used = row.verdict.images_per_s, used_words(row)
+    limits = f"{letters_of(row)} {bound_words(row)}"
+    return ChartRow(
+        label=loading(row),
+        value=interval(now),
+        note=limits if used == MISSING else f"{limits}, {used} of alone",
+        bars=(Bar(end=now.value, tone=tone(row) if tone(row) in TONES else "inconclusive", letter=letters_of(row)),),
+        interval=(now.low, now.high),
+        level=row.verdict.rates_images_per_s.compute,
+        level_how="specified" if row.emulated else "measured",
+    )
 
 
-def rate_section(report: Report) -> Section:
-    """Images/s by workers in the colour of what limits, under the rate of compute alone."""
-
-    def drawn(row: ConfigurationRow) -> ChartRow | None:
-        if not row.verdict:
-            return None
-        now = row.verdict.images_per_s
-        used = used_words(row)
-        return ChartRow(
-            label=loading(row),
-            value=interval(now),
-            note=", ".join(
-                [f"{letters_of(row)} {bound_words(row)}", *([f"{used} of alone"] if used != MISSING else [])]
-            ),
-            bars=(Bar(end=now.value, tone=_known_tone(row), letter=letters_of(row)),),
-            interval=(now.low, now.high) if now.high > now.low else None,
-            level=row.verdict.rates_images_per_s.compute,
-            level_how="specified" if row.emulated else "measured",
-        )
-
-    parts = [
-        part
-        for group in groups(report)
-        for part in _chart(group, _rows(group, drawn), unit="images/s", level="compute alone", ends="workers,images/s")
-    ]
-    return Section(title="Rates by workers", name="rates", parts=tuple(parts))
-
-
-def _known_tone(row: ConfigurationRow) -> str:
-    return tone(row) if tone(row) in TONES else "inconclusive"
-
-
-PARTS: tuple[tuple[str, str, str], ...] = (
+TIME_OF_WORKER: tuple[tuple[str, str, str], ...] = (
     ("preprocessing", RESOURCE["preprocessing"].letter, "decoding and augmentation (CPU)"),
     ("cores", "Q", "ready, no core free"),
     *((name, RESOURCE[name].letter, f"waiting: {RESOURCE[name].kinds or name}") for name in WAITED),
@@ -95,38 +116,21 @@ PARTS: tuple[tuple[str, str, str], ...] = (
 """Where the time of one image in a worker goes: (tone, letter, words)."""
 
 
-def worker_section(report: Report) -> Section:
-    """Where the time of one image goes in one worker, the loader running alone."""
-
-    def drawn(row: ConfigurationRow) -> ChartRow | None:
-        spent = per_image(row)
-        if spent is None:
-            return None
-        bars, begin = [], 0.0
-        for (name, letter, _), seconds in zip(PARTS, spent, strict=True):
-            bars.append(Bar(begin=begin, end=begin + seconds * 1e3, tone=name, letter=letter))
-            begin += seconds * 1e3
-        most = max(range(len(PARTS)), key=lambda place: spent[place])
-        share = f"{percent(spent[most] / sum(spent))} {PARTS[most][2].partition(' (')[0]}"
-        return ChartRow(label=loading(row), value=figure(begin), note=share, bars=tuple(bars))
-
-    names = tuple((name, f"{letter} {words}") for name, letter, words in PARTS)
-    parts = [
-        part
-        for group in groups(report)
-        for part in _chart(group, _rows(group, drawn), unit="ms an image", names=names, ends="workers,ms an image")
-    ]
-    note = Paragraph(
-        text="One image in one worker, the loader running alone. With the serial loader, the worker is the training "
-        "thread.",
-        tone="quiet",
-        further=True,
-    )
-    return Section(title="Where worker time goes", name="workers", parts=(*parts, *([note] if parts else [])))
+def _worker_time(_: Report, row: ConfigurationRow) -> ChartRow | None:
+    spent = per_image(row)
+    if spent is None:
+        return None
+    bars, begin = [], 0.0
+    for (name, letter, _words), seconds in zip(TIME_OF_WORKER, spent, strict=True):
+        bars.append(Bar(begin=begin, end=begin + seconds * 1e3, tone=name, letter=letter))
+        begin += seconds * 1e3
+    most = max(range(len(spent)), key=lambda place: spent[place])
+    share = f"{percent(spent[most] / sum(spent))} {TIME_OF_WORKER[most][2].partition(' (')[0]}"
+    return ChartRow(label=loading(row), value=figure(begin), note=share, bars=tuple(bars))
 
 
 def per_image(row: ConfigurationRow) -> tuple[float, ...] | None:
-    """Seconds of one image in one worker by `PARTS`, which sum to workers over images/s of the loader alone."""
+    """Seconds of one image in one worker by `TIME_OF_WORKER`: workers over images/s of the loader alone, in all."""
     spent, loader = (row.verdict.worker_time, row.verdict.rates_images_per_s.loader) if row.verdict else (None, None)
     if spent is None or not loader:
         return None
@@ -143,83 +147,72 @@ def _known_parts(spent: WorkerTime) -> list[float]:
     return [spent.cpu_s, spent.run_delay_s, *waits, max(0.0, spent.blocked_s - sum(waits))]
 
 
-def read_section(report: Report) -> Section:
-    """MB/s read from storage while training, under the most that the storage alone gave."""
-
-    def drawn(row: ConfigurationRow) -> ChartRow | None:
-        read, best = read_rate(row), best_ceiling(report, row)
-        if read is None:
-            return None
-        least = ">= " if best and best.at_least else ""
-        of = (
-            f"{percent(read / best.read_bytes_per_s)} of {least}{megabytes_per_s(best.read_bytes_per_s)}"
-            if best
-            else ""
-        )
-        return ChartRow(
-            label=loading(row),
-            value=megabytes_per_s(read),
-            note=of,
-            bars=(Bar(end=read / 1e6, tone="storage"),),
-            level=best.read_bytes_per_s / 1e6 if best else None,
-            level_how="at least" if best and best.at_least else "measured",
-        )
-
-    parts = [
-        part
-        for group in groups(report)
-        for part in _chart(group, _rows(group, drawn), unit="MB/s", level="storage alone", ends="workers,MB/s")
-    ]
-    return Section(title="Read rate against what the storage gives", name="reads", parts=tuple(parts))
+def _read(report: Report, row: ConfigurationRow) -> ChartRow | None:
+    read, best = read_rate(row), best_ceiling(report, row)
+    if read is None:
+        return None
+    drawn = ChartRow(
+        label=loading(row), value=megabytes_per_s(read), bars=(Bar(end=read / 1e6, tone="storage"),)
+    )  # fmt: skip
+    if best is None:
+        return drawn
+    most = f"{'>= ' if best.at_least else ''}{megabytes_per_s(best.read_bytes_per_s)}"
+    return replace(
+        drawn,
+        note=f"{percent(read / best.read_bytes_per_s)} of {most}",
+        level=best.read_bytes_per_s / 1e6,
+        level_how="at least" if best.at_least else "measured",
+    )
 
 
-# What each model gains on each device, with each number of ranks.
-
-SCALING_HEAD = ("model", "on", "workers", "images/s", "speed-up", "efficiency", "over CPU", "limited by")
-SCALING_RIGHT = frozenset(range(2, 7))
-SCALING_NOTE = (
-    "Speed-up: over the fewest ranks of the same model and device. Efficiency: that, over how many times the "
-    "accelerators there are; ranks on a CPU share its cores, so there it is that over nodes. Each rank trains a whole "
-    "batch in a step."
+PANELS = (
+    Panel(title="Rates by workers", name="rates", unit="images/s", row=_rate, level="compute alone"),
+    Panel(
+        title="Where worker time goes",
+        name="workers",
+        unit="ms an image",
+        row=_worker_time,
+        names=tuple((name, f"{letter} {words}") for name, letter, words in TIME_OF_WORKER),
+        note="One image in one worker, the loader alone. The worker of the serial loader is the training thread.",
+    ),
+    Panel(
+        title="Read rate against what the storage gives", name="reads", unit="MB/s", row=_read, level="storage alone"
+    ),
 )
-NOISE = " (noise)"
-"""Beside a speed-up whose range holds 1."""
+
+
+SCALING_NOTE = "Speed-up: over the fewest ranks of the same model and device; loaderprobe explain ranks."
 
 
 def scaling_section(report: Report) -> Section:
     """A line for each model, device and number of ranks; empty where nothing compares. One model needs no column."""
-    rows = {row.key: row for row in report.summary.configurations}
-    pairs = [(scaling, rows[scaling.configuration]) for scaling in report.summary.scaling]
-    apart = [name for name in ("resolution", "cache") if len({OPTIONS[name].of(row.config) for _, row in pairs}) > 1]
-    lines = [_scaling_line(scaling, row, apart) for scaling, row in pairs]
-    columns = [{line[place] for line in lines} for place in range(len(SCALING_HEAD))]
-    shown = [
-        place
-        for place, name in enumerate(SCALING_HEAD)
-        if columns[place] != {MISSING} and (len(columns[place]) > 1 or name not in ("model", "workers"))
-    ]
-    table = Table(
-        head=tuple(SCALING_HEAD[place] for place in shown),
-        lines=tuple(tuple(line[place] for place in shown) for line in lines),
-        right=frozenset(number for number, place in enumerate(shown) if place in SCALING_RIGHT),
+    found = {scaling.configuration: scaling for scaling in report.summary.scaling}
+    rows = [row for row in report.summary.configurations if row.key in found]
+    apart = [name for name in ("resolution", "cache") if len({OPTIONS[name].of(row.config) for row in rows}) > 1]
+    models, loading = ({OPTIONS[name].of(row.config) for row in rows} for name in ("model", "workers"))
+
+    def model(row: ConfigurationRow) -> str:
+        named = [row.config.compute.model] if len(models) > 1 or apart else []
+        return ", ".join([*named, *(str(OPTIONS[name].of(row.config)) for name in apart)])
+
+    columns = (
+        Column("model", model),
+        Column("on", _on),
+        Column("workers", lambda row: str(row.config.loader.workers or "serial") if len(loading) > 1 else ""),
+        Column("images/s", lambda row: f"{interval(row.images_per_s)}{too_noisy(row.images_per_s)}"),
+        Column("speed-up", lambda row: _gained(found[row.key].speedup)),
+        Column("efficiency", lambda row: percent(share) if (share := found[row.key].efficiency) else ""),
+        Column("over CPU", lambda row: _gained(found[row.key].over_cpu)),
+        Column("limited by", bound_words),
     )
-    parts = (table, Paragraph(text=SCALING_NOTE, tone="quiet", further=True)) if lines else ()
-    return Section(title="Models, devices and ranks", parts=parts, panel="main")
+    note = further([Paragraph(text=SCALING_NOTE, tone="quiet")]) if rows else ()
+    return Section(title="Models, devices and ranks", parts=(*table(rows, columns), *note), panel="main")
 
 
-def _scaling_line(scaling: Scaling, row: ConfigurationRow, apart: list[str]) -> tuple[str, ...]:
+def _on(row: ConfigurationRow) -> str:
     config = row.config
     over = f" on {counted(config.nodes, 'node')}" if config.nodes > 1 else ""
-    return (
-        ", ".join([config.compute.model, *(str(OPTIONS[name].of(config)) for name in apart)]),
-        f"{f'{config.ranks} x ' if config.ranks > 1 else ''}{config.compute.name}{over}",
-        str(config.loader.workers or "serial"),
-        f"{interval(row.images_per_s)}{too_noisy(row.images_per_s)}",
-        _gained(scaling.speedup),
-        percent(scaling.efficiency),
-        _gained(scaling.over_cpu),
-        bound_words(row),
-    )
+    return f"{f'{config.ranks} x ' if config.ranks > 1 else ''}{config.compute.name}{over}"
 
 
 def too_noisy(value: Interval | None) -> str:
@@ -228,86 +221,66 @@ def too_noisy(value: Interval | None) -> str:
 
 
 def _gained(speedup: Interval | None) -> str:
-    return f"{interval(speedup)}{NOISE if speedup and speedup.low <= 1 <= speedup.high else ''}"
+    """With a word where its range holds 1."""
+    if speedup is None:
+        return ""
+    return f"{interval(speedup)}{' (noise)' if speedup.low <= 1 <= speedup.high else ''}"
 
 
-# The ranks of each configuration that has several.
-
-RANKS_HEAD = ("rank", "host", "by itself, images/s", "own input, ms", "waiting for others, ms")
-RANKS_CAPTION = (
-    "By itself: what the loader of a rank delivers when it waits for no other. Own input and waiting for others: "
-    "milliseconds of a step of the loader alone, in step. Waiting names no slow rank: who is ahead once keeps a full "
-    "buffer."
-)
 _MOST_RANKS = 32
 
 
 def ranks_section(report: Report) -> Section:
-    """A chart of all ranks where they are uneven, and the table of a few of them."""
+    """What each rank loads by itself; a terminal has those that are uneven."""
     parts: list[Shown] = []
     for row in report.summary.configurations:
         detail = detail_of(report, row)
         if detail and detail.ranks:
-            name = full_label(row, report)
-            parts += _rank_chart(detail.ranks, f"{detail.sample}s", name) if detail.ranks.uneven else []
-            parts += further(_rank_table(detail.ranks, f"{detail.sample}s", name))
+            chart = _rank_chart(detail.ranks, f"{detail.sample}s", full_label(row, report))
+            parts += chart if detail.ranks.uneven else further(chart)
     return Section(title="Ranks", name="ranks", parts=tuple(parts))
 
 
-def _rank_chart(view: RanksView, sample: str, caption: str) -> Iterator[Shown]:
-    """What each rank loads by itself; none where that was not measured."""
-    chosen = view.rows if len(view.rows) <= _MOST_RANKS else view.shown
-    known = [(row, row.alone_images_per_s) for row in chosen if row.alone_images_per_s is not None]
-    if known:
-        rows = [
-            ChartRow(
-                label=_rank_name(row),
-                value=figure(alone),
-                note=row.role or "",
-                bars=(Bar(end=alone, tone="imbalance"),),
-            )
-            for row, alone in known
-        ]
-        unit = f"{sample}/s by itself"
-        yield Chart(rows=tuple(rows), high=_ROOM * max(alone for _, alone in known), unit=unit, caption=caption)
+def _rank_chart(view: RanksView, sample: str, caption: str) -> list[Shown]:
+    """Of few ranks all; of more those that are slow, and some beside them."""
+    chosen = view.rows if view.uneven and len(view.rows) <= _MOST_RANKS else view.shown
+    unit = f"{sample}/s by itself"
+    chart = Chart(rows=tuple(map(_rank_row, chosen)), unit=unit, caption=caption, ends=f"rank,{unit}")
+    count = len(view.rows) - len(chosen)
+    others = f"{counted(count, 'other rank')} not shown. " if count else ""
+    note = "By itself: waiting for no other rank. Input, waits for others: a step of the loader alone, in step."
+    return [chart, Paragraph(text=f"{others}{note}", tone="quiet")]
 
 
-def _rank_name(row: RankRow) -> str:
-    """`rank 1 (node7)`."""
-    return f"rank {row.rank}{f' ({row.host})' if row.host else ''}"
-
-
-def _rank_table(view: RanksView, sample: str, caption: str) -> Iterator[Shown]:
-    """Its table, what the columns are, and how many ranks are not in it."""
-    head = tuple(name.replace("images", sample) for name in RANKS_HEAD)
-    yield Table(head=head, lines=tuple(map(_rank_line, view.shown)), right=frozenset({2, 3, 4}), caption=caption)
-    yield Paragraph(text=RANKS_CAPTION)
-    if count := len(view.rows) - len(view.shown):
-        yield Paragraph(text=f"{count} other ranks are not in the table.")
-
-
-def _rank_line(row: RankRow) -> tuple[str, ...]:
-    role = f" ({row.role})" if row.role else ""
-    alone = MISSING if row.alone_images_per_s is None else rate(row.alone_images_per_s)
-    return f"{row.rank}{role}", row.host, alone, figure(row.input_s * 1e3), figure(row.waiting_s * 1e3)
-
-
-# Whole epochs: rate and cold share of each.
+def _rank_row(row: RankRow) -> ChartRow:
+    alone = row.alone_images_per_s
+    role = f"{row.role}, " if row.role else ""
+    return ChartRow(
+        label=f"rank {row.rank}{f' ({row.host})' if row.host else ''}",
+        value=MISSING if alone is None else rate(alone),
+        note=f"{role}input {figure(row.input_s * 1e3)}, waits {figure(row.waiting_s * 1e3)} ms",
+        bars=(Bar(end=alone, tone="imbalance"),) if alone else (),
+    )
 
 
 def epochs_section(report: Report) -> Section:
     """A chart for each configuration whose epochs were asked for, and whether its set fits into memory."""
     parts: list[Part] = []
     for row in report.summary.configurations:
-        if epochs := row.epochs:
-            name = full_label(row, report)
-            if epochs.reason:
-                parts.append(Paragraph(text=f"{name}: not measured, {remark_words(epochs.reason)}."))
-                continue
-            rows = tuple(_epoch_row(number, epoch) for number, epoch in enumerate(epochs.epochs, 1))
-            high = _ROOM * max(epoch.images_per_s for epoch in epochs.epochs)
-            parts.append(Chart(rows=rows, high=high, unit="images/s", caption=name, ends="epoch,images/s"))
-            parts.append(Paragraph(text=_fit_words(epochs), tone="quiet"))
+        if row.epochs and row.epochs.reason:
+            why = remark_words(row.epochs.reason)
+            parts.append(Paragraph(text=f"{full_label(row, report)}: not measured, {why}."))
+        elif row.epochs:
+            rows = tuple(_epoch_row(number, epoch) for number, epoch in enumerate(row.epochs.epochs, 1))
+            parts.append(
+                Chart(
+                    rows=rows,
+                    unit="images/s",
+                    caption=full_label(row, report),
+                    ends="epoch,images/s",
+                )
+            )
+            parts.append(Paragraph(text=_fit_words(row.epochs), tone="quiet"))
     return Section(title="Epochs", name="epochs", parts=tuple(parts))
 
 
@@ -321,7 +294,6 @@ def _epoch_row(number: int, epoch: EpochFigures) -> ChartRow:
 
 
 def _fit_words(epochs: Epochs) -> str:
-    """Whether the set fits into memory."""
     if epochs.memory_bytes is None or epochs.fit is None:
         return "How much memory files may take is not known here."
     memory, whole = epochs.memory_bytes, epochs.whole_set_bytes
@@ -351,48 +323,47 @@ def epoch_cells(row: ConfigurationRow) -> dict[str, Cell]:
     return cells | memory | {"set_in_memory": row.epochs.fit}
 
 
-# Short benchmarks: how much too fast one is that begins with a full buffer.
-
 SHOWN = (10, 20, 50, 100, 200)
 """Iterations of the table."""
 SHORT_RUNS_NOTE = (
-    "A benchmark starts a loader, and while its device warms up, the buffer fills. Its first iterations then cost the "
-    "loader nothing: the table has the rate over the first iterations, over the steady rate, minus 1. For 2 %: the "
-    "iterations that are enough (estimated). An estimate is the most there can be, k / (k - free batches)."
+    "The rate over the first iterations, over the steady rate, minus 1, where the buffer was full before; for 2 %: the "
+    "iterations that are enough (estimated). loaderprobe explain sweep."
 )
 
 
 def short_runs_section(report: Report) -> Section:
     """A table for each device where a full buffer was measured, or was to be."""
-    parts: list[Part] = []
+    parts: list[Shown] = []
     for group in groups(report):
         found = [(row, row.buffer) for row in group.rows if row.buffer]
         if any(effect.how == "measured" or effect.reason for _, effect in found):
-            parts.append(
-                Table(
-                    head=("data", "workers", "prefetch", "batches", *map(str, SHOWN), "for 2 %", "how"),
-                    lines=tuple(_short_run_line(row, effect) for row, effect in found),
-                    right=frozenset(range(1, 5 + len(SHOWN))),
-                    caption=group.title,
-                )
-            )
+            parts += table(found, _SHORT_RUNS, caption=group.title)
             missing = dict.fromkeys(remark_words(effect.reason) for _, effect in found if effect.reason)
             parts += [Paragraph(text=f"Not measured: {reason}.", tone="quiet") for reason in missing]
-    parts += [Paragraph(text=SHORT_RUNS_NOTE, tone="quiet", further=True)] if parts else []
+    parts += further([Paragraph(text=SHORT_RUNS_NOTE, tone="quiet")]) if parts else ()
     return Section(title="Short benchmarks", name="short_runs", parts=tuple(parts))
 
 
-def _short_run_line(row: ConfigurationRow, effect: BufferEffect) -> tuple[str, ...]:
-    ratios = [_at(effect, count) for count in SHOWN]
-    return (
-        row.config.resolution,
-        str(row.config.loader.workers),
-        str(row.config.loader.prefetch_factor),
-        str(effect.batches),
-        *(MISSING if ratio is None else _excess(ratio, effect) for ratio in ratios),
-        f"{effect.enough:,}",
-        effect.how,
-    )
+def _excess(pair: tuple[ConfigurationRow, BufferEffect], iterations: int) -> str:
+    """`+19 %`; within 2 %, or within the noise band, it is none."""
+    effect, over_steady = pair[1], _at(pair[1], iterations)
+    if over_steady is None:
+        return ""
+    more, none = over_steady - 1, max(ALIKE, effect.noise)
+    if abs(more) <= none:
+        return f"±{significant(none * 100, 1)} %"
+    return f"{'+' if more > 0 else '−'}{percent(abs(more))}"  # noqa: RUF001  # the sign, as typeset
+
+
+_SHORT_RUNS = (
+    Column("data", lambda pair: pair[0].config.resolution),
+    Column("workers", lambda pair: str(pair[0].config.loader.workers)),
+    Column("prefetch", lambda pair: str(pair[0].config.loader.prefetch_factor)),
+    Column("batches", lambda pair: str(pair[1].batches)),
+    *(Column(str(count), partial(_excess, iterations=count)) for count in SHOWN),
+    Column("for 2 %", lambda pair: f"{pair[1].enough:,}"),
+    Column("how", lambda pair: pair[1].how),
+)
 
 
 def short_run_cells(row: ConfigurationRow) -> dict[str, Cell]:
@@ -408,11 +379,3 @@ def short_run_cells(row: ConfigurationRow) -> dict[str, Cell]:
 def _at(effect: BufferEffect, iterations: int) -> float | None:
     """As measured where it was, as estimated where all is."""
     return effect.predicted(iterations) if effect.how == "estimated" else effect.measured(iterations)
-
-
-def _excess(over_steady: float, effect: BufferEffect) -> str:
-    """`+19 %`; within 2 %, or within the noise band, it is none."""
-    more, none = over_steady - 1, max(ALIKE, effect.noise)
-    if abs(more) <= none:
-        return f"±{significant(none * 100, 1)} %"
-    return f"{'+' if more > 0 else '−'}{percent(abs(more))}"  # noqa: RUF001  # the sign, as typeset

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date
+from pathlib import PurePath
 
 import msgspec
 
+from loaderprobe.records.catalogue import Amount, CatalogueEntry
 from loaderprobe.records.options import PLAN
-from loaderprobe.records.plan import Amount, CatalogueEntry, Need, PlanReport, PlanSupply, Quantity
-from loaderprobe.render import plan_words as words
+from loaderprobe.records.plan import (
+    Asked,
+    CacheSize,
+    InputName,
+    Need,
+    NeedName,
+    PlanPart,
+    PlanReport,
+    PlanSupply,
+    Quantity,
+)
 from loaderprobe.render.document import (
     Bar,
     Chart,
     ChartRow,
+    Column,
     Command,
     Document,
     Item,
@@ -23,13 +35,45 @@ from loaderprobe.render.document import (
     Part,
     Section,
     Table,
-    Tags,
+    items,
+    table,
+    tags,
 )
-from loaderprobe.render.format import MISSING, counted, percent
-from loaderprobe.render.plan_words import LIMIT_WORDS, PART, amount, grouped
-from loaderprobe.render.words import remark_words
-from loaderprobe.units import format_bytes, format_duration, format_rate, join_words
+from loaderprobe.render.format import MISSING, counted, figure, grouped, percent, rate
+from loaderprobe.render.words import LIMIT_WORDS, remark_words
+from loaderprobe.units import format_bytes, format_duration, format_rate, join_words, significant
 
+PART: dict[PlanPart, str] = {
+    "measured_storage": "measured storage",
+    "cold_opens": "cold opens of the measured storage",
+    "workers": "workers, and how slow a read may be",
+    "cores": "cores",
+    "reads_in_flight": "reads in flight",
+}
+NEED: dict[NeedName, str] = {
+    "read_bytes": "read bandwidth",
+    "opens": "files opened",
+    "requests": "requests, 128 KiB",
+    "reads_in_flight": "reads in flight",
+    "read_time": "a file may take",
+    "capacity": "capacity",
+    "checkpoint": "checkpoint writes",
+    "workers": "workers",
+    "cores": "cores",
+}
+INPUT: dict[InputName, str] = {
+    "rate": "rate of one accelerator",
+    "file_bytes": "bytes of a file",
+    "amplification": "read over asked for",
+    "images": "images in the set",
+    "cpu_s": "CPU time of an image",
+    "wait_s": "wait for a file",
+    "other_s": "other time of a worker",
+    "utilization": "wanted utilization",
+    "use": "use of a limit",
+}
+RANGE_FROM = 0.01
+"""A range narrower than this share of its figure is not shown."""
 _ENOUGH = {
     "enough": ("good", "\N{CHECK MARK}"),
     "not known": ("warning", "?"),
@@ -46,11 +90,11 @@ def plan_document(plan: PlanReport) -> Document:
     measured = next((supply for supply in plan.supplies if supply.label == "measured" and supply.limits), None)
     enough = measured and _verdict(plan, measured.feeds or 0.0, measured.at_least)
     return Document(
-        title=words.title(plan),
-        headline=f"Storage here feeds all {plan.asked.accelerators:,}" if enough == "enough" else words.to_buy(plan),
-        subline=words.terms(plan),
+        title=_title(plan),
+        headline=f"Storage here feeds all {plan.asked.accelerators:,}" if enough == "enough" else _to_buy(plan),
+        subline=_terms(plan),
         tone="good" if enough == "enough" else "storage",
-        sections=tuple(section for section in _sections(plan) if section.parts),
+        sections=tuple(_sections(plan)),
     )
 
 
@@ -60,17 +104,15 @@ def _sections(plan: PlanReport) -> Iterator[Section]:
     )
     yield Section(title="What to buy", name="needs", parts=(_needs(plan),), panel="main")
     yield Section(title="The rate", parts=tuple(_rate(plan)), panel="side")
-    yield Section(title="Not known", name="unknown", parts=(_not_known(plan),), panel="side")
+    yield Section(title="Not known", name="unknown", parts=tags(_not_known(plan)), panel="side")
     yield Section(title="The test to sign, on delivery", name="test", parts=tuple(_test(plan)))
-    yield Section(title="Storages", name="storages", parts=tuple(_storages(plan)))
+    yield Section(title="Storages", name="storages", parts=items(_storages(plan)))
     yield Section(title="Caches", name="caches", parts=tuple(_caches(plan)))
-    yield Section(title="Computed from", name="inputs", parts=(_inputs(plan),))
+    inputs = [pair for pair in plan.inputs.items() if pair[0] != "rate"]  # which stands beside the answer
+    yield Section(title="Computed from", name="inputs", parts=table(inputs, _INPUTS))
     notes = tuple(Paragraph(text=remark_words(note)) for note in plan.notes)
-    made = f"loaderprobe {plan.loaderprobe}, {plan.created_utc[:10]}. {words.from_words(plan)}"
+    made = f"loaderprobe {plan.loaderprobe}, {plan.created_utc[:10]}. {_from_words(plan)}"
     yield Section(parts=(*notes, Paragraph(text=f"{made} Formulas: loaderprobe explain plan.", tone="quiet")))
-
-
-# What storage gives, what is needed, and what of it is known.
 
 
 def _verdict(plan: PlanReport, feeds: float, at_least: bool) -> str:
@@ -118,7 +160,6 @@ _FIXED = ("read_time", "capacity", "checkpoint")
 
 
 def _needs(plan: PlanReport) -> Table:
-    """With the share of a limit that is left unused; of one accelerator, of a node and of all."""
     asked = plan.asked
     counts = sorted({1, asked.of_node, asked.accelerators})
     lines = [_need_line(need, counts, asked.accelerators) for need in plan.needs]
@@ -129,26 +170,23 @@ def _needs(plan: PlanReport) -> Table:
     return Table(
         head=("accelerators", *(f"{count:,}" for count in counts), "label"),
         lines=tuple(lines),
-        right=frozenset(range(1, len(counts) + 1)),
         caption="Reads in flight, times, workers and cores have no headroom.",
     )
 
 
 def _need_line(need: Need, counts: Sequence[int], planned: int) -> tuple[str, ...]:
-    label = f"{need.at_utilization.weakest}{words.spread(need.at_utilization)}"
-    return words.NEED[need.name], *(_need(need, count, planned) for count in counts), label
+    label = f"{need.at_utilization.weakest}{_spread(need.at_utilization)}"
+    return NEED[need.name], *(_need(need, count, planned) for count in counts), label
 
 
 def _need(need: Need, count: int, planned: int) -> str:
-    """Of so many accelerators: what to buy where that can be bought."""
     quantity = need.to_buy or need.at_utilization
     scale = 1.0 if need.name in _FIXED else count if need.name in _EACH else count / planned
     scaled = replace(quantity, value=scale * quantity.value, low=scale * quantity.low, high=scale * quantity.high)
-    return words.plain(scaled)
+    return _plain(scaled)
 
 
 def _rate(plan: PlanReport) -> Iterator[Part]:
-    """Where the accelerators' rate comes from; of a benchmark's pace, also what a training asks for."""
     rate, read = plan.inputs["rate"], plan.need("read_bytes")
     how = "specified, not measured" if plan.acceptance.compute else rate.label
     yield Paragraph(text=f"{amount(rate)} an accelerator, {how}: {rate.source}.")
@@ -158,23 +196,19 @@ def _rate(plan: PlanReport) -> Iterator[Part]:
         yield Paragraph(text=f"{remark_words(plan.pace)}. At the rate of {recipe}, buy {format_rate(buy)}.")
 
 
-def _not_known(plan: PlanReport) -> Tags:
-    """What this plan cannot say, and what none covers."""
-    asked, refused = plan.asked, (f"{PART[part]}: {remark_words(why)}" for part, why in plan.refused.items())
-    cold = ["cold opens: the test drops names"] if plan.source.kind in ("sweep", "run") else []
-    writes = ["checkpoints: --checkpoint 205MB:600"] if asked.checkpoint is None else []
-    others = ("other jobs, failures, rebuilds", "caches of the storage", "listing of folders")
-    return Tags(texts=(*refused, *cold, *writes, *others))
+def _not_known(plan: PlanReport) -> Iterator[str]:
+    yield from (f"{PART[part]}: {remark_words(why)}" for part, why in plan.refused.items())
+    if plan.source.kind in ("sweep", "run"):
+        yield "cold opens: the test drops names"
+    if plan.asked.checkpoint is None:
+        yield "checkpoints: --checkpoint 205MB:600"
+    yield from ("other jobs, failures, rebuilds", "caches of the storage", "listing of folders")
 
 
-# Below: what is to be known of each storage, caches, and what all is computed from.
-
-
-def _storages(plan: PlanReport) -> Iterator[Part]:
+def _storages(plan: PlanReport) -> Iterator[tuple[str, str]]:
     for supply in plan.supplies:
-        notes = words.supply_notes(supply, plan.asked)
-        if notes:
-            yield Item(subject=supply.name, text="; ".join(notes))
+        if notes := _supply_notes(supply, plan.asked):
+            yield supply.name, "; ".join(notes)
 
 
 def _caches(plan: PlanReport) -> Iterator[Part]:
@@ -186,20 +220,20 @@ def _caches(plan: PlanReport) -> Iterator[Part]:
     if asked.cache.kind == "page":
         text = f"{text}; with a shuffle over all images they answer at least"
     yield Item(subject=f"On each of {counted(asked.nodes, 'node')}", text=text)
-    lines = (
-        (str(cached.epoch), percent(cached.hits) if cached.hits else "0 %", format_rate(cached.read_bytes_per_s))
-        for cached in plan.epochs.cached
+    columns = (
+        Column("epoch", lambda cached: str(cached.epoch)),
+        Column("from caches", lambda cached: percent(cached.hits) if cached.hits else "0 %"),
+        Column("from storage", lambda cached: format_rate(cached.read_bytes_per_s)),
     )
-    yield Table(head=("epoch", "from caches", "from storage"), lines=tuple(lines), right=frozenset({0, 1, 2}))
+    yield from table(plan.epochs.cached, columns)
 
 
-def _inputs(plan: PlanReport) -> Table:
-    lines = tuple(
-        (words.INPUT[name], words.ranged(quantity), words.label(quantity), _source(quantity))
-        for name, quantity in plan.inputs.items()
-        if name != "rate"  # which stands beside the answer
-    )
-    return Table(head=("figure", "value", "label", "source"), lines=lines, right=frozenset())
+_INPUTS = (
+    Column("figure", lambda pair: INPUT[pair[0]]),
+    Column("value", lambda pair: _ranged(pair[1])),
+    Column("label", lambda pair: _label(pair[1])),
+    Column("source", lambda pair: _source(pair[1])),
+)
 
 
 def _source(quantity: Quantity) -> str:
@@ -225,23 +259,153 @@ def need_columns(plan: PlanReport) -> dict[str, list[object]]:
         "at_most": [need.at_most.value for need in plan.needs],
         "to_buy": [value(need.to_buy) for need in plan.needs],
         "node": [value(need.node) for need in plan.needs],
-        "label": [words.label(need.at_utilization) for need in plan.needs],
+        "label": [_label(need.at_utilization) for need in plan.needs],
     }
 
 
-# The test of the delivered storage: what is promised, and what to type to measure it.
+def _to_buy(plan: PlanReport) -> str:
+    """`Buy 1.56 GB/s and 129,000 opens/s`."""
+    read, opens = plan.need("read_bytes"), plan.need("opens")
+    assert read and opens and read.to_buy and opens.to_buy
+    return f"Buy {amount(read.to_buy)} and {grouped(opens.to_buy.value)} opens/s"
+
+
+def _terms(plan: PlanReport) -> str:
+    """What the need depends on."""
+    asked = plan.asked
+    read = "whole files" if asked.images_per_file == 1 else f"shards of {asked.images_per_file:,} images"
+    return (
+        f"for {_accelerators(plan)} at {percent(asked.utilization)} of their rate, {percent(asked.use)} of a limit in "
+        f"use; {read} read in random order, caches cold"
+    )
+
+
+def _title(plan: PlanReport) -> str:
+    """What is planned, and for which data: `Storage plan for 64 x mlperf-h100, 500x375 (images of 108 kB)`."""
+    asked, size, name = plan.asked, amount(plan.inputs["file_bytes"]), PurePath(plan.source.data).name
+    grown = ""
+    if asked.growth != 1:
+        grown = f" ({asked.accelerators / asked.growth:.0f} now, times {asked.growth:g} for growth)"
+    data = f"{name} (images of {size})" if name else f"images of {size}"
+    return f"Storage plan for {_accelerators(plan)}{grown}, {data}"
+
+
+def _accelerators(plan: PlanReport) -> str:
+    """`64 x mlperf-h100`; of a rate as given `64 accelerators of 2500 images/s`."""
+    name = plan.source.accelerator
+    count = f"{plan.asked.accelerators:,}"
+    if name[:1].isdigit():
+        return f"{counted(plan.asked.accelerators, 'accelerator')} of {rate(float(name))} images/s"
+    if name == "cpu":
+        return f"{counted(plan.asked.accelerators, 'CPU')} like that of the run"
+    return f"{count} x {name}"
+
+
+_AMOUNTS: dict[str, Callable[[float], str]] = {
+    "B/s": format_rate,
+    "B": format_bytes,
+    "s": format_duration,
+    "1/s": lambda number: f"{grouped(number)}/s",
+    "": percent,
+    "images/s": lambda number: f"{rate(number)} images/s",
+    "images": lambda number: f"{number:,.0f} images",  # a count that also stands in the sentence on an epoch
+    "x": lambda number: f"{significant(number)} x",
+}
+
+
+def amount(quantity: Quantity, value: float | None = None) -> str:
+    """A figure with its unit; `value` replaces the figure."""
+    number, unit = quantity.value if value is None else value, quantity.unit
+    return _AMOUNTS[unit](number) if unit in _AMOUNTS else f"{grouped(number)} {unit}"
+
+
+def _ranged(quantity: Quantity) -> str:
+    """The figure, and its range where that is worth a word."""
+    low, high = amount(quantity, quantity.low), amount(quantity, quantity.high)
+    if quantity.high - quantity.low <= RANGE_FROM * abs(quantity.value) or low == high:
+        return amount(quantity)
+    return f"{amount(quantity)} ({low} to {high})"
+
+
+def _plain(quantity: Quantity) -> str:
+    """The figure without a unit that its row names already; a wide range instead of it."""
+    if quantity.unit in ("reads", "workers", "cores"):
+        ends = figure(quantity.low, 2), figure(quantity.high, 2)
+        if quantity.high - quantity.low > RANGE_FROM * quantity.value and ends[0] != ends[1]:
+            return f"{ends[0]} to {ends[1]}"
+        return figure(quantity.value, 2)
+    return amount(quantity)
+
+
+def _spread(quantity: Quantity) -> str:
+    """` ±3 %` beside the label of a rate whose inputs were measured to no better than that."""
+    half = (quantity.high - quantity.low) / 2 / quantity.value
+    return f" ±{percent(half)}" if quantity.unit in ("B/s", "1/s") and half > RANGE_FROM else ""
+
+
+def _label(quantity: Quantity) -> str:
+    """`measured`, `derived from assumed`."""
+    return quantity.label if quantity.label != "derived" else f"derived from {quantity.weakest}"
+
+
+def _supply_notes(supply: PlanSupply, asked: Asked) -> list[str]:
+    """What is to be known of a storage beside its limits."""
+    lines = [remark_words(note) for note in supply.notes]
+    if supply.label == "measured" and supply.feeds is not None and asked.nodes > 1:
+        lines.insert(
+            0,
+            f"from one machine, and counted as one storage for {asked.nodes:,} nodes; where each has its own, they "
+            f"feed {grouped(supply.feeds * asked.nodes)}",
+        )
+    if supply.cache is not None:
+        lines.append(_enough_cache(supply.cache, asked.nodes))
+    if supply.cache is not None and supply.first_limit == "opens" and asked.images_per_file == 1:
+        lines.append("shards need few opens: --layout shards:1251")
+    flying = supply.reads_in_flight
+    if flying is not None and supply.label != "measured":
+        lines.append(
+            f"at its latency an accelerator needs {_plain(flying)} reads in flight, each by a worker of its own"
+        )
+    if supply.read_on:
+        lines.append(f"{supply.source}, read {supply.read_on}")
+    if supply.stale:
+        lines.append("that was 12 months ago or longer: check it")
+    return lines
+
+
+def _enough_cache(size: CacheSize, nodes: int) -> str:
+    need = f"it feeds all of them where caches answer {percent(size.hits)} of the reads"
+    if size.pinned_bytes is None or size.page_bytes is None:
+        return need
+    slow = "" if nodes == 1 else ", after several epochs"
+    return (
+        f"{need}: {format_bytes(size.pinned_bytes)} of files pinned on each node, or {format_bytes(size.page_bytes)} "
+        f"of its page cache{slow}"
+    )
+
+
+def _from_words(plan: PlanReport) -> str:
+    """What the plan was made from."""
+    source = plan.source
+    others = f" (also in the run: {join_words(source.other_data)}; --data)" if source.other_data else ""
+    if source.kind == "trace":
+        return f"From the recording {source.path}, without its files."
+    # A plan is passed on: folders of the machine that measured say nothing to its readers.
+    run = PurePath(source.path).name
+    made = f"bandwidth result {run}" if source.kind == "bandwidth" else f"{source.configuration} of {run}"
+    return f"From {made}{others}."
+
 
 LAUNCHER = "--rdzv-backend c10d --rdzv-endpoint HEAD:29500 --rdzv-id 7"
 """What starts processes on several nodes together (`explain ranks`)."""
 
 
 def _test(plan: PlanReport) -> Iterator[Part]:
-    """What is promised, to be signed, and the commands that measure it."""
     test = plan.acceptance
     several = [f"{test.nodes:,} nodes at once"] if test.nodes > 1 else []
     head = ("cold files", *several, "one node", "measured", "pass")
     lines = tuple((what, *promised[1 - len(several) :], "", "") for what, *promised in _promises(plan))
-    yield Table(head=head, lines=lines, right=frozenset(range(1, len(head) - 1)))
+    yield Table(head=head, lines=lines)
     readers = _readers_words(plan)
     if several:
         yield Item(subject=several[0], text=f"on each; {readers}")
@@ -298,10 +462,7 @@ def _readers_words(plan: PlanReport) -> str:
     return f"{readers} an accelerator: {origin[plan.acceptance.readers_from]}"
 
 
-# The catalogue of storage kinds as a page.
-
 _ONE = {"TiB": "TiB", "prefixes": "prefix", "units": "unit", "IOPS": "bought IOPS"}
-_HEAD = ("storage", "read bandwidth", "opens/s", "requests/s", "a read takes", "a client")
 
 
 def catalogue_document(entries: Iterable[CatalogueEntry], today: date) -> Document:
@@ -313,13 +474,10 @@ def catalogue_document(entries: Iterable[CatalogueEntry], today: date) -> Docume
             Section(
                 parts=(
                     Paragraph(text="Limits as published, not measured by loaderprobe: at most that, unless marked >=."),
-                    Table(head=_HEAD, lines=tuple(_line(each) for each in chosen), right=frozenset()),
+                    *table(chosen, _ENTRY),
                 )
             ),
-            Section(
-                title="Sources",
-                parts=tuple(Item(subject=each.name, text=_entry_source(each, today)) for each in chosen),
-            ),
+            Section(title="Sources", parts=items((each.name, _entry_source(each, today)) for each in chosen)),
             Section(parts=(Paragraph(text="Use: --storage fsx-lustre-250:24TiB, s3-standard:16, efs-elastic."),)),
         ),
     )
@@ -328,17 +486,6 @@ def catalogue_document(entries: Iterable[CatalogueEntry], today: date) -> Docume
 def catalogue_json(entries: Iterable[CatalogueEntry]) -> str:
     """The entries, indented, ending with a newline."""
     return msgspec.json.format(msgspec.json.encode(tuple(entries)), indent=2).decode() + "\n"
-
-
-def _line(entry: CatalogueEntry) -> tuple[str, ...]:
-    return (
-        f"{entry.name}-TIER" if entry.tiers else entry.name,
-        _bandwidth(entry),
-        _operations(entry, entry.opens_per_s, "opens_per_s" in entry.at_least),
-        _operations(entry, entry.requests_per_s, "requests_per_s" in entry.at_least),
-        MISSING if entry.latency_s is None else " to ".join(dict.fromkeys(map(format_duration, entry.latency_s))),
-        _clients(entry),
-    )
 
 
 def _bandwidth(entry: CatalogueEntry) -> str:
@@ -367,6 +514,20 @@ def _clients(entry: CatalogueEntry) -> str:
 
 def _one(entry: CatalogueEntry) -> str:
     return _ONE.get(entry.unit, entry.unit)
+
+
+def _latency(entry: CatalogueEntry) -> str:
+    return MISSING if entry.latency_s is None else " to ".join(dict.fromkeys(map(format_duration, entry.latency_s)))
+
+
+_ENTRY = (
+    Column("storage", lambda entry: f"{entry.name}-TIER" if entry.tiers else entry.name),
+    Column("read bandwidth", _bandwidth),
+    Column("opens/s", lambda entry: _operations(entry, entry.opens_per_s, "opens_per_s" in entry.at_least)),
+    Column("requests/s", lambda entry: _operations(entry, entry.requests_per_s, "requests_per_s" in entry.at_least)),
+    Column("a read takes", _latency),
+    Column("a client", _clients),
+)
 
 
 def _entry_source(entry: CatalogueEntry, today: date) -> str:

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
 from io import StringIO
 from math import nan
 from typing import Any
 
-from loaderprobe.records.bandwidth import BandwidthPhase, BandwidthReport, Latency, MetadataPhase
 from loaderprobe.records.measurement import Measurement, Segment, WorkerBatches
 from loaderprobe.records.verdict import Interval
-from loaderprobe.render.words import remark_words
-
-# Flat tables, with units in the names of their columns, and CSV of them.
 
 Cell = str | int | float | bool | None
 
@@ -114,47 +109,6 @@ def batch_rows(measured: Measurement) -> Iterator[Row]:
             *_times(records, place),
             records.read_bytes[place],
         )
-
-
-def bandwidth_columns(report: BandwidthReport) -> dict[str, list[Cell]]:
-    """The phases of a bandwidth probe, a row each, opens and stats last; latencies in ns with their percentiles."""
-    return as_columns([*map(_phase, report.phases), *map(_phase, report.metadata)])
-
-
-_WITH_UNIT = {
-    "operation": "name",
-    "runtime": "runtime_ms",
-    "bw_bytes": "bw_bytes_per_s",
-    "bw_low": "bw_low_bytes_per_s",
-    "bw_high": "bw_high_bytes_per_s",
-    "first_third_bw_bytes": "first_third_bw_bytes_per_s",
-    "last_third_bw_bytes": "last_third_bw_bytes_per_s",
-}
-"""fio's names, which have none."""
-
-
-def _phase(phase: BandwidthPhase | MetadataPhase) -> dict[str, Cell]:
-    cells: dict[str, Cell] = {}
-    for field in fields(phase):
-        value = getattr(phase, field.name)
-        if isinstance(value, Latency):
-            name = field.name.removesuffix("_ns")
-            cells |= {f"{name}_{part}_ns": getattr(value, part) for part in ("min", "mean", "max")}
-            cells |= {f"{name}_p{float(share):g}_ns": each for share, each in value.percentile.items()}
-        elif field.name == "notes":
-            cells["notes"] = "; ".join(map(remark_words, value)) or None
-        elif field.name not in ("unread", "clat_ns", "file_ns", "op_ns", "by_rank"):
-            cells[_WITH_UNIT.get(field.name, field.name)] = value
-    if isinstance(phase, BandwidthPhase) and phase.slowest:
-        cells |= {
-            "readers_a_rank": phase.readers_a_rank,
-            "last_done_bw_bytes_per_s": phase.last_done_bw_bytes,
-            "in_step_bw_bytes_per_s": phase.in_step_bw_bytes,
-            "slowest_rank": phase.slowest.rank,
-            "slowest_host": phase.slowest.host,
-            "fairness": phase.fairness,
-        }
-    return cells
 
 
 def _configuration(measured: Measurement) -> tuple[str, str]:

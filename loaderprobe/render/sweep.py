@@ -8,13 +8,16 @@ from collections.abc import Hashable, Iterator, Sequence
 
 from loaderprobe.analyze.answer import firm, measured, speedup_of
 from loaderprobe.records.remark import Remark, each_once, subject_of
-from loaderprobe.records.report import ConfigurationRow, DataInfo, Detail, Report
+from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.resources import ResourceName
+from loaderprobe.records.verdict import Forecast
 from loaderprobe.render.document import (
     Cell,
+    Column,
     Command,
     Document,
     Fold,
+    Item,
     Line,
     Paragraph,
     Section,
@@ -22,50 +25,50 @@ from loaderprobe.render.document import (
     Table,
     further,
     items,
+    table,
 )
 from loaderprobe.render.figures import TABLE, evidence_words, flat, reason_words, reasons, shown, words_of
 from loaderprobe.render.first import advice_parts, first_screen, headline, more_needs, sample_of, shown_first
-from loaderprobe.render.format import MISSING, counted, factor, figure, first_upper, rate
-from loaderprobe.render.gpu import profiled, step_parts, window_parts
-from loaderprobe.render.groups import NEXT, RowGroup, detail_of, full_label, gain_words, groups, then_of
+from loaderprobe.render.format import MISSING, counted, figure, first_upper, rate
+from loaderprobe.render.gpu import window_parts
+from loaderprobe.render.groups import (
+    NEXT,
+    RowGroup,
+    bound_words,
+    detail_of,
+    full_label,
+    gain_words,
+    groups,
+    label,
+    resources_of,
+    then_of,
+    tone,
+    trains,
+)
 from loaderprobe.render.panels import (
     epoch_cells,
     epochs_section,
+    panel_sections,
     ranks_section,
-    rate_section,
-    read_section,
     scaling_section,
     short_run_cells,
     short_runs_section,
-    worker_section,
 )
 from loaderprobe.render.rows import Cell as Value
 from loaderprobe.render.rows import as_columns
-from loaderprobe.render.wording import bound_words, label, resources_of, tone
 from loaderprobe.render.words import knee_words, remark_words, sentence, then_words
 from loaderprobe.units import format_bytes, format_duration, join_words, significant
 
-HOW_TO_READ = (
-    "A verdict is an experiment, not a threshold on a share of the step time. An ablation makes one resource free, "
-    "one at a time. Storage 1.9x means that training would be 1.9 times as fast if reading files cost nothing. The "
-    "resource with the largest speed-up is the limit. If no speed-up reaches 5 %, the configuration is balanced. If "
-    "two speed-ups are about the same, both resources are named. If training differs from its prediction by more "
-    "than the noise band, the verdict is inconclusive. Measured: the loader ran with that resource free. Estimated "
-    "(est.): computed from what the workers spent their time on. Serial: num_workers=0, the training thread loads. "
-    "Cold: files come from storage, not from memory. Knee: the fewest workers that are enough."
-)
-EMULATED_NOTE = "Emulated accelerator: its throughput is specified, not measured."
-CPU_NOTE = "Training ran on a CPU: nothing follows for a GPU."
 GROUP_HEAD = ("configuration", *(column.head for column in TABLE), "bound", "speed-up if free → then limited by")
 _ONE_RANK = remark_words(Remark(code="one_rank"))
 """No reader misses what one rank loses to others."""
-_COLUMNS = ("images_per_s", "accelerator_utilization", "disk_read_bytes_per_s", "speedups")
+_COLUMNS = {"images_per_s", "accelerator_utilization", "disk_read_bytes_per_s", "speedups"}
 """Figures of the table: also a terminal says why one is missing."""
 _TABLE_NOTE = " ".join(
     [
         *(column.help for column in TABLE),
-        "Speed-up if free: of training, if that resource cost nothing; est.: estimated.",
-        f"{MISSING}: not measured.",
+        "Speed-up if free: of training, if that resource cost nothing; est.: estimated. Serial: the training thread "
+        f"loads. {MISSING}: not measured. How to read this: loaderprobe explain verdict.",
     ]
 )
 
@@ -74,7 +77,6 @@ def sweep_document(report: Report) -> Document:
     """The first screen, then every configuration by device and cache state, then what it rests on."""
     found = groups(report)
     answer = headline(report, shown_first(report))
-    shown_missing, other_missing = missing(report, _COLUMNS)
     return Document(
         title=title(report),
         headline=answer.text,
@@ -83,13 +85,11 @@ def sweep_document(report: Report) -> Document:
         unsure=answer.unsure,
         sections=(
             *first_screen(report),
-            *([scaling] if (scaling := scaling_section(report)).parts else []),
+            scaling_section(report),
             Section(title="Every configuration", parts=tuple(_before_table(report))),
             *(Section(title=group.title, parts=tuple(_of_group(report, group)), under=True) for group in found),
             *more_needs(report),
-            rate_section(report),
-            worker_section(report),
-            read_section(report),
+            *panel_sections(report),
             Section(title="Failed", parts=items(without_figures(report, "failed"))),
             Section(title="Skipped", parts=items(without_figures(report, "skipped"))),
             ranks_section(report),
@@ -100,16 +100,10 @@ def sweep_document(report: Report) -> Document:
                 name="timelines",
                 parts=tuple(part for group in found for part in window_parts(report, group)),
             ),
-            Section(
-                title="Timeline of the steps",
-                name="steps",
-                parts=tuple(part for group in found for part in step_parts(report, group)),
-            ),
             Section(title="Notes", parts=items(notes(report))),
-            Section(title=f"Not measured ({MISSING})", parts=(*items(shown_missing), *further(items(other_missing)))),
-            Section(title="Data", parts=further([_data(report)])),
+            Section(title=f"Not measured ({MISSING})", parts=tuple(missing(report))),
+            Section(title="Data", parts=further(table(report.summary.run.data, _DATA))),
             Section(title="Machine, versions and command", parts=further(_machine(report))),
-            Section(title="How to read this", parts=further([Paragraph(text=HOW_TO_READ)])),
         ),
     )
 
@@ -121,9 +115,6 @@ def report_columns(report: Report) -> dict[str, list[Value]]:
     # The reasons stand last, whatever GPU counters a single row brings.
     gone = columns.pop("unavailable", [])
     return {**columns, "unavailable": gone}
-
-
-# Every configuration, and what is missing.
 
 
 def counts(report: Report) -> str:
@@ -139,14 +130,9 @@ def counts(report: Report) -> str:
 
 
 def _before_table(report: Report) -> Iterator[Shown]:
-    rows = report.summary.configurations
     yield Paragraph(text=" ".join((counts(report), *skipped_files(report))), tone="quiet")
     if not report.summary.run.complete:
         yield Paragraph(text=not_complete(report), tone="warning")
-    if any(row.emulated for row in rows):
-        yield Paragraph(text=EMULATED_NOTE, tone="warning", further=True)
-    if any(row.config.compute.kind == "cpu" for row in rows):
-        yield Paragraph(text=CPU_NOTE, tone="warning", further=True)
     yield Paragraph(text=_TABLE_NOTE, tone="quiet", further=True)
 
 
@@ -158,13 +144,13 @@ def not_complete(report: Report) -> str:
 
 
 def _of_group(report: Report, group: RowGroup) -> Iterator[Shown | Fold]:
-    """A line a configuration, then the evidence of each to unfold, what is not firm in words, and what would help."""
-    yield Paragraph(text=f"Compute alone: {group.ceiling}.", further=True)
+    if alone := group.ceiling_images_per_s:
+        how = "specified, not measured" if group.emulated else "measured"
+        yield Paragraph(text=f"Compute alone: {rate(alone)} images/s ({how}).", further=True)
     lines = tuple(_line(report, row, group) for row in group.rows)
-    yield Table(head=GROUP_HEAD, lines=lines, right=frozenset(range(1, 1 + len(TABLE))))
+    yield Table(head=GROUP_HEAD, lines=lines)
     yield from _evidence(report, group)
     yield from further(items(_knees(report, group)))
-    yield from items((f"GPU of {subject}", words) for subject, words in profiled(group))
 
 
 def _knees(report: Report, group: RowGroup) -> list[tuple[str, str]]:
@@ -185,36 +171,26 @@ def _line(report: Report, row: ConfigurationRow, group: RowGroup) -> Line:
     )
 
 
-def missing(report: Report, columns: Sequence[str] = ()) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """(what, why) for each different reason why a figure does not exist: first of `columns`, then of all others.
-
-    `columns` are places in the summary. The first end with each damaged file without a row.
-    """
-    first, others = (_missing(report, columns, among) for among in (True, False))
-    gpu_reason = report.summary.environment.gpu_reason
-    no_gpu = remark_words(gpu_reason) if gpu_reason else ""
-    if no_gpu and no_gpu not in [why for _, why in (*first, *others)]:
-        others.append(("GPU", no_gpu))
-    return first + _damaged(report), others
-
-
-def _missing(report: Report, columns: Sequence[str], among: bool) -> list[tuple[str, str]]:
-    """Of the figures that are among the columns, or are not."""
+def missing(report: Report) -> list[Item]:
+    """Why figures do not exist, each reason once; a terminal has those of the table, and damaged files."""
     found: dict[str, dict[str, list[ConfigurationRow]]] = {}
-    rows = measured(report.summary.configurations)
+    rows, gpu_reason = measured(report.summary.configurations), report.summary.environment.gpu_reason
     for row in rows:
         for at, reason in reasons(row).items():
-            if reason != _ONE_RANK and (at in columns) is among:
-                found.setdefault(reason, {}).setdefault(words_of(at), []).append(row)
-    out = []
-    for reason, fields in found.items():
-        touched = list({row.key: row for affected in fields.values() for row in affected}.values())
-        out.append((f"{join_words(list(fields))} ({_which(touched, rows, report)})", reason))
-    return out
+            if reason != _ONE_RANK:
+                found.setdefault(reason, {}).setdefault(at, []).append(row)
+    made = list(items(_damaged(report)))
+    for reason, places in found.items():
+        touched = list({row.key: row for affected in places.values() for row in affected}.values())
+        figures = join_words(list(dict.fromkeys(map(words_of, places))))
+        subject = f"{figures} ({_which(touched, rows, report)})"
+        made.append(Item(subject=subject, text=reason, further=not _COLUMNS.intersection(places)))
+    if gpu_reason and remark_words(gpu_reason) not in found:
+        made.append(Item(subject="GPU", text=remark_words(gpu_reason), further=True))
+    return sorted(made, key=lambda item: item.further)
 
 
 def _which(some: Sequence[ConfigurationRow], rows: Sequence[ConfigurationRow], report: Report) -> str:
-    """The one configuration by name, else how many."""
     if len(some) == 1:
         return full_label(some[0], report)
     return "all" if len(some) == len(rows) else counted(len(some), "configuration")
@@ -282,14 +258,6 @@ def title(report: Report) -> str:
     return f"{data}{made}{storage}, {machine.cores_available:g} cores, {gpus}, {run.created_utc[:10]}"
 
 
-def facts(report: Report) -> str:
-    """The run, time, sizes of the images."""
-    run = report.summary.run
-    sizes = [f"{data.label} {significant(data.mean_size_bytes / 1e3)} kB" for data in run.data]
-    mean = f"; {', '.join(sizes)} an image" if sizes else ""
-    return f"loaderprobe {run.name}; its configurations took {format_duration(run.wall_s)}{mean}."
-
-
 def environment_facts(report: Report) -> list[tuple[str, str]]:
     """(what, which) for the machine, its software and the storage under the data."""
     machine = report.summary.environment
@@ -320,11 +288,7 @@ def environment_facts(report: Report) -> list[tuple[str, str]]:
     return known
 
 
-# What each verdict rests on.
-
-
 def _evidence(report: Report, group: RowGroup) -> Iterator[Fold]:
-    """What the verdict on each configuration rests on."""
     for row in group.rows:
         if row.bound:
             yield Fold(
@@ -332,41 +296,38 @@ def _evidence(report: Report, group: RowGroup) -> Iterator[Fold]:
                 verdict=Cell(text=bound_words(row), tone=tone(row)),
                 text=sentence(row.bound),
                 said=not firm(row),
-                parts=tuple(_proof(report, row)),
+                parts=(
+                    *proof(report, row),
+                    *table(row.forecasts, _FORECAST, caption="Forecasts of training after one change"),
+                    *advice_parts(row.advice, sample_of(report)),
+                    *_made(report, row),
+                ),
             )
 
 
-def _proof(report: Report, row: ConfigurationRow) -> Iterator[Shown]:
-    evidence = row.bound.evidence if row.bound else ()
+def proof(report: Report, row: ConfigurationRow) -> Iterator[Shown]:
+    """The speed-ups of a row, and what else its verdict follows from."""
     yield Table(
-        caption="Evidence",
-        head=("Metric", "Value", "Threshold", "Unit"),
-        lines=tuple((evidence_words(each), figure(each.value), figure(each.threshold), each.unit) for each in evidence)
-        or (("none recorded", "", "", ""),),
-        right=frozenset({1, 2}),
-    )
-    yield Table(
-        caption="Speed-up of training if a resource were free",
+        caption=f"Speed-up of {'training' if trains(row) else 'the loader'} if a resource were free",
         head=("Resource", "Speed-up", "95 % interval", "How", "Then limits"),
         lines=tuple(_speedup_line(report, row, name) for name in resources_of(row)),
-        right=frozenset({1, 2}),
     )
-    if row.forecasts:
-        yield Table(
-            caption="Forecasts of training after one change",
-            head=("Change", "To", "images/s", "Range", "Then"),
-            lines=tuple(_forecast_lines(row)),
-            right=frozenset({2, 3}),
-        )
+    evidence = [found for found in row.bound.evidence if not found.metric.startswith("speedups.")] if row.bound else []
+    yield from table(evidence, _EVIDENCE, caption="What else the verdict follows from")
     if row.verdict and row.verdict.gpu:
         said = (
             f"{name.replace('_', ' ')} {value if isinstance(value, str) else significant(value)}"
             for name, value in row.verdict.gpu.items()
         )
-        yield Paragraph(text=f"GPU: {', '.join(said)}.")
-    yield from advice_parts(row.advice, sample_of(report))
-    if detail := detail_of(report, row):
-        yield from (Paragraph(text=each, tone="quiet") for each in _made(row, detail))
+        yield Paragraph(text=f"GPU: {', '.join(said)}.", further=True)
+
+
+_EVIDENCE = (
+    Column("Metric", evidence_words),
+    Column("Value", lambda found: figure(found.value)),
+    Column("Threshold", lambda found: figure(found.threshold)),
+    Column("Unit", lambda found: found.unit),
+)
 
 
 def _speedup_line(report: Report, row: ConfigurationRow, name: ResourceName) -> Line:
@@ -375,55 +336,55 @@ def _speedup_line(report: Report, row: ConfigurationRow, name: ResourceName) -> 
         why = reasons(row)
         return name, MISSING, "", why.get(f"speedups.{name}", why.get("speedups", "not measured")), ""
     then = then_of(report, row)
-    between = f"{significant(speedup.low)} to {significant(speedup.high)}"
-    return name, factor(speedup), between, speedup.how, NEXT[then[name]] if name in then else MISSING
+    between = f"{significant(speedup.low)} to {significant(speedup.high)}" if speedup.high > speedup.low else ""
+    return name, f"{significant(speedup.value)}x", between, speedup.how, NEXT[then[name]] if name in then else MISSING
 
 
-def _forecast_lines(row: ConfigurationRow) -> Iterator[Line]:
-    for forecast in row.forecasts:
-        changed = forecast.changed.replace("_", " ")
-        if found := forecast.images_per_s:
-            then = then_words(forecast.bottleneck) if forecast.bottleneck else MISSING
-            yield changed, forecast.to, rate(found.value), f"{rate(found.low)} to {rate(found.high)}", then
-        else:
-            refused = remark_words(forecast.refused) if forecast.refused else ""
-            yield changed, forecast.to, MISSING, "", f"no forecast: {refused}"
+def _after(forecast: Forecast) -> str:
+    if forecast.images_per_s:
+        return then_words(forecast.bottleneck) if forecast.bottleneck else MISSING
+    return f"no forecast: {remark_words(forecast.refused) if forecast.refused else ''}"
 
 
-def _made(row: ConfigurationRow, detail: Detail) -> Iterator[str]:
-    yield (
-        f"{detail.compute_device}; {detail.compute_source}. First batch after "
-        f"{format_duration(detail.first_batch_s)}, not part of any rate. Prediction: "
-        f"{shown(row, 'predicted_images_per_s')} images/s."
-    )
-    if detail.ablations:
-        yield f"{first_upper(remark_words(detail.ablations))}."
-    yield from map(remark_words, detail.notes)
+_FORECAST = (
+    Column("Change", lambda forecast: forecast.changed.replace("_", " ")),
+    Column("To", lambda forecast: forecast.to),
+    Column("images/s", lambda forecast: rate(found.value) if (found := forecast.images_per_s) else MISSING),
+    Column(
+        "Range", lambda forecast: f"{rate(found.low)} to {rate(found.high)}" if (found := forecast.images_per_s) else ""
+    ),
+    Column("Then", _after),
+)
 
 
-def _data(report: Report) -> Table:
-    lines = tuple(
-        (
-            data.label,
-            data.root,
-            f"{data.images_used} of {data.images_found}{', generated' if data.generated else ''}",
-            format_bytes(data.mean_size_bytes),
-            _skipped(data),
+def _made(report: Report, row: ConfigurationRow) -> Iterator[Paragraph]:
+    if detail := detail_of(report, row):
+        text = (
+            f"{detail.compute_device}; {detail.compute_source}. First batch after "
+            f"{format_duration(detail.first_batch_s)}, not part of any rate. Prediction: "
+            f"{shown(row, 'predicted_images_per_s')} images/s."
         )
-        for data in report.summary.run.data
-    )
-    return Table(
-        head=("data", "path", "images used", "mean size", "skipped files"), lines=lines, right=frozenset({2, 3})
-    )
+        remarks = (*([detail.ablations] if detail.ablations else []), *detail.notes)
+        said = (f"{first_upper(remark_words(remark))}." for remark in remarks)
+        yield Paragraph(text=" ".join((text, *said)), tone="quiet")
 
 
-def _skipped(data: DataInfo) -> str:
-    more = data.skipped_count - len(data.skipped)
-    return "; ".join([*data.skipped, *([f"and {more} more"] if more else [])]) or "none"
+_DATA = (
+    Column("data", lambda data: data.label),
+    Column("path", lambda data: data.root),
+    Column(
+        "images used",
+        lambda data: f"{data.images_used} of {data.images_found}{', generated' if data.generated else ''}",
+    ),
+    Column("mean size", lambda data: format_bytes(data.mean_size_bytes)),
+)
 
 
 def _machine(report: Report) -> Iterator[Shown]:
     run = report.summary.run
+    when = run.created_utc.replace("T", " ").replace("Z", " UTC")
     yield Command(text=run.command)
-    yield Paragraph(text=f"{facts(report)} {run.created_utc.replace('T', ' ').replace('Z', ' UTC')}", tone="quiet")
+    yield Paragraph(
+        text=f"loaderprobe {run.name}; its configurations took {format_duration(run.wall_s)}. {when}", tone="quiet"
+    )
     yield from items(environment_facts(report))

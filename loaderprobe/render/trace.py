@@ -23,7 +23,7 @@ from loaderprobe.render.document import (
     Part,
     Section,
     Table,
-    Tags,
+    tags,
 )
 from loaderprobe.render.format import counted, first_upper, percent, visible
 from loaderprobe.render.gpu import common_length_ns, occupancy_words, timelines_chart
@@ -74,7 +74,7 @@ def trace_document(found: TraceReport) -> Document:
         subline=_condition(found, slow),
         tone=found.bound.cause,
         unsure=found.bound.cause in ("either", "inconclusive"),
-        sections=tuple(section for section in _sections(found) if section.parts),
+        sections=tuple(_sections(found)),
     )
 
 
@@ -82,8 +82,8 @@ def _sections(found: TraceReport) -> Iterator[Section]:
     yield Section(title="Where a step's time goes", name="time", parts=tuple(_time(found)), panel="main")
     yield Section(title="As fast, if it cost nothing", parts=tuple(_free(found)), panel="main")
     yield Section(title="Do next", parts=tuple(_next(found)), panel="side")
-    yield Section(title="How sure", parts=(Tags(texts=tuple(_sure(found))),), panel="side")
-    yield Section(title="Not known", parts=(Tags(texts=tuple(_not_known(found))),), panel="side")
+    yield Section(title="How sure", parts=tags(_sure(found)), panel="side")
+    yield Section(title="Not known", parts=tags(_not_known(found)), panel="side")
     yield Section(title="Ranks", name="ranks", parts=tuple(_ranks(found)))
     yield Section(title="What held the host up", parts=tuple(_host(found)))
     yield Section(title="Over time", name="timelines", parts=tuple(_timelines(found)))
@@ -120,11 +120,7 @@ def _span(found: TraceReport) -> str:
     return f"{_ms(min(every))} to {_ms(max(every))} ms (mean {_ms(found.step_s)})"
 
 
-# The first screen.
-
-
 def _time(found: TraceReport) -> Iterator[Part]:
-    parts = [part for part in TIME_PARTS if found.gaps.of(part)]
     yield Chart(
         rows=tuple(
             ChartRow(
@@ -133,9 +129,9 @@ def _time(found: TraceReport) -> Iterator[Part]:
                 note=f"{_ms(found.gaps.seconds(part))} ms",
                 bars=(Bar(end=100 * found.gaps.share(part), tone=MOMENTS[part].name, letter=MOMENTS[part].letter),),
             )
-            for part in parts
+            for part in TIME_PARTS
+            if found.gaps.of(part)
         ),
-        high=100 * min(1.0, 1.05 * max(found.gaps.share(part) for part in parts)),
         unit="%",
         ends="part,share of a step",
     )
@@ -165,7 +161,6 @@ def _free(found: TraceReport) -> Iterator[Part]:
 
 
 def _next(found: TraceReport) -> Iterator[Part]:
-    """What to change or to run, by the cause."""
     for code, facts in _advice(found):
         yield Paragraph(text=message(f"trace_advice.{code}", facts))
     yield Paragraph(text="What splits the input, where the training runs:")
@@ -234,9 +229,6 @@ def _not_known(found: TraceReport) -> Iterator[str]:
         yield "input apart from the host: no span of a loader on record"
 
 
-# Below it: ranks, the host, timelines, doubts.
-
-
 def _short(name: str) -> str:
     plain = visible(name).replace("\n", " ")
     return plain if len(plain) <= _LONGEST_NAME else f"…{plain[-_LONGEST_NAME:]}"
@@ -251,7 +243,6 @@ def _name(rank: TraceRank) -> str:
 
 
 def _shown(found: TraceReport) -> tuple[TraceRank, ...]:
-    """The ranks that are listed."""
     if len(found.ranks) <= _SHOWN_RANKS:
         return found.ranks
     ordered = sorted(found.ranks, key=lambda rank: rank.gaps.communication_ns / rank.steps)
@@ -261,7 +252,6 @@ def _shown(found: TraceReport) -> tuple[TraceRank, ...]:
 
 
 def _ranks(found: TraceReport) -> Iterator[Part]:
-    """What a step of each rank goes to."""
     if len(found.ranks) == 1:
         return
     names = [_name(rank) for rank in found.ranks]
@@ -280,7 +270,6 @@ def _ranks(found: TraceReport) -> Iterator[Part]:
     seen = [part for part in TIME_PARTS if any(rank.gaps.of(part) for rank in shown)]
     yield Chart(
         rows=tuple(rows),
-        high=1e3 * max(rank.step_s for rank in shown),
         unit="ms a step",
         names=tuple((MOMENTS[part].name, f"{MOMENTS[part].letter} {MOMENTS[part].moment}") for part in seen),
         ends="rank,ms a step",
@@ -318,11 +307,10 @@ def _host(found: TraceReport) -> Iterator[Part]:
     if lines:
         caption = f"Of {_name(rank)}" if len(found.ranks) > 1 else ""
         head = ("", "what", "ms a step", "calls a step")
-        yield Table(head=head, lines=tuple(lines), right=frozenset({2, 3}), caption=caption)
+        yield Table(head=head, lines=tuple(lines), caption=caption)
 
 
 def _timelines(found: TraceReport) -> Iterator[Part]:
-    """A typical stretch of each rank, on one axis."""
     views = [(_name(rank), rank.view) for rank in _shown(found)]
     length_ns = common_length_ns([view for _, view in views])
     yield replace(timelines_chart(views, length_ns, caption="A typical stretch"), further=True)

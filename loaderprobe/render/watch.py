@@ -1,16 +1,18 @@
-"""A watched training as a line, as a page, and as rows."""
+"""What is said of a training script: while it is measured, where it was not, and of one that was only watched."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from loaderprobe.records.diagnosis import WatchedInterval, WatchReport
-from loaderprobe.render.document import Bar, Chart, ChartRow, Document, Paragraph, Part, Section, Table, Tags
-from loaderprobe.render.format import MISSING, counted, percent, workers_words
-from loaderprobe.render.groups import letters_in
-from loaderprobe.render.wording import verdict_tone
-from loaderprobe.render.words import heading, sentence
+from loaderprobe.records import values
+from loaderprobe.records.diagnosis import Attached, SeenOutside, WatchedInterval, WatchReport
+from loaderprobe.render.document import Bar, Chart, ChartRow, Column, Document, Paragraph, Part, Section, table, tags
+from loaderprobe.render.format import MISSING, Facts, counted, percent, workers_words
+from loaderprobe.render.groups import letters_of, tone
+from loaderprobe.render.messages import MESSAGES
+from loaderprobe.render.rows import as_columns, own_cells
+from loaderprobe.render.words import heading, message, sentence
 from loaderprobe.units import format_duration, format_rate, significant
 
 _SHOWN, _BRIEF = 30, 10
@@ -27,9 +29,9 @@ def watch_document(found: WatchReport) -> Document:
         title=f"Watched training: {found.loader}, {workers_words(found.workers)}, batches of {found.batch_size}",
         headline=heading(found.bound) if found.bound else none,
         subline=f"{f'{span} images/s, ' if span else ''}{counted(steps, 'step')}; estimated, as nothing was changed",
-        tone=verdict_tone(found.bound) if found.bound else "inconclusive",
+        tone=tone(found.bound),
         unsure=found.bound is None or found.bound.cause in ("either", "inconclusive"),
-        sections=tuple(section for section in _sections(found) if section.parts),
+        sections=tuple(_sections(found)),
     )
 
 
@@ -41,8 +43,8 @@ def _sections(found: WatchReport) -> Iterator[Section]:
         "estimated from waits and the workers' clocks; without --watch it comes from an experiment",
         f"watching took {found.overhead_s:.2g} s of the training thread's CPU time",
     )
-    yield Section(title="How sure", parts=(Tags(texts=(*waits, *sure)),), panel="side")
-    yield Section(title="Workers", parts=tuple(_workers(found.intervals)))
+    yield Section(title="How sure", parts=tags((*waits, *sure)), panel="side")
+    yield Section(title="Workers", parts=table(_few(found.intervals, _SHOWN), _WORKERS))
 
 
 def _few(intervals: Sequence[WatchedInterval], most: int) -> Sequence[WatchedInterval]:
@@ -54,7 +56,6 @@ def _course(intervals: Sequence[WatchedInterval]) -> Iterator[Part]:
     if intervals:
         yield Chart(
             rows=tuple(_row(interval) for interval in _few(intervals, _SHOWN)),
-            high=1.02 * max(interval.images_per_s for interval in intervals),
             unit="images/s",
             ends="until,images/s",
             brief=tuple(_row(interval) for interval in _few(intervals, _BRIEF)),
@@ -65,8 +66,8 @@ def _row(interval: WatchedInterval) -> ChartRow:
     bound = interval.bound
     bar = Bar(
         end=interval.images_per_s,
-        tone=verdict_tone(bound) if bound else "inconclusive",
-        letter=letters_in(bound) if bound else "?",
+        tone=tone(bound),
+        letter=letters_of(bound),
     )
     return ChartRow(
         label=f"until {format_duration(interval.begin_s + interval.seconds)}",
@@ -76,18 +77,12 @@ def _row(interval: WatchedInterval) -> ChartRow:
     )
 
 
-def _workers(intervals: Sequence[WatchedInterval]) -> Iterator[Part]:
-    lines = tuple(
-        (
-            format_duration(interval.begin_s + interval.seconds),
-            percent(interval.worker_cpu_fraction),
-            percent(interval.worker_blocked_fraction),
-            MISSING if interval.read_bytes_per_s is None else format_rate(interval.read_bytes_per_s),
-        )
-        for interval in _few(intervals, _SHOWN)
-    )
-    if lines:
-        yield Table(head=("until", "workers compute", "workers wait", "read"), lines=lines, right=frozenset({1, 2, 3}))
+_WORKERS = (
+    Column("until", lambda interval: format_duration(interval.begin_s + interval.seconds)),
+    Column("workers compute", lambda interval: percent(interval.worker_cpu_fraction)),
+    Column("workers wait", lambda interval: percent(interval.worker_blocked_fraction)),
+    Column("read", lambda interval: format_rate(read) if (read := interval.read_bytes_per_s) is not None else MISSING),
+)
 
 
 def watch_columns(found: WatchReport) -> dict[str, list[Any]]:
@@ -96,7 +91,61 @@ def watch_columns(found: WatchReport) -> dict[str, list[Any]]:
         "begin_s", "seconds", "steps", "images_per_s", "input_wait_fraction", "worker_cpu_fraction",
         "worker_blocked_fraction", "read_bytes_per_s",
     )  # fmt: skip
-    columns: dict[str, list[Any]] = {name: [getattr(interval, name) for interval in found.intervals] for name in names}
-    columns["side"] = [interval.bound.side if interval.bound else None for interval in found.intervals]
-    columns["cause"] = [interval.bound.cause if interval.bound else None for interval in found.intervals]
-    return columns
+    nothing = {"side": None, "cause": None}
+    return as_columns(
+        [
+            own_cells(interval, *names) | (own_cells(interval.bound, *nothing) if interval.bound else nothing)
+            for interval in found.intervals
+        ]
+    )
+
+
+def said(code: str, facts: Facts) -> str:
+    """What is said to its user; of what was watched, and of a script without a verdict, from their records."""
+    if "interval" in facts:
+        interval = facts["interval"]
+        bound = f": {heading(interval.bound)} (estimated)" if interval.bound else ""
+        return message(code, {**values(interval), "at_s": interval.begin_s + interval.seconds, "bound": bound})
+    return not_measured(facts["attached"]) if "attached" in facts else message(code, facts)
+
+
+def not_measured(attached: Attached) -> str:
+    """Why there is no verdict, and what to do."""
+    if attached.why_not is None:
+        return message("script.no_verdict", {})
+    facts, code = values(attached), f"why_not.{attached.why_not}"
+    if attached.why_not == "ranks_apart" and attached.apart:
+        facts, code = values(attached.apart), f"apart.{attached.apart.code}"
+    step = "why_not.endangered" if attached.why_not == "ended_early" and attached.endangered else code
+    hint = message(f"try.{step}", facts) if f"try.{step}" in MESSAGES else ""
+    return message("script.no_verdict", {"reason": message(code, facts), "hint": hint})
+
+
+def without_verdict(processes: Sequence[Attached], exit_code: int = 0, *, imported_torch: bool = False) -> list[str]:
+    """What to say after a command that was not measured: the reasons, and the loaders that were seen."""
+    if not processes:
+        code = "exit_code" if exit_code else "no_training" if imported_torch else "no_python"
+        return [message(f"script.{code}", {"exit_code": exit_code})]
+    # Of ranks, rank 0 speaks, unless it ran on another machine.
+    leading = [process for process in processes if process.why_not != "follows"] or processes[:1]
+    lines = [line for process in leading for line in (not_measured(process), *_seen(process))]
+    if {"no_backward", "no_loader"} <= {process.why_not for process in leading}:
+        lines.append(message("script.two_processes", {}))
+    return lines
+
+
+def _seen(attached: Attached) -> Iterator[str]:
+    """An indented line for each loader, and what can be said of a training without one."""
+    for loader in attached.loaders:
+        yield f"  {message('seen.loader', {**values(loader), 'loader': loader})}"
+    if attached.outside:
+        yield from (f"  {line}" for line in _outside(attached.outside))
+
+
+def _outside(seen: SeenOutside) -> Iterator[str]:
+    most = 1 / (1 - seen.share) if seen.share < 0.99 else None
+    facts = {**values(seen), "most": most}
+    yield message("seen.calls", facts)
+    yield message("seen.place", facts)
+    if thread := message("seen.thread", facts):
+        yield thread

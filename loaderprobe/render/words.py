@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from loaderprobe.records import values
 from loaderprobe.records.bandwidth import DeviceKind, Limit
 from loaderprobe.records.config import SweepPlan
-from loaderprobe.records.diagnosis import Attached, SeenOutside
-from loaderprobe.records.environment import Capability
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.resources import RESOURCE
 from loaderprobe.records.thresholds import WIDE_RANGE
@@ -147,8 +145,16 @@ def _end(knee: Knee, why: str, *, more: bool) -> str:
 
 
 def _count(forecast: Forecast) -> int:
-    """The number of workers that a forecast of a knee is for."""
     return int(forecast.to)
+
+
+LIMIT_WORDS: dict[str, str] = {
+    "bandwidth": "bandwidth",
+    "opens": "opens/s",
+    "requests": "requests/s",
+    "client": "client's share",
+    "nic": "node's network",
+}
 
 
 def limit_words(limit: Limit) -> str:
@@ -159,9 +165,6 @@ def limit_words(limit: Limit) -> str:
 def kind_words(kind: DeviceKind) -> str:
     """What the device of a storage is, or why that is not known, as a sentence."""
     return message(f"kind.{kind.code}", kind.facts)
-
-
-# What a sweep is about to measure, and what can be measured here.
 
 
 def sweep_plan_words(plan: SweepPlan) -> Iterator[str]:
@@ -189,70 +192,3 @@ def _time(plan: SweepPlan) -> str:
     if plan.auto:
         return "budget_auto"
     return "budget" if plan.budget_s >= plan.least_s else "budget_short"
-
-
-def why_words(capability: Capability) -> str:
-    """All that was found of it, with semicolons between."""
-    return "; ".join(map(remark_words, capability.why))
-
-
-def step_words(capability: Capability) -> str:
-    """How to get the rest, quoting what was found; empty where there is nothing to get."""
-    if capability.next_step is None:
-        return ""
-    facts = {name: value for why in capability.why for name, value in why.facts.items()}
-    return message(f"step.{capability.next_step}", facts)
-
-
-# What is said of a training script while it is measured, and where it was not.
-
-
-def said(code: str, facts: Facts) -> str:
-    """What is said to its user; of what was watched, and of a script without a verdict, from their records."""
-    if "interval" in facts:
-        interval = facts["interval"]
-        bound = f": {heading(interval.bound)} (estimated)" if interval.bound else ""
-        return message(code, {**values(interval), "at_s": interval.begin_s + interval.seconds, "bound": bound})
-    return not_measured(facts["attached"]) if "attached" in facts else message(code, facts)
-
-
-def not_measured(attached: Attached) -> str:
-    """Why there is no verdict, and what to do."""
-    if attached.why_not is None:
-        return message("script.no_verdict", {})
-    facts, code = values(attached), f"why_not.{attached.why_not}"
-    if attached.why_not == "ranks_apart" and attached.apart:
-        facts, code = values(attached.apart), f"apart.{attached.apart.code}"
-    step = "why_not.endangered" if attached.why_not == "ended_early" and attached.endangered else code
-    hint = message(f"try.{step}", facts) if f"try.{step}" in MESSAGES else ""
-    return message("script.no_verdict", {"reason": message(code, facts), "hint": hint})
-
-
-def without_verdict(processes: Sequence[Attached], exit_code: int = 0, *, imported_torch: bool = False) -> list[str]:
-    """What to say after a command that was not measured: the reasons, and the loaders that were seen."""
-    if not processes:
-        code = "exit_code" if exit_code else "no_training" if imported_torch else "no_python"
-        return [message(f"script.{code}", {"exit_code": exit_code})]
-    # Of ranks, rank 0 speaks, unless it ran on another machine.
-    leading = [process for process in processes if process.why_not != "follows"] or processes[:1]
-    lines = [line for process in leading for line in (not_measured(process), *_seen(process))]
-    if {"no_backward", "no_loader"} <= {process.why_not for process in leading}:
-        lines.append(message("script.two_processes", {}))
-    return lines
-
-
-def _seen(attached: Attached) -> Iterator[str]:
-    """An indented line for each loader, and what can be said of a training without one."""
-    for loader in attached.loaders:
-        yield f"  {message('seen.loader', {**values(loader), 'loader': loader})}"
-    if attached.outside:
-        yield from (f"  {line}" for line in _outside(attached.outside))
-
-
-def _outside(seen: SeenOutside) -> Iterator[str]:
-    most = 1 / (1 - seen.share) if seen.share < 0.99 else None
-    facts = {**values(seen), "most": most}
-    yield message("seen.calls", facts)
-    yield message("seen.place", facts)
-    if thread := message("seen.thread", facts):
-        yield thread

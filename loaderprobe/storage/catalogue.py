@@ -12,7 +12,7 @@ from importlib.resources import files
 import msgspec
 
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
-from loaderprobe.records.plan import CatalogueEntry
+from loaderprobe.records.catalogue import CatalogueEntry
 from loaderprobe.units import join_words
 
 

@@ -10,10 +10,11 @@ import pytest
 
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.plan.plan import catalogue_offer
-from loaderprobe.analyze.plan.workload import PlanWorkload, known, workload_of_run
+from loaderprobe.analyze.plan.sources import workload_of_run
+from loaderprobe.analyze.plan.workload import PlanWorkload, known
 from loaderprobe.errors import BadValue
+from loaderprobe.records.catalogue import Amount, CatalogueEntry, Tier
 from loaderprobe.records.measurement import ComputeInfo, Measurement
-from loaderprobe.records.plan import Amount, CatalogueEntry, Tier
 from loaderprobe.records.remark import Remark
 from loaderprobe.storage.catalogue import entry_named, published
 from tests.analyze.runs import FILE_BYTES, Cost, alike, run

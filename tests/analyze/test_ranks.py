@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from loaderprobe.analyze.judge import verdict
 from loaderprobe.analyze.verdict.ranks import as_one, cores, differing, host_names, same_samples, slow_host
 from loaderprobe.errors import LoaderprobeError
-from loaderprobe.records.diagnosis import RankInput
 from loaderprobe.records.measurement import Measurement, Segment
-from loaderprobe.records.ranks import RankMeasurement
+from loaderprobe.records.ranks import RankInput, RankMeasurement
 from loaderprobe.testing import Service
 from tests.measure.conftest import Measure, measure_fake
 

@@ -16,14 +16,14 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 import loaderprobe
 from loaderprobe.api.diagnose import Diagnosis
 from loaderprobe.api.load import load_any
-from loaderprobe.api.run import Watch, attachment_of, watch_of, watcher_of
+from loaderprobe.api.run import Watch, attachment_of, watcher_of
 from loaderprobe.errors import BadValue, NoSpace
 from loaderprobe.loaders.attached import attach
 from loaderprobe.measure.attach import watcher as watcher
 from loaderprobe.measure.attach.attachment import Finished
 from loaderprobe.measure.user.loader import measure_with_step
 from loaderprobe.records.diagnosis import AttachRequest
-from loaderprobe.render.words import said
+from loaderprobe.render.watch import said
 from tests.examples import training as example
 from tests.examples.iterated import EPOCH, KINDS, Eager, arrays, begun_each_batch, made_again, never_again, over
 from tests.examples.training import BATCH, SCHEDULED, STEP_S, WAYS, Costly, Training
@@ -195,7 +195,7 @@ def test_a_checkpoint_that_exists_is_not_written_over(tmp_path: Path) -> None:
     ("way", "says"),
     [
         ("never_trains", "no backward pass after them"),
-        ("validates_alone", "the script makes its batches in another way"),
+        ("validates_alone", "batches come otherwise"),
         ("short", "after too few training steps"),
         ("in_a_thread", "in another thread than the one that trains"),
     ],
@@ -237,7 +237,7 @@ def test_a_script_raises_what_it_raises(
 
 
 def test_an_impossible_budget_is_refused() -> None:
-    with pytest.raises(loaderprobe.LoaderprobeError, match=r"the budget is -1"), loaderprobe.attached(budget_s=-1):
+    with pytest.raises(loaderprobe.LoaderprobeError, match=r"the budget must be"), loaderprobe.attached(budget_s=-1):
         raise AssertionError
 
 
@@ -329,7 +329,7 @@ def test_a_loader_that_does_not_come_again_ends_the_script(tmp_path: Path) -> No
     training = Training(tmp_path)
     with loaderprobe.attached(budget_s=60.0) as found:
         never_again(training)
-    assert "trained on, on loader 2 (ArrayDataset)" in found.reason
+    assert "went on with loader 2 (ArrayDataset)" in found.reason
     assert training.steps <= 3 * EPOCH + 1
 
 
@@ -343,7 +343,7 @@ def test_a_loader_that_is_begun_each_batch_for_each_batch(tmp_path: Path) -> Non
     with loaderprobe.attached(budget_s=BUDGET_S) as found:
         for _ in range(10):
             training.step(next(iter(training.loader)))
-    assert "its workers start each time" in found.reason
+    assert "starts its loader for each batch" in found.reason
     training = Training(tmp_path, num_workers=1, persistent_workers=True)  # which start once
     with loaderprobe.attached(budget_s=BUDGET_S) as found:
         begun_each_batch(training)
@@ -416,7 +416,7 @@ def watched(train: Any, keep: Callable[[Watch], None] = lambda found: None) -> t
     try:
         returned = train()
         report = watcher.result()
-        return returned, None if report is None else watch_of(report), heard
+        return returned, None if report is None else Watch.of(report), heard
     finally:
         detach()
         watcher.close()

@@ -15,8 +15,9 @@ from rich.console import Console
 
 import loaderprobe
 from loaderprobe.api.diagnose import Diagnosis, diagnosis
-from loaderprobe.api.load import foreign_modules, judge_run
+from loaderprobe.api.load import judge_run
 from loaderprobe.api.shown import frame
+from loaderprobe.api.sweep import foreign_modules
 from loaderprobe.errors import DamagedRun, MissingPart
 from loaderprobe.measure import full_buffer
 from loaderprobe.measure.child import study

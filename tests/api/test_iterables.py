@@ -106,7 +106,7 @@ def test_batches_made_ahead_overlap_with_the_step(
     assert (found.row.config.loader.workers, found.row.config.loader.prefetch_factor) == (1, 3)
     assert found.bound.side == side
     assert found.verdict.images_per_s.value == pytest.approx(images_per_s, rel=0.05)
-    assert any("after a pause 3 were ready" in note for note in all_said(found.detail.notes))
+    assert any("3 were ready after a pause" in note for note in all_said(found.detail.notes))
 
 
 def test_an_iterator_is_used_as_far_as_it_goes(clock: FakeClock) -> None:

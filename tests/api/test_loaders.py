@@ -490,7 +490,7 @@ def test_what_is_no_loader() -> None:
     with pytest.raises(BadValue, match="the step is a int"):
         loaderprobe.diagnose(loader, 3)  # type: ignore[arg-type]  # wrong on purpose
     for budget_s in (0, -1.0, float("nan")):
-        with pytest.raises(BadValue, match="the budget is"):
+        with pytest.raises(BadValue, match="the budget must be"):
             loaderprobe.diagnose(loader, budget_s=budget_s)
     with pytest.raises(BadValue, match="is not one of 'cold', 'warm'"):
         loaderprobe.diagnose(loader, cache="hot")

@@ -374,10 +374,10 @@ def test_what_is_not_known_is_refused_with_its_reason_and_the_rest_is_planned(
 REFUSED: tuple[tuple[Any, dict[str, Any], str], ...] = (
     ("storage", {"kind": "measured"}, "no accelerator was measured"),
     ("storage", {"data": "64x48"}, "no measured data set '64x48'"),
-    ("run", {"data": "500x375"}, "one data set"),
-    ("trace", {"data": "500x375"}, "no data sets"),
+    ("run", {"data": "500x375"}, "only a sweep has"),
+    ("trace", {"data": "500x375"}, "only a sweep has"),
     ("bandwidth", {}, "no accelerator"),
-    ("bandwidth", {"kind": 1, "data": "500x375"}, "no data sets"),
+    ("bandwidth", {"kind": 1, "data": "500x375"}, "only a sweep has"),
     ("diagnose", {}, "compute alone was not measured"),
     ("watch", {}, "only watched"),
     ("layers", {}, "nothing is planned from"),

@@ -29,11 +29,11 @@ from loaderprobe.measure.runner import Order
 from loaderprobe.measure.user import loader
 from loaderprobe.measure.user.function import agreed, measure_own, named
 from loaderprobe.records.config import SweepSpec
-from loaderprobe.records.diagnosis import DataFound, OwnMeasured, RankInput
+from loaderprobe.records.diagnosis import DataFound, OwnMeasured
 from loaderprobe.records.measurement import RunFailure
-from loaderprobe.records.ranks import Layout, Node, RankPlacement
+from loaderprobe.records.ranks import Layout, Node, RankInput, RankPlacement
 from loaderprobe.records.remark import Remark
-from loaderprobe.render.writers import document_markdown
+from loaderprobe.render.pages import document_markdown
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.store.run_directory import RunDirectory, RunRecord
 from loaderprobe.testing import FakeGroup, example_config, example_environment, example_files
@@ -325,7 +325,7 @@ def test_two_ranks_are_measured_in_step_by_the_users_function(found: list[OwnMea
     assert (both.row.config.ranks, both.row.config.compute.batch_size) == (2, 8)
     assert both.verdict.speedups.gradients is not None
     assert {"same_samples", "same_batches"}.isdisjoint(each.code for each in both.detail.notes)
-    assert "| 1 (" in both.markdown().partition("## Ranks")[2], "each rank has a row"
+    assert "| rank 1 (" in both.markdown().partition("## Ranks")[2], "each rank has a row"
 
 
 WAYS = {

@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loaderprobe.api import sweep as verb
-from loaderprobe.api.load import foreign_modules, judge_run
+from loaderprobe.api.load import judge_run
+from loaderprobe.api.sweep import foreign_modules
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.records.environment import SCHEMA_VERSION
 from loaderprobe.records.report import Report

@@ -26,9 +26,7 @@ from loaderprobe.api.sweep import more_of, plan
 from loaderprobe.api.sweep_spec import (
     compute_names,
     images_needed,
-    loader_specs,
     possible,
-    prefetch_factors,
     spec_of,
     worker_counts,
 )
@@ -83,10 +81,10 @@ def test_a_sweep_returns_its_run(photos: Path, tmp_path: Path, monkeypatch: pyte
 
 def test_prefetch_factors_are_an_axis_of_loaders_with_workers() -> None:
     """The serial loader is there once, and 0 is refused."""
-    made = loader_specs((0, 1, 2), prefetch_factor=prefetch_factors("4,1"))
+    made = [config.loader for config in spec_of(workers="1,2", prefetch_factor="4,1", compute="cpu").configs]
     assert [(each.workers, each.prefetch_factor) for each in made] == [(0, 0), (1, 4), (2, 4), (1, 1), (2, 1)]
     with pytest.raises(BadValue, match="1 or more"):
-        prefetch_factors("0,2")
+        spec_of(prefetch_factor="0,2")
 
 
 def test_a_full_buffer_needs_a_larger_set() -> None:

@@ -44,7 +44,6 @@ from loaderprobe.records.verdict import (
     Speedup,
     Speedups,
     StepTime,
-    TimelineView,
     Verdict,
     WorkerTime,
 )
@@ -407,19 +406,6 @@ def _outlooks(rows: Sequence[ConfigurationRow]) -> tuple[Outlook, ...]:
     return tuple(replace(outlook_of(row), planned=row.config.resolution == "500x375") for row in found.values())
 
 
-def _steps() -> TimelineView:
-    """Four steps of 10 ms, of which the device trains for 4 ms and waits for 6."""
-    begins = tuple(10_000_000 * number for number in range(4))
-    waits = tuple((at, at + 6_000_000) for at in begins)
-    return TimelineView(
-        window_ns=40_000_000,
-        step_begin_ns=begins,
-        parts={"compute": tuple((at + 6_000_000, at + 10_000_000) for at in begins), "input": waits},
-        waits=waits,
-        copies=(),
-    )
-
-
 def _detail(row: ConfigurationRow) -> Detail:
     return Detail(
         key=row.key,
@@ -427,7 +413,6 @@ def _detail(row: ConfigurationRow) -> Detail:
         compute_source=SOURCE if row.emulated else "resident batch, measured",
         first_batch_s=0.42,
         notes=(),
-        steps=_steps(),
         then={"storage": "preprocessing", "preprocessing": "compute", "compute": "storage"},
     )
 

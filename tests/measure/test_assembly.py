@@ -21,7 +21,8 @@ from loaderprobe.records.config import RunConfig
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.measurement import Missing, Others
 from loaderprobe.records.remark import Remark, reported
-from loaderprobe.render.words import remark_words, step_words, why_words
+from loaderprobe.render.doctor import step_words, why_words
+from loaderprobe.render.words import remark_words
 from loaderprobe.samplers.host import CoresSampler
 from loaderprobe.store.codec import decode, encode
 from loaderprobe.system.clock import SystemClock

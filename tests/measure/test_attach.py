@@ -26,7 +26,7 @@ from loaderprobe.measure.session import Interrupted
 from loaderprobe.records.measurement import Measurement, WorkerBatches
 from loaderprobe.records.ranks import NotTogether, RankOffer
 from loaderprobe.records.waits import CodePlace
-from loaderprobe.render.words import said
+from loaderprobe.render.watch import said
 from loaderprobe.system import stacks
 from loaderprobe.system.stacks import CallTimes, called, of_the_script, place_of, shared, stack_of
 from loaderprobe.testing import FakeClock, FakeStore

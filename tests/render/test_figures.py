@@ -14,9 +14,8 @@ from loaderprobe.records.config import OPTIONS
 from loaderprobe.records.verdict import DeviceUse, Verdict
 from loaderprobe.render.figures import BY_COLUMN, FIGURES, flat, shown, words_of
 from loaderprobe.render.format import MISSING as DASH
-from loaderprobe.render.groups import full_label, groups
+from loaderprobe.render.groups import full_label, groups, label
 from loaderprobe.render.json import summary_json
-from loaderprobe.render.wording import label
 from tests.examples.reports import example_report, example_row
 from tests.other_options import PATHS, Path, flat_name, value_at, with_another
 from tests.pages import csv_report

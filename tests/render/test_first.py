@@ -11,9 +11,9 @@ import pytest
 import loaderprobe
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import Cause, Interval, Side, Speedup
-from loaderprobe.render.charts import chart_html, chart_svg
 from loaderprobe.render.document import Chart, ChartRow, Command, Paragraph, Section, Table
 from loaderprobe.render.first import again_with, first_screen, headline, shown_first
+from loaderprobe.render.pages import chart_html, chart_svg
 from loaderprobe.render.sweep import sweep_document
 from loaderprobe.units import format_rate
 from tests.examples.reports import example_report, example_row, with_changes

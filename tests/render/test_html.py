@@ -13,7 +13,6 @@ from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import Bound, Reason
 from loaderprobe.render.format import first_upper
 from loaderprobe.render.messages import MESSAGES
-from loaderprobe.render.sweep import EMULATED_NOTE
 from scripts.goldens import SHOWN
 from tests.examples.reports import example_report, example_row, with_changes
 from tests.pages import html_report
@@ -155,16 +154,15 @@ def test_two_hundred_configurations_make_a_page_of_under_5_mb(monkeypatch: pytes
     monkeypatch.setattr(RunConfig, "key", property(counted))
     html = html_report(report)
     assert 200 < made[0] < 200 * 100
-    assert html.count('<figure class="bars">') == 10
+    assert html.count('<figure class="bars">') == 5
     assert len(html.encode()) < 5e6
 
 
 def test_emulated_is_marked_everywhere(html: str, page: Page) -> None:
     """The headline, the heading of each chart of emulated figures, and each rate that was specified say so."""
-    assert EMULATED_NOTE in page.text
     assert "on an emulated mlperf-h100" in page.text and "1786 images/s (specified)" in page.text
     captions = re.findall("<figcaption>(.*?)</figcaption>", html)
-    assert sum("Emulated accelerator" in caption for caption in captions) >= 3
+    assert sum("emulated:mlperf-h100" in caption for caption in captions) >= 3
 
 
 def test_measured_page_has_no_mark() -> None:

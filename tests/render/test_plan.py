@@ -13,8 +13,9 @@ import pytest
 
 from loaderprobe.records.plan import CacheAsked, PlanReport
 from loaderprobe.render.json import result_json, result_schema
+from loaderprobe.render.pages import document_markdown
 from loaderprobe.render.plan import catalogue_document, catalogue_json, plan_document
-from loaderprobe.render.writers import document_markdown, document_text
+from loaderprobe.render.terminal import document_text
 from loaderprobe.storage.catalogue import published
 from tests.examples.plan import (
     SOURCE,

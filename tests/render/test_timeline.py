@@ -14,10 +14,10 @@ from loaderprobe.records.measurement import Rejected, Timeline
 from loaderprobe.records.report import Report
 from loaderprobe.records.resources import MOMENTS
 from loaderprobe.records.verdict import TimelineView
-from loaderprobe.render.charts import chart_html
 from loaderprobe.render.document import Chart, Table
 from loaderprobe.render.gpu import common_length_ns, timelines_chart, typical_begin_ns, window_parts
 from loaderprobe.render.groups import groups
+from loaderprobe.render.pages import chart_html
 from tests.analyze.runs import Cost, alike, run
 from tests.examples import timelines
 from tests.examples.reports import example_report, with_changes

@@ -19,8 +19,8 @@ import pytest
 
 from loaderprobe.measure.capabilities import gpu_counters
 from loaderprobe.records.measurement import Missing, Series
+from loaderprobe.render.doctor import why_words
 from loaderprobe.render.messages import MESSAGES
-from loaderprobe.render.words import why_words
 from loaderprobe.samplers.nvml import FATAL, FIGURES, METRICS, UNSUPPORTED, NvmlSampler, reason_for
 from loaderprobe.testing import FakeClock
 from tests.said import said

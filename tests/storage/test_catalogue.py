@@ -8,7 +8,7 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
-from loaderprobe.records.plan import Amount, CatalogueEntry
+from loaderprobe.records.catalogue import Amount, CatalogueEntry
 from loaderprobe.storage import catalogue as module
 from loaderprobe.storage.catalogue import catalogue, entry_named, published
 

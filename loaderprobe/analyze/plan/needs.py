@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from loaderprobe.analyze.plan.workload import (
@@ -12,7 +11,6 @@ from loaderprobe.analyze.plan.workload import (
     PlanWorkload,
     assumed_too,
     known,
-    negative,
     product,
     scaled,
     total,
@@ -20,8 +18,6 @@ from loaderprobe.analyze.plan.workload import (
 from loaderprobe.records.bandwidth import Feed
 from loaderprobe.records.plan import (
     Asked,
-    Need,
-    NeedName,
     PlanPart,
     PlanSupply,
     Quantity,
@@ -71,72 +67,13 @@ def demand(workload: PlanWorkload, utilization: float, images_per_file: int = 1)
     return Demand(read_bytes=read, opens=opens, requests=requests)
 
 
-def needs(workload: PlanWorkload, asked: Asked) -> tuple[tuple[Need, ...], dict[PlanPart, Remark]]:
-    """What all accelerators need, and what cannot be said."""
-    made = [*_from_storage(workload, asked), *_kept(workload, asked)]
-    refused: dict[PlanPart, Remark] = {}
-    if not any(need.name == "reads_in_flight" for need in made):
-        code: str = "read_not_timed" if asked.images_per_file == 1 else "read_in_shard_not_timed"
-        refused["reads_in_flight"] = Remark(code=code)
-    workers, most = _whole_workers(workload, asked.utilization), _whole_workers(workload, 1.0)
-    if isinstance(workers, Remark):
-        refused["workers"] = workers
-    elif isinstance(most, Quantity):
-        made += _read_time(workload, asked.utilization, workers, most)
-        made.append(_of_each("workers", workers, most, asked))
-    cores, at_most = cores_of(workload, asked.utilization), cores_of(workload, 1.0)
-    if isinstance(cores, Remark):
-        refused["cores"] = cores
-    elif isinstance(at_most, Quantity):
-        made.append(_of_each("cores", cores, at_most, asked))
-    return tuple(made), refused
-
-
-def _of_each(name: NeedName, wanted: Quantity, most: Quantity, asked: Asked) -> Need:
-    """A need of one accelerator, in its host."""
-    node = scaled(wanted, asked.of_node, f"A {wanted.formula}")
-    return Need(name=name, at_utilization=wanted, at_most=most, to_buy=None, node=node)
-
-
-def workers_of(workload: PlanWorkload, utilization: float) -> Quantity | Remark:
-    """Workers that one accelerator needs, or why that is not known."""
-    parts = workload.cpu_s, workload.wait_s, workload.other_s
-    if parts[0] is None or parts[1] is None or parts[2] is None:
-        return _reason(workload, "workers")
-    whole = total([parts[0], parts[1], parts[2]], "s", "cpu + wait + other")
-    return product([workload.rate, whole], "workers", "G u (cpu + wait + other)", factor=utilization)
-
-
 def cores_of(workload: PlanWorkload, utilization: float) -> Quantity | Remark:
     """Cores that one accelerator needs, or why that is not known."""
     if workload.cpu_s is None:
-        return _reason(workload, "cores")
+        return why_refused(workload, "cores")
     workers = product([workload.rate, workload.cpu_s], "cores", "", factor=utilization / SATURATED)
     training = known(TRAINING_CORES, "cores", "assumed", "one training thread")
     return total([workers, training], "cores", f"G u cpu / {SATURATED:g} + 1")
-
-
-def _whole_workers(workload: PlanWorkload, utilization: float) -> Quantity | Remark:
-    """Rounded up, as workers are whole."""
-    found = workers_of(workload, utilization)
-    if isinstance(found, Remark):
-        return found
-    value, low, high = (float(math.ceil(end)) for end in (found.value, found.low, found.high))
-    return replace(found, value=value, low=low, high=high, formula=f"ceil({found.formula})")
-
-
-def _read_time(workload: PlanWorkload, utilization: float, workers: Quantity, most: Quantity) -> Iterator[Need]:
-    """What a read may take on average, so that so many workers are enough."""
-    if workload.cpu_s is None or workload.other_s is None:
-        return
-    busy = negative(workload.cpu_s), negative(workload.other_s)
-    times: list[Quantity] = []
-    for count, share in ((workers, utilization), (most, 1.0)):
-        exact = replace(count, low=count.value, high=count.value)
-        image_s = product([exact], "s", "", over=[workload.rate], factor=1 / share)
-        times.append(total([image_s, *busy], "s", "W / (G u) - cpu - other"))
-    if times[0].value > 0:
-        yield Need(name="read_time", at_utilization=times[0], at_most=times[1], to_buy=None, node=None)
 
 
 def in_flight(opens: Quantity, file_s: Quantity) -> Quantity:
@@ -145,51 +82,8 @@ def in_flight(opens: Quantity, file_s: Quantity) -> Quantity:
     return replace(found, low=opens.value * file_s.low, high=opens.value * file_s.high)
 
 
-def _from_storage(workload: PlanWorkload, asked: Asked) -> Iterator[Need]:
-    mean = demand(workload, asked.utilization, asked.images_per_file)
-    most = demand(workload, 1.0, asked.images_per_file)
-    yield _need("read_bytes", mean.read_bytes, most.read_bytes, asked)
-    yield _need("opens", mean.opens, most.opens, asked)
-    yield _need("requests", mean.requests, most.requests, asked)
-    storage = workload.storage
-    if storage is not None and asked.images_per_file == 1 and workload.same_files:
-        wanted, at_most = (in_flight(one.times(asked.accelerators).opens, storage.file_s) for one in (mean, most))
-        node = in_flight(mean.times(asked.of_node).opens, storage.file_s)
-        yield Need(name="reads_in_flight", at_utilization=wanted, at_most=at_most, to_buy=None, node=node)
-
-
-def _kept(workload: PlanWorkload, asked: Asked) -> Iterator[Need]:
-    """What storage must hold, and how fast it must take a checkpoint that was asked for."""
-    if workload.images is not None:
-        yield _bought("capacity", product([workload.images, workload.file_bytes], "B", "images s"), asked)
-    write = asked.checkpoint
-    if write is not None:
-        rate = known(write.bytes / (write.every_s * write.share), "B/s", "given", "checkpoint")
-        yield _bought("checkpoint", rate, asked)
-
-
-def _bought(name: NeedName, need: Quantity, asked: Asked) -> Need:
-    """A need that does not depend on how well accelerators are used."""
-    return Need(name=name, at_utilization=need, at_most=need, to_buy=_to_buy(need, asked), node=None)
-
-
-def _to_buy(need: Quantity, asked: Asked) -> Quantity:
-    to_buy = scaled(need, 1 / asked.use, f"{need.formula or need.source} / r")
-    return to_buy if asked.use_given else assumed_too(to_buy)
-
-
-def _need(name: NeedName, one: Quantity, full: Quantity, asked: Asked) -> Need:
-    at_utilization = scaled(one, asked.accelerators, f"N {one.formula}")
-    return Need(
-        name=name,
-        at_utilization=at_utilization,
-        at_most=scaled(full, asked.accelerators, f"N {full.formula}, u = 1"),
-        to_buy=_to_buy(at_utilization, asked),
-        node=scaled(one, asked.of_node, f"A {one.formula}"),
-    )
-
-
-def _reason(workload: PlanWorkload, part: PlanPart) -> Remark:
+def why_refused(workload: PlanWorkload, part: PlanPart) -> Remark:
+    """Why a part of the plan is not known."""
     return workload.refused.get(part, Remark(code="part_not_measured"))
 
 

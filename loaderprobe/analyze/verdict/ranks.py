@@ -16,7 +16,6 @@ from itertools import chain
 from loaderprobe.analyze.verdict.rates import worker_cost
 from loaderprobe.errors import LoaderprobeError
 from loaderprobe.records.config import RunConfig
-from loaderprobe.records.diagnosis import RankInput
 from loaderprobe.records.measurement import (
     Measurement,
     RankSeen,
@@ -25,7 +24,7 @@ from loaderprobe.records.measurement import (
     base_mode,
     segments_of,
 )
-from loaderprobe.records.ranks import RankMeasurement
+from loaderprobe.records.ranks import RankInput, RankMeasurement
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import FEWEST_RANKS, FILES_OF_ALL, ONE_OF, READ_BY_ALL
 from loaderprobe.records.verdict import Action, Advice, Interval

@@ -28,10 +28,10 @@ from loaderprobe.measure.user.loader import (
 )
 from loaderprobe.protocols import Exchanging, Group, OnStage
 from loaderprobe.records.config import CacheState, ComputeSpec, LoaderSpec, RunConfig
-from loaderprobe.records.diagnosis import OwnLoader, OwnMeasured, RankInput
+from loaderprobe.records.diagnosis import OwnLoader, OwnMeasured
 from loaderprobe.records.files import FileSet, UnknownFiles
 from loaderprobe.records.measurement import Measurement, RunFailure
-from loaderprobe.records.ranks import RankPlacement
+from loaderprobe.records.ranks import RankInput, RankPlacement
 from loaderprobe.records.remark import Remark
 from loaderprobe.system.clock import SystemClock
 

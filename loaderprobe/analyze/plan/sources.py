@@ -1,17 +1,32 @@
-"""A result of `bandwidth` as what a plan is made for: its files and its storage, but no accelerator and no worker."""
+"""What a plan is made for, from other results than a sweep: of `bandwidth`, `run` and `trace`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
+from loaderprobe.analyze.effects import interval
 from loaderprobe.analyze.ladder import has_ended
-from loaderprobe.analyze.plan.workload import MeasuredStorage, PlanWorkload, best_of, known, requests, scaled
+from loaderprobe.analyze.plan.workload import (
+    MeasuredStorage,
+    PlanWorkload,
+    amplification_of,
+    assumed_too,
+    best_of,
+    known,
+    measured_workload,
+    requests,
+    scaled,
+)
+from loaderprobe.analyze.verdict.rates import worker_cost
 from loaderprobe.errors import BadValue
-from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase, MetadataPhase
+from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthPhase, MetadataPhase, StorageCeiling
+from loaderprobe.records.measurement import Measurement, base_mode, segments_of
 from loaderprobe.records.plan import PlanPart, Quantity
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.thresholds import UNFAIR, WIDE_RANGE, WORTH
+from loaderprobe.records.trace import TraceRank, TraceReport
+from loaderprobe.records.verdict import Verdict
 
 _NO_WORKERS = Remark(code="bandwidth_without_workers")
 
@@ -153,3 +168,105 @@ def _uneven(most: BandwidthPhase) -> Sequence[Remark]:
         "rank": str(slow.rank), "host": slow.host, "share": most.fairness, "bytes_per_s": most.in_step_bw_bytes,
     }  # fmt: skip
     return (Remark(code="ranks_uneven", facts=facts),)
+
+
+# A workload from a result of `run`: bytes an image follow from the batches, since no list of files is kept.
+
+
+def workload_of_run(
+    measurement: Measurement, verdict: Verdict, ceiling: StorageCeiling | None, *,
+    samples: int | None, other: tuple[str, Quantity] | None, mean_size: float | None,
+) -> PlanWorkload:  # fmt: skip
+    """The figures of a user's own loader, over a data set of so many `samples`; `other` as in a sweep.
+
+    `mean_size` stands in where bytes an image are not known. Raises BadValue without it, and where the rate of
+    compute is not known.
+    """
+    by_files, from_storage = _of_files(measurement), _from_storage(measurement, verdict)
+    given = None if mean_size is None else known(mean_size, "B", "given", "mean_size")
+    file_bytes = by_files or from_storage or given
+    if file_bytes is None:
+        raise BadValue(f"bytes an image are not known: {_why(measurement, verdict)}", hint="add --mean-size, as 115kB")
+    as_read = file_bytes is from_storage and given is None
+    found = measured_workload(
+        measurement,
+        verdict,
+        ceiling,
+        other,
+        file_bytes=file_bytes,
+        requests_per_file=requests([file_bytes.value], exact=False),
+        amplification=known(1.0, "x", "measured", "part of the bytes") if as_read else amplification_of(verdict),
+        images=None if samples is None else known(samples, "images", "measured", "samples of the data set"),
+    )
+    codes: dict[str, bool] = {"bytes_as_read": as_read, "samples_as_images": not measurement.images}
+    notes = [Remark(code=code) for code, holds in codes.items() if holds]
+    return replace(found, accelerator=other[0] if other else measurement.compute.device, notes=(*found.notes, *notes))
+
+
+def _of_files(measurement: Measurement) -> Quantity | None:
+    """From the sizes of the files that the batches of each segment opened."""
+    fed = [s for s in measurement.segments if s.delivered_bytes and s.without is None and s.activity != "alone"]
+    if not fed:
+        return None
+    found = interval([(s.delivered_bytes or 0) / (s.steps * s.batch_size) for s in fed])
+    batches = sum(s.steps for s in fed)
+    return known(found.value, "B", "measured", f"the files of {batches} batches", half=found.high - found.value)
+
+
+def _from_storage(measurement: Measurement, verdict: Verdict) -> Quantity | None:
+    """From the bytes that workers read, where nothing came from memory."""
+    base = base_mode(measurement)
+    cost = worker_cost(measurement.worker_batches, segments_of(measurement, base, "loader_only"))
+    if measurement.access not in ("parts", "fresh") or verdict.files_were != "cold" or cost is None:
+        return None
+    return known(cost.read_bytes / cost.images, "B", "measured", "bytes from storage, what is read ahead included")
+
+
+def _why(measurement: Measurement, verdict: Verdict) -> str:
+    if measurement.access in ("files", "none"):
+        return "the data set hides its files"
+    if not measurement.storage_counts_reads:
+        return "its storage counts no bytes"
+    return f"its files were {verdict.files_were}, not cold" if verdict.files_were else "nothing shows what was read"
+
+
+_NO_WORKERS_ON_RECORD, _NO_STORAGE = Remark(code="trace_without_workers"), Remark(code="trace_without_storage")
+_REFUSED: dict[PlanPart, Remark] = {
+    "measured_storage": _NO_STORAGE, "workers": _NO_WORKERS_ON_RECORD, "cores": _NO_WORKERS_ON_RECORD,
+}  # fmt: skip
+
+
+def workload_of_trace(
+    found: TraceReport, *, other: tuple[str, Quantity] | None, mean_size: float, size_source: str, images: Quantity
+) -> PlanWorkload:
+    """One GPU of the recording with files of `mean_size` bytes; `other` is an accelerator by name and rate.
+
+    Raises BadValue where the recording does not show how many images a step takes.
+    """
+    slowest = max(found.ranks, key=lambda each: each.step_s)
+    name, rate = other or (slowest.gpu or "the recorded GPU", _recorded_rate(slowest))
+    return PlanWorkload(
+        accelerator=name,
+        compute=f"emulated:{rate.value:.0f}" if other is None else f"emulated:{name}",
+        rate=rate,
+        file_bytes=known(mean_size, "B", "given" if size_source == "mean_size" else "assumed", size_source),
+        requests_per_file=requests([mean_size], exact=False),
+        amplification=known(1.0, "x", "assumed", "bytes from storage were not counted"),
+        images=images,
+        refused=_REFUSED,
+    )
+
+
+def _recorded_rate(rank: TraceRank) -> Quantity:
+    if not rank.batch_size:
+        raise BadValue(
+            f"{rank.path} does not show how many images a step takes",
+            hint="loaderprobe trace FILE --batch-size 32 --out DIR, or plan with --kind IMAGES_PER_S",
+        )
+    free_s = next((each.step_s for each in rank.free if each.name == "input"), rank.step_s)
+    source = (
+        f"a recording: batch {rank.batch_size} in {1e3 * free_s:.3g} ms if input cost nothing, at most; as recorded: "
+        f"{1e3 * rank.step_s:.3g} ms"
+    )
+    # Without a range: nothing may be faster, so one around it would exceed its own maximum.
+    return assumed_too(known(rank.batch_size / free_s, "images/s", "measured", source))

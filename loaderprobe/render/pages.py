@@ -1,0 +1,394 @@
+"""Documents as Markdown and as HTML that works offline, their first chart as a picture; no text acts in them."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+from functools import cache
+from html import escape
+from textwrap import wrap
+from typing import TYPE_CHECKING
+
+from loaderprobe.records.resources import RESOURCE
+from loaderprobe.render.charts import BASE, MARKS, TONES, how_known, hows_of, on_axis, ticks, tones_of
+from loaderprobe.render.document import (
+    Bar,
+    Cell,
+    Chart,
+    ChartRow,
+    Command,
+    Document,
+    Fold,
+    Item,
+    Paragraph,
+    Part,
+    Section,
+    Shown,
+    Table,
+    Tags,
+    cell_text,
+    levels,
+    unfolded,
+)
+from loaderprobe.render.format import visible
+
+if TYPE_CHECKING:
+    import jinja2
+
+
+def document_markdown(document: Document) -> str:
+    """All but what is folded, ending with a newline."""
+    heads = [document.title] if not document.headline else [document.subline, document.title]
+    blocks = [f"# {escaped(document.headline or heads.pop())}", *(escaped(words) for words in heads if words)]
+    for level, section in levels(document):
+        below = list(_blocks(section.parts))
+        if section.title and below:
+            blocks.append(f"{'#' * level} {escaped(section.title)}")
+        blocks += below
+    return "\n\n".join(blocks) + "\n"
+
+
+def _blocks(parts: Sequence[Part]) -> Iterator[str]:
+    """Items that follow each other are one list."""
+    items: list[str] = []
+    for part in [shown for part in parts if (shown := unfolded(part))]:
+        if isinstance(part, Item):
+            items.append(_item(part))
+            continue
+        if items:
+            yield "\n".join(items)
+            items = []
+        yield from _block(part)
+    if items:
+        yield "\n".join(items)
+
+
+def _block(part: Shown) -> Iterator[str]:
+    """Of one that is no item."""
+    if isinstance(part, Paragraph):
+        yield f"**{escaped(part.text)}**" if part.strong else escaped(part.text)
+    elif isinstance(part, Command):
+        yield f"```\n{visible(part.text)}\n```"
+    elif isinstance(part, Tags):
+        yield escaped(", ".join(part.texts))
+    elif isinstance(part, Chart):
+        yield from _chart_blocks(part)
+    elif isinstance(part, Table):
+        if part.caption:
+            yield escaped(part.caption)
+        yield pipe_table(part.head, [[cell_text(cell) for cell in line] for line in part.lines], right=part.right)
+
+
+def _chart_blocks(chart: Chart) -> Iterator[str]:
+    """The figures of a chart, as a table; one without figures is a picture only."""
+    rows = [row for row in chart.rows if row.value or row.note or row.head]
+    if not rows:
+        return
+    if chart.caption:
+        yield escaped(chart.caption)
+    what, figure = (chart.ends or f",{chart.unit}").split(",", 1)
+    yield pipe_table((what, figure, ""), [(row.label, row.value, row.note) for row in rows], right={1})
+
+
+def _item(item: Item) -> str:
+    subject = f"**{escaped(item.subject)}:** " if item.subject and item.text else escaped(item.subject)
+    return f"- {subject}{escaped(item.text)}"
+
+
+def pipe_table(head: Sequence[str], lines: Sequence[Sequence[str]], right: Container[int]) -> str:
+    """A table; the columns of `right` are aligned there."""
+    rule = ["---:" if column in right else "---" for column in range(len(head))]
+    escaped_head, *escaped_lines = ([escaped(cell) for cell in line] for line in (head, *lines))
+    rows = [escaped_head, rule, *escaped_lines]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def escaped(text: str) -> str:
+    """`text` with everything that Markdown or HTML would act on made harmless, on one line."""
+    text = visible(text).replace("\n", " ")
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return "".join(f"\\{char}" if char in "\\`*_[]|#" else char for char in text)
+
+
+_KINDS = {
+    Paragraph: "paragraph", Command: "command", Item: "item", Table: "table", Fold: "fold", Cell: "cell",
+    Tags: "tags", Chart: "chart",
+}  # fmt: skip
+
+
+def document_page(document: Document, *, made_by: str, inline: bool = False) -> str:
+    """A whole HTML document, for a browser from a phone's width to a printed page. All text is escaped.
+
+    `inline`: one element with the same in it, for a notebook, with styles that hold in that element only.
+    """
+    found: list[tuple[int, Section]] = []
+    for level, section in reversed(list(levels(document))):
+        above = bool(found and found[-1][1].under and not section.under)
+        if section.parts or above:
+            found.append((level, section))
+    found.reverse()
+    return _template().render(
+        document=document,
+        hatched=_hatched(document),
+        first=[section for _, section in found if section.panel],
+        sections=[(level, section) for level, section in found if not section.panel],
+        made_by=made_by,
+        notebook=inline,
+    )
+
+
+def document_picture(document: Document) -> str | None:
+    """The first chart of the first screen as one SVG file, under the headline; None where there is none."""
+    charts = [
+        part for section in document.sections if section.panel for part in section.parts if isinstance(part, Chart)
+    ]
+    title = document.headline or document.title
+    return chart_svg(charts[0], title=title, subtitle=document.subline) if charts else None
+
+
+def _hatched(document: Document) -> bool:
+    """True where a chart needs the patterns of what is estimated."""
+    charts = [part for section in document.sections for part in section.parts if isinstance(part, Chart)]
+    return any(hows_of(chart.rows) for chart in charts)
+
+
+@cache
+def _template() -> jinja2.Template:
+    import jinja2
+    from markupsafe import Markup
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("loaderprobe", "render"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        # Control characters are shown, not sent.
+        finalize=lambda value: visible(value) if type(value) is str else value,
+    )
+    # Charts are the only text that is not escaped: their makers did that.
+    environment.globals.update(
+        kind=lambda part: _KINDS.get(type(part), ""),
+        inline=Markup,
+        tones=TONES,
+        hatches=hatches,
+        chart=lambda part: Markup(chart_html(part)),
+    )
+    return environment.get_template("document.html.jinja")
+
+
+_HEIGHT, _THICK = 22, 13
+"""Pixels of a row, and of a bar in it."""
+_LEAST_LETTER = 4.0
+"""Per cent of the axis that a bar needs to hold its letter."""
+
+
+def chart_html(chart: Chart) -> str:
+    """One figure. All text is escaped."""
+    lines = [_row_html(chart, row) for row in chart.rows]
+    if chart.unit:
+        lines.append(
+            f'<div class="row axis"><span class="label">{_safe(chart.unit)}</span>{_track(_ticks(chart))}'
+            "<span></span></div>"
+        )
+    caption = f"<figcaption>{_safe(chart.caption)}</figcaption>" if chart.caption else ""
+    body = "".join(lines)
+    return f'<figure class="bars">{caption}<div class="rows">{body}</div>{_legend_html(chart)}</figure>'
+
+
+def _ticks(chart: Chart) -> str:
+    """The figures below the axis."""
+    return "".join(
+        f'<text class="quiet" x="{on_axis(chart, tick):.2f}%" y="14" text-anchor="{_anchor(chart, tick)}">'
+        f"{tick:,.10g}</text>"
+        for tick in ticks(chart.low, chart.high)
+    )
+
+
+def _anchor(chart: Chart, tick: float) -> str:
+    at = on_axis(chart, tick)
+    return "start" if at < 3 else "end" if at > 97 else "middle"
+
+
+def _row_html(chart: Chart, row: ChartRow) -> str:
+    marks = "".join(_marks(chart, row))
+    label = f'<span class="label">{_safe(row.label)}</span>'
+    note = f" <small>{_safe(row.note)}</small>" if row.note else ""
+    shown = f"<b>{_safe(row.value)}</b>" if row.strong else _safe(row.value)
+    value = f'<span class="value">{shown}{note}</span>'
+    if row.head:
+        return f'<div class="row head">{label}{value}</div>'
+    return f'<div class="row">{label}{_track(marks)}{value}</div>'
+
+
+def _track(marks: str) -> str:
+    return f'<svg class="track" width="100%" height="{_HEIGHT}" aria-hidden="true">{marks}</svg>'
+
+
+def _marks(chart: Chart, row: ChartRow) -> Iterator[str]:
+    """Of one row, what lies below first; x in per cent, y in pixels."""
+    top, middle = (_HEIGHT - _THICK) / 2, _HEIGHT / 2
+    if chart.unit:
+        for tick in ticks(chart.low, chart.high):
+            at = on_axis(chart, tick)
+            yield f'<line class="grid" x1="{at:.2f}%" x2="{at:.2f}%" y1="0" y2="{_HEIGHT}"/>'
+    for bar in row.bars:
+        begin, end = on_axis(chart, bar.begin), on_axis(chart, bar.end)
+        if end <= begin:
+            continue
+        if bar.tone == BASE:
+            yield f'<line class="base" x1="{begin:.2f}%" x2="{end:.2f}%" y1="{middle:g}" y2="{middle:g}"/>'
+            continue
+        place = f'x="{begin:.2f}%" y="{top:g}" width="{end - begin:.2f}%" height="{_THICK}"'
+        yield f"<rect {place} {_fill(bar)}/>"
+        yield from _letters(chart, row, bar, begin, end)
+    if row.level is not None and row.level <= chart.high:
+        at = on_axis(chart, row.level)
+        dash = "" if row.level_how == "measured" else ' stroke-dasharray="4 3"'
+        yield f'<line class="level" x1="{at:.2f}%" x2="{at:.2f}%" y1="0" y2="{_HEIGHT}"{dash}/>'
+    if row.interval:
+        yield from _whisker(chart, row.interval, middle)
+    if row.point:
+        yield _dot(row.point, f"{on_axis(chart, row.point.end):.2f}%", middle)
+
+
+def _letters(chart: Chart, row: ChartRow, bar: Bar, begin: float, end: float) -> Iterator[str]:
+    """The letter of a bar, left of the whisker, whose line would hide it; and that a bar goes on beyond the axis."""
+    place = f'y="{_HEIGHT / 2 + 4:g}"'
+    if bar.end > chart.high:
+        yield f'<text class="letter" x="100%" {place} text-anchor="end">▸</text>'
+    if bar.letter and end - begin >= _LEAST_LETTER:
+        resource = RESOURCE.get(bar.tone)
+        ink = resource.ink if resource and bar.how == "measured" else "currentColor"
+        clear = min(end, on_axis(chart, row.interval[0])) if row.interval else end
+        at = (begin + max(clear, begin + _LEAST_LETTER)) / 2
+        yield (
+            f'<text class="letter" x="{at:.2f}%" {place} text-anchor="middle" fill="{ink}">{_safe(bar.letter)}</text>'
+        )
+
+
+def _dot(point: Bar, x: str, y: float) -> str:
+    """Full where it is measured, a ring with a dot where it is estimated, else a ring."""
+    color = TONES[point.tone]
+    fill = color if point.how == "measured" else "var(--card)"
+    ring = f'<circle cx="{x}" cy="{y:g}" r="5" fill="{fill}" stroke="{color}" stroke-width="2"/>'
+    return ring + (f'<circle cx="{x}" cy="{y:g}" r="2" fill="{color}"/>' if point.how == "estimated" else "")
+
+
+def _fill(bar: Bar) -> str:
+    color = TONES[bar.tone]
+    if bar.how == "measured":
+        return f'fill="{color}"'
+    if bar.how == "unsure":
+        return f'fill="none" stroke="{color}" stroke-dasharray="4 3"'
+    return f'fill="url(#hatch-{bar.tone})" stroke="{color}"'
+
+
+def hatches() -> str:
+    """The patterns of what is estimated, once a page."""
+    patterns = "".join(
+        f'<pattern id="hatch-{tone}" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+        f'<rect width="3" height="6" fill="{color}"/></pattern>'
+        for tone, color in TONES.items()
+    )
+    return f'<svg class="heard" aria-hidden="true"><defs>{patterns}</defs></svg>'
+
+
+def _whisker(chart: Chart, interval: tuple[float, float], middle: float) -> Iterator[str]:
+    """With a halo, so that it shows on a bar; without a cap where it passes the end of the axis."""
+    low, high = (on_axis(chart, end) for end in interval)
+    caps = [low] if interval[1] > chart.high else [low, high]
+    for kind in ("halo", "whisker"):
+        yield f'<line class="{kind}" x1="{low:.2f}%" x2="{high:.2f}%" y1="{middle:g}" y2="{middle:g}"/>'
+        for at in caps:
+            yield f'<line class="{kind}" x1="{at:.2f}%" x2="{at:.2f}%" y1="{middle - 4:g}" y2="{middle + 4:g}"/>'
+
+
+def _legend(chart: Chart) -> list[tuple[str, str]]:
+    """(mark of 20 x 12 pixels, what it stands for) of all that is in use."""
+    tones = tones_of(chart, chart.rows).items()
+    entries = [(f'<rect width="14" height="12" fill="{TONES[tone]}"/>', words) for tone, words in tones]
+    samples = {how: Bar(end=1, tone="inconclusive", how=how) for how in hows_of(chart.rows)}
+    entries += [
+        (f'<rect x="1" y="1" width="18" height="10" {_fill(bar)}/>', MARKS[how][1]) for how, bar in samples.items()
+    ]
+    points = how_known(row.point for row in chart.rows if row.point)
+    entries += [(_dot(Bar(end=1, tone="inconclusive", how=how), "10", 6), MARKS[how][1]) for how in points]
+    if any(row.interval for row in chart.rows):
+        entries.append(('<path class="whisker" d="M1 2v8M1 6h18M19 2v8"/>', "95 % interval"))
+    levels = [row for row in chart.rows if row.level is not None]
+    if chart.level and levels:
+        dash = "" if levels[0].level_how == "measured" else ' stroke-dasharray="4 3"'
+        how = "" if levels[0].level_how == "measured" else f" ({levels[0].level_how})"
+        entries.append((f'<line class="level" x1="10" x2="10" y1="0" y2="12"{dash}/>', chart.level + how))
+    return entries
+
+
+def _legend_html(chart: Chart) -> str:
+    shown = "".join(
+        f'<li><svg width="20" height="12" aria-hidden="true">{mark}</svg> {_safe(words)}</li>'
+        for mark, words in _legend(chart)
+    )
+    return f'<ul class="legend">{shown}</ul>' if shown else ""
+
+
+def _safe(text: str) -> str:
+    return escape(visible(text))
+
+
+_WIDTH, _LABELS, _VALUES = 760, 180, 210
+"""Pixels for names at the left and figures at the right."""
+_TITLE = 64
+"""Characters of a title in one line."""
+_STYLE = (
+    "text{font-family:system-ui,sans-serif;font-size:13px;fill:#1c2024}.quiet{fill:#5a626b}"
+    ".title{font-size:19px;font-weight:700}.strong{font-weight:600}.letter{font-weight:600;font-size:11px}"
+    ".grid{stroke:#dfe2e6}.level,.whisker{stroke:#1c2024;stroke-width:1.5;fill:none}"
+    ".halo{stroke:#fff;stroke-width:4;fill:none}.base{stroke:#b4bac1;stroke-width:3}"
+)
+
+
+def chart_svg(chart: Chart, *, title: str, subtitle: str = "") -> str:
+    """The chart under its title on white ground, for a README. All text is escaped."""
+    track = _WIDTH - _LABELS - _VALUES - 24
+    heads = [(line, "title") for line in wrap(title, _TITLE)] + [(subtitle, "quiet"), (chart.caption, "")]
+    top, drawn = 12, []
+    for words, name in heads:
+        if words:
+            top += 24
+            drawn.append(f'<text x="12" y="{top - 6}" class="{name}">{_safe(words)}</text>')
+    for row in chart.rows:
+        top += 6 if row.head and drawn else 0
+        strong = ' class="strong"' if row.head else ""
+        label = f'<text x="12" y="{top + 15}"{strong}>{_safe(row.label)}</text>'
+        marks = f'<svg x="{_LABELS}" y="{top}" width="{track}" height="{_HEIGHT}">{"".join(_marks(chart, row))}</svg>'
+        note = f'<tspan class="quiet" dx="6">{_safe(row.note)}</tspan>' if row.note else ""
+        at = _WIDTH - _VALUES
+        strong = ' class="strong"' if row.strong else ""
+        value = f'<text x="{at}" y="{top + 15}"><tspan{strong}>{_safe(row.value)}</tspan>{note}</text>'
+        drawn += [label, marks, value]
+        top += _HEIGHT
+    if chart.unit:
+        drawn.append(f'<text class="quiet" x="12" y="{top + 14}">{_safe(chart.unit)}</text>')
+        drawn.append(f'<svg x="{_LABELS}" y="{top}" width="{track}" height="{_HEIGHT}">{_ticks(chart)}</svg>')
+        top += _HEIGHT
+    legend, height = _legend_svg(chart, top + 14)
+    drawn.append(legend)
+    body = f'<g color="#1c2024">{hatches()}{"".join(drawn)}</g>'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" viewBox="0 0 {_WIDTH} {height}" '
+        f'role="img" aria-label="{_safe(title)}"><style>{_STYLE}</style>'
+        f'<rect width="{_WIDTH}" height="{height}" fill="#fff"/>{body}</svg>\n'
+    )
+
+
+def _legend_svg(chart: Chart, top: int) -> tuple[str, int]:
+    """The legend in as many lines as it needs, and where the picture ends."""
+    at, drawn = 12, []
+    for mark, words in _legend(chart):
+        wide = 40 + 7 * len(words)
+        if at + wide > _WIDTH and at > 12:
+            at, top = 12, top + 18
+        drawn.append(f'<svg x="{at}" y="{top - 9}" width="20" height="12">{mark}</svg>')
+        drawn.append(f'<text class="quiet" x="{at + 25}" y="{top + 1}">{_safe(words)}</text>')
+        at += wide
+    return "".join(drawn), top + 12

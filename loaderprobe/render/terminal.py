@@ -1,0 +1,295 @@
+"""Documents as text for a terminal, in columns of a given width; charts as blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from io import StringIO
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from loaderprobe.render.charts import BASE, MARKS, STYLES, hows_of, marks_of, on_axis, ticks, tones_of
+from loaderprobe.render.document import (
+    Cell,
+    Chart,
+    ChartRow,
+    Command,
+    Document,
+    Item,
+    Paragraph,
+    Shown,
+    Table,
+    Tags,
+    cell_text,
+    unfolded,
+)
+from loaderprobe.render.format import visible
+
+_LONGEST_NAME = 24
+"""Cells of a first column that are no longer than this are not folded."""
+
+
+def document_text(document: Document, *, width: int = 80, color: bool = False) -> str:
+    """The page in at most `width` columns, ending with a newline; ANSI colours only with `color`."""
+    page = Page(width=width, color=color)
+    if document.headline:
+        page.title(document.headline, style=STYLES.get(document.tone, ""))
+        if document.subline:
+            page.paragraph(document.subline)
+        page.paragraph(document.title, style="dim")
+    else:
+        page.title(document.title, style=STYLES.get(document.tone, ""))
+    before = ""
+    for section in document.sections:
+        parts = [part for part in map(unfolded, section.parts) if part and not part.further]
+        if not parts:
+            continue
+        beside = section.panel == "side"
+        if (section.title or not section.under) and not (beside and before == "side"):
+            page.gap()
+        before = section.panel
+        if beside and isinstance(first := parts[0], Paragraph | Tags):
+            parts = parts[1:]
+            page.item(section.title, first.text if isinstance(first, Paragraph) else ", ".join(first.texts), flush=True)
+        elif section.title and section.panel != "main":
+            page.paragraph(section.title, style="bold")
+        for part in parts:
+            _add(page, part)
+    return page.text()
+
+
+def _add(page: Page, part: Shown) -> None:
+    if isinstance(part, Paragraph):
+        page.paragraph(part.text, style=f"{STYLES.get(part.tone, '')}{' bold' if part.strong else ''}".strip())
+    elif isinstance(part, Command):
+        page.command(part.text, part.label)
+    elif isinstance(part, Item):
+        page.item(part.subject, part.text)
+    elif isinstance(part, Tags):
+        page.paragraph(", ".join(part.texts))
+    elif isinstance(part, Chart):
+        for line in chart_text(part, page.width):
+            page.add(line)
+    else:
+        if part.caption:
+            page.paragraph(part.caption, style="dim")
+        for made in _tables(part, page.width):
+            page.add(made)
+
+
+def _tables(table: Table, width: int) -> Iterator[RenderableType]:
+    """One; where its figures do not fit beside each other, several, each with the first column."""
+    natural, least = zip(*(_widths(table, place) for place in range(len(table.head))), strict=True)
+    gap = 2 if table.map or sum(natural) + 2 * (len(natural) - 1) <= width else 1
+    first = 1
+    while first <= max(1, len(least) - 1):
+        left, last = width - least[0], first
+        while last < len(least) and (last == first or left >= least[last] + gap):
+            left -= least[last] + gap
+            last += 1
+        places = [0, *range(first, last)]
+        fits = sum(natural[place] + gap for place in places) - gap <= width
+        # Figures are never folded: where the width is short, it is their heads and the texts that are.
+        fixed = {place: (natural if fits else least)[place] for place in places if place in table.right}
+        if not fits:
+            texts = [place for place in places if place not in table.right]
+            free = width - gap * (len(places) - 1) - sum(fixed.values())
+            fixed |= _shared({place: least[place] for place in texts}, {place: natural[place] for place in texts}, free)
+        yield _table(table, places, fixed, gap)
+        first = max(last, first + 1)
+
+
+def _shared(least: Mapping[int, int], natural: Mapping[int, int], free: int) -> dict[int, int]:
+    """Widths of columns of text that together take `free`: each its least, and of the rest its share of what it lacks.
+
+    Rich's own may add up to more than the page has, and then the last column loses its ends.
+    """
+    spare = max(0, free - sum(least.values()))
+    lacks = {place: natural[place] - least[place] for place in least}
+    share = min(1.0, spare / max(1, sum(lacks.values())))
+    return {place: least[place] + int(share * lacks[place]) for place in least}
+
+
+def _widths(table: Table, place: int) -> tuple[int, int]:
+    """Of a column, as it is and folded; figures and short names are not folded."""
+    cells = [visible(cell_text(line[place])) for line in table.lines]
+    natural = max([len(text) for cell in (table.head[place], *cells) for text in cell.split("\n")], default=0)
+    if table.map:
+        return natural, natural if place else min(natural, _LONGEST_NAME)
+    unfolded = cells if place in table.right else [word for cell in cells for word in cell.split()]
+    least = max([len(text) for text in (*unfolded, *table.head[place].split())], default=0)
+    return natural, least if place else max(least if place in table.right else 0, min(natural, _LONGEST_NAME))
+
+
+def _table(table: Table, places: Sequence[int], fixed: Mapping[int, int], gap: int) -> RichTable:
+    made = RichTable(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
+    for place in places:
+        natural, least = _widths(table, place)
+        made.add_column(
+            table.head[place],
+            justify="right" if place in table.right else "left",
+            overflow="fold",
+            width=fixed.get(place),
+            no_wrap=(place == 0 and natural <= _LONGEST_NAME) or (place > 0 and table.map),
+            min_width=least,
+        )
+    for line in table.lines:
+        made.add_row(*(_cell(line[place]) for place in places))
+    return made
+
+
+def _cell(cell: str | Cell) -> Text:
+    return Text(visible(cell_text(cell)), style=STYLES.get(cell.tone, "") if isinstance(cell, Cell) else "")
+
+
+class Page:
+    """Collects paragraphs, lists and tables; `text` gives them wrapped to `width` columns."""
+
+    def __init__(self, *, width: int, color: bool) -> None:
+        # An empty environment keeps COLUMNS, TERM and NO_COLOR of the caller out of the result.
+        self._console = Console(
+            file=StringIO(),
+            width=width,
+            height=100,
+            color_system="standard" if color else None,
+            force_terminal=color,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            legacy_windows=False,
+            _environ={},
+        )
+
+    @property
+    def width(self) -> int:
+        return self._console.width
+
+    def gap(self) -> None:
+        self._console.print()
+
+    def title(self, text: str, *, style: str = "") -> None:
+        self._console.print(Text(visible(text), style=f"{style} bold".strip(), overflow="fold"))
+
+    def paragraph(self, text: str, *, style: str = "") -> None:
+        """Wrapped text from the left edge."""
+        self._console.print(Text(visible(text), style=style, overflow="fold"))
+
+    def item(self, subject: str, text: str, *, flush: bool = False) -> None:
+        """`subject: text`, wrapped, further lines indented; `- text` without a subject. `flush`: at the left edge."""
+        line = Text(overflow="fold")
+        line.append("" if subject else "- ")
+        line.append(f"{visible(subject)}: " if subject and text else visible(subject), style="bold")
+        line.append(visible(text))
+        for number, part in enumerate(line.wrap(self._console, max(8, self._console.width - 4), overflow="fold")):
+            self._console.print(Padding(part, (0, 0, 0, 2 * bool(number) + 2 * (not flush))))
+
+    def command(self, text: str, label: str = "") -> None:
+        """Something to type, under an item."""
+        line = Text(f"{label}: " if label else "", overflow="fold")
+        line.append(visible(text), style="cyan")
+        self._console.print(Padding(line, (0, 0, 0, 2 if label else 6)))
+
+    def add(self, renderable: RenderableType, *, crop: bool = True) -> None:
+        """Anything else that rich can draw; without `crop`, longer lines stay whole."""
+        self._console.print(renderable, crop=crop)
+
+    def text(self) -> str:
+        """Everything so far, without trailing blanks."""
+        file = self._console.file
+        assert isinstance(file, StringIO)
+        return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
+
+
+def chart_text(chart: Chart, width: int) -> Iterator[Text]:
+    """Lines of at most `width` columns."""
+    rows = chart.brief or chart.rows
+    labels = min(max(len(row.label) for row in rows), 3 * width // 8)
+    ends = [f"{row.value} {row.note}".strip() for row in rows]
+    values = min(max(map(len, ends)), width // 2)
+    cells = width - labels - values - 2
+    if chart.caption:
+        yield Text(visible(chart.caption), style="dim")
+    if chart.unit and cells >= 20:
+        yield Text(f"{_cut(chart.unit, labels):<{labels}} {_axis_text(chart, cells)}", style="dim")
+    for row, end in zip(rows, ends, strict=True):
+        line = Text(f"{_cut(visible(row.label), labels):<{labels}} ", style="bold" if row.head else "")
+        if cells >= 6:
+            line.append_text(_cells(chart, row, cells))
+        line.append(" ")
+        for number, part in enumerate(_wrapped(visible(end), width - labels - cells - 2)):
+            line.append(part if not number else f"\n{' ' * (labels + cells + 2)}{part}")
+        yield line
+    if chart.unit and (legend := _legend_text(chart, rows)):
+        yield Text(legend, style="dim")
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    lines = [""]
+    for word in text.split(" "):
+        if len(lines[-1]) + len(word) + 1 > width and lines[-1]:
+            lines.append(word)
+        else:
+            lines[-1] = f"{lines[-1]} {word}" if lines[-1] else word
+    return lines
+
+
+def _axis_text(chart: Chart, cells: int) -> str:
+    drawn = [" "] * cells
+    free = 0
+    for tick in ticks(chart.low, chart.high):
+        words = f"{tick:,.10g}"
+        at = min(round(on_axis(chart, tick) / 100 * cells), cells - len(words))
+        if at >= free:
+            drawn[at : at + len(words)] = words
+            free = at + len(words) + 1
+    return "".join(drawn)
+
+
+def _cells(chart: Chart, row: ChartRow, cells: int) -> Text:
+    """A block a cell; the whisker where no bar is, and the level over it."""
+
+    def place(value: float) -> int:
+        return min(cells - 1, round(on_axis(chart, value) / 100 * cells))
+
+    drawn, styles = [" "] * cells, [""] * cells
+    if row.interval:
+        low, high = map(place, row.interval)
+        drawn[low : high + 1] = "╌" * (high + 1 - low)
+    for bar in row.bars:
+        begin, end = place(bar.begin), round(on_axis(chart, bar.end) / 100 * cells)
+        end = max(end, begin + 1) if bar.end > bar.begin else begin
+        block = "▓" if bar.tone != "now" and bar.how == "measured" else MARKS[bar.how][0]
+        block = "─" if bar.tone == BASE else block
+        drawn[begin:end] = block * (end - begin)
+        styles[begin:end] = [STYLES.get(bar.tone, "")] * (end - begin)
+        if bar.letter and end - begin >= 3:
+            drawn[(begin + end) // 2] = bar.letter
+    if row.level is not None and row.level <= chart.high:
+        at = place(row.level)
+        drawn[at] = "│" if row.level_how == "measured" else "╎"
+    if row.point:
+        at = place(row.point.end)
+        drawn[at] = {"measured": "●", "estimated": "◉"}.get(row.point.how, "○")
+        styles[at] = STYLES.get(row.point.tone, "")
+    text = Text()
+    for char, style in zip(drawn, styles, strict=True):
+        text.append(char, style=style)
+    return text
+
+
+def _legend_text(chart: Chart, rows: Sequence[ChartRow]) -> str:
+    bars = [bar for row in rows for bar in marks_of(row)]
+    entries = [f"{'█' if tone == 'now' else '▓'} {words}" for tone, words in tones_of(chart, rows).items()]
+    entries += [f"{MARKS[how][0]} {MARKS[how][1]}" for how in hows_of(rows) if how != "measured"]
+    if any(row.interval for row in rows):
+        entries.append("╌ 95 %")
+    levels = [row for row in rows if row.level is not None]
+    if chart.level and levels:
+        entries.append(f"{'│' if levels[0].level_how == 'measured' else '╎'} {chart.level}")
+    return "  ".join(entries) if bars else ""
