@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from loaderprobe.errors import BadValue, DamagedRun, MissingPart, NoSpace
+from loaderprobe.errors import BadValue, DamagedRun, MissingPart, NoSpace, masked_text
 from loaderprobe.records.environment import SCHEMA_VERSION
 
 T = TypeVar("T")
@@ -23,9 +23,10 @@ MOST_SHOWN = 60
 
 
 def encode(kind: str, value: object) -> bytes:
-    """`value` in an envelope that names its kind and schema version, as JSON."""
+    """`value` in an envelope that names its kind and schema version, as JSON; URLs in it are masked_text."""
     envelope = {"schema": f"loaderprobe/{kind}", "schema_version": SCHEMA_VERSION, kind: value}
-    return msgspec.json.encode(envelope)
+    data = msgspec.json.encode(envelope)
+    return masked_text(data.decode()).encode() if b"://" in data else data
 
 
 def decode(kind: str, data: bytes, type_: type[T], source: str) -> T:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from loaderprobe.errors import BadValue, DamagedRun, ForeignDirectory, LoaderprobeError, Refused
+from loaderprobe.errors import BadValue, DamagedRun, ForeignDirectory, LoaderprobeError, Refused, masked_text
 from loaderprobe.store.codec import check_numbers, read, write_atomically, write_error
 
 RESULT = "result.json"
@@ -36,9 +36,9 @@ def make_directory(path: Path) -> None:
 
 
 def write_result(path: Path, texts: Mapping[str, str]) -> Path:
-    """These files in a directory that is there; returns the path of its page."""
+    """These files in a directory that is there, with masked URLs; returns the path of its page."""
     for name, text in texts.items():
-        write_atomically(path / name, text.encode())
+        write_atomically(path / name, masked_text(text).encode())
     return path / REPORT
 
 
