@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from inspect import Parameter, Signature
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_origin
 
@@ -245,7 +246,9 @@ def say(text: str, **how: Any) -> None:
 
 
 def show(text: str) -> None:
-    """Print a result to standard output, unchanged."""
+    """Print a result to standard output, unchanged; a character that its encoding lacks is written out."""
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
     sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
 
 
