@@ -15,21 +15,33 @@ LoaderprobeError           1   a bug, or an unexpected error
 
 from __future__ import annotations
 
+import re
+
 EXIT_DONE = 0
 EXIT_SOME_FAILED = 4
 EXIT_GATE_FAILED = 6
 EXIT_INTERRUPTED = 130
 
 
+MASK = "***"
+_URL = r"((?::/|\b(?:https?|ftp|s3|gs):)/"  # as a pathlib.Path, a URL has one slash
+_USER = re.compile(_URL + r""")[^\s/?#"'\\]+@""")
+_QUERY = re.compile(_URL + r"""[^\s?#"'\\]*)\?[^\s#"'\\]+""")
+
+
+def masked_text(text: str) -> str:
+    """`text` without what may be secret in URLs: user and password, and the query, which may be a signature."""
+    return _QUERY.sub(rf"\1?{MASK}", _USER.sub(rf"\1{MASK}@", text)) if ":/" in text else text
+
+
 class LoaderprobeError(Exception):
-    """Base of all errors raised on purpose. `hint` is the next step, as a sentence or a command."""
+    """Base of all errors raised on purpose. `hint` is the next step, as a sentence or a command. URLs are masked."""
 
     exit_code = 1
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message, self.hint = masked_text(message), masked_text(hint)
+        super().__init__(self.message)
 
 
 class BadValue(LoaderprobeError):
@@ -55,7 +67,7 @@ class DamagedRun(BadValue):
     def __init__(self, file: str, reason: str, *, hint: str = MEASURE_AGAIN) -> None:
         super().__init__(f"{file} {reason}", hint=hint)
         self.file = file
-        self.reason = reason
+        self.reason = masked_text(reason)
 
 
 class NotComparable(BadValue):

@@ -44,3 +44,15 @@ def test_an_error_carries_its_next_step() -> None:
     error = errors.NoSpace("full", hint="free some")
     assert (str(error), error.message, error.hint) == ("full", "full", "free some")
     assert errors.BadValue("x").hint == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("s3://me:secret@bucket/a b", "s3://***@bucket/a b"), ("https:/tok@host", "https:/***@host"),
+        ("of 'https://h/k?sig=secret&e=1' and", "of 'https://h/k?***' and"), ("/a:/b@c?d", "/a:/b@c?d"),
+    ],
+)  # fmt: skip
+def test_secrets_in_urls_are_masked(text: str, kept: str) -> None:
+    """User, password and query, also of a URL that was taken for a path; a path stays as it is."""
+    assert errors.BadValue(text, hint=text).message == errors.BadValue("", hint=text).hint == kept

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 
@@ -50,6 +52,22 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in set(sys.modules) - known:
         if str(place) in str(getattr(sys.modules[name], "__file__", "")):
             del sys.modules[name]
+
+
+def test_the_wheel_holds_the_whole_package(tmp_path: Path) -> None:
+    """Its modules, pages, templates, tables and `py.typed`, and the command; nothing else."""
+    root = GUIDE.parents[1]
+    for name in ("loaderprobe", "pyproject.toml", "README.md"):
+        (tmp_path / name).symlink_to(root / name)
+    build = "from setuptools.build_meta import build_wheel; build_wheel('.')"
+    subprocess.run([sys.executable, "-c", build], cwd=tmp_path, capture_output=True, check=True)
+    (built,) = tmp_path.glob("*.whl")
+    with ZipFile(built) as wheel:
+        held = {name for name in wheel.namelist() if ".dist-info/" not in name}
+        (about,) = (name for name in wheel.namelist() if name.endswith("entry_points.txt"))
+        assert b"loaderprobe = loaderprobe.cli:main" in wheel.read(about)
+    whole = {path for path in (root / "loaderprobe").rglob("*") if path.is_file() and path.suffix != ".pyc"}
+    assert held == {str(path.relative_to(root)) for path in whole} and "loaderprobe/py.typed" in held
 
 
 def test_the_guides_package_is_measured(

@@ -111,12 +111,13 @@ def judge_run(run: RunDirectory) -> Report:
 class Run(Shown):
     """A run on disk. It is judged once; `load` it again to see what was measured since."""
 
-    __slots__ = ("_directory", "_report")
+    __slots__ = ("_directory", "_document", "_report")
 
     def __init__(self, directory: RunDirectory, report: Report | None = None) -> None:
         """`report` is what is in it, where that was judged already."""
         self._directory = directory
         self._report = report
+        self._document: Document | None = None
 
     @property
     def path(self) -> Path:
@@ -173,7 +174,9 @@ class Run(Shown):
 
     def document(self) -> Document:
         """The report, its first page first."""
-        return sweep_document(self.report())
+        if self._document is None:
+            self._document = sweep_document(self.report())
+        return self._document
 
     def made_by(self) -> str:
         """The version of the tool, and of the schema of `summary.json`."""

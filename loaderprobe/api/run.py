@@ -24,6 +24,7 @@ from loaderprobe.measure.attach.watcher import Watcher
 from loaderprobe.protocols import Say
 from loaderprobe.records.config import CacheState, check_seconds
 from loaderprobe.records.diagnosis import Attached, AttachRequest, OwnMeasured, WatchReport
+from loaderprobe.records.files import names_back, to_json
 from loaderprobe.records.remark import Remark
 from loaderprobe.render.watch import watch_columns, watch_document
 from loaderprobe.store.codec import decode, encode, write_atomically
@@ -57,7 +58,7 @@ def run_command(command: Sequence[str], request: AttachRequest, environment: Map
     check_out(run)
     path = os.pathsep.join([str(STARTUP), *filter(None, [environment.get("PYTHONPATH")])])
     with scratch_directory() as scratch:
-        asked = msgspec.json.encode(replace(request, scratch=str(scratch))).decode()
+        asked = to_json(replace(request, scratch=str(scratch))).decode()
         try:
             process = subprocess.Popen([*command], env={**environment, "PYTHONPATH": path, VARIABLE: asked})
         except OSError as error:
@@ -116,7 +117,7 @@ def _noted(found: Diagnosis, notes: tuple[Remark, ...]) -> Diagnosis:
 
 def requested(text: str) -> AttachRequest:
     """The request in the environment of a process that `run_command` started."""
-    return msgspec.json.decode(text, type=AttachRequest)
+    return msgspec.convert(names_back(msgspec.json.decode(text)), AttachRequest)
 
 
 def keep(found: Documented, request: AttachRequest, *, raw: bool = False) -> None:

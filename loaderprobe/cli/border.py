@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shlex
 import sys
 import traceback
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from inspect import Parameter, Signature
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_origin
 
@@ -24,6 +26,7 @@ from loaderprobe.errors import (
     EXIT_DONE,
     EXIT_INTERRUPTED,
     EXIT_SOME_FAILED,
+    MASK,
     BadValue,
     LoaderprobeError,
     MissingPart,
@@ -243,7 +246,9 @@ def say(text: str, **how: Any) -> None:
 
 
 def show(text: str) -> None:
-    """Print a result to standard output, unchanged."""
+    """Print a result to standard output, unchanged; a character that its encoding lacks is written out."""
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
     sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
 
 
@@ -257,9 +262,19 @@ def _escape(text: str) -> str:
     return text.replace("[", "\\[")
 
 
+_SECRET = r"(?<![a-z])(?:api|access|secret)?(?:token|key|secret|password|passwd|passphrase|credentials?|authorization)"
+_OPTION = re.compile(rf"--?[\w.-]*{_SECRET}", re.IGNORECASE)
+_ASSIGNED = re.compile(rf"""({_SECRET}(?:=|\s|["']\s*:)).+""", re.IGNORECASE | re.DOTALL)
+
+
 def command_line() -> str:
-    """The command line as it was typed, without what may be credentials in a URL."""
-    return shlex.join(("loaderprobe", *map(masked, sys.argv[1:])))
+    """The command line as it was typed, without secrets: in URLs, and values as of `--token` and `API_KEY=`."""
+    typed = sys.argv[1:]
+    words = [
+        MASK if _OPTION.fullmatch(before) else masked(_ASSIGNED.sub(rf"\1{MASK}", word))
+        for before, word in zip(["", *typed], typed, strict=False)
+    ]
+    return shlex.join(("loaderprobe", *words))
 
 
 def check_place(path: Path | None, option: str) -> None:

@@ -38,8 +38,7 @@ class _Skips:
         self.count += 1
         self.reasons[reason.partition(":")[0]] += 1
         if len(self.named) < NAMED_SKIPS:
-            # A name that is not UTF-8 cannot be stored as it is.
-            self.named.append(SkippedFile(path=path.encode(errors="replace").decode(), reason=reason))
+            self.named.append(SkippedFile(path=path, reason=reason))
 
     def summary(self) -> str:
         """`skipped: 3 not an image and 1 empty`."""
@@ -242,10 +241,6 @@ def _decodable(
 
 def _examine(path: Path) -> tuple[int, str | None]:
     """(size in bytes or 0, what is wrong or None). Draft mode reads every byte but skips most of the arithmetic."""
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        return 0, "its name is not UTF-8, so it cannot be stored in a record"
     try:
         if not path.is_file():
             return 0, "not a regular file"

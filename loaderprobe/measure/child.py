@@ -33,7 +33,7 @@ from loaderprobe.measure.user.function import measure_own
 from loaderprobe.plugins import resolve
 from loaderprobe.protocols import Clock, OnGpu, OnStage, OwnThreads
 from loaderprobe.records.config import ComputeSpec, RunConfig
-from loaderprobe.records.files import FileSet
+from loaderprobe.records.files import FileSet, to_json
 from loaderprobe.records.measurement import Alternative, Measurement
 from loaderprobe.records.ranks import RankPlacement
 from loaderprobe.records.studies import EpochsMeasured, Prefilled
@@ -218,7 +218,7 @@ def live(order_path: Path, result_path: Path, parent: int) -> int:
     def on_stage(name: str, done: int, total: int) -> None:
         nonlocal stage
         stage = name
-        events.write(msgspec.json.encode(Event(stage=name, done=done, total=total)).decode() + "\n")
+        events.write(to_json(Event(stage=name, done=done, total=total)).decode() + "\n")
 
     try:
         result = result_of(order, result_path.parent, on_stage)
@@ -227,7 +227,7 @@ def live(order_path: Path, result_path: Path, parent: int) -> int:
     except Exception as error:  # noqa: BLE001  # the border of the process: everything becomes a record
         reason, hint = explain_error(error)
         last = Event(stage=stage, failure=reason, hint=hint, lost=isinstance(error, LostRank))
-        events.write(msgspec.json.encode(last).decode() + "\n")
+        events.write(to_json(last).decode() + "\n")
         with suppress(OSError):  # a full disk takes no log, but the reason is said
             traceback.print_exc()
         return error.exit_code if isinstance(error, LoaderprobeError) else LoaderprobeError.exit_code

@@ -20,7 +20,7 @@ from typing import IO, Protocol, Self, TypeVar
 
 import msgspec
 
-from loaderprobe.errors import LoaderprobeError
+from loaderprobe.errors import LoaderprobeError, masked_text
 from loaderprobe.protocols import Clock
 from loaderprobe.records.config import RunConfig, Study
 from loaderprobe.records.diagnosis import OwnLoader
@@ -261,7 +261,7 @@ def run_order(
             kill_group(child)
         if child.returncode == 0 and result_path.is_file():
             return _checked(order, type_, result_path)
-        log_lines = tuple(log_path.read_text(errors="replace").splitlines()[-LOG_LINES:])
+        log_lines = tuple(masked_text(log_path.read_text(errors="replace")).splitlines()[-LOG_LINES:])
     code = child.wait()
     reason, hint, by_signal = explain_death(code, log_lines)
     if isinstance(child, ForkServerChild) and child.orphaned:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import accumulate, chain
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -34,10 +34,39 @@ def masked(text: str) -> str:
     return _URL.sub(lambda url: _QUERY.sub("?***", _USERINFO.sub("***@", url[0], count=1)), text)
 
 
+def to_json(value: object, order: Literal["sorted"] | None = None) -> bytes:
+    """JSON also of file names that are no UTF-8: of a byte that is none, NUL, which no name has, and two hex digits."""
+    try:
+        return msgspec.json.encode(value, order=order)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_texts(msgspec.to_builtins(value), _NOT_UTF8, _escaped), order=order)
+
+
+def names_back(tree: Any) -> Any:
+    """What JSON of `to_json` holds, with such names as Python has them."""
+    return _texts(tree, _ESCAPED, lambda found: chr(0xDC00 + int(found[1], 16)))
+
+
+_NOT_UTF8 = re.compile("[\ud800-\udfff]")
+_ESCAPED = re.compile("\0([89a-f][0-9a-f])")
+
+
+def _escaped(found: re.Match[str]) -> str:
+    byte = ord(found[0]) - 0xDC00
+    return f"\0{byte:x}" if 0x80 <= byte <= 0xFF else "\ufffd"
+
+
+def _texts(tree: Any, pattern: re.Pattern[str], change: Callable[[re.Match[str]], str]) -> Any:
+    if isinstance(tree, str):
+        return pattern.sub(change, tree)
+    if isinstance(tree, dict):
+        return {_texts(key, pattern, change): _texts(value, pattern, change) for key, value in tree.items()}
+    return [_texts(value, pattern, change) for value in tree] if isinstance(tree, list | tuple) else tree
+
+
 def content_hash(value: object) -> str:
     """16 hex digits that depend on the content of `value` (JSON with sorted keys) and on nothing else."""
-    encoded = msgspec.json.encode(value, order="sorted")
-    return hashlib.blake2b(encoded, digest_size=8).hexdigest()
+    return hashlib.blake2b(to_json(value, "sorted"), digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

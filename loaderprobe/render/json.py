@@ -15,6 +15,7 @@ from loaderprobe.records.bandwidth import DeviceKind, Limit
 from loaderprobe.records.config import OPTIONS, options_of
 from loaderprobe.records.diagnosis import DIAGNOSIS_SCHEMA
 from loaderprobe.records.environment import SCHEMA_VERSION, Capability
+from loaderprobe.records.files import to_json
 from loaderprobe.records.remark import Remark
 from loaderprobe.records.report import SUMMARY_SCHEMA, ConfigurationRow, Detail, Report, Summary
 from loaderprobe.records.verdict import Advice, Bound, Evidence, Forecast, GapVerdict, Knee, Verdict
@@ -80,7 +81,7 @@ def summary_json(report: Report) -> str:
     said = worded(report.summary)
     summary = {field.name: getattr(said, field.name) for field in fields(Summary)}
     summary["configurations"] = [_configuration(row) for row in said.configurations]
-    return msgspec.json.format(msgspec.json.encode(summary), indent=2).decode() + "\n"
+    return msgspec.json.format(to_json(summary), indent=2).decode() + "\n"
 
 
 def _configuration(row: ConfigurationRow) -> dict[str, Any]:
@@ -122,7 +123,7 @@ def result_json(record: Any, **derived: Any) -> str:
     said = worded(record)
     plain = values(said)
     named = {name: plain.pop(name) for name in ("schema", "schema_version")}
-    return msgspec.json.format(msgspec.json.encode({**named, **plain, **derived}), indent=2).decode() + "\n"
+    return msgspec.json.format(to_json({**named, **plain, **derived}), indent=2).decode() + "\n"
 
 
 def diagnosis_json(record: Any, report: Report) -> str:
@@ -157,4 +158,4 @@ def result_schema(type_: type[Any]) -> str:
 
 def _schema(whole: dict[str, Any], definitions: dict[str, Any]) -> str:
     named = {"$schema": "https://json-schema.org/draft/2020-12/schema", **whole, "$defs": definitions}
-    return msgspec.json.format(msgspec.json.encode(named), indent=2).decode() + "\n"
+    return msgspec.json.format(to_json(named), indent=2).decode() + "\n"

@@ -10,6 +10,7 @@ from typing import Any
 
 from loaderprobe.records.measurement import Measurement, Segment, WorkerBatches
 from loaderprobe.records.verdict import Interval
+from loaderprobe.render.format import visible
 
 Cell = str | int | float | bool | None
 
@@ -35,16 +36,19 @@ def csv_text(columns: Mapping[str, Sequence[object]]) -> str:
     """CSV of these columns, with a header line and LF line ends; None is an empty cell.
 
     A text that a spreadsheet would take for a formula begins with an apostrophe, as OWASP advises (CSV injection).
+    Control characters are written out.
     """
     out = StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows(zip(*(map(_no_formula, column) for column in columns.values()), strict=True))
+    writer.writerows(zip(*(map(_inert, column) for column in columns.values()), strict=True))
     return out.getvalue()
 
 
-def _no_formula(cell: object) -> object:
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
+def _inert(cell: object) -> object:
+    if not isinstance(cell, str):
+        return cell
+    return f"'{visible(cell)}" if cell.startswith(("=", "+", "-", "@", "\t", "\r")) else visible(cell)
 
 
 Row = tuple[Cell, ...]

@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from loaderprobe.errors import BadValue, DamagedRun, MissingPart, NoSpace
+from loaderprobe.errors import BadValue, DamagedRun, MissingPart, NoSpace, masked_text
 from loaderprobe.records.environment import SCHEMA_VERSION
+from loaderprobe.records.files import names_back, to_json
 
 T = TypeVar("T")
 
@@ -23,9 +24,10 @@ MOST_SHOWN = 60
 
 
 def encode(kind: str, value: object) -> bytes:
-    """`value` in an envelope that names its kind and schema version, as JSON."""
+    """`value` in an envelope that names its kind and schema version, as JSON; URLs in it are masked."""
     envelope = {"schema": f"loaderprobe/{kind}", "schema_version": SCHEMA_VERSION, kind: value}
-    return msgspec.json.encode(envelope)
+    data = to_json(envelope)
+    return masked_text(data.decode()).encode() if b"://" in data else data
 
 
 def decode(kind: str, data: bytes, type_: type[T], source: str) -> T:
@@ -34,6 +36,8 @@ def decode(kind: str, data: bytes, type_: type[T], source: str) -> T:
         envelope: dict[str, Any] = msgspec.json.decode(data, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DamagedRun(source, f"is damaged: {error}") from error
+    if b"\\u0000" in data:
+        envelope = names_back(envelope)
     found: tuple[Any, Any] = (envelope.get("schema"), envelope.get("schema_version"))
     if found != (f"loaderprobe/{kind}", SCHEMA_VERSION):
         shown = " version ".join(_shortened(each) for each in found)

@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from loaderprobe.errors import BadValue, DamagedRun, ForeignDirectory, LoaderprobeError, Refused
+from loaderprobe.errors import BadValue, DamagedRun, ForeignDirectory, LoaderprobeError, Refused, masked_text
+from loaderprobe.records.files import names_back
 from loaderprobe.store.codec import check_numbers, read, write_atomically, write_error
 
 RESULT = "result.json"
@@ -36,9 +37,9 @@ def make_directory(path: Path) -> None:
 
 
 def write_result(path: Path, texts: Mapping[str, str]) -> Path:
-    """These files in a directory that is there; returns the path of its page."""
+    """These files in a directory that is there, with masked URLs; returns the path of its page."""
     for name, text in texts.items():
-        write_atomically(path / name, text.encode())
+        write_atomically(path / name, masked_text(text).encode())
     return path / REPORT
 
 
@@ -75,7 +76,7 @@ def _tree(path: Path) -> Any:
             f"{path} does not exist", hint="give a run's directory, or a file: loaderprobe bandwidth PATH --json > FILE"
         )
     try:
-        tree = msgspec.json.decode(data)
+        tree = names_back(msgspec.json.decode(data)) if b"\\u0000" in data else msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         if path.name.endswith((".gz", ".trace.json")):
             raise BadValue(f"{path} is no result", hint=TRACE_FIRST) from error

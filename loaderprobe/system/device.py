@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from loaderprobe.errors import masked_text
 from loaderprobe.records.environment import StorageKind, StorageLocation
 from loaderprobe.records.remark import Remark, each_once
 
@@ -272,7 +273,7 @@ def _mount_of(path: Path) -> _Mount:
         number=number,
         point=unescape(left.split()[4]) if line else "?",
         filesystem=filesystem or "unknown",
-        source=unescape(source) or "?",
+        source=masked_text(unescape(source)) or "?",
         options=tuple(unescape(option) for option in options.split(",")),
         device=device,
     )

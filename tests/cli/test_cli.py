@@ -95,6 +95,15 @@ def test_the_parent_of_a_sweep_loads_what_it_does_itself() -> None:
     assert not [name for name in loaded.split() if name.removeprefix("loaderprobe.").startswith(in_children)]
 
 
+def test_a_terminal_of_another_encoding_is_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it cannot show is written out; so is a byte of a path that is no UTF-8."""
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
+    border.show("\u2192 run\udcff")
+    sys.stdout.flush()
+    assert written.getvalue() == b"\\u2192 run\\udcff\n"
+
+
 def test_mistakes_are_found_before_torch_is_imported(tmp_path: Path) -> None:
     """Names, values and paths: each is refused by a program that cannot import torch, and only the mistake is said."""
     (tmp_path / "other").mkdir()

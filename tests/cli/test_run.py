@@ -84,6 +84,40 @@ def test_a_learner_of_fastai_is_watched_and_draws_the_same_random_numbers(tmp_pa
     assert f"drawn {random.Random(1).random()}\n" in done.stdout
 
 
+SECRETS = [
+    "--hf-token",
+    "planted1",
+    "--db.password=planted2",
+    "API_KEY=planted3",
+    "s3://me:planted4@host/d?sig=planted5",
+]
+
+
+@pytest.mark.parametrize(("option", "steps", "code"), [("--watch", 60, 0), ("--budget=1", 2, 1)])
+def test_secrets_are_in_no_file_and_in_no_output(
+    option: str, steps: int, code: int, tmp_path: Path, python: str
+) -> None:
+    """Planted in the environment, on the command line and in the script's error; the command is stored without them."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import sys\nfrom pathlib import Path\nfrom torch.utils.data import DataLoader\n"
+        "from tests.examples.training import Costly, Training\n"
+        "training, data = Training(Path('.')), Costly()\n"
+        f"for number, batch in zip(range({steps}), DataLoader(data, 8)):\n    training.step(batch)\n"
+        f"sys.excepthook = lambda *_: None\nif {code}: raise OSError('no ' + sys.argv[-1])\n"
+    )
+    found = tmp_path / "found"
+    words = [python, "-m", "loaderprobe", "run", option, "--out", str(found), "--", python, str(script), *SECRETS]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_TOKEN": "planted6"}
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+    assert done.returncode == code, done.stderr
+    kept = "".join(path.read_text() for path in found.glob("*"))
+    assert "planted" not in done.stdout + done.stderr + kept
+    said = " ".join(done.stderr.split())
+    masked = "--hf-token '***' '--db.password=***' 'API_KEY=***' 's3://***@host/d?***'"
+    assert "OSError: no s3://***@host/d?***" in said if code else masked in kept
+
+
 NO_LOADER = """
 import time
 import torch

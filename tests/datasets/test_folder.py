@@ -15,6 +15,7 @@ from loaderprobe.datasets.folder import NAMED_SKIPS, generated_set, scan_folder
 from loaderprobe.datasets.generate.manifest import is_generated
 from loaderprobe.errors import BadValue, MissingPart
 from loaderprobe.records.files import FileSet
+from loaderprobe.store.codec import decode, encode
 from tests.datasets.conftest import AsUnprivileged, Make
 
 
@@ -163,14 +164,20 @@ def test_links_that_go_round_end(tmp_path: Path) -> None:
     assert files.paths == ("c/a.jpg",)
 
 
-def test_a_name_that_no_record_can_hold_is_skipped(tmp_path: Path) -> None:
-    """A file name that is not UTF-8 is skipped with its reason, and the set can be stored."""
-    save(tmp_path / "c/good.jpg")
-    os.rename(save(tmp_path / "c/x.jpg"), os.fsencode(tmp_path / "c") + b"/\xff.jpg")
+NAMES = (
+    b"\xff.jpg", b"new\nline.jpg", b"\x1b[31mred.jpg", "\u202eevil.jpg".encode(), b"x" * 251 + b".jpg", b"\\udcff.jpg",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_strange_name_takes_part_and_is_stored(name: bytes, tmp_path: Path) -> None:
+    """No UTF-8, a new line, an escape sequence, right to left, 255 bytes, or what looks like an escaped byte."""
+    os.rename(save(tmp_path / "x.jpg"), os.path.join(os.fsencode(tmp_path), name))
     files = scan(tmp_path)
-    assert files.paths == ("c/good.jpg",)
-    assert "UTF-8" in files.skipped[0].reason
-    assert files.fingerprint
+    stored = encode("files", files)
+    back = decode("files", stored, FileSet, "")
+    assert (back, back.fingerprint) == (files, files.fingerprint)
+    assert [os.fsencode(path) for path in back.absolute(0, 1)] == [os.path.join(os.fsencode(tmp_path), name)]
 
 
 def test_a_path_that_is_no_directory_is_a_bad_value(tmp_path: Path) -> None:

@@ -98,6 +98,7 @@ def test_what_cannot_be_listed(proxy: Proxy, monkeypatch: pytest.MonkeyPatch, tm
 
 def test_http_is_listed_by_its_index(tmp_path: Path) -> None:
     """Sizes come by a request each; folders that an index links to are listed, too; the query is not kept."""
+    pytest.importorskip("aiohttp")
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         for number in range(2):

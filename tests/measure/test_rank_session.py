@@ -163,6 +163,7 @@ def test_a_rank_sees_its_own_gpu_before_its_loader_starts(
     monkeypatch.setattr(child, "list_gpus", lambda: (("a", "b", "c", "d"), None))
     monkeypatch.setattr(child, "make_loader", make_loader)
     shard: Any = SimpleNamespace(root="/")
+    shard.dealt = lambda *_: shard
     order: Any = SimpleNamespace(
         config=example_config(compute=compute, ranks=3), files=SimpleNamespace(shard=lambda *_: shard), earlier=None,
         placement=RankPlacement(rank=2, size=3, node=0, local_rank=2, local_size=3, address="a", port=1, prefix="p"),

@@ -39,8 +39,8 @@ def test_csv_quotes_what_needs_it() -> None:
 
 def test_csv_has_no_formula() -> None:
     """A name that a spreadsheet would run is text there; a negative number stays a number."""
-    rows = read(csv_text({"name": ["=cmd()", "+1", "-x", "@SUM(A1)", "\t=1", "a=b"], "s": [-1.5] * 6}))
-    assert [row["name"] for row in rows] == ["'=cmd()", "'+1", "'-x", "'@SUM(A1)", "'\t=1", "a=b"]
+    rows = read(csv_text({"name": ["=cmd()", "+1", "-x", "@SUM(A1)", "\t=1", "a=b\x1b[2J\udcff"], "s": [-1.5] * 6}))
+    assert [row["name"] for row in rows] == ["'=cmd()", "'+1", "'-x", "'@SUM(A1)", "'\\t=1", "a=b\\x1b[2J\\udcff"]
     assert {row["s"] for row in rows} == {"-1.5"}
 
 

@@ -25,7 +25,7 @@ from loaderprobe.measure.runner import Child, Event, ForkServer, OfConfiguration
 from loaderprobe.protocols import Clock, SharedStore
 from loaderprobe.records.config import ComputeSpec, LoaderSpec, RunConfig
 from loaderprobe.records.diagnosis import OwnMeasured
-from loaderprobe.records.files import FileSet
+from loaderprobe.records.files import FileSet, to_json
 from loaderprobe.records.measurement import Measurement, RunFailure
 from loaderprobe.records.ranks import (
     Launched,
@@ -343,7 +343,7 @@ M = TypeVar("M", bound=OfConfiguration)
 
 def put(store: SharedStore, key: str, value: object) -> None:
     """Store a record at a key, in as many parts as it takes."""
-    text = msgspec.json.encode(value).decode()
+    text = to_json(value).decode()
     parts = [text[begin : begin + PART] for begin in range(0, len(text), PART)]
     for number, part in enumerate(parts):
         store.set(f"{key}/{number}", part)
