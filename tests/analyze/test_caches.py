@@ -101,3 +101,9 @@ def test_the_cache_for_some_hits_gives_them(hits: float) -> None:
     """Inverse of each other; half of the hits take 81 % of the set."""
     assert lru_hits(lru_share_for(hits)) == pytest.approx(hits, abs=1e-6)
     assert lru_share_for(0.5) == pytest.approx(0.813, abs=1e-3)
+
+
+def test_half_the_set_in_one_cache_is_no_half_of_the_hits() -> None:
+    """15 % at a half, 34 % at 70 %, 67 % at 90 %: c + (1-c) ln(1-c); pinned files give their share."""
+    assert [lru_hits(share) for share in (0.5, 0.7, 0.9)] == pytest.approx([0.153, 0.339, 0.670], abs=1e-3)
+    assert pinned_hits(0.5) == 0.5 and pinned_hits(3.0) == lru_hits(3.0) == 1.0

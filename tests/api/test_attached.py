@@ -67,30 +67,6 @@ def test_an_evaluation_over_the_training_loader_is_no_training(tmp_path: Path) -
     )
 
 
-def test_a_loop_that_leaves_out_its_first_batch_trains_all_the_same(tmp_path: Path) -> None:
-    """It is taken for an evaluation only until its first backward pass."""
-    training = Training(tmp_path)
-    with loaderprobe.attached(budget_s=BUDGET_S) as found:
-        for _ in training.epochs():
-            last = len(training.loader)
-            for number, batch in enumerate(training.loader):
-                if number:
-                    training.step(batch, update=number < last)
-    assert found.diagnosis is not None, found.reason
-
-
-@pytest.mark.parametrize("options", [{"num_workers": 1}, {"num_workers": 1, "persistent_workers": True}])
-def test_a_loop_over_workers_is_measured(options: dict[str, Any], tmp_path: Path) -> None:
-    """Those of the script have ended, and the measurement has had its own."""
-    training = Training(tmp_path, **options)
-    with loaderprobe.attached(budget_s=BUDGET_S) as found:
-        WAYS["by_next"](training)
-    assert found.diagnosis is not None, found.reason
-    assert found.diagnosis.row.config.loader.workers == 1
-    # After the block the loader is the script's again.
-    assert len(list(training.loader)) == len(training.loader)
-
-
 def test_a_loop_that_catches_everything_is_ended_all_the_same(tmp_path: Path) -> None:
     """At its next batch, and at its next epoch; what ends it says what happened, as some libraries log it."""
     training, said = Training(tmp_path), list[object]()
@@ -138,24 +114,6 @@ class Clocked:
             self.attachment.close()
         (diagnosis,) = self.kept
         return diagnosis
-
-
-def test_a_long_end_of_an_epoch_is_said(tmp_path: Path) -> None:
-    """How long it took, and that it counts towards the budget; the verdict has a note of it, too."""
-    clocked, training, sampled = Clocked(tmp_path), Training(tmp_path), list[float]()
-
-    def sample() -> None:
-        clocked.clock.ahead_s += 40.0
-        sampled.append(40.0)
-
-    training.validate = sample  # type: ignore[method-assign]  # the end of an epoch
-    diagnosis = clocked.run(lambda: WAYS["by_next"](training))
-    long = [text for text in clocked.said if "something else than train" in text]
-    # The end of the first epochs may be before the takeover.
-    assert long and len(long) <= len(sampled)
-    assert all("for 40 s between two batches" in text and "budget of 500 ms" in text for text in long)
-    (note,) = (note for note in diagnosis.detail.notes if note.code == "script_paused")
-    assert note.facts["paused_s"] == pytest.approx(40.0 * len(long), rel=0.1)
 
 
 def test_a_pause_makes_void_what_was_timed(tmp_path: Path) -> None:
@@ -478,11 +436,6 @@ def test_preprocessing_that_starves_training_is_seen(monkeypatch: pytest.MonkeyP
     shown = load_any(tmp_path / "found")
     assert isinstance(shown, Watch) and shown == found
     assert "estimated, as nothing was changed" in shown.text()
-
-
-def test_a_slow_step_is_compute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    _, found, _ = trained(0.00001, 0.005, 80, monkeypatch, tmp_path)
-    assert found.bound.side == "compute"
 
 
 def test_an_evaluation_is_no_step_of_a_watched_training(tmp_path: Path) -> None:

@@ -19,11 +19,9 @@ import pytest
 
 import loaderprobe
 from loaderprobe.api.bandwidth import Bandwidth, ladder_of
-from loaderprobe.api.load import load_any
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.measure.ranks.launch import parse_layout
 from loaderprobe.measure.runner import Order
-from loaderprobe.records.bandwidth import BandwidthReport
 from loaderprobe.records.measurement import RunFailure
 from loaderprobe.records.ranks import Node, ReadResult
 from loaderprobe.storage.by_ranks import RankReader, read_step
@@ -40,34 +38,6 @@ OPENS = (*example_operations({4: 1000.0}), *example_operations({4: 900.0}, "stat
 ONE = replace(example_bandwidth(), metadata=OPENS)
 RANKS = example_rank_bandwidth(example_ranks(20e6), example_ranks(6.9e6, 6.8e6, 6.8e6, 4e6))
 QUICK = ("--readers", "1,2", "--seconds", "0.1", "--json")
-
-
-@pytest.mark.parametrize(("report", "charts"), [(ONE, 3), (RANKS, 2)])
-def test_a_result_shows_itself_and_comes_back_from_its_directory(
-    report: BandwidthReport, charts: int, tmp_path: Path
-) -> None:
-    """One line at the prompt; its JSON, its table and its page with charts against readers."""
-    found = Bandwidth.of(report)
-    assert repr(found).startswith(f"<Bandwidth: Storage under {report.path} ") and "\n" not in repr(found)
-    page = found.save(tmp_path / "kept")
-    assert {file.name for file in page.parent.iterdir()} == {"result.json", "phases.csv", "report.html"}
-    assert load_any(page.parent) == load_any(page.parent / "result.json") == found
-    assert page.read_text().count('<figure class="bars"') == charts == found._repr_html_().count('<figure class="bars"')
-
-
-def test_a_frame_has_a_row_a_phase() -> None:
-    """Opens and stats after the reads, units in the names, NaN for what could not be counted; of ranks the slowest."""
-    table = Bandwidth.of(ONE).to_frame()
-    assert list(table["name"]) == [*(phase.name for phase in ONE.phases), "open", "stat"]
-    assert list(table["bw_bytes_per_s"].dropna()) == [phase.bw_bytes for phase in ONE.phases]
-    timed = [phase.file_ns.percentile["99.000000"] for phase in ONE.phases if phase.file_ns]
-    assert list(table["file_p99_ns"].dropna()) == timed and list(table["ops_per_s"].dropna()) == [1000.0, 900.0]
-    uncounted = [phase.cold_fraction is None for phase in ONE.phases]
-    assert list(table["cold_fraction"][: len(ONE.phases)].isna()) == uncounted
-    assert not {"clat_ns", "file_ns", "unread", "runtime", "by_rank"} & set(table.columns)
-    ranks = Bandwidth.of(RANKS).to_frame()
-    assert list(ranks["ranks"]) == [1, 4] and list(ranks["slowest_rank"]) == [0, 3]
-    assert list(ranks["in_step_bw_bytes_per_s"]) == [20e6, 16e6]
 
 
 class CoordinatorOfOne:
@@ -250,25 +220,6 @@ def test_an_unprivileged_user_gets_the_truth(
         assert [phase["cache"] for phase in ladder] == ["cold", "cold"]
     for phase in ladder:
         assert phase["resident_before"] == 0.0 or any("is not known" in note for note in notes)
-
-
-def test_json_has_the_names_of_fio_and_nothing_is_written(tmp_path: Path) -> None:
-    """Bandwidth, IOPS and latencies are where a user who knows fio's JSON looks for them."""
-    folder = images(tmp_path / "data", 12)
-    before = sorted(folder.rglob("*"))
-    found: dict[str, Any] = json.loads(invoke("bandwidth", folder, *QUICK).stdout)
-    assert (found["schema"], found["schema_version"], found["images"]) == ("loaderprobe/bandwidth", 1, True)
-    assert [phase["readers"] for phase in found["phases"] if phase["name"] == "files"] == [1, 2]
-    for phase in found["phases"]:
-        assert {"bw_bytes", "iops", "runtime", "io_bytes", "total_ios", "clat_ns"} <= phase.keys()
-        assert {"min", "max", "mean", "stddev", "N", "percentile"} == phase["clat_ns"].keys()
-        assert phase["clat_ns"]["min"] <= phase["clat_ns"]["percentile"]["99.000000"]
-    assert {(phase["operation"], phase["metadata"]) for phase in found["metadata"]} == {
-        ("open", "warm"), ("stat", "warm"),
-    }  # fmt: skip
-    assert sorted(folder.rglob("*")) == before
-    needs_cold_reads(folder)
-    assert {feed["accelerator"] for feed in found["feeds"]} >= {"mlperf-h100", "mlperf-a100"}
 
 
 def test_ctrl_c_shows_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 import loaderprobe
-from loaderprobe.api.bandwidth import Bandwidth
 from loaderprobe.api.diagnose import diagnosis
 from loaderprobe.api.load import Run
 from loaderprobe.errors import BadValue, NotComparable
@@ -31,8 +30,6 @@ from tests.examples.bandwidth import (
     example_bandwidth,
     example_operations,
     example_phase,
-    example_rank_bandwidth,
-    example_ranks,
 )
 
 RUNS = Path(__file__).parents[2] / "fixtures" / "runs"
@@ -193,18 +190,6 @@ def test_what_is_unlike_is_refused_by_name_and_can_be_allowed(
         assert {each.field for each in found.differences} == fields and len(found.rows) == 3
 
 
-def test_runs_that_differ_within_a_side_are_named(known: Run) -> None:
-    """A1 and A2 by their numbers, never as A and B."""
-    other, usual = on(known, torch="2.10.0"), example_environment().torch
-    with pytest.raises(NotComparable, match=rf"torch \(A1: {usual}; A2: 2.10.0\) differs"):
-        loaderprobe.compare([known, other], known)
-    with pytest.raises(NotComparable, match=rf"torch \(A: {usual}; B2: 2.10.0\) differs"):
-        loaderprobe.compare(known, [known, other])
-    text = " ".join(loaderprobe.compare([known, other], known, differ="torch").text().split())
-    assert f"torch A1: {usual} A2: 2.10.0" in text
-    assert "B2: 2.10.0" in loaderprobe.compare(known, [known, other], differ="torch").text()
-
-
 def bandwidths(factor: float, **changes: Any) -> BandwidthReport:
     """A ladder with opens, on a storage that is `factor` times as fast."""
     phases = tuple(example_phase(readers, factor * 61e6 * readers) for readers in (1, 2, 4))
@@ -230,19 +215,6 @@ def test_two_storages_compare_step_by_step(tmp_path: Path) -> None:
     text = found.text()
     assert "20.0±0.6 k/s" in text and "files, 1 reader " in text
     assert not loaderprobe.compare(*reversed(paths), differ="storage", fail_if_slower=0.05).passed
-
-
-def test_ranks_compare_with_ranks_only(tmp_path: Path) -> None:
-    """By the readers of all ranks; of steps with as many, the fastest. Readers of one process are another engine."""
-    paths = []
-    for name, factor in (("a", 1.0), ("b", 1.5)):
-        phases = example_ranks(factor * 20e6), example_ranks(*[factor * 20e6] * 2), example_ranks(9e6, readers=4)
-        paths.append(Bandwidth.of(example_rank_bandwidth(*phases)).save(tmp_path / name).parent)
-    found = loaderprobe.compare(*paths)
-    assert [(row.subject.readers, row.word) for row in found.rows] == [(2, "faster"), (4, "faster")]
-    with pytest.raises(NotComparable) as caught:
-        loaderprobe.compare(bandwidths(1.0), paths[0])
-    assert "engine" in caught.value.fields
 
 
 def diagnosed(path: Path, truth: Truth, workers: int = 2) -> loaderprobe.Diagnosis:

@@ -115,17 +115,6 @@ def test_unknown_files_are_a_note_with_its_reason(code: UnknownFilesCode) -> Non
     assert "no files read" in str(_found(data_found(_Loader(10), files=UnknownFiles(code="none_read"))))
 
 
-def test_samples_and_what_runs_without_a_step_are_called_so() -> None:
-    """In sentence, advice, evidence and notes, but not in what is to be typed."""
-    found = _found(DataFound(hidden=None, size_bytes=1e9, root="/data/images"), images=False)
-    shown = f"{found}{found._repr_html_()}"
-    assert "samples/s" in shown and "image" not in shown.replace("/data/images", "")
-    alone = _found(with_step=False)
-    assert alone.verdict.images_per_s.value == pytest.approx(alone.verdict.rates_images_per_s.loader)
-    assert not any(advice.action.code == "accelerator" for advice in alone.row.advice)
-    assert not any("compute" in each.metric or "accelerator" in each.metric for each in alone.bound.evidence)
-
-
 def test_a_data_set_that_fits_in_memory_may_be_warm_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """A note gives the rate that then applies; there is none for a larger one."""
     monkeypatch.setattr("loaderprobe.system.environment.memory_bytes", lambda: 2_000_000_000)
@@ -162,20 +151,6 @@ def test_what_is_read_ahead_in_vain_and_what_a_small_set_finds_is_said() -> None
     plain = replace(raw, access="parts", sample_bytes=truth.bytes_per_image)
     found = _of(plain, seen, ceiling)
     assert not {"read_ahead", "small_set"} & {note.code for note in found.detail.notes}
-
-
-def test_what_the_storage_gives_alone_is_printed_and_heeded() -> None:
-    """Beside what is read here. The advice knows it, too: of a bucket of 20 MB/s, a faster one is advised."""
-    truth = Truth(bytes_per_s=20e6, cpu_s=0.0038, compute=900.0)
-    raw, kind = measured(truth, 2), truth.storage().ceiling
-    assert kind is not None
-    ceiling = replace(kind, phases=(replace(example_phase(2, 2e9), cache="cold"),))
-    found, slow = (_of(raw, SEEN, each) for each in (ceiling, kind))
-    (note,) = [each for each in found.detail.notes if each.code == "storage_alone"]
-    # With what is read ahead beside it, as what is read here has it, too.
-    assert note.facts["alone_bytes_per_s"] == pytest.approx(2.04e9) and note.facts["readers"] == 2
-    assert "faster_storage" in {each.action.code for each in slow.row.advice}
-    assert "faster_storage" not in {each.action.code for each in found.row.advice}
 
 
 def test_no_advice_to_read_a_folder_that_may_hold_anything() -> None:
@@ -245,16 +220,6 @@ def test_batches_are_what_workers_recorded(run: loaderprobe.Run) -> None:
     modes = [segment.mode for segment in MEASUREMENTS[1].segments for _ in range(segment.steps)]
     assert list(own["mode"]) == modes
     assert own["collate_s"].isna().all(), "was not recorded in this run"
-
-
-def test_a_frame_of_nothing_has_its_columns(tmp_path: Path) -> None:
-    """A run of which nothing was measured yet has steps and batches without rows."""
-    directory = plain_run(tmp_path / "run")
-    for file in (directory.path / "measurements").iterdir():
-        file.unlink()
-    empty = loaderprobe.load(directory.path)
-    assert len(empty.steps()) == len(empty.batches()) == 0
-    assert "wait_s" in empty.steps().columns and "wall_s" in empty.batches().columns
 
 
 def test_a_frame_without_pandas_is_a_missing_part(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,17 +7,14 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader
 
 import loaderprobe
-from loaderprobe.errors import BadValue, LoaderprobeError
+from loaderprobe.errors import LoaderprobeError
 from loaderprobe.system.clock import SystemClock
 from loaderprobe.testing import FakeClock
-from tests.api.samples import Numbers, Pairs
-from tests.api.wrappers import TwoLoaders
+from tests.api.samples import Pairs
 from tests.said import all_said
 
 SIZE = 4
@@ -65,38 +62,6 @@ class Ahead:
             yield batch()
 
 
-def test_a_generator_function_that_computes_is_bound_by_its_preprocessing(clock: FakeClock) -> None:
-    """It begins again with each epoch. Nothing can be removed from it, which a note says, so its part is estimated."""
-    found = loaderprobe.diagnose(generator(lambda: clock.work(0.01)), lambda _: clock.work(0.002), budget_s=5)
-    assert (found.bound.side, found.bound.cause) == ("input", "preprocessing")
-    speedup = found.verdict.speedups.preprocessing
-    assert speedup is not None and speedup.how == "estimated"
-    config = found.row.config
-    assert (config.loader.workers, config.compute.batch_size, config.cache) == (0, SIZE, "as-found")
-    assert {segment.mode for segment in found.measurement.segments} == {"baseline", "resident"}
-    assert found.verdict.images_per_s.value == pytest.approx(SIZE / 0.012)
-    text = str(found)
-    assert "batches is no DataLoader that can be copied" in " ".join(text.split())
-    assert "num_workers" not in text
-
-
-def test_what_waits_unseen_is_the_input_without_a_cause(clock: FakeClock) -> None:
-    """What it waits for was not sampled."""
-    found = loaderprobe.diagnose(generator(lambda: clock.sleep(0.01)), lambda _: clock.work(0.002), budget_s=5)
-    assert (found.bound.side, found.bound.cause) == ("input", "inconclusive")
-    assert "workers wait" in str(found.headline()) + str(found)
-
-
-def test_a_fast_one_is_compute_bound(clock: FakeClock) -> None:
-    """Also a partial function, and one without a step has no compute."""
-    make = functools.partial(generator, lambda: clock.work(0.0002))
-    found = loaderprobe.diagnose(make(), lambda _: clock.work(0.02), budget_s=5)
-    assert (found.bound.side, found.bound.cause) == ("compute", "compute")
-    alone = loaderprobe.diagnose(functools.partial(make()), budget_s=5)
-    assert alone.verdict.rates_images_per_s.compute is None
-    assert alone.verdict.images_per_s.value == pytest.approx(SIZE / 0.0002, rel=0.01)
-
-
 @pytest.mark.parametrize(("step_s", "side", "images_per_s"), [(0.002, "input", 400), (0.04, "compute", 100)])
 def test_batches_made_ahead_overlap_with_the_step(
     clock: FakeClock, step_s: float, side: str, images_per_s: float
@@ -107,18 +72,6 @@ def test_batches_made_ahead_overlap_with_the_step(
     assert found.bound.side == side
     assert found.verdict.images_per_s.value == pytest.approx(images_per_s, rel=0.05)
     assert any("3 were ready after a pause" in note for note in all_said(found.detail.notes))
-
-
-def test_an_iterator_is_used_as_far_as_it_goes(clock: FakeClock) -> None:
-    """One that ends before the first round is refused; one that ends later has a verdict, and a note."""
-    make = generator(lambda: clock.work(0.01), most=12)
-    with pytest.raises(BadValue, match="ended after 12 batches and did not begin again") as caught:
-        loaderprobe.diagnose(make(), lambda _: clock.work(0.002), budget_s=5)
-    assert "a function that makes it" in caught.value.hint
-    longer = generator(lambda: clock.work(0.01), most=24)()
-    found = loaderprobe.diagnose(longer, lambda _: clock.work(0.002), budget_s=5)
-    assert found.bound.side == "input"
-    assert any("did not begin again" in note for note in all_said(found.detail.notes))
 
 
 def wrong(kind: str) -> Iterator[Any]:
@@ -145,39 +98,12 @@ def test_what_gives_no_batches_is_refused(kind: str, says: str, hint: str) -> No
     assert (kind == "raises") == isinstance(caught.value.__cause__, KeyError)
 
 
-def test_batches_are_counted_in_arrays_of_any_nesting(clock: FakeClock) -> None:
-    """Those of numpy, too; what has no four dimensions is counted in samples."""
-
-    def batches() -> Iterator[Any]:
-        while True:
-            clock.work(0.01)
-            yield {"name": ["a"] * 6, "inputs": [np.zeros((6, 5)), np.zeros(6)]}
-
-    found = loaderprobe.diagnose(batches, lambda _: clock.work(0.02), budget_s=5)
-    assert (found.row.config.compute.batch_size, found.detail.sample) == (6, "sample")
-
-
-def test_several_data_loaders_in_one_iterable_are_measured_together(clock: FakeClock) -> None:
-    """As Lightning's CombinedLoader holds them; it begins again with each epoch."""
-    two = TwoLoaders(DataLoader(Numbers(), 4), DataLoader(Numbers(), 2))
-    found = loaderprobe.diagnose(two, lambda _: clock.work(0.002), budget_s=5)
-    assert found.row.config.compute.batch_size == 4
-    assert "TwoLoaders is no DataLoader that can be copied" in " ".join(str(found).split())
-
-
 class Locked(Pairs):
     """A batch sampler that cannot be copied, and begins again."""
 
     def __init__(self) -> None:
         super().__init__(64, 4)
         self.lock = threading.Lock()
-
-
-def test_a_data_loader_whose_sampler_cannot_be_copied_is_iterated_itself(clock: FakeClock) -> None:
-    """It begins again as it would in training; where that cannot be, it is refused."""
-    found = loaderprobe.diagnose(DataLoader(Numbers(), batch_sampler=Locked()), lambda _: clock.work(0.01), budget_s=5)
-    assert found.row.config.compute.batch_size == 4
-    assert "DataLoader is no DataLoader that can be copied" in " ".join(str(found).split())
 
 
 def test_a_generator_is_closed_and_random_state_is_put_back(clock: FakeClock) -> None:

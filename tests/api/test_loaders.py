@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, IterableDataset, RandomSampler
+from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data.distributed import DistributedSampler
 
 import loaderprobe
@@ -21,14 +21,14 @@ from loaderprobe.analyze.verdict.rates import cold_fraction
 from loaderprobe.compute.step import NoCompute
 from loaderprobe.errors import BadValue, LoaderprobeError
 from loaderprobe.loaders import user_loader
-from loaderprobe.measure.user.loader import Deadline, LoaderRequest, measure_loader
-from loaderprobe.records.measurement import NO_STEP, Activity, Measurement, Mode
+from loaderprobe.measure.user.loader import LoaderRequest, measure_loader
+from loaderprobe.records.measurement import Activity, Measurement, Mode
 from loaderprobe.system.device import locate
 from loaderprobe.testing import FakePageCache
 from tests.api import samples, wrappers
 from tests.api.conftest import Judge, Plan
 from tests.api.samples import Keeping, Numbers, RawImages, Shared
-from tests.said import all_said, said
+from tests.said import said
 from tests.skips import needs_cold_reads
 
 COLD = {"access": "files", "cache": "cold"}
@@ -212,15 +212,6 @@ def test_all_files_and_no_others_are_evicted_and_warmed(photos: list[str], worke
     assert spy.told[0] == ("evict", len(photos))
 
 
-def test_warm_files_can_be_judged_and_a_loader_without_a_step(judge: Judge, paths: list[str]) -> None:
-    """Storage is then no part of the question, nor is a device."""
-    found = judge(DataLoader(RawImages(paths), batch_size=4, num_workers=1), cache="warm")
-    assert found.row.config.cache == "warm" and {segment.mode for segment in found.measurement.segments} == {"warm"}
-    assert found.row.config.compute.name == NO_STEP
-    assert (found.verdict.rates_images_per_s.compute, found.verdict.speedups.compute) == (None, None)
-    assert said(found.verdict.unavailable["speedups.compute"]) == "no step was given"
-
-
 def test_an_iterable_reads_the_same_files_each_time(judge: Judge, paths: list[str]) -> None:
     """A pool of batches that begins again is shuffled as before, so that eviction finds what will be read."""
     found = judge(DataLoader(Shared(paths[:20]), batch_size=4, num_workers=2), modes=("cached_samples",))
@@ -236,12 +227,6 @@ def test_samplers_and_worker_init_fn_of_ones_own(judge: Judge, paths: list[str],
     assert judge(loader).row.config.compute.batch_size == 4 and sampler.begun == 0
     assert {f"worker-{number}-of-3" for number in range(3)} <= {path.name for path in tmp_path.iterdir()}
     assert loader.worker_init_fn is init
-
-
-def test_a_step_may_empty_its_batches(judge: Judge, paths: list[str]) -> None:
-    loader = DataLoader(RawImages(paths, "dict"), batch_size=4)
-    found = judge(loader, lambda batch: batch.pop("image").sum() + batch["label"][0])
-    assert found.verdict.rates_images_per_s.compute is not None
 
 
 def test_a_sub_class_keeps_what_it_does(judge: Judge, paths: list[str]) -> None:
@@ -281,16 +266,6 @@ def test_bytes_that_threads_of_the_data_set_read_are_counted(judge: Judge, tmp_p
     assert measured.access == "files"
     cold = [segment for segment in measured.segments if segment.mode == "baseline"]
     assert (cold_fraction(measured, cold) or 0.0) > 0.9
-
-
-def test_samples_drawn_twice_are_read_once(judge: Judge, paths: list[str]) -> None:
-    """With replacement, bytes from storage are compared with the files that had not been read yet."""
-    data = RawImages(paths[:12])
-    drawn = RandomSampler(data, replacement=True, num_samples=400)
-    measured = judge(DataLoader(data, batch_size=4, sampler=drawn, num_workers=1)).measurement
-    delivered = [segment.delivered_bytes or 0 for segment in measured.segments]
-    distinct = [segment.distinct_bytes or 0 for segment in measured.segments]
-    assert max(distinct) <= 12 * samples.FILE_BYTES and sum(distinct) < sum(delivered)
 
 
 def test_compute_alone_steps_on_several_batches(judge: Judge) -> None:
@@ -521,31 +496,6 @@ class _Generated(samples.Pairs):
 
     def __iter__(self) -> Iterator[list[int]]:
         return self.source
-
-
-def test_a_tiny_budget_still_gives_a_round(paths: list[str]) -> None:
-    found = loaderprobe.diagnose(DataLoader(RawImages(paths), batch_size=4, num_workers=1), budget_s=1e-3)
-    assert {segment.round for segment in found.measurement.segments} == {0}
-    assert any("one round only" in note for note in all_said(found.detail.notes))
-
-
-class _Late(Deadline):
-    """Too late after so many looks at the clock."""
-
-    looks = 20
-
-    @property
-    def spent_s(self) -> float:
-        type(self).looks -= 1
-        return 0.0 if self.looks > 0 else 1e9
-
-
-def test_batches_that_take_too_long_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before the first round is whole nothing can be said, except what was too little."""
-    monkeypatch.setattr("loaderprobe.measure.user.loader.Deadline", _Late)
-    asked = LoaderRequest(budget_s=1.0)
-    with pytest.raises(BadValue, match=r"not even one round fitted into 12 s, in which the loader gave [0-9]+ batches"):
-        measure_loader(DataLoader(Numbers(), batch_size=4), NoCompute, asked, lambda *_: None)
 
 
 def _numpy_state() -> str:

@@ -17,15 +17,12 @@ from hypothesis import strategies as st
 
 import loaderprobe
 from loaderprobe.analyze.bandwidth import judge_bandwidth
-from loaderprobe.analyze.report import COUNTS, REFERENCE, outlooks
+from loaderprobe.analyze.report import COUNTS
 from loaderprobe.api import quantities
 from loaderprobe.api.load import Run, load_any
-from loaderprobe.api.plan import IMAGENET_IMAGES, Plan
+from loaderprobe.api.plan import Plan
 from loaderprobe.errors import BadValue
 from loaderprobe.records.bandwidth import BandwidthMeasurement, BandwidthReport, StorageCeiling
-from loaderprobe.records.config import with_options
-from loaderprobe.records.measurement import Measurement
-from loaderprobe.records.plan import CacheAsked
 from loaderprobe.records.remark import Remark
 from loaderprobe.testing import example_location
 from tests.cli.invoke import invoke
@@ -118,17 +115,6 @@ def test_needs_follow_from_the_inputs_by_the_formulas_of_the_guide(name: str, as
         assert supply.feeds == pytest.approx(min(feeds)) and supply.feeds == supply.limits[0].feeds
 
 
-def test_reads_in_flight_are_their_rate_times_the_time_of_one() -> None:
-    """Little's law, from few readers to the best step of the ladder; of files of another size that is not known. A
-    request reads at most 128 KiB, and a shard is opened once."""
-    assert value(plan(mean_size=129 * 1024), "requests") == 2 * value(plan(), "opens")
-    assert value(plan(layout="shards:1251", accelerators=64), "opens") == pytest.approx(82.2, rel=1e-3)
-    flying = plan("bandwidth", kind="mlperf-h100").need("reads_in_flight")
-    assert flying is not None and flying.node is not None
-    assert (flying.at_utilization.low, flying.at_utilization.high) == pytest.approx((2.96, 3.59), abs=0.01)
-    assert plan("bandwidth", kind=H100, mean_size=1e6).refused["reads_in_flight"].code == "read_not_timed"
-
-
 @settings(max_examples=40, deadline=None)
 @given(
     st.integers(1, 100_000), st.floats(0.1, 1e6), st.integers(100, 10**9), st.floats(0.01, 1), st.floats(0.01, 1),
@@ -149,42 +135,6 @@ def test_what_is_bought_for_n_feeds_n(
         assert supply.feeds == pytest.approx(count, rel=1e-3)
     more = plan("bandwidth", accelerators=2 * count, **asked)
     assert value(more, "read_bytes") == pytest.approx(2 * value(found, "read_bytes"))
-
-
-def test_labels_say_where_a_figure_comes_from() -> None:
-    """Defaults are assumed; the same values are given when they are asked for; a derived figure is as weak as those."""
-    usual = plan()
-    labels = {name: quantity.label for name, quantity in usual.inputs.items()}
-    assert (labels["rate"], labels["file_bytes"]) == ("given", "measured")
-    assert (labels["utilization"], labels["use"]) == ("assumed", "assumed")
-    read = usual.need("read_bytes")
-    assert read is not None and read.to_buy is not None
-    assert (read.at_utilization.weakest, read.to_buy.weakest) == ("given", "assumed")
-    own = plan(utilization="90%", use=0.8, images="2k")
-    assert [own.inputs[name].label for name in ("utilization", "use", "images")] == ["given"] * 3
-    found, generated = usual.inputs["images"], plan("causes").inputs["images"]
-    assert (found.label, found.source, own.inputs["images"].source) == ("measured", "files found", "images")
-    assert (generated.label, generated.value) == ("assumed", IMAGENET_IMAGES) and "generated" in generated.source
-
-
-def test_a_measured_rate_has_the_interval_of_its_rounds(tmp_path: Path) -> None:
-    """From the segments whose batch stays on the device; needs have it too."""
-    run = full_run(tmp_path / "run")
-    config = run.record.spec.configs[2]
-    made = run.result(config.key)
-    assert isinstance(made, Measurement)
-    trained = [segment for segment in made.segments if segment.activity == "training"]
-    resident = [
-        replace(segment, mode="resident", first_batch=-1, finished_ns=tuple(ns + ns * number // 100 for ns in stamps))
-        for number, segment in enumerate(trained)
-        if (stamps := segment.finished_ns)
-    ]
-    compute = replace(made.compute, specified_images_per_s=None, source="resident batch")
-    run.save(replace(made, segments=(*made.segments, *resident), compute=compute))
-    found = loaderprobe.plan(run.path, kind="measured")
-    rate, opens = found.inputs["rate"], found.need("opens")
-    assert rate.label == "measured" and rate.low < rate.value < rate.high
-    assert opens is not None and opens.at_utilization.high > opens.at_utilization.value
 
 
 # Published rows of MLPerf Storage. Samples/s and MB/s of those follow from their utilization: agreement with them is
@@ -242,23 +192,6 @@ def test_the_limit_that_is_reached_first_is_named(
     assert supply.feeds == pytest.approx(expected, rel=0.01)
 
 
-def test_latency_asks_for_reads_in_flight() -> None:
-    """A read of 100 to 200 ms at 1,607 images/s: 161 to 321 reads in flight an accelerator; of shards not known."""
-    (_, supply) = plan(storage="s3-standard:16").supplies
-    assert supply.reads_in_flight is not None
-    assert (round(supply.reads_in_flight.low), round(supply.reads_in_flight.high)) == (161, 321)
-    assert plan(storage="s3-standard:16", layout="shards:100").supplies[1].reads_in_flight is None
-
-
-def test_the_storage_of_the_run_is_a_supply() -> None:
-    """What the ladder delivered with what was read besides; files of another size are limited by files/s too."""
-    (supply,) = plan().supplies
-    assert [limit.resource for limit in supply.limits] == ["bandwidth"] and supply.at_least
-    assert supply.limits[0].limit.value == pytest.approx(1.841e6, rel=1e-3)
-    (other,) = plan(mean_size="1kB").supplies
-    assert (other.first_limit, other.at_least) == ("opens", True)
-
-
 def test_published_limits_have_a_day_and_what_is_missing_is_said() -> None:
     """Stale a year after they were read; the opens of a small FSx are not guessed."""
     early, late = (plan(storage="fsx-lustre-250:2TiB", now=datetime(year, 2, 28, tzinfo=UTC)) for year in (2027, 2037))
@@ -300,18 +233,6 @@ def test_pinned_files_and_the_page_cache_answer_by_two_formulas(
     """Half of the set in memory is half of the hits only where it is pinned."""
     found = cached(accelerators, cache)
     assert found[0] == share and found[1] == pytest.approx(hits, abs=1e-4)
-
-
-def test_the_cache_that_makes_a_storage_enough_is_said() -> None:
-    """What remains cold is what it feeds; a page cache must be larger. Not of one that may feed more, or is enough."""
-    found = plan("bandwidth", kind=H100, accelerators=16, mean_size=100_000, images="1M", storage="1GB/s")
-    measured, supply = found.supplies
-    assert measured.at_least and measured.cache is None
-    assert supply.cache and supply.feeds and supply.cache.pinned_bytes and supply.cache.page_bytes
-    assert (1 - supply.cache.hits) * 16 == pytest.approx(supply.feeds)
-    assert supply.cache.pinned_bytes == pytest.approx(supply.cache.hits * 1e11)
-    assert supply.cache.pinned_bytes < supply.cache.page_bytes < 1e11
-    assert plan("bandwidth", kind=1, storage="1GB/s").supplies[1].cache is None
 
 
 # The test to sign.
@@ -404,13 +325,6 @@ def test_a_path_a_file_and_a_result_in_memory_are_planned_alike() -> None:
         assert {path: path.stat().st_mtime_ns for path in (RUNS / name).rglob("*")} == before
 
 
-def test_another_accelerator_replaces_the_rate() -> None:
-    for kind, rate in (("mlperf-h100", H100), (2500, 2500), ("emulated:2500", 2500)):
-        found = plan("run", kind=kind)
-        assert found.inputs["rate"].value == pytest.approx(rate)
-        assert found.inputs["cpu_s"] == plan("run").inputs["cpu_s"]
-
-
 @pytest.mark.parametrize("files", ["warm", "unproved", "mixed"])
 def test_a_ceiling_that_was_not_cold_feeds_nothing(tmp_path: Path, files: Any) -> None:
     """The need stands; what the storage feeds is refused. So it is where the ceiling is damaged or missing; one that
@@ -487,43 +401,6 @@ def test_bandwidth_and_plan_feed_as_many(changes: dict[str, Any]) -> None:
         for supply in supplies:
             assert feeds[name].count == pytest.approx(supply.feeds, rel=1e-3)
             assert (feeds[name].first_limit, feeds[name].at_least) == (supply.first_limit, supply.at_least)
-
-
-def of_bandwidth(**changes: Any) -> Plan:
-    """For an H100; `layout` is asked for, and the rest is of the result."""
-    layout = changes.pop("layout", "folder")
-    return loaderprobe.plan(cold_bandwidth(**changes), kind="mlperf-h100", layout=layout)
-
-
-def test_measured_cold_opens_are_a_limit_beside_bandwidth() -> None:
-    """1010 of them a second feed half an H100 at 90 % with 80 % in use, long before bandwidth gives out."""
-    (supply,) = of_bandwidth(metadata=COLD_OPENS).supplies
-    opens, bandwidth = supply.limits
-    assert (opens.resource, opens.limit.value, opens.limit.label, opens.at_least) == ("opens", 1010, "measured", False)
-    assert bandwidth.resource == "bandwidth" and bandwidth.limit.value == pytest.approx(290e6 * 1.02, rel=1e-3)
-    assert (supply.first_limit, supply.notes) == ("opens", ()) and supply.feeds == pytest.approx(
-        0.8 * 1010 / 0.9 / H100
-    )
-    short = tuple(replace(phase, short=True) for phase in COLD_OPENS)
-    noisy = tuple(replace(phase, ops_high=2 * phase.ops_per_s) for phase in COLD_OPENS)
-    assert "opens_short" in [note.code for note in of_bandwidth(metadata=short).supplies[0].notes]
-    assert of_bandwidth(metadata=noisy).supplies[0].notes == (Remark(code="opens_unsettled"),)
-    assert of_bandwidth(metadata=COLD_OPENS, layout="shards:1000").supplies[0].first_limit == "bandwidth"
-
-
-@pytest.mark.parametrize(
-    "operations",
-    [
-        example_operations({1: 300.0, 4: 1000.0}),
-        example_operations({4: 1000.0}),
-        example_operations({1: 300.0, 4: 1000.0, 16: 1010.0}, at_least=True),
-    ],
-)
-def test_opens_that_still_rise_are_a_lower_bound(operations: tuple[Any, ...]) -> None:
-    """Also where the probe may be the limit, or one number of readers was tried; never from under a second."""
-    (supply,) = of_bandwidth(metadata=operations).supplies
-    assert supply.limits[0].resource == "opens" and supply.at_least
-    assert not of_bandwidth(metadata=tuple(replace(phase, short=True) for phase in operations)).supplies[0].at_least
 
 
 NO_SUPPLY: tuple[tuple[Any, str, str], ...] = (
@@ -612,12 +489,6 @@ def test_values_are_read_with_their_units(read: Any, texts: tuple[Any, ...], fou
         assert read(text) == pytest.approx(figure)
 
 
-def test_a_cache_has_a_kind_and_a_size() -> None:
-    assert quantities.cache("page:1TB") == CacheAsked(kind="page", bytes=1e12)
-    assert quantities.cache("pinned:1TiB") == CacheAsked(kind="pinned", bytes=2.0**40)
-    assert quantities.cache("none") == CacheAsked()
-
-
 BAD: dict[str, tuple[Any, ...]] = {
     "utilization": ("0%", "101%", "-5%", "90", "nan", "inf", "", "much", 0, 1.5, math.nan), "use": ("-10%",),
     "accelerators": ("0", "-1", "1.5", "1e9", "nan", "", "many", "999999999999999", 0, -3, 2.5, math.inf),
@@ -672,27 +543,6 @@ def test_needs_on_the_first_page_are_those_of_the_plan(run: Run, count: int) -> 
     (supply,) = asked.supplies
     assert (found.supply.feeds, found.supply.at_least) == (supply.feeds, supply.at_least)
     assert found.supply.read_bytes_per_s == supply.limits[0].limit.value
-
-
-def test_a_cpu_is_no_accelerator_to_plan_for_and_a_measured_device_has_its_own_name(run: Run) -> None:
-    """For a CPU the reference stands in, and where that is not known, nothing; a device has the rate of compute
-    alone."""
-    row = [row for row in run.report().summary.configurations if row.verdict][-1]
-    result = run.directory.result(row.key)
-    assert isinstance(result, Measurement)
-    config = with_options(row.config, compute="cpu")
-    on_cpu = replace(result, config=config, compute=replace(result.compute, specified_images_per_s=None))
-    cpu_row = replace(row, config=config, emulated=False)
-    (found,) = outlooks([cpu_row], {cpu_row.key: on_cpu}, [SMALL_FILES], {}, {REFERENCE: 2000.0})
-    assert (found.accelerator, found.compute, found.specified) == (REFERENCE, "cpu", True)
-    assert found.needs[0].files_per_s == pytest.approx(0.9 * 2000)
-    assert outlooks([cpu_row], {cpu_row.key: on_cpu}, [SMALL_FILES], {}, {}) == ()
-    device = replace(result.compute, specified_images_per_s=None, device="NVIDIA H100 80GB HBM3")
-    alone = [replace(each, mode="resident", first_batch=-1) for each in result.segments if each.activity == "training"]
-    measured = replace(result, compute=device, segments=(*result.segments, *alone))
-    (found,) = outlooks([row], {row.key: measured}, [SMALL_FILES], {}, {})
-    assert (found.accelerator, found.specified) == ("NVIDIA H100 80GB HBM3", False)
-    assert found.supply is None and found.missing == Remark(code="no_ceiling")
 
 
 # The command.

@@ -16,22 +16,20 @@ import torch
 import torch.distributed as dist
 
 import loaderprobe
-from loaderprobe.api import sweep as verb
 from loaderprobe.api import sweep_spec
 from loaderprobe.api.diagnose import diagnose, diagnosis
-from loaderprobe.api.sweep_spec import check_devices, check_images, check_spec, images_needed, layouts_of, spec_of
-from loaderprobe.errors import BadValue, LoaderprobeError, MissingPart
+from loaderprobe.api.sweep_spec import check_images, check_spec, images_needed, spec_of
+from loaderprobe.errors import BadValue
 from loaderprobe.measure import session
 from loaderprobe.measure.pace import Pace
 from loaderprobe.measure.ranks import launch
-from loaderprobe.measure.ranks.launch import error_of
 from loaderprobe.measure.runner import Order
 from loaderprobe.measure.user import loader
 from loaderprobe.measure.user.function import agreed, measure_own, named
 from loaderprobe.records.config import SweepSpec
 from loaderprobe.records.diagnosis import DataFound, OwnMeasured
 from loaderprobe.records.measurement import RunFailure
-from loaderprobe.records.ranks import Layout, Node, RankInput, RankPlacement
+from loaderprobe.records.ranks import Node, RankInput, RankPlacement
 from loaderprobe.records.remark import Remark
 from loaderprobe.render.pages import document_markdown
 from loaderprobe.store.codec import decode, encode
@@ -84,25 +82,6 @@ def test_ranks_that_share_nothing_out_are_warned_first() -> None:
     for shown in (str(found), found._repr_html_(), document_markdown(found.document())):
         assert " ".join(shown.split()).count("goes through the whole data set") == 1
     assert str(found).split("\n\n")[1].startswith("Warning: each of the 2 ranks goes through the whole data set")
-
-
-@pytest.mark.parametrize(
-    ("change", "kind", "said", "hint"),
-    [
-        ({"exit_code": 2}, BadValue, "rank 1 (node7): no images (calling a:b)", "look there"),
-        ({"exit_code": None, "hint": ""}, LoaderprobeError, "rank 1 (node7): no images", "its last line: why"),
-        ({"rank": None, "exit_code": 1}, LoaderprobeError, "no images (calling a:b)", "look there"),
-        ({"reason": "timeout: not finished after 600 s"}, LoaderprobeError, "not finished", "a hang"),
-    ],
-)
-def test_a_rank_that_fails_is_named(change: dict[str, Any], kind: type[Exception], said: str, hint: str) -> None:
-    """With its host, what it was doing, and its own exit code."""
-    failure = RunFailure(
-        config=example_config(), stage="calling a:b", reason="no images", hint="look there", exit_code=1, signal=None,
-        log=("first", "why", ""), started_utc="", wall_s=1.0, rank=1, host="node7",
-    )  # fmt: skip
-    error = error_of(replace(failure, **change))
-    assert type(error) is kind and said in error.message and hint in error.hint
 
 
 def test_one_number_of_ranks_is_measured() -> None:
@@ -178,16 +157,6 @@ def run_of(path: Path, *ranks: int) -> RunDirectory:
     return RunDirectory.create(path, record, [files])
 
 
-def test_ranks_are_an_axis() -> None:
-    """In any form of a list; each once. Without it there is one rank, or as many as a launcher started."""
-    assert spreads(asked()) == [(1, 1)]
-    assert spreads(asked(ranks=[1, 2, "1x2"])) == [(1, 1), (2, 1)]
-    assert spreads(asked(ranks="1,2x2", nodes=NODES)) == [(1, 1), (4, 2)]
-    assert spreads(asked(nodes=NODES)) == [(4, 2)]
-    uneven = (*NODES, Node(host="c", processes=(4,), gpus=0))
-    assert layouts_of(None, uneven) == (Layout(ranks=3, nodes=3),)
-
-
 def test_each_rank_reads_files_of_its_own() -> None:
     """So more ranks need more; ranks take what is loaded ahead in step before they are timed."""
     assert images_needed(asked()) == (14 + 6) * 64
@@ -228,14 +197,6 @@ def test_what_one_rank_alone_measures_is_refused(changes: dict[str, Any], why: s
         assert spreads(asked(**changes)) == [(1, 1)]
 
 
-def test_ranks_on_cuda_need_a_gpu_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(MissingPart, match="2 ranks on cuda need a GPU each, and b has 1"):
-        check_devices([example_config(compute="cuda", ranks=4, nodes=2)], NODES)
-    monkeypatch.setattr(sweep_spec, "this_node", lambda ranks: NODES[1:])
-    with pytest.raises(MissingPart, match="b has 1"):
-        check_spec(asked(compute="cuda", ranks=2))
-
-
 def test_far_more_ranks_than_cores_are_refused_before_any_data_is_generated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -261,15 +222,6 @@ def test_nodes_meet_by_the_way_from_one_to_another(monkeypatch: pytest.MonkeyPat
     assert launch._interface(head, (head, other), 7) == "eth1"
     assert launch._interface(other, (head, other), 7) == "eth2"
     assert launch._interface(head, (head,), 7) == ""
-
-
-def test_a_run_of_several_nodes_is_not_completed_here(tmp_path: Path) -> None:
-    """Nor does a program that a launcher started start all ranks once more."""
-    run = run_of(tmp_path / "run", 2)
-    config = replace(run.record.spec.configs[0], nodes=2)
-    spread = RunDirectory(run.path, replace(run.record, spec=SweepSpec(configs=(config,))))
-    with pytest.raises(BadValue, match="on this one only"):
-        verb.measure(spread, lambda *_: None)
 
 
 # Two gloo ranks that each make a loader by the user's function.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -85,20 +84,6 @@ def test_parts_of_a_step_are_known(tmp_path: Path) -> None:
     assert whole == pytest.approx(rank.steps_s) and len(whole) == 4
 
 
-def test_without_spans_of_a_loader_it_says_so(tmp_path: Path) -> None:
-    """What it waits for counts as the host's; an annotation of one's own helps, and the page says how."""
-    events = training(input_ms=6, loader="")
-    found = loaderprobe.trace(written(tmp_path / "t.json", events))
-    assert "no_loader_spans" in [note.code for note in found.ranks[0].notes]
-    assert (found.gaps.input_ns, found.bound.cause) == (0, "host")
-    path = written(tmp_path / "u.json", training(input_ms=6, loader="load"))
-    found = loaderprobe.trace(path, annotation="load")
-    assert found.bound.cause == "input" and found.ranks[0].notes == ()
-    with pytest.raises(BadValue, match="no span named 'lead'") as caught:
-        loaderprobe.trace(path, annotation="lead")
-    assert "load" in caught.value.hint
-
-
 def test_stacks_show_a_loader_without_annotations(tmp_path: Path) -> None:
     """Its line in torch's loader, and the function that held the host up."""
     name = "torch/utils/data/dataloader.py(701): __next__"
@@ -109,20 +94,6 @@ def test_stacks_show_a_loader_without_annotations(tmp_path: Path) -> None:
     assert ms(found)["input"] == pytest.approx(3, abs=0.1)
     assert found.ranks[0].held[0].name == "/app/augment.py(3): mix"
     assert found.ranks[0].held[0].seconds == pytest.approx(0.008, rel=0.3)
-
-
-def test_calls_that_block_are_named(tmp_path: Path) -> None:
-    """With what they took while the GPU was idle, and how often."""
-    events = training(compute_ms=4, host_ms=0)
-    ends = [each["ts"] + each["dur"] for each in events if each["name"].startswith("ProfilerStep")]
-    events = [each for each in events if not each["name"].startswith("ProfilerStep")]
-    for number, end in enumerate(ends):
-        events = [each | {"ts": each["ts"] + 3000 * (each["ts"] >= end + 3000 * number)} for each in events]
-        events.append(event("cuda_runtime", "cudaFree", end + 3000 * number, 2900, correlation=900 + number))
-    found = loaderprobe.trace(written(tmp_path / "t.json", events))
-    (call,) = found.ranks[0].blocking
-    assert call.name == "cudaFree" and call.count == pytest.approx(1, abs=0.3)
-    assert (found.bound.cause, found.bound.gap) == ("host", "sync")
 
 
 def test_the_others_wait_for_the_rank_that_communicates_least(tmp_path: Path) -> None:
@@ -184,17 +155,6 @@ def test_a_plan_takes_the_rate_without_input(tmp_path: Path) -> None:
     assert need.at_utilization.high <= need.at_most.value
     assert planned.source.kind == "trace"
     assert loaderprobe.plan(found, kind="mlperf-h100").source.accelerator == "mlperf-h100"
-
-
-def test_a_recording_that_is_too_long_is_shown_as_far_as_it_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from loaderprobe.compute import trace_file
-
-    monkeypatch.setattr(trace_file, "MOST_RECORDS", 100)
-    found = loaderprobe.trace(written(tmp_path / "t.json", training(steps=300, input_ms=2)))
-    assert 20 < found.steps < 60 and found.step_s == pytest.approx(0.012, rel=0.02)
-    assert "trace_too_long" in [note.code for note in found.ranks[0].notes]
 
 
 def stepped(path: Path, inputs_ms: tuple[float, ...]) -> Trace:
@@ -299,19 +259,6 @@ def test_steps_that_vary_and_a_loader_without_workers_are_noted(tmp_path: Path) 
 
 
 # The command.
-
-
-def test_a_recording_is_printed_kept_and_shown_again(tmp_path: Path) -> None:
-    """Text and page as Python has them, with its timelines."""
-    path, out = FIXTURES / "v100_2106_w0_a.json.gz", tmp_path / "found"
-    done = invoke("trace", path, "--quiet", "--out", out)
-    assert done.exit_code == 0 and done.stderr == "" and invoke("report", out).stdout in done.stdout
-    kept, found = Trace.load(out), json.loads(invoke("report", out, "--json").stdout)
-    assert kept.html() == (out / "report.html").read_text() and "<svg" in kept.html()
-    assert (found["bound"]["side"], found["bound"]["cause"], found["bound"]["how"]) == ("input", "input", "estimated")
-    for part in (found, *found["ranks"]):
-        assert sum(part["gaps"][f"{name}_ns"] for name in TIME_PARTS) == part["gaps"]["window_ns"]
-    assert invoke("report", out, "--format", "csv").stdout == (out / "trace.csv").read_text()
 
 
 def test_a_page_is_written_where_it_is_asked_for(tmp_path: Path) -> None:

@@ -83,17 +83,6 @@ class Piped:
         yield from batches
 
 
-class TwoLoaders:
-    """Zips two loaders."""
-
-    def __init__(self, labeled: DataLoader[Any], unlabeled: DataLoader[Any]) -> None:
-        self.labeled = labeled
-        self.unlabeled = unlabeled
-
-    def __iter__(self) -> Iterator[Any]:
-        return zip(self.labeled, self.unlabeled, strict=False)
-
-
 class ManyEpochs(DataLoader[Any]):
     """Keeps one iterator for all epochs, and asks its batch sampler's sampler for its length."""
 

@@ -8,7 +8,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from PIL import Image
@@ -18,7 +17,6 @@ import loaderprobe
 from loaderprobe.cli import border
 from loaderprobe.cli.app import RETIRED
 from loaderprobe.cli.attached import _say
-from loaderprobe.errors import BadValue
 from loaderprobe.records.environment import Capability
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.remark import Remark, reported
@@ -260,13 +258,6 @@ def test_the_mean_size_is_that_which_is_asked(tmp_path: Path) -> None:
     assert abs(sum(sizes) / len(sizes) / 3000 - 1) < 0.01
     done = invoke("generate", tmp_path / "other", *SMALL, "--mean-size", "1MB")
     assert (done.exit_code, done.stdout) == (2, "") and "they have" in done.stderr
-
-
-@pytest.mark.parametrize("changes", [{"count": 0}, {"resolutions": "500"}, {"mean_size": "big"}, {"oddities": ["odd"]}])
-def test_impossible_sets_are_bad_values(tmp_path: Path, changes: dict[str, Any]) -> None:
-    with pytest.raises(BadValue):
-        loaderprobe.generate(tmp_path / "data", **changes)
-    assert not (tmp_path / "data").exists()
 
 
 def test_verify_says_what_is_damaged(tmp_path: Path) -> None:

@@ -271,14 +271,6 @@ def test_a_sweep_that_was_interrupted_goes_on_where_it_was(tmp_path: Path) -> No
     assert swept(complete, Runner(LATENCY, FakeClock())) == []
 
 
-def test_workers_that_die_end_the_search_above_them(tmp_path: Path) -> None:
-    """Fewer are tried, and the failure is a row."""
-    run = made_run(tmp_path / "run", LATENCY)
-    asked = swept(run, Runner(LATENCY, FakeClock(), fails_from=6))
-    assert len(asked) == len(set(asked)) and max(asked)[0] >= 6
-    assert list(best_of(run)) == [(5, 2)]
-
-
 def test_prefetch_factors_are_added_for_the_workers_that_are_enough(tmp_path: Path) -> None:
     """While they gain more than 2 %; the smallest of those is named, and no full buffer is measured."""
     truth = replace(LATENCY, compute=1e5)

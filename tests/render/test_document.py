@@ -115,10 +115,3 @@ def test_text_from_outside_acts_in_no_writer() -> None:
         page = Page(html)
         assert "script" not in page.tags and EVIL in page.text
     assert "<script>" not in document_markdown(evil).replace(f"```\n{EVIL}\n```", "")
-
-
-def test_colour_is_only_where_it_is_asked_for() -> None:
-    """And the words are the same."""
-    coloured = document_text(PAGE, color=True)
-    assert "\x1b[1;31m" in coloured and "\x1b" not in document_text(PAGE)
-    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured).split() == document_text(PAGE).split()

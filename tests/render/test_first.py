@@ -10,11 +10,10 @@ import pytest
 
 import loaderprobe
 from loaderprobe.records.report import ConfigurationRow, Report
-from loaderprobe.records.verdict import Cause, Interval, Side, Speedup
-from loaderprobe.render.document import Chart, ChartRow, Command, Paragraph, Section, Table
+from loaderprobe.records.verdict import Cause, Side
+from loaderprobe.render.document import Chart, Command, Paragraph, Section, Table
 from loaderprobe.render.first import again_with, first_screen, headline, shown_first
 from loaderprobe.render.pages import chart_html, chart_svg
-from loaderprobe.render.sweep import sweep_document
 from loaderprobe.units import format_rate
 from tests.examples.reports import example_report, example_row, with_changes
 from tests.pages import terminal_report
@@ -106,22 +105,6 @@ def test_the_headline_is_the_verdict_on_the_best_configurations(causes: list[Cau
     assert (found.text, found.unsure) == (said, unsure)
 
 
-def test_two_causes_alike_are_both_named() -> None:
-    """And the headline of a CPU says nothing of a GPU."""
-    row = _limited(example_row(), "either", candidates=("storage", "preprocessing"))
-    report = example_report([row])
-    assert headline(report, shown_first(report)).text.startswith("Storage or preprocessing limit training")
-    cpu = example_report([_limited(example_row(compute="cpu", emulated=False), "compute")])
-    found = headline(cpu, shown_first(cpu))
-    assert found.text == "This CPU is what limits training" and "nothing follows for a GPU" in found.subline
-
-
-def test_what_only_a_cpu_trained_is_left_to_the_table_where_an_accelerator_was_tried() -> None:
-    """Its rates follow for nothing else."""
-    rows = [example_row(), example_row(compute="cpu", emulated=False)]
-    assert shown_first(example_report(rows)) == [example_report(rows).summary.configurations[0]]
-
-
 @pytest.mark.parametrize(
     ("changes", "level"),
     [({}, "■■■ high"), ({"complete_rounds": 1}, "■■□ medium"), ({"how": "estimated"}, "■■□ medium"),
@@ -135,59 +118,6 @@ def test_how_sure_is_one_word_by_a_rule(changes: dict[str, Any], level: str) -> 
     storage = replace(row.verdict.speedups.storage, **{"how": "measured", **speedup})
     report = example_report([with_changes(row, speedups=replace(row.verdict.speedups, storage=storage))])
     assert _said(_sections(report)["How sure"]).startswith(f"{level}, 1 of 1 clear")
-
-
-def _row_with(storage: Speedup, rounds: int = 3) -> ConfigurationRow:
-    row = example_row(complete_rounds=rounds, images_per_s=Interval(value=100, low=95, high=105))
-    assert row.verdict
-    rates = replace(row.verdict.rates_images_per_s, compute=400.0)
-    speedups = replace(row.verdict.speedups, storage=storage, preprocessing=None, transport=None, compute=None)
-    return with_changes(row, speedups=speedups, rates_images_per_s=rates)
-
-
-def _free(chart: Chart, noun: str = "storage") -> ChartRow:
-    return next(row for row in chart.rows if row.label == f"instant {noun}")
-
-
-@pytest.mark.parametrize(
-    ("speedup", "rounds", "how", "strong"),
-    [
-        (Speedup(value=2, low=1.8, high=2.2, how="measured"), 3, "measured", True),
-        (Speedup(value=2, low=1.8, high=2.2, how="measured"), 1, "measured", False),
-        (Speedup(value=2, low=1.8, high=2.2, how="estimated"), 3, "estimated", False),
-        (Speedup(value=2, low=1.05, high=3, how="measured"), 3, "unsure", False),
-        (Speedup(value=2, low=1.06, high=3, how="measured"), 3, "measured", True),
-    ],
-)
-def test_a_gain_is_drawn_as_it_is_known(speedup: Speedup, rounds: int, how: str, strong: bool) -> None:
-    """An estimate is never bold; what may be nothing is an outline; one round has no interval."""
-    row = _free(_ladder(example_report([_row_with(speedup, rounds)])))
-    bar = row.bars[-1]
-    assert (bar.how, row.strong) == (how, strong)
-    assert (bar.begin, bar.end) == (100, 200)
-    assert (row.interval is None) == (rounds == 1)
-
-
-def test_input_that_costs_nothing_outruns_no_accelerator() -> None:
-    """Bars and whiskers end at compute alone."""
-    row = _free(_ladder(example_report([_row_with(Speedup(value=5, low=3, high=9, how="measured"))])))
-    assert row.bars[-1].end == row.level == 400 and row.interval == (300, 400)
-
-
-@pytest.mark.parametrize("value", [1.0, 1.049])
-def test_what_gains_nothing_has_no_line(value: float) -> None:
-    """Its figure stands with the evidence."""
-    chart = _ladder(example_report([_row_with(Speedup(value=value, low=1, high=1.5, how="measured"))]))
-    assert not [row for row in chart.rows if row.label == "instant storage"]
-
-
-def test_many_configurations_have_a_lane_each() -> None:
-    """Up to three have a line for each part; of more than twelve the rest is below, and the chart says so."""
-    few = _ladder(example_report([example_row(resolution=f"{size}x1") for size in (1, 2, 3)]))
-    many = _ladder(example_report([example_row(resolution=f"{size}x1") for size in range(1, 15)]))
-    assert sum(row.head for row in few.rows) == 3 and len(few.brief) == 3
-    assert not any(row.head for row in many.rows) and len(many.rows) == 12
-    assert many.caption == "12 of 14 shown, all of them below"
 
 
 def test_a_chart_escapes_names() -> None:
@@ -239,11 +169,6 @@ def test_a_sweep_of_twelve_configurations_fits_one_screen() -> None:
     rows = [with_changes(row, workers=count) for row in kinds.values() for count in (0, 1, 2, 4)]
     lines = terminal_report(example_report(rows)).splitlines()
     assert next(number for number, line in enumerate(lines) if "files opened" in line) < 24
-
-
-def test_a_report_without_measurements_has_a_headline() -> None:
-    """Nothing was measured."""
-    assert sweep_document(example_report([])).headline == "Nothing was measured"
 
 
 @pytest.mark.parametrize(

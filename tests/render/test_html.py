@@ -11,8 +11,6 @@ from loaderprobe.records.config import RunConfig
 from loaderprobe.records.remark import reported
 from loaderprobe.records.report import ConfigurationRow, Report
 from loaderprobe.records.verdict import Bound, Reason
-from loaderprobe.render.format import first_upper
-from loaderprobe.render.messages import MESSAGES
 from scripts.goldens import SHOWN
 from tests.examples.reports import example_report, example_row, with_changes
 from tests.pages import html_report
@@ -122,15 +120,6 @@ def test_text_from_outside_is_escaped() -> None:
     html.encode()
 
 
-def test_report_without_measurements_renders() -> None:
-    """A run in which all failed, or nothing ran, is still a page, without charts."""
-    failed = [row for row in example_report().summary.configurations if row.status == "failed"]
-    page = Page(html_report(example_report(failed)))
-    assert "svg" not in page.tags
-    assert "Nothing was measured" in page.text
-    assert "svg" not in Page(html_report(example_report([]))).tags
-
-
 def many_rows() -> list[ConfigurationRow]:
     """200 configurations in 20 lines."""
     return [
@@ -163,17 +152,3 @@ def test_emulated_is_marked_everywhere(html: str, page: Page) -> None:
     assert "on an emulated mlperf-h100" in page.text and "1786 images/s (specified)" in page.text
     captions = re.findall("<figcaption>(.*?)</figcaption>", html)
     assert sum("emulated:mlperf-h100" in caption for caption in captions) >= 3
-
-
-def test_measured_page_has_no_mark() -> None:
-    """A report without emulated rows says emulated of what may be tried next, and of nothing else."""
-    rows = [row for row in example_report().summary.configurations if not row.emulated]
-    report = example_report(rows)
-    run = replace(report.summary.run, command="loaderprobe sweep --compute cpu")
-    report = replace(report, summary=replace(report.summary, run=run))
-    html = (
-        html_report(report)
-        .replace("--compute emulated:mlperf-h100", "")
-        .replace(first_upper(MESSAGES["train_on_emulated"]), "")
-    )
-    assert "emulated" not in html.lower()

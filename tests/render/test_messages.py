@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from string import Formatter
@@ -24,7 +23,7 @@ from loaderprobe.records.ranks import NotTogetherCode
 from loaderprobe.records.remark import Remark, each_once, reported
 from loaderprobe.records.verdict import ActionCode, Interval, ReasonCode
 from loaderprobe.render.format import Parts, Sentence, parsed
-from loaderprobe.render.json import result_json, summary_json, worded
+from loaderprobe.render.json import result_json, summary_json
 from loaderprobe.render.messages import MESSAGES
 from tests.examples.bandwidth import example_bandwidth
 from tests.examples.reports import example_report, example_row
@@ -221,18 +220,3 @@ def test_every_code_has_its_sentence_in_json() -> None:
     forecast_of_a_rate = {"images_per_s", "changed"}
     assert [each for each in _without_sentence(summary) if not forecast_of_a_rate <= each.keys()] == []
     assert _without_sentence(json.loads(result_json(example_bandwidth()))) == []
-
-
-def test_a_sentence_is_no_part_of_the_value() -> None:
-    """What is read back equals what was written; a sentence that is there already stays."""
-    reason = reported("no driver")
-    assert worded(reason) == reason and worded(reason).sentence == "no driver"
-    assert worded(replace(reason, sentence="kein Treiber")).sentence == "kein Treiber"
-
-
-def test_what_has_no_code_is_the_same_object() -> None:
-    """Columns of a million numbers are not copied."""
-    column = tuple(range(1000))
-    assert worded(column) is column
-    held: dict[str, Any] = {"column": column, "reason": Remark(code="no_step")}
-    assert worded(held)["column"] is column and worded(held)["reason"].sentence == "no step was given"

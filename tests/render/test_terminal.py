@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from loaderprobe.render.groups import groups
 from tests.examples.reports import example_report, example_row
 from tests.pages import terminal_report
 
@@ -37,11 +36,3 @@ def test_surroundings_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("COLUMNS", "40"), ("TERM", "dumb"), ("NO_COLOR", "1")):
         monkeypatch.setenv(name, value)
     assert terminal_report(example_report(), color=True) == before
-
-
-def test_groups_keep_order_and_lose_nothing() -> None:
-    """Every row is in exactly one group, in its own order; what a CPU trained stands last."""
-    rows = example_report().summary.configurations
-    found = groups(example_report())
-    assert [row for group in found for row in group.rows] == sorted(rows, key=lambda row: not row.emulated)
-    assert [group.cpu for group in found] == [False, True]

@@ -180,3 +180,17 @@ def test_subjects_are_bounded(tmp_path: Path) -> None:
     assert len(samples.subjects) == MOST_SUBJECTS and samples.subject[-5:] == (-1,) * 5
     rows.end_round(0, 0, HIDDEN)
     assert read_rows(tmp_path).letters_only == HIDDEN
+
+
+def test_a_process_that_ends_later_is_a_reason(tmp_path: Path) -> None:
+    """Samples of a part of the measurement are none; nor are there any before it is entered."""
+    sampler = WaitsSampler(lambda: [], tmp_path)
+    assert isinstance(sampler.samples(), Missing)
+    with sampler:
+        process = sampler._process
+        assert process is not None
+        process.kill()
+        process.wait()
+        reason = sampler.samples()
+        sampler.follow_threads()
+    assert isinstance(reason, Missing) and reason.reason.facts == {"how": "SIGKILL"}
