@@ -32,7 +32,7 @@ from loaderprobe.units import format_duration, significant
 
 _COSTS_ALL: tuple[str, ...] = ("same_samples", "same_batches")
 """Notes on what spoils the training itself, whatever its speed."""
-_LONGEST_BAR = 5.0
+_LONGEST_BAR = 15
 """Times the measured rate: what is faster has a bar of this length."""
 
 

@@ -147,9 +147,13 @@ def _known_parts(spent: WorkerTime) -> list[float]:
     return [spent.cpu_s, spent.run_delay_s, *waits, max(0.0, spent.blocked_s - sum(waits))]
 
 
+_LEAST_READ = 1_000
+"""Bytes/s: less is written as nothing, and is not drawn."""
+
+
 def _read(report: Report, row: ConfigurationRow) -> ChartRow | None:
     read, best = read_rate(row), best_ceiling(report, row)
-    if read is None:
+    if read is None or read < _LEAST_READ:
         return None
     drawn = ChartRow(
         label=loading(row), value=megabytes_per_s(read), bars=(Bar(end=read / 1e6, tone="storage"),)

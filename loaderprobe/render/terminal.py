@@ -252,7 +252,7 @@ def _axis_text(chart: Chart, cells: int) -> str:
 
 
 def _cells(chart: Chart, row: ChartRow, cells: int) -> Text:
-    """A block a cell; the whisker where no bar is, and the level over it."""
+    """A block a cell; the whisker where no bar is, the level over it; an arrow where a bar goes on beyond the axis."""
 
     def place(value: float) -> int:
         return min(cells - 1, round(on_axis(chart, value) / 100 * cells))
@@ -270,6 +270,8 @@ def _cells(chart: Chart, row: ChartRow, cells: int) -> Text:
         styles[begin:end] = [STYLES.get(bar.tone, "")] * (end - begin)
         if bar.letter and end - begin >= 3:
             drawn[(begin + end) // 2] = bar.letter
+        if bar.end > chart.high:
+            drawn[-1] = "▸"
     if row.level is not None and row.level <= chart.high:
         at = place(row.level)
         drawn[at] = "│" if row.level_how == "measured" else "╎"
