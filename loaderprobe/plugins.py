@@ -24,6 +24,8 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "dali": "loaderprobe.loaders.libraries.dali:DaliLoader",
         "grain": "loaderprobe.loaders.libraries.grain:GrainLoader",
         "torchdata": "loaderprobe.loaders.libraries.torchdata:TorchdataLoader",
+        "webdataset": "loaderprobe.loaders.libraries.webdataset:WebdatasetLoader",
+        "datasets": "loaderprobe.loaders.libraries.datasets:DatasetsLoader",
     },
     "compute": {
         "cuda": "loaderprobe.compute.torch:CudaCompute",
@@ -38,12 +40,17 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         **{name: f"torchvision.models:{name}" for name in ("resnet18", "resnet50", "resnet152", "vgg16")},
     },
 }
-LIBRARIES = {"spdl": "spdl.pipeline", "dali": "nvidia.dali", "grain": "grain", "torchdata": "torchdata.nodes"}
+LIBRARIES = {
+    "spdl": "spdl.pipeline", "dali": "nvidia.dali", "grain": "grain", "torchdata": "torchdata.nodes",
+    "webdataset": "webdataset", "datasets": "datasets",
+}  # fmt: skip
 """What a loader imports, which the extra of its name installs."""
 NO_SERIAL = ("spdl", "dali")
 """Loaders that cannot work in the training thread."""
 ANY_LAYOUT = ("torch", "grain")
 """Loaders that read large files, too: batches are made by processes, as threads would share what is open."""
+ONE_LAYOUT = {"webdataset": "tar", "datasets": "parquet"}
+"""Loaders of one layout of large files. All others read files of one image."""
 WITHOUT_TORCH = ("emulated", "emulated-sync")
 """Computes that are imported in no time."""
 # A model is made by any function, all others are classes.

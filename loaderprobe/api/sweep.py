@@ -154,7 +154,7 @@ def sweep(
         check_folder(Path(data))
     RunDirectory.check_new(place)
     check_spec(spec, nodes)
-    check_layouts(spec, layouts or ())
+    check_layouts(spec, layouts or (() if data is not None else (FILES,)))
     heard = listener or ProgressOnly(progress)
     heard.checked(spec, bytes_to_make(requests, folder, count) if data is None else 0.0)
     if data is None:

@@ -13,12 +13,12 @@ from loaderprobe.api.values import counts, listed
 from loaderprobe.datasets.generate.generate import SetRequest
 from loaderprobe.datasets.generate.manifest import is_generated
 from loaderprobe.datasets.generate.pool import expected_mean
-from loaderprobe.datasets.layouts import LAYOUTS
+from loaderprobe.datasets.layouts import FILES, LAYOUTS
 from loaderprobe.errors import BadValue
 from loaderprobe.measure.assembly import check_names, check_parts
 from loaderprobe.measure.ranks.launch import check_crowd, check_gpus, parse_layout, spread, this_node
 from loaderprobe.measure.studies import batches_read
-from loaderprobe.plugins import ANY_LAYOUT, NO_SERIAL
+from loaderprobe.plugins import ANY_LAYOUT, NO_SERIAL, ONE_LAYOUT
 from loaderprobe.records.config import Auto, ComputeSpec, LoaderSpec, RunConfig, SweepSpec
 from loaderprobe.records.files import FileSet
 from loaderprobe.records.options import SWEEP, check, of_python
@@ -244,14 +244,18 @@ def check_spec(spec: SweepSpec, nodes: Sequence[Node] | None = None) -> None:
 
 
 def check_layouts(spec: SweepSpec, layouts: Iterable[str]) -> None:
-    """Raises BadValue for large files that a loader does not read, and where whole epochs are trained."""
-    names = dict.fromkeys(config.loader.name for config in spec.configs)
-    for layout in (name for name in layouts if name in LAYOUTS):
-        noun, instead = LAYOUTS[layout].noun, f"leave the layout {layout} out"
-        if spec.epochs:
+    """Raises BadValue for a layout that a loader does not read, and where whole epochs are trained over large files."""
+    for layout, name in product(layouts, dict.fromkeys(config.loader.name for config in spec.configs)):
+        noun = LAYOUTS[layout].noun if layout in LAYOUTS else "files of one image"
+        instead = f"leave the layout {layout} out"
+        if spec.epochs and layout != FILES:
             raise BadValue(f"whole epochs are trained over files: --epochs and {noun}", hint=f"{instead}, or --epochs")
-        if other := next((name for name in names if name not in ANY_LAYOUT), None):
-            raise BadValue(f"the loader {other} does not read {noun}", hint=f"{instead}, or use --loader torch")
+        reads = layout if name in ANY_LAYOUT else ONE_LAYOUT.get(name, FILES)
+        if reads != layout:
+            other = (
+                f"use --layout {reads}, or --loader torch" if reads != FILES else f"{instead}, or use --loader torch"
+            )
+            raise BadValue(f"the loader {name} does not read {noun}", hint=other)
 
 
 def bytes_to_make(requests: Iterable[SetRequest], data_dir: Path, count: int) -> float:

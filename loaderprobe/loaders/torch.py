@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 
 import torch
 from PIL import Image
-from torch.utils.data import DataLoader, Dataset, Sampler, default_collate
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, default_collate
 from torchvision import io as tvio
 from torchvision.transforms import v2
 
@@ -62,6 +62,10 @@ def decode(encoded: Path | bytes, decoder: Decoder) -> Any:
     return Image.open(io.BytesIO(encoded.read_bytes() if isinstance(encoded, Path) else encoded)).convert("RGB")
 
 
+NOT_DECODED = (OSError, RuntimeError, SyntaxError, ValueError)
+"""What decoders raise."""
+
+
 def as_tensor(data: bytes) -> torch.Tensor:
     """The bytes as uint8. A tensor may be written to, so it needs memory of its own."""
     return torch.frombuffer(bytearray(data), dtype=torch.uint8)
@@ -108,7 +112,7 @@ class ImageFiles(_FilesInTurn):
         index = k % len(self._paths)
         try:
             return decode(self._encoded(index), self._decoder)
-        except (OSError, RuntimeError, SyntaxError, ValueError) as error:
+        except NOT_DECODED as error:
             raise BadValue(f"{self._paths[index]} cannot be decoded by {self._decoder}: {error}") from error
 
     def augmented(self, image: Any, k: int) -> tuple[torch.Tensor, int]:
@@ -227,18 +231,23 @@ def shared_memory_needed(config: RunConfig, largest_file_bytes: int = 0) -> int:
     return batch * (spec.batches_ahead + 1 + spec.workers) if spec.workers else 0
 
 
-def image_loader(config: RunConfig, files: FileSet, **options: Any) -> DataLoader[Any]:
+def samples_of(config: RunConfig, files: FileSet) -> _FilesInTurn:
+    """By number: (image 3 x 224 x 224, class number); for a GPU that decodes, (bytes as uint8, class number)."""
+    return EncodedFiles(files) if config.loader.gpu_decode else _images(config, files)
+
+
+def image_loader(config: RunConfig, files: FileSet, samples: Any = None) -> DataLoader[Any]:
     """The DataLoader of a configuration: (images N x 3 x 224 x 224, labels int64 N), without end, in order.
 
-    For a GPU that decodes: packed files, see `pack`.
+    For a GPU that decodes: packed files, see `pack`. `samples` are others than those of `samples_of`, in any order.
     """
     spec = config.loader
-    if spec.gpu_decode:
-        options["collate_fn"] = pack
+    samples = samples_of(config, files) if samples is None else samples
     return DataLoader(
-        EncodedFiles(files) if spec.gpu_decode else ImageFiles(files, spec.pipeline, spec.decoder, spec.tensor),
+        samples,
         batch_size=config.compute.batch_size,
-        sampler=InOrder(),
+        sampler=None if isinstance(samples, IterableDataset) else InOrder(),
+        collate_fn=pack if spec.gpu_decode else None,
         drop_last=True,
         num_workers=spec.workers,
         prefetch_factor=spec.prefetch_factor or None,
@@ -247,7 +256,6 @@ def image_loader(config: RunConfig, files: FileSet, **options: Any) -> DataLoade
         generator=torch.Generator().manual_seed(config.seed),
         # Workers are tied to this process, whose children they must be.
         multiprocessing_context="fork" if spec.workers else None,
-        **options,
     )
 
 
@@ -261,15 +269,16 @@ class TorchLoader(SwitchedLoader):
     def __init__(self, config: RunConfig, files: FileSet, scratch: Path) -> None:
         self._config = config
         self._largest_file_bytes = max(files.size_bytes, default=0)
-        loader = image_loader(config, files)
+        samples = self.samples_of(config, files)
         super().__init__(
-            loader,
-            scratch,
-            files_of=loader.dataset.files_of,  # type: ignore[attr-defined]  # it is our own data set
-            tied=True,
-            maps=bool(files.places),
+            image_loader(config, files, samples), scratch, files_of=samples.files_of, tied=True, maps=bool(files.places)
         )
         self._by_key = bool(files.places) and not files.streamed
+
+    @staticmethod
+    def samples_of(config: RunConfig, files: FileSet) -> Any:
+        """A data set with `files_of`, of which the workers make batches."""
+        return samples_of(config, files)
 
     def evicts(self) -> bool:
         """True where samples are read by their keys, in random order."""

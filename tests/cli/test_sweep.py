@@ -104,24 +104,39 @@ def test_a_full_buffer_needs_a_larger_set() -> None:
 
 
 @pytest.mark.parametrize(
-    ("layout", "asked", "refused"),
+    ("layouts", "asked", "refused", "way_out"),
     [
-        ("files", {"epochs": 2, "loader": "spdl"}, None),
-        ("tar", {"epochs": 2}, "whole epochs are trained over files: --epochs and tar shards"),
-        ("parquet", {"loader": "torch,spdl"}, "the loader spdl does not read Parquet files"),
-        ("tar", {"loader": "own.module:Loader"}, "the loader own.module:Loader does not read tar shards"),
-        ("tar", {"loader": "grain"}, None),
+        ("files", {"epochs": 2, "loader": "spdl"}, None, ""),
+        (
+            "files,tar",
+            {"epochs": 2},
+            "whole epochs are trained over files: --epochs and tar shards",
+            "leave the layout",
+        ),
+        (
+            "parquet",
+            {"loader": "torch,spdl"},
+            "the loader spdl does not read Parquet files",
+            "leave the layout parquet",
+        ),
+        ("tar", {"loader": "own.module:Loader"}, "the loader own.module:Loader does not read tar shards", "layout tar"),
+        ("files,tar", {"loader": "grain"}, None, ""),
+        ("tar", {"loader": "torch,webdataset"}, None, ""),
+        ("files", {"loader": "webdataset"}, "the loader webdataset does not read files of one image", "--layout tar"),
+        ("tar", {"loader": "datasets"}, "the loader datasets does not read tar shards", "use --layout parquet"),
     ],
 )
-def test_what_does_not_read_a_layout_is_refused(layout: str, asked: dict[str, Any], refused: str | None) -> None:
+def test_what_does_not_read_a_layout_is_refused(
+    layouts: str, asked: dict[str, Any], refused: str | None, way_out: str
+) -> None:
     """With the way out, and what goes is let through."""
     spec = spec_of(compute="emulated:100", **asked)
     if refused is None:
-        check_layouts(spec, ("files", layout))
+        check_layouts(spec, layouts.split(","))
         return
     with pytest.raises(BadValue) as error:
-        check_layouts(spec, ("files", layout))
-    assert error.value.message == refused and f"leave the layout {layout} out" in error.value.hint
+        check_layouts(spec, layouts.split(","))
+    assert error.value.message == refused and way_out in error.value.hint
 
 
 def test_resume_measures_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
